@@ -1,8 +1,7 @@
-"""What the agent of a node takes from its trainings: how long a scrape of it waits, its memory, its share of a core.
+"""Measures the cost of a node's agent for its trainings: how long a scrape takes, its memory, its share of a core.
 
-A node with 8 simulated GPUs that a job holds and keeps busy; asked from the head, as Prometheus does. Goals: <= 10 ms (the
-slowest of a hundred but one), <= 40 MB resident, <= 1 % of a core.
-"""
+The node has 8 simulated GPUs that a job holds and keeps busy. The head scrapes it, as Prometheus does. Goals: <= 10 ms
+(the second slowest of a hundred), <= 40 MB resident, <= 1 % of a core."""
 
 from __future__ import annotations
 
@@ -20,10 +19,12 @@ GOALS = {"scrape": 10.0, "memory": 40.0, "core": 1.0}
 
 
 def head(bench: BenchCluster, *argv: str) -> str:
+    """Runs a command on the head and returns its output."""
     return bench.headway("exec", "bench", "--", *argv)
 
 
 def figure(bench: BenchCluster, name: str) -> float:
+    """Returns one metric of the node's agent."""
     found = re.search(rf"^{name} (\S+)$", head(bench, "curl", "-s", URL), re.MULTILINE)
     if found is None:
         sys.exit(f"bench: the agent does not tell {name}")
@@ -31,7 +32,7 @@ def figure(bench: BenchCluster, name: str) -> float:
 
 
 def scrapes(bench: BenchCluster) -> list[float]:
-    """Milliseconds, the quickest first."""
+    """Returns the milliseconds of SCRAPES scrapes, the fastest first."""
     argv = ["curl", "-s", "-o", "/dev/null", "-w", "%{time_total}\\n", f"{URL}?[1-{SCRAPES}]"]
     return sorted(1000 * float(line) for line in head(bench, *argv).split())
 

@@ -1,17 +1,17 @@
-"""The API and the pages over a cluster of 1,000 real slurmd with 10,000 jobs, while 50 people look.
+"""Measures the API and the pages over a cluster of 1,000 real slurmd with 10,000 jobs, while 50 users look.
 
-Every figure is taken by a client on the same machine: it takes processor time from the server it measures, as slurmctld,
-the thousand slurmd and the poller do.
+Every figure is taken by a client on the same machine, which takes CPU time from the server that it measures, as do
+slurmctld, the thousand slurmd and the poller.
 
-list      a page of 100 jobs, asked for every VIEWER_S seconds by each of VIEWERS people, of whom each also has the queue page's
-          own stream open. Ten different questions: filters, searches, orders, pages further down.
-rate      the same page by 8 connections that ask again as soon as they have their answer, with a token.
-on screen from the moment sbatch or scancel has returned on the head until the queue page's stream of somebody has it; and on
-          an ordinary node, from a job's first and last line to the event of its beginning and its end.
+list      a page of 100 jobs, requested every VIEWER_S seconds by each of VIEWERS users, who also have the queue page's
+stream open.
+          Ten different requests: filters, searches, sort orders, later pages.
+rate      the same page over 8 connections that send the next request as soon as they have the answer, with a token. on
+screen from the moment when sbatch or scancel has returned on the head until the queue page's stream shows it; and on an
+          ordinary node, from a job's first and last line to the events of its beginning and its end.
 pages     each page with all its files as a browser fetches it the first time, compressed.
 
-The comparison is with squeue on the head, which is what each look costs without Headway.
-"""
+The comparison is with squeue on the head, which is what each look costs without Headway."""
 
 from __future__ import annotations
 
@@ -58,10 +58,13 @@ WATCHED = "watched"
 
 @dataclass
 class Server:
+    """Address and token of the server."""
+
     url: str
     token: str
 
     def request(self, path: str) -> bytes:
+        """Returns the bytes of a GET request."""
         place = urlsplit(self.url)
         return (
             f"GET {path} HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer {self.token}\r\n"
@@ -74,7 +77,7 @@ class Server:
 
 
 async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """(bytes of head and body, the body)."""
+    """Reads one answer and returns (bytes of header and body, the body)."""
     head = await reader.readuntil(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
         sys.exit(f"bench: {head.decode(errors='replace')}")
@@ -85,7 +88,7 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 async def get(server: Server, path: str) -> tuple[int, bytes]:
-    """The same, of one request on a connection of its own; the body unpacked."""
+    """Sends one request on a connection of its own and returns (bytes of header and body, the uncompressed body)."""
     import gzip
 
     reader, writer = await server.connect()
@@ -96,7 +99,7 @@ async def get(server: Server, path: str) -> tuple[int, bytes]:
 
 
 async def stream(server: Server, path: str) -> AsyncIterator[tuple[float, str, str]]:
-    """(when it came, event, data) of a stream, as it comes."""
+    """Yields (Unix time, event, data) of an event stream as the events arrive."""
     reader, writer = await server.connect()
     writer.write(server.request(path))
     await reader.readuntil(b"\r\n\r\n")
@@ -119,16 +122,17 @@ async def stream(server: Server, path: str) -> AsyncIterator[tuple[float, str, s
 
 
 def figures(took: list[float]) -> str:
+    """Returns median, p99 and maximum as text. `took`: seconds."""
     took = sorted(took)
     middle, late = statistics.median(took), took[min(len(took) - 1, int(len(took) * 0.99))]
     return f"median {middle * 1000:.0f} ms, p99 {late * 1000:.0f} ms, longest {took[-1] * 1000:.0f} ms"
 
 
-# --- people who look
+# --- viewers
 
 
 async def look(server: Server, path: str) -> None:
-    """All that a stream has is read, and nothing done with it: browsers have processors of their own."""
+    """Reads a stream and drops its content: real browsers would use CPUs of their own."""
     reader, writer = await server.connect()
     try:
         writer.write(server.request(path))
@@ -139,7 +143,7 @@ async def look(server: Server, path: str) -> None:
 
 
 async def person(server: Server, number: int, ends: float, took: list[float]) -> None:
-    """Asks every VIEWER_S seconds, not all at the same moment."""
+    """Sends a request every VIEWER_S seconds, after a random delay, and appends the seconds of each to `took`."""
     reader, writer = await server.connect()
     await asyncio.sleep(random.random() * VIEWER_S)
     while time.perf_counter() < ends:
@@ -153,6 +157,7 @@ async def person(server: Server, number: int, ends: float, took: list[float]) ->
 
 
 async def listed(server: Server) -> list[float]:
+    """Returns the seconds of each request of all viewers."""
     took: list[float] = []
     ends = time.perf_counter() + LIST_OVER_S
     await asyncio.gather(*(person(server, number, ends, took) for number in range(VIEWERS)))
@@ -160,6 +165,7 @@ async def listed(server: Server) -> list[float]:
 
 
 async def rate(server: Server) -> tuple[float, list[float]]:
+    """Returns (requests a second, seconds of each request) over CONNECTIONS connections."""
     took: list[float] = []
     ends = time.perf_counter() + RATE_OVER_S
 
@@ -179,11 +185,13 @@ async def rate(server: Server) -> tuple[float, list[float]]:
 
 
 async def run(at: BenchCluster, user: str, script: str) -> str:
+    """Runs a script on the head as the user, and returns its output."""
     return await asyncio.to_thread(at.headway, "exec", "bench", "-u", user, "--", "bash", "-c", script)
 
 
 async def until(events: AsyncIterator[tuple[float, str, str]], what: str, *words: str, lacks: str = "") -> float:
-    """When the event came that has these words and lacks that one. Gives up after PATIENCE_S, and says what came instead."""
+    """Returns when the event `what` came whose data has all of `words` and not `lacks`. Exits after PATIENCE_S, and
+    prints the events that came instead."""
     seen: list[str] = []
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -203,7 +211,7 @@ async def _found(
 
 
 async def on_screen(at: BenchCluster, server: Server) -> list[float]:
-    """Seconds from Slurm's answer to the queue page, for jobs that come and go."""
+    """Returns the seconds from Slurm's answer to the queue page, for jobs that are submitted and cancelled."""
     took = []
     for number in range(TRIALS):
         name = f"{WATCHED}-{number}"
@@ -221,8 +229,8 @@ async def on_screen(at: BenchCluster, server: Server) -> list[float]:
 
 
 async def turns(at: BenchCluster, server: Server) -> list[float]:
-    """Seconds from a job's first and last line on a node to its events."""
-    await ready(server, 0)  # the first reading of all tells nothing
+    """Returns the seconds from a job's first and last line on a node to its events."""
+    await ready(server, 0)  # the server's first reading makes no events
     took = []
     script = "date +%s.%N >begin; sleep 5; date +%s.%N >end"
     for _ in range(TRIALS):
@@ -242,7 +250,7 @@ async def turns(at: BenchCluster, server: Server) -> list[float]:
 
 
 async def page_sizes(server: Server) -> dict[str, int]:
-    """Bytes over the wire of each page with its files, heads included."""
+    """Returns the bytes over the wire of each page with its files, headers included."""
     known: dict[str, int] = {}
     found = {}
     for path in PAGES:
@@ -256,7 +264,7 @@ async def page_sizes(server: Server) -> dict[str, int]:
 
 
 async def ready(server: Server, jobs: int) -> float:
-    """Waits until the list has them all; seconds between two readings."""
+    """Waits until the list has all jobs, and returns the seconds between two readings."""
     deadline = time.monotonic() + 120
     seen: list[float] = []
     while time.monotonic() < deadline and len(seen) < 5:
@@ -270,6 +278,7 @@ async def ready(server: Server, jobs: int) -> float:
 
 
 async def measure(at: BenchCluster, server: Server, nodes: int, jobs: int) -> None:
+    """Runs all measurements and prints them."""
     print(f"a job's begin and end on a node, until its event is there: {figures(await turns(at, server))}", flush=True)
     argv = ["bash", "-c", THOUSAND.read_text(), "thousand", str(nodes), str(jobs), *USERS]
     print(at.headway("exec", "bench", "-u", "root", "--", *argv, timeout_s=1200).strip(), flush=True)

@@ -1,4 +1,5 @@
-"""A Headway of its own for a measurement: a temporary state folder, the real command, everything removed at the end."""
+"""Gives a measurement its own Headway: a temporary state folder and the real command; everything is removed at the
+end."""
 
 from __future__ import annotations
 
@@ -26,6 +27,8 @@ GPU_STEP = ["srun", "--nodes=4", "--gres=gpu:8", "--mem=100", "printenv", "CUDA_
 
 @dataclass(frozen=True)
 class BenchCluster:
+    """A state folder and the cluster file of the cluster "bench"."""
+
     folder: Path
     text: str = SPEC
 
@@ -35,32 +38,34 @@ class BenchCluster:
 
     @property
     def env(self) -> dict[str, str]:
+        """Returns the environment for `headway`, with a state folder of its own."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
         own = {"HEADWAY_STATE": self.state, "XDG_CONFIG_HOME": self.folder / "config", "HEADWAY_PORT": 0}
         return {**kept, **{name: str(value) for name, value in own.items()}}
 
     @property
     def spec(self) -> Path:
+        """Writes the cluster file and returns its path."""
         file = self.folder / "bench.yaml"
         file.write_text(self.text)
         return file
 
     def tried(self, *argv: str, timeout_s: float = 900) -> subprocess.CompletedProcess[str]:
-        """`headway ...`, however it ends."""
+        """Runs `headway ...` and returns how it ended."""
         return subprocess.run(
             [str(HEADWAY), *argv], env=self.env, capture_output=True, text=True, timeout=timeout_s,
             stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
 
     def headway(self, *argv: str, timeout_s: float = 900) -> str:
-        """Standard output of `headway ...`; its own words and an exit when it fails."""
+        """Runs `headway ...` and returns its standard output. Exits with its messages when it fails."""
         ran = self.tried(*argv, timeout_s=timeout_s)
         if ran.returncode:
             sys.exit(f"bench: headway {' '.join(argv)} ended with {ran.returncode}\n{ran.stdout}{ran.stderr}")
         return ran.stdout
 
     def gpu_step(self) -> None:
-        """Runs a step on all GPUs of four nodes and looks at what each node saw."""
+        """Runs a step on all GPUs of four nodes, and exits if a node did not see its eight GPUs."""
         seen = self.headway("exec", "bench", "-u", USER, "--", *GPU_STEP).split()
         if seen != ["0,1,2,3,4,5,6,7"] * 4:
             sys.exit(f"bench: the step saw {seen}")
@@ -68,8 +73,8 @@ class BenchCluster:
 
 @contextmanager
 def bench_cluster(text: str = SPEC) -> Iterator[BenchCluster]:
-    """Takes its clusters down and its server away, whatever happened in between. `text`: the cluster file; its cluster is
-    called bench."""
+    """Yields a BenchCluster, and always removes its cluster and server afterwards. `text`: the cluster file, for a
+    cluster named bench."""
     made = BenchCluster(Path(tempfile.mkdtemp(prefix="headway-bench-", dir="/var/tmp")), text)
     try:
         yield made

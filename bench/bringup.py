@@ -1,8 +1,8 @@
-"""From nothing to the output of a four-node GPU step: `headway apply` beside the hand-made floor, in the same run.
+"""Measures the time from nothing to the output of a four-node GPU step: `headway apply` against a minimal script
+(floor.sh).
 
 Both use the same node image, which is built before the clock starts, and the same podman options. Rounds alternate; the
-ratio is between the medians.
-"""
+ratio is between the medians."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ FLOOR = Path(__file__).with_name("floor.sh")
 
 
 def ours(at: BenchCluster) -> float:
+    """Returns the seconds of `headway apply` and a GPU step."""
     began = time.perf_counter()
     at.headway("apply", str(at.spec), "--yes")
     at.gpu_step()
@@ -30,7 +31,9 @@ def ours(at: BenchCluster) -> float:
 
 
 def floor(at: BenchCluster, image: str) -> float:
-    found = json.loads((at.state / "podman.json").read_text())  # what the provider found to work on this host
+    """Returns the seconds that floor.sh takes for the same."""
+    # the options that the provider found to work on this host
+    found = json.loads((at.state / "podman.json").read_text())
     env = {**os.environ, "PODMAN": " ".join(["podman", *found["runtime"]]), "LIMITS": " ".join(found["limits"])}
     ran = subprocess.run([str(FLOOR), image], env=env, capture_output=True, text=True, timeout=600, check=False)
     if ran.returncode:
@@ -45,7 +48,7 @@ def main() -> None:
     with bench_cluster() as at:
         image = json.loads(at.headway("image", "build", "debian13", "-o", "json", timeout_s=3600))["tag"]
         at.headway("server", "start")
-        ours(at)  # finds out how podman runs here; warms the disk's cache for both
+        ours(at)  # determines podman's options, and warms the disk's cache for both
         pairs = []
         for number in range(1, rounds + 1):
             pairs.append((floor(at, image), ours(at)))

@@ -1,15 +1,15 @@
-"""Random faults under a running mix of jobs, and what became of the jobs: `bench/chaos.py --faults 100 --seed 1`.
+"""Makes random faults under a running mix of jobs, and counts what became of the jobs: `bench/chaos.py --faults 100
+--seed 1`.
 
-The bench is the cluster's users, the fault, and the technician: it submits jobs all the while, breaks something chosen by
-the seed, mends the machine of an incident that is out of service and says `headway incident return`. Everything else is up
-to Headway. It ends with 1 when a job was lost, a node was drained without a reason or returned without its tests, when a
-write of an old run followed the new run's first, or when fewer than nine in ten restarts led to a job's end.
+The bench plays the cluster's users, the faults, and the technician: it submits jobs all the time, breaks something
+chosen by the seed, repairs the machine of an incident that is out of service, and runs `headway incident return`.
+Everything else is Headway's work. It ends with 1 when a job was lost, a node was drained without a reason or returned
+without its tests, an old run wrote after the new run's first write, or fewer than nine in ten restarted jobs finished.
 
-Jobs write a checkpoint each second, as a training would, and the second's number and restart on scratch. ETTR is the share
-of a job's time, from its first start to its end, that made steps which counted. The formula beside it is the expected
-ETTR of Meta's "Revisiting Reliability in Large-Scale Machine Learning Research Clusters" (2024), with this run's own
-failure rate, restart time and checkpoint interval.
-"""
+Jobs write a checkpoint each second, as a training would, and note the step and the restart on scratch. ETTR is the
+share of a job's time, from its first start to its end, that made steps which counted. The formula next to it is the
+expected ETTR of Meta's "Revisiting Reliability in Large-Scale Machine Learning Research Clusters" (2024), with this
+run's own failure rate, restart time and checkpoint interval."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def main() -> None:
 
 
 def play(run: Run, faults: int, most: int, minutes: float) -> int:
+    """Makes the faults, waits for the end of all jobs, and returns the exit status."""
     stops = time.monotonic() + minutes * 60
     for _ in range(faults):
         if time.monotonic() > stops:
@@ -53,7 +54,7 @@ def play(run: Run, faults: int, most: int, minutes: float) -> int:
         run.fill(most)
         run.break_one()
         ends = time.monotonic() + run.chance.uniform(1, 8)
-        # Two nodes of five at most are away, and three whole ones there to be broken.
+        # At most two of five nodes are away, and three intact ones are left.
         while run.tend() > 2 or len(run.whole()) < 3 or time.monotonic() < ends:
             if time.monotonic() > ends + PATIENCE_S:
                 sys.exit(
@@ -70,6 +71,7 @@ def play(run: Run, faults: int, most: int, minutes: float) -> int:
 
 
 def report(run: Run) -> int:
+    """Prints the results and returns the exit status."""
     rows, steps = run.ended(), scratch_steps(run)
     done, restarted, retried = 0, 0, 0
     lost: list[str] = []
@@ -109,20 +111,21 @@ def report(run: Run) -> int:
 
 
 def tasks(run: Run) -> Iterator[tuple[str, Kind]]:
+    """Yields (name-task, kind) of every job and array task."""
     for name, kind in run.jobs.items():
         for task in range(1, kind.tasks + 1) if kind.tasks > 1 else (0,):
             yield f"{name}-{task}", kind
 
 
 def recalled(run: Run) -> int:
-    """As the head noted it (node/agent/jobs/queue_recovery.py)."""
+    """Returns the number of jobs that the head submitted again, from its file (node/agent/jobs/queue_recovery.py)."""
     return len(
         run.once(command("sh", "-c", "cat /var/lib/headway/recalled.jsonl 2>/dev/null", user="root"))[1].splitlines()
     )
 
 
 def scratch_steps(run: Run) -> dict[str, int]:
-    """Name and array task -> the step that all of its ranks have kept."""
+    """Returns name-task -> the step that all of its ranks have saved."""
     said = run.slurm("sh", "-c", 'cd /scratch/bench && for file in */at-*; do echo "$file $(cat "$file")"; done')
     found: dict[str, int] = {}
     for line in said.splitlines():
@@ -134,7 +137,8 @@ def scratch_steps(run: Run) -> dict[str, int]:
 
 
 def evidence(run: Run, name: str, rows: list[Row]) -> None:
-    """What the accounting, the controller and the job itself say of a lost job: with the bench its cluster is gone."""
+    """Prints what accounting and the controller say about a lost job, because the cluster is deleted after the
+    bench."""
     raw = {row.raw for row in rows}
     print(f"\nlost: {name}\n  " + "\n  ".join(map(str, rows)))
     if not raw:
@@ -157,6 +161,7 @@ def evidence(run: Run, name: str, rows: list[Row]) -> None:
 
 
 def stories(run: Run) -> list[dict[str, Any]]:
+    """Returns all incidents with their steps."""
     return [
         run.ask(lambda api, number=one["number"]: api.incidents.get("bench", number)).model_dump(mode="json")  # type: ignore[misc]
         for one in run.incidents()
@@ -164,19 +169,20 @@ def stories(run: Run) -> list[dict[str, Any]]:
 
 
 def returned_untested(incident: dict[str, Any]) -> bool:
+    """Returns whether the incident's node was returned to service without tests."""
     states = [step["state"] for step in incident["steps"]]
     return incident["drained"] and "returned" in states and "testing" not in states[: states.index("returned")]
 
 
 def scratch(run: Run) -> tuple[int, float, float]:
-    """(late writes of old runs, mean ETTR of the jobs that ended well, what the formula gives for them)."""
+    """Returns (late writes of old runs, mean ETTR of the jobs, expected ETTR by the formula)."""
     said = run.slurm("sh", "-c", 'cd /scratch/bench && for file in */said-*; do echo "= $file"; cat "$file"; done')
     late, shares, gaps, alive_s, failures = 0, [], [], 0.0, 0
     for part in said.split("= ")[1:]:
         name, *lines = part.splitlines()
         steps = [(int(a), int(b), float(c)) for a, b, c in (line.split() for line in lines)]
         late += sum(one[0] > two[0] for one, two in pairwise(steps))
-        if not steps or not name.endswith("said-0"):  # one rank stands for its job
+        if not steps or not name.endswith("said-0"):  # one rank represents its job
             continue
         began, ended = steps[0][2] - 1, steps[-1][2]
         shares.append(len({number for _, number, _ in steps}) / max(1.0, ended - began))

@@ -1,4 +1,4 @@
-"""The cluster of bench/chaos.py: its users' jobs, the faults that are made in it, and the technician."""
+"""The cluster of bench/chaos.py: its users' jobs, the faults that are made in it, and the technician's repairs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ spares: 1
 teams:
   lab: {users: [bench]}
 """
-PATIENCE_S = 900.0  # the longest wait for nodes to be whole again, and for the queue to be empty at the end
-QUIET_S = 45.0  # a fault that Headway has not acted on by then is mended all the same
-MOMENT_S = 5.0  # and so long stays one that it need not act on
-OWN_S = 4.0  # from an error of a job's own to the end of the run that it hit
-LATE_S = 10.0  # what follows from a fault that was just mended is still its
+PATIENCE_S = 900.0  # the longest wait for nodes to be intact again, and for the queue to be empty at the end
+QUIET_S = 45.0  # a fault that Headway has not acted on by then is healed anyway
+MOMENT_S = 5.0  # how long a fault lasts on which Headway need not act
+OWN_S = 4.0  # from a job's own error to the end of its run, at most
+LATE_S = 10.0  # an incident so soon after the healing still belongs to the fault
 STEP = """\
 import json, os, sys, time
 folder, steps, rank = sys.argv[1], int(sys.argv[2]), os.environ["SLURM_PROCID"]
@@ -52,13 +52,13 @@ while done < steps:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of job: how it is asked for, and for how many seconds it works."""
+    """One kind of job: its sbatch options, and for how many seconds it works."""
 
     name: str
     flags: tuple[str, ...]
     steps: int
     requeue: bool = True
-    tasks: int = 1  # of the array
+    tasks: int = 1  # number of array tasks
 
 
 KINDS = (
@@ -72,20 +72,20 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Row:
-    """One run, as accounting has it."""
+    """One run of a job, from accounting."""
 
     job: str
     state: str
     raw: str
-    submit: int  # unix seconds
+    submit: int  # Unix seconds
     end: int  # 0: it has not ended
     nodes: str
 
 
 @dataclass(frozen=True)
 class Break:
-    """One fault: the words after `headway fault`, {node} and {gpu} filled in. `drains`: whether its node may be drained for
-    it. `app`: the job that is hit has failed by its own fault."""
+    """One kind of fault: the arguments of `headway fault`, with {node} and {gpu}. `drains`: whether its node may be
+    drained for it. `app`: the job that is hit has failed by its own fault."""
 
     words: tuple[str, ...]
     weight: int
@@ -95,6 +95,7 @@ class Break:
 
     @property
     def name(self) -> str:
+        """Returns the fault's name without node and GPU."""
         return " ".join(word for word in self.words if "{" not in word and not word.startswith("--"))
 
 
@@ -103,7 +104,8 @@ BREAKS = (
     Break(("xid", "48", "{node}", "--gpu", "{gpu}"), 4),
     Break(("xid", "119", "{node}", "--gpu", "{gpu}"), 4),
     Break(("xid", "94", "{node}", "--gpu", "{gpu}"), 3, drains=False),
-    Break(("xid", "63", "{node}", "--gpu", "{gpu}"), 2, drains=False, app=True),  # injecting it ends what works there
+    # injecting it ends the processes on the GPU
+    Break(("xid", "63", "{node}", "--gpu", "{gpu}"), 2, drains=False, app=True),
     Break(("xid", "31", "{node}", "--gpu", "{gpu}"), 4, app=True),  # the third in a day drains
     Break(("ecc", "{node}", "--gpu", "{gpu}"), 2),
     Break(("kill-node", "{node}"), 6),
@@ -122,7 +124,7 @@ BREAKS = (
 
 @dataclass
 class Made:
-    """A fault, and from when to when it was there, in unix seconds."""
+    """A fault that was made, and from when to when it lasted, in Unix seconds."""
 
     what: Break
     node: str
@@ -132,7 +134,7 @@ class Made:
 
 
 def command(*argv: str, user: str = "bench") -> Callable[[Client], tuple[int, str]]:
-    """One of a user on the head: (exit code, what it printed)."""
+    """Returns a call that runs a command on the head as the user: (exit code, its output)."""
 
     def run(api: Client) -> tuple[int, str]:
         told = api.commands.exec("bench", ExecIn(argv=list(argv), user=user), timeout_s=120)
@@ -143,19 +145,18 @@ def command(*argv: str, user: str = "bench") -> Callable[[Client], tuple[int, st
 
 @dataclass
 class Run:
-    """What the bench did and saw."""
+    """The state of the bench: its jobs and faults."""
 
     at: BenchCluster
     chance: random.Random
-    jobs: dict[str, Kind] = field(
-        default_factory=dict
-    )  # by name: a number may change when the controller forgets a job
+    # by name, because a job's number may change when the controller loses it
+    jobs: dict[str, Kind] = field(default_factory=dict)
     made: list[Made] = field(default_factory=list)
-    own_fault: set[int] = field(default_factory=set)  # jobs that an app error hit, by their raw number
+    own_fault: set[int] = field(default_factory=set)  # JobIDRaw of the jobs that were hit by an app error
 
     def ask(self, what: Callable[[Client], T]) -> T:
-        """Until the server answers, which dies here like everything else; by its own client, for a command a question would
-        take a processor."""
+        """Repeats the call until the server answers: it is killed too in this bench. Uses the client, because starting
+        the command for each question would need a whole CPU."""
         for _ in range(180):
             try:
                 return self.once(what)
@@ -165,12 +166,14 @@ class Run:
         sys.exit(f"bench: no answer: {said}")
 
     def once(self, what: Callable[[Client], T]) -> T:
-        known = json.loads((self.at.state / "client.json").read_text())  # another server, another address
+        """Makes the call once. Raises HeadwayError or OSError."""
+        # read each time, because a restarted server has another address
+        known = json.loads((self.at.state / "client.json").read_text())
         with Client(known["url"], known["token"]) as api:
             return what(api)
 
     def slurm(self, *argv: str) -> str:
-        """Until it ends well: Slurm's daemons die too."""
+        """Repeats the command until it succeeds, because Slurm's daemons are killed too."""
         ends = time.monotonic() + 180
         while True:
             code, said = self.ask(command(*argv))
@@ -181,9 +184,10 @@ class Run:
             time.sleep(1)
 
     def submit(self, kind: Kind) -> None:
+        """Submits a job of this kind."""
         name = f"j{self.chance.randrange(10**9)}"
         task = "srun python3 -S ~/step.py /scratch/bench/$SLURM_JOB_NAME-${SLURM_ARRAY_TASK_ID:-0} " + str(kind.steps)
-        # The same name again when the answer got lost: the queue knows whether it was taken.
+        # Tries again with the same name when the answer got lost: the queue shows whether the job was accepted.
         for tries in range(30):
             number = self.slurm("squeue", "-h", "-n", name, "-o", "%F") if tries else ""
             if not number:
@@ -201,13 +205,13 @@ class Run:
         sys.exit("bench: no job can be submitted")
 
     def fill(self, most: int) -> None:
-        """Keeps so many jobs in the queue."""
+        """Submits jobs until `most` are in the queue."""
         there = set(self.slurm("squeue", "-h", "-o", "%F").split())
         for _ in range(most - len(there)):
             self.submit(self.chance.choice(KINDS))
 
     def nodes(self) -> list[str]:
-        """That take jobs, those that run some first."""
+        """Returns the nodes that accept jobs, those that run some first."""
         rows = [line.split(maxsplit=1) for line in self.slurm("sinfo", "-h", "-N", "-o", "%N %t").splitlines()]
         states = dict(rows)
         return sorted(
@@ -216,11 +220,11 @@ class Run:
 
     @property
     def broken(self) -> dict[str, Made]:
-        """Nodes with a fault that is not mended."""
+        """Returns node -> its fault that is not healed."""
         return {one.node: one for one in self.made if one.node and one.mended is None}
 
     def holder(self, node: str, gpu: int) -> int | None:
-        """The job that has this GPU."""
+        """Returns the job that has this GPU; None if it is free."""
         for line in self.slurm("squeue", "-h", "-w", node, "-t", "R", "-o", "%A").split():
             shown = self.slurm("scontrol", "--oneliner", "--details", "show", "job", line)
             for part in re.findall(r"Nodes=(\S+) CPU_IDs=\S+ Mem=\S+ GRES=\S*\(IDX:([\d,-]+)\)", shown):
@@ -229,13 +233,15 @@ class Run:
         return None
 
     def incidents(self) -> list[dict[str, Any]]:
+        """Returns all incidents."""
         return [one.model_dump(mode="json") for one in self.ask(lambda api: api.incidents.list("bench"))]
 
     def whole(self) -> list[str]:
-        """Nodes that take jobs and have nothing, those with jobs first."""
+        """Returns the nodes that accept jobs and have no fault, those with jobs first."""
         return [node for node in self.nodes() if node not in self.broken]
 
     def break_one(self) -> None:
+        """Makes one random fault on a random node."""
         ends = time.monotonic() + PATIENCE_S
         while len(free := self.whole()) < 2:
             if time.monotonic() > ends:
@@ -258,8 +264,8 @@ class Run:
             self.at.headway("server", "start")
 
     def tend(self) -> int:
-        """The technician's round: mends machines that are out of service and returns them, and what Headway has dealt with
-        or has nothing to do about. How many incidents are not over."""
+        """Plays the technician: heals machines that are out of service and returns them, and heals faults that Headway
+        has handled or need not handle. Returns the number of open incidents."""
         found = self.incidents()
         open_ = [one for one in found if one["state"] not in ("returned", "false alarm")]
         for one in open_:
@@ -279,6 +285,7 @@ class Run:
         return len(open_)
 
     def mend(self, node: str) -> None:
+        """Heals the node's fault."""
         made = self.broken.get(node)
         if made is not None:
             words = [word.format(node=node, gpu=made.gpu) for word in made.what.words]
@@ -286,12 +293,12 @@ class Run:
             made.mended = time.time()
 
     def wrong_drains(self) -> list[str]:
-        """Of nodes on which nothing was that a node is drained for."""
+        """Returns the incidents that drained a node which had no fault that justifies it."""
         return [
             f"{one['node']}: {one['what']} (incident {one['number']})"
             for one in self.incidents()
             if one["drained"]
-            and not one["what"].startswith("Slurm had drained it")  # before Headway looked at it
+            and not one["what"].startswith("Slurm had drained it")  # Slurm drained it before Headway saw it
             and not any(self._explains(made, one) for made in self.made)
         ]
 
@@ -301,7 +308,7 @@ class Run:
         return made.node == incident["node"] and made.what.drains and there
 
     def ended(self) -> dict[str, list[Row]]:
-        """Name and array task -> its runs by accounting, one a restart, the last last."""
+        """Returns name-task -> its runs in accounting, one for each restart, the last one last."""
         fields = "JobName,JobID,State,JobIDRaw,Submit,End,NodeList"
         argv = ("sacct", "-X", "-D", "-n", "-P", "-u", "bench", "-S", "now-1days", "-o", fields)
         rows: dict[str, list[Row]] = {}
@@ -313,24 +320,24 @@ class Run:
         return {key: sorted(found, key=lambda row: row.submit) for key, found in rows.items()}
 
     def written_down(self) -> bool:
-        """Whether accounting has the end of every run: it hears of one some seconds later."""
+        """Returns whether accounting has the end of every run; it learns of it some seconds later."""
         return all(row.end for rows in self.ended().values() for row in rows)
 
     def by_itself(self, last: Row) -> bool:
-        """Whether an error of its own ended this run: the job that had the GPU when it was asked, or one that failed on that
-        node as the error came."""
+        """Returns whether the job's own error ended this run: it had the GPU when the error was made, or it failed on
+        that node at the moment of the error."""
         apps = [made for made in self.made if made.what.app and made.node in expand(last.nodes)]
         hit = any(-1 <= last.end - made.at <= OWN_S for made in apps)
         return int(last.raw) in self.own_fault or (last.state == "FAILED" and hit)
 
 
 def expand(text: str) -> set[str]:
-    """bench-1-[1-2,4] -> its names."""
+    """Returns the names in a hostlist: bench-1-[1-2,4]."""
     begin, bracket, rest = text.partition("[")
     return {f"{begin}{n}" for n in numbers(rest.rstrip("]"))} if bracket else {text}
 
 
 def numbers(text: str) -> set[int]:
-    """ "1-2,4" -> {1, 2, 4}."""
+    """Returns the numbers in a list: "1-2,4" -> {1, 2, 4}."""
     pairs = (part.split("-") for part in text.split(","))
     return {n for first, *last in pairs for n in range(int(first), int(last[0] if last else first) + 1)}

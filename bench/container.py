@@ -1,4 +1,5 @@
-"""What a container adds to the start of a step: the same step bare and in an image that is in the cache, by turns."""
+"""Measures what a container adds to the start of a step: the same step without a container and in a cached image,
+alternately."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from bench_cluster import USER, BenchCluster, bench_cluster
 
 RUNS: Final = 15
 MOST_S: Final = 0.2
-# An image of the node's own shell, by hand: an OCI layout needs no registry.
+# Builds an image with the node's own shell. An OCI layout needs no registry.
 MAKE = """
 set -eu
 mkdir -p /scratch/bench/image/usr/bin; cd /scratch/bench/image; ln -s usr/bin bin
@@ -18,7 +19,7 @@ cp /bin/bash /bin/true usr/bin
 for library in $(ldd /bin/bash | grep -o '/[^ ]*'); do mkdir -p .${library%/*}; cp $(readlink -f $library) .$library; done
 cd ..; umoci init --layout oci; umoci new --image oci:bench; umoci insert --rootless --image oci:bench image / 2>/dev/null
 """
-# Timed on the login, so that the way there does not count.
+# Timed on the login node, so that the connection to it does not count.
 TIME = """
 for _ in $(seq $1); do
     for flags in "" "--container-image=oci:/scratch/bench/oci:bench"; do
@@ -29,7 +30,7 @@ done
 
 
 def measure(at: BenchCluster, runs: int) -> tuple[list[float], list[float]]:
-    """Seconds of each step: bare, in a container."""
+    """Returns the seconds of each step: (without a container, in a container)."""
     words = at.headway("exec", "bench", "-u", USER, "--", "bash", "-c", TIME, "bench", str(runs)).split()
     took_s = [int(word) / 1e6 for word in words]
     return took_s[0::2], took_s[1::2]
@@ -40,7 +41,7 @@ def main() -> None:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
         at.headway("exec", "bench", "-u", USER, "--", "bash", "-c", MAKE)
-        measure(at, 2)  # the import, and what the first step on a node has to load
+        measure(at, 2)  # the first steps import the image and load files
         bare, boxed = measure(at, RUNS)
     more_s = statistics.median(boxed) - statistics.median(bare)
     print(

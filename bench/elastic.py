@@ -1,11 +1,11 @@
-"""Random numbers of nodes under load, with a provider that fails now and then: `bench/elastic.py --events 200 --seed 1`.
+"""Scales a cluster to random numbers of nodes under load, with a provider that sometimes fails: `bench/elastic.py
+--events 200 --seed 1`.
 
-Jobs are submitted all the while. Each event scales the cluster to a number chosen by the seed; before some of them the
-provider is told to fail once, to be slow, or to lose its answer, and in some a node's machine is killed or taken back. It ends
-with 1 when a job was lost, a machine is there that should not be (a ghost), a node or an empty slot is stuck, an incident has no
-end, or slurmctld was restarted. Then the time of one node and of four at once is printed beside that of their machines' boot, and
-how soon the job of a machine that is taken back runs again.
-"""
+Jobs are submitted all the time. Each event scales the cluster to a number chosen by the seed. Before some events the
+provider is made to fail once, to be slow, or to lose its answer; in some a node's machine is killed or reclaimed. It
+ends with 1 when a job was lost, a machine exists that should not (a ghost), a node or an empty slot is stuck, an
+incident stays open, or slurmctld was restarted. Then it prints the time until one node and until four nodes at once can
+be used, compared with their machines' boot time, and how soon the job of a reclaimed machine runs again."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ groups:
 teams:
   lab: {{users: [bench]}}
 """
-AT_ONCE = 6  # jobs that wait or run
+AT_ONCE = 6  # pending and running jobs
 PATIENCE_S = 300.0
 FAULTS = ("", "", "", "fail", "slow", "answer", "kill", "reclaim")
-# In front of the real one, for `podman run` alone: fails, is slow, or does what it was told and says that it did not.
+# A wrapper of podman, for `podman run` only: fails, is slow, or succeeds and reports a failure.
 PODMAN = """\
 #!/bin/bash
 real={real} fault={fault}
@@ -51,7 +51,7 @@ if [[ " $* " == *" run "* ]] && mv "$fault" "$fault.$$" 2>/dev/null; then
 fi
 exec "$real" "$@"
 """
-USED = ("idle", "mix", "alloc", "comp", "resv", "plnd")  # sinfo's words for a node that can be used
+USED = ("idle", "mix", "alloc", "comp", "resv", "plnd")  # sinfo's states of a node that can be used
 EMPTY = "headway: no machine"
 OVER = ("returned", "false alarm")
 _LINE = re.compile(r"^\s*([\d.]+)s\s+(\S+)\s+(.*)$", re.MULTILINE)
@@ -59,6 +59,8 @@ _LINE = re.compile(r"^\s*([\d.]+)s\s+(\S+)\s+(.*)$", re.MULTILINE)
 
 @dataclass
 class Bench:
+    """The cluster, the random generator, and the jobs that were submitted."""
+
     cluster: BenchCluster
     dice: random.Random
     jobs: list[int] = field(default_factory=list)
@@ -72,11 +74,12 @@ class Bench:
         return self._client
 
     def head(self, *argv: str, user: str = "root") -> str:
+        """Runs a command on the head and returns its output."""
         told = self.client.commands.exec("bench", ExecIn(argv=list(argv), user=user, stdin_b64=""))
         return base64.b64decode(told.stdout_b64).decode(errors="replace")
 
     def submit(self) -> None:
-        """Keeps the queue filled."""
+        """Submits jobs until AT_ONCE are in the queue."""
         there = len(self.head("squeue", "-h", "-o", "%A").split())
         for _ in range(AT_ONCE - there):
             wrap = "sleep 4; echo $SLURM_JOB_ID >> /scratch/bench/done"
@@ -84,6 +87,7 @@ class Bench:
             self.jobs.append(int(self.head(*argv, user="bench").strip()))
 
     def event(self, number: int) -> str:
+        """Scales the cluster once, with or without a fault, and returns the result as text."""
         target, fault = self.dice.randint(0, MOST), self.dice.choice(FAULTS)
         self.submit()
         flag = self.cluster.folder / "fault"
@@ -106,27 +110,29 @@ class Bench:
             self.cluster.tried("fault", "bench", kind, self.dice.choice(nodes)["name"], *more)
 
     def nodes(self) -> list[dict[str, Any]]:
+        """Returns the machines as `headway nodes` lists them."""
         found: list[dict[str, Any]] = json.loads(self.cluster.headway("nodes", "bench", "-o", "json"))
         return found
 
     def stuck(self) -> list[str]:
-        """Nodes that can't be used, and slots without a machine of which Slurm has another reason than that."""
+        """Returns the nodes that can't be used, and empty slots whose reason in Slurm is not EMPTY."""
         rows = [
             line.split("|", 2) for line in self.head("sinfo", "-h", "-a", "-N", "-o", "%N|%t|%E").split("\n") if line
         ]
         return sorted({row[0] for row in rows if row[1] not in USED and row[2] != EMPTY})
 
     def incidents(self) -> list[str]:
-        """Those that are not over."""
+        """Returns the open incidents."""
         found = json.loads(self.cluster.headway("incidents", "bench", "-o", "json"))
         return [f"{one['number']} {one['node']}: {one['state']}" for one in found if one["state"] not in OVER]
 
     def controller(self) -> str:
+        """Returns slurmctld's pid and number of restarts."""
         return self.head("systemctl", "show", "-p", "MainPID", "-p", "NRestarts", "slurmctld")
 
 
 def settle(bench: Bench, nodes: int) -> tuple[list[int], list[str], list[str], list[str]]:
-    """(jobs lost, ghosts, nodes stuck, incidents without an end), when all has had time to end."""
+    """Waits until everything has ended, and returns (lost jobs, ghosts, stuck nodes, open incidents)."""
     (bench.cluster.folder / "fault").unlink(missing_ok=True)
     ends = time.monotonic() + PATIENCE_S
     ghosts = stuck = unfinished = ["?"]
@@ -143,7 +149,7 @@ def settle(bench: Bench, nodes: int) -> tuple[list[int], list[str], list[str], l
 
 
 def timed(bench: Bench, target: int, label: str) -> tuple[float, float]:
-    """One scale up: seconds until its machines answered and until its nodes could work."""
+    """Scales up once, and returns the seconds until its machines answered and until its nodes could be used."""
     told = bench.cluster.headway("scale", "bench", str(target), "--yes")
     rows = [(float(at), what, text) for at, what, text in _LINE.findall(told)]
     made = min(at for at, _, text in rows if text == "machine is being made")
@@ -154,7 +160,8 @@ def timed(bench: Bench, target: int, label: str) -> tuple[float, float]:
 
 
 def compared(one: tuple[float, float], four: tuple[float, float]) -> None:
-    """How much dearer four at once are than one: whole, the machines' boots alone, and what comes after the boot."""
+    """Prints how much longer four nodes at once take than one: in all, the machines' boots alone, and the rest after
+    the boot."""
     shares = (
         ("usable", one[1], four[1]),
         ("boots", one[0], four[0]),
@@ -164,7 +171,8 @@ def compared(one: tuple[float, float], four: tuple[float, float]) -> None:
 
 
 def reclaimed(bench: Bench) -> None:
-    """One machine with a job is taken back: how long until that runs on another one, which may have its name."""
+    """Reclaims a machine with a job, and prints how long it takes until the job runs on another one, which may have the
+    same name."""
     job = bench.head("sbatch", "--parsable", "--requeue", "-o", "/dev/null", "--wrap=sleep 1000", user="bench").strip()
     node = _until(lambda: bench.head("squeue", "-h", "-j", job, "-t", "RUNNING", "-o", "%N").strip())
     known = {one["number"] for one in json.loads(bench.cluster.headway("incidents", "bench", "-o", "json"))}

@@ -1,4 +1,5 @@
-"""How long `headway --help` takes, beside a bare Python. Prints median milliseconds and `ratio: X`."""
+"""Measures how long `headway --help` takes, compared with starting Python. Prints median milliseconds and `ratio:
+X`."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ BARE = [sys.executable, "-c", "pass"]
 
 
 def seconds(argv: list[str]) -> float:
+    """Returns the seconds that the command takes."""
     start = time.perf_counter()
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - start

@@ -1,10 +1,11 @@
-"""A month's reports of 1,000,000 job records: how long each takes, and what memory they take beside those of 10,000.
+"""Measures a month's reports over 1,000,000 job records: how long each takes, and the memory compared with 10,000
+records.
 
     python bench/ledger.py [--runs 1000000] [--most 2.0] [--keep FOLDER]
 
-A tenth of the runs lost work, two thirds idled for a while, nodes were drained, and the price changed in mid-month. Prints one
-JSON object. Ends with 1 where a report takes longer than --most seconds, or a hundred times the records take twice the
-memory. --keep: the database is filled there once, and used again by the next call."""
+A tenth of the runs lost work, two thirds were idle for a while, nodes were drained, and the price changed in mid-month.
+Prints one JSON object. Ends with 1 if a report takes longer than --most seconds, or if a hundred times the records take
+twice the memory. --keep: fills the database in this folder once, and uses it again in later calls."""
 
 from __future__ import annotations
 
@@ -47,6 +48,7 @@ CHUNK = 20_000
 
 
 def cluster() -> Cluster:
+    """Returns a cluster of NODES nodes and five teams."""
     people = {team: {"users": [f"{team}{i}" for i in range(20)]} for team in TEAMS}
     hosts = [f"10.0.{number // 256}.{number % 256}" for number in range(NODES + 1)]
     spec = {"name": "lab", "provider": "ssh", "plan": "h100-8", "nodes": NODES, "hosts": hosts, "teams": people}
@@ -54,7 +56,7 @@ def cluster() -> Cluster:
 
 
 def made(count: int, names: tuple[str, ...]) -> Any:
-    """Runs of a month, in order; a few began before it and some run on after it."""
+    """Yields the runs of a month in order; a few began before it and some end after it."""
     dice = random.Random(1)
     for number in range(count):
         start = MONTH.start - 86_400 + (MONTH.seconds + 86_400) * number // count
@@ -73,6 +75,7 @@ def made(count: int, names: tuple[str, ...]) -> Any:
 
 
 async def fill(folder: Path, count: int) -> float:
+    """Fills the database in `folder` with `count` runs, and returns the seconds."""
     began = time.monotonic()
     store = await open_store(folder, clock=lambda: float(MONTH.end))
     names = tuple(cluster().group_of)
@@ -85,7 +88,8 @@ async def fill(folder: Path, count: int) -> float:
     await store.runs.save("lab", part, collected_to=MONTH.end)
     await others(store, count, names)
     await store.close()
-    with closing(sqlite3.connect(folder / "headway.db")) as db:  # what takes minutes of measuring, at once
+    # sets directly what the server would measure over minutes
+    with closing(sqlite3.connect(folder / "headway.db")) as db:
         db.execute(
             'UPDATE runs SET idle_s = min((job * 7919) % 3000 * (job % 3 > 0), "end" - start - lost_s), '
             'measured_s = "end" - start'
@@ -96,7 +100,8 @@ async def fill(folder: Path, count: int) -> float:
 
 
 async def summed(folder: Path) -> float:
-    """Seconds of a month's days, which a server sums while it runs: a few each minute, and those again whose runs changed."""
+    """Returns the seconds to sum a month's days. A running server sums a few each minute, and again those whose runs
+    changed."""
     store, began = await open_store(folder), time.monotonic()
     while await sum_days(store, "lab", MONTH.end + DAY_S):
         pass
@@ -105,7 +110,7 @@ async def summed(folder: Path) -> float:
 
 
 async def others(store: Store, count: int, names: tuple[str, ...]) -> None:
-    """Machines, prices, drains, incidents, checkpoints."""
+    """Adds machines, prices, drains, incidents and checkpoints."""
     half = (MONTH.start + MONTH.end) // 2
     await store.machine_lives.record("lab", [(name, "main") for name in names], [], [], MONTH.start - 86_400)
     prices = [
@@ -126,7 +131,7 @@ async def others(store: Store, count: int, names: tuple[str, ...]) -> None:
 
 
 async def report(store: Store) -> dict[str, float]:
-    """Each as the API makes it, before it is JSON."""
+    """Returns the seconds of each report as the API makes it, before it is encoded as JSON."""
     lab = cluster()
     live = SimpleNamespace(snapshot=lambda _: SimpleNamespace(nodes=()))
     state: Any = SimpleNamespace(store=store, live=live, clock=lambda: float(MONTH.end + 1))
@@ -149,7 +154,7 @@ async def report(store: Store) -> dict[str, float]:
 
 
 def in_a_process(folder: Path) -> tuple[dict[str, float], float]:
-    """(seconds of each report, MiB of a fresh process that made them)"""
+    """Returns (seconds of each report, peak MiB of a fresh process that made them)."""
 
     async def work() -> dict[str, float]:
         store = await open_store(folder)
@@ -159,7 +164,7 @@ def in_a_process(folder: Path) -> tuple[dict[str, float], float]:
             await store.close()
 
     found = asyncio.run(work())
-    # Of this program alone: getrusage's figure is no less than what its parent held when it was started.
+    # VmHWM is of this program alone; getrusage's figure includes the parent's memory at the fork.
     peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return found, int(peak.split()[1]) / 1024
 

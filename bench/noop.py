@@ -1,4 +1,5 @@
-"""`headway apply` of a running four-node cluster whose file has not changed. It must touch nothing: the same daemons run."""
+"""Measures `headway apply` of a running four-node cluster whose file has not changed. It must change nothing: no daemon
+restarts."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ DAEMONS = ["pidof", "slurmctld", "slurmdbd", "slurmrestd", "mariadbd", "munged"]
 
 
 def seconds(at: BenchCluster) -> float:
+    """Returns the seconds of one `headway apply`."""
     began = time.perf_counter()
     at.headway("apply", str(at.spec), "--yes")
     return time.perf_counter() - began

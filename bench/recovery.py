@@ -1,10 +1,10 @@
-"""Seconds from a fault to the job that runs elsewhere, and to its first new step, beside stock Slurm on the same machines.
+"""Measures the seconds from a fault until the job runs elsewhere and until its first new step, compared with stock
+Slurm on the same machines.
 
-A job of one node writes the time of each of its steps. A node is broken under it: by an XID 79 in its kernel's log, and by
-a cut of its power. Times count from the fault and are read on the head, ten times a second.
-Stock Slurm is the same cluster with Headway only looking on (`health: {act: false}`) and Slurm's own time limit for a dead
-node, SlurmdTimeout=300: what nobody does within six minutes is said to be never.
-"""
+A job of one node writes the time of each of its steps. Its node is broken by an XID 79 in its kernel's log, and by a
+power cut. Times count from the fault and are read on the head, ten times a second. Stock Slurm is the same cluster with
+Headway only watching (`health: {act: false}`) and Slurm's own time limit for a dead node, SlurmdTimeout=300. What does
+not happen within six minutes is printed as "never"."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ STOCK = "health: {act: false}\nslurm: {SlurmdTimeout: 300}\n"
 STOCK_MOST_S = 360
 JOB = """\
 cd /scratch/bench; while :; do echo $SLURM_RESTART_COUNT $(date +%s.%N) >>steps-$SLURM_JOB_ID; sleep 0.1; done"""
-# Prints what is first seen, with the head's own clock: drained or down, the job running again, its first new step.
+# Prints each of these when it is first seen, by the head's clock: drained or down, the job running again, its first new
+# step.
 WATCH = """\
 node=$1 job=$2 most=$3 seen=''
 ends=$(( $(date +%s) + most ))
@@ -43,7 +44,8 @@ done"""
 
 
 def once(at: BenchCluster, words: list[str], most_s: int, *, stock: bool = False) -> dict[str, float]:
-    """Seconds from the fault to what was seen; a name is missing where it was not seen within `most_s`."""
+    """Returns the seconds from the fault to each thing that was seen; a name is missing if it was not seen within
+    `most_s`."""
     job = at.headway(
         "exec", "bench", "-u", "bench", "--", "sbatch", "--parsable", "--requeue", "--gpus=1", "--mem=64",
         "--output=/dev/null", f"--wrap={JOB}",
@@ -55,7 +57,7 @@ def once(at: BenchCluster, words: list[str], most_s: int, *, stock: bool = False
         time.sleep(0.2)
     time.sleep(2)
     gpu = "0"
-    began = time.time()  # the machines are on this host: one clock
+    began = time.time()  # the machines run on this host and share its clock
     told = at.tried("fault", "bench", *(word.format(node=node, gpu=gpu) for word in words), timeout_s=60)
     if told.returncode:
         sys.exit(f"bench: {told.stderr}")
@@ -67,7 +69,7 @@ def once(at: BenchCluster, words: list[str], most_s: int, *, stock: bool = False
 
 
 def mend(at: BenchCluster, words: list[str], node: str, stock: bool) -> None:
-    """The machine is whole again and both nodes take jobs."""
+    """Heals the fault and waits until both nodes accept jobs."""
     ends = time.monotonic() + 240
     at.tried("fault", "bench", *(word.format(node=node, gpu="0") for word in words), "--heal", timeout_s=120)
     while time.monotonic() < ends:
@@ -76,7 +78,8 @@ def mend(at: BenchCluster, words: list[str], node: str, stock: bool) -> None:
             return
         for number in re.findall(r'"number": (\d+)', at.headway("incidents", "bench", "-o", "json")):
             at.tried("incident", "return", number, "--cluster", "bench", timeout_s=120)
-        if stock and any(line.split() == [node, "down"] for line in states):  # Slurm's own doing, undone by its admin
+        # Slurm set it down; an administrator would resume it
+        if stock and any(line.split() == [node, "down"] for line in states):
             at.tried("exec", "bench", "--", "scontrol", "update", f"NodeName={node}", "State=RESUME")
         time.sleep(1)
     sys.exit(f"bench: {node} does not come back\n" + "\n".join(states))
@@ -108,6 +111,7 @@ def main() -> None:
 
 
 def told(rounds: list[dict[str, float]], word: str) -> str:
+    """Returns the medians of the rounds as text."""
     parts = []
     for name, says in (("away", word), ("running", "running elsewhere"), ("step", "first new step")):
         found = [one[name] for one in rounds if name in one]

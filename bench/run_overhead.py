@@ -1,10 +1,10 @@
-"""Training steps a second under `headway run` beside bare torchrun, on the same two nodes, turn by turn.
+"""Measures training steps a second under `headway run` compared with plain torchrun, on the same two nodes,
+alternately.
 
 Both run examples/train_ddp.py with the same number of ranks and threads, without checkpoints on the way, from a copy of
-the same files, and neither is asked about while it runs: one reader follows its log. The figure is the training's own
-over all its steps. The two sides take turns at going first, and what counts is the median of the rounds' ratios: whatever
-else this machine does changes slowly, so it meets both sides of a round.
-"""
+the same files. Nothing queries the job while it runs; one reader follows its log. The figure is the training's own over
+all its steps. The two sides take turns at going first, and the result is the median of the rounds' ratios: other load
+on this machine changes slowly, so it affects both sides of a round."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ srun torchrun --nnodes=2 --nproc-per-node=1 --rdzv-id=$SLURM_JOB_ID --rdzv-backe
 
 
 def bare(at: BenchCluster) -> int:
+    """Submits the training with plain torchrun, and returns the job's number."""
     script = at.folder / "bare.sbatch"
     script.write_text(BARE)
     return int(at.headway("submit", "bench", "--parsable", "--chdir", "examples", str(script)))
 
 
 def under(at: BenchCluster) -> int:
+    """Submits the training with `headway run`, and returns the job's number."""
     words = ["--nodes", "2", "--gpus", "8", "--env", "OMP_NUM_THREADS=1", "--folder", str(EXAMPLES), "-o", "json"]
     done = at.headway("run", "bench", *words, "--", "torchrun", *TRAINING)
     return int(json.loads(done)["job_id"])
 
 
 def rate(at: BenchCluster, job: int) -> float:
-    """Steps a second over the whole training."""
+    """Returns the steps a second over the whole training."""
     log = at.headway("logs", "bench", "-f", str(job))
     said = re.findall(r"step 600 .*steps_per_s (\d+\.?\d*)", log)
     if " 2 ranks on " not in log or len(said) != 1:
@@ -55,7 +57,7 @@ def main() -> None:
         at.headway("apply", str(at.spec), "--yes")
         at.headway("cp", "-q", "-r", str(EXAMPLES), "bench:")
         sides = [("bare", bare), ("under", under)]
-        for _, start in sides:  # warm: the files of torch on each node
+        for _, start in sides:  # warms the cache with torch's files on each node
             rate(at, start(at))
         for _ in range(ROUNDS):
             for name, start in sides:

@@ -1,8 +1,8 @@
-"""Rendering and differencing for 10,000 nodes: every file's text, then the ChangeSet when one file differs on every node.
+"""Measures rendering and differencing for 10,000 nodes: every file's text, then the ChangeSet when one file differs on
+every node.
 
-Pure functions, so no machine is needed. The comparison is with 100 nodes: 100 times the nodes should cost less than 100
-times the time.
-"""
+These are pure functions, so no machine is needed. The comparison is with 100 nodes: 100 times the nodes should cost
+less than 100 times the time."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ def address(number: int) -> str:
 
 
 def cluster_of(nodes: int) -> Cluster:
+    """Returns a cluster of so many nodes."""
     hosts = [address(number) for number in range(1, nodes + 2)]
     spec = {"name": "big", "provider": "ssh", "plan": "h100-8", "nodes": nodes, "hosts": hosts}
     return resolve_cluster_file({**spec, "fabric": {"leaf_size": 32}}, load_catalogue({}), owner="ann")
 
 
 def site_of(cluster: Cluster) -> Site:
+    """Returns the addresses and uids of the cluster."""
     addresses = {host.name: host.address for host in cluster.hosts}
     uids = {user.name: 20000 + index for index, user in enumerate(cluster.users)}
     return Site("10.0.0.0/8", "10.255.0.254", addresses[cluster.head], addresses, uids)
 
 
 def as_wanted(wanted: DesiredMachine, *, but: str = "") -> ObservedMachine:
-    """A machine on which everything is as it should be, except the content of one file."""
+    """Returns a machine on which everything is as it should be, except the content of file `but`."""
     files = {
         path: ObservedFile("old" if path == but else wanted.digests[path], file.mode, file.owner, file.group, 0.0)
         for path, file in wanted.files.items()
@@ -50,18 +52,19 @@ def as_wanted(wanted: DesiredMachine, *, but: str = "") -> ObservedMachine:
 
 
 def observed(goal: DesiredState, site: Site) -> Observed:
+    """Returns the facts of all machines of the cluster."""
     machines = {
         name: Machine(name, "big", address, MachineState.RUNNING, "ssh-ed25519 AAAA")
         for name, address in site.addresses.items()
     }
-    # Objects of their own for every node, as they come out of 10,000 answers.
+    # Separate objects for each node, as when 10,000 answers are parsed.
     seen = {slot.name: as_wanted(goal.roles["node"], but=CHANGED) for slot in goal.cluster.slots}
     seen[goal.cluster.head] = as_wanted(goal.roles["head"])
     return Observed(machines, seen, accounts=goal.accounts)
 
 
 def measure(nodes: int) -> tuple[float, float, int]:
-    """(seconds to render, seconds to difference, number of changes)."""
+    """Returns (seconds to render, seconds to difference, number of changes)."""
     cluster = cluster_of(nodes)
     site = site_of(cluster)
     began = time.perf_counter()

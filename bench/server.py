@@ -1,7 +1,6 @@
-"""How soon a server answers after its start, what it holds when idle, and how many requests it answers.
+"""Measures how soon a server answers after its start, its memory when idle, and how many requests it answers.
 
-The comparison is with a bare uvicorn of the same Python that answers one fixed line.
-"""
+The comparison is with a bare uvicorn of the same Python that answers one fixed line."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ uvicorn.run(app, port=int(sys.argv[1]), log_level="critical", lifespan="off")
 
 
 def resident_mb(pid: int) -> float:
-    """Resident memory of a process in MB (10^6 bytes)."""
+    """Returns the resident memory of a process in MB (10^6 bytes)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024 / 1e6
@@ -38,13 +37,14 @@ def resident_mb(pid: int) -> float:
 
 
 def fetch(url: str, token: str = "") -> bytes:
+    """Returns the body of a GET request."""
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     with urllib.request.urlopen(request, timeout=10) as answer:
         return bytes(answer.read())
 
 
 def start(at: BenchCluster) -> tuple[float, dict[str, object]]:
-    """Seconds from `headway server start` to the first answer, and what the server says of itself."""
+    """Returns the seconds from `headway server start` to the first answer, and the server's address, token and pid."""
     began = time.perf_counter()
     at.headway("server", "start")
     known = json.loads((at.state / "client.json").read_text())
@@ -55,7 +55,7 @@ def start(at: BenchCluster) -> tuple[float, dict[str, object]]:
 
 
 def rate(url: str, token: str = "") -> float:
-    """Requests a second, one after another."""
+    """Returns the requests a second, sent one after another."""
     fetch(url, token)
     began = time.perf_counter()
     for _ in range(REQUESTS):
@@ -64,6 +64,7 @@ def rate(url: str, token: str = "") -> float:
 
 
 def bare_rate(port: int) -> float:
+    """Returns the requests a second of a bare uvicorn."""
     with subprocess.Popen([sys.executable, "-c", BARE, str(port)]) as process:
         try:
             deadline = time.monotonic() + 20
@@ -80,7 +81,7 @@ def bare_rate(port: int) -> float:
 
 def main() -> None:
     with bench_cluster() as at:
-        start(at)  # makes the database
+        start(at)  # creates the database
         at.headway("server", "stop")
         ready = []
         for _ in range(RUNS):

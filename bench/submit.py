@@ -1,17 +1,18 @@
-"""Submitting through Headway beside plain sbatch, each over a connection that is open already.
+"""Measures submitting through Headway compared with plain sbatch, each over a connection that is already open.
 
-What is measured, turn by turn, from Python to Python, so that neither side pays for the start of a program here:
+Both are called from Python, alternately, so that neither side pays for the start of a program here:
 
-plain    an SSH connection of the server's own kind, signed in as the person and kept open; each time a command on it:
-         `sbatch --parsable` with the script on its standard input. sshd starts it through the person's shell, as it does
-         for whoever types `ssh LOGIN sbatch`.
-headway  Client.sbatch of a client that is kept open: HTTP, sign-in, the server, its SSH connection, the person's limits
+plain    an SSH connection of the server's own kind, logged in as the user and kept open; each time a command on it:
+         `sbatch --parsable` with the script on its standard input. sshd starts it through the user's shell, as for
+         `ssh LOGIN sbatch`.
+headway  Client.sbatch of a client that is kept open: HTTP, authentication, the server, its SSH connection, the user's
+limits
          and login environment, the real sbatch, and the job's lineage and audit line written to disk before the answer.
 
-Two more are printed to be judged by: the same command by OpenSSH's multiplexed client, which is what people have and
-starts a program here; and bare: sbatch on the server's own connection, started by root straight as the person, with no
-shell and none of a login's environment or limits. That is the least it can cost, and no way that people have.
-"""
+Two more are printed for comparison. openssh: the same command through OpenSSH's multiplexed client, which users have
+and which starts a program here. bare: sbatch on the server's own connection, started by root directly as the user,
+without a shell and without a login's environment or limits. That is the least it can cost, and not a way that users
+have."""
 
 from __future__ import annotations
 
@@ -32,18 +33,20 @@ from headway.store import open_store
 from headway.transport.ssh import Connections
 
 RUNS = 60
-PAUSE_S = 0.2  # after each: what it left to do (Slurm's books, the server's next look) is not the next one's burden
+# pause after each, so that its remaining work (Slurm's bookkeeping, the server's next poll) does not slow the next
+PAUSE_S = 0.2
 SCRIPT = "#!/bin/bash\n#SBATCH --hold --output=/dev/null\ntrue\n"
-ADMIN = "admin"  # the Linux user of who runs this
+ADMIN = "admin"  # the Linux user of the administrator who runs this
 Once = Callable[[], Awaitable[object]]
 
 
 def option(config: str, name: str) -> str:
+    """Returns the value of an option in an ssh configuration."""
     return next(line.split()[1] for line in config.splitlines() if line.split()[:1] == [name])
 
 
 def openssh(at: BenchCluster, config: str) -> Once:
-    """`ssh bench sbatch`, over one connection."""
+    """Returns a call of `ssh bench sbatch`, over one shared connection."""
     file = at.folder / "ssh_config"
     file.write_text(config)
     shared = ["-o", "ControlMaster=auto", "-o", f"ControlPath={at.folder}/mux", "-o", "ControlPersist=600"]
@@ -56,10 +59,12 @@ def openssh(at: BenchCluster, config: str) -> Once:
 
 
 def command(links: Connections, machine: Machine, *argv: str) -> Once:
+    """Returns a call of the command over this connection."""
     return lambda: links.remote(machine, argv, timeout_s=60, input=SCRIPT.encode())
 
 
 def through(at: BenchCluster) -> Once:
+    """Returns a call of Client.jobs.sbatch."""
     known = json.loads((at.state / "client.json").read_text())
     client = Client(known["url"], known["token"])
     request = SubmitIn(script=SCRIPT, script_name="held.sbatch")
@@ -67,7 +72,7 @@ def through(at: BenchCluster) -> Once:
 
 
 async def head(at: BenchCluster) -> tuple[Machine, str]:
-    """The head, and the key that the server signs in with."""
+    """Returns the head, and the key with which the server logs in."""
     machines = await provider("local", at.state, ()).list("bench")
     store = await open_store(at.state)
     try:
@@ -78,6 +83,7 @@ async def head(at: BenchCluster) -> tuple[Machine, str]:
 
 
 async def measure(at: BenchCluster) -> dict[str, list[float]]:
+    """Returns the seconds of each submission by way."""
     config = at.headway("ssh-config", "bench")
     machine, key = await head(at)
     person = Machine(
@@ -95,9 +101,9 @@ async def measure(at: BenchCluster) -> dict[str, list[float]]:
             "bare": command(server, machine, *as_person, "sbatch", "--parsable"),
         }
         took: dict[str, list[float]] = {name: [] for name in works}
-        for work in list(works.values()) * 3:  # warm: connections, the login's environment, the controller
+        for work in list(works.values()) * 3:  # warms connections, the login environment and the controller
             await work()
-        for _ in range(RUNS):  # turn by turn, so that whatever else runs here meets all
+        for _ in range(RUNS):  # alternately, so that other load on this machine affects all
             for name, work in works.items():
                 began = time.perf_counter()
                 await work()

@@ -1,8 +1,9 @@
-"""Seconds without a controller when the first of two heads goes, while no Headway server runs: it is switched off, or it hangs
-while its kernel takes connections. Beside it, where told: the same with the second head's agent stopped.
+"""Measures the seconds without a controller when the first of two heads fails, while no Headway server runs: it is
+switched off, or it hangs while its kernel still accepts connections. --beside also measures it with the second head's
+agent stopped.
 
-An sbatch is given on the second head at the moment of the fault, and again if it fails; what counts is the job's number. The
-second controller leads when it has said so in Slurm's state folder."""
+At the moment of the fault an sbatch is started on the second head, and again if it fails; what counts is when it gets a
+job's number. The second controller leads when it has written its name into Slurm's state folder."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ teams:
   lab: {users: [bench]}
 """
 LEADS = "/srv/headway-state/slurmctld/leads"
-SAVED_S = 6  # Slurm writes its state at least so often
-SETTLED_S = 14  # a second controller gives the first one so long before it looks
+SAVED_S = 6  # Slurm saves its state at least so often
+SETTLED_S = 14  # a second controller waits so long for the first one before its checks
 MOST_S = 240
 SUBMIT = """\
 most=$(( $(date +%s) + $1 ))
@@ -38,6 +39,8 @@ FAULTS = {"switched off": ("kill", "start"), "hangs": ("pause", "unpause")}
 
 
 class Heads:
+    """The two heads of the cluster."""
+
     def __init__(self, at: BenchCluster) -> None:
         instance = hashlib.sha256(str(at.state.resolve()).encode()).hexdigest()[:8]
         self.instance = instance
@@ -49,18 +52,19 @@ class Heads:
         return str(json.loads(podman("ps", "-a", "--format", "json", *filters))[0]["Names"][0])
 
     def on_second(self, *argv: str, timeout_s: float = 60) -> str:
+        """Runs a command on the second head and returns its output."""
         return podman("exec", self.second, *argv, timeout_s=timeout_s)
 
     def leads(self) -> tuple[str, float]:
-        """Who leads, and since when."""
+        """Returns (the head that leads, since when in Unix seconds)."""
         name = self.on_second("cat", LEADS).split()[0]
         return name, float(self.on_second("stat", "-c", "%.Y", LEADS))
 
     def once(self, fault: str) -> tuple[float, float]:
-        """Seconds from the fault until the second one led, and until its sbatch had a job's number."""
+        """Returns the seconds from the fault until the second head led, and until its sbatch had a job's number."""
         do, undo = FAULTS[fault]
         time.sleep(SAVED_S)
-        began = time.time()  # the machines are on this host: one clock
+        began = time.time()  # the machines run on this host and share its clock
         podman(do, self.first)
         ended = self.on_second("bash", "-c", SUBMIT, "submit", str(MOST_S), timeout_s=MOST_S + 60).split()[-1]
         name, since = self.leads()
@@ -77,6 +81,7 @@ class Heads:
 
 
 def podman(*argv: str, timeout_s: float = 60) -> str:
+    """Runs podman and returns its output; exits when it fails."""
     done = subprocess.run(["podman", *argv], capture_output=True, text=True, timeout=timeout_s, check=False)
     if done.returncode:
         sys.exit(f"bench: podman {' '.join(argv)[:200]} ended with {done.returncode}: {done.stderr}")
@@ -96,10 +101,11 @@ def main() -> None:
         try:
             measure(Heads(at), asked.fault, asked.rounds, beside=asked.beside)
         finally:
-            at.tried("server", "start")  # which takes the cluster down
+            at.tried("server", "start")  # the server is needed to delete the cluster
 
 
 def measure(heads: Heads, fault: str, count: int, *, beside: bool) -> None:
+    """Prints the times of `count` rounds. `beside`: also with the second head's agent stopped."""
     time.sleep(SETTLED_S)
     for title in ("", ", the second head's agent stopped") if beside else ("",):
         if title:
@@ -112,6 +118,7 @@ def measure(heads: Heads, fault: str, count: int, *, beside: bool) -> None:
 
 
 def told(what: str, seconds: list[float]) -> str:
+    """Returns median, minimum and maximum as text."""
     return f"{what} after {statistics.median(seconds):.1f} s ({min(seconds):.1f} to {max(seconds):.1f})"
 
 

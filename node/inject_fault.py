@@ -1,16 +1,15 @@
-"""Makes a fault on a machine, or heals it. Sent as the program text of `python3 -c` with one JSON argument; runs as root.
-Only the standard library.
+"""Makes a fault on a machine, or heals it. Sent as the program text of `python3 -c` with one JSON argument; runs as
+root. Needs only the standard library.
 
-  {"do": "xid", "code": 79, "gpu": 3, "text": ""}   writes what the driver would write, then ends what works on that GPU
-                                                    (XID 79: and the GPU is gone)
-  {"do": "ecc" | "throttle", "gpu": 3}              the simulated GPU says so
-  {"do": "slow-disk" | "full-disk" | "mount-lost"}  the disk under /scratch; /tmp; /scratch itself
-  {"do": "hang-job"}                                the processes of all jobs stand still
-  {"do": "kill", "unit": "slurmd"}                  as a crash would
+  {"do": "xid", "code": 79, "gpu": 3, "text": ""}   writes the driver's log line, then ends the processes on that GPU
+                                                    (XID 79: the GPU also disappears)
+  {"do": "ecc" | "throttle", "gpu": 3}              the simulated GPU reports it
+  {"do": "slow-disk" | "full-disk" | "mount-lost"}  slows the disk of /scratch; fills /tmp; unmounts /scratch
+  {"do": "hang-job"}                                stops the processes of all jobs (SIGSTOP)
+  {"do": "kill", "unit": "slurmd"}                  kills the unit's main process, as a crash would
 
-Each with "heal": true to mend it. "real": true where the machine is not one of ours to break: its kernel's log is the
-real one, and what only a simulated GPU can do is refused.
-"""
+Each with "heal": true undoes it. "real": true says that the machine is a real one, which must not be broken: an XID is
+only written to its kernel's log. Faults that only a simulated GPU can have are refused on real GPUs."""
 
 import contextlib
 import errno
@@ -24,33 +23,34 @@ import time
 
 LOG = "/run/headway/kmsg"
 KERNEL = "/dev/kmsg"
-LOCAL7 = 23 << 3  # the agent takes it for the kernel's: that one's own facility is not given to programs
+LOCAL7 = 23 << 3  # the agent accepts local7 as the kernel's, because programs can't use the kernel's own facility
 SETTINGS = "/etc/headway/gpus.json"
-MADE = "/run/headway/faults"  # one file a fault; the simulated GPU reads those of its GPUs
+MADE = "/run/headway/faults"  # one file for each fault; the simulated GPUs read them
 REFUSED = 97
 FALLEN_OFF = 79
 SLOW_BYTES_PER_S = 1 << 20
-SAYS = {  # the driver's own words, where it has some
+SAYS = {  # XID -> the driver's text
     79: "GPU has fallen off the bus.",
     48: "DBE (double bit error) ECC Error",
     31: "MMU Fault: ENGINE GRAPHICS",
     154: "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
 }
-SPARED = {"bash", "sh", "dash", "srun", "slurmstepd"}  # they start what works on a GPU, and hold none
+SPARED = {"bash", "sh", "dash", "srun", "slurmstepd"}  # they start the programs that use a GPU, and use none themselves
 
 
 def refuse(sentence):
+    """Ends the program with REFUSED and the sentence on standard error."""
     sys.stderr.write(sentence + "\n")
     sys.exit(REFUSED)
 
 
 def bus(gpu):
-    """As the simulated nvidia-smi numbers them."""
+    """Returns the GPU's PCI address, the same that the simulated nvidia-smi prints."""
     return f"0000:{0x19 + 0x11 * gpu & 0xFF:02x}:00"
 
 
 def workers():
-    """(process, its environment) of everything that people's jobs run here."""
+    """Yields (pid, environment) of the processes of users' jobs on this machine."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -69,7 +69,7 @@ def workers():
 
 
 def holders(gpu):
-    """Processes of people's jobs that were given this GPU."""
+    """Returns the pids of job processes that were given this GPU."""
     return [
         pid
         for pid, env in workers()
@@ -78,19 +78,21 @@ def holders(gpu):
 
 
 def send(pids, number):
+    """Sends the signal to those processes that still exist."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def remember(name, text):
+    """Stores the fault's value in the file `name`."""
     os.makedirs(MADE, mode=0o755, exist_ok=True)
     with open(f"{MADE}/{name}", "w") as file:
         file.write(text)
 
 
 def forget(name):
-    """What was remembered; "" for nothing."""
+    """Deletes the fault's file and returns its content; "" if there was none."""
     with contextlib.suppress(FileNotFoundError):
         with open(f"{MADE}/{name}") as file:
             text = file.read()
@@ -103,6 +105,7 @@ def forget(name):
 
 
 def xid(ask):
+    """Makes or heals an XID error."""
     if ask["heal"]:
         return heal_gpus(ask)
     code, gpu = int(ask["code"]), int(ask["gpu"])
@@ -117,7 +120,7 @@ def xid(ask):
     number = sum(1 for _ in open(LOG)) if os.path.exists(LOG) else 0  # noqa: SIM115
     with open(LOG, "a") as file:
         file.write(f"4,{number},{int(time.monotonic() * 1e6)},-;{said}\n")
-    time.sleep(0.3)  # the kernel says so first
+    time.sleep(0.3)  # the kernel's log line comes before the processes end
     if code == FALLEN_OFF and os.path.exists(f"/dev/nvidia{gpu}"):
         os.unlink(f"/dev/nvidia{gpu}")
     send(doomed, signal.SIGKILL)
@@ -125,6 +128,7 @@ def xid(ask):
 
 
 def heal_gpus(ask):
+    """Brings back all simulated GPUs and clears the simulated kernel log."""
     if os.path.exists(LOG) and not ask.get("real"):
         os.unlink(LOG)
     with open(SETTINGS) as file:
@@ -137,6 +141,8 @@ def heal_gpus(ask):
 
 
 def of_gpu(name, text, words):
+    """Returns the function that makes and heals a fault of a simulated GPU, stored as the file gpuN-NAME."""
+
     def do(ask):
         if ask["heal"]:
             forget(f"gpu{ask['gpu']}-{name}")
@@ -151,7 +157,7 @@ def of_gpu(name, text, words):
 
 
 def disk_of(path):
-    """ "MAJOR:MINOR" of the whole disk that a path is on."""
+    """Returns "MAJOR:MINOR" of the whole disk that contains the path."""
     found = os.stat(path).st_dev
     name = f"{os.major(found)}:{os.minor(found)}"
     place = f"/sys/dev/block/{name}"
@@ -164,8 +170,8 @@ def disk_of(path):
 
 
 def slow_disk(ask):
-    """The kernel holds this machine's reads and writes back. With cgroup v2 the root of a namespace can't be limited from
-    inside: there its services, and with them all jobs, are."""
+    """Throttles the disk of /scratch for this machine. With cgroup v2 the root of a namespace can't be limited from
+    inside, so system.slice is limited, which contains all services and jobs."""
     disk = disk_of("/scratch")
     one = "/sys/fs/cgroup/blkio/blkio.throttle"
     if os.path.exists(f"{one}.write_bps_device"):
@@ -186,7 +192,7 @@ def slow_disk(ask):
 
 
 def full_disk(ask):
-    """/tmp: the node's own disk in memory, made as small as what is in it, and filled."""
+    """Fills /tmp, the node's tmpfs: it is shrunk to what it contains, and filled."""
     rest = "/tmp/.headway-fault"
     if ask["heal"]:
         with contextlib.suppress(FileNotFoundError):
@@ -213,6 +219,7 @@ def full_disk(ask):
 
 
 def mount_lost(ask):
+    """Unmounts /scratch lazily, or mounts it again."""
     if ask["heal"]:
         if not os.path.ismount("/scratch"):
             run("systemctl", "restart", "scratch.mount")
@@ -227,6 +234,7 @@ def mount_lost(ask):
 
 
 def hang_job(ask):
+    """Stops or continues the processes of all jobs."""
     found = [pid for pid, _ in workers()]
     send(found, signal.SIGCONT if ask["heal"] else signal.SIGSTOP)
     if ask["heal"]:
@@ -237,16 +245,19 @@ def hang_job(ask):
 
 
 def kill(ask):
+    """Kills the unit's main process, or starts the unit again."""
     unit = ask["unit"]
     if ask["heal"]:
         run("systemctl", "reset-failed", unit, check=False)
         run("systemctl", "start", unit)
         return f"{unit} runs"
-    run("systemctl", "kill", "--signal=KILL", "--kill-whom=main", unit)  # slurmd's unit holds its jobs' daemons too
+    # only the main process: slurmd's unit may also contain its jobs' slurmstepd
+    run("systemctl", "kill", "--signal=KILL", "--kill-whom=main", unit)
     return f"{unit} is killed"
 
 
 def run(*argv, check=True):
+    """Runs a command; refuses the request if it fails."""
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=50)
     if check and ran.returncode:
         refuse(f"{' '.join(argv)}: {ran.stderr.strip()}")

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""What `headway run` puts between Slurm and a program: where the ranks meet, which network and which CPUs they use.
+"""Started by `headway run` between Slurm and a program: sets where the ranks meet, which network and which CPUs they use.
 
-Kept beside a person's bundles and run as them, on the host or in their container. Only the standard library, Python 3.8
-or newer. It sets nothing that is set already.
+Stored next to a user's bundles and run as the user, on the host or in a container. Needs only the standard library and
+Python 3.8 or newer. It changes no variable that is already set.
 
-  launcher.py job                 once a job, in the batch script: lines for `eval` (MASTER_ADDR, MASTER_PORT, the host file)
-  launcher.py task [--] ARGV...   once a task: the node's own network, threads, ranks; becomes ARGV
-  launcher.py end CODE            after the program: waits for Slurm's requeue when a node went away, else ends with CODE
-  launcher.py PYTHON-ARGS...      as torchrun's interpreter (PYTHON_EXEC): CPUs near the worker's GPU; becomes Python
-"""
+  launcher.py job                 once for each job, in the batch script: prints lines for `eval` (MASTER_ADDR, MASTER_PORT,
+                                  HEADWAY_HOSTFILE)
+  launcher.py task [--] ARGV...   once for each task: sets network, threads and ranks for this node, then becomes ARGV
+  launcher.py end CODE            after the program: waits for Slurm's requeue if a node was lost, else ends with CODE
+  launcher.py PYTHON-ARGS...      as torchrun's interpreter (PYTHON_EXEC): binds to the CPUs near the worker's GPU, then
+                                  becomes Python"""
 
 import errno
 import fcntl
@@ -24,7 +25,7 @@ import time
 
 SYS = "/sys"
 PROC = "/proc"
-FIRST_PORT, PORTS = 20000, 12000  # below the range that the kernel gives to outgoing connections
+FIRST_PORT, PORTS = 20000, 12000  # below the kernel's range of ports for outgoing connections
 LOST_NODE_S = 900
 
 
@@ -46,6 +47,7 @@ def main(words):
 
 
 def become(argv):
+    """Replaces this process with the command. Returns the exit status if that fails."""
     try:
         os.execvp(argv[0], argv)
     except OSError as error:
@@ -54,11 +56,11 @@ def become(argv):
         return 127 if error.errno == errno.ENOENT else 126
 
 
-# --- once a job
+# --- once for each job
 
 
 def job(env):
-    """MASTER_ADDR, MASTER_PORT and HEADWAY_HOSTFILE of this job; runs on its first node."""
+    """Returns MASTER_ADDR, MASTER_PORT and HEADWAY_HOSTFILE of this job; runs on its first node."""
     nodes = hostnames(env.get("SLURM_JOB_NODELIST", "")) or [os.uname().nodename]
     found = {"MASTER_ADDR": env.get("MASTER_ADDR") or nodes[0]}
     found["MASTER_PORT"] = env.get("MASTER_PORT") or str(free_port(int(env.get("SLURM_JOB_ID", "0"))))
@@ -74,6 +76,7 @@ def job(env):
 
 
 def hostnames(nodelist):
+    """Returns the nodes of a hostlist, from scontrol."""
     if not nodelist:
         return []
     ran = subprocess.run(["scontrol", "show", "hostnames", nodelist], capture_output=True, text=True, timeout=30)
@@ -81,7 +84,8 @@ def hostnames(nodelist):
 
 
 def free_port(job_id):
-    """The first port from the job's own place on that nobody listens on: two jobs of one node begin at different ones."""
+    """Returns the first free port, starting at one that depends on the job: two jobs on one node start at different
+    ports."""
     for step in range(PORTS):
         port = FIRST_PORT + (job_id * 7 + step) % PORTS
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -94,8 +98,9 @@ def free_port(job_id):
 
 
 def end(code):
-    """A node that dies takes the ranks on the others with it, within a second: sooner than Slurm can notice. If a node no
-    longer answers, the program did not fail, its node did; so Slurm's requeue is waited for."""
+    """Returns the program's exit code, after waiting for Slurm's requeue if a node no longer answers. When a node dies,
+    the ranks on other nodes end within a second, sooner than Slurm can notice; then the node has failed and not the
+    program."""
     nodes = first_number(os.environ.get("SLURM_JOB_NUM_NODES")) or 1
     if code == 0 or nodes < 2:
         return code
@@ -110,11 +115,11 @@ def end(code):
     return code
 
 
-# --- once a task
+# --- once for each task
 
 
 def task(env, argv, sys_root=SYS):
-    """What this task's environment lacks."""
+    """Returns the variables that this task's environment lacks, and binds the task to CPUs."""
     found = {**ranks(env), **network(env, sys_root), **threads(env), **quiet(env)}
     found = {name: value for name, value in found.items() if not env.get(name)}
     if env.get("HEADWAY_LAUNCHER") == "torchrun":
@@ -128,7 +133,8 @@ def task(env, argv, sys_root=SYS):
 
 
 def ranks(env):
-    """Slurm's numbers under the names that torch.distributed and DeepSpeed look for. torchrun makes its own."""
+    """Returns Slurm's numbers under the names that torch.distributed and DeepSpeed read; {} for other launchers, as
+    torchrun sets its own."""
     names = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
     names["LOCAL_WORLD_SIZE"] = "SLURM_STEP_TASKS_PER_NODE"
     if env.get("HEADWAY_LAUNCHER") != "srun":
@@ -140,7 +146,7 @@ def ranks(env):
 
 
 def threads(env):
-    """Each worker's part of the CPUs this task may use."""
+    """Returns OMP_NUM_THREADS: each worker's share of the CPUs of this task."""
     cpus = len(os.sched_getaffinity(0))
     given = first_number(env.get("SLURM_CPUS_ON_NODE"))
     workers = first_number(env.get("HEADWAY_WORKERS")) or 1
@@ -148,20 +154,22 @@ def threads(env):
 
 
 def quiet(env):
-    """torchrun's agents leave their meeting one after the other, and each warns in sixty lines of C++ frames about the one
-    that held it, at the end of every job that went well: errors only, where several nodes meet."""
+    """Returns variables that let torchrun log errors only, for jobs of several nodes. Its agents leave their rendezvous
+    one after another, and each then warns with sixty lines of C++ frames about the one that hosted it, although the job
+    went well."""
     if env.get("HEADWAY_LAUNCHER") != "torchrun" or first_number(env.get("SLURM_JOB_NUM_NODES")) < 2:
         return {}
     return {"TORCH_CPP_LOG_LEVEL": "ERROR", "TORCH_LOGS": "-distributed"}
 
 
 def first_number(text):
+    """Returns the first number in the text; 0 if there is none."""
     found = re.search(r"\d+", text or "")
     return int(found[0]) if found else 0
 
 
 def interpreter(program):
-    """The Python that runs this script, by its first line; "" when it is no script of one."""
+    """Returns the Python in this script's first line; "" if it is not a Python script."""
     path = shutil.which(program)
     try:
         with open(path or program, "rb") as file:
@@ -176,7 +184,7 @@ def interpreter(program):
 
 
 def network(env, sys_root=SYS, interface=None):
-    """NCCL's and gloo's interface, and the adapters NCCL may use, from what the node has."""
+    """Returns the variables for the interface of NCCL and gloo, and for the adapters that NCCL may use on this node."""
     found = {}
     name = interface if interface is not None else socket_interface(env.get("MASTER_ADDR", ""), sys_root)
     if name:
@@ -187,14 +195,15 @@ def network(env, sys_root=SYS, interface=None):
 
 
 def adapters(sys_root=SYS):
-    """{} on plain Ethernet. Of several kinds the fabric made for it wins: EFA, then InfiniBand, then RoCE."""
+    """Returns NCCL's variables for the node's RDMA adapters; {} on plain Ethernet. EFA takes precedence over
+    InfiniBand, and that over RoCE."""
     ports = list(active_ports(sys_root))
     if any(port["driver"] == "efa" for port in ports):
         return {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
     for layer in ("InfiniBand", "Ethernet"):
         mine = [port for port in ports if port["layer"] == layer]
         if mine:
-            fastest = max(port["rate"] for port in mine)  # a slow one beside them is for management or storage
+            fastest = max(port["rate"] for port in mine)  # slower ports are for management or storage
             chosen = [port for port in mine if port["rate"] == fastest]
             found = {"NCCL_IB_HCA": "=" + ",".join(f"{port['device']}:{port['port']}" for port in chosen)}
             indexes = {port["gid"] for port in chosen}
@@ -205,6 +214,7 @@ def adapters(sys_root=SYS):
 
 
 def active_ports(sys_root):
+    """Yields the active RDMA ports of the node."""
     base = os.path.join(sys_root, "class/infiniband")
     for device in sorted(listed(base), key=natural):
         driver = os.path.basename(os.path.realpath(os.path.join(base, device, "device/driver")))
@@ -223,7 +233,7 @@ def active_ports(sys_root):
 
 
 def roce_index(place):
-    """The number of the port's RoCE v2 address over IPv4; None without one."""
+    """Returns the GID index of the port's RoCE v2 address over IPv4; None if there is none."""
     for index in sorted(listed(os.path.join(place, "gids")), key=natural):
         if read(place, "gid_attrs/types", index) == "RoCE v2" and ":0000:ffff:" in read(place, "gids", index):
             return int(index)
@@ -231,7 +241,8 @@ def roce_index(place):
 
 
 def socket_interface(master, sys_root=SYS):
-    """The interface that holds the address by which the first rank is reached; else the one that looks like it."""
+    """Returns the interface with the address from which the first rank is reached; else the best usable one; "" if
+    there is none."""
     usable = interfaces(sys_root)
     address = own_address(master)
     for name in socket.if_nameindex() if address else []:
@@ -241,8 +252,8 @@ def socket_interface(master, sys_root=SYS):
 
 
 def interfaces(sys_root=SYS):
-    """Names of interfaces that carry traffic, best first: bonds, then real devices, then others; no bridges to
-    containers, no parts of a bond."""
+    """Returns the names of interfaces that carry traffic, best first: bonds, then real devices other than InfiniBand,
+    then InfiniBand, then others. Bridges, container interfaces and members of a bond are left out."""
     base = os.path.join(sys_root, "class/net")
     found = []
     for name in listed(base):
@@ -261,10 +272,10 @@ def interfaces(sys_root=SYS):
 
 
 def own_address(master):
-    """Of this node, as used towards `master`; "" when it is the node itself by a loop-back name, or unknown."""
+    """Returns this node's address towards `master`; "" if it is a loopback address or unknown."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((master, 9))  # sends nothing
+            probe.connect((master, 9))  # a UDP connect sends nothing
             address = probe.getsockname()[0]
     except OSError:
         return ""
@@ -272,6 +283,7 @@ def own_address(master):
 
 
 def interface_address(name):
+    """Returns the interface's IPv4 address; "" if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ask:
         try:
             answer = fcntl.ioctl(ask.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
@@ -284,13 +296,13 @@ def interface_address(name):
 
 
 def gpu_cpus(local_rank, env, sys_root=SYS, proc_root=PROC):
-    """CPUs beside the worker's GPU, as a set; empty when the node does not say, or there is nothing to choose."""
+    """Returns the set of CPUs near the worker's GPU; empty if the node does not say, or all CPUs are near."""
     visible = [word for word in (env.get("CUDA_VISIBLE_DEVICES") or "").split(",") if word.isdigit()]
     rank = first_number(local_rank) if local_rank else 0
     minors = gpu_addresses(proc_root)
     if not visible or (len(visible) <= rank and len(visible) != 1):
         return set()
-    # Under Slurm's device fence the numbers count from 0: the n-th of those that this job can open.
+    # With Slurm's ConstrainDevices, CUDA's numbers start at 0: number n is the n-th device that this job can open.
     open_minors = [minor for minor in sorted(minors) if os.access(f"/dev/nvidia{minor}", os.R_OK) or proc_root != PROC]
     at = int(visible[rank if len(visible) > 1 else 0])
     if at >= len(open_minors):
@@ -301,7 +313,7 @@ def gpu_cpus(local_rank, env, sys_root=SYS, proc_root=PROC):
 
 
 def gpu_addresses(proc_root=PROC):
-    """{device minor: PCI address} as NVIDIA's driver shows it."""
+    """Returns {device minor: PCI address} from NVIDIA's driver."""
     base = os.path.join(proc_root, "driver/nvidia/gpus")
     found = {}
     for address in listed(base):
@@ -312,7 +324,7 @@ def gpu_addresses(proc_root=PROC):
 
 
 def cpu_list(text):
-    """ "0-3,8" -> {0, 1, 2, 3, 8}"""
+    """Returns the CPUs in a list: "0-3,8" -> {0, 1, 2, 3, 8}."""
     found = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -322,8 +334,9 @@ def cpu_list(text):
 
 
 def bind(cpus):
+    """Binds this process to those of the CPUs that it may use."""
     mine = os.sched_getaffinity(0) & set(cpus)
-    if mine:  # never outside what Slurm gave
+    if mine:  # never outside the CPUs that Slurm gave to the task
         os.sched_setaffinity(0, mine)
 
 
@@ -331,6 +344,7 @@ def bind(cpus):
 
 
 def listed(folder):
+    """Returns the names in a folder; [] if it can't be read."""
     try:
         return os.listdir(folder)
     except OSError:
@@ -338,6 +352,7 @@ def listed(folder):
 
 
 def read(*parts):
+    """Returns the stripped text of a file; "" if it can't be read."""
     try:
         with open(os.path.join(*parts)) as file:
             return file.read().strip()
@@ -346,6 +361,7 @@ def read(*parts):
 
 
 def natural(name):
+    """Returns a sort key that compares digits as numbers."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 

@@ -1,20 +1,20 @@
-"""Slurm's state folder, as it was at one moment, to standard output; and back from standard input. Runs on the head, as root.
+"""Copies Slurm's state to standard output, as of one moment, and restores it from standard input. Runs on the head, as root.
 
-    slurm_state.py state FOLDER SINCE           a tar of it, compressed. SINCE: unix seconds; what Slurm took on until
-    then is in it
-    slurm_state.py begin FOLDER PLACE           before the two below; what an earlier restore kept of before it goes
-    slurm_state.py take FOLDER                  takes such a tar in FOLDER's place; what was there stays beside it
-    slurm_state.py database PLACE               takes a compressed dump in the place of the database that PLACE is
-    called like; what was
-                                         there stays as a dump beside PLACE
-    slurm_state.py end STAMP REF FOLDER PLACE   after them: STAMP says which restore this head's state is of
+    slurm_state.py state FOLDER SINCE           writes a compressed tar of FOLDER, the StateSaveLocation. It includes
+                                                everything that Slurm accepted before SINCE (Unix seconds)
+    slurm_state.py begin FOLDER PLACE           runs before the next two; deletes what an earlier restore kept
+    slurm_state.py take FOLDER                  replaces FOLDER by such a tar; the old folder is kept next to it
+    slurm_state.py database PLACE               replaces the database that is named like PLACE's last part by a compressed
+                                                dump; a dump of the old database is kept next to PLACE
+    slurm_state.py end STAMP REF FOLDER PLACE   runs after them; writes to the file STAMP which restore this state is from
 
-Between begin and end there is FOLDER.restoring and PLACE.restoring, and slurmctld and slurmdbd don't start
-(render/system/systemd_files.py): one of the two may be half there. Whoever begins again finds them, and then what is kept of
-before stays as it is.
+Between begin and end, FOLDER.restoring and PLACE.restoring exist, and slurmctld and slurmdbd don't start
+(render/system/systemd_files.py), because one of the two may be half restored. If begin runs again, it finds these files, and what
+was kept from before the first try stays.
 
-slurmctld renames each of its files into place, so a second name for each is a copy of one moment that costs nothing. A job's
-script is written before the list of jobs says it, and goes after that: scripts are looked at before and after the list.
+slurmctld replaces each of its files by a rename, so hard links to the files are a copy of one moment at no cost. A job's script
+is written before the list of jobs names the job, and deleted after the list no longer names it. Scripts are therefore linked
+both before and after the list.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ import sys
 import tarfile
 import time
 
-SAVED_S = 8.0  # slurmctld writes what has changed within five seconds
-# agent/jobs/queue_recovery.py submits again what came after the last state that was written: not so what came after a
-# backup, for the
-# accounting that is put back with it does not know which of that has ended.
+SAVED_S = 8.0  # slurmctld saves changes within five seconds
+# The restored job_state gets a time so far in the future. agent/jobs/queue_recovery.py submits jobs again that are
+# newer than the last saved state; after a restore it must not, because the restored accounting does not know which of
+# them have ended.
 AHEAD_S = 20.0
 RESTORING = ".restoring"
 _BEFORE, _DUMP_BEFORE = ".before-restore", ".before-restore.sql.gz"
 _RESTS = ("inactive", "failed")
-_IN_PLACE = ("dbd.messages",)  # written over when slurmctld ends
+_IN_PLACE = ("dbd.messages",)  # files that slurmctld overwrites in place when it ends; they are copied
 
 
 def link(source: str, target: str) -> None:
-    """Nothing where the source is gone. A file that another takes the place of at this very moment can't be linked any
-    more, though there is one of its name: then that."""
+    """Links `target` to `source`; does nothing if the source is gone. A file that is being replaced at this moment
+    can't be linked although its name exists; it is tried again, and the new file is linked."""
     while not os.path.lexists(target):
         try:
             if os.path.basename(source) in _IN_PLACE:
@@ -54,7 +54,7 @@ def link(source: str, target: str) -> None:
 
 
 def link_all(folder: str, copy: str) -> None:
-    """A second name for every file below `folder` that has none in `copy` yet."""
+    """Links every file below `folder` that is not in `copy` yet."""
     for place, _, names in os.walk(folder):
         there = os.path.join(copy, os.path.relpath(place, folder))
         os.makedirs(there, mode=0o700, exist_ok=True)
@@ -67,6 +67,7 @@ def link_all(folder: str, copy: str) -> None:
 
 
 def snapshot(folder: str, copy: str) -> None:
+    """Makes a copy of the state folder by hard links."""
     scripts = [name for name in sorted(os.listdir(folder)) if name.startswith("hash.")]
     os.makedirs(copy, mode=0o700)
     for name in scripts:
@@ -85,7 +86,8 @@ def snapshot(folder: str, copy: str) -> None:
 
 
 def wait_saved(folder: str, since: float) -> None:
-    """Until the list of jobs was written after `since`, or long enough that it had nothing new to say."""
+    """Waits until the list of jobs was saved after `since` (Unix seconds), or SAVED_S have passed, so that nothing
+    newer was to be saved."""
     ends = since + SAVED_S
     while time.time() < ends:
         with contextlib.suppress(OSError):
@@ -95,6 +97,7 @@ def wait_saved(folder: str, since: float) -> None:
 
 
 def give_state(folder: str, since: float) -> int:
+    """Writes the compressed tar to standard output. Returns the exit status."""
     if not os.path.isdir(folder):
         print(f"there is no {folder}", file=sys.stderr)
         return 1
@@ -118,21 +121,23 @@ def give_state(folder: str, since: float) -> int:
 
 
 def take_state(folder: str) -> int:
+    """Replaces the state folder by the tar on standard input. Returns the exit status."""
     beside, before = f"{folder}.headway-new", f"{folder}{_BEFORE}"
     shutil.rmtree(beside, ignore_errors=True)
     os.makedirs(beside, mode=0o700)
     with tarfile.open(mode="r|gz", fileobj=sys.stdin.buffer) as tar:
-        tar.extraction_filter = lambda member, _: member  # type: ignore[method-assign]  # as they were: looked at here
+        # keep modes and owners; the members are checked here
+        tar.extraction_filter = lambda member, _: member  # type: ignore[method-assign]
         for member in tar:
             if not (member.isdir() or member.isreg()) or ".." in member.name.split("/") or member.name.startswith("/"):
                 print(f"{member.name} is nothing that slurmctld writes", file=sys.stderr)
                 return 1
-            tar.extract(member, beside)  # owners by name: this machine may number them otherwise
+            tar.extract(member, beside)  # sets owners by name, because uids may differ on this machine
     ahead = time.time() + AHEAD_S
     if os.path.exists(f"{beside}/job_state"):
         os.utime(f"{beside}/job_state", (ahead, ahead))
     if os.path.isdir(folder) and os.path.exists(before):
-        shutil.rmtree(folder)  # of an earlier try
+        shutil.rmtree(folder)  # from an earlier try
     elif os.path.isdir(folder):
         os.rename(folder, before)
     os.rename(beside, folder)
@@ -140,6 +145,7 @@ def take_state(folder: str) -> int:
 
 
 def begin(*places: str) -> int:
+    """Marks the places as being restored. Refuses while slurmctld or slurmdbd runs. Returns the exit status."""
     units = ("slurmctld.service", "slurmdbd.service")
     argv = ["systemctl", "show", "--property=ActiveState", "--value", *units]
     states = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout.split()
@@ -158,6 +164,7 @@ def begin(*places: str) -> int:
 
 
 def end(stamp: str, ref: str, *places: str) -> int:
+    """Records the finished restore and removes the marks. Returns the exit status."""
     put(stamp, f"{ref}\n")
     for place in places:
         with contextlib.suppress(FileNotFoundError):
@@ -166,6 +173,7 @@ def end(stamp: str, ref: str, *places: str) -> int:
 
 
 def put(path: str, text: str) -> None:
+    """Replaces the file with `text`, synced to disk."""
     with open(f"{path}.new", "w") as file:
         file.write(text)
         file.flush()
@@ -174,10 +182,11 @@ def put(path: str, text: str) -> None:
 
 
 def keep_database(name: str, place: str) -> int:
-    """What was there before the first try stays, as a dump: of nothing where there was nothing."""
+    """Dumps the existing database to `place`, unless an earlier try has. If there is none, the dump is empty. Returns
+    the exit status."""
     if os.path.exists(place):
         return 0
-    # A question that has an answer where there is no such database: any other failure is the server's, and keeps nothing.
+    # This query also succeeds if there is no such database, so a failure means that the server does not work.
     asked = f"select table_name from information_schema.tables where table_schema = '{name}'"
     tables = subprocess.run(["mariadb", "-N", "-e", asked], stdout=subprocess.PIPE, check=False)
     if tables.returncode:
@@ -197,6 +206,7 @@ def keep_database(name: str, place: str) -> int:
 
 
 def take_database(place: str) -> int:
+    """Replaces the database by the dump on standard input. Returns the exit status."""
     name = os.path.basename(place)
     if keep_database(name, f"{place}{_DUMP_BEFORE}"):
         print("the database that is there can't be kept, so it is left as it is", file=sys.stderr)

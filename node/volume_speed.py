@@ -20,11 +20,12 @@ from typing import Any
 PIECE = 4 << 20
 RANKS = 8
 PREFIX = ".headway-bench-"
-LEFT_S = 3600.0  # no bench of one folder takes so long
+LEFT_S = 3600.0  # no measurement of one folder takes so long
 
 
 def write(path: str, mib: int) -> None:
-    data = os.urandom(PIECE)  # nothing that a file system could make smaller
+    """Writes a file of `mib` MiB and syncs it."""
+    data = os.urandom(PIECE)  # not compressible
     with open(path, "wb", buffering=0) as file:
         for _ in range(max(1, (mib << 20) // PIECE)):
             file.write(data)
@@ -32,6 +33,7 @@ def write(path: str, mib: int) -> None:
 
 
 def read(path: str) -> None:
+    """Reads a file that is not in the page cache."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -42,6 +44,7 @@ def read(path: str) -> None:
 
 
 def checkpoint(folder: str, mib: int) -> None:
+    """Writes RANKS files in parallel, each synced and renamed. Raises OSError."""
     faults: list[OSError] = []
 
     def rank(number: int) -> None:
@@ -61,13 +64,14 @@ def checkpoint(folder: str, mib: int) -> None:
 
 
 def speed(work: Any, mib: int) -> float:
+    """Returns the MiB per second of `work`, which handles `mib` MiB."""
     began = time.monotonic()
     work()
     return round(mib / max(1e-6, time.monotonic() - began), 1)
 
 
 def tidy(path: str) -> None:
-    """What a bench that was killed has left, also on another machine that shares the folder."""
+    """Deletes what killed measurements have left in the folder, also those of other machines that share it."""
     with contextlib.suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
             if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
@@ -77,6 +81,7 @@ def tidy(path: str) -> None:
 
 
 def look(path: str, mib: int) -> dict[str, Any]:
+    """Returns the speeds of a folder in MiB per second, or an error."""
     tidy(path)
     try:
         folder = tempfile.mkdtemp(prefix=PREFIX, dir=path)

@@ -17,11 +17,11 @@ import sys
 import time
 
 ANSWER_S = 5.0
-LOOKS = "/run/headway/looks"  # a file a place, locked by who looks at it
+LOOKS = "/run/headway/looks"  # one file for each path, locked by the process that reads it
 
 
 def begin(path: str) -> tuple[int, float]:
-    """(the lock, 0), or (-1, for how long an earlier look has had no answer)."""
+    """Returns (the lock, 0), or (-1, seconds) if an earlier reader has had no answer for so long."""
     os.makedirs(LOOKS, mode=0o700, exist_ok=True)
     late = False
     while True:
@@ -34,13 +34,14 @@ def begin(path: str) -> tuple[int, float]:
             if since_s > ANSWER_S and late:
                 return -1, since_s
             late = since_s > ANSWER_S
-            time.sleep(0.02)  # somebody else looks just now, and may not have noted since when
+            time.sleep(0.02)  # another process reads it now, and may not have set the time yet
             continue
         os.utime(lock)
         return lock, 0.0
 
 
 def mounted(path: str, within_s: float) -> bool:
+    """Returns whether the path becomes a mount point within `within_s`."""
     end = time.monotonic() + within_s
     while True:
         with open("/proc/self/mounts", errors="surrogateescape") as file:
@@ -52,10 +53,12 @@ def mounted(path: str, within_s: float) -> bool:
 
 
 def tell(path: str, error: str) -> None:
+    """Prints an error line for the path."""
     print(json.dumps({"path": path, "error": error}), flush=True)
 
 
 def look(path: str) -> dict[str, object]:
+    """Returns size and free space of the file system in bytes, or an error."""
     try:
         told = os.statvfs(path)
     except OSError as error:
@@ -64,6 +67,7 @@ def look(path: str) -> dict[str, object]:
 
 
 def main() -> None:
+    """Reads every path of the request, each in a child process."""
     ask = json.loads(sys.argv[1])
     asked = {}
     for path in ask["paths"]:
@@ -77,17 +81,18 @@ def main() -> None:
         answer, says = os.pipe()
         child = os.fork()
         if child == 0:
-            for number in (0, 1, 2):  # who waits for the end of these would wait for a child that can't end
+            # else a caller that reads until they are closed would wait for a child that can't end
+            for number in (0, 1, 2):
                 os.close(number)
-            os.write(says, json.dumps(look(path)).encode())  # short enough to be one piece
+            os.write(says, json.dumps(look(path)).encode())  # short enough to be written in one piece
             os._exit(0)
         os.close(says)
-        os.close(lock)  # the child has it, for as long as it lives
+        os.close(lock)  # the child holds it as long as it lives
         asked[answer] = (child, path)
     end = time.monotonic() + ANSWER_S
     while asked:
         ready = select.select(list(asked), [], [], max(0.0, end - time.monotonic()))[0]
-        if not ready:  # and one last look was taken after the time was over: this process may have stood still, too
+        if not ready:  # select ran once more after the limit, because this process may have been suspended
             break
         for answer in ready:
             child, path = asked.pop(answer)
@@ -95,7 +100,7 @@ def main() -> None:
             print(told.decode() if told else json.dumps({"path": path, "error": "can't be looked at"}), flush=True)
             os.waitpid(child, 0)
     for child, path in asked.values():
-        os.kill(child, signal.SIGKILL)  # it goes when its server answers
+        os.kill(child, signal.SIGKILL)  # it ends when its server answers
         tell(path, f"no answer for {ANSWER_S:g} s")
 
 

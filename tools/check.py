@@ -1,7 +1,6 @@
-"""The quick checks, side by side: style, types, import contracts, unit tests. Ends with pytest's own closing line.
+"""Runs the quick checks in parallel: style, types, import contracts, unit tests. Ends with pytest's own last line.
 
-Each check's output is kept and shown only when it fails; the tests speak for themselves, last.
-"""
+The output of a check is shown only when it fails; the tests' output is always shown, last."""
 
 from __future__ import annotations
 
@@ -22,14 +21,16 @@ CHECKS = {
     "imports": ["lint-imports"],
     "types": ["mypy"],
 }
-# A worker a core; one that has run out of tests takes some from another. More than eight would only start up longer.
+# One worker for each core; an idle worker takes tests from another. More than eight would only take longer to start.
 WORKERS = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]
-UNUSED = ["-p", "no:schemathesis", "-p", "no:playwright"]  # those of the tests with a server, slow to import
+UNUSED = ["-p", "no:schemathesis", "-p", "no:playwright"]  # plugins for tests with a server; they are slow to import
 TESTS = ["python", "-m", "pytest", "--hypothesis-profile=quick", *WORKERS, *UNUSED, "tests/unit"]
 
 
 @dataclass(frozen=True)
 class Ended:
+    """How one check ended."""
+
     name: str
     code: int
     output: str
@@ -37,7 +38,7 @@ class Ended:
 
 
 def run(name: str, argv: list[str]) -> Ended:
-    """Runs one check to its end, with its output kept."""
+    """Runs one check and returns its exit code and output."""
     began = time.monotonic()
     try:
         ran = subprocess.run(
@@ -51,13 +52,13 @@ def run(name: str, argv: list[str]) -> Ended:
         )
         code, output = ran.returncode, ran.stdout
     except subprocess.TimeoutExpired as error:
-        said = bytes(error.stdout or b"").decode(errors="replace")  # bytes, though text was asked for
+        said = bytes(error.stdout or b"").decode(errors="replace")  # bytes, although text=True
         code, output = 124, f"{said}\ntook longer than {TIMEOUT_S} s"
     return Ended(name, code, output, time.monotonic() - began)
 
 
 def main() -> int:
-    # Two lanes: what is quick and the types one after the other, and the tests, which take every core there is.
+    # Two threads: one runs the other checks in turn, one the tests, which use every core.
     with ThreadPoolExecutor(max_workers=2) as pool:
         tests = pool.submit(run, "tests", TESTS)
         others = [pool.submit(run, name, argv) for name, argv in CHECKS.items()]

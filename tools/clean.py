@@ -1,10 +1,9 @@
 """Removes what Headway made on this machine: `make clean`.
 
-Machines and networks that carry this state folder's label, the node images, and the state folder itself with homes,
-scratch and accounting in it; also what tests left under the temporary folders. The virtual environment stays. Clusters
-other than the demo's are somebody's work: with one of those it stops and names it, unless --yes is given (YES=1). A folder
-that holds anything which is not Headway's is never removed.
-"""
+It removes machines and networks with this state folder's label, the node images, the state folder itself with its
+homes, scratch and accounting, and what tests left in the temporary folders. The virtual environment stays. Clusters
+other than the demo's may hold somebody's work: if there is one, it stops and names it, unless --yes is given (YES=1). A
+folder that contains anything that is not Headway's is never removed."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 OURS = {"demo"}
-# What a server makes in its state folder, drafts and the database's own side files included.
+# Names of what a server creates in its state folder, including drafts and the database's side files.
 MADE = (
     "client.json", "headway.db*", "hosts", "images", "machines", "podman.*", "server.*", "volumes",
     ".client.json.*", ".server.*",
@@ -37,7 +36,7 @@ TIMEOUT_S = 180
 
 
 def podman(*argv: str) -> str:
-    """What it prints; nothing where it failed, or is not installed."""
+    """Returns podman's output; "" if it failed or is not installed."""
     if shutil.which("podman") is None:
         return ""
     ran = subprocess.run(["podman", *argv], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
@@ -45,16 +44,18 @@ def podman(*argv: str) -> str:
 
 
 def listed(*argv: str) -> list[dict[str, Any]]:
+    """Returns the objects that a podman command lists."""
     found = json.loads(podman(*argv, "--format", "json") or "[]")
     return list(found or [])
 
 
 def instance(state: Path) -> str:
-    """The label that all objects of a state folder carry (as the local provider makes it)."""
+    """Returns the label of all objects of a state folder, computed as the local provider does."""
     return hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:8]
 
 
 def state_folder() -> Path:
+    """Returns Headway's state folder."""
     sys.path.insert(0, str(ROOT / "src"))
     from headway import paths
 
@@ -62,8 +63,8 @@ def state_folder() -> Path:
 
 
 def test_states() -> list[Path]:
-    """State folders of tests that were killed before they could take their clusters down: those with machines,
-    networks or mounts of their own and no server that runs."""
+    """Returns the state folders of killed tests: those that still have machines, networks or mounts, and no running
+    server."""
     found: set[Path] = set()
     for base in {Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")}:
         for pattern in ("pytest-of-*/pytest-*/*/state", "headway-test-*"):
@@ -76,7 +77,7 @@ def test_states() -> list[Path]:
 
 
 def alive(state: Path) -> bool:
-    """Whether a server runs on the folder: then its tests are running now."""
+    """Returns whether a server runs on the folder; then its tests are still running."""
     try:
         pid = int(json.loads((state / "server.json").read_text())["pid"])
         os.kill(pid, 0)
@@ -86,7 +87,7 @@ def alive(state: Path) -> bool:
 
 
 def stop_server(state: Path) -> None:
-    """Ends the state folder's server, so that it neither heals nor writes what is being removed."""
+    """Ends the state folder's server, so that it neither repairs nor writes what is being removed."""
     headway = ROOT / ".venv" / "bin" / "headway"
     env = {**os.environ, "HEADWAY_STATE": str(state)}
     if headway.exists():
@@ -99,8 +100,8 @@ def stop_server(state: Path) -> None:
 
 
 def clusters(state: Path) -> set[str]:
-    """Names of the clusters with machines or data in this state folder: containers here, and machines elsewhere, of which
-    only the server's own records tell."""
+    """Returns the names of the clusters with machines or data in this state folder: containers on this host, and
+    machines elsewhere, which only the server's records name."""
     label = f"label=headway.instance={instance(state)}"
     names = {item["Labels"].get("headway.cluster", "") for item in listed("ps", "--all", "--filter", label)}
     volumes = state / "volumes"
@@ -111,7 +112,7 @@ def clusters(state: Path) -> set[str]:
 
 
 def recorded(state: Path) -> set[str]:
-    """Names of the clusters in the server's database. Raises sqlite3.Error where it can't be read."""
+    """Returns the names of the clusters in the server's database. Raises sqlite3.Error if it can't be read."""
     database = state / "headway.db"
     if not database.exists():
         return set()
@@ -120,13 +121,13 @@ def recorded(state: Path) -> set[str]:
 
 
 def foreign(state: Path) -> list[str]:
-    """What lies in the folder and is not Headway's: HEADWAY_STATE may name any folder."""
+    """Returns the names in the folder that are not Headway's, because HEADWAY_STATE may name any folder."""
     names = [path.name for path in state.iterdir()] if state.is_dir() else []
     return sorted(name for name in names if not any(fnmatch(name, made) for made in MADE))
 
 
 def forget_ssh(names: Iterable[str]) -> None:
-    """Takes the clusters out of the person's ssh config, as `headway down` does."""
+    """Removes the clusters from the user's ssh config, as `headway down` does."""
     sys.path.insert(0, str(ROOT / "src"))
     from headway.cli import ssh_files
 
@@ -135,7 +136,7 @@ def forget_ssh(names: Iterable[str]) -> None:
 
 
 def remove_machines(state: Path) -> tuple[int, int]:
-    """(machines, networks) removed, by label."""
+    """Removes machines and networks by label, and returns (number of machines, number of networks)."""
     label = f"label=headway.instance={instance(state)}"
     machines = [item["Id"] for item in listed("ps", "--all", "--filter", label)]
     if machines:
@@ -147,7 +148,7 @@ def remove_machines(state: Path) -> tuple[int, int]:
 
 
 def mounts_below(folder: Path) -> list[str]:
-    """Mount points in or below the folder, deepest last."""
+    """Returns the mount points in or below the folder, the deepest last."""
     points = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         point = re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), line.split(" ")[4])
@@ -157,7 +158,7 @@ def mounts_below(folder: Path) -> list[str]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Deletes a state folder. Datasets are mounted into it, so nothing is deleted while anything is still mounted."""
+    """Deletes a state folder. Exits if something in it is still mounted, because datasets are mounted into it."""
     folder = folder.resolve()
     for point in reversed(mounts_below(folder)):
         subprocess.run(["umount", "--lazy", "--no-canonicalize", point], capture_output=True, timeout=60, check=False)
@@ -168,13 +169,15 @@ def remove_folder(folder: Path) -> None:
 
 
 def remove_images() -> int:
-    """Those no machine uses: another state folder's clusters keep theirs. Bases go after the images made from them."""
+    """Removes the images that no machine uses, and returns their number. Clusters of other state folders keep theirs.
+    Base images are removed after the images that were made from them."""
     images = listed("images", "--filter", "label=headway=1")
     images.sort(key=lambda item: "headway.base" in (item.get("Labels") or {}) and "headway.image" not in item["Labels"])
     return sum(bool(podman("rmi", tag)) for item in images for tag in item.get("Names") or [item["Id"]])
 
 
 def say(parts: Iterable[tuple[int, str]]) -> str:
+    """Returns the counts as text."""
     return ", ".join(f"{count} {word}{'s' * (count != 1)}" for count, word in parts if count) or "nothing"
 
 

@@ -1,4 +1,4 @@
-"""`make demo`: from this machine as it is to a training that ran over four nodes of a real Slurm cluster."""
+"""`make demo`: sets up this machine, creates a real Slurm cluster, and runs a training over four nodes of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import setup
 from stage import CLUSTER, STEP, StageError, Steps, ask, follow, headway, how_to_call, submit
 
-MACHINES = 6  # head, four nodes, one spare
+MACHINES = 6  # one head, four nodes, one spare
 MACHINES_MIB = 400 + 220 * MACHINES
 MACHINES_DISK_MIB = 1024 + 300 * MACHINES
 IMAGE_DISK_MIB = 6000
@@ -17,7 +17,7 @@ TRAINING_S = 900
 
 
 def room() -> tuple[int, int]:
-    """(memory, disk) in MiB that is still needed: nothing for what is there already."""
+    """Returns (memory, disk) in MiB that is still needed; what exists already needs none."""
 
     def podman(*argv: str) -> str:
         if shutil.which("podman") is None:
@@ -31,7 +31,7 @@ def room() -> tuple[int, int]:
 
 
 def train() -> list[tuple[int, float]]:
-    """Submits the training, follows its log to the end, and returns the curve as (step, loss)."""
+    """Submits the training, follows its log to the end, and returns the curve as (step, loss). Raises StageError."""
     job = submit()
     curve: list[tuple[int, float]] = []
 

@@ -1,7 +1,7 @@
-"""`make demo-fault`: a node is killed under a training, and the training goes on. Each moment is shown with its time.
+"""`make demo-fault`: a node is killed during a training, and the training continues. Each event is printed with its
+time.
 
-The machine is killed from outside, as a power cut would: podman kill. Nothing tells Headway or Slurm about it.
-"""
+The machine is killed from outside, as by a power cut: podman kill. Nothing informs Headway or Slurm about it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ import clean
 from stage import CLUSTER, STEP, StageError, ask, bold, dim, follow, headway, submit
 
 TRAINING = ("--steps", "300", "--step-seconds", "0.15")
-KILL_AT_STEP = 45  # two checkpoints are there by then
+KILL_AT_STEP = 45  # two checkpoints exist by then
 PATIENCE_S = 300.0
 LOOK_S = 1.0
 RESUMED = re.compile(r"^resumed from \S+ at step (\d+)")
-TELLING = re.compile(r"^(step|resumed|training|done:|job|---)")  # the rest is how the ranks died, and long
+# the lines to show; the others are long tracebacks of the ranks
+TELLING = re.compile(r"^(step|resumed|training|done:|job|---)")
 
 
 @dataclass
 class Log:
-    """The job's log as it grows, followed in the background; it is followed again after a requeue ended the stream."""
+    """The job's log, followed in the background. After a requeue has ended the stream, it is followed again."""
 
     job: int
     began: float
@@ -37,6 +38,7 @@ class Log:
     news: threading.Condition = field(default_factory=threading.Condition)
 
     def start(self) -> None:
+        """Starts the background thread."""
         threading.Thread(target=self._follow, daemon=True).start()
 
     def _follow(self) -> None:
@@ -47,7 +49,7 @@ class Log:
                 nonlocal seen
                 seen += 1
                 if seen <= len(self.lines):
-                    return  # a stream begins at the log's first line, each time
+                    return  # each stream begins at the log's first line
                 with self.news:
                     self.lines.append(line.rstrip("\n"))
                     self.news.notify_all()
@@ -61,7 +63,7 @@ class Log:
             time.sleep(LOOK_S)
 
     def wait(self, wanted: Callable[[list[str]], Any], what: str) -> Any:
-        """Blocks until `wanted` finds something in the lines. Raises StageError when it takes too long."""
+        """Waits until `wanted` finds something in the lines, and returns it. Raises StageError after PATIENCE_S."""
         deadline = time.monotonic() + PATIENCE_S
         with self.news:
             while not (found := wanted(self.lines)):
@@ -72,19 +74,21 @@ class Log:
 
 @dataclass
 class Clock:
-    """Moments since the demo began, and since the kill for the summary."""
+    """Prints events with the seconds since the demo began, and keeps those for the summary."""
 
     began: float = field(default_factory=time.monotonic)
     marks: list[tuple[str, float]] = field(default_factory=list)
 
     def tell(self, text: str, *, mark: bool = False) -> None:
+        """Prints an event. `mark`: keep it for the summary."""
         now = time.monotonic() - self.began
         if mark:
             self.marks.append((text, now))
         print(bold(f"{now:7.1f}s  {text}"), flush=True)
 
     def until(self, wanted: Callable[[], Any], text: str) -> Any:
-        """Looks until `wanted` answers, then marks the moment as `text`."""
+        """Calls `wanted` until it returns something true, prints `text` and returns the value. Raises StageError after
+        PATIENCE_S."""
         deadline = time.monotonic() + PATIENCE_S
         while not (found := wanted()):
             if time.monotonic() > deadline:
@@ -94,12 +98,13 @@ class Clock:
         return found
 
     def table(self, zero: str) -> list[str]:
-        """Seconds after the mark `zero`."""
+        """Returns the kept events as lines, with seconds after the event `zero`."""
         start = next(at for text, at in self.marks if text == zero)
         return [f"  {at - start:7.1f} s  {text}" for text, at in self.marks if at >= start]
 
 
 def podman(*argv: str) -> str:
+    """Returns podman's output. Raises StageError when it fails."""
     ran = subprocess.run(["podman", *argv], capture_output=True, text=True, timeout=120, check=False)
     if ran.returncode:
         raise StageError(f"podman {' '.join(argv)}: {ran.stderr.strip()}")
@@ -107,7 +112,7 @@ def podman(*argv: str) -> str:
 
 
 def container_of(node: str) -> str:
-    """The podman container of a node of this state folder's demo, by its labels."""
+    """Returns the podman container of a node of this state folder's demo, by its labels. Raises StageError."""
     wanted = {
         "headway.instance": clean.instance(clean.state_folder()),
         "headway.cluster": CLUSTER,
@@ -121,23 +126,28 @@ def container_of(node: str) -> str:
 
 
 def node(name: str) -> dict[str, Any]:
+    """Returns the node as `headway nodes` shows it; {} if there is none."""
     return next((n for n in ask("nodes", CLUSTER) if n["name"] == name), {})
 
 
 def job_now(job: int) -> dict[str, Any]:
+    """Returns the job as `headway job` shows it now."""
     return dict(ask("job", CLUSTER, str(job)))
 
 
 def incident(number: int) -> dict[str, Any]:
+    """Returns the incident as `headway incident show` shows it."""
     return dict(ask("incident", "show", str(number), "--cluster", CLUSTER))
 
 
 def last_step(lines: list[str]) -> tuple[int, str]:
+    """Returns (step, loss) of the last step in the log; (0, "") before the first."""
     found = [match for line in lines if (match := STEP.match(line))]
     return (int(found[-1][1]), found[-1][2]) if found else (0, "")
 
 
 def fault(clock: Clock) -> None:
+    """Runs the demo. Raises StageError."""
     state = next((c["state"] for c in ask("ls") if c["name"] == CLUSTER), "not there")
     if state != "ready":
         raise StageError(f"the cluster {CLUSTER} is {state}; `make demo` brings it up and mends it")

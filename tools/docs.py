@@ -1,14 +1,14 @@
-"""The documentation: `python tools/docs.py reference` writes docs/reference from the code, `build` makes the site.
+"""Makes the documentation: `python tools/docs.py reference` writes docs/reference from the code, `build` makes the
+site.
 
-    reference   one Markdown page each for commands, cluster.yaml, REST API, metrics, alerts and errors;
+    reference   writes one Markdown page each for commands, cluster.yaml, REST API, metrics, alerts and errors;
                 `--check` writes nothing and ends with 1 when a page is outdated
-    build       reference, then MkDocs in strict mode into src/headway/web/static/docs, which the server serves at /docs;
+    build       runs MkDocs in strict mode into src/headway/web/static/docs, which the server serves at /docs;
                 does nothing when neither docs/ nor mkdocs.yml has changed since the last build
 
-Only the standard library is imported for `site_is_current`, which tools/setup.py asks before there is an environment.
-The site works offline and under the server's Content-Security-Policy: no font, script or style comes from another host,
-and scripts that the theme writes into a page become files.
-"""
+`site_is_current` needs only the standard library, because tools/setup.py calls it before there is a virtual
+environment. The site works offline and under the server's Content-Security-Policy: no font, script or style comes from
+another host, and scripts that the theme writes into a page become files."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ class DocsError(Exception):
 
 
 def page(title: str, intro: str, body: Iterator[str]) -> str:
-    """A generated page: title, introduction, then the lines of `body`."""
+    """Returns a generated page: title, introduction, then the lines of `body`."""
     lines = [GENERATED, f"# {title}\n", f"{intro}\n", *body]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines).rstrip() + "\n")
 
 
 def cell(text: object) -> str:
-    """Text for one cell of a Markdown table."""
+    """Returns text for one cell of a Markdown table."""
     plain = " ".join(str(text).split())
     return plain.replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def code(text: object) -> str:
-    """Text in a code span, for a cell of a table."""
+    """Returns text in a code span, for a cell of a table."""
     return f"`{' '.join(str(text).split())}`".replace("|", "\\|") if str(text) else ""
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """A Markdown table; nothing when there are no rows."""
+    """Yields the lines of a Markdown table; nothing when there are no rows."""
     if rows:
         yield "| " + " | ".join(head) + " |"
         yield "|" + "---|" * len(head)
@@ -66,6 +66,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[st
 
 
 def commands_page() -> str:
+    """Returns the page of all commands."""
     from headway.cli.main import load_command
     from headway.cli.registry import THEMES
 
@@ -109,11 +110,12 @@ def _command(name: str, command: Any) -> Iterator[str]:
 
 
 def escape(text: str) -> str:
-    """Prose whose <, > and * are not markup."""
+    """Returns prose in which <, > and * are not markup."""
     return text.replace("<", "&lt;").replace(">", "&gt;").replace("*", "\\*")
 
 
 def cluster_file_page() -> str:
+    """Returns the page of the cluster file's fields."""
     from headway.clusterfile.json_schema import cluster_file_schema
 
     document = cluster_file_schema()
@@ -193,7 +195,7 @@ def _anchor(name: str) -> str:
 
 
 def _reachable(document: dict[str, Any], parts: dict[str, Any]) -> list[str]:
-    """Names of parts in the order in which the document mentions them."""
+    """Returns the names of parts in the order in which the document mentions them."""
     found: list[str] = []
 
     def visit(value: object) -> None:
@@ -213,7 +215,7 @@ def _reachable(document: dict[str, Any], parts: dict[str, Any]) -> list[str]:
 
 
 def openapi() -> dict[str, Any]:
-    """The OpenAPI document, from the routers alone: no server, no database."""
+    """Returns the OpenAPI document, built from the routers alone, without a server or database."""
     from headway.api.app import create_app
 
     settings = SimpleNamespace(url="http://127.0.0.1:7878", allowed_hosts=None)
@@ -222,6 +224,7 @@ def openapi() -> dict[str, Any]:
 
 
 def api_page() -> str:
+    """Returns the page of the REST API."""
     document = openapi()
     models: dict[str, Any] = document["components"]["schemas"]
 
@@ -297,12 +300,13 @@ def _api_type(schema: dict[str, Any], models: dict[str, Any]) -> str:
 
 
 def _resource(path: str) -> str:
-    """The first fixed part of a path that names what it is about."""
+    """Returns the first fixed part of a path that names its resource."""
     parts = [part for part in path.removeprefix("/api/v1/").split("/") if not part.startswith("{")]
     return parts[1] if parts[0] == "clusters" and len(parts) > 1 else parts[0]
 
 
 def metrics_page() -> str:
+    """Returns the page of the agent's metrics."""
     sys.path.insert(0, str(ROOT / "node"))
     try:
         from agent.gpu.interface import FIELDS  # type: ignore[import-not-found]
@@ -343,7 +347,7 @@ OWN_METRICS = {  # what the agent exports without a help text
 
 
 def own_metrics(prefix: str) -> list[str]:
-    """Metric names that the agent's sources write. `*` stands for a part that the machine decides."""
+    """Returns the metric names in the agent's sources. `*` replaces a part that is known only on a machine."""
     found: set[str] = set()
     for path in (ROOT / "node" / "agent").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
@@ -353,16 +357,17 @@ def own_metrics(prefix: str) -> list[str]:
 
 
 def metrics_without_meaning() -> set[str]:
-    """Names of Headway's own metrics that the page would show without a meaning."""
+    """Returns the names of Headway's own metrics that the page would show without a meaning."""
     return {name for name in own_metrics("headway_") if name not in OWN_METRICS and name not in metrics_page()}
 
 
 def upper_name(found: re.Match[str]) -> str:
-    """The name in a template's placeholder, as a placeholder of help texts."""
+    """Returns the name in a template's placeholder in capitals, as help texts write placeholders."""
     return found[1].upper()
 
 
 def alerts_page() -> str:
+    """Returns the page of Prometheus' alert rules."""
     import yaml
 
     rules = next((ROOT / "src" / "headway" / "render").rglob("rules.yml"))
@@ -389,6 +394,7 @@ def alerts_page() -> str:
 
 
 def errors_page() -> str:
+    """Returns the page of exit codes and kinds of error."""
     from headway import errors
     from headway.api.docs_page import PROBLEMS
 
@@ -431,7 +437,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def outdated() -> list[str]:
-    """Names of the reference pages whose text is not what the code says now."""
+    """Returns the names of the reference pages that differ from what the code gives now."""
     wrong = []
     for name, make in PAGES.items():
         path = REFERENCE / name
@@ -451,7 +457,7 @@ def write_reference() -> None:
 
 
 def source_digest() -> str:
-    """Hash of everything that the site is made from."""
+    """Returns a hash of everything that the site is made from."""
     digest = hashlib.sha256(Path(__file__).read_bytes())
     for path in [ROOT / "mkdocs.yml", *sorted(one for one in DOCS.rglob("*") if one.is_file())]:
         digest.update(f"\0{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
@@ -459,12 +465,13 @@ def source_digest() -> str:
 
 
 def site_is_current() -> bool:
-    """Whether the built site belongs to the present docs."""
+    """Returns whether the built site belongs to the present docs."""
     return STAMP.is_file() and STAMP.read_text().strip() == source_digest()
 
 
 def build_site(target: Path = SITE) -> None:
-    """Runs MkDocs in strict mode, makes the result fit the server's policy, and puts it in place. Raises DocsError."""
+    """Runs MkDocs in strict mode, adapts the result to the server's policy, and moves it to `target`. Raises
+    DocsError."""
     draft = target.with_name(f".{target.name}.new")
     shutil.rmtree(draft, ignore_errors=True)
     argv = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(draft)]
@@ -479,7 +486,7 @@ def build_site(target: Path = SITE) -> None:
 
 
 def move_scripts_to_files(site: Path) -> None:
-    """Replaces scripts inside pages by files: the server's policy runs no inline script."""
+    """Replaces scripts inside pages by files, because the server's policy allows no inline script."""
     folder = site / "assets" / "inline"
     folder.mkdir(parents=True)
     for path in site.rglob("*.html"):
@@ -496,7 +503,7 @@ def move_scripts_to_files(site: Path) -> None:
 
 
 def remove_unused(site: Path) -> None:
-    """Removes what an offline site in English does not need: source maps, word stemmers, sitemap."""
+    """Removes what an offline site in English does not need: source maps, word stemmers, the sitemap."""
     for pattern in ("**/*.map", "sitemap.xml*", "404.html"):
         for path in site.glob(pattern):
             path.unlink()

@@ -1,12 +1,11 @@
 """Installs what Headway needs on this machine, and nothing else: `make setup`, `python3 tools/setup.py --for test`.
 
-    --for check   the virtual environment with locked dependencies, and the page's browser libraries
-    --for demo    that, and the Debian packages that local machines are made with (the default)
-    --for test    that, a browser for the page's tests and a container registry, unpacked under .cache
+    --for check   the virtual environment with locked dependencies, and the pages' browser libraries
+    --for demo    the same, and the Debian packages for machines on this host (the default)
+    --for test    the same, a browser for the pages' tests, PostgreSQL, and a container registry, unpacked under .cache
 
-With nothing to do it ends in a fraction of a second. Needs only Python 3.11 and its standard library; packages are
-installed with apt-get, as root. Every gap that can't be closed here is named before the first step.
-"""
+With nothing to do it ends in a fraction of a second. It needs only Python 3.11 and the standard library. Packages are
+installed with apt-get, as root. Everything that is missing and can't be installed is named before the first step."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ LINK = Path("/usr/local/bin/headway")
 OLDEST_PYTHON = (3, 11)
 PURPOSES = ("check", "demo", "test")
 
-# Debian package -> a program (or file) by which one sees that it is there, however it was installed.
+# Debian package -> a program that shows that it is there, however it was installed.
 MACHINES = {
     "podman": "podman",
     "runc": "runc",
@@ -46,19 +45,20 @@ MACHINES = {
 }
 BROWSER = {"chromium": "chromium"}
 POSTGRES = {"postgresql": "initdb"}
-NO_CLUSTER = Path("/etc/postgresql-common/createcluster.conf")  # installed alone it would start a server of its own
-REGISTRY = "docker-registry"  # installed it would start as a service, so its program is only unpacked
+# prevents the package from creating and starting a server
+NO_CLUSTER = Path("/etc/postgresql-common/createcluster.conf")
+REGISTRY = "docker-registry"  # installing it would start a service, so it is only unpacked
 REGISTRY_FOLDER = ROOT / ".cache" / REGISTRY
 PROGRAM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/lib/podman", "/usr/libexec/podman", "/usr/local/lib/podman")
 DATABASE = Path("/usr/lib/postgresql")
 
-# Room for the setup itself; machines and the node image are checked where they are made.
+# Disk space for the setup itself; that for machines and the node image is checked where they are made.
 DISK_MIB = {"check": 900, "demo": 2500, "test": 3500}
 
 
 @dataclass
 class Report:
-    """One line a step, with its seconds; silent when nothing was done and nobody asked."""
+    """Prints one line for each step, with its seconds; with `quiet`, nothing when there was nothing to do."""
 
     quiet: bool
     began: float = field(default_factory=time.monotonic)
@@ -66,7 +66,7 @@ class Report:
 
     @contextmanager
     def step(self, name: str, doing: str) -> Iterator[None]:
-        """Prints what begins at once (it may take minutes), then how long it took."""
+        """Prints what begins immediately (it may take minutes), then how long it took."""
         started = time.monotonic()
         self.steps += 1
         print(f"{name:<10} {doing} ... ", end="", flush=True)
@@ -78,6 +78,7 @@ class Report:
         print(f"{time.monotonic() - started:.1f} s", flush=True)
 
     def end(self) -> None:
+        """Prints the total."""
         if self.steps or not self.quiet:
             what = "done" if self.steps else "nothing to do"
             print(f"{'setup':<10} {what} ({time.monotonic() - self.began:.1f} s)", flush=True)
@@ -95,7 +96,8 @@ def run(
     cwd: Path = ROOT,
     fix: str = "",
 ) -> None:
-    """Runs a step's command with its output in the log. Raises SetupError with the end of that output, and with `fix`."""
+    """Runs a step's command with its output in the log. Raises SetupError with the end of that output, and with
+    `fix`."""
     LOG.parent.mkdir(parents=True, exist_ok=True)
     with LOG.open("a+", encoding="utf-8", errors="replace") as log:
         log.write(f"$ {' '.join(argv)}\n")
@@ -118,12 +120,13 @@ def run(
 
 
 def there(program: str) -> bool:
+    """Returns whether the program is installed."""
     folders = (*PROGRAM_FOLDERS, *map(str, DATABASE.glob("*/bin")))
     return bool(shutil.which(program) or shutil.which(program, path=":".join(folders)))
 
 
 def missing_packages(purpose: str) -> list[str]:
-    """Debian packages of which nothing is here, by looking for their programs."""
+    """Returns the Debian packages whose programs are missing."""
     wanted = {} if purpose == "check" else dict(MACHINES)
     if purpose == "test":
         wanted |= BROWSER | POSTGRES
@@ -134,16 +137,17 @@ def missing_packages(purpose: str) -> list[str]:
 
 
 def can_make_venvs(python: str) -> bool:
-    """Debian ships venv and ensurepip in a package of their own."""
+    """Returns whether this Python can create virtual environments. Debian ships venv and ensurepip in a package of
+    their own."""
     ran = subprocess.run([python, "-c", "import ensurepip, venv"], capture_output=True, timeout=60, check=False)
     return ran.returncode == 0
 
 
-# ---- what can't be closed here
+# ---- what setup can't install
 
 
 def gaps(purpose: str, packages: Sequence[str], room: tuple[int, int] = (0, 0)) -> tuple[list[str], list[str]]:
-    """(fatal, worth knowing): everything that stands in the way, at once, with what to do."""
+    """Returns (fatal, notes): all obstacles at once, with what to do about each."""
     fatal: list[str] = []
     notes: list[str] = []
     free_mib = shutil.disk_usage(ROOT).free >> 20
@@ -162,7 +166,8 @@ def gaps(purpose: str, packages: Sequence[str], room: tuple[int, int] = (0, 0)) 
 
 
 def host_gaps(need_mib: int, need_disk_mib: int) -> list[tuple[str, bool]]:
-    """(what and fix, fatal) of what the host lacks for local machines; packages apart, they are installed here."""
+    """Returns (obstacle and remedy, fatal) of what the host lacks for machines. Missing packages are left out, because
+    they are installed here."""
     sys.path.insert(0, str(ROOT / "src"))
     try:
         from headway.providers.local.preflight import Probe
@@ -186,7 +191,8 @@ _NO_MIRROR = "are the Debian mirrors of /etc/apt reachable from here? then run t
 
 
 def install_packages(packages: Sequence[str]) -> None:
-    """apt-get update only where the lists that are here don't do."""
+    """Installs the packages. Runs apt-get update only if the present package lists are missing or too old. Raises
+    SetupError."""
     argv = ["apt-get", "install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", *packages]
     env = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
     if "postgresql" in packages and not NO_CLUSTER.exists():
@@ -197,24 +203,26 @@ def install_packages(packages: Sequence[str]) -> None:
             run(argv, env=env)
             return
         except SetupError:
-            pass  # lists that are too old name files that are gone
+            pass  # outdated lists name files that no longer exist
     run(["apt-get", "update"], env=env, fix=_NO_MIRROR)
     run(argv, env=env, fix=_NO_MIRROR)
 
 
 def registry_is_there() -> bool:
+    """Returns whether the registry's program is installed or unpacked."""
     return there(REGISTRY) or (REGISTRY_FOLDER / "usr" / "bin" / REGISTRY).exists()
 
 
 def unpack_registry() -> None:
-    """In a folder beside it first: one that was cut off is not taken for whole."""
+    """Downloads and unpacks the registry. It is unpacked to a folder with another name first, so that an interrupted
+    one does not count. Raises SetupError."""
     part = REGISTRY_FOLDER.with_suffix(".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     download = ["apt-get", "download", "-o", "APT::Sandbox::User=root", REGISTRY]
     try:
         run(download, cwd=part)
-    except SetupError:  # lists that are too old name a version that is gone
+    except SetupError:  # outdated lists name a version that no longer exists
         run(["apt-get", "update"], fix=_NO_MIRROR)
         run(download, cwd=part, fix=_NO_MIRROR)
     for package in part.glob("*.deb"):
@@ -225,7 +233,7 @@ def unpack_registry() -> None:
 
 
 def inputs() -> str:
-    """A hash over all that the virtual environment is made from."""
+    """Returns a hash of everything that the virtual environment is made from."""
     digest = hashlib.sha256(f"{sys.version_info[:2]} {ROOT}\n".encode())
     for path in (LOCK, ROOT / "pyproject.toml", Path(__file__)):
         digest.update(path.read_bytes())
@@ -233,6 +241,7 @@ def inputs() -> str:
 
 
 def venv_is_current() -> bool:
+    """Returns whether the virtual environment was made from the present inputs."""
     try:
         return STAMP.read_text().strip() == inputs() and (VENV / "bin" / "headway").exists()
     except OSError:
@@ -240,7 +249,8 @@ def venv_is_current() -> bool:
 
 
 def make_venv(report: Report) -> None:
-    """The virtual environment with exactly the locked versions, each checked against its hash."""
+    """Creates the virtual environment with exactly the locked versions, each verified by its hash. Raises
+    SetupError."""
     python = VENV / "bin" / "python"
     config = VENV / "pyvenv.cfg"
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -261,7 +271,7 @@ def make_venv(report: Report) -> None:
 
 
 def assets_are_current(*, dev: bool) -> bool:
-    """tools/assets.py knows."""
+    """Returns whether the browser libraries are up to date (tools/assets.py)."""
     sys.path.insert(0, str(ROOT / "tools"))
     try:
         import assets
@@ -272,7 +282,7 @@ def assets_are_current(*, dev: bool) -> bool:
 
 
 def docs_are_current() -> bool:
-    """Whether the documentation site belongs to the present docs/."""
+    """Returns whether the documentation site belongs to the present docs/."""
     sys.path.insert(0, str(ROOT / "tools"))
     try:
         import docs
@@ -283,7 +293,8 @@ def docs_are_current() -> bool:
 
 
 def link_command() -> str:
-    """As root: `headway` on everybody's path, unless something else has that name. Returns what was done."""
+    """As root, puts `headway` on all users' path, unless another program has that name. Returns what was done, "" for
+    nothing."""
     target = VENV / "bin" / "headway"
     if os.geteuid() != 0 or not LINK.parent.is_dir():
         return ""
@@ -299,7 +310,7 @@ def link_command() -> str:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One setup at a time in this checkout."""
+    """Holds a lock, so that one setup at a time runs in this checkout."""
     path = ROOT / ".cache" / "setup.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
@@ -308,8 +319,8 @@ def alone() -> Iterator[None]:
 
 
 def setup(purpose: str, *, quiet: bool = False, room: tuple[int, int] | None = None) -> None:
-    """All steps that have something to do. `room` (MiB of memory, of disk) is what will be made here next: it is
-    looked for even when everything is installed. Raises SetupError."""
+    """Runs all steps that have something to do. `room` (MiB of memory, of disk) is what will be needed next; it is
+    checked even if everything is installed. Raises SetupError."""
     report = Report(quiet)
     tests = purpose != "demo"
     packages = missing_packages(purpose)

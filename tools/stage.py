@@ -1,4 +1,5 @@
-"""What the demos share: they run the same commands a person would type, show each, and say how long each step took."""
+"""Shared by the demos: runs the same commands that a user would type, shows each, and prints how long each step
+took."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _COLOURS = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ
 
 
 class StageError(Exception):
-    """A command failed, or what was waited for did not come; the message says what to do."""
+    """A command failed, or an awaited event did not come; the message says what to do."""
 
 
 def dim(text: str) -> str:
@@ -34,12 +35,12 @@ def bold(text: str) -> str:
 
 
 def shown(argv: Sequence[str]) -> str:
-    """A command as one types it."""
+    """Returns a command as a user would type it."""
     return " ".join(f"'{word}'" if re.search(r"[\s*?$]", word) else word for word in argv)
 
 
 class Steps:
-    """Names of steps and their seconds, in order."""
+    """The steps and their seconds, in order."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
@@ -47,6 +48,7 @@ class Steps:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
+        """Measures a step and prints its seconds."""
         began = time.monotonic()
         yield
         took = time.monotonic() - began
@@ -54,12 +56,14 @@ class Steps:
         print(dim(f"  {name}: {took:.1f} s"), flush=True)
 
     def line(self) -> str:
+        """Returns all steps with their seconds as one line."""
         parts = [f"{name} {took:.1f}" for name, took in self.seconds]
         return f"seconds: {' · '.join(parts)} · in all {time.monotonic() - self.began:.1f}"
 
 
 def headway(*argv: str, show: bool = True, timeout_s: float = 900) -> str:
-    """Runs `headway ...` and returns its standard output, which is also printed as it comes."""
+    """Runs `headway ...` and returns its standard output, which is also printed as it comes unless `show` is False.
+    Raises StageError."""
     if show:
         print(bold(f"$ headway {shown(argv)}"), flush=True)
     lines: list[str] = []
@@ -74,7 +78,8 @@ def headway(*argv: str, show: bool = True, timeout_s: float = 900) -> str:
 
 
 def follow(argv: Sequence[str], on_line: Callable[[str], None], *, timeout_s: float) -> None:
-    """Runs `headway ...`, hands over each line of its output. Raises StageError when it fails or takes too long."""
+    """Runs `headway ...` and passes each line of its output to `on_line`. Raises StageError when it fails or takes too
+    long."""
     deadline = time.monotonic() + timeout_s
     with subprocess.Popen(
         [str(HEADWAY), *argv], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace"
@@ -94,12 +99,13 @@ def follow(argv: Sequence[str], on_line: Callable[[str], None], *, timeout_s: fl
 
 
 def ask(*argv: str) -> Any:
-    """The answer of a command that speaks JSON; nothing is printed."""
+    """Returns the answer of a command with -o json; prints nothing."""
     return json.loads(headway(*argv, "-o", "json", show=False, timeout_s=120))
 
 
 def submit(*script_args: str) -> int:
-    """Copies the examples to the person's home on the cluster and submits the training there; returns the job's id."""
+    """Copies the examples to the user's home on the cluster, submits the training there, and returns the job's
+    number."""
     headway("cp", "-q", "-r", "examples", f"{CLUSTER}:")
     said = headway("submit", CLUSTER, "--chdir", "examples", "examples/train_ddp.sbatch", *script_args)
     found = re.search(r"Submitted batch job (\d+)", said)
@@ -109,7 +115,7 @@ def submit(*script_args: str) -> int:
 
 
 def how_to_call() -> str:
-    """What to type so that `headway` is found; "" where it is."""
+    """Returns what to type so that `headway` is found; "" if it is found."""
     found = shutil.which("headway")
     if found and Path(found).resolve() == HEADWAY.resolve():
         return ""

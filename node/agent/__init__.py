@@ -1,28 +1,27 @@
-"""Headway's agent. On a node it takes trainings' reports, follows the kernel's log, looks after GPUs and machine, and
-answers Prometheus; on the head it keeps what nodes say where the server reads it.
+"""Headway's agent. On a node it receives the reports of trainings, follows the kernel's log, checks GPUs and machine,
+and serves metrics to Prometheus. On the head it stores the nodes' messages where the server reads them.
 
     training --datagram--> /run/headway/report/socket --> agent of the node --UDP, sealed by MUNGE--> agent of the head
-             --> /var/lib/headway/reports/JOB.jsonl --> the server, along with the logs it reads over SSH anyway
+             --> /var/lib/headway/reports/JOB.jsonl --> the server, with the logs that it reads over SSH anyway
 
-- Who speaks: the kernel names the sender's process with each datagram, and its cgroup, which only Slurm makes, the job. A
-  report says nothing about the job it is for, so nobody can report for another's. It works from inside a container as
-  well, where the folder of the socket is bound in (the folder, not the socket: that is a new one after a restart).
-- How much: the newest report of a job counts. A node sends those that changed every FLUSH_S, once more in case the first
-  got lost, and nothing while nothing changes. Only ranks 0 report, so a cluster sends about one datagram for each running
-  training and flush, however many nodes it has; the server opens no connection to any node.
-- Nothing waits for it: a training whose agent is away loses reports, nothing else. An agent that is killed has lost what
-  came in the last FLUSH_S; what the head has is on disk. There is nothing to repair.
-- MUNGE is the trust that the machines of a cluster already share: the head takes what root on one of them sealed, once.
+- Sender: with each datagram the kernel names the sending process. The agent takes the job from that process's cgroup,
+  which only Slurm creates. A report does not name its job, so a process can't report for another job. This also works inside a
+  container into which the folder of the socket is mounted (the folder, because the socket is a new file after each restart).
+- Volume: the newest report of a job counts. A node sends the reports that changed every FLUSH_S, once more in case the first
+  datagram got lost, and nothing while nothing changes. Only rank 0 reports, so a cluster sends about one datagram for each
+  running training and flush, however many nodes the job has; the server opens no connection to any node.
+- Failure: nothing waits for the agent. While it is away, reports are lost and nothing else. An agent that is killed loses what
+  came in during the last FLUSH_S; what the head has is on disk. Nothing needs repair.
+- Trust: the machines of a cluster already share MUNGE's key. The head accepts what root on one of them sealed, once.
 
 
-    kernel's log --> agent of the node --with its heartbeat each second, until the head has said that it has it-->
-             agent of the head --> /var/lib/headway/faults.jsonl, beats.json --> `watch`, which the server holds open
+    kernel's log --> agent of the node --with its heartbeat each second, until the head has acknowledged it-->
+             agent of the head --> /var/lib/headway/faults.jsonl, beats.json --> `watch`, which the server keeps open
 
-- A line of the kernel's log has the same name however often it is read and sent: an agent that was started again reads
-  the log from its beginning, the head and the server pass over what they have. So nothing is lost and nothing comes twice.
+- A line of the kernel's log has the same id however often it is read and sent. A restarted agent reads the log from its
+  beginning, and the head and the server skip what they already have. So nothing is lost and nothing is recorded twice.
 
     agent.pyz node [CONFIG]      agent.pyz head [CONFIG]      agent.pyz watch      agent.pyz test NAME
 
-One file on the machine (a zip that Python runs), made of these modules. Only the standard library, and libmunge, which
-Slurm's own plugins need. Python 3.10 or newer.
-"""
+On the machine the agent is one file (a zip archive that Python runs), made of these modules. It needs Python 3.10 or
+newer, the standard library, and libmunge, which Slurm's own plugins need too."""

@@ -7,6 +7,7 @@ import sys
 
 
 def main() -> None:
+    """Runs the role that the first argument names."""
     role, *values = sys.argv[1:]
     try:
         if role == "node":
@@ -45,7 +46,7 @@ def main() -> None:
             stream_events(*values)
         else:
             sys.exit(f"agent: no such role: {role}")
-    except BrokenPipeError:  # nobody reads any more
+    except BrokenPipeError:  # the reader has closed its end
         os._exit(0)
 
 

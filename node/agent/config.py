@@ -13,44 +13,50 @@ PATH = "/etc/headway/agent.json"
 
 @dataclass(frozen=True)
 class Mount:
+    """A volume that should be mounted on this machine."""
+
     path: str
-    source: str  # the folder that is mounted there; where that is missing, nothing is
+    source: str  # the folder that is mounted there; if it is missing, the volume is not expected
     read_only: bool
-    outside: bool = False  # of another machine: it can be mounted again when that is back
+    outside: bool = False  # another machine serves it; it can be mounted again when that machine is back
 
 
 @dataclass(frozen=True)
 class Config:
-    """`gpus` says what the plan promises: count, type, product, memory_mib, and the figures that tests hold against."""
+    """The agent's configuration. `gpus`, `gpu_type`, `product`, `gpu_memory_mib`, `memory_mib` and `expects` hold what
+    the plan promises; tests compare their figures with `expects`."""
 
-    head: str  # the head's address; a head's own
-    other_heads: tuple[str, ...] = ()  # further heads, which nodes speak to as well
-    first: bool = True  # of a head: it leads whenever it can
-    first_head: str = ""  # of a second head: the first one's address
-    cluster: str = ""  # of a head: its name
-    state: str = "/srv/headway-state/slurmctld"  # of a head: the folder with Slurm's state
+    head: str  # address of the head; on a head, its own address
+    other_heads: tuple[str, ...] = ()  # addresses of further heads, to which nodes also send
+    first: bool = True  # on a head: whether it is the first head, which leads whenever it can
+    first_head: str = ""  # on a second head: address of the first head
+    cluster: str = ""  # on a head: name of the cluster
+    state: str = "/srv/headway-state/slurmctld"  # on a head: Slurm's StateSaveLocation
     kernel_log: str = "/dev/kmsg"
-    simulated: bool = False  # the GPUs
-    oversubscribed_cpus: bool = False  # the machine has less than the plan says
-    own_energy: bool = False  # the hardware is this machine's alone: so are its energy counters
+    simulated: bool = False  # whether the GPUs are simulated
+    oversubscribed_cpus: bool = False  # the machine has fewer resources than the plan says
+    own_energy: bool = False  # this machine does not share its hardware, so its energy counters are its own
     gpus: int = 0
     gpu_type: str = ""
     product: str = ""
     gpu_memory_mib: int = 0
     memory_mib: int = 0
     expects: dict[str, float] = field(default_factory=dict)
-    fabric: frozenset[str] = frozenset()  # devices of InfiniBand or RoCE whose ports all worked when it was taken
+    # InfiniBand or RoCE devices whose ports all worked when the machine was added
+    fabric: frozenset[str] = frozenset()
     mounts: tuple[Mount, ...] = ()
-    offline_response: bool = False  # whether anything is done about faults at all
-    drain_codes: frozenset[int] = frozenset()  # GPU error codes that take a node out of service
+    offline_response: bool = False  # whether the agent acts on faults at all
+    drain_codes: frozenset[int] = frozenset()  # XID codes for which a node is drained
 
     @property
     def heads(self) -> tuple[str, ...]:
+        """Returns the addresses of all heads."""
         return (self.head, *self.other_heads)
 
 
 def load(path: str = PATH, host: str = "") -> Config:
-    """`host`: this machine's name, where it is not its own. Raises OSError or ValueError where there is none."""
+    """Returns the configuration in the file `path`, for machine `host` (default: this machine's own name). Raises
+    OSError or ValueError if there is no readable configuration."""
     with open(path) as file:
         told: dict[str, Any] = json.load(file)
     told.update(told.pop("machines", {}).get(host or os.uname().nodename, {}))

@@ -1,4 +1,4 @@
-"""Shared by the agent's modules: the log, mark files, and files of whole lines."""
+"""Shared by the agent's modules: the log, marker files, and files of complete lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import time
 
 
 def log(text: str) -> None:
-    """To the journal, a line a second at most: what goes wrong may go wrong very often."""
+    """Writes a line to standard error, which is the journal; at most one line a second, the others are dropped. A
+    failure may repeat very often."""
     now = time.monotonic()
     if now - _said[0] >= 1:
         _said[0] = now
@@ -19,6 +20,7 @@ _said = [-1.0]
 
 
 def touch_file(path: str) -> None:
+    """Creates the file, or sets its modification time to now. A failure is logged."""
     try:
         with open(path, "a"):
             os.utime(path)
@@ -27,7 +29,8 @@ def touch_file(path: str) -> None:
 
 
 def whole_lines(path: str) -> list[str]:
-    """A line that a kill cut short is left out; the next is put after a line end of its own."""
+    """Returns the complete lines of a file; [] if there is no file. A last line that a kill cut short is removed from
+    the file, so that the next line begins on a line of its own."""
     try:
         with open(path, "r+") as file:
             lines = file.readlines()

@@ -13,6 +13,8 @@ from ops.files import StepFailed
 
 
 def apply(work: list[dict[str, Any]]) -> int:
+    """Carries out the steps in order and prints an answer for each. Returns 1 at the first step that fails, unless it
+    has "may_fail"."""
     for index, step in enumerate(work):
         began = time.monotonic()
         answer: dict[str, Any] = {"i": index, "ok": True}

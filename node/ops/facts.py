@@ -21,7 +21,7 @@ UNIT_FIELDS = (
 
 
 def observe(ask: dict[str, Any]) -> dict[str, Any]:
-    """The facts that differences are computed from: files, units, homes; nothing is changed."""
+    """Returns the facts from which changes are computed: files, units, folders, sessions, packages. Changes nothing."""
     owners, blocks = ask.get("owners", {}), ask.get("blocks", ())
     return {
         "files": {path: seen for path in ask.get("files", ()) if (seen := see_file(path, path in blocks)) is not None},
@@ -37,7 +37,8 @@ def observe(ask: dict[str, Any]) -> dict[str, Any]:
 
 
 def see_file(path: str, block: bool = False) -> dict[str, Any] | None:
-    """`block`: only Headway's lines in it count."""
+    """Returns digest, mode and owner of a file; None if it does not exist. `block`: only Headway's lines in it count,
+    and None is also returned if it has none. Anything but a regular file has an empty digest."""
     try:
         info = os.lstat(path)
     except OSError:
@@ -61,6 +62,8 @@ def see_file(path: str, block: bool = False) -> dict[str, Any] | None:
 
 
 def see_units(names: Any) -> dict[str, Any]:
+    """Returns unit -> its state, from `systemctl show`. "loaded" is the digest of what the unit read when Headway last
+    started it."""
     if not names:
         return {}
     done = subprocess.run(
@@ -87,7 +90,7 @@ def see_units(names: Any) -> dict[str, Any]:
 
 
 def see_sessions(users: Any) -> list[str]:
-    """Of these users, the ones with a process on this machine that is no job's."""
+    """Returns those of the users who run a process on this machine outside of jobs."""
     wanted = {}
     for user in users:
         with contextlib.suppress(KeyError):

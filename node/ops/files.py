@@ -9,17 +9,18 @@ import pwd
 import stat
 from typing import Any
 
-STAMPS = "/run/headway/loaded"  # a file a unit: the digest of what it has read
+STAMPS = "/run/headway/loaded"  # one file for each unit, with the digest of the files that the unit has read
 MANAGED = "/var/lib/headway/managed.json"
-BEFORE = "/var/lib/headway/before"  # what stood where Headway wrote files, on machines that somebody owns
+BEFORE = "/var/lib/headway/before"  # copies of the files that Headway replaced, on machines that the user owns
 BEGIN, END = "# >>> Headway: what is between these lines is written anew by it", "# <<< Headway"
 
 
 class StepFailed(Exception):
-    """What went wrong in a step, in words for a person."""
+    """A step failed; the message says why."""
 
 
 def read_text(path: str) -> str:
+    """Returns the file's text; "" if it can't be read."""
     try:
         with open(path, errors="surrogateescape") as file:
             return file.read()
@@ -28,6 +29,7 @@ def read_text(path: str) -> str:
 
 
 def read_json(path: str, missing: Any) -> Any:
+    """Returns the file's JSON value; `missing` if there is none."""
     try:
         return json.loads(read_text(path))
     except ValueError:
@@ -35,23 +37,26 @@ def read_json(path: str, missing: Any) -> Any:
 
 
 def make_parents(path: str) -> None:
+    """Creates the folders above `path`."""
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
 
 
 def block_of(text: str) -> str:
-    """Headway's lines in a file that is somebody else's; "" when there are none."""
+    """Returns Headway's lines in a file that belongs to someone else; "" if there are none."""
     _, begin, rest = text.partition(BEGIN + "\n")
     inside, end, _ = rest.partition(END + "\n")
     return inside if begin and end else ""
 
 
 def without_block(text: str) -> str:
+    """Returns the text without Headway's lines."""
     before, begin, rest = text.partition(BEGIN + "\n")
     return before + rest.partition(END + "\n")[2] if begin else text
 
 
 def squatted(path: str, owner: str | None) -> bool:
-    """Whether something of somebody else's has the name of this owner's folder, where everybody may make files."""
+    """Returns whether `path`, in a folder to which all users may write, is taken by something that is not this owner's
+    folder."""
     above = os.path.dirname(path)
     try:
         info = os.lstat(path)
@@ -64,6 +69,7 @@ def squatted(path: str, owner: str | None) -> bool:
 
 
 def uid_of(name: str) -> int:
+    """Returns the uid of a user's name or number. Raises StepFailed for an unknown user."""
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
@@ -73,6 +79,7 @@ def uid_of(name: str) -> int:
 
 
 def gid_of(name: str) -> int:
+    """Returns the gid of a group's name or number. Raises StepFailed for an unknown group."""
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError:
@@ -82,6 +89,7 @@ def gid_of(name: str) -> int:
 
 
 def name_of(number: int, look_up: Any) -> str:
+    """Returns the name of a uid or gid; the number as text if it has no name."""
     try:
         return str(look_up(number)[0])
     except KeyError:

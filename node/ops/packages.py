@@ -20,11 +20,11 @@ _NAMES = "/etc/nsswitch.conf"
 _POLICY = "/usr/sbin/policy-rc.d"
 _POLICY_TEXT = "#!/bin/sh\n# Headway: nothing starts while its packages are installed.\nexit 101\n"
 _LOCK = "/var/lib/dpkg/lock-frontend"
-_LOCK_S = 900  # an upgrade by itself may hold the lock of apt
+_LOCK_S = 900  # unattended upgrades may hold apt's lock for long
 
 
 def missing(names: Any) -> list[str]:
-    """Of these packages, those that are not installed."""
+    """Returns the packages of `names` that are not installed."""
     if not names:
         return []
     query = ["dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package} ${Provides}\\n"]
@@ -41,7 +41,8 @@ def missing(names: Any) -> list[str]:
 
 
 def install(names: list[str], keep_off: list[str]) -> None:
-    """`keep_off`: daemons that must not start by themselves here, neither now nor at boot, unless they were there before."""
+    """Installs the packages that are missing. `keep_off`: units that must not start by themselves, now or at boot,
+    unless they were installed before. Raises StepFailed."""
     _let_start()
     wanted = missing(names)
     if not wanted:
@@ -57,7 +58,7 @@ def install(names: list[str], keep_off: list[str]) -> None:
         os.chmod(_POLICY, 0o755)
     _wait_for_dpkg()
     try:
-        # What an earlier try was killed in the middle of is finished first.
+        # An earlier try may have been killed while dpkg was configuring packages; finish that first.
         _run(["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"], env, 900)
         _run([*apt, "update"], env, 300)
         _run([*apt, *old, "install", "--yes", "--no-install-recommends", *wanted], env, 3000)
@@ -68,13 +69,14 @@ def install(names: list[str], keep_off: list[str]) -> None:
 
 
 def _let_start() -> None:
-    """Ours ends, also one that a killed try left; another's stays."""
+    """Removes Headway's policy-rc.d, also one that a killed try has left. A policy-rc.d of someone else stays."""
     if read_text(_POLICY) == _POLICY_TEXT:
         os.unlink(_POLICY)
 
 
 def _wait_for_dpkg() -> None:
-    """Until nobody else installs: an apply that was killed may have left an apt-get that goes on."""
+    """Waits until no other program holds dpkg's lock: an apply that was killed may have left an apt-get running. Raises
+    StepFailed."""
     ends = time.monotonic() + _LOCK_S
     with open(_LOCK, "w") as lock:
         while True:
@@ -90,7 +92,8 @@ def _wait_for_dpkg() -> None:
 
 
 def build(archive: bytes, stamp: str) -> None:
-    """Unpacks node/image's own parts and makes them: plugins against the headers of the Slurm that is here."""
+    """Unpacks node/image's parts and builds them, with plugins compiled against the headers of the installed Slurm.
+    Raises StepFailed."""
     work = f"{OWN}/parts"
     shutil.rmtree(work, ignore_errors=True)
     os.makedirs(work, mode=0o755)
@@ -103,7 +106,7 @@ def build(archive: bytes, stamp: str) -> None:
 
 
 def leave() -> None:
-    """Takes the parts away again, before anything that names them is gone."""
+    """Removes the parts and the references to them."""
     shutil.rmtree(OWN, ignore_errors=True)
     _let_start()
     with contextlib.suppress(OSError):

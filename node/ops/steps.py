@@ -34,6 +34,7 @@ from ops.files import (
 
 
 def op_file(step: dict[str, Any]) -> None:
+    """Writes a file with the given owner, group and mode, or with "block" only Headway's lines in it."""
     path = step["path"]
     data = base64.b64decode(step["b64"])
     make_parents(path)
@@ -52,13 +53,13 @@ def op_file(step: dict[str, Any]) -> None:
         os.chown(beside, owner, group)
         os.chmod(beside, step["mode"])
         os.replace(beside, path)
-    except OSError:  # a full disk gets its room back, and no secret stays half-way
+    except OSError:  # free the space on a full disk, and leave no incomplete copy of a secret
         os.unlink(beside)
         raise
 
 
 def op_remove(step: dict[str, Any]) -> None:
-    """What stood there before Headway comes back."""
+    """Removes a file, or Headway's lines in it, and puts back the file that was there before Headway."""
     path = step["path"]
     text = read_text(path)
     if block_of(text):
@@ -72,18 +73,20 @@ def op_remove(step: dict[str, Any]) -> None:
 
 
 def op_rename(step: dict[str, Any]) -> None:
+    """Renames a file if it exists."""
     if os.path.exists(step["path"]):
         os.replace(step["path"], step["to"])
 
 
-_LOOKED = ".headway-looked.json"  # places that were looked at
+_LOOKED = ".headway-looked.json"  # names the paths that were checked
 
 
 def op_keep(step: dict[str, Any]) -> None:
-    """Copies of files that are somebody else's and are about to be replaced; each place is looked at once, before the first
-    of ours is written there: what stands there later may be ours."""
+    """Copies other owners' files that are about to be replaced. Each path is checked once, before Headway first writes
+    there: a file that is there later may be Headway's own."""
     listed = f"{BEFORE}/{_LOOKED}"
-    older = os.path.isdir(BEFORE) and not os.path.exists(listed)  # without a list: what it asked about was looked at
+    # copies without a list are from an older version, which had checked the same paths
+    older = os.path.isdir(BEFORE) and not os.path.exists(listed)
     known = {*step["paths"]} if older else {*read_json(listed, []), *read_json(MANAGED, [])}
     os.makedirs(BEFORE, mode=0o700, exist_ok=True)
     for path in step["paths"]:
@@ -97,22 +100,24 @@ def op_keep(step: dict[str, Any]) -> None:
 
 
 def op_name(step: dict[str, Any]) -> None:
-    """The machine's own name is its node's: slurmd, slurmctld and ssh between nodes go by it."""
+    """Sets the hostname to the node's name, which slurmd, slurmctld and ssh between nodes use."""
     socket.sethostname(step["name"])
     data = base64.b64encode(f"{step['name']}\n".encode()).decode()
     op_file({"path": "/etc/hostname", "b64": data, "mode": 0o644, "owner": "root", "group": "root"})
 
 
 def op_leave(step: dict[str, Any]) -> None:
-    """Gives a machine back: Headway's daemons end, its files go, what stood there before comes back. Packages stay."""
+    """Gives a machine back: stops Headway's daemons, removes its files, and puts back the files that were there before.
+    Packages stay."""
     managed = read_json(MANAGED, [])
     units = list(step["units"])
     mounts = [os.path.basename(path) for path in managed if path.endswith(".mount")]
     if any(path.startswith("/etc/exports.d/") for path in managed):
         units.append("nfs-server.service")
-    if not os.path.exists(f"{BEFORE}/etc/munge/munge.key"):  # it came with our packages
+    if not os.path.exists(f"{BEFORE}/etc/munge/munge.key"):  # MUNGE was installed by Headway
         units.append("munge.service")
-    # Those that are not there say so, and the others stop. What goes may lie on a volume, so it goes before that does.
+    # Units that do not exist only cause a message; the others stop. The folders to delete may be on a volume, so they
+    # are deleted before it is unmounted.
     subprocess.run(["systemctl", "stop", *units], capture_output=True, timeout=180, check=False)
     for path in step.get("delete", []):
         shutil.rmtree(path, ignore_errors=True)
@@ -133,9 +138,8 @@ def op_leave(step: dict[str, Any]) -> None:
     if old:
         socket.sethostname(old)
         run(["cp", "-a", f"{BEFORE}/etc/hostname", "/etc/hostname"], 20)
-    op_remove(
-        {"path": MANAGED}
-    )  # first: with the list and without the copies, a second try would delete what it put back
+    # before the copies: with the list but without them, a second try would delete what was put back
+    op_remove({"path": MANAGED})
     for path in (BEFORE, STAMPS):
         shutil.rmtree(path, ignore_errors=True)
     op_remove({"path": "/etc/headway/held-by"})
@@ -145,15 +149,17 @@ def op_leave(step: dict[str, Any]) -> None:
 
 
 def op_packages(step: dict[str, Any]) -> None:
+    """Installs packages."""
     packages.install(step["names"], step["keep_off"])
 
 
 def op_parts(step: dict[str, Any]) -> None:
+    """Builds Headway's own programs on the machine."""
     packages.build(base64.b64decode(step["b64"]), step["stamp"])
 
 
 def op_managed(step: dict[str, Any]) -> None:
-    """Remembers which files are Headway's, so that one which is no longer wanted is found and removed."""
+    """Records which files are Headway's, so that a file which is no longer wanted is found and removed."""
     make_parents(MANAGED)
     with open(MANAGED + ".new", "w") as file:
         json.dump(step["paths"], file)
@@ -161,10 +167,13 @@ def op_managed(step: dict[str, Any]) -> None:
 
 
 def op_dir(step: dict[str, Any]) -> None:
+    """Creates a folder with the given owner, group and mode. Something else with its name is renamed. Raises StepFailed
+    if another user creates it at the same moment."""
     path, owner = step["path"], step.get("owner", "root")
-    uid, gid = uid_of(owner), gid_of(step.get("group", "root"))  # before it is there: nobody looks at whose it is again
+    # looked up before the folder is created, because the owner of an existing folder is not checked again
+    uid, gid = uid_of(owner), gid_of(step.get("group", "root"))
     make_parents(path)
-    if squatted(path, owner):  # whatever it is stays whose it is, under another name
+    if squatted(path, owner):  # it keeps its owner, under another name
         os.rename(path, f"{path}.not-of-{owner}-{time.time_ns()}")
     if not os.path.isdir(path):
         os.mkdir(path, 0o700)
@@ -179,7 +188,7 @@ def op_dir(step: dict[str, Any]) -> None:
 
 
 def op_home(step: dict[str, Any]) -> None:
-    """A home from /etc/skel, once; an existing one is left as it is."""
+    """Creates a home from /etc/skel; an existing home is left as it is."""
     path, uid = step["path"], step["uid"]
     if os.path.isdir(path):
         return
@@ -195,7 +204,8 @@ def op_home(step: dict[str, Any]) -> None:
 
 
 def op_seed(step: dict[str, Any]) -> None:
-    """Fills a folder from the image, once: a copy that was cut short is thrown away. `sources`: where images have it."""
+    """Fills an empty folder with a copy from the image; an interrupted copy is thrown away. `sources`: where images may
+    have it."""
     target = step["target"]
     if os.path.isdir(target) and os.listdir(target):
         return
@@ -210,8 +220,8 @@ def op_seed(step: dict[str, Any]) -> None:
 
 
 def op_own(step: dict[str, Any]) -> None:
-    """What lies on a volume belongs to a number, and another image may have another number for the same user. The folder itself
-    changes hands last: one that was cut short is begun again."""
+    """Gives folders on a volume to their owner: another image may have another uid for the same user. The folder itself
+    changes its owner last, so that an interrupted change is begun again."""
     uid, gid = uid_of(step["owner"]), gid_of(step["owner"])
     for path in step["paths"]:
         if not os.path.isdir(path) or os.stat(path).st_uid == uid:
@@ -223,11 +233,13 @@ def op_own(step: dict[str, Any]) -> None:
 
 
 def op_daemon_reload(step: dict[str, Any]) -> None:  # noqa: ARG001
+    """Makes systemd read its unit files again."""
     run(["systemctl", "daemon-reload"], 60)
 
 
 def op_units(step: dict[str, Any]) -> None:
-    """`action` (start, restart, stop, reload) of `names` in one call; the stamp says what a unit has read."""
+    """Does `action` (start, restart, stop, reload) with `names` in one call, and records what each unit has read.
+    Raises StepFailed with the end of the journal."""
     names, action = list(step["names"]), step["action"]
     if action == "stop":
         run(["systemctl", "disable", "--now", *names], step.get("timeout_s", 90))
@@ -241,7 +253,7 @@ def op_units(step: dict[str, Any]) -> None:
 
 
 def stamp(digests: Mapping[str, str]) -> None:
-    """Unit -> what it has read."""
+    """Records what each unit has read. `digests`: unit -> digest."""
     os.makedirs(STAMPS, exist_ok=True)
     for name, digest in digests.items():
         with open(f"{STAMPS}/{name}", "w") as file:
@@ -249,11 +261,12 @@ def stamp(digests: Mapping[str, str]) -> None:
 
 
 def journal(names: list[str]) -> str:
-    """The last words of the first unit that would not start: one that systemd tries again is not "failed" yet."""
+    """Returns the last lines of the first unit that did not start. The unit may not be "failed", because systemd still
+    tries again."""
     states = subprocess.run(["systemctl", "is-active", *names], capture_output=True, text=True, timeout=20, check=False)
     for name, state in zip(names, states.stdout.split(), strict=False):
         if state != "active":
-            # What a program said as it died may not be written down yet.
+            # The last output of a program that has just died may not be in the journal yet.
             subprocess.run(["journalctl", "--sync"], capture_output=True, timeout=20, check=False)
             said = subprocess.run(
                 ["journalctl", "-u", name, "-n", "12", "--no-pager", "-o", "cat"],
@@ -267,6 +280,7 @@ def journal(names: list[str]) -> str:
 
 
 def op_run(step: dict[str, Any]) -> None:
+    """Runs a command. Raises StepFailed if its exit code is not in `ok`."""
     run(step["argv"], step.get("timeout_s", 60), step.get("input"), step.get("ok", (0,)))
 
 
@@ -279,7 +293,8 @@ def _succeeds(argv: list[str]) -> bool:
 
 
 def op_wait(step: dict[str, Any]) -> None:
-    """Runs argv again until it succeeds; while `busy` succeeds the time does not count, `most_s` in all."""
+    """Runs `argv` until it succeeds. While `busy` succeeds the time limit starts over, up to `most_s` in all. Raises
+    StepFailed."""
     began = time.monotonic()
     ends = began + step.get("timeout_s", 60)
     while True:
@@ -296,7 +311,8 @@ def op_wait(step: dict[str, Any]) -> None:
 
 
 def op_candidate(step: dict[str, Any]) -> None:
-    """Lets the real programs read the new files in a folder of their own, before any old one is touched."""
+    """Lets Slurm's own programs read the new files in a folder of their own, before any old file is replaced. Raises
+    StepFailed."""
     folder = step["folder"]
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder, mode=0o755)
@@ -317,11 +333,12 @@ def op_candidate(step: dict[str, Any]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-_ASIDE = ".headway-aside"  # a file that goes, until what goes on without it has been seen to work
+_ASIDE = ".headway-aside"  # suffix of a file to be removed, until the daemon is seen to work without it
 
 
 def op_switch(step: dict[str, Any]) -> None:
-    """New files for a running daemon: written, taken up, probed; when the probe fails the old ones come back."""
+    """Replaces files of a running daemon, makes it read them, and probes it. If the probe fails, the old files are put
+    back and StepFailed is raised."""
     old = {}
     for file in step["files"]:
         with contextlib.suppress(OSError), open(file["path"], "rb") as handle:
@@ -341,7 +358,7 @@ def op_switch(step: dict[str, Any]) -> None:
         op_wait(step["probe"])
         if "then" in step:
             op_run(step["then"])
-        stamp(step["take_up"].get("stamps", {}))  # an apply that is killed before has not told everybody
+        stamp(step["take_up"].get("stamps", {}))  # last, so that an apply that is killed before this does it all again
     except StepFailed as error:
         for file in step["files"]:
             if file["path"] in old:
@@ -358,12 +375,12 @@ def op_switch(step: dict[str, Any]) -> None:
 
 
 _MOUNTS = "/proc/self/mounts"
-# Nothing of it asks the file system itself: its server may be away, and who asks waits for that.
+# These options keep umount from accessing the file system, which would block while its server is away.
 _UNMOUNT = ("umount", "--lazy", "--no-canonicalize", "--internal-only")
 
 
 def op_unmount(step: dict[str, Any]) -> None:
-    """Of a mount unit that goes. Lazily: programs keep the files that they have open there."""
+    """Unmounts and disables a mount unit. Lazily, so that programs keep the files that they have open there."""
     where = run(["systemctl", "show", "-p", "Where", "--value", step["unit"]], 20).strip()
     if where in [line.split()[1] for line in read_text(_MOUNTS).splitlines()]:
         run([*_UNMOUNT, where], 30)
@@ -371,7 +388,7 @@ def op_unmount(step: dict[str, Any]) -> None:
 
 
 def op_end_jobs(step: dict[str, Any]) -> None:
-    """Cancels every job and waits, for a while, until Slurm has none left."""
+    """Cancels every job and waits until Slurm has none left, `timeout_s` at most."""
     listing = ["squeue", "-h", "-a", "-r", "-o", "%A"]
     ends = time.monotonic() + step["timeout_s"]
     while jobs := run(listing, 30).split():
@@ -382,7 +399,7 @@ def op_end_jobs(step: dict[str, Any]) -> None:
 
 
 def op_end_sessions(step: dict[str, Any]) -> None:
-    """Ends what these users run beside their jobs: they have left."""
+    """Ends what users who have left run outside of jobs."""
     for user in step["users"]:
         subprocess.run(["loginctl", "terminate-user", user], capture_output=True, timeout=30, check=False)
         with contextlib.suppress(KeyError):
@@ -391,6 +408,8 @@ def op_end_sessions(step: dict[str, Any]) -> None:
 
 
 def run(argv: list[str], timeout_s: float, text: str | None = None, ok: Any = (0,)) -> str:
+    """Runs a command and returns its standard output. Raises StepFailed if it can't be started, takes too long, or ends
+    with an exit code that is not in `ok`."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, input=text or "", check=False)
     except subprocess.TimeoutExpired:

@@ -9,12 +9,12 @@ import time
 
 from ops.files import read_text
 
-JOB_STEP = re.compile(r"/job_\d+/step_(?!extern)")  # in the cgroups of what belongs to a job
+JOB_STEP = re.compile(r"/job_\d+/step_(?!extern)")  # in the cgroup of a job's process
 
 
 def processes(uids: set[int]) -> list[tuple[int, int]]:
-    """(pid, uid) of what these users run beside their jobs: those end when Slurm is told so, or may finish. A session
-    that came in by SSH beside a job (its extern step) is none of the job's own."""
+    """Returns (pid, uid) of what these users run outside of jobs. An SSH session that Slurm adopted into a job's extern
+    step counts as outside. Processes of job steps are left out: Slurm ends them, or lets them finish."""
     found = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -26,7 +26,7 @@ def processes(uids: set[int]) -> list[tuple[int, int]]:
 
 
 def has_job(uid: int) -> bool:
-    """Whether a job of this user runs here."""
+    """Returns whether a job of this user runs here."""
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
@@ -36,6 +36,7 @@ def has_job(uid: int) -> bool:
 
 
 def end_processes(uid: int) -> None:
+    """Ends what this user runs outside of jobs; everything at once if the user has no job here."""
     if not has_job(uid):
         at_one_stroke(uid)
     for _ in range(20):
@@ -49,7 +50,8 @@ def end_processes(uid: int) -> None:
 
 
 def at_one_stroke(uid: int) -> None:
-    """Ends all a user runs: what forks faster than /proc can be read does not escape this."""
+    """Kills all processes of a user in one call, as that user, which also ends programs that fork faster than /proc can
+    be read."""
     child = os.fork()
     if child == 0:
         with contextlib.suppress(OSError):

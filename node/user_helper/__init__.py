@@ -1,23 +1,34 @@
-"""Does one thing as a person on the head: a command, sbatch with a script, or reading a job's log.
+"""Carries out one request as a user on the head: a command, sbatch with a script, or reading a job's log.
 
-Headway sends the whole package as the text of `python3 -c` (headway.transport.remote_program), with one JSON argument; it runs as
-root and gives up root for good before it touches anything of the person's. Only the standard library, Python 3.9 or newer.
+Headway sends the whole package as the text of `python3 -c` (headway.transport.remote_program), with one JSON argument.
+It runs as root and gives up root for good before it touches anything of the user's. It needs only the standard library
+and Python 3.9 or newer.
 
-  {"do": "exec",   "user": ..., "argv": [...], "cwd": ""}          becomes the command; its output and code are its own
-  {"do": "run",    "user": ..., "argv": [...]}                     the same, root too, for somebody who watches: ended
-                    when nobody reads its output any more, and by SIGTERM
+  {"do": "exec",   "user": ..., "argv": [...], "cwd": ""}
+      becomes the command; output and exit code are the command's own
+  {"do": "run",    "user": ..., "argv": [...]}
+      the same with streamed output, also for root; the command is ended by SIGTERM and when its output is no longer read
   {"do": "sbatch", "user": ..., "args": [...], "cwd": "", "script_name": ..., "script_args": [...], "has_script": true}
-                    standard input is the script; with "stage": {"root", "bundle", "work", "files": {path: text}} the person's
-                    copy of a bundle is made first, and small files that are missing; "env": {...} is set for sbatch
-  {"do": "bundle", "user": ..., "root": ..., "digest": ...}         keeps the tar archive on standard input as a read-only
-                    folder named by its content, unless it is there; prints {"present": bool}, asks only when it is empty
-  {"do": "follow", "user": ..., "path": ..., "offset": 0}           frames on standard output until it is ended:
-                    "D <n>\n" + n bytes, "T\n" when the file was cut short or replaced, "W\n" while there is none
+      standard input is the script. "stage": {"root", "bundle", "work", "files": {path: text}} first makes the user's copy of a
+      bundle, and small files that are missing; "env": {...} is set for sbatch
+  {"do": "bundle", "user": ..., "root": ..., "digest": ...}
+      stores the tar archive on standard input as a read-only folder named by its content, unless it exists; prints
+      {"present": bool}; with empty standard input it only checks
+  {"do": "follow", "user": ..., "path": ..., "offset": 0}
+      writes frames to standard output until it is ended: a line "D SIZE" and SIZE bytes of data, a line "T" when the file was
+      truncated or replaced, a line "W" while there is no file
   {"do": "read",   "files": [{"user", "path", "offset", "limit"}], "reports": [{"job", "offset", "limit"}]}
-                    one JSON line a file, then one a report: {"size", "b64"} or {"error"}; reports are ours, see agent/
-  {"do": "serve",  "user": ...}                                     answers "sbatch" of this person ("": "read" of anybody's) one
-                    after the other, until standard input ends or nobody has asked for IDLE_S. Says "ready\n"; then each
-                    request is a line {"ask": {...}, "size": n} + n bytes for its standard input, each answer a line
-                    {"code", "out", "err"} + as many bytes of both outputs
-Ends with 97 and one sentence on standard error when the person or the folder can't be used.
+      prints one JSON line for each file, then one for each report: {"size", "offset", "b64"} or {"error"}; the reports are those
+      that the agent stores (node/agent)
+  {"do": "search", "user": ..., "path": ..., "text": ..., "most": 100}
+      prints one JSON object with at most so many lines of the file that contain the text
+  {"do": "tunnel", "user": ..., "path": ...}
+      carries connections to this Unix socket of the user's, in frames (tunnel.py)
+  {"do": "serve",  "user": ...}
+      answers "sbatch" requests of this user (with user "": "read" requests for any user) one after another, until standard
+      input ends or no request has come for IDLE_S. Prints a line "ready". A request is a line {"ask": {...}, "size": n} and n
+      bytes for its standard input. When the request starts, a line "begun" is printed; the answer is a line
+      {"code", "out", "err"} and as many bytes of both outputs
+
+Ends with 97 and one sentence on standard error when the user or the folder can't be used.
 """

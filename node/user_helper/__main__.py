@@ -4,7 +4,7 @@ import json
 import sys
 from importlib import import_module
 
-# Only that module is read: a fresh program for each request should start fast.
+# Only the module that is needed is imported, so that a new process for each request starts fast.
 DOES = {
     "exec": ("commands", "exec_"),
     "run": ("commands", "run"),
@@ -19,8 +19,9 @@ DOES = {
 
 
 def main():
-    # On standard input as a helper is asked, data behind it; what needs that for as long as it lives is asked in a word, which
-    # everybody on this machine can read.
+    """Carries out the request."""
+    # The request is a line on standard input with data after it, as for `serve`. Requests that need standard input for
+    # their whole life come as an argument, which all users on this machine can read.
     ask = json.loads(sys.argv[1]) if len(sys.argv) > 1 else json.loads(sys.stdin.buffer.readline())["ask"]
     module, name = DOES[ask["do"]]
     getattr(import_module(f"user_helper.{module}"), name)(ask)

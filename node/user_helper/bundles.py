@@ -8,12 +8,13 @@ import zlib
 
 from user_helper import identity
 
-MOST_FILES, MOST_UNPACKED = 20_000, 512 * 1024 * 1024  # of a bundle: 64 MiB of archive can be made to hold any amount
+MOST_FILES, MOST_UNPACKED = 20_000, 512 * 1024 * 1024  # of one bundle; an archive of 64 MiB could unpack to any size
 MOST_MEMORY = 1024 * 1024 * 1024
 BUNDLE_KEPT_S = 30 * 86400
 
 
 def bundle(ask):
+    """Stores the bundle on standard input, as the user, and prints whether it is there."""
     import resource
     import tarfile
 
@@ -22,7 +23,8 @@ def bundle(ask):
     data = sys.stdin.buffer.read()
     identity.limit(entry)
     identity.become(entry)
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))  # headers can be made to hold any amount too
+    # an archive's headers could make tarfile use any amount of memory
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     try:
         present = keep_bundle(ask["root"], ask["digest"], data)
     except (OSError, EOFError, ValueError, MemoryError, RecursionError, tarfile.TarError, zlib.error) as error:
@@ -32,8 +34,8 @@ def bundle(ask):
 
 
 def keep_bundle(root, digest, data):
-    """Whether the bundle is there now. Read before it gets its name, so a torn one never has it. Raises ValueError, or
-    what tarfile and the file system raise; nothing is left then."""
+    """Stores a bundle and returns whether it is there now. It is verified before it gets its name, so an incomplete
+    bundle never has one. Raises ValueError, or what tarfile and the file system raise; then nothing is left."""
     import io
     import tarfile
 
@@ -55,7 +57,7 @@ def keep_bundle(root, digest, data):
                 os.chmod(path, 0o555 if os.path.isdir(path) or os.access(path, os.X_OK) else 0o444)
         try:
             os.rename(part, place)
-        except OSError as error:  # another request of the same person was quicker
+        except OSError as error:  # another request of the same user was faster
             if not os.path.isdir(place):
                 raise error
     finally:
@@ -64,8 +66,8 @@ def keep_bundle(root, digest, data):
 
 
 def stage(ask):
-    """The job's own folder: a copy of the bundle that the job may write to; or as it is there, for the steps of a pipeline
-    share one, and it may outlive the bundle. As the person."""
+    """Creates the job's own folder, as the user: a copy of the bundle that the job may write to. A folder that exists
+    is used as it is, because the steps of a pipeline share one and it may outlive the bundle."""
     import shutil
 
     for path, text in ask["files"].items():
@@ -82,7 +84,7 @@ def stage(ask):
         return
     source = os.path.join(ask["root"], "bundles", ask["bundle"])
     known = used(source)
-    if os.path.isdir(work):  # whole: it has its name only when all is copied
+    if os.path.isdir(work):  # complete: it gets its name only after everything was copied
         return
     if not known:
         identity.refuse(f"the files of this job are not on {os.uname().nodename} any more: send them again")
@@ -95,7 +97,7 @@ def stage(ask):
 
 
 def used(place):
-    """Whether the bundle is there; from now on it counts as just used."""
+    """Returns whether the bundle is there, and marks it as just used."""
     try:
         os.utime(place)
     except FileNotFoundError:
@@ -104,14 +106,16 @@ def used(place):
 
 
 def forget_unused(folder):
-    """Bundles, and what a cut transfer has left, that no job was made of for BUNDLE_KEPT_S. Each job has its own copy."""
+    """Deletes bundles, and remains of interrupted transfers, that no job was made of for BUNDLE_KEPT_S. Each job has
+    its own copy."""
     for entry in os.scandir(folder):
         if time.time() - entry.stat(follow_symlinks=False).st_mtime > BUNDLE_KEPT_S:
             erase(entry.path)
 
 
 def unpack(archive, folder):
-    """Plain files, folders and links with names of their own; nothing above the folder."""
+    """Unpacks plain files, folders and links, none of them outside of `folder`. Raises ValueError for bad names and too
+    much data."""
     import shutil
 
     links, left = [], MOST_UNPACKED
@@ -129,13 +133,13 @@ def unpack(archive, folder):
                 shutil.copyfileobj(archive.extractfile(member), file)
             os.chmod(path, 0o700 if member.mode & 0o100 else 0o600)
         elif member.issym():
-            links.append((member.linkname, path))  # last, so that none leads a file elsewhere
+            links.append((member.linkname, path))  # created last, so that no link redirects a file
     for target, path in links:
         os.symlink(target, path)
 
 
 def tree_digest(folder):
-    """SHA-256 over every file's kind, content and name; headway.sdk.bundle counts the same way."""
+    """Returns SHA-256 over every file's kind, content and name; headway.sdk.bundle computes the same."""
     import hashlib
 
     lines = []
@@ -149,11 +153,12 @@ def tree_digest(folder):
                 while chunk := file.read(identity.CHUNK):
                     content.update(chunk)
             lines.append(f"{'x' if os.access(path, os.X_OK) else 'f'} {content.hexdigest()} {name}")
-    told = "\n".join(sorted(lines)).encode(errors="surrogateescape")  # names may hold any bytes
+    told = "\n".join(sorted(lines)).encode(errors="surrogateescape")  # names may contain any bytes
     return hashlib.sha256(told).hexdigest()
 
 
 def make_folder(path):
+    """Creates a folder and the folders above it; refuses the request if that fails."""
     try:
         os.makedirs(path, mode=0o755, exist_ok=True)
     except OSError as error:
@@ -161,7 +166,7 @@ def make_folder(path):
 
 
 def under(folder):
-    """The folder and all in it, the inner first."""
+    """Yields the folder and everything in it, inner entries first."""
     for place, folders, names in os.walk(folder, topdown=False):
         yield from (os.path.join(place, name) for name in names)
         yield from (os.path.join(place, name) for name in folders if os.path.islink(os.path.join(place, name)))
@@ -169,7 +174,7 @@ def under(folder):
 
 
 def erase(folder):
-    """A bundle's folder, which is read-only, with all in it."""
+    """Deletes a folder with everything in it, although bundles are read-only."""
     import shutil
 
     if not os.path.isdir(folder) or os.path.islink(folder):

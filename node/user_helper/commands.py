@@ -11,13 +11,15 @@ GRACE_S = 5  # from SIGTERM to SIGKILL
 
 
 def as_login(argv):
-    """The same through a login shell, so that /etc/profile (modules) has been read; words stay words."""
+    """Returns the command wrapped in a login shell, so that /etc/profile (environment modules) is read. Arguments are
+    passed unchanged."""
     return ["/bin/bash", "--login", "-c", 'exec "$@"', "headway", *argv]
 
 
 def exec_(ask):
+    """Becomes the user and replaces this process with the command."""
     entry = identity.person(ask["user"])
-    if not ask.get("operator"):  # Headway's own Slurm operator has no login shell either
+    if not ask.get("operator"):  # Headway's Slurm operator account also has no login shell, so it is not checked
         identity.must_be_current(entry)
         identity.limit(entry)
     identity.become(entry)
@@ -26,17 +28,18 @@ def exec_(ask):
 
 
 def run(ask):
-    """A session of its own, so that all the command started can be ended; the watcher stays what sshd started."""
+    """Runs the command in a session of its own, so that everything it started can be ended, and waits for it in this
+    process. Ends it on SIGTERM, and when its output is no longer read."""
     identity.mark = "\0refused\0"
     if ask["user"] != "root":
         identity.must_be_current(identity.person(ask["user"]))
     told = os.pipe()
 
     def heard(*_):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # ignore further signals
         os.close(told[1])
 
-    signal.signal(signal.SIGTERM, heard)  # before there is anything that would be left behind
+    signal.signal(signal.SIGTERM, heard)  # before the fork, so that no child is left behind
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -46,7 +49,7 @@ def run(ask):
     ended = os.pidfd_open(child)
     watch = select.poll()
     watch.register(ended, select.POLLIN)
-    for number in (1, told[0]):  # either says so when its other end is gone
+    for number in (1, told[0]):  # poll reports an error when the other end is closed
         watch.register(number, 0)
     if ended not in [number for number, _ in watch.poll()]:
         for last_word in (signal.SIGTERM, signal.SIGKILL):
@@ -60,6 +63,7 @@ def run(ask):
 
 
 def start(ask):
+    """Replaces this process with the command, as the user or as root."""
     if ask["user"] != "root":
         exec_({**ask, "cwd": ""})
     argv = ask["argv"]

@@ -1,7 +1,8 @@
-"""Runs a request once per tag: a repeated request, also by way of another server, gets the first one's answer.
+"""Runs a request once per tag: a repeated request gets the first one's answer, also when it comes through another
+server.
 
-Each tag has a file in the user's home for a day. The file is locked while the request runs, so that a second one waits for the
-first. It is marked before the request begins, so that an interrupted request differs from one that never ran."""
+Each tag has a file in the user's home for a day. The file is locked while the request runs, so a second one waits for
+the first. It is marked before the request begins, so that an interrupted request differs from one that never ran."""
 
 import errno
 import json
@@ -11,21 +12,22 @@ import time
 from user_helper import identity
 
 FOLDER = ".headway-once"
-KEPT_S = 86400 - 600  # less than the server keeps a key: one that is good again runs again
+KEPT_S = 86400 - 600  # shorter than the server keeps a key, so that a key that is accepted again also runs again
 NOBODY_KNOWS = 98
-SIGNALLED = range(128, 193)  # what ran was ended by a signal, and may have done its work; 255 is sbatch's own refusal
-# What Slurm's commands say when the controller took the request and did not answer: it may do it yet.
+SIGNALLED = range(128, 193)  # ended by a signal, perhaps after it did its work; 255 is sbatch's own refusal
+# Messages of Slurm's commands when the controller received the request but did not answer; it may still carry it out.
 UNSURE = (b"timed out on send/recv", b"Zero Bytes were transmitted", b"Unexpected message received")
+# Lustre without flock, NFSv3 without lockd; runs unlocked, because nearly always one server sends the requests
 NO_LOCKS = (
     errno.ENOSYS,
     errno.ENOLCK,
     errno.EOPNOTSUPP,
-)  # Lustre without flock, NFSv3 without lockd: one server asks, nearly always
+)
 
 
 def once(tag, work):
-    """Exit code, and on the standard outputs the words, of `work`: a function in whose place a program is put. One that
-    failed may be tried again."""
+    """Runs `work` once for this tag, writes its output to standard output and error, and returns its exit code. `work`
+    replaces its process with a program. A request that failed may be tried again."""
     try:
         file = opened(tag)
     except OSError as error:
@@ -58,6 +60,7 @@ def once(tag, work):
 
 
 def opened(tag):
+    """Returns the tag's open file in the user's home."""
     folder = os.path.join(os.environ["HOME"], FOLDER)
     try:
         os.mkdir(folder, 0o700)
@@ -67,6 +70,7 @@ def opened(tag):
 
 
 def forget_old(folder):
+    """Deletes tags' files that are older than KEPT_S."""
     for entry in os.scandir(folder):
         try:
             if time.time() - entry.stat(follow_symlinks=False).st_mtime > KEPT_S:
@@ -76,15 +80,15 @@ def forget_old(folder):
 
 
 def keep(file, data):
-    os.pwrite(
-        file, data, 0
-    )  # over what is there: a machine that dies between leaves no empty file, which would run again
+    """Writes the answer to the tag's file and syncs it."""
+    # written before truncating: if the machine dies in between, no empty file is left, which would run again
+    os.pwrite(file, data, 0)
     os.ftruncate(file, len(data))
     os.fsync(file)
 
 
 def ran(work):
-    """(exit code, standard output, standard error) of the work in a child of its own."""
+    """Returns (exit code, standard output, standard error) of the work, run in a child process."""
     pipes = os.memfd_create("out"), os.memfd_create("err")
 
     def apart():
@@ -97,6 +101,7 @@ def ran(work):
 
 
 def pour(number, data):
+    """Writes all of the data."""
     view = memoryview(data)
     while view:
         view = view[os.write(number, view) :]

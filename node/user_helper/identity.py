@@ -7,20 +7,21 @@ import sys
 REFUSED = 97
 CHUNK = 256 * 1024
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
-SESSION = "/usr/local/libexec/headway-session"  # the head's limits of a session (cgroup v1)
-OLD = "/sys/fs/cgroup/memory"  # is there with cgroup v1
-mark = ""  # set where a command's own words come the same way: tells a refusal from them
-limited = False  # this process was put under the person's limits, and so is all that it starts
+SESSION = "/usr/local/libexec/headway-session"  # applies the head's session limits (cgroup v1)
+OLD = "/sys/fs/cgroup/memory"  # exists with cgroup v1
+mark = ""  # prefix that tells a refusal from the command's own output on the same stream
+limited = False  # whether this process, and all that it starts, is under the user's limits
 
 
 def refuse(sentence):
+    """Ends this process with REFUSED and the sentence on standard error."""
     sys.stderr.write(mark + sentence + "\n")
     sys.stderr.flush()
     os._exit(REFUSED)
 
 
 def person(name):
-    """The passwd entry of somebody who may work here."""
+    """Returns the passwd entry of a user who may use the cluster; refuses the request for others and for root."""
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
@@ -31,12 +32,13 @@ def person(name):
 
 
 def must_be_current(entry):
+    """Refuses the request if the user may no longer log in."""
     if entry.pw_shell.endswith(("nologin", "false")):
         refuse(f"{entry.pw_name} may not work on this cluster any more")
 
 
 def become(entry):
-    """Gives up root for good; the environment is what a login gives, and nothing of ours."""
+    """Gives up root for good and becomes the user. The environment is replaced by the one a login gives."""
     os.initgroups(entry.pw_name, entry.pw_gid)
     os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
     os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
@@ -53,12 +55,12 @@ def become(entry):
 
 
 def limit(entry):
-    """Puts this process under the limits of the person's logins: what comes through Headway is no way around them."""
+    """Puts this process under the limits of the user's logins, so that Headway is no way around them."""
     global limited
     if limited:
         return
     pid = str(os.getpid())
-    if not os.path.isdir(OLD):  # systemd holds the limits of the person's slice
+    if not os.path.isdir(OLD):  # systemd applies the limits of the user's slice
         call = ["StartTransientUnit", "ssa(sv)a(sa(sv))", f"headway-{pid}.scope", "fail", "2"]
         more = ["PIDs", "au", "1", pid, "Slice", "s", f"user-{entry.pw_uid}.slice", "0"]
         argv = ["busctl", "--quiet", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1"]
@@ -68,7 +70,7 @@ def limit(entry):
 
 
 def quietly(argv, env):
-    """Runs a program to its end. One that is missing or fails keeps nobody out, as at a login."""
+    """Runs a program to its end. If it is missing or fails, the request goes on, as a login would."""
     null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
     try:
         child = os.posix_spawnp(argv[0], argv, {"PATH": PATH, **env}, file_actions=null)
@@ -78,7 +80,8 @@ def quietly(argv, env):
 
 
 def enter(entry, cwd):
-    """`cwd` against the home folder; the home itself when it is empty."""
+    """Changes to `cwd`, relative to the home folder; to the home itself if it is empty. Refuses the request if that
+    fails."""
     place = os.path.join(entry.pw_dir, cwd) if cwd else entry.pw_dir
     try:
         os.chdir(place)
@@ -88,7 +91,7 @@ def enter(entry, cwd):
 
 
 def in_child(work):
-    """How `work` ends in a child, which alone gives up root; as `end_of`."""
+    """Runs `work` in a child process, which may give up root, and returns its exit code as `end_of` does."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -101,6 +104,6 @@ def in_child(work):
 
 
 def end_of(child):
-    """Exit code of a child, waited for; 128 + the number of the signal that ended it, as in a shell."""
+    """Waits for the child and returns its exit code, or 128 + the number of the signal that ended it, as in a shell."""
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return code if code >= 0 else 128 - code

@@ -8,15 +8,15 @@ import time
 
 from user_helper import identity
 
-LOGINS = "/run/headway-login"  # root's alone: what a login of each person sets, kept a while
+LOGINS = "/run/headway-login"  # readable by root only: each user's login environment, cached
 LOGIN_KEPT_S = 600
-LOGIN_S = 30  # a login shell that takes longer does not end
-MOST_ENVIRONMENT = 1024 * 1024  # bytes; Linux takes two of them, with all arguments
+LOGIN_S = 30  # a login shell that takes longer is killed
+MOST_ENVIRONMENT = 1024 * 1024  # bytes; Linux allows 2 MiB for environment and arguments together
 LOGIN_FILES = (".bash_profile", ".bash_login", ".profile", ".bashrc")
 
 
 def login_stamp(entry):
-    """Changes when a file that a login reads does."""
+    """Returns a value that changes when a file that a login reads changes."""
     paths = ["/etc/profile", "/etc/bash.bashrc", "/etc/environment", "/etc/profile.d"]
     paths += sorted(os.path.join("/etc/profile.d", name) for name in os.listdir("/etc/profile.d"))
     paths += [os.path.join(entry.pw_dir, name) for name in LOGIN_FILES]
@@ -31,8 +31,8 @@ def login_stamp(entry):
 
 
 def login_environment(entry):
-    """What a login sets, as sbatch would find it there. A login shell takes longer than sbatch does (Lmod), so it is
-    asked once, and again when its files change or LOGIN_KEPT_S have passed."""
+    """Returns the environment that a login sets, as sbatch would find it. A login shell (Lmod) takes longer than
+    sbatch, so it is run once, and again when its files change or LOGIN_KEPT_S have passed."""
     os.makedirs(LOGINS, mode=0o700, exist_ok=True)
     kept, stamp = os.path.join(LOGINS, str(entry.pw_uid)), login_stamp(entry)
     try:
@@ -51,7 +51,8 @@ def login_environment(entry):
 
 
 def ask_login(entry):
-    """On a pipe of its own, for a profile may print; its words go nowhere, as they do when ssh runs a command."""
+    """Runs a login shell and returns its environment. The environment comes through a separate pipe because a profile
+    may print; that output is dropped, as when ssh runs a command."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -65,7 +66,7 @@ def ask_login(entry):
         os.set_inheritable(theirs, True)
         os.execv("/bin/bash", ["/bin/bash", "--login", "-c", 'exec env -0 >&"$0"', str(theirs)])
     os.close(theirs)
-    # What a profile starts in the background holds the pipe open: the end of the shell is the end of its answer.
+    # A background process of the profile may keep the pipe open, so the end of the shell also ends the answer.
     data, over, ends = b"", os.pidfd_open(child), time.monotonic() + LOGIN_S
     while len(data) <= MOST_ENVIRONMENT:
         ready = select.select([ours, over], [], [], max(0, ends - time.monotonic()))[0]

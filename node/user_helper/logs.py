@@ -14,10 +14,11 @@ from user_helper import identity
 REPORTS = "/var/lib/headway/reports"
 POLL_S = 0.1
 SEARCH_S = 8
-LONGEST = 500  # bytes shown of a line that was found
+LONGEST = 500  # bytes shown of a line in search results
 
 
 def follow(ask):
+    """Sends what is added to a file, as the user, until this process's parent ends."""
     entry = identity.person(ask["user"])
     identity.limit(entry)
     identity.become(entry)
@@ -51,13 +52,14 @@ def follow(ask):
 
 
 def send(head, body=b""):
+    """Writes one frame to standard output."""
     out = sys.stdout.buffer
     out.write(head + b"\n" + body)
     out.flush()
 
 
 def replaced(path, handle):
-    """Another file has this name now; none at all is no reason to let go."""
+    """Returns whether another file now has this name. A file that was only deleted is followed further."""
     try:
         now = os.stat(path)
     except OSError:
@@ -67,6 +69,7 @@ def replaced(path, handle):
 
 
 def read(ask):
+    """Prints a part of each requested file, read as its user, and of each requested report."""
     for one in ask["files"]:
         if identity.in_child(partial(answer, one)):
             print(json.dumps({"error": f"no user {one['user']}"}), flush=True)
@@ -75,12 +78,13 @@ def read(ask):
 
 
 def answer(one):
+    """Becomes the user and prints the part of the file."""
     identity.become(identity.person(one["user"]))
     print(json.dumps(read_part(one)), flush=True)
 
 
 def read_part(one):
-    """A negative offset counts from the end."""
+    """Returns a part of a file as a JSON object. A negative offset counts from the end."""
     try:
         handle = open_log(one["path"])
     except OSError as error:
@@ -96,8 +100,8 @@ def read_part(one):
 
 
 def search(ask):
-    """Lines that hold a text, without regard to case: at most so many, each with its number and its place in the file. Ends
-    after some seconds, and says how far it came."""
+    """Prints the lines that contain a text, ignoring case: at most `most`, each with its number and offset. Stops after
+    SEARCH_S and says how far it has searched."""
     entry = identity.person(ask["user"])
     identity.limit(entry)
     identity.become(entry)
@@ -113,7 +117,7 @@ def search(ask):
     found, at, number = [], 0, 0
     with open(handle, "rb") as log:
         while len(found) < most and time.monotonic() < until:
-            line = log.readline(identity.CHUNK)  # one without end is looked at in pieces
+            line = log.readline(identity.CHUNK)  # a very long line is searched in pieces
             if not line:
                 break
             number += 1
@@ -125,7 +129,8 @@ def search(ask):
 
 
 def open_log(path):
-    """A regular file or None; a FIFO never makes us wait."""
+    """Returns a handle of a regular file; None if there is none. Never blocks on a FIFO. Raises OSError for anything
+    else."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -10,20 +10,21 @@ from user_helper import identity
 from user_helper.logs import read
 from user_helper.submit import sbatch
 
-IDLE_S = 900  # without a request; Headway itself lets go of a helper long before
+IDLE_S = 900  # without a request; Headway itself ends a helper much earlier
 MOST_ANSWER = 64 * 1024 * 1024  # bytes kept of each output; the rest is read and dropped
 DOES = {"sbatch": sbatch, "read": read}
 
 
 def serve(ask):
-    """One helper a person: its limits are theirs from the start, so no request has to wait for them. Root is given up in
-    each request's own child, as ever; none of them can reach the pipes that requests and answers come and go by."""
+    """Answers requests until standard input ends or IDLE_S pass without one. A helper for one user has the user's
+    limits from the start, so requests need not wait for them. Each request gives up root in its own child process,
+    which can't reach the pipes of the helper."""
     user = ask["user"]
     if user:
         entry = identity.person(user)
         identity.must_be_current(entry)
         identity.limit(entry)
-    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")  # neither is handed on by exec
+    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")  # neither is inherited through exec
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
@@ -37,7 +38,8 @@ def serve(ask):
         data = questions.read(asked["size"])
         if len(data) < asked["size"]:
             return
-        answers.write(b"begun\n")  # who ended without this has done nothing, and another may be asked
+        # a helper that ends before this has done nothing, so the request can be sent to another
+        answers.write(b"begun\n")
         answers.flush()
         code, out, err = served(asked["ask"], data, user, (questions, answers))
         answers.write(json.dumps({"code": code, "out": len(out), "err": len(err)}).encode() + b"\n" + out + err)
@@ -45,7 +47,7 @@ def serve(ask):
 
 
 def served(ask, data, user, ours):
-    """(exit code, standard output, standard error) of one request in a child of its own."""
+    """Returns (exit code, standard output, standard error) of one request, run in a child process."""
     if (ask["do"], ask.get("user", "")) not in (("sbatch", user), ("read", user)):
         return identity.REFUSED, b"", b"this helper is not for that\n"
     out, err = os.pipe(), os.pipe()
@@ -65,6 +67,7 @@ def served(ask, data, user, ours):
 
 
 def be_served(ask, data, out, err, ours):
+    """Carries out the request in the child process, with its data as standard input."""
     code = 1
     try:
         for number in ours:
@@ -87,7 +90,8 @@ def be_served(ask, data, out, err, ours):
 
 
 def gather(child, *numbers):
-    """What a child writes until it has ended. Whatever it leaves behind may keep the pipes, and is not waited for."""
+    """Returns what the child writes until it has ended. Processes that it leaves behind may keep the pipes open; they
+    are not waited for."""
     found = {number: bytearray() for number in numbers}
     ended = os.pidfd_open(child)
     watch = select.poll()
@@ -97,7 +101,8 @@ def gather(child, *numbers):
         os.set_blocking(number, False)
     over = False
     while not over:
-        over = ended in [number for number, _ in watch.poll()]  # looked at first: what it wrote is in the pipes by now
+        # checked before reading, so that everything the child wrote is in the pipes
+        over = ended in [number for number, _ in watch.poll()]
         for number, data in found.items():
             pour(number, data, watch)
     for number in (*numbers, ended):
@@ -106,7 +111,8 @@ def gather(child, *numbers):
 
 
 def pour(number, data, watch):
-    """All that is in a pipe now: a pipe holds less than four of these, and whoever writes on is not waited for."""
+    """Reads what is in a pipe now. Eight reads are enough for a full pipe, so a process that keeps writing is not
+    waited for."""
     for _ in range(8):
         try:
             piece = os.read(number, identity.CHUNK)

@@ -7,8 +7,9 @@ from user_helper import bundles, idempotency, identity, login_environment
 
 
 def sbatch(ask):
-    """The script gets its own name in a folder only the person can read: sbatch names the job after it. slurmctld
-    has its own copy once sbatch has ended, so the folder goes."""
+    """Runs sbatch as the user. The script is a file with its own name, because sbatch names the job after it, in a
+    folder that only the user can read. slurmctld has its own copy when sbatch has ended, so the folder is then
+    deleted."""
     entry = identity.person(ask["user"])
     identity.must_be_current(entry)
     text = sys.stdin.buffer.read() if ask["has_script"] else b""
@@ -38,18 +39,18 @@ def sbatch(ask):
 
     def run():
         given = {**env, **ask.get("env", {}), "PWD": os.environ["PWD"]}
-        given.pop("SBATCH_WAIT", None)  # it would hold the request until the job ends
+        given.pop("SBATCH_WAIT", None)  # it would block the request until the job ends
         os.execvpe(words[0], words, given)
 
     code = identity.in_child(work)
     if folder:
-        remove(entry, folder)  # this process is the person from here on, and has nothing else to do
+        remove(entry, folder)  # this process becomes the user and does nothing else afterwards
     sys.exit(code)
 
 
 def remove(entry, folder):
-    """As the person, who may have put a link in the folder's place meanwhile. What is more than plain files in one
-    level is left to /tmp's own cleaning."""
+    """Deletes the script's folder as the user, who may have replaced it with a link. Anything but plain files in one
+    level is left to the cleaning of /tmp."""
     identity.become(entry)
     try:
         for name in os.listdir(folder):

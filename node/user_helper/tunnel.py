@@ -1,8 +1,9 @@
-"""Connections to one socket of the person's, over one standard input and output.
+"""Carries connections to one of the user's sockets over standard input and output.
 
-A frame is the connection's number, a letter and the length of what follows. From the far side: O opens a connection, D is
-data, F its end, X both ends, A says how many bytes were taken (no more than WINDOW are under way to somebody who reads
-slowly). From here: K says that it is open, D, F and X the same, E why it could not be opened."""
+A frame is the connection's number, a letter, and the length of what follows. From the server: O opens a connection, D
+is data, F the end of its data, X closes both directions, A acknowledges a number of bytes (at most WINDOW are
+unacknowledged, so a slow reader does not fill memory). From here: K says that it is open, D, F and X mean the same, E
+says why it could not be opened."""
 
 import asyncio
 import os
@@ -17,6 +18,7 @@ PIECE = 64 * 1024
 
 
 def tunnel(ask):
+    """Becomes the user and carries connections until standard input ends."""
     entry = identity.person(ask["user"])
     identity.must_be_current(entry)
     identity.limit(entry)
@@ -27,11 +29,14 @@ def tunnel(ask):
 
 
 class Tunnel:
+    """All connections to one Unix socket."""
+
     def __init__(self, path):
         self.path = path
         self.ends = {}  # number -> End
 
     async def run(self):
+        """Reads frames until standard input ends."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=4 * PIECE)
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -50,12 +55,13 @@ class Tunnel:
                 await self.ends[number].take(kind, data)
 
     async def say(self, number, kind, data=b""):
+        """Sends one frame."""
         self.out.write(HEAD.pack(number, kind, len(data)) + data)
         await self.out.drain()
 
 
 class End:
-    """One connection. What comes before it is open waits in `early`."""
+    """One connection. Frames that arrive before it is open wait in `early`."""
 
     def __init__(self, tunnel, number):
         self.tunnel, self.number = tunnel, number
@@ -63,6 +69,7 @@ class End:
         self.left, self.more = WINDOW, asyncio.Event()
 
     async def take(self, kind, data):
+        """Handles one frame from the server."""
         if kind == b"A":
             self.left += int.from_bytes(data, "big")
             self.more.set()
@@ -78,9 +85,10 @@ class End:
                 elif kind == b"F" and self.writer.can_write_eof():
                     self.writer.write_eof()
             except OSError:
-                pass  # its reader says so
+                pass  # the reader in `run` reports it
 
     async def run(self):
+        """Opens the connection and sends its data until it is closed."""
         say, number = self.tunnel.say, self.number
         try:
             try:
@@ -102,7 +110,7 @@ class End:
                 self.left -= len(data)
                 await say(number, b"D", data)
             await say(number, b"F")
-            await asyncio.Event().wait()  # the other way may still be open; X ends it
+            await asyncio.Event().wait()  # the other direction may still be open; X ends it
         except OSError:
             await say(number, b"X")
         finally:

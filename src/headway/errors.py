@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with a spec. `path` is the field's path ("partitions.urgent.preempt"), "" for the whole file."""
+    """One fault in a spec. `path` is the field's path ("partitions.urgent.preempt"), "" for the whole file."""
 
     path: str
     message: str
@@ -39,7 +39,7 @@ class Fault:
 
 
 class HeadwayError(Exception):
-    """`message` says what happened and where; `hint` says what to do."""
+    """Base of Headway's errors. `message` says what happened and where; `hint` says what to do."""
 
     exit_code = 1
     http_status = 400
@@ -49,7 +49,8 @@ class HeadwayError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-        # Done in part, and taken back: who sends it again under the same key gets this answer again (api.http.idempotency).
+        # True if part of the work was done and undone again: a retry with the same key gets this answer
+        # (api.http.idempotency).
         self.settled = False
 
     def __str__(self) -> str:
@@ -60,7 +61,7 @@ CLUSTER_FILE = "the cluster file"
 
 
 class InvalidSpec(HeadwayError):
-    """The user's file cannot be used. `faults` holds every fault found; `what` is the file in words."""
+    """The user's file cannot be used. `faults` holds every fault found; `what` names the file in the message."""
 
     exit_code = 2
     http_status = 422
@@ -73,66 +74,82 @@ class InvalidSpec(HeadwayError):
 
 
 class NotSignedIn(HeadwayError):
+    """The request has no token or an unknown one."""
+
     exit_code = 4
     http_status = 401
     kind = "not_signed_in"
 
 
 class NotAllowed(HeadwayError):
+    """The person may not do this."""
+
     exit_code = 4
     http_status = 403
     kind = "not_allowed"
 
 
 class TooManyTries(HeadwayError):
+    """Sign-in failed too often from this address."""
+
     exit_code = 4
     http_status = 429
     kind = "too_many_tries"
 
 
 class TooManyAtOnce(HeadwayError):
-    """Nothing was done, and the same may be done in a moment."""
+    """Too much runs already. Nothing was done, and a retry may succeed in a moment."""
 
     http_status = 429
     kind = "too_many_at_once"
 
 
 class NotFound(HeadwayError):
+    """There is no such cluster, job or machine."""
+
     exit_code = 5
     http_status = 404
     kind = "not_found"
 
 
 class Conflict(HeadwayError):
+    """Another operation holds the cluster, or the plan has changed."""
+
     exit_code = 6
     http_status = 409
     kind = "conflict"
 
 
 class NeedsConfirmation(HeadwayError):
+    """A disturbing change has neither a terminal nor --yes."""
+
     exit_code = 3
     http_status = 409
     kind = "needs_confirmation"
 
 
 class Refused(HeadwayError):
+    """The request can't be carried out as it is."""
+
     exit_code = 1
     http_status = 400
     kind = "refused"
 
 
 class Unreachable(HeadwayError):
+    """A machine, the controller or the server does not answer."""
+
     exit_code = 7
     http_status = 503
     kind = "unreachable"
 
 
 class Unanswered(Unreachable):
-    """What was asked had gone out when the answer was lost: nobody knows whether it was done."""
+    """The answer was lost after the request had been sent; it is not known whether it was carried out."""
 
 
 class CommandFailed(HeadwayError):
-    """A process, here or on a machine, ended with an error or ran past its time."""
+    """A process, on this machine or on a cluster machine, ended with an error or exceeded its time limit."""
 
     http_status = 502
     kind = "command_failed"

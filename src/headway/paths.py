@@ -1,5 +1,5 @@
-"""Where Headway keeps things on this machine. Imports nothing heavy: the command line and the server both start
-here."""
+"""Paths of Headway's files on this machine. Imports only light modules, because the command line and the server both
+load it first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 CLIENT_FILE = "client.json"  # {"url", "token"}, mode 600
 SUDO_FILE = "sudo.json"  # {state folder: {"url", "token", "pid", "started"}}, mode 600: servers started through sudo
-SERVER_FILE = "server.json"  # {"url", "pid", ...} of the server that runs on this state folder
+SERVER_FILE = "server.json"  # {"url", "pid", ...} of the server that uses this state folder
 PID_FILE = "server.pid"
 LOCK_FILE = "server.lock"
 LOG_FILE = "server.log"
@@ -17,7 +17,7 @@ ROOT_STATE = Path("/var/lib/headway")
 
 
 def state_dir() -> Path:
-    """The server's folder: HEADWAY_STATE, else /var/lib/headway for root, else the user's XDG data folder."""
+    """Returns the server's folder: HEADWAY_STATE, else /var/lib/headway for root, else the user's XDG data folder."""
     chosen = os.environ.get("HEADWAY_STATE")
     if chosen:
         return Path(chosen).absolute()
@@ -27,17 +27,17 @@ def state_dir() -> Path:
 
 
 def volumes_dir(state: Path, cluster: str) -> Path:
-    """Where the data of a local cluster lies: homes, scratch, the head's state, versions of datasets."""
+    """Returns the folder with the data of a local cluster: homes, scratch, the head's state, versions of datasets."""
     return state / "volumes" / cluster
 
 
 def node_dir() -> Path:
-    """node/, what runs on machines: in the source tree, or in an installed package."""
+    """Returns node/, the code that runs on machines: from the source tree or from an installed package."""
     package = Path(__file__).resolve().parent
     inside = package / "_node"
     return inside if inside.is_dir() else package.parents[1] / "node"
 
 
 def config_dir() -> Path:
-    """The client's folder: keys, the user's own catalogue, the address of a server elsewhere."""
+    """Returns the client's folder: keys, the user's own catalogue, the address of a remote server."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "headway"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 
 def behind() -> pwd.struct_passwd | None:
-    """The user who called sudo; None when that was nobody, or root."""
+    """Returns the user who called sudo; None without sudo or if root called it."""
     name = os.environ.get("SUDO_USER", "") if os.geteuid() == 0 else ""
     try:
         user = pwd.getpwnam(name) if name else None
@@ -20,8 +20,8 @@ def behind() -> pwd.struct_passwd | None:
 
 @contextlib.contextmanager
 def acting_as(user: pwd.struct_passwd) -> Iterator[None]:
-    """File access as that user: a link in their home leads root nowhere. It holds for the whole process, so nothing is
-    awaited meanwhile."""
+    """Gives file access as that user, so that a symbolic link in their home cannot misuse root's rights. The change
+    applies to the whole process, so the body must not await."""
     groups = os.getgroups()
     os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
     os.setegid(user.pw_gid)

@@ -1,5 +1,5 @@
-"""Machines nobody has set up: containers of a plain Debian with systemd and sshd and nothing else, which stand for the
-machines of an inventory. Packages come from the machines' own sources, which are this host's."""
+"""Bare machines for tests of owned machines: containers of plain Debian with only systemd and sshd, which stand in
+for the machines of an inventory. They install packages from their own sources, which are this host's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(*argv: str, timeout_s: float = 240, stdin: bytes | None = None, check: b
 
 
 def image(system: str) -> str:
-    """Tag of the plain image, made at first use from this host's own mirror."""
+    """Returns the tag of the plain image, which is built at first use from this host's own mirror."""
     suite = SUITES[system]
     mirror = asyncio.run(host_mirror(suite))
     tag = f"localhost/headway-bare:{system}"
@@ -40,7 +40,7 @@ def image(system: str) -> str:
         return tag
     make = ["mmdebstrap", "--mode=root", "--variant=minbase", "--format=tar", "--components=main", f"--include={PLAIN}"]
     make += [f"--aptopt={text}" for text in mirror.apt_options]
-    # What would act on the host itself, and what a container has no device for.
+    # Units that would act on the host itself, or need a device that a container lacks.
     masked = "systemd-udevd.service systemd-udev-trigger.service systemd-sysctl.service systemd-modules-load.service"
     hooks = [
         'rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/hostname "$1"/etc/resolv.conf',
@@ -61,8 +61,8 @@ def image(system: str) -> str:
 
 @dataclass
 class Bare:
-    """`machines` bare machines on a network of their own, named by their number: 10, 11, ... `shared`: they all mount one
-    /home and one /scratch."""
+    """Bare machines on their own network, named by their number: 10, 11, ... With `shared`, all mount the same /home
+    and /scratch."""
 
     folder: Path
     system: str = "debian13"
@@ -91,7 +91,7 @@ class Bare:
         return f"{self.name}-{number}"
 
     def up(self, *numbers: int) -> None:
-        """Makes and boots machines."""
+        """Creates and boots the machines with these numbers."""
         tag = image(self.system)
         podman = Podman(self.folder)
         limits = asyncio.run(podman.limits(tag))
@@ -121,7 +121,7 @@ class Bare:
             self._finish(number)
 
     def _finish(self, number: int) -> None:
-        """What an installer would leave: host keys, a name, a resolver, and who may sign in."""
+        """Adds what an installer would leave: host keys, a name, a resolver, and the users who may sign in."""
         key = self.key.with_suffix(".pub").read_text()
         resolver = "".join(
             line + "\n" for line in Path("/etc/resolv.conf").read_text().splitlines() if line.startswith("nameserver")
@@ -150,14 +150,16 @@ systemctl restart ssh.service
         self.wait(lambda: _answers(self.address(number)))
 
     def power_cut(self, number: int) -> None:
+        """Kills a machine without a shutdown."""
         run("podman", "kill", self.container(number))
 
     def stand_still(self, number: int) -> None:
-        """As a machine that is suspended: nothing of it answers, its kernel neither."""
+        """Freezes a machine, so that neither its programs nor its kernel answer, like a suspended machine."""
         self._plug(number, up=False)
         run("podman", "pause", self.container(number))
 
     def go_on(self, number: int) -> None:
+        """Continues a machine that `stand_still` froze."""
         run("podman", "unpause", self.container(number))
         self._plug(number, up=True)
 
@@ -165,18 +167,19 @@ systemctl restart ssh.service
         network.set_link(int(run("podman", "inspect", "--format", "{{.State.Pid}}", self.container(number))), up=up)
 
     def power_on(self, number: int) -> None:
-        """podman gives it the name and resolver of its first boot again, which no machine would do."""
+        """Starts a machine, and removes the name and resolver of its first boot, which podman mounts again and no
+        real machine has."""
         run("podman", "start", self.container(number), timeout_s=120)
         self.inside(number, "sh", "-c", "umount /etc/hostname /etc/resolv.conf; hostname $(cat /etc/hostname)")
         self.wait(lambda: "bus" in self.inside(number, "ls", "/run/dbus", check=False))
         self.inside(number, "systemctl", "restart", "systemd-journald", "ssh")
 
     def inside(self, number: int, *argv: str, check: bool = True, timeout_s: float = 60) -> str:
-        """A command in a machine, past SSH."""
+        """Runs a command in a machine without SSH and returns its output."""
         return run("podman", "exec", self.container(number), *argv, check=check, timeout_s=timeout_s)
 
     def sudo(self, numbers: Iterable[int], *, password: bool) -> None:
-        """Lets `ops` become root, with the password sesame or without one."""
+        """Lets the user `ops` become root by sudo, with the password sesame or without one."""
         for number in numbers:
             line = "ops ALL=(ALL) ALL" if password else "ops ALL=(ALL) NOPASSWD: ALL"
             self.inside(number, "sh", "-c", f"echo '{line}' >/etc/sudoers.d/ops; chmod 440 /etc/sudoers.d/ops")
@@ -188,7 +191,8 @@ systemctl restart ssh.service
             time.sleep(0.1)
 
     def spec(self, name: str, numbers: Iterable[int], more: str = "", *, host: str = "") -> Path:
-        """A cluster file with these machines, the head first. `host`: further fields of each host."""
+        """Writes a cluster file with these machines, the head first, and returns its path. `host`: further fields of
+        each host."""
         rows = [f"- {{address: {self.address(n)}, key: {self.key}{', ' + host if host else ''}}}" for n in numbers]
         nodes = len(rows) - 1
         file = self.folder / f"{name}.yaml"

@@ -1,4 +1,4 @@
-"""People at the dashboard of a real cluster's server, each in a browser window of their own."""
+"""People at the dashboard of a real cluster's server, each in their own browser window."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ CHROMIUM = os.environ.get("HEADWAY_CHROMIUM") or shutil.which("chromium") or "/u
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Started and ended here, not by pytest-playwright: its event loop would stay in this thread, where tests that are
-    coroutines run as well."""
-    expect.set_options(timeout=PATIENCE_S * 1000)  # generous: tests assert order and outcome, never speed
+    """Yields a browser. It is started and ended here and not by pytest-playwright, whose event loop would stay in
+    this thread, where async tests run as well."""
+    expect.set_options(timeout=PATIENCE_S * 1000)  # generous: tests assert order and outcome, not speed
     with sync_playwright() as playwright:
         args = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=args)
         yield browser
         browser.close()
-    expect.set_options(timeout=5_000)  # as it is for those who say nothing
+    expect.set_options(timeout=5_000)  # Playwright's default, for other tests
 
 
 @dataclass
 class Dashboard:
-    """`as_(person, role)` gives a window in which that person, who is made if need be, has signed in by their link."""
+    """The dashboard of a lab's server: `as_(person, role)` returns a window in which that person is signed in."""
 
     lab: Lab
     browser: Browser
@@ -41,7 +41,8 @@ class Dashboard:
     _said: list[str] = field(default_factory=list)
 
     def as_(self, person: str = "", role: str = "") -> Page:
-        """ "" = the server's first admin."""
+        """Returns a window in which the person, created if missing, has signed in by their link; "" is the server's
+        first admin."""
         link = self._link(person, role)
         context = self.browser.new_context(viewport={"width": 1280, "height": 900})
         self._opened.append(context)
@@ -70,7 +71,8 @@ class Dashboard:
         page.goto(f"{self.url}{path}")
 
     def close(self) -> None:
-        """Raises AssertionError when a page's scripts failed or tried what the content policy forbids."""
+        """Closes all windows. Raises AssertionError if a page's script failed or attempted what the content policy
+        forbids."""
         for context in self._opened:
             context.close()
         said, self._said = self._said, []
@@ -78,6 +80,6 @@ class Dashboard:
 
 
 def number_in(page: Page, kind: str) -> int:
-    """The job's or incident's number in the page's address, once it is there."""
+    """Waits until the page's address ends with the number of a job or incident, and returns it."""
     expect(page).to_have_url(re.compile(rf"/{kind}/\d+$"))
     return int(page.url.rpartition("/")[2])

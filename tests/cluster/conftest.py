@@ -1,4 +1,4 @@
-"""Real clusters for tests. One is shared by all tests that break nothing; those that break something make their own."""
+"""Real clusters for tests. Tests that break nothing share one; tests that break something create their own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(autouse=True)
 def _after_a_failed_test(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What happened on its cluster is told, and the jobs that it left running don't keep the next tests waiting."""
+    """After a failed test, adds the history of its cluster to the report and cancels its jobs, which would delay the
+    next tests."""
     yield
     if request.node.stash.get(FAILED, False) and "lab" in request.fixturenames:
         lab: Lab = request.getfixturevalue("lab")
@@ -47,9 +48,10 @@ def node_image() -> None:
 
 @pytest.fixture(scope="session")
 def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """The shared cluster `lab` (lab.yaml): 4 nodes of 8 simulated GPUs under two leaves.
+    """The shared cluster `lab` (lab.yaml): 4 nodes of 8 simulated GPUs under two leaf switches.
 
-    HEADWAY_TEST_LAB=FOLDER keeps it there between runs, for writing tests; `headway down lab` with that state ends it.
+    With HEADWAY_TEST_LAB=FOLDER it is kept between runs, which helps while writing tests; `headway down lab` with
+    that state folder removes it.
     """
     kept = os.environ.get("HEADWAY_TEST_LAB", "")
     made = Lab(Path(kept) if kept else tmp_path_factory.mktemp("lab") / "state")

@@ -1,5 +1,5 @@
-"""The real server, less patient once: it waits for the machine that `hasty` in the state folder names for seconds, not
-minutes. Any later wait is as long as ever, however busy the host is."""
+"""The real server with one short wait: for the machine named in the file `hasty` of the state folder it waits
+seconds, not minutes. All other waits keep their length, however busy the host is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if __name__ == "__main__":
         named = file.exists() and file.read_text() == machine.name
         if named:
             file.unlink()
-            # The bound is read when the wait begins, before anything else can run.
+            # The limit is read when the wait begins, before other code can run.
             await run.env.connections.drop(machine.name)
         work.BOOT_S = HASTY_S if named else usual_s
         await wait(run, machine)

@@ -1,4 +1,4 @@
-"""A real cluster for tests, driven as people drive it: the headway command, its own server, its own state folder."""
+"""A real cluster for tests, used as people use it: the headway command, its own server and its own state folder."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from headway.sdk.client import Client
 
 T = TypeVar("T")
 
-PATIENCE_S = 300.0  # generous: tests assert order and outcome, never speed
+PATIENCE_S = 300.0  # generous: tests assert order and outcome, not speed
 
 
 @dataclass
 class Done:
-    """A finished command."""
+    """The exit code and output of a finished command."""
 
     code: int
     out: str
@@ -37,8 +37,8 @@ class Done:
 
 
 def frozen_mirrors_will_do(lab: Lab) -> None:
-    """Lists of a release that is still in testing are good for a week, and a test machine's mirror may stand still for longer.
-    They are signed all the same."""
+    """Lets apt accept outdated package lists, which stay signed: lists of a Debian release in testing are valid for
+    a week, and the mirror of a test machine may stand still for longer."""
     file = lab.state / "apt.conf"
     file.write_text('Acquire::Check-Valid-Until "false";\n')
     lab.env["APT_CONFIG"] = str(file)
@@ -46,7 +46,8 @@ def frozen_mirrors_will_do(lab: Lab) -> None:
 
 @dataclass
 class Lab:
-    """A cluster and its server. `head(...)` runs on its login, `cli(...)` runs the headway command here."""
+    """A cluster and its server. `head(...)` runs a command on its login node, `cli(...)` runs the headway command
+    here."""
 
     state: Path
     name: str = "lab"
@@ -62,7 +63,7 @@ class Lab:
         self.env["HEADWAY_PORT"] = "0"
 
     def cli(self, *args: str, check: bool = True, stdin: str = "", timeout_s: float = 300, **env: str) -> Done:
-        """`headway ARGS`, as a newcomer types it; stdin is never a terminal."""
+        """Runs `headway ARGS` as a new user types it; stdin is never a terminal."""
         ran = subprocess.run(
             [sys.executable, "-m", "headway", *args],
             input=stdin,
@@ -87,14 +88,14 @@ class Lab:
         return self._client
 
     def forget_client(self) -> None:
-        """After the server was started again, at another address."""
+        """Drops the API client after the server was started again at another address."""
         if self._client is not None:
             self._client.close()
         self._client = None
 
     @contextmanager
     def applied(self, spec: str) -> Iterator[None]:
-        """The cluster of this file is there, and gone afterwards."""
+        """Applies the cluster of this file for the duration of the context, and removes it afterwards."""
         file = self.state / f"{self.name}.yaml"
         file.write_text(spec)
         try:
@@ -104,7 +105,7 @@ class Lab:
             self.down()
 
     def head(self, *argv: str, user: str = "root", check: bool = True, stdin: str = "") -> Done:
-        """One command on the login, as root or as a user of the cluster."""
+        """Runs one command on the login node, as root or as a user of the cluster."""
         request = ExecIn(argv=list(argv), user=user, stdin_b64=base64.b64encode(stdin.encode()).decode())
         told = self._asked(request)
         done = Done(
@@ -117,7 +118,8 @@ class Lab:
         return done
 
     def _asked(self, request: ExecIn) -> ExecOut:
-        """Again where nothing was done: a host that is short of everything may keep a head from its SSH for a minute."""
+        """Repeats a request that was not carried out, because the head of an overloaded host may not answer SSH for
+        a minute."""
         ends = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -128,26 +130,27 @@ class Lab:
                 time.sleep(1)
 
     def sbatch(self, user: str, *flags: str, wrap: str = "", script: str = "") -> int:
-        """sbatch on the login, as people who use plain Slurm do."""
+        """Runs sbatch on the login node, as plain Slurm users do, and returns the job id."""
         argv = ["sbatch", "--parsable", *flags]
         if wrap:
             argv.append(f"--wrap={wrap}")
         return int(self.head(*argv, user=user, stdin=script).out.strip().split(";")[0])
 
     def submit(self, script: str, *args: str, user: str = "", chdir: str = "") -> int:
-        """`headway submit` by way of the API."""
+        """Submits a script through the API as `headway submit` does, and returns the job id."""
         return self.client.jobs.sbatch(
             self.name, SubmitIn(args=list(args), script=script, user=user, chdir=chdir)
         ).job_id
 
     def field(self, job: int | str, name: str) -> str:
-        """One field of scontrol's view of a job ("JobState", "NodeList", "Reason", "Restarts", ...)."""
+        """Returns one field of scontrol's output for a job ("JobState", "NodeList", "Reason", "Restarts", ...), or
+        ""."""
         text = self.head("scontrol", "-o", "show", "job", str(job)).out
         fields = dict(word.split("=", 1) for word in text.split() if "=" in word)
         return fields.get(name, "")
 
     def state_of(self, job: int | str) -> str:
-        """The job's state now, or as accounting has it when the controller no longer knows it."""
+        """Returns the job's state, from accounting if the controller no longer knows the job."""
         told = self.head("squeue", "-h", "-o", "%T", "-j", str(job), check=False).out.split()
         if told:
             return told[0]
@@ -155,7 +158,8 @@ class Lab:
         return told[0].split(" ")[0] if told and told[0] else "UNKNOWN"
 
     def wait_job(self, job: int | str, *states: str, patience_s: float = PATIENCE_S) -> str:
-        """Until the job is in one of these states (ended, when none is named)."""
+        """Waits until the job is in one of these states (in any ended state if none is named), and returns the
+        state."""
         wanted = states or ENDED
 
         def there() -> str:
@@ -172,7 +176,7 @@ class Lab:
             raise AssertionError(f"{error}\n{self.why(job)}\n{nodes}") from error
 
     def wait_array(self, job: int) -> None:
-        """Until none of its tasks is in the queue; one that slurmctld has forgotten is not."""
+        """Waits until no task of the array is in the queue; a task that slurmctld has forgotten is not."""
 
         def gone() -> bool:
             told = self.head("squeue", "-h", "-j", str(job), check=False)
@@ -181,10 +185,11 @@ class Lab:
         self.wait(gone, f"the array {job} to end")
 
     def why(self, job: int | str) -> str:
+        """Returns scontrol's output for a job, for messages of failed tests."""
         return self.head("scontrol", "show", "job", str(job), check=False).out
 
     def wait(self, ask: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T:
-        """Asks until the answer is true. The deadline only bounds a failure."""
+        """Calls `ask` until its answer is true, and returns it. The deadline only limits a failing test."""
         ends = time.monotonic() + patience_s
         while not (answer := ask()):
             assert time.monotonic() < ends, f"gave up waiting for {what}"
@@ -192,29 +197,31 @@ class Lab:
         return answer
 
     def output(self, path: str, user: str = "root") -> str:
+        """Returns the contents of a file on the head."""
         return self.head("cat", path, user=user).out
 
     def podman(self, *args: str) -> str:
-        """podman on this host, for playing the one who pulls a plug."""
+        """Runs podman on this host, for faults such as a power cut, and returns its output."""
         ran = subprocess.run(["podman", *args], capture_output=True, text=True, timeout=300, check=False)
         assert ran.returncode == 0, f"podman {' '.join(args)} ended with {ran.returncode}: {ran.stdout}{ran.stderr}"
         return ran.stdout
 
     def container(self, machine: str) -> str:
-        """The container that is this machine of ours."""
+        """Returns the name of the container that is this machine of the lab."""
         names = self.containers(machine)
         assert len(names) == 1, f"{machine}: {names}"
         return names[0]
 
     def containers(self, machine: str) -> list[str]:
-        """The same; [] when there is none."""
-        instance = hashlib.sha256(str(self.state.resolve()).encode()).hexdigest()[:8]  # as the local provider has it
+        """Returns the names of the machine's containers: one, or [] if there is none."""
+        # computed as in the local provider
+        instance = hashlib.sha256(str(self.state.resolve()).encode()).hexdigest()[:8]
         wanted = {"instance": instance, "cluster": self.name, "machine": machine}
         filters = (f"--filter=label=headway.{key}={value}" for key, value in wanted.items())
         return [str(row["Names"][0]) for row in json.loads(self.podman("ps", "-a", "--format", "json", *filters))]
 
     def story(self) -> str:
-        """What happened on this cluster, for whoever reads of a failed test."""
+        """Returns the history of this cluster for the report of a failed test."""
         lines = []
         for one in self.client.incidents.list(self.name):
             steps = self.client.incidents.get(self.name, one.number).steps

@@ -28,7 +28,7 @@ auth: {{htpasswd: {{realm: tests, path: {folder}/htpasswd}}}}
 
 @dataclass
 class Registry:
-    """`host` is ADDRESS:PORT as nodes know it."""
+    """A running registry. `host` is ADDRESS:PORT as nodes reach it."""
 
     host: str
     password: str
@@ -37,16 +37,16 @@ class Registry:
 
     @property
     def authority(self) -> str:
-        """The certificate that makes this registry trusted."""
+        """Returns the certificate with which clients trust this registry."""
         return (self.folder / "cert.pem").read_text()
 
     def asked(self, *words: str) -> int:
-        """How many requests had all these words in their line of the access log."""
+        """Returns how many lines of the access log contain all these words."""
         return sum(all(word in line for word in words) for line in (self.folder / "log").read_text().splitlines())
 
     @contextmanager
     def asleep(self) -> Iterator[None]:
-        """It takes connections and answers none."""
+        """Freezes the registry: it accepts connections and answers none."""
         self.process.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -55,7 +55,7 @@ class Registry:
 
 
 def program() -> str:
-    """docker-registry, installed or unpacked by the setup."""
+    """Returns the path of docker-registry, installed or unpacked by tools/setup.py."""
     found = shutil.which("docker-registry") or CACHE / "usr/bin/docker-registry"
     assert Path(found).exists(), "docker-registry is missing: python3 tools/setup.py --for test"
     return str(found)
@@ -63,7 +63,7 @@ def program() -> str:
 
 @contextmanager
 def serve(address: str, folder: Path) -> Iterator[Registry]:
-    """A registry on this address of the host, ended with the context."""
+    """Runs a registry on this address of the host until the context ends."""
     with socket.socket() as free:
         free.bind((address, 0))
         host = f"{address}:{free.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""What an administrator and the scripts of other clusters take for granted."""
+"""Administrators and scripts from other clusters find what they rely on in Slurm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cluster.lab import Lab
 
 
 def wait_and_read(lab: Lab, user: str, script: str, *flags: str) -> str:
-    """The output of a small batch job."""
+    """Runs a small batch job and returns its output."""
     out = f"/home/{user}/admin-out.txt"
     lab.head("sbatch", "--wait", f"--output={out}", *flags, user=user, stdin=f"#!/bin/bash\n{script}\n", check=False)
     return lab.output(out, user=user)
@@ -38,7 +38,7 @@ def test_shared_memory_of_a_job_is_memory_its_own_and_gone_with_it(lab: Lab) -> 
 
 
 def test_what_a_job_left_beside_its_own_folders_goes_with_the_last_of_them(lab: Lab) -> None:
-    """sbcast writes to the node's own /tmp, which no job sees and nobody would ever empty."""
+    """sbcast writes to the node's own /tmp, which no job sees and nothing else would empty."""
     lab.head("bash", "-c", "echo data > f", user="stan")
     wait_and_read(lab, "stan", "sbcast f /tmp/left-by-stan && echo sent", "-w", "lab-2-2")
     assert lab.output("/home/stan/admin-out.txt").strip() == "sent"
@@ -46,13 +46,13 @@ def test_what_a_job_left_beside_its_own_folders_goes_with_the_last_of_them(lab: 
 
 
 def left(lab: Lab, folders: str) -> str:
-    """What lies in folders of the node, seen by root from outside any job."""
-    look = 'find "$@" -mindepth 1 2>/dev/null; true'  # it complains of what goes while it looks
+    """Returns the contents of folders of the node, as root outside any job."""
+    look = 'find "$@" -mindepth 1 2>/dev/null; true'  # find complains about files that disappear while it searches
     return lab.podman("exec", lab.container("lab-2-2"), "sh", "-c", look, "sh", *folders.split())
 
 
 def test_the_spares_reservation_does_not_run_out(lab: Lab) -> None:
-    """Slurm itself must take such a far end; the lab has no spare, so this asks for one in a reservation of its own."""
+    """Slurm itself must accept such a distant end; the lab has no spare, so the test creates its own reservation."""
     lab.head("scontrol", "create", "reservation", "ReservationName=far", "Nodes=lab-2-2", "EndTime=2100-01-01",
              "StartTime=now+10days", "Users=root")  # fmt: skip
     try:
@@ -67,7 +67,7 @@ def test_systemd_knows_the_units_as_they_are_on_disk(lab: Lab) -> None:
 
 
 def test_a_command_on_the_login_can_be_watched_fed_and_interrupted(lab: Lab) -> None:
-    """Each line is answered before the next is given: neither input nor output waits for the end."""
+    """Each line is answered before the next is sent: neither input nor output waits for the end."""
     argv = [sys.executable, "-m", "headway", "exec", "lab", "-u", "vito", "--", "bash", "-c"]
     script = "while read line; do echo got $line; done; echo last >&2; exit 7"
     with subprocess.Popen([*argv, script], env=lab.env, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as told:
@@ -101,8 +101,8 @@ def _nothing_used(lab: Lab) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_nothing_used")
 def test_a_cap_that_is_used_up_holds_jobs_until_its_period_begins_anew(lab: Lab) -> None:
-    """carol's team has one GPU-hour a month. The store is told that the last refill was long ago, as it would be on the
-    first of a month; nothing else is pretended."""
+    """carol's team has one GPU-hour per month. The test sets the last reset in the store far back, as on the first
+    of a month; nothing else is faked."""
     job = lab.sbatch("carol", "-N4", "--gpus-per-node=8", "--time=1", wrap="sleep 12")
     lab.wait_job(job)
     lab.wait(lambda: used_min(lab) >= 5, "Slurm to count the usage")
@@ -116,7 +116,7 @@ def test_a_cap_that_is_used_up_holds_jobs_until_its_period_begins_anew(lab: Lab)
 
 
 def used_min(lab: Lab) -> float:
-    """GPU-minutes that the team's QOS has used, as the controller enforces it."""
+    """Returns the GPU-minutes that the team's QOS has used, as the controller enforces it."""
     words = lab.head("scontrol", "-o", "show", "assoc_mgr", "qos=small", "flags=qos").out.split()
     counts = next(word for word in words if word.startswith("GrpTRESMins="))
     shown = next(part for part in counts.removeprefix("GrpTRESMins=").split(",") if part.startswith("gres/gpu="))

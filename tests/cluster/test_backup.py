@@ -1,4 +1,4 @@
-"""Nothing is lost: a head that is gone comes back from its backup, keys change under running jobs."""
+"""A lost head is restored from its backup without losing a job, and keys change under running jobs."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ def test_a_destroyed_head_comes_back_with_all_that_it_knew(lab: Lab, folder: Pat
     people = lab.head("id", "ann").out + lab.head("id", "cat").out
     shares = lab.head("sacctmgr", "-nP", "show", "assoc", "format=account,user,share").out
     records = ("sacct", "-a", "-X", "-n", "-o", "JobID", "-S", "now-1days")
-    told = {str(job) for job in (ended, running, waiting)}  # of held ones sacct says nothing
+    told = {str(job) for job in (ended, running, waiting)}  # sacct reports nothing about held jobs
     lab.wait(lambda: told <= set(lab.head(*records).out.split()), "accounting to have heard of the jobs")
     kept = backup(lab, folder)
     count = len(lab.head(*records).out.split("\n"))
-    lost = lab.sbatch("ben", wrap="true")  # after the backup: nobody can know of it
+    lost = lab.sbatch("ben", wrap="true")  # submitted after the backup, so it cannot be known
     lab.podman("rm", "--force", "--time", "0", lab.container("keep-head"))
     disks = list((lab.state / "volumes").glob("*/head"))
     assert len(disks) == 1
@@ -94,7 +94,7 @@ def test_a_destroyed_head_comes_back_with_all_that_it_knew(lab: Lab, folder: Pat
     assert len(lab.head(*records).out.split("\n")) == count
     assert lab.field(held, "JobState") == "PENDING"
     assert lab.state_of(running) == "RUNNING"
-    assert lab.field(running, "Restarts") == "0"  # it ran on while there was no head
+    assert lab.field(running, "Restarts") == "0"  # it kept running while there was no head
     assert lab.sbatch("ben", wrap="true") == lost
     go(lab, "go-on")
     assert lab.wait_job(running) == "COMPLETED"
@@ -160,7 +160,7 @@ def test_keys_change_under_a_running_job(lab: Lab) -> None:
 
 
 def drained(lab: Lab, node: str) -> str:
-    """Why a node is out of service; "" for one that is not."""
+    """Returns the reason for which a node is drained; "" if it is not."""
     state, _, why = lab.head("sinfo", "-h", "-n", node, "-o", "%T|%E").out.strip().split("\n")[0].partition("|")
     return why if state.startswith("drain") else ""
 
@@ -179,7 +179,8 @@ def test_a_volume_comes_is_lost_returns_and_goes_while_a_job_runs(lab: Lab) -> N
     for node in NODES:
         on_node(lab, node, "test", "-e", "/models/there")
 
-    away = "/run/systemd/system/models.mount.d"  # whoever has it is away: it can't be mounted again
+    # while this file exists the volume's server is away: it cannot be mounted again
+    away = "/run/systemd/system/models.mount.d"
     script = f"mkdir -p {away}; printf '[Mount]\\nType=away\\nOptions=\\n' >{away}/away.conf; systemctl daemon-reload"
     on_node(lab, NODES[0], "sh", "-c", f"{script}; umount --lazy /models")
     why = lab.wait(lambda: drained(lab, NODES[0]), "the node without the volume to drain")
@@ -205,7 +206,7 @@ def test_a_volume_that_hangs_and_one_that_can_not_be_had_stop_no_apply(lab: Lab)
     lab.head("sh", "-c", "mkdir /scratch/in; touch /scratch/in/there; mksquashfs /scratch/in /scratch/box.sqsh -quiet")
     plain, box, more = (lab.state / name for name in ("keep.yaml", "box.yaml", "more.yaml"))
     hangs = '{name: box, path: /box, mount: "fuse.squashfuse /scratch/box.sqsh ro,allow_other"}'
-    gone = "{name: gone, path: /gone, mount: nfs4 localhost:/nowhere}"  # no kernel here mounts it
+    gone = "{name: gone, path: /gone, mount: nfs4 localhost:/nowhere}"  # no kernel here can mount it
     box.write_text(f"{SPEC}storage: {{volumes: [{hangs}]}}\n")
     more.write_text(f"{SPEC}storage: {{volumes: [{hangs}, {gone}]}}\n")
     lab.cli("apply", str(box), "--yes")
@@ -232,7 +233,7 @@ def test_a_volume_that_hangs_and_one_that_can_not_be_had_stop_no_apply(lab: Lab)
 
 @pytest.mark.soak
 def test_what_people_used_before_counts_after_a_restore(lab: Lab, folder: Path) -> None:
-    """Slurm adds up what was used as jobs end, and writes it down every five minutes (PERIODIC_CHECKPOINT)."""
+    """Slurm adds up usage as jobs end, and writes it down every five minutes (PERIODIC_CHECKPOINT)."""
 
     def use() -> dict[str, int]:
         rows = lab.head("sshare", "-a", "-nP", "-o", "user,rawusage").out.split()
@@ -250,4 +251,4 @@ def test_what_people_used_before_counts_after_a_restore(lab: Lab, folder: Path) 
     [disk] = (lab.state / "volumes").glob("*/head")
     shutil.rmtree(disk)
     lab.cli("restore", "keep", "--from", str(kept), "--yes", timeout_s=300, **PHRASE)
-    assert use() == pytest.approx(counted, rel=0.01)  # half of it fades within a week
+    assert use() == pytest.approx(counted, rel=0.01)  # usage decays by half within a week

@@ -1,5 +1,5 @@
-"""Bad days on real machines: power cuts, machines that never boot, daemons that can't start, a full disk, a second
-cluster of the same name. Each ends with words that help, and with a cluster that works."""
+"""Power cuts, machines that never boot, daemons that cannot start, a full disk and a second cluster of the same name
+each end with a helpful message and a working cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ plan: h100-8
 nodes: {nodes}
 teams: {{vision: {{users: [{users}], share: 1}}}}
 """
-# As podman, but while the file `dark` lies beside it, a head gets a system that never boots.
+# Runs podman, but while the file `dark` is next to it, a head gets a system that never boots.
 PODMAN = """#!/bin/bash
 if [[ -e "${0%/*}/dark" && " $* " == *" run --detach "*" --hostname bad-head "* ]]; then
     exec REAL "${@:1:$#-1}" sleep 600
@@ -42,7 +42,7 @@ def write(lab: Lab, nodes: int = 2, users: str = "ann") -> str:
 
 @contextlib.contextmanager
 def made(state: Path) -> Iterator[Lab]:
-    """A lab with a hasty server, and a podman of ours for it at state/bin."""
+    """Yields a lab with the impatient server and a podman wrapper for it in state/bin."""
     lab = Lab(state, name="bad")
     real = shutil.which("podman") or "podman"
     program = state / "bin" / "podman"
@@ -84,7 +84,7 @@ def test_a_power_cut_of_all_machines_costs_a_job_one_restart(lab: Lab) -> None:
     assert "headway apply brings them back" in status.out
     assert "this data is old" in lab.cli("queue").err
     lab.cli("apply", write(lab), "--yes")
-    # Its second run is not counted as a restart where the controller's last save, seconds old, had it still waiting.
+    # The controller does not count the second run as a restart if its last save, seconds old, had the job pending.
     lab.wait(
         lambda: lab.head("cat", "/home/ann/out.txt", check=False).out.count("restart") == 2, "the job to run again"
     )
@@ -121,7 +121,7 @@ def test_a_machine_that_answers_no_more_is_made_anew(lab: Lab) -> None:
 def test_a_second_cluster_of_the_same_name_has_a_dark_head_then_a_full_disk_and_disturbs_nobody(
     lab: Lab, tmp_path: Path
 ) -> None:
-    """In a state folder of its own, on a small disk of its own."""
+    """The second cluster has its own state folder on its own small disk."""
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", str(disk)], check=True)
@@ -138,7 +138,7 @@ def test_a_second_cluster_of_the_same_name_has_a_dark_head_then_a_full_disk_and_
 
 
 def _left(lab: Lab) -> list[str]:
-    """Containers and networks of a lab's state folder."""
+    """Returns the containers and networks of a lab's state folder."""
     instance = f"label=headway.instance={_instance(lab)}"
     return (
         lab.podman("ps", "-aq", "--filter", instance).split()
@@ -177,7 +177,7 @@ def _side_by_side(one: Lab, other: Lab) -> None:
 
 def _full_disk(lab: Lab, disk: Path) -> None:
     filler = disk / "filler"
-    # Unbuffered: what a full disk left in a buffer would be written once more as the file is closed.
+    # Unbuffered: data left in a buffer by a full disk would be written again when the file is closed.
     with filler.open("wb", buffering=0) as out, contextlib.suppress(OSError):
         while True:
             out.write(bytes(1 << 16))

@@ -1,4 +1,4 @@
-"""The trial of a candidate configuration by the real programs, and by one that is not at its best."""
+"""The real Slurm programs check a candidate configuration, also when slurmctld prints additional messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.cluster.lab import Done, Lab
 
 from headway.render.slurm.candidate_check import candidate_check
 
-# A slurmctld that says MORE before it is up and again when it is stopped, as the real one does on a busy machine.
+# A slurmctld that prints MORE before it is up and again when it is stopped, as the real one does on a busy machine.
 STAND_IN = """\
 #!/bin/bash
 trap 'echo "slurmctld: error: _write_msg: read/write op failed: Broken pipe"; exit 0' TERM
@@ -19,7 +19,7 @@ FOLDER = "/run/headway-stand-in"
 
 
 def tried(lab: Lab, before: str) -> Done:
-    """The trial of the cluster's own files, with a slurmctld that says `before` while it reads them."""
+    """Checks the cluster's own files with a slurmctld that prints `before` while it reads them."""
     script = 'mkdir -p "$0"; cat >"$0/slurmctld"; chmod -R 755 "$0"'
     lab.head("sh", "-c", script, FOLDER, stdin=STAND_IN.format(before=before))
     [check] = candidate_check("/etc/slurm")

@@ -1,4 +1,5 @@
-"""Changing a cluster that lives: nothing to do, something to do, killed half-way, two at once, people leaving."""
+"""Changing a running cluster works: without differences, with some, after a kill half-way, with two applies at once,
+and when people leave."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def test_a_changed_setting_reaches_slurm_without_a_restart_of_what_runs(lab: Lab
     file = write(lab, more="slurm: {PriorityWeightAge: 4321}")
     planned = lab.cli("plan", file).out
     assert "slurm.conf" in planned
-    try:  # at once: slurmdbd has not been told of the job yet
+    try:  # at once: slurmdbd does not know the job yet
         lab.cli("apply", file, "--yes")
         assert "4321" in lab.head("scontrol", "show", "config").out
         assert lab.state_of(job) == "RUNNING"
@@ -77,7 +78,7 @@ def test_a_disturbing_change_needs_a_terminal_or_yes(lab: Lab) -> None:
 
 @pytest.mark.core
 def test_killed_half_way_an_apply_is_finished_by_the_next(lab: Lab) -> None:
-    """kill -9 of the client and of the server, at several moments of the same change."""
+    """kill -9 of client and server, at several moments of the same change."""
     for number in range(3):
         users = ", ".join(["ann", "ben", *(f"new{i}" for i in range(number + 1))])
         file = write(lab, users=users, more=f"slurm: {{PriorityWeightAge: {5000 + number}}}")

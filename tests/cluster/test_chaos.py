@@ -1,5 +1,5 @@
-"""Random faults under a running mix of jobs: bench/chaos.py, which ends with 1 when a job is lost, a node is drained
-without a reason or returned without its tests."""
+"""Random faults under a running mix of jobs lose no job: bench/chaos.py ends with 1 if a job is lost, or a node is
+drained without a reason or returned without its tests."""
 
 from __future__ import annotations
 

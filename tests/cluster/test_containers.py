@@ -1,4 +1,4 @@
-"""The flags of containers, as people who know Pyxis use them, on a real cluster and against a real registry."""
+"""The container flags that Pyxis users know work on a real cluster and with a real registry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cluster import registry as registries
 from tests.cluster.lab import Done, Lab
 from tests.cluster.registry import Registry
 
-# A root file system out of a few of the login's own programs, as an image for this kind of machine and for another.
+# A root file system from a few of the login node's programs, as images for this kind of machine and for another.
 MAKE_IMAGES = r"""
 set -eu
 cd /scratch/vito
@@ -66,7 +66,7 @@ done
 
 @pytest.fixture(scope="module")
 def images(lab: Lab) -> None:
-    """/scratch/vito/oci (a layout with two images), tiny.sqsh with root's files, links.oci."""
+    """Creates /scratch/vito/oci (a layout with two images), tiny.sqsh with root's files, and links.oci."""
     lab.head(
         "rm", "-rf", *(f"/scratch/vito/{name}" for name in ("root", "oci", "bundle", "links", "links.oci", "tiny.sqsh"))
     )
@@ -75,7 +75,7 @@ def images(lab: Lab) -> None:
 
 @pytest.fixture(scope="module")
 def registry(lab: Lab, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    """A registry with team/tiny:1 and team/arm:1 in it, which alice and vito may read."""
+    """Yields a registry with team/tiny:1 and team/arm:1, which alice and vito may read."""
     route = lab.head("ip", "-4", "route", "show", "default").out
     gateway = re.search(r"default via (\S+)", route)
     assert gateway, route
@@ -89,7 +89,7 @@ def registry(lab: Lab, images: None, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def put(lab: Lab, user: str, path: str, text: str) -> None:
-    """A file of a user's, with the folders it is in."""
+    """Writes a file of a user and creates its folders."""
     lab.head("bash", "-c", 'umask 077; mkdir -p "${0%/*}"; cat > "$0"', path, user=user, stdin=text)
 
 
@@ -108,7 +108,7 @@ def srun(lab: Lab, *words: str, user: str = "alice", check: bool = True) -> Done
 
 
 def printed(lab: Lab, path: str) -> list[str]:
-    """The lines of a job's output that are not the runtime's own words."""
+    """Returns the lines of a job's output without the runtime's own messages."""
     return [line for line in lab.output(path).split("\n")[:-1] if not line.startswith("headway: ")]
 
 
@@ -117,7 +117,7 @@ OCI = "--container-image=oci:/scratch/vito/oci:tiny"
 
 @pytest.fixture(autouse=True)
 def no_node_is_drained(lab: Lab) -> Iterator[None]:
-    """Whatever a test does wrong in a container, nodes stay in service."""
+    """Checks after each test that all nodes are in service, whatever the test did wrong in a container."""
     yield
     assert lab.head("sinfo", "-h", "-R").out == ""
     assert "lab-1-1" in lab.head("sinfo", "-h", "-N", "-o", "%N %t").out
@@ -162,7 +162,7 @@ def test_forms_of_one_image_share_one_import(lab: Lab, registry: Registry, form:
 @pytest.mark.core
 @pytest.mark.parametrize("image", ["oci:/scratch/vito/oci:tiny", "/scratch/vito/tiny.sqsh", "/scratch/vito/links.oci"])
 def test_images_from_files(lab: Lab, images: None, image: str) -> None:
-    """Also one whose files are root's: in the container they are the user's, so that they can be written."""
+    """Also for an image whose files belong to root: in the container they belong to the user, who can write them."""
     mounts = ["--container-mounts=/usr:/usr:ro"] if "links" in image else []
     done = srun(
         lab, f"--container-image={image}", *mounts, "bash", "-c",
@@ -177,7 +177,7 @@ def test_the_cache_is_the_user_s_alone(lab: Lab, images: None) -> None:
     assert lab.head("stat", "-c", "%a %U", "/scratch/alice/.containers").out.split() == ["700", "alice"]
     digest = lab.head("bash", "-c", "cd /scratch/alice/.containers; ls -t *.sqsh | head -1").out.strip()
     lab.head("rm", "-rf", "/scratch/.containers")
-    # Somebody else's folder in the place of the administrators' one: not used, though the digest in its names is right.
+    # Another user's folder in place of the administrators' folder is not used, even with the right digest in its names.
     lab.head("bash", "-c", f"mkdir -p /scratch/.containers && echo hsqs > /scratch/.containers/{digest}", user="vera")
     try:
         done = srun(lab, OCI, "cat", "/etc/os-release", user="sam", check=False)
@@ -363,7 +363,7 @@ x = torch.ones(1); dist.all_reduce(x); print("all", int(x))
     assert done.out.split("\n").count("all 2") == 2
 
 
-# ---- mistakes and bad days
+# ---- mistakes and faults
 
 
 @pytest.mark.parametrize(
@@ -455,13 +455,13 @@ srun {OCI} bash -c 'trap "cat /etc/os-release; exit 0" TERM; echo up; while :; d
 
 
 def test_a_layout_that_lies_poisons_no_cache_and_headway_job_says_why(lab: Lab, images: None) -> None:
-    """Its index names tiny's digest, and another manifest lies there."""
+    """Its index names tiny's digest, but the layout contains another manifest."""
     lab.head("bash", "-s", user="vito", stdin=LYING_LAYOUT)
     lab.head("rm", "-rf", "/scratch/carol/.containers")
     lie = "--container-image=oci:/scratch/vito/lie:tiny"
     job = lab.sbatch("carol", "-o", "/scratch/carol/lie.out", wrap=f"srun {lie} true")
     assert lab.wait_job(job) == "FAILED"
-    said = "does not hold what it says"  # of a job that has ended: its epilog may still run
+    said = "does not hold what it says"  # for a job that has ended; its epilog may still run
     lab.wait(lambda: said in lab.cli("job", "lab", str(job)).out, "the job's page to say why")
     lab.cli("container", "import", "lab", "oci:/scratch/vito/lie:tiny", check=False)
     assert "Tiny 1" in srun(lab, OCI, "cat", "/etc/os-release", user="carol").out

@@ -1,5 +1,5 @@
-"""A day in the browser on a real cluster: a cluster made in the flow, a job watched and cancelled, a node drained and
-returned, and each role signed in."""
+"""In the browser on a real cluster, a cluster is created by the form, a job is watched and cancelled, a node is
+drained and returned, and each role sees its rights."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def test_a_job_is_submitted_watched_searched_and_cancelled(dashboard: Dashboard)
     page.click("#send")
     job = number_in(page, "jobs")
     row = queue.locator(f"#job-{job}")
-    expect(row).to_contain_text("<b>watched</b>")  # by itself, and as text
+    expect(row).to_contain_text("<b>watched</b>")  # without a reload, and as text
     log = page.locator("#log-text")
     expect(log).to_contain_text("step 1 loss")
-    expect(log).to_contain_text("step 9 loss")  # nobody loaded anything again
+    expect(log).to_contain_text("step 9 loss")  # without a reload
     expect(page.locator("#log-state")).to_have_text("live")
     expect(page.locator("#chart canvas")).to_be_visible()
     page.get_by_role("searchbox", name="Search the whole log").fill("line 17777")
@@ -62,7 +62,7 @@ def test_a_job_is_submitted_watched_searched_and_cancelled(dashboard: Dashboard)
     page.click("#do-cancel")
     page.locator("#ask-cancel").get_by_role("button", name="Cancel").click()
     expect(page.locator("#job-state")).to_have_text("cancelled")
-    expect(row).to_have_count(0)  # the queue shows what runs and waits
+    expect(row).to_have_count(0)  # the queue shows running and waiting jobs only
     assert dashboard.lab.wait_job(job) == "CANCELLED"
 
 
@@ -91,7 +91,8 @@ def test_a_node_is_drained_with_a_reason_and_returned(dashboard: Dashboard) -> N
 
 @dataclass(frozen=True)
 class May:
-    """What a role does on a cluster where alice (of vision) and sam (of speech) have a job each; vera leads vision."""
+    """The rights of a role on a cluster where alice (of vision) and sam (of speech) have a job each; vera leads
+    vision."""
 
     person: str
     role: str
@@ -133,7 +134,7 @@ def _goes_through(dashboard: Dashboard, page: Page, may: May, alices: int, sams:
         expect(page.locator("#job-state")).to_have_text("running")
         expect(page.locator("#do-cancel")).to_have_count(int(cancels))
         expect(page.locator("#log-text")).to_have_count(int(cancels))
-        if not cancels:  # what has no button is refused all the same
+        if not cancels:  # an action without a button is refused all the same
             assert page.evaluate(POST, f"/clusters/lab/jobs/{job}/cancel") == 403
     dashboard.go(page, "/clusters/lab/nodes/lab-1-1")
     expect(page.get_by_role("button", name="Drain", exact=True)).to_have_count(int(may.nodes))
@@ -148,7 +149,7 @@ def _goes_through(dashboard: Dashboard, page: Page, may: May, alices: int, sams:
 
 
 def test_a_cluster_is_made_in_the_flow_and_its_apply_is_watched(dashboard: Dashboard) -> None:
-    """A head and a node of its own: what is there already would show no machine coming up."""
+    """Creates its own head and node: on the shared cluster no machine would be created."""
     lab, page = dashboard.lab, dashboard.as_()
     page.get_by_role("link", name="New cluster").first.click()
     page.fill("#i-name", "mini")

@@ -1,4 +1,4 @@
-"""Datasets with versions on a real cluster: they come, are proved and go while a job runs that reads them."""
+"""Datasets with versions are added, verified and removed on a real cluster while a job that reads them runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Random numbers of nodes under load with a provider that fails: bench/elastic.py, which ends with 1 when a job is lost, a
-machine is left over, a node is stuck or slurmctld was restarted."""
+"""Random changes of node counts under load with a failing provider lose nothing: bench/elastic.py ends with 1 if a
+job is lost, a machine is left over, a node is stuck or slurmctld was restarted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripts of examples/, each of a shape that people bring: by sbatch on the login and by `headway submit`."""
+"""The scripts of examples/, each of a common kind, run by sbatch on the login node and by `headway submit`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.lab import Lab
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-HOME = "/home/admin/examples"  # the one who applied
+HOME = "/home/admin/examples"  # home of the user who applied
 
 
 @pytest.fixture(scope="module", autouse=True)

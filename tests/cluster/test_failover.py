@@ -1,4 +1,5 @@
-"""The first head is killed: the second one leads, jobs go on, and the first one comes back with every record."""
+"""When the first head is killed, the second one takes over, jobs continue, and the first one returns with every
+record."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def on(lab: Lab, machine: str, *argv: str) -> str:
 
 
 def beat(lab: Lab) -> tuple[int, int]:
-    """(unix seconds, number of the controller that wrote them); while it is written there is none for a moment."""
+    """Returns (unix seconds, number of the controller that wrote them). Waits for a moment in which the file is
+    being written."""
     show = f"od -A n -t u8 --endian=big {SLURM_STATE_FOLDER}/heartbeat"
     words = lab.wait(lambda: on(lab, "pair-head2", "sh", "-c", f"{show} 2>/dev/null || true").split(), "a heartbeat")
     return int(words[0]), int(words[1])
@@ -62,11 +64,11 @@ def test_heads_that_do_not_hear_each_other_are_never_both_in_control(lab: Lab) -
 
 
 def test_the_second_head_takes_over_and_the_first_one_comes_back(lab: Lab) -> None:
-    """In a young cluster, whose controller would not have written its accounts down by itself yet; slurmdbd dies with it."""
+    """On a new cluster, whose controller would not have saved its accounting yet; slurmdbd dies with the head."""
     running = lab.sbatch("ada", wrap=WAITS)
     lab.wait_job(running, "RUNNING")
     head = lab.container("pair-head")
-    # What is accepted right after the controller has saved is not in its state yet: it saves every five seconds at most.
+    # Jobs accepted right after the controller has saved are not in its state yet: it saves every five seconds at most.
     saves = f"until grep -aqs just-saved {SLURM_STATE_FOLDER}/job_state; do sleep 0.05; done"
     change = f"scontrol update JobId={running} Comment=just-saved"
     on(lab, "pair-head", "timeout", "120", "bash", "-c", f"{change}; {saves}")
@@ -89,7 +91,7 @@ def test_the_second_head_takes_over_and_the_first_one_comes_back(lab: Lab) -> No
     lab.wait(lambda: "is there again" in agent_says(lab), "the second head to ask the first one as before")
     assert "is gone: what is asked of its controller and its accounting fails at once" in agent_says(lab)
     assert "6817-6819" not in on(lab, "pair-head2", "ip", "rule")
-    # The second one may have written down that `meanwhile` runs as it was told to stand by, without launching it.
+    # The second controller may have recorded that `meanwhile` runs when it had to stand by, without launching it.
     for job, runs in ((running, 1), (meanwhile, 2)):
         lab.wait_job(job, "COMPLETED")
         records = ["sacct", "-XnD", "-o", "State", "-j", str(job)]

@@ -1,4 +1,4 @@
-"""Goodput against the truth: a training that knows by its own clock how much of its time counted."""
+"""Measured goodput equals that of a training which knows by its own clock how much of its time was productive."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from tests.cluster.lab import Lab
 
 STEP_S, EVERY = 0.25, 80  # a checkpoint every 20 s
-KILLED_AT = 680  # steps: half of them, and half a checkpoint's worth more
+KILLED_AT = 680  # step of the kill: half of all steps, and half a checkpoint interval more
 STEPS = 1280
 TRAINING = f"""\
 import os, pathlib, time
@@ -34,7 +34,7 @@ while step < {STEPS}:
 
 @pytest.mark.soak
 def test_a_scripted_training_s_productive_seconds_are_measured_within_1_percent(lab: Lab) -> None:
-    """It is sent back to the queue between two checkpoints, and goes on from the last one."""
+    """The training is requeued between two checkpoints and continues from the last one."""
     place = "/home/stan/truth"
     lab.head("bash", "-c", f"rm -rf {place}; mkdir {place}; cat >{place}/training.py", user="stan", stdin=TRAINING)
     argv = ("--gpus=1", "--requeue", f"--chdir={place}", "--open-mode=append", "--output=out")
@@ -48,7 +48,8 @@ def test_a_scripted_training_s_productive_seconds_are_measured_within_1_percent(
     again_s = (KILLED_AT % EVERY) * STEP_S
 
     def settled() -> bool:
-        """Both runs have ended, and what was done again is known by the training's reports: not its whole first run."""
+        """Returns whether both runs have ended and the training's reports show the repeated work, which is not the
+        whole first run."""
         runs = lab.client.billing.usage_runs(lab.name, job=job).runs
         return len(runs) == 2 and all(one.end for one in runs) and 0 < runs[0].lost_s < runs[0].elapsed_s / 2
 

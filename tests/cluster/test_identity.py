@@ -1,4 +1,4 @@
-"""Who is who on the machines: the same person everywhere, alone in their job, and gone when they leave."""
+"""A person is the same user on all machines, alone in their job, and without access once they leave."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ON_NODE = ["ssh", "-o", "StrictHostKeyChecking=no", "-o", "BatchMode=yes", "-i",
 
 
 def with_key(lab: Lab, user: str) -> None:
-    """A key of the user's own, in their home, as people make one on any cluster."""
+    """Creates a key of the user in their home, as people do on any cluster."""
     script = (
         "mkdir -p -m 700 .ssh; [ -e .ssh/test ] || ssh-keygen -q -t ed25519 -N '' -f .ssh/test;"
         "cp .ssh/test.pub .ssh/authorized_keys; chmod 600 .ssh/authorized_keys"
@@ -75,7 +75,7 @@ def test_slurmdbd_listens_on_the_private_address_only(lab: Lab) -> None:
 
 
 def limited(cgroups: str, uid: str) -> bool:
-    """Whether a process with this /proc/self/cgroup is under the limits of a person's sessions on the head."""
+    """Returns whether a process with this /proc/self/cgroup is under the limits of a person's sessions on the head."""
     memory = [line for line in cgroups.splitlines() if ":memory:" in line]  # cgroup v1
     if memory:
         return memory[0].endswith(f"/headway-users/{uid}") or f"/user.slice/user-{uid}.slice/" in memory[0]
@@ -85,7 +85,7 @@ def limited(cgroups: str, uid: str) -> bool:
 def test_commands_through_the_api_have_the_limits_of_a_login(lab: Lab) -> None:
     told = lab.head("cat", "/proc/self/oom_score_adj", "/proc/self/cgroup", user="alice").out
     uid = lab.head("id", "-u", user="alice").out.strip()
-    assert told.startswith("500\n")  # ended before any daemon
+    assert told.startswith("500\n")  # killed before any daemon
     assert limited(told, uid)
     with_key(lab, "alice")
     beside = (
@@ -122,7 +122,7 @@ def as_member(lab: Lab, person: str) -> Client:
 
 
 def test_slurm_shows_people_what_headway_shows_them(lab: Lab) -> None:
-    """The queue is everybody's; a script and what others have used are not."""
+    """Everybody sees the queue; the scripts and usage of others are hidden."""
     job = lab.sbatch("sara", "-p", "debug", "-J", "of-sara", wrap="while [ ! -e seen ]; do sleep 0.1; done")
     lab.wait_job(job, "PENDING", "RUNNING")
     with as_member(lab, "vito") as vito:
@@ -138,7 +138,7 @@ def test_slurm_shows_people_what_headway_shows_them(lab: Lab) -> None:
         assert not lab.head("sacct", "-n", "--batch-script", "-j", str(job), user="vito").out.strip()
         with pytest.raises(NotAllowed):
             vito._json("GET", f"/clusters/lab/jobs/{job}/log")
-        for path in ("script", "lineage"):  # sbatch's own submission: Headway keeps nothing of it
+        for path in ("script", "lineage"):  # submitted by sbatch itself: Headway keeps no record of it
             with pytest.raises((NotAllowed, NotFound)):
                 vito._json("GET", f"/clusters/lab/jobs/{job}/{path}")
     shares = lab.head("sshare", "--all", "-P", "-n", "--format=account,user", user="vito").out.splitlines()

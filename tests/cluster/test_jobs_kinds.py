@@ -1,4 +1,4 @@
-"""Arrays, pipelines, logs, lineage and the SDK, on a real cluster."""
+"""Arrays, pipelines, logs, lineage and the SDK work on a real cluster."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def test_a_pipeline_follows_its_needs_and_goes_on_from_a_failed_step(lab: Lab, t
     made = json.loads(lab.cli("pipeline", "run", str(tmp_path / "steps.yaml"), "--cluster", "lab", "-o", "json").out)
     assert [step["name"] for step in made["steps"]] == ["prepare", "train", "report"]
     jobs = {step["name"]: step["job_id"] for step in made["steps"]}
-    assert f"afterok:{jobs['train']}" in lab.field(jobs["report"], "Dependency")  # Slurm's own: no server is needed
+    # Slurm's own dependency, which needs no server
+    assert f"afterok:{jobs['train']}" in lab.field(jobs["report"], "Dependency")
     lab.wait_job(jobs["train"], "FAILED")
     shown = lab.wait(
         lambda: (p := lab.client.pipelines.get("lab", made["id"])).state == "failed" and p,
@@ -135,7 +136,7 @@ def test_a_log_is_live_and_a_waiting_job_says_why(lab: Lab) -> None:
     finally:
         follow.kill()
     assert len(late) == 12
-    assert min(late) < 1.0  # the others may be held up by whatever else runs here
+    assert min(late) < 1.0  # the others may be delayed by other load on this machine
 
 
 def test_restarts_are_told_apart_in_a_finished_log(lab: Lab) -> None:

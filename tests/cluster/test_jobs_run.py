@@ -1,4 +1,5 @@
-"""`headway run` and its launchers, on a real cluster: what is started, where, with which files."""
+"""`headway run` and its launchers start the right programs on the right nodes with the right files, on a real
+cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A working folder with the examples in it."""
+    """Returns a working folder that contains the examples."""
     made = tmp_path_factory.mktemp("work") / "project"
     shutil.copytree(EXAMPLES, made)
     (made / ".gitignore").write_text("*.log\n")
@@ -28,7 +29,7 @@ def run(lab: Lab, folder: Path, *words: str, **env: str) -> int:
 
 
 def finished(lab: Lab, job: int) -> str:
-    """What the job wrote; it must have ended well."""
+    """Waits until the job has completed, and returns its output. Raises AssertionError if it did not end well."""
     state = lab.wait_job(job, patience_s=240)
     said = lab.cli("logs", "lab", str(job)).out
     assert state == "COMPLETED", said
@@ -89,7 +90,7 @@ def test_ssh_opens_no_node_without_a_job_there(lab: Lab) -> None:
     assert "no active jobs" in done.err + done.out
 
 
-# Each rank writes its number into the memory of the next one.
+# Each rank writes its number into the memory of the next rank.
 WINDOW = """
 #include <mpi.h>
 #include <stdio.h>
@@ -112,7 +113,7 @@ int main(int argc, char **argv) {
 
 @pytest.fixture(scope="module")
 def allreduce(lab: Lab, folder: Path) -> str:
-    """A compiled MPI program on scratch."""
+    """Returns the path of a compiled MPI program on scratch."""
     target = "/scratch/admin/allreduce"
     finished(lab, run(lab, folder, "--name", "build", "--", "mpicc", "-O2", "-o", target, "allreduce.c"))
     return target
@@ -133,7 +134,7 @@ def test_mpi_programs_by_srun_and_by_mpirun(lab: Lab, allreduce: str) -> None:
     assert sorted(put.split()) == ["got0", "got1", "got2", "got3"]
 
 
-# What a rank that waits for a message of another uses of a core, in hundredths.
+# The share of a core, in hundredths, that a rank uses while it waits for a message of another rank.
 WAITS = """
 #include <mpi.h>
 #include <stdio.h>
@@ -181,7 +182,7 @@ def test_later_edits_do_not_change_a_queued_job(lab: Lab, tmp_path: Path) -> Non
 def test_a_dry_run_submits_nothing_and_its_script_is_what_runs(lab: Lab, tmp_path: Path) -> None:
     before = lab.head("squeue", "-h", "-t", "all", "-o", "%i").out.split()
     done = lab.cli("run", "lab", "--folder", str(tmp_path), "--dry-run", "--nodes", "2", "--", "torchrun", "x.py")
-    # Jobs that ended a while ago are forgotten meanwhile.
+    # The controller has meanwhile forgotten jobs that ended a while ago.
     assert set(lab.head("squeue", "-h", "-t", "all", "-o", "%i").out.split()) <= set(before)
     assert done.out.startswith("#!/bin/bash\n#SBATCH --job-name=x ")
     assert "# --nodes" in done.out

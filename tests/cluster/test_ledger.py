@@ -1,4 +1,5 @@
-"""The ledger on a real cluster: what Slurm's accounting says of a job and of a requeued one, each run once, and who pays."""
+"""The ledger of a real cluster stores each run of a job and of a requeued job once, as in Slurm's accounting, with
+its payer."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def test_a_requeued_job_is_two_runs_each_once_and_chargeback_sums_to_the_invoice
     assert first.lost_s == first.elapsed_s  # it wrote no checkpoint
     assert again.lost_s == 0
 
-    # To a far end: a run of no whole second that began in this one is not yet before now.
+    # With a distant end: a run that began in this second and has no whole second is not yet before now.
     used = lab.cli("usage", lab.name, "--by", "user", "--to", "2100-01-01", "-o", "json").json()
     by_user = {row["by"]["user"]: row for row in used["rows"]}
     for user in ("sonia", "stan"):

@@ -1,7 +1,7 @@
-"""What every provider promises, on real machines; and what local ones promise beyond.
+"""Every provider keeps its interface's guarantees on real machines; local machines have further ones.
 
-Machines of provider `ssh` are local machines of a cluster that it knows nothing of: hosts with an address, a key and the
-packages, as somebody's own would be.
+The machines of provider `ssh` are local machines of a cluster that it does not know: hosts with an address, a key
+and the packages, like those of an owner.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def key_pair() -> tuple[str, str]:
 
 
 def small(name: str = NAME, **others: Any) -> Cluster:
-    """A head and one node."""
+    """Returns a cluster with a head and one node."""
     return builders.cluster(name=name, nodes=1, spares=0, **others)
 
 
 @dataclass
 class Ground:
-    """A provider, the cluster to make on it, and what is needed to sign in."""
+    """A provider, the cluster to create on it, and what is needed to sign in."""
 
     provider: Provider
     cluster: Cluster
@@ -93,7 +93,7 @@ async def local(tmp_path: Path) -> AsyncIterator[Ground]:
 
 @pytest.fixture(scope="module")
 def owned(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, ...]]:
-    """Two machines that are somebody's own."""
+    """Yields two machines that stand in for owned ones."""
     folder = tmp_path_factory.mktemp("owned")
     private, public = key_pair()
     key_file = folder / "key"
@@ -122,7 +122,7 @@ def owned(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(params=["local", "ssh"])
 def hosts(request: pytest.FixtureRequest) -> tuple[Host, ...]:
-    """None for provider local."""
+    """Returns the owned hosts; () for provider local."""
     return request.getfixturevalue("owned") if request.param == "ssh" else ()
 
 
@@ -160,7 +160,7 @@ async def test_machines_answer_at_their_place_and_are_listed(ground: Ground) -> 
         assert (found.state, found.address, found.cluster) == (MachineState.RUNNING, machine.address, NAME)
         assert found.host_key.split()[:2] == machine.host_key.split()[:2]
 
-    # Machines see each other, and the server's own address is the one they are told.
+    # Machines reach each other, and the server's address is the one that they receive.
     await ground.out(made[0], "ping", "-c", "1", "-W", "5", made[1].address)
     await ground.out(made[1], "ping", "-c", "1", "-W", "5", place.gateway)
 
@@ -202,7 +202,7 @@ async def test_preflight_of_this_host_has_no_fatal_gap(ground: Ground) -> None:
     assert [gap for gap in await ground.provider.preflight(ground.cluster) if gap.fatal] == []
 
 
-# ---- machines you own ------------------------------------------------------------------------------------------------
+# ---- owned machines --------------------------------------------------------------------------------------------------
 
 
 async def test_reinstalled_machine_is_not_trusted_again_by_itself(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ async def test_watch_tells_of_machines_that_die_start_and_go(local: Ground) -> N
 
     task = asyncio.create_task(listen())
     try:
-        # podman says nothing when it begins to listen: kill and start until it hears.
+        # podman prints nothing when it begins to listen: kill and start until it reports an event.
         async with asyncio.timeout(240):
             while not listening.is_set():
                 await asyncio.to_thread(podman, "kill", container(local, "mt-1-1"))
@@ -329,10 +329,10 @@ async def test_datasets_come_and_go_in_running_machines(local: Ground, tmp_path:
     await local.out(machine, "touch", f"{there}/open/new")
     assert (tmp_path / "open" / "new").exists()
 
-    later = await local.make("mt-head")  # a machine made later sees them too
+    later = await local.make("mt-head")  # a machine created later reaches them too
     assert await local.out(later, "cat", f"{there}/tiny/file") == "tiny"
 
-    # From read-only to writable and away again, without a restart.
+    # From read-only to writable and removed, without a restart.
     await local.provider.attach(NAME, [replace(tiny, read_only=False)])
     assert await local.provider.attached(NAME) == ("tiny",)
     await local.out(machine, "touch", f"{there}/tiny/new")
@@ -411,7 +411,7 @@ async def test_data_is_kept_named_and_found_again_until_it_is_deleted(local: Gro
 
 
 def leftovers(of: Ground, tmp_path: Path) -> list[str]:
-    """Containers, networks and mounts of this test that are still there."""
+    """Returns the containers, networks and mounts of this test that still exist."""
     assert isinstance(of.provider, LocalProvider)
     label = f"label=headway.instance={of.provider.instance}"
     found = podman("ps", "-aq", "--filter", label).split() + podman("network", "ls", "-q", "--filter", label).split()
@@ -435,7 +435,8 @@ async def test_devices_that_a_job_may_not_open_are_not_shown(local: Ground) -> N
 
 
 async def test_machines_have_cgroups_of_their_own(local: Ground) -> None:
-    """Two systemds in one tree take each other's services for theirs, and `podman exec` finds its folder gone."""
+    """In a shared tree two systemds would take each other's services for their own, and `podman exec` would not find
+    its folder."""
     first, second = await asyncio.gather(local.make("mt-head"), local.make("mt-1-1"))
     trees = "findmnt -n -l -o TARGET -t cgroup,cgroup2"
     marked = await local.out(first, "sh", "-c", f"for tree in $({trees}); do mkdir $tree/marked && echo $tree; done")

@@ -1,4 +1,4 @@
-"""What Prometheus knows of a real cluster, an alert that reaches somebody, and nodes that prove themselves."""
+"""Prometheus collects the metrics of a real cluster, an alert reaches its receiver, and nodes run their tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SINK = textwrap.dedent("""
 
 
 def ask(lab: Lab, expression: str) -> list[tuple[dict[str, str], float]]:
-    """What Prometheus answers: (labels, value) each."""
+    """Returns Prometheus' answer to an expression: (labels, value) of each series."""
     url = f"http://127.0.0.1:9090/api/v1/query?query={quote(expression)}"
     told = json.loads(lab.head("curl", "-s", url).out)
     return [(row["metric"], float(row["value"][1])) for row in told["data"]["result"]]
@@ -74,8 +74,9 @@ def sink(lab: Lab) -> Iterator[None]:
 
 def test_an_alert_reaches_the_webhook_of_the_cluster_file(lab: Lab, sink: None) -> None:
     erred = {labels["gpu"] for labels, _ in ask(lab, 'headway_xid_last_seconds{node="lab-2-2"}')}
-    gpu = next(number for number in "01234567" if number not in erred)  # its alert fires for minutes
-    lab.cli("fault", "lab", "xid", "31", "lab-2-2", "--gpu", gpu)  # an error of a program's own: nothing is drained
+    gpu = next(number for number in "01234567" if number not in erred)  # this GPU's alert fires for minutes
+    # an error of the program itself: the node is not drained
+    lab.cli("fault", "lab", "xid", "31", "lab-2-2", "--gpu", gpu)
 
     def told() -> list[dict[str, Any]]:
         text = lab.head("cat", "/tmp/alerts.jsonl", check=False).out
@@ -97,7 +98,7 @@ def test_an_alert_reaches_the_webhook_of_the_cluster_file(lab: Lab, sink: None) 
 
 def test_a_node_that_is_unfit_sends_a_job_away_and_never_holds_it(lab: Lab) -> None:
     victim = "lab-2-1"
-    node(lab, victim, "systemctl", "stop", "headway-agent")  # it would take the mark away: all is well here
+    node(lab, victim, "systemctl", "stop", "headway-agent")  # it would remove the mark, because the checks pass here
     try:
         node(lab, victim, "sh", "-c", "echo GPU 3 does not answer > /run/headway/unfit")
         job = lab.sbatch("sam", "-t", "5", f"--nodelist={victim}", "-o", "/dev/null", wrap="sleep 1")

@@ -1,4 +1,4 @@
-"""A notebook on a real cluster: started, opened once, a cell that sees its GPU, and stopped."""
+"""A notebook on a real cluster is started, opened once, runs a cell that sees its GPU, and is stopped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.cluster.lab import Lab
 
 
 class Browser:
-    """One that was led in. The name of the origin needs no look-up: it is this computer."""
+    """A browser that the notebook proxy has admitted. The origin's name is not resolved, because it is this
+    computer."""
 
     def __init__(self, link: str) -> None:
         self.origin = "{0.scheme}://{0.netloc}".format(urlsplit(link))
@@ -28,7 +29,7 @@ class Browser:
 
     def open(self, link: str) -> httpx.Response:
         answer = self.http.get(link.removeprefix(self.origin))
-        self.http.cookies.clear()  # sent where a test says so
+        self.http.cookies.clear()  # tests send cookies explicitly
         return answer
 
     def ask(self, method: str, path: str, **body: Any) -> httpx.Response:
@@ -36,7 +37,7 @@ class Browser:
         return self.http.request(method, f"{self.base}{path}", headers=headers, **body)
 
     def run(self, kernel: str, code: str) -> str:
-        """What a cell prints, by way of the kernel's WebSocket."""
+        """Runs a cell through the kernel's WebSocket and returns what it prints."""
         with socket.create_connection(("127.0.0.1", int(self.port or 0)), timeout=240) as sock:
             key = base64.b64encode(os.urandom(16)).decode()
             lines = [
@@ -55,7 +56,7 @@ class Browser:
             ask = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
             sock.sendall(_frame(json.dumps(ask).encode()))
             printed = ""
-            while True:  # its output may come in pieces, and another cell's end beside it
+            while True:  # its output may come in pieces, mixed with the end of another cell
                 said = json.loads(_read_frame(stream) or b"{}")
                 if said.get("parent_header", {}).get("msg_id") != number:
                     continue
@@ -75,7 +76,7 @@ def _frame(data: bytes) -> bytes:
 
 
 def _read_frame(stream: Any) -> bytes:
-    """The next message that is text; anything else is empty."""
+    """Returns the next WebSocket message if it is text, else b""."""
     first, size = stream.read(2)
     size &= 0x7F
     if size > 125:
@@ -102,7 +103,7 @@ def test_a_notebook_is_opened_once_sees_its_gpu_and_nothing_of_ours(lab: Lab) ->
         kernel = started.json()["id"]
         assert browser.run(kernel, "!nvidia-smi -L; echo $SLURM_JOB_ID").count("(simulated)") == 1
 
-        # Neither Jupyter's secret nor the notebook's address is in what the job's command lines say, or Slurm of it.
+        # Neither Jupyter's secret nor the notebook's address is in the job's command lines or in what Slurm shows of it.
         words = browser.run(kernel, "print(__import__('subprocess').getoutput('ps -eo args'))")
         secret = lab.head("cat", f"{Path(notebook.log).parent}/secret", user=notebook.user).out
         assert "jupyter-lab" in words
@@ -110,7 +111,7 @@ def test_a_notebook_is_opened_once_sees_its_gpu_and_nothing_of_ours(lab: Lab) ->
         assert notebook.id not in words + lab.client.jobs.get("lab", notebook.job_id).model_dump_json()
         assert notebook.id not in lab.head("scontrol", "show", "job", str(notebook.job_id)).out
 
-        # The API takes nothing from the notebook's page, with whatever cookie it is sent.
+        # The API accepts nothing from the notebook's page, whatever cookie it sends.
         url = lab.client.url
         cookie = _session(lab)
         for headers in ({"origin": browser.origin, "cookie": cookie}, {"cookie": browser.cookie}):
@@ -126,6 +127,6 @@ def test_a_notebook_is_opened_once_sees_its_gpu_and_nothing_of_ours(lab: Lab) ->
 
 
 def _session(lab: Lab) -> str:
-    """The cookie of a browser that is signed in to the dashboard."""
+    """Returns the cookie of a browser that is signed in to the dashboard."""
     link = lab.client.tokens.sign_in_link().url
     return httpx.get(link, follow_redirects=False).headers["set-cookie"].partition(";")[0]

@@ -1,4 +1,5 @@
-"""Another node image on a cluster where a job runs: one that breaks nodes, and one that does not."""
+"""A roll of the node image works on a cluster with a running job, for an image that breaks nodes and for one that
+does not."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ SMI = "node/image/rootfs/usr/bin/nvidia-smi"
 
 
 class Installation:
-    """A Headway of one's own, whose node image may be changed as a newer version changes it."""
+    """A copy of Headway whose node image can be changed, as a newer version would change it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -35,7 +36,7 @@ class Installation:
         self.smi = (folder / SMI).read_text()
 
     def image(self, smi: str) -> None:
-        """The node image has this nvidia-smi from now on."""
+        """Sets the nvidia-smi of the node image from now on."""
         (self.folder / SMI).write_text(smi)
         self.tags.append(f"{REPOSITORY}:debian13-{inputs_hash('debian13', self.folder / 'node/image')}")
 
@@ -58,7 +59,7 @@ def lab(own: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def images(lab: Lab) -> list[str]:
-    """Of both nodes; one that is being made anew is missing."""
+    """Returns the images of both nodes; a node that is being recreated is missing."""
     instance = hashlib.sha256(str(lab.state.resolve()).encode()).hexdigest()[:8]
     rows = json.loads(lab.podman("ps", "-a", "--format", "json", f"--filter=label=headway.instance={instance}"))
     found = {row["Labels"]["headway.machine"]: str(row["Image"]) for row in rows}

@@ -1,4 +1,5 @@
-"""Another number of nodes while jobs run: no job notices, slurmctld is the same process, nothing is left behind."""
+"""Node counts change while jobs run: no job is disturbed, slurmctld remains the same process, and nothing is left
+behind."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ teams: {vision: {users: [ann]}}
 """
 
 
-# In front of the real one: while the file is there no machine is made.
+# A wrapper of the real podman: while the file exists no machine is created.
 PODMAN = """\
 #!/bin/bash
 if [[ " $* " == *" run "* && -e {fault} ]]; then echo "Error: no capacity" >&2; exit 125; fi
@@ -68,7 +69,7 @@ def test_nodes_come_and_go_while_a_job_runs(lab: Lab) -> None:
     assert lab.output(f"/home/ann/slurm-{waits}.out", "ann").split() == ["grow-gpu-1-2", "8"]
     assert "grow-gpu-1-2" in lab.head("cat", "/etc/headway/prometheus/targets.json").out
 
-    lab.cli("scale", lab.name, "gpu=1", "--yes")  # the one without a job goes
+    lab.cli("scale", lab.name, "gpu=1", "--yes")  # the node without a job is removed
     assert machines(lab) == ["grow-cpu-1-1", "grow-gpu-1-1", "grow-head"]
     assert state(lab, "grow-gpu-1-2").endswith("headway: no machine")
     assert "grow-gpu-1-2" not in lab.head("cat", "/etc/headway/prometheus/targets.json").out
@@ -99,7 +100,7 @@ def test_a_job_wakes_a_node_of_a_group_that_sleeps(lab: Lab) -> None:
     lab.wait_job(job, "COMPLETED")
     assert lab.output(f"/home/ann/slurm-{job}.out", "ann").strip() == "grow-lazy-1-1"
     assert "grow-lazy-1-1" in machines(lab)
-    lab.head("scontrol", "update", "nodename=grow-lazy-1-1", "state=POWER_DOWN")  # as after its ten minutes
+    lab.head("scontrol", "update", "nodename=grow-lazy-1-1", "state=POWER_DOWN")  # as after ten idle minutes
     lab.wait(lambda: "grow-lazy-1-1" not in machines(lab), "the machine to be given back")
     targets = "/etc/headway/prometheus/targets.json"
     lab.wait(lambda: "grow-lazy" not in lab.head("cat", targets).out, "Prometheus to hear of it")
@@ -116,13 +117,13 @@ sleep 1000 & wait
 
 
 def incident(lab: Lab, kind: str) -> dict[str, Any]:
-    """The newest of this kind; {} while there is none."""
+    """Returns the newest incident with this action, or {}."""
     found = lab.cli("incidents", lab.name, "-o", "json").json()
     return next((one for one in found if one["action"] == kind), {})
 
 
 def identity(lab: Lab, machine: str) -> str:
-    """The container's own, which no other one has after it."""
+    """Returns the container's id, which no later container has."""
     return lab.podman("inspect", "--format", "{{.Id}}", lab.container(machine)).strip()
 
 
@@ -141,7 +142,7 @@ def test_a_machine_that_is_taken_back_loses_no_work_and_is_replaced(lab: Lab) ->
     assert "grow-spot-1-1 is taken back in 60 s" in said
     lab.wait(lambda: lab.field(saves, "Restarts") == "1", "the job to be requeued")
     lab.wait_job(saves, "RUNNING")
-    node = lab.field(saves, "NodeList")  # in the slot that became free, where the old machine had gone by then
+    node = lab.field(saves, "NodeList")  # in the slot that became free, where the old machine had been removed by then
     assert identity(lab, node) != taken
     log = lab.output("/home/ann/spot.log", "ann").splitlines()
     assert log[:2] == ["began on grow-spot-1-1", "warned on grow-spot-1-1"]

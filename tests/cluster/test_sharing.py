@@ -1,4 +1,5 @@
-"""Many teams on one cluster: placement, gangs, fair share, caps, preemption. They fill it, so they run alone."""
+"""Many teams share one cluster by placement, gangs, fair share, caps and preemption. These tests fill the cluster,
+so they run alone."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ HOLD = "while [ ! -e {} ]; do sleep 0.1; done"
 
 @pytest.fixture(autouse=True)
 def _quiet(lab: Lab) -> Iterator[None]:
-    """Starts with an empty cluster and leaves one."""
+    """Empties the queue after each test."""
     yield
     lab.head("bash", "-c", "scancel $(squeue -h -o %A | sort -u) 2>/dev/null; true")
     lab.wait(lambda: not lab.head("squeue", "-h").out.strip(), "the queue to be empty")
 
 
 def test_a_two_node_job_lands_whole_under_one_leaf(lab: Lab) -> None:
-    """Three nodes are free, one under the first leaf and two under the second: the job must not straddle."""
+    """Three nodes are free, one under the first leaf switch and two under the second: the job must not span both."""
     blocker = lab.sbatch("alice", "-w", "lab-1-1", "--exclusive", wrap=HOLD.format("free1"))
     lab.wait_job(blocker, "RUNNING")
     job = lab.sbatch("alice", "-N2", "--gpus-per-node=8", wrap="true; sleep 1")
@@ -58,7 +59,7 @@ def test_only_its_teams_may_use_the_high_tier(lab: Lab) -> None:
 
 
 def test_a_team_past_its_cap_is_held_with_the_reason_shown(lab: Lab) -> None:
-    """carol's team may use one GPU-hour a month and asks for more in one job."""
+    """carol's team may use one GPU-hour per month and requests more in one job."""
     job = lab.sbatch("carol", "--gpus=8", "--time=1:00:00", wrap="true")
     lab.wait(
         lambda: "GRES" in lab.field(job, "Reason") or "TRES" in lab.field(job, "Reason"), "the cap to be the reason"
@@ -79,7 +80,7 @@ def test_a_team_s_running_jobs_are_limited(lab: Lab) -> None:
 
 @pytest.mark.soak
 def test_the_team_that_used_more_waits_behind_the_one_that_used_less(lab: Lab) -> None:
-    """Slurm counts usage once a minute. Waits for Slurm to have counted the usage (sshare), not for time to pass."""
+    """Slurm counts usage once a minute; the test waits until sshare shows it, not for a fixed time."""
     usage = ["sshare", "-a", "-n", "-P", "-o", "Account,User,RawUsage"]
 
     def used(team: str) -> int:

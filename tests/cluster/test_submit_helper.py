@@ -1,4 +1,5 @@
-"""The helper that submissions go to, on a real head: whose limits it has, and what its death means."""
+"""The submission helper on a real head runs under the right limits, and its death has a defined outcome for
+submissions."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ exec /usr/bin/sbatch "$@"
 
 
 def helpers(lab: Lab, user: str) -> list[str]:
-    """Process ids on the head."""
+    """Returns the process ids of the user's helpers on the head."""
     return lab.head("python3", "-c", FIND, user).out.split()
 
 
@@ -43,9 +44,9 @@ def test_one_helper_takes_a_person_s_submissions_under_their_limits(lab: Lab) ->
     assert its.splitlines()[0] == command.splitlines()[0] == "500"
     assert limited(its, uid) == limited(command, uid)
     assert {lab.field(job, "UserId").partition("(")[0] for job in made} == {"carol"}
-    for _ in range(5):  # in the same moment, so that some are given to one that is dead, which nobody knows yet
+    for _ in range(5):  # at the same moment, so that some reach a helper that is dead and not yet known to be
         lab.head("kill", "-9", helper)
-        made.append(lab.submit(HELD, user="carol"))  # nobody notices
+        made.append(lab.submit(HELD, user="carol"))  # without an error
         made.append(lab.submit(HELD, user="carol"))
         (helper,) = helpers(lab, "carol")
     assert sorted(map(int, jobs(lab, "carol"))) == sorted(made)
@@ -53,7 +54,7 @@ def test_one_helper_takes_a_person_s_submissions_under_their_limits(lab: Lab) ->
 
 
 def test_a_helper_killed_under_a_submission_is_one_error_and_at_most_one_job(lab: Lab) -> None:
-    """sbatch itself was running by then and may or may not have gone on: the error says to look."""
+    """sbatch was running by then and may or may not have continued: the error says to look at the queue."""
     lab.head("mkdir", "-p", "bin", user="sam")
     lab.head("sh", "-c", "cat >bin/sbatch; chmod 755 bin/sbatch", user="sam", stdin=SLOW)
     lab.head("sh", "-c", "cat >.bash_profile", user="sam", stdin='PATH="$HOME/bin:$PATH"\n')
@@ -69,13 +70,13 @@ def test_a_helper_killed_under_a_submission_is_one_error_and_at_most_one_job(lab
     sending.start()
     lab.wait(lambda: lab.head("test", "-e", "/home/sam/helper-began", check=False).code == 0, "sbatch to begin")
     lab.head("kill", "-9", *helpers(lab, "sam"))
-    sending.join(120)  # longer than a submission is waited for
+    sending.join(120)  # longer than the server waits for a submission
     (error,) = said
     assert isinstance(error, Unreachable)
     assert "did not say whether the job is submitted" in error.message
     assert "headway queue" in error.hint
     lab.head("touch", "helper-goes-on", user="sam")
-    assert lab.head("cat", "/home/sam/helper-began").out == "\n"  # sbatch was started once, and by nobody else since
+    assert lab.head("cat", "/home/sam/helper-began").out == "\n"  # sbatch was started once
     lab.head("rm", "-r", "bin", ".bash_profile", "helper-began", "helper-goes-on", user="sam")
     again = lab.submit(HELD, user="sam")
     assert str(again) in jobs(lab, "sam")

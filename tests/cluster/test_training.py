@@ -1,4 +1,4 @@
-"""Trainings that are killed, warned and preempted: the loss curve goes on as if nothing had been."""
+"""Trainings that are killed, warned or preempted continue with the same loss curve as an undisturbed one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TWO = ("--nodes=2", "--gpus-per-node=1")
 
 @pytest.fixture(scope="module", autouse=True)
 def _copied(lab: Lab) -> None:
-    lab.head("rm", "-rf", HOME)  # of a lab that is kept: cp would put the folder into it
+    lab.head("rm", "-rf", HOME)  # remains of a kept lab: cp would put the folder into it
     lab.cli("cp", "-q", "-r", str(EXAMPLES), f"lab:{HOME}")
 
 
@@ -28,7 +28,7 @@ def reach(lab: Lab, job: int, step: int) -> None:
 
 
 def test_killed_at_any_moment_the_loss_curve_goes_on_exactly(lab: Lab) -> None:
-    """Once a rank is killed -9, and a node's whole step; then it is requeued while it runs."""
+    """A rank is killed by -9, then a node's whole step; then the job is requeued while it runs."""
     whole, job = start(lab), start(lab)
     reach(lab, job, 8)
     lab.head("scontrol", "requeue", str(job), user="admin")
@@ -41,7 +41,7 @@ def test_killed_at_any_moment_the_loss_curve_goes_on_exactly(lab: Lab) -> None:
         kill -9 $it"""
     node = lab.head("bash", "-c", f"scontrol show hostnames $(squeue -h -j {job} -o %N) | tail -n 1").out.strip()
     lab.head("srun", f"--jobid={job}", "--overlap", "-N1", "-n1", "-w", node, "bash", "-c", rank, user="admin")
-    # The training failed, not its node: the script ends with its error, and its owner has it run again.
+    # The training failed, not its node: the script ends with its error, and its owner requeues it.
     lab.wait_job(job, "FAILED", patience_s=240)
     lab.head("scontrol", "requeue", str(job), user="admin")
     for one in (job, whole):
@@ -54,8 +54,8 @@ def test_killed_at_any_moment_the_loss_curve_goes_on_exactly(lab: Lab) -> None:
 
 @pytest.mark.soak
 def test_a_training_that_asked_is_warned_before_its_time_limit_and_goes_on(lab: Lab) -> None:
-    """A minute is the shortest limit that Slurm knows; it looks at warnings every half a minute, and sends one that falls in
-    between early."""
+    """A minute is the shortest limit in Slurm, which checks warnings every 30 seconds and sends those due in between
+    early."""
     limited = start(lab, "--time=1", "--signal=USR1@25", steps=("--steps", "100000", "--log-every", "1"))
     lab.wait(lambda: "(restart 1)" in log(lab, limited), "the job to go on after its time limit", patience_s=240)
     said = log(lab, limited)

@@ -1,4 +1,4 @@
-"""What it costs Slurm that people look: nothing that grows with them."""
+"""The load that viewers put on Slurm does not grow with their number."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from headway.server.workers.snapshot_worker import WATCHED_S
 
 VIEWERS = 20
 SPAN_S = 6.0
-READING = 3  # RPCs of one: nodes, jobs, reservations
-# The pace of readings while somebody looks, however many; a span has one more or less, news of a job bring one early.
+READING = 3  # RPCs of one reading: nodes, jobs, reservations
+# The pace of readings with any number of viewers; a span has one more or less, and news of a job cause one early.
 MOST = (SPAN_S / WATCHED_S + 2) * READING
-CHECK = 4  # RPCs of one, every ten seconds
+CHECK = 4  # RPCs of one check, every ten seconds
 
 
 def asked(lab: Lab) -> int:
-    """RPCs that slurmctld has had from the server's own user, by sdiag."""
+    """Returns the number of RPCs that slurmctld received from the server's user, from sdiag."""
     users = lab.head("sdiag").out.partition("statistics by user")[2].partition("Pending RPC")[0]
     return sum(int(found) for found in re.findall(r"^\s+slurm\s+\(.*?count:(\d+)", users, re.MULTILINE))
 
 
 def look(lab: Lab, viewers: int, job: int) -> tuple[int, int]:
-    """(RPCs within SPAN_S, lists and pages that were answered meanwhile)."""
+    """Returns (RPCs within SPAN_S, lists and pages that were answered in that time)."""
     client = lab.client
     headers = {"authorization": f"Bearer {client._token}"}
     stop, seen = threading.Event(), []
@@ -53,7 +53,7 @@ def look(lab: Lab, viewers: int, job: int) -> tuple[int, int]:
         lab.wait(lambda: len(seen) > viewers, "all to look")
     before, begun = asked(lab), time.monotonic()
     counted = len(seen)
-    time.sleep(SPAN_S)  # what is measured is what happens within a time
+    time.sleep(SPAN_S)  # the test measures what happens within a time
     rpcs = asked(lab) - before
     took = time.monotonic() - begun
     counted = len(seen) - counted

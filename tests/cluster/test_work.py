@@ -1,4 +1,4 @@
-"""What people type on any Slurm cluster, on a real one. Nothing here breaks the cluster; each test has its own user."""
+"""The usual Slurm commands work on a real cluster. Nothing here breaks the cluster; each test has its own user."""
 
 from __future__ import annotations
 
@@ -188,7 +188,8 @@ def test_what_can_never_run_is_refused_at_submit(lab: Lab, flags: list[str]) -> 
 
 
 def test_shared_memory_filled_past_the_job_s_memory_ends_the_job_at_once(lab: Lab) -> None:
-    """What lies there counts for the job, while the process that wrote it is small: it must go before slurmstepd."""
+    """Files in shared memory count for the job, while the process that wrote them is small: it must be killed before
+    slurmstepd."""
     done = lab.head("srun", "--mem=200M", "dd", "if=/dev/zero", "of=/dev/shm/big", "bs=1M", "count=400", user="alice",
                     check=False)  # fmt: skip
     assert done.code != 0

@@ -1,4 +1,4 @@
-"""The example training on a cluster: where it lies, and what its jobs wrote."""
+"""The example training on a cluster: its folder, and parsers of its logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def log(lab: Lab, job: int) -> str:
 
 
 def losses(text: str) -> dict[int, set[str]]:
-    """Step -> what was printed as its loss, in all runs of the job."""
+    """Returns step -> the losses printed for it, over all runs of the job."""
     found: dict[int, set[str]] = {}
     for step, loss in re.findall(r"^step (\d+) loss (\S+)", text, re.MULTILINE):
         found.setdefault(int(step), set()).add(loss)

@@ -1,4 +1,4 @@
-"""Tests that start the app or open SQLite, without a process of their own."""
+"""Fixtures for tests that start the app or open SQLite, without a separate process."""
 
 from __future__ import annotations
 

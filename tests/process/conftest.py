@@ -1,5 +1,5 @@
-"""What speaks to real servers on loopback (Headway's own, sshd, PostgreSQL, an object store), without Slurm: too slow for
-`make check`."""
+"""Fixtures of tests that talk to real servers on loopback (Headway's own, sshd, PostgreSQL, an object store),
+without Slurm. They are too slow for `make check`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A real server process whose work is pretended: an apply waits until the file `go` lies in the state
-folder."""
+"""A real server process whose work is simulated: an apply waits until the file `go` is in the state folder."""
 
 from __future__ import annotations
 
@@ -17,6 +16,8 @@ from tests.support.server_fakes import FakeBackend, changes
 
 
 def make_work(_store: Store, state_dir: Path) -> FakeBackend:
+    """Returns a backend whose apply waits for the file `go` in the state folder."""
+
     async def apply(_cluster: Any, say: Any) -> None:
         await say("machines", "are made")
         while not (state_dir / "go").exists():

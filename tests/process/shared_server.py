@@ -1,5 +1,5 @@
-"""One of two server processes on one database: `HEADWAY_DATA` is the folder both share. Machines are pretended; submissions go
-to the real node/user_helper on this machine, with a stand-in for sbatch that counts."""
+"""One of two server processes on one database: `HEADWAY_DATA` is the folder that both share. Machines are simulated;
+submissions go to the real node/user_helper on this machine, with a stand-in for sbatch that counts."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from tests.support.server_fakes import FakeBackend, changes
 
 
 class Shared(FakeBackend):
+    """A backend with simulated machines and the real submission helper."""
+
     def __init__(self, _store: Store, data: Path) -> None:
         super().__init__(
             plan=changes(), machines=(), checks=(), read=Unreachable("no Slurm"), apply=self._apply, accounting=()
@@ -29,7 +31,7 @@ class Shared(FakeBackend):
         self._links = HelperPool(Machine(data / "home"))
 
     async def _apply(self, cluster: Any, say: Any) -> None:
-        """Takes a moment in which the server may die; two at once on a cluster are written down."""
+        """Takes a moment in which the server may be killed; records two applies of a cluster at the same time."""
         with (self._data / f"{cluster.name}.lock").open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

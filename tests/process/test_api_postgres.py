@@ -1,5 +1,5 @@
-"""What strangers may ask over HTTP of a server whose database is PostgreSQL, which is stricter than SQLite: no NUL bytes, no
-number that its column does not hold. Skipped where no PostgreSQL is installed."""
+"""A server with PostgreSQL, which is stricter than SQLite, answers hostile requests without a server error: NUL
+bytes, and numbers too large for their column. Skipped where no PostgreSQL is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datasets from S3, against moto's server."""
+"""Datasets are imported from S3, against moto's server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def s3(endpoint: str, request: pytest.FixtureRequest) -> Any:
-    """A client of the owner's, and a bucket of the test's own: `s3.bucket`."""
+    """Returns a client with the owner's keys; `s3.bucket` is a bucket for this test alone."""
     client = boto3.client(
         "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id=KEYS["key_id"],
         aws_secret_access_key=KEYS["secret"], config=Config(ignore_configured_endpoint_urls=True),

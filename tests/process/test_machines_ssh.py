@@ -1,4 +1,5 @@
-"""Connections: limits, failures and pinning, against a real SSH server in this process, on loopback."""
+"""SSH connections enforce their limits, report failures and pin host keys, against a real SSH server in this process
+on loopback."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Refused, Unreachable
 from headway.transport.ssh import Connections
 
-# What the server of these tests leaves behind when it is torn down under a command.
+# Warnings of the test server when it is closed while a command runs.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine 'Queue.join':RuntimeWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -29,7 +30,7 @@ pytestmark = [
 
 @dataclass
 class Server:
-    """An SSH server that runs what it is asked by sh, and counts what happens."""
+    """An SSH server that runs its commands by sh and records connections and commands."""
 
     machine: Machine
     key: str
@@ -96,8 +97,8 @@ async def serving(port: int = 0, host_key: Any = None, client: Any = None) -> As
         for command in made.commands:
             command.cancel()
         if made.commands:
-            await asyncio.wait(made.commands, timeout=60)  # the one who hears of a child's end may be gone by now
-        gc.collect()  # so that it is here that the marks above pass over what was torn down
+            await asyncio.wait(made.commands, timeout=60)  # the task that hears of a child's end may be gone by now
+        gc.collect()  # so that the filters above apply to the objects of the closed server
 
 
 @pytest.fixture
@@ -145,7 +146,8 @@ async def test_commands_share_a_connection_up_to_what_sshd_allows(server: Server
 
 
 async def test_a_command_that_would_end_the_connection_is_not_sent(server: Server) -> None:
-    """OpenSSH's server does so for one of 256 KiB, and others' commands run over it. A quote takes five bytes."""
+    """OpenSSH's server closes the connection, which others' commands use as well, at a command of 256 KiB. A quote
+    takes five bytes."""
     async with Connections(server.key) as ssh:
         other = asyncio.create_task(ssh.remote(server.machine, ["sh", "-c", "sleep 0.2; echo on"], timeout_s=10))
         with pytest.raises(Refused, match="more than the 131071"):
@@ -252,14 +254,15 @@ async def test_a_connection_that_was_lost_this_moment_is_not_taken_twice(server:
     async with Connections(server.key) as ssh:
         await ssh.remote(server.machine, ["true"], timeout_s=5)
         (link,) = ssh._peers[server.machine.name].links
-        link.connection.abort()  # it says of itself that it is open until the loop has come round
+        link.connection.abort()  # it reports itself as open until the event loop has run
         assert (await ssh.remote(server.machine, ["true"], timeout_s=5)).code == 0
         assert len(server.connections) == 2
 
 
 @pytest.mark.parametrize("why", ["no room", "another address"])
 async def test_a_connection_that_takes_no_more_lets_its_commands_end(server: Server, tmp_path: Path, why: str) -> None:
-    """sshd may count sessions that have ended here as open; and who holds an older record of a machine asks too."""
+    """sshd may count sessions that have ended here as open; and callers with an older record of the machine use the
+    connection too."""
     os.mkfifo(tmp_path / "end")
     begun = asyncio.Event()
     argv = ["sh", "-c", 'echo begun; cat "$1"', "sh", str(tmp_path / "end")]

@@ -1,5 +1,5 @@
-"""Users who become root by sudo, and ways that lead through another machine: real SSH servers in this process, a small
-stand-in for sudo that reads passwords as sudo does."""
+"""Users become root by sudo, and connections pass through another machine: real SSH servers in this process, and a
+small stand-in for sudo that reads passwords as sudo does."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ AM_ROOT=yes exec "$@"
 
 @pytest.fixture
 def ops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file with sudo's password; sudo itself is the stand-in above."""
+    """Returns a file with sudo's password, and puts the stand-in for sudo above into PATH."""
     program = tmp_path / "bin" / "sudo"
     program.parent.mkdir()
     program.write_text(SUDO)
@@ -71,7 +71,7 @@ async def test_a_user_becomes_root_by_password_and_the_command_gets_its_own_inpu
 
 
 async def test_without_a_password_it_is_not_sent_one(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sudo that asks for none would leave the line to the command."""
+    """A sudo that asks for no password would leave the line to the command."""
     monkeypatch.setenv("FAKE_SUDO", "free")
     async with serving() as server:
         machine = replace(server.machine, user="ops", password_path=str(ops))
@@ -152,7 +152,7 @@ async def test_a_socket_that_only_root_may_open(ops: Path, tmp_path: Path) -> No
 
 
 async def test_the_way_may_lead_through_another_machine(tmp_path: Path) -> None:
-    """The jump host forwards, with a key of its own, and its host key is pinned too."""
+    """The jump host forwards with its own key, and its host key is pinned too."""
     client = asyncssh.generate_private_key("ssh-ed25519")
     key = tmp_path / "bastion-key"
     key.write_text(client.export_private_key().decode())
@@ -174,7 +174,7 @@ async def test_the_way_may_lead_through_another_machine(tmp_path: Path) -> None:
 
 
 class forwarding:  # noqa: N801 (used as a function)
-    """A server that only forwards connections: (port, host key)."""
+    """A server that only forwards connections; as a context it gives (port, host key)."""
 
     def __init__(self, client: asyncssh.SSHKey, asked: list[tuple[str, int]]) -> None:
         self.client, self.asked = client, asked

@@ -1,4 +1,4 @@
-"""TLS, reverse proxies and addresses: what the server's environment says, and a real server that does so."""
+"""A real server applies the TLS, reverse proxy and address settings of its environment."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Start = Callable[..., RunningServer]
 
 
 def certificate(folder: Path, *names: str) -> tuple[Path, Path]:
-    """(certificate, key), signed by itself."""
+    """Writes a self-signed certificate and returns (certificate, key)."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -56,7 +56,8 @@ def certificate(folder: Path, *names: str) -> tuple[Path, Path]:
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Starts a real server on an own folder, its environment as given; ended with the test."""
+    """Yields a function that starts a real server on its own folder with the given environment; servers end with the
+    test."""
     monkeypatch.setenv("HEADWAY_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in [name for name in os.environ if name.startswith("HEADWAY_") and name != "HEADWAY_STATE"]:
@@ -82,7 +83,7 @@ def trusting(cert: Path) -> ssl.SSLContext:
 
 
 def trail(state_dir: Path) -> list[str]:
-    """Addresses that guessed tokens came from."""
+    """Returns the addresses from which guessed tokens came."""
 
     async def read() -> list[str]:
         store = await open_store(state_dir)
@@ -99,7 +100,7 @@ def test_behind_a_trusted_proxy_people_have_their_own_addresses(start: Start, tm
     said = {"authorization": "Bearer hw_guess", "x-forwarded-for": "198.51.100.7, 203.0.113.9"}
     assert httpx.get(f"{server.url}/api/v1/me", headers=said, timeout=60).status_code == 401
     assert trail(tmp_path / "state") == ["203.0.113.9"]  # what the proxy saw, not what the client told the proxy
-    with connect() as client:  # of this machine: not by way of the proxy
+    with connect() as client:  # from this machine, not through the proxy
         link = client.tokens.sign_in_link().url
     assert link.startswith("https://headway.example.org/signin?code=")
     seen = {"host": "headway.example.org", "x-forwarded-for": "203.0.113.9", "x-forwarded-proto": "https"}
@@ -124,9 +125,9 @@ def test_the_server_speaks_tls_itself(start: Start, tmp_path: Path, monkeypatch:
     cert, key = certificate(tmp_path, "localhost")
     server = start(HEADWAY_TLS_CERT=str(cert), HEADWAY_TLS_KEY=str(key))
     assert server.url.startswith("https://localhost:")
-    with connect() as client:  # it knows its own machine's server by its certificate
+    with connect() as client:  # the client trusts the certificate of this machine's server
         assert client.me().role == "admin"
-    # It was told of no proxy: nobody says where they come from.
+    # It knows no proxy, so the clients' addresses are unknown.
     said = {"authorization": "Bearer hw_guess", "x-forwarded-for": "203.0.113.9"}
     assert httpx.get(f"{server.url}/api/v1/me", headers=said, verify=trusting(cert), timeout=60).status_code == 401
     assert trail(tmp_path / "state") == ["127.0.0.1"]

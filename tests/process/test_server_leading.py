@@ -1,4 +1,5 @@
-"""Which of several servers on one PostgreSQL leads, who follows, and what the others say of its work."""
+"""Of several servers on one PostgreSQL exactly one leads, another follows when it ends, and the others report its
+work."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def url() -> Iterator[str]:
 async def stores(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Store, Store]]:
     monkeypatch.setattr(leader_election, "GRACE_S", 0.1)
     monkeypatch.setattr(leader_election, "LOOK_S", 0.02)
-    monkeypatch.setattr(advisory_locks, "ANSWER_S", 60.0)  # no database is gone here, however busy the machine
+    # no database is lost in these tests, however busy the machine is
+    monkeypatch.setattr(advisory_locks, "ANSWER_S", 60.0)
     one, two = await open_store(tmp_path, url), await open_store(tmp_path, url)
     yield one, two
     await one.close()
@@ -46,7 +48,7 @@ async def until(there: Callable[[], Any]) -> None:
 
 
 class One:
-    """A server whose only loop says that it runs."""
+    """A server with one loop, which records that it runs."""
 
     def __init__(self, store: Store, folder: Path) -> None:
         self.store = store
@@ -66,7 +68,7 @@ class One:
         self.let_go += 1
 
     async def die(self) -> None:
-        """As a kill does: the connection is gone, and nobody says goodbye."""
+        """Ends the server as a kill does: the connection is lost and no message is sent."""
         await self.store.presence.close()
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
@@ -84,7 +86,7 @@ async def test_one_leads_and_the_other_follows_when_it_is_gone(stores: tuple[Sto
     await one.die()
     await until(lambda: two.runs)
     assert stores[1].presence.leads
-    again = await stores[1].operations.claim("two:1", 1001, 30)  # it need not wait for the lease of the one before
+    again = await stores[1].operations.claim("two:1", 1001, 30)  # it need not wait for the lease of the previous server
     assert again is not None
     assert (again.id, again.attempts) == (operation.id, 2)
     await stores[1].operations.finish(operation.id, "two:1", "done")
@@ -106,7 +108,8 @@ async def test_a_leader_whose_connection_breaks_lets_go_and_may_lead_again(
 
 
 class Stuck(One):
-    """Its loop waits for what does not answer when it is cancelled, and its first `rest` fails."""
+    """A server whose loop waits for something that does not answer when it is cancelled, and whose first `rest`
+    fails."""
 
     def __init__(self, store: Store, folder: Path) -> None:
         self.begun = 0
@@ -180,7 +183,7 @@ async def test_turns_are_taken_one_after_the_other_and_lives_are_seen(stores: tu
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
     async with one.turn("lab"):
-        pass  # whoever gave up has not kept it
+        pass  # the cancelled waiter has not kept its turn
     await one.close()
     assert not await two.lives(one.number)
     with pytest.raises(Unreachable):

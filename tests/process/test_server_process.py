@@ -1,5 +1,5 @@
-"""The server as a process: start, one per folder, kill -9 in the middle of an operation, SIGTERM, what it
-leaves."""
+"""The server process starts once per folder, survives kill -9 during an operation, and ends on SIGTERM without
+leftovers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def start(state_dir: Path) -> Iterator[Start]:
-    """Starts the server with pretended work; all are ended with the test."""
+    """Yields a function that starts the server with simulated work; all servers end with the test."""
     processes: list[subprocess.Popen[bytes]] = []
 
     def go() -> RunningServer:  # what `start_server` does, but for another program

@@ -1,5 +1,5 @@
-"""The store on a real PostgreSQL of its own, over a unix socket: what differs from SQLite is locking. Skipped where no
-PostgreSQL is installed."""
+"""The store works on a real PostgreSQL over a Unix socket, where mainly locking differs from SQLite. Skipped where
+no PostgreSQL is installed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def url() -> Iterator[str]:
 
 
 async def test_postgresql(url: str, tmp_path: Path) -> None:
-    """One database for all, as several servers use it."""
+    """All use one database, as several servers do."""
     stores = await asyncio.gather(*(open_store(tmp_path, url) for _ in range(4)))
     try:
         await _events(stores)
@@ -58,7 +58,7 @@ async def _claims(stores: Sequence[Store]) -> None:
             await stores[0].operations.enqueue(f"c{number}", "apply", "ann", document={"a": [1]})
 
     async def drain(index: int) -> list[str]:
-        """Claims until nothing is left, ending each before the next."""
+        """Claims and finishes operations one after the other until none is left."""
         done = []
         while True:
             operation = await stores[index].operations.claim(f"s{index}", 1000, 30)
@@ -75,7 +75,7 @@ async def _claims(stores: Sequence[Store]) -> None:
 
     done = [one for part in await asyncio.gather(*(drain(i) for i in range(4))) for one in part]
     assert len(done) == len(set(done)) == 24
-    for number in range(8):  # each cluster's in the order they were asked for
+    for number in range(8):  # those of a cluster in the order of their requests
         operations = await stores[0].operations.recent(f"c{number}")
         finished = [o.finished_at for o in reversed(operations)]
         assert finished == sorted(finished, key=lambda at: at or 0)
@@ -91,7 +91,7 @@ async def _claims(stores: Sequence[Store]) -> None:
     assert await stores[1].operations.release_leases("new:1") == 1
     again = await stores[0].operations.claim("old:1", 1030, 30)
     assert again is not None
-    assert again.attempts == 2  # who stopped as it should was not brought down
+    assert again.attempts == 2  # a worker that stopped in order does not count as killed
 
 
 async def _backups(store: Store) -> None:
@@ -104,7 +104,7 @@ async def _backups(store: Store) -> None:
 
 
 async def _events(stores: Sequence[Store]) -> None:
-    """An apply tells of many machines at once."""
+    """Adds events of many machines at the same time, as an apply does."""
     operation = await stores[0].operations.enqueue("told", "apply", "ann")
     await asyncio.gather(*(stores[n % 2].operations.add_event(operation.id, f"m{n}", "is made") for n in range(20)))
     assert [event.seq for event in await stores[1].operations.events_after(operation.id)] == list(range(1, 21))
@@ -127,7 +127,7 @@ async def _uids_and_secrets(stores: Sequence[Store]) -> None:
 
 async def test_others_see_who_is_in_a_turn(url: str, tmp_path: Path) -> None:
     one, two = await open_store(tmp_path, url), await open_store(tmp_path, url)
-    names = [f"reboot/lab/lab-1-{number}" for number in range(8)]  # their locks have either sign
+    names = [f"reboot/lab/lab-1-{number}" for number in range(8)]  # their lock keys have either sign
     try:
         for store in (one, two):
             await store.presence.appear()
@@ -142,7 +142,7 @@ async def test_others_see_who_is_in_a_turn(url: str, tmp_path: Path) -> None:
 async def test_a_clusters_records_are_of_one_moment_and_come_back(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also when the disk that they go to stands still for longer than a transaction may say nothing."""
+    """Also when the disk that they are written to pauses for longer than a transaction may be idle."""
     one = await _impatient(tmp_path, url, monkeypatch)
     there = await one.incidents.open("kept", "n1", "XID 79", FaultAction.RMA, 1.0, {})
     try:
@@ -202,7 +202,7 @@ async def _tables_match(url: str) -> None:
 async def test_who_begins_to_write_and_falls_silent_keeps_the_others_only_for_a_while(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a server whose machine loses power between two statements, seen from the database."""
+    """Like a server whose machine loses power between two statements, seen from the database."""
     one, two = await open_store(tmp_path, url), await _impatient(tmp_path, url, monkeypatch)
 
     async def silent() -> None:
@@ -213,7 +213,7 @@ async def test_who_begins_to_write_and_falls_silent_keeps_the_others_only_for_a_
             await db.execute(text("SELECT 1"))
 
     try:
-        with pytest.raises(StoreUnavailable):  # what it had begun is undone
+        with pytest.raises(StoreUnavailable):  # its unfinished transaction is rolled back
             await silent()
         names = {person.name for person in await two.people.all()}
         assert ("zoe" in names, "silent" in names) == (True, False)
@@ -228,7 +228,7 @@ async def _impatient(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_every_connection_is_given_up_when_its_machine_is_cut_off(url: str, tmp_path: Path) -> None:
-    """What PostgreSQL was asked for; over a socket, as here, it does nothing."""
+    """Checks the settings requested from PostgreSQL; over a socket, as here, they have no effect."""
     store = await open_store(tmp_path, url)
     try:
         await store.presence.appear()
@@ -255,7 +255,7 @@ async def test_a_question_that_waits_for_a_lock_without_end_is_given_up_and_a_mi
         async with one.database.write():
             waiting = asyncio.create_task(two.people.set_role("yan", "viewer"))
             assert (await asyncio.wait({waiting}, timeout=60))[0]
-            with pytest.raises(Unanswered, match="did not answer in time"):  # what it wrote may have been kept
+            with pytest.raises(Unanswered, match="did not answer in time"):  # its write may have been stored
                 await waiting
         await two.people.set_role("yan", "viewer")
         async with opening._patient(two.database.engine) as patient, patient.connect() as db:
@@ -307,7 +307,7 @@ async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
 
 
 async def test_a_large_run_of_weeks_is_cut_to_the_joule_there(url: str) -> None:
-    """In the product of its joules and its seconds, and of its CPUs' seconds with them, a bigint has no room."""
+    """The product of its joules and its seconds, and of its CPUs' seconds with them, exceeds a bigint."""
     t0, life_s, nodes = 1_790_000_000, 2_600_001, tuple(f"lab-1-{i + 1}" for i in range(4))
     cpus, joules, cpu_s = 2_560_000, 7_400_000_000_001, 2_560_000 * 2_600_000
     lab = builders.cluster(4)
@@ -417,7 +417,8 @@ async def _losses_and_capacity(store: Store, span: ReportSpan, marks: range) -> 
     await store.jobs.record(
         "ledger", 2, person="ann", user="ann", kind="notebook", request={}, facts={}, audit={"job": 2}
     )
-    assert await store.losses.idle_notebooks("ledger", span, Only()) == []  # a later job of that number is the notebook
+    # a later job with that number is the notebook
+    assert await store.losses.idle_notebooks("ledger", span, Only()) == []
     opened = await store.incidents.open("ledger", "lab-1-1", "XID 79", FaultAction.RESET, t0 + 90, {})
     await store.incidents.record_requeued_jobs(opened.number, [1], t0 + 110.0)
     [blamed] = await store.losses.lost_to_incidents("ledger", span, Only(), 120.0)
@@ -447,7 +448,7 @@ async def _losses_and_capacity(store: Store, span: ReportSpan, marks: range) -> 
 
 
 async def _days(store: Store, t0: int) -> None:
-    """Sums of days tell what single runs do, until one of those changes."""
+    """Sums of days equal those of single runs, until one of the runs changes."""
     day = t0 // DAY_S * DAY_S
     span, marks = ReportSpan(day, day + DAY_S, t0 + 2 * DAY_S), range(day, day + DAY_S + 1, 3600)
 

@@ -1,4 +1,4 @@
-"""Two servers on one PostgreSQL database: either may be killed, nothing is done twice and nothing is lost."""
+"""Of two servers on one PostgreSQL database either may be killed: nothing is done twice and nothing is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ pytestmark = [
 
 
 def survive(seconds: float, least: int, between_s: tuple[float, float], *, back: bool = True) -> dict[str, int]:
-    """In a folder of its own: pytest closes its own to other users whenever another pytest starts."""
+    """Runs the ordeal in its own folder, because pytest closes its folders to other users whenever another pytest
+    starts, and returns its counts."""
     with tempfile.TemporaryDirectory(prefix="headway-two-") as folder, postgres() as url:
         ordeal = Ordeal(Path(folder), url)
         try:
@@ -29,7 +30,7 @@ def survive(seconds: float, least: int, between_s: tuple[float, float], *, back:
 
 
 def test_two_servers_for_a_moment() -> None:
-    """The one that leads is killed, and the other follows."""
+    """The leading server is killed, and the other one takes over."""
     found = survive(0, 1, (0.5, 1), back=False)
     assert found["jobs"]
     assert found["operations"]

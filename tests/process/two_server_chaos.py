@@ -1,5 +1,5 @@
-"""Two servers on one PostgreSQL, either killed with -9 again and again while people submit and scale: what they were promised is
-counted at the end."""
+"""Kills two servers on one PostgreSQL again and again with -9 while people submit and scale, and counts at the end
+whether every confirmed request was carried out once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.local_head import head_here
 from tests.support.server_fakes import document
 
 ROOT = Path(__file__).parents[2]
-PEOPLE = 3  # at once, each with one request after the other
+PEOPLE = 3  # at the same time, each with one request after the other
 CLUSTERS = ("one", "two")
 PATIENCE_S = 120.0
 API = "/api/v1/clusters"
@@ -45,6 +45,8 @@ echo "Submitted batch job $(wc -l <submitted)"
 
 @dataclass
 class Server:
+    """One of the two server processes."""
+
     state: Path
     env: dict[str, str]
     process: subprocess.Popen[bytes] | None = None
@@ -74,7 +76,7 @@ class Server:
 
 @dataclass
 class Told:
-    """What people were told."""
+    """The answers that people received."""
 
     jobs: dict[str, int] = field(default_factory=dict)  # script -> its job
     operations: list[str] = field(default_factory=list)
@@ -83,6 +85,8 @@ class Told:
 
 
 class Ordeal:
+    """Two servers, the people who use them, and the kills."""
+
     def __init__(self, folder: Path, url: str, seed: int = 1) -> None:
         self.data = folder / "data"
         self.data.mkdir()
@@ -98,7 +102,8 @@ class Ordeal:
         self._token = ""
 
     def run(self, seconds: float, least: int, between_s: tuple[float, float], *, back: bool = True) -> None:
-        """So long, and with at least so many kills, of the one server and the other in turn; each comes `back` then."""
+        """Runs for at least this time and number of kills, of one server and the other in turn; with `back` each is
+        started again."""
         for server in self.servers:
             server.start()
         for server in self.servers:
@@ -131,7 +136,7 @@ class Ordeal:
                 server.kill()
 
     def count(self) -> dict[str, int]:
-        """Raises AssertionError where something promised was done twice, or not at all."""
+        """Returns counts. Raises AssertionError if a confirmed request was carried out twice or not at all."""
         told = self.told
         assert told.faults == [], told.faults
         submitted = (self.data / "home" / "submitted").read_text().split()
@@ -166,7 +171,7 @@ class Ordeal:
             self.told.faults.append(f"{type(error).__name__}: {error}")
 
     def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Sends it with one key to one server or the other until it is answered."""
+        """Sends the request with one idempotency key to either server in turn until one answers."""
         headers = {"authorization": f"Bearer {self._token}", "idempotency-key": os.urandom(8).hex()}
         deadline = time.monotonic() + PATIENCE_S
         for turn in itertools.count(random.randrange(2)):

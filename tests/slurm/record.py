@@ -4,8 +4,8 @@
         --jwt-key KEYFILE
 
 The cluster needs two idle nodes named lab-1-1 and lab-1-2 with eight GPUs each, teams vision (alice) and speech (carol),
-and nothing running. Everything recorded is as it came, apart from the list of cores of each job (hundreds of lines that
-nobody reads), which is left out, and the kernel's name.
+and nothing running. Everything is recorded as it came, apart from the list of cores of each job (hundreds of lines that
+no test reads) and the kernel's name, which are left out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SLEEP = "#!/bin/bash\nsleep 600\n"
 
 
 def slim(value: Any) -> Any:
-    """Leaves out what is different on every machine or as long as the machine is wide."""
+    """Leaves out what differs between machines or is as long as the machine is wide."""
     if isinstance(value, dict):
         return {k: _SHORT[k](v) if k in _SHORT else slim(v) for k, v in value.items()}
     return [slim(item) for item in value] if isinstance(value, list) else value
@@ -108,7 +108,8 @@ async def running_now(reader: SlurmReader, job: int) -> None:
 
 
 async def accounted(links: Connections, head: Machine, argv: list[str], *words: str) -> None:
-    """slurmctld tells the database with a delay, and in parts."""
+    """Waits until the output of `argv` contains all words, because slurmctld sends records to the database late and
+    in parts."""
     async with asyncio.timeout(60):
         while True:
             said = (await links.remote(head, argv, timeout_s=30)).stdout
@@ -118,7 +119,8 @@ async def accounted(links: Connections, head: Machine, argv: list[str], *words: 
 
 
 async def settled(reader: SlurmReader, running: int, ended: int) -> None:
-    """Until the one runs, the other has ended, and the nodes show the reservation (slurmctld tells them later)."""
+    """Waits until the first job runs, the second has failed, and the nodes show the reservation, which slurmctld
+    reports later."""
     async with asyncio.timeout(60):
         while (
             (await reader.job(running)).state != "RUNNING"

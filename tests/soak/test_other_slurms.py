@@ -1,4 +1,5 @@
-"""Debian 12's Slurm 22.05 and Debian 14's 26.05, really brought up: what differs between the versions must not show."""
+"""Clusters with Slurm 22.05 of Debian 12 and 26.05 of Debian 14 behave alike: differences between the versions must
+not show."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ def test_mpi_over_two_nodes(lab: Lab) -> None:
     program = "/scratch/allreduce"
     ways = (
         [f"mpirun {program}"] if lab.image == "debian14" else [f"srun {program}", f"mpirun {program}"]
-    )  # no PMIx there
+    )  # no PMIx in this version
     lab.head("sh", "-c", f"cat >{program}.c", stdin=(EXAMPLES / "allreduce.c").read_text())
     lab.head("mpicc", "-O2", "-o", program, f"{program}.c")
     job = lab.sbatch("ann", "-N2", "--ntasks-per-node=2", "--output=mpi.txt", wrap=" && ".join(ways))
@@ -107,14 +108,14 @@ def test_mpi_over_two_nodes(lab: Lab) -> None:
 
 
 def lab_nodes(lab: Lab) -> list[tuple[str, str]]:
-    """(name, state) each."""
+    """Returns (name, state) of each node."""
     rows = lab.head("sinfo", "-hN", "-o", "%N %T").out.splitlines()
     return [(name, state) for name, state in (row.split() for row in rows)]
 
 
 def test_nodes_that_run_know_of_a_new_one(lab: Lab) -> None:
-    """Its controller is started anew for more nodes: a step that begins on an old node finds the new one nevertheless."""
-    serves = {name for name, state in lab_nodes(lab) if state == "idle"}  # which one is the spare changes with faults
+    """The controller is restarted for more nodes: a step that begins on an old node finds the new node nevertheless."""
+    serves = {name for name, state in lab_nodes(lab) if state == "idle"}  # faults change which node is the spare
     here = min(serves)
     waits = lab.sbatch("ann", "-N1", "-w", here, wrap="while [ ! -e /scratch/grown ]; do sleep 0.2; done")
     lab.wait_job(waits, "RUNNING")

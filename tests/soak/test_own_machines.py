@@ -1,5 +1,5 @@
-"""Machines one owns, really: bare Debian containers with systemd and sshd, brought up over SSH by a user with sudo, used, broken
-and given back. Packages come from the machines' own sources, so this takes minutes a system."""
+"""Owned machines, which are bare Debian containers with systemd and sshd, are set up over SSH by a user with sudo,
+used, broken and released. They install packages from their own sources, so this takes minutes per system."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ mksquashfs root tiny.sqsh -quiet -no-progress -all-root -noappend
 
 
 class Own:
-    """Three machines of a cluster, one that belongs to nobody, and the server that has them."""
+    """Three machines of a cluster, one outside it, and their server."""
 
     def __init__(self, folder: Path, system: str) -> None:
         self.bare = Bare(folder / "bare", system)
@@ -77,12 +77,12 @@ def plan(own: Own, file: Path) -> str:
 
 
 def untouched(own: Own, number: int) -> bool:
-    """No mark, no Python: nothing has been done to it."""
+    """Returns whether a machine has neither a mark nor Python, so that nothing was done to it."""
     left = "ls /etc/headway/held-by /usr/bin/python3 2>/dev/null || true"
     return own.bare.inside(number, "sh", "-c", left) == ""
 
 
-# --- before anything is taken: what stops an apply, each with one clear message
+# --- before anything is claimed: each obstacle stops an apply with one clear message
 
 
 def test_a_plan_shows_what_is_there_and_changes_nothing(own: Own) -> None:
@@ -146,7 +146,7 @@ def test_folders_that_are_not_shared_where_the_kernel_has_no_nfs(own: Own) -> No
         own.bare.inside(TWO, "umount", "/scratch")
 
 
-# --- brought up, in two pieces
+# --- set up, in two parts
 
 
 def test_an_apply_that_is_killed_half_way_is_finished_by_the_next(own: Own) -> None:
@@ -205,7 +205,7 @@ def test_containers_run(own: Own) -> None:
 def test_a_version_of_a_dataset_is_everywhere_and_nobody_writes_there(own: Own, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("alpha")
     tmp_path.chmod(0o755)
-    lab, here = own.lab, ("--cluster", "own")  # the server knows others, whose applies were refused
+    lab, here = own.lab, ("--cluster", "own")  # the server knows other clusters, whose applies were refused
     assert (
         lab.cli("dataset", "add", "words", "--from", str(tmp_path), *here).out.splitlines()[-1] == "/datasets/words/1"
     )
@@ -228,7 +228,7 @@ def test_the_agent_watches_and_a_node_drains(own: Own) -> None:
 
 
 def test_nobody_else_reaches_slurms_ports(own: Own) -> None:
-    """From a machine of the cluster they answer, from another one they don't; SSH does."""
+    """They answer a machine of the cluster and no other machine; SSH answers both."""
 
     def reaches(number: int, port: int) -> bool:
         ask = f"timeout 3 bash -c '</dev/tcp/{own.bare.address(HEAD)}/{port}' 2>/dev/null && echo yes || true"
@@ -254,7 +254,7 @@ def test_another_cluster_can_t_have_it(own: Own) -> None:
 
 
 def test_another_order_of_the_inventory_moves_nobody(own: Own) -> None:
-    """The file is kept as it is now, for the order of a reserve counts; no machine notices."""
+    """The file is stored, because the order of a reserve counts; no machine changes."""
     said = own.lab.cli("apply", str(own.spec("own", (HEAD, TWO, ONE))), "--yes").out
     assert [line.split()[0] for line in said.splitlines() if " none " in line] == ["setting.keep"]
     assert "nothing to do: the head and 2 nodes already are as the file says" in said
@@ -272,7 +272,7 @@ def test_a_scale_gives_a_machine_back_to_the_reserve_and_takes_it_again(own: Own
 def test_a_host_key_that_changed_is_refused_and_explained(own: Own) -> None:
     remake = "cp -a /etc/ssh/ssh_host_ed25519_key* /root/; rm /etc/ssh/ssh_host_ed25519_key*; ssh-keygen -A"
     own.bare.inside(TWO, "sh", "-c", f"{remake} >/dev/null; systemctl restart ssh")
-    own.lab.cli("server", "stop")  # it has a connection from before
+    own.lab.cli("server", "stop")  # it has an open connection with the old key
     own.lab.cli("server", "start")
     own.lab.forget_client()
     try:
@@ -295,4 +295,4 @@ def test_down_gives_the_machines_back(own: Own) -> None:
         assert "active" not in said.split()
         assert "/etc/headway/held-by\n" not in said
         assert "headway" not in own.bare.inside(number, "nft", "list", "tables")
-    assert "is set up" in own.lab.cli("apply", str(own.file), "--yes", timeout_s=1800).out  # and may be taken again
+    assert "is set up" in own.lab.cli("apply", str(own.file), "--yes", timeout_s=1800).out  # and may be claimed again

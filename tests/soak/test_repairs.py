@@ -1,4 +1,4 @@
-"""Faults that take long to show or to be over, on one cluster: what the tests of every day leave out."""
+"""Faults that take long to detect or repair are handled, on one cluster; the daily tests leave them out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def node_of(lab: Lab, name: str) -> dict[str, Any]:
 
 
 def ended(lab: Lab, node: str, count: int, patience_s: float = 300) -> dict[str, Any]:
-    """The newest incident of the node, once it has so many and that one is over."""
+    """Waits until the node has `count` incidents and the newest has ended, and returns it."""
 
     def there() -> dict[str, Any]:
         found = [one for one in lab.client.incidents.list("rep") if one.node == node]
@@ -59,7 +59,7 @@ def ended(lab: Lab, node: str, count: int, patience_s: float = 300) -> dict[str,
 
 
 def start(lab: Lab, *flags: str) -> tuple[int, str]:
-    """(a job that writes lines, its node)."""
+    """Starts a job that writes lines, and returns (job, its node)."""
     job = lab.sbatch("ann", "--requeue", "--mem=100", "-o", "/dev/null", *flags, wrap=LINES)
     lab.wait_job(job, "RUNNING")
     return job, lab.field(job, "NodeList")
@@ -73,7 +73,7 @@ def test_a_job_whose_batch_daemon_died_runs_again_long_before_slurm_notices(lab:
     job, node = start(lab)
     lab.wait(lambda: lines(lab, job), "the job to write")
     there = lab.container(node)
-    lab.podman("exec", there, "sh", "-c", "sleep 20")  # the agent has seen it: it looks every 15 seconds
+    lab.podman("exec", there, "sh", "-c", "sleep 20")  # the agent has seen the job: it looks every 15 seconds
     lab.podman("exec", there, "pkill", "-KILL", "-f", rf"slurmstepd: .{job}\.batch")
     lab.wait(lambda: "1" in lines(lab, job), "the job to run again", patience_s=90)
     runs = lines(lab, job)
@@ -111,7 +111,7 @@ def test_a_machine_that_neither_reset_nor_reboot_mends_is_replaced_by_the_provid
     count = sum(one.node == node for one in lab.client.incidents.list("rep"))
     there = lab.container(node)
     old = lab.podman("inspect", "--format", "{{.Id}}", there)
-    # The machine's own disk has forgotten one of its GPUs: a reboot brings back seven.
+    # The machine's own disk no longer has one of its GPUs: a reboot brings back seven.
     files = lab.podman("exec", there, "sh", "-c", "grep -l /dev/nvidia3 -r /etc/tmpfiles.d").split()
     lab.podman("exec", there, "sed", "-i", "/nvidia3/d", *files)
     lab.cli("fault", "xid", "79", node, "--gpu", "3")

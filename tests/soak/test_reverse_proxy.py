@@ -1,4 +1,5 @@
-"""The nginx example of docs/howto/sign-in-tls.md, with other names, ports and files: a real nginx before a real server."""
+"""The nginx example of docs/howto/sign-in-tls.md works, with other names, ports and files, as a real nginx in front
+of a real server."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ DOCS = Path(__file__).parents[2] / "docs/howto/sign-in-tls.md"
 
 
 def example() -> str:
-    """The indented block of the documentation that begins with nginx's map."""
+    """Returns the indented block of the documentation that begins with nginx's map."""
     text = DOCS.read_text()
     at = text.index("    map $http_upgrade")
     block = re.match(r"(?:    .*\n|\n)+", text[at:])
@@ -42,7 +43,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def front(start: Start, tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext]]:
-    """(nginx's port, whom to trust); people come by https://localhost:PORT."""
+    """Yields (nginx's port, a context that trusts its certificate); clients connect to https://localhost:PORT."""
     port = free_port()
     public = f"https://localhost:{port}"
     server = start(HEADWAY_PUBLIC_URL=public, HEADWAY_TRUSTED_PROXIES="127.0.0.1")
@@ -82,7 +83,8 @@ def test_the_documented_proxy_leads_people_in(front: tuple[int, ssl.SSLContext],
     with httpx.Client(base_url=url, verify=trusted) as browser:
         guess = {"authorization": "Bearer hw_guess", "x-forwarded-for": "203.0.113.9"}
         assert browser.get("/api/v1/me", headers=guess).status_code == 401
-        assert trail(tmp_path / "state") == ["127.0.0.1"]  # where nginx saw it come from, not what it said of itself
+        # the address that nginx saw, not the one that the client claimed
+        assert trail(tmp_path / "state") == ["127.0.0.1"]
         with connect() as client:
             link = client.tokens.sign_in_link().url
         assert link.startswith(f"{url}/signin?code=")

@@ -1,5 +1,5 @@
-"""A cluster of Slurm 24.11 becomes one of 26.05 under jobs that run and wait: none is lost, every record is there, and there is a
-way back as long as nobody has gone on."""
+"""A cluster is upgraded from Slurm 24.11 to 26.05 under running and waiting jobs: none is lost and every record remains.
+Heads do not return to the old version; the whole cluster does, by a restore of its backup."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HELD = "while [ ! -e /scratch/go ]; do sleep 0.2; done; srun hostname"
 
 
 class Hop:
-    """The cluster, its file of before and the one of after."""
+    """The cluster, its file before the upgrade and the one after."""
 
     def __init__(self, folder: Path) -> None:
         self.lab = Lab(folder / "state", name="hop")
@@ -44,12 +44,12 @@ class Hop:
         return [version.rpartition(".")[0] for version in said]
 
     def begins(self, *args: str) -> subprocess.Popen[str]:
-        """The headway command, which is not waited for."""
+        """Starts the headway command without waiting for its end."""
         argv = [sys.executable, "-m", "headway", *args]
         return subprocess.Popen(argv, env=self.lab.env, stdout=subprocess.PIPE, text=True)
 
     def way_back(self) -> Path:
-        """The first backup: others come by the clock."""
+        """Returns the first backup; later ones come from the schedule."""
         return min(self.backups.glob("hop-*.headway-backup"))
 
     def held(self, *flags: str) -> int:
@@ -94,7 +94,7 @@ def test_jobs_run_and_wait_through_it_and_the_server_is_killed_in_the_middle(hop
     lab.cli("server", "start")
     lab.wait(lambda: lab.client.operations.list("hop")[0].kind == "roll", "the nodes to follow", patience_s=600)
     assert "26.05" in lab.head("sinfo", "--version").out
-    # From the head, with its new srun: nothing starts on a node of before.
+    # From the head, with its new srun: nothing starts on a node with the old version.
     assert lab.head("srun", "-t1", "hostname", user="ann").out.strip() == "hop-1-3"
     assert sorted(hop.versions()) == ["24.11", "24.11", "26.05"]
     assert (lab.state_of(runs), lab.state_of(waits)) == ("RUNNING", "PENDING")

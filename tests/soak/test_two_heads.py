@@ -1,5 +1,5 @@
-"""Two heads of machines one owns: bare Debian containers, with Slurm's state on what they all mount. The first head is cut off,
-stands still, is switched off; jobs go on, one of the two leads, and every record is there at the end."""
+"""Two heads on owned machines (bare Debian containers) with Slurm's state on a shared mount: the first head is cut
+off, frozen and switched off; jobs continue, exactly one head leads, and every record remains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TAKEN_OVER_S = 60
 
 
 class Twin:
-    """A head and a node, and a machine that becomes the second head."""
+    """A head, a node, and a machine that becomes the second head."""
 
     def __init__(self, folder: Path) -> None:
         self.bare = Bare(folder / "bare")
@@ -51,11 +51,11 @@ class Twin:
         return int(done.out) if done.code == 0 else 0
 
     def hold(self) -> int:
-        """A job that runs until `let_go`."""
+        """Starts a job that runs until `let_go`, and returns its id."""
         self.bare.inside(HEAD, "rm", "-f", "/scratch/go")
         job = self.lab.wait(lambda: self.submit("while [ ! -e /scratch/go ]; do sleep 0.2; done"), "a submission")
         self.lab.wait_job(job, "RUNNING")
-        time.sleep(6)  # what it submitted within the last five seconds a controller may not have written down
+        time.sleep(6)  # a controller may not have saved what it accepted within the last five seconds
         return job
 
     def let_go(self, *jobs: int) -> None:

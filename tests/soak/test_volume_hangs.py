@@ -1,7 +1,8 @@
-"""A volume whose server stops answering: whoever reads there hangs. The node drains with that reason, what runs goes on, Headway
-itself does not wait for it, and the node returns when the volume does.
+"""When a volume's server stops answering, its readers hang: the node drains with that reason, running jobs continue,
+Headway itself does not wait, and the node returns when the volume does.
 
-The server is a FUSE daemon on the node, which stands still."""
+The server is a FUSE daemon on the node, which is frozen.
+"""
 
 from __future__ import annotations
 

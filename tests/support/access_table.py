@@ -1,8 +1,8 @@
-"""Who must get through each route, and who must not: one row a route, written down by hand and not taken from the code.
+"""The roles that each route must admit and refuse: one row per route, written by hand and not derived from the code.
 
-A row names the roles that get through. Where it matters whose thing is asked for, it names them for one's own, for that of
-somebody in one's own team (which the lead leads) and for that of another team. Everything else a request needs is made by
-test_route_access.py: NAMES there fills the {places} of an address.
+A row names the roles that are admitted. Where it matters whose object is requested, the row names them for a
+person's own object, for one of somebody in their team (which the lead leads) and for one of another team.
+test_route_access.py prepares everything else that a request needs: NAMES there fills the {places} of an address.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ LEAD = frozenset({"lead", "admin"})
 
 @dataclass(frozen=True)
 class Row:
+    """The roles that one route admits, and what a request to it needs."""
+
     own: frozenset[str]
-    team: frozenset[str] | None = None  # None: the same as `own`, for it does not matter whose it is
+    team: frozenset[str] | None = None  # None: the same as `own`, because the owner does not matter
     other: frozenset[str] | None = None
-    body: Mapping[str, Any] | None = field(default=None)  # what a request needs to get as far as the question
-    leaves: bool = False  # a stream, whose refusal is the event that sends the browser away
-    hidden: bool = False  # somebody else's is not refused but not found
+    body: Mapping[str, Any] | None = field(default=None)  # what a request needs to reach the check of rights
+    leaves: bool = False  # a stream, which refuses with an event that redirects the browser
+    hidden: bool = False  # an object of another person gives "not found", not "forbidden"
 
     def roles(self, thing: str) -> frozenset[str]:
         found: frozenset[str] | None = getattr(self, thing)
@@ -40,9 +42,9 @@ class Row:
 
 
 TOUCH = Row(WORK, LEAD, ADMIN)  # cancel, hold, read the log of
-OWNER = Row(WORK, ADMIN, ADMIN, body={})  # what runs again as the job's user
-NOTEBOOK = Row(WORK, ADMIN, ADMIN, hidden=True)  # somebody else's is not found
-OPENED = Row(WORK, NOBODY, NOBODY, hidden=True)  # not even by an admin
+OWNER = Row(WORK, ADMIN, ADMIN, body={})  # repeats something as the job's user
+NOTEBOOK = Row(WORK, ADMIN, ADMIN, hidden=True)  # "not found" for other people
+OPENED = Row(WORK, NOBODY, NOBODY, hidden=True)  # hidden from admins too
 SPEC = {"text": "name: lab\n", "spec": {"name": "lab", "plan": "h100-8", "nodes": 4}}
 
 TABLE: dict[str, Row] = {

@@ -1,4 +1,5 @@
-"""A cluster whose ledger is asked by the API, and what Slurm would say of it. Times are seconds of October."""
+"""A server with one cluster, whose ledger the API reports, and a stand-in for Slurm's accounting. Times are seconds
+since the start of October."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ USERS = tuple(User(name, (), (team.name,)) for team in TEAMS for name in team.us
 
 
 def run(job: int, start: int, end: int, **others: Any) -> JobRun:
-    """Times in seconds of October."""
+    """Returns a run of a job; `start` and `end` are seconds since the start of October, and an end of 0 means
+    running."""
     at = OCTOBER.start
     fields: dict[str, Any] = {
         "submit": at + start - 90, "eligible": at + start - 60, "team": "vision", "user": "alice", "partition": "train",
@@ -41,7 +43,7 @@ def run(job: int, start: int, end: int, **others: Any) -> JobRun:
 
 
 class Accounting:
-    """What Slurm would say; sacct's rule of what a stretch holds."""
+    """Stands in for Slurm's accounting, with sacct's rule for which runs belong to a period."""
 
     def __init__(self) -> None:
         self.runs: list[JobRun] = []
@@ -58,7 +60,7 @@ class Accounting:
 
 @asynccontextmanager
 async def lab(folder: Path, said: Accounting) -> AsyncIterator[Server]:
-    """A server with one cluster at the beginning of October."""
+    """Yields a server with one cluster at the beginning of October."""
     clock = builders.Clock()
     clock.now = float(OCTOBER.start)
     made = await server_fakes.start(folder, clock)
@@ -76,11 +78,13 @@ async def lab(folder: Path, said: Accounting) -> AsyncIterator[Server]:
 
 
 def at(server: Server, moment: int) -> None:
+    """Sets the server's clock to `moment` seconds after the start of October."""
     server.state.clock.now = float(OCTOBER.start + moment)  # type: ignore[attr-defined]
     server.state.live._now = server.state.clock
 
 
 async def machines(server: Server, count: int, began: int = 0, ended: int = 0) -> None:
+    """Records `count` machines that began, and if `ended` is set ended, at these seconds of October."""
     names = [(f"lab-1-{i + 1}", "main") for i in range(count)]
     await server.store.machine_lives.record("lab", names, [], [], OCTOBER.start + began)
     if ended:
@@ -88,12 +92,14 @@ async def machines(server: Server, count: int, began: int = 0, ended: int = 0) -
 
 
 async def got(client: httpx.AsyncClient, path: str) -> Any:
+    """Returns the JSON answer of a GET request; asserts that its code is 200."""
     answer = await client.get(f"{V1}/{path}")
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def summed(paid: Any) -> Decimal:
+    """Returns the sum of what all teams pay and of the unassigned amounts, in USD."""
     parts = [one["total_usd"] for one in paid["teams"]] + [one["usd"] for one in paid["unassigned"]]
     return sum((Decimal(str(part)) for part in parts), Decimal(0))
 

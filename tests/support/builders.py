@@ -1,4 +1,4 @@
-"""Small resolved clusters for tests: everything has a default, tests name only what they are about."""
+"""Builders of small resolved clusters: everything has a default, so that a test names only what it is about."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _compiled: list[tuple[Any, Any]] = []
 
 
 async def store(folder: Path, clock: Callable[[], float] = time.time) -> Store:
-    """A store in `folder`, on a copy of the empty database that this process migrated once."""
+    """Returns a store in `folder`, on a copy of the empty database that this process migrated once."""
     if not _migrated:
         with tempfile.TemporaryDirectory() as empty:
             await (await open_store(Path(empty))).close()
@@ -38,7 +38,8 @@ async def store(folder: Path, clock: Callable[[], float] = time.time) -> Store:
 
 
 def _shared(store: Store) -> None:
-    """What SQLAlchemy has made of each question: tests of one process ask the same ones of thousands of databases."""
+    """Shares SQLAlchemy's cache of compiled statements among all stores, because the tests of a process run the same
+    statements on thousands of databases."""
     engine: Any = store.database.engine.sync_engine
     if not _compiled:
         _compiled.append((engine.dialect, engine._compiled_cache))
@@ -46,13 +47,13 @@ def _shared(store: Store) -> None:
 
 
 def question_of(given: bytes) -> tuple[dict[str, Any], bytes]:
-    """(what node/user_helper is asked on standard input, the data behind it)"""
+    """Returns the request that node/user_helper received on standard input, and the data after it."""
     line, _, data = given.partition(b"\n")
     return json.loads(line)["ask"], data
 
 
 class Clock:
-    """Stands still until a test moves it."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.now = 1000.0  # unix seconds
@@ -62,6 +63,8 @@ class Clock:
 
 
 def cluster(nodes: int = 4, spares: int = 1, leaf_size: int = 4, **others: Any) -> Cluster:
+    """Returns a cluster of 8-GPU nodes in slots under leaf switches of `leaf_size` nodes; `others` replaces any
+    field."""
     name = others.pop("name", "lab")
     slots = tuple(
         Slot(f"{name}-{i // leaf_size + 1}-{i % leaf_size + 1}", f"leaf{i // leaf_size + 1}", i + 1)
@@ -96,6 +99,7 @@ def cluster(nodes: int = 4, spares: int = 1, leaf_size: int = 4, **others: Any) 
 
 
 def site(of: Cluster) -> Site:
+    """Returns a site with an address for the head and each slot."""
     addresses = {
         of.head: "10.9.0.10",
         **{slot.name: f"10.9.{slot.number // 200}.{slot.number % 200 + 11}" for slot in of.slots},
@@ -108,10 +112,12 @@ def machine(name: str, state: MachineState = MachineState.RUNNING) -> Machine:
 
 
 def node(name: str, *states: str, reason: str = "", cpus_used: int = 0) -> NodeState:
+    """Returns a node as Slurm reports it, idle unless states are given."""
     return NodeState(name, states or ("IDLE",), reason, 8, 0, (), 128, cpus_used, 2048000, 0, ("train",), boot_time=1)
 
 
 def job(number: int, state: str = "RUNNING", **others: Any) -> JobState:
+    """Returns a job as Slurm reports it; `others` replaces any field."""
     fields: dict[str, Any] = {
         "name": "train",
         "user": "alice",
@@ -136,7 +142,7 @@ def job(number: int, state: str = "RUNNING", **others: Any) -> JobState:
 
 
 def cluster_out(**others: Any) -> ClusterOut:
-    """What the server says of a cluster of four nodes and a spare."""
+    """Returns the server's answer about a cluster of four nodes and a spare."""
     fields: dict[str, Any] = {
         "name": "lab",
         "state": "ready",
@@ -155,7 +161,7 @@ def cluster_out(**others: Any) -> ClusterOut:
 
 
 def open_to_all(folder: Path) -> Path:
-    """Makes a test's folder reachable for other users: pytest's folders above it are its own alone."""
+    """Makes a test's folder readable for other users, because pytest closes the folders above it, and returns it."""
     above = folder.parents
     ours = [part for part in above if part.name.startswith(("pytest-", "popen-"))]
     for part in (folder, *ours):

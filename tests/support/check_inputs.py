@@ -1,4 +1,4 @@
-"""What a check is shown: a machine of two sound GPUs, unless a test says otherwise."""
+"""Inputs of the node checks: a machine with two healthy GPUs, unless a test says otherwise."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ SOUND = {
 
 
 def gpus(**figures: float) -> list[Any]:
-    """Two; the second has these figures, or is lost."""
+    """Returns two GPUs; the second has the given figures, or is lost if `lost` is among them."""
     second = interface.Gpu(1, "b", "H100", "", {**SOUND, **figures}, lost="lost" in figures)
     return [interface.Gpu(0, "a", "H100", "", dict(SOUND)), second]
 
 
 def seen(**more: Any) -> Any:
+    """Returns the state of a machine that the checks read; `more` replaces any field."""
     known: dict[str, Any] = {"config": PLAN, "now": 1000.0, "gpus": gpus(), "gpus_at": 999.0, "sealed_at": 999.0}
     return runner.MachineState(**{**known, **more})

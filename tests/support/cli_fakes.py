@@ -1,4 +1,4 @@
-"""A server that knows only the calls a test registered, and one way to run a command line."""
+"""A fake server that knows only the calls registered by a test, and a way to run a command line against it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support import builders
 
 
 def _client_calls() -> frozenset[str]:
-    """Every call of the client: "me", "jobs.list", ..."""
+    """Returns the names of all calls of the client: "me", "jobs.list", ..."""
     parts = {name: kind for name, kind in get_type_hints(Client).items() if issubclass(kind, Resource)}
     own = {name for name, member in vars(Client).items() if inspect.isfunction(member)}
     return frozenset(own | {f"{name}.{call}" for name, kind in parts.items() for call in dir(kind)})
@@ -30,7 +30,8 @@ CLIENT_CALLS = _client_calls()
 
 
 class FakeApi:
-    """Stands for `headway.sdk.client.Client`. A call that was not registered fails the test; every call is recorded."""
+    """Stands in for `headway.sdk.client.Client`. A call that was not registered fails the test; every call is
+    recorded."""
 
     url = "http://127.0.0.1:1"
 
@@ -39,7 +40,8 @@ class FakeApi:
         self._answers: dict[str, Callable[..., Any]] = {}
 
     def on(self, name: str, answer: Any) -> FakeApi:
-        """Registers a call such as "jobs.list"; `answer`: its result, an exception to raise, or a function of its arguments."""
+        """Registers a call such as "jobs.list"; `answer` is its result, an exception to raise, or a function of its
+        arguments."""
         assert name in CLIENT_CALLS, f"{name} is no call of the client"
         if callable(answer) and not isinstance(answer, type):
             self._answers[name] = answer
@@ -66,11 +68,12 @@ class FakeApi:
         return call
 
     def named(self, name: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """Returns the arguments of all recorded calls of this name."""
         return [(args, kwargs) for called, args, kwargs in self.calls if called == name]
 
 
 class _FakePart:
-    """`api.jobs`, whose calls are registered as "jobs.NAME"."""
+    """Stands in for a part of the client such as `api.jobs`, whose calls are registered as "jobs.NAME"."""
 
     def __init__(self, api: FakeApi, name: str) -> None:
         self._api = api
@@ -86,6 +89,8 @@ def _raise(error: BaseException) -> None:
 
 @dataclass(frozen=True)
 class Ended:
+    """The result of a command line."""
+
     code: int
     out: str
     err: str
@@ -112,7 +117,7 @@ class Cli:
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """`cli("ls")` runs the command against `cli.api`."""
+    """Returns a Cli: `cli("ls")` runs the command against `cli.api`."""
     api = FakeApi()
     monkeypatch.setattr(session, "connect", lambda: api)
     monkeypatch.delenv("HEADWAY_URL", raising=False)

@@ -1,4 +1,4 @@
-"""A cluster to which datasets are added, and what its machines have mounted of them."""
+"""A cluster to which datasets are added, and a record of the datasets that its machines have mounted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ API = "/api/v1/clusters/lab/datasets"
 
 
 class Mounts:
-    """A cluster's machines: what is mounted there, and what apply makes of it."""
+    """Stands in for a cluster's machines: which datasets are mounted, and what plan and apply make of the
+    difference."""
 
     def __init__(self, server: Server) -> None:
         self.there: set[str] = set()
@@ -26,6 +27,7 @@ class Mounts:
 
     @staticmethod
     def wanted(cluster: Cluster) -> set[str]:
+        """Returns the mounts of versioned datasets that the cluster's file asks for."""
         return {f"{one.mount} of {Path(one.source).name}" for one in cluster.storage.datasets if one.versioned}
 
     def plan(self, cluster: Cluster) -> ChangeSet:
@@ -67,6 +69,7 @@ def source(tmp_path: Path) -> Path:
 
 
 async def done(server: Server, answer: Any, state: str = "done") -> Any:
+    """Carries out the operation of an accepted request, asserts its final state, and returns it."""
     assert answer.status_code == 202, answer.text
     await server.work_off()
     operation = await server.store.operations.get(answer.json()["id"])
@@ -75,5 +78,6 @@ async def done(server: Server, answer: Any, state: str = "done") -> Any:
 
 
 async def add(server: Server, source: Path, name: str = "tiny") -> Any:
+    """Adds a dataset from the folder `source` through the API."""
     client = await server.client()
     return await done(server, await client.post(API, json={"name": name, "source": str(source)}))

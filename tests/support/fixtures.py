@@ -16,7 +16,7 @@ inline_sqlite.install()
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    """The app on a SQLite file, at 1000 seconds past the epoch until a test moves its clock."""
+    """Yields the app on a SQLite file, at 1000 seconds past the epoch until a test moves its clock."""
     made = await server_fakes.start(tmp_path, builders.Clock())
     yield made
     await made.close()
@@ -24,6 +24,6 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def lab(tmp_path: Path) -> AsyncIterator[Ward]:
-    """A responder on a store of its own, before a Slurm that answers just its questions."""
+    """Yields an incident engine on its own store, with a fake Slurm that answers only the engine's requests."""
     async with ward(tmp_path) as made:
         yield made

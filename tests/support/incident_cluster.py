@@ -1,4 +1,5 @@
-"""One node, its machine and its controller, as far as incidents ask them: any other question fails the test."""
+"""Stands in for one node, its machine and its controller as far as incidents use them: any other request fails the
+test."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ FOR_GOOD = 10**9
 
 
 class World:
-    """`order` is what was done to the machine and what Slurm was told, in order. As a provider, and as Connections."""
+    """Stands in for the provider and for Connections. `order` lists the actions on the machine and the commands to
+    Slurm, in order."""
 
     traits = replace(LOCAL, creates_machines=False)
 
@@ -40,43 +42,44 @@ class World:
         self.machine: Machine | None = replace(machine(NODE), started_at=1.0)
         self.state, self.reason = "IDLE", ""
         self.jobs: dict[int, str] = {}
-        self.tasks: dict[int, str] = {}  # of an array: job -> its name, "7_2"
+        self.tasks: dict[int, str] = {}  # tasks of an array: job -> its name, "7_2"
         self.scripts: dict[int, str] = {}
-        self.fixed: set[int] = set()  # --no-requeue
-        self.stuck: set[int] = set()  # jobs of which the controller takes no word just now
-        self.refused: dict[int, str] = {}  # in the controller's words
+        self.fixed: set[int] = set()  # jobs submitted with --no-requeue
+        self.stuck: set[int] = set()  # jobs for which the controller accepts no command now
+        self.refused: dict[int, str] = {}  # jobs that the controller refuses to requeue, with its message
         self.elsewhere: set[int] = set()  # jobs that have run on other nodes since
-        self.leaves = True  # a requeued job is off the node at once
+        self.leaves = True  # a requeued job leaves the node at once
         self.gpus = 8
         self.gpus_after_reset: int | None = 8  # None: the reset itself fails
-        self.answers = False  # to SSH, asked whether it lives
-        self.up_at = 0.0  # its SSH server, after its start
-        self.goes_at = 0.0  # when it stops to answer after it was told to restart, for it takes its time
+        self.answers = False  # whether it answers SSH when checked for life
+        self.up_at = 0.0  # when its SSH server answers after a start
+        self.goes_at = 0.0  # when it stops to answer after a restart command, which takes time
         self.restarts_s = 600.0
-        self.started = 1.0  # its first process; what a provider that can't switch it on does not know
+        self.started = 1.0  # start of its first process, unknown to a provider that cannot switch machines on
         self.order: list[str] = []
         self.requeued: list[int] = []
         self.released = 0
-        self.ages = dict.fromkeys(LAB.slot_names, 0.4) | {NODE: 16.0}  # as the head says after the asking
-        self.last_breath: dict[int, str] = {}  # how jobs end while their machine is fenced
-        self.registers = True  # with Slurm, once it was started
-        self.sound = True  # to the agent's own tests
+        # ages of heartbeats as the head reports them after the check
+        self.ages = dict.fromkeys(LAB.slot_names, 0.4) | {NODE: 16.0}
+        self.last_breath: dict[int, str] = {}  # states with which jobs end while their machine is fenced
+        self.registers = True  # whether slurmd registers with Slurm after a start
+        self.sound = True  # whether the agent's own tests pass
         self.tested: list[str] = []
-        self.batch_hosts: dict[int, str] = {}  # of jobs whose script runs on another node
-        self.ended: dict[int, int] = {}  # jobs that failed on the node, and when
-        self.accounted: dict[int, str] = {}  # states of jobs as accounting knows them
+        self.batch_hosts: dict[int, str] = {}  # jobs whose script runs on another node -> that node
+        self.ended: dict[int, int] = {}  # jobs that failed on the node -> when
+        self.accounted: dict[int, str] = {}  # states of jobs in accounting
         self.codes: dict[int, int] = {}  # exit codes of jobs that are completing
         self.idle: tuple[str, ...] = ()  # other nodes that run nothing
-        self.slow_with: set[str] = set()  # those with which an all-reduce is slower than it should be
-        self.due: dict[str, float] = {}  # machines that the provider takes back, and when
-        self.others: dict[str, float] = {}  # machines that came later, and when
+        self.slow_with: set[str] = set()  # nodes with which an all-reduce is too slow
+        self.due: dict[str, float] = {}  # machines that the provider reclaims -> when
+        self.others: dict[str, float] = {}  # machines that were created later -> when
         self.missing: set[str] = set()  # other slots without a machine
         self.reboot_fails: Callable[[], tuple[int, str]] | None = None
-        self.away = 0  # tries of mounting that fail, or FOR_GOOD
-        self.unfit: list[str] = []  # what its agent says at the next looks
-        self.lemons: str = ""  # what the reservation of lemons holds
+        self.away = 0  # number of mount attempts that fail, or FOR_GOOD
+        self.unfit: list[str] = []  # what its agent reports at the next checks
+        self.lemons: str = ""  # nodes in the reservation of lemons
 
-    # --- the provider
+    # --- stands in for the provider
 
     async def list(self, _: str) -> tuple[Machine, ...]:
         others = [
@@ -107,14 +110,14 @@ class World:
         self.due.pop(NODE, None)
 
     async def drop(self, _: str) -> None:
-        """Of Connections."""
+        """Does nothing; part of the interface of Connections."""
 
     async def _turn(self, word: str, state: MachineState) -> None:
         assert self.machine is not None
         self.order.append(word)
         self.machine = replace(self.machine, state=state, started_at=self.clock())
 
-    # --- what is said to machines
+    # --- stands in for the connections to machines
 
     async def remote(self, at: Machine, argv: Sequence[str], *, check: bool = True, **_: Any) -> CommandResult:
         code, out = self._answer(at.name, list(argv))
@@ -278,7 +281,7 @@ class World:
 
 
 class Ward:
-    """A responder on a store of its own."""
+    """An incident engine on its own store, with the World that it acts on."""
 
     def __init__(self, world: World, responder: IncidentEngine) -> None:
         self.world, self.responder, self.clock = world, responder, world.clock
@@ -288,23 +291,24 @@ class Ward:
         return self.responder.env.store
 
     async def settle(self) -> Incident:
-        """Until nothing is under way any more; the newest incident."""
+        """Runs the engine until no action is in progress, and returns the newest incident."""
         for _ in range(20):
             await self.responder.resume_open()
             if self.responder.tasks:
                 await asyncio.wait(list(self.responder.tasks.values()))
             elif (await self.newest()).state is IncidentState.JOBS_MOVED:
-                self.clock.now += JOBS_START_S  # its jobs had their time to start elsewhere
+                self.clock.now += JOBS_START_S  # gives its jobs the time to start elsewhere
             else:
                 break
         return await self.newest()
 
     async def newest(self) -> Incident:
+        """Returns the newest incident."""
         found: Incident = await self.store.incidents.get((await self.store.incidents.search("lab"))[0].number)
         return found
 
     async def bring_back(self, number: int, person: str, *, false_alarm: bool = False) -> Incident:
-        """As the server does it."""
+        """Returns the node of an incident to service as the server does, and returns the incident."""
         tests = await self.responder.return_node(number, person, false_alarm=false_alarm)
         if tests is not None:
             await asyncio.wait([tests])
@@ -313,7 +317,8 @@ class Ward:
         return found
 
     async def another_server(self) -> IncidentEngine:
-        """What an earlier one had under way is lost with it."""
+        """Replaces the engine as a new server would; actions in progress of the old one are lost. Returns the new
+        engine."""
         await self.responder.close()
         env = self.responder.env
         self.responder = IncidentEngine(self.responder.cluster, env, self.clock, self.responder.sleep)
@@ -322,11 +327,14 @@ class Ward:
 
 @asynccontextmanager
 async def ward(folder: Path, of: Cluster = LAB) -> AsyncIterator[Ward]:
+    """Yields an incident engine on its own store in `folder`, with a World and a clock that only the engine's waits
+    move."""
     clock = Clock()
     world = World(clock)
 
     async def sleep(seconds: float) -> None:
-        """While a volume is away for good, those who wait for it leave the others time: weeks would pass meanwhile."""
+        """Moves the clock, except while a volume is away for good: its waiters would otherwise let weeks pass
+        meanwhile."""
         if world.away > FOR_GOOD // 2:
             await asyncio.sleep(0.001)
         else:
@@ -348,4 +356,5 @@ async def ward(folder: Path, of: Cluster = LAB) -> AsyncIterator[Ward]:
 def signal(
     code: int = 79, *, at: float = 990.0, job: int | None = None, node: str = NODE, gpu: int | None = 3
 ) -> Signal:
+    """Returns a signal of a GPU error on the node."""
     return Signal(f"{node}-{code}-{at}", at, node, code, gpu, "", job)

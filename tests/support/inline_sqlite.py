@@ -1,5 +1,6 @@
-"""SQLite in the event loop's own thread: to a connection's thread and back takes longer than most of these tests' statements,
-and a question goes there four times. What may wait for another connection's lock still does."""
+"""Runs SQLite in the event loop's own thread, because the switch to a connection's thread and back takes longer than
+most statements of these tests, and a query needs four of them. Statements that may wait for another connection's
+lock still run in the thread."""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ async def _execute(self: core.Connection, function: Callable[..., Any], *args: A
     if not self._running or not self._connection:
         raise ValueError("Connection closed")
     if args:
-        await asyncio.sleep(0)  # others get their turn, as they do while a thread is at it
+        await asyncio.sleep(0)  # lets other tasks run, as they do while a thread works
     return function(*args, **kwargs)
 
 
 def install() -> None:
-    """For all connections that this process opens from now on."""
+    """Applies to all connections that this process opens from now on."""
     core.Connection._execute = _execute  # type: ignore[method-assign]
     opened = partial(sqlite3.connect, check_same_thread=False)
     core.sqlite3 = SimpleNamespace(**{**vars(sqlite3), "connect": opened})  # type: ignore[attr-defined]

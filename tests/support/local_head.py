@@ -1,4 +1,5 @@
-"""A head that is this machine: node/user_helper's programs are real, sbatch is a stand-in, and `alice` is nobody."""
+"""Makes this machine the head: node/user_helper's programs are real, sbatch is a stand-in, and `alice` is the user
+nobody."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from headway.transport.remote_program import program_source
 from tests.support.builders import machine, open_to_all
 
 HEAD = machine("lab-head")
-PERSON = "alice"  # on this machine: nobody
+PERSON = "alice"  # the user nobody on this machine
 SBATCH = """\
 #!/bin/sh
 cd {folder} || exit 9
@@ -36,13 +37,14 @@ echo "Submitted batch job $(wc -l <submitted)"
 
 @dataclass
 class Machine:
-    """A head that is this machine: programs are real, except for sbatch, and `alice` is nobody."""
+    """A head that is this machine: programs are real except for sbatch, and `alice` is the user nobody."""
 
     folder: Path
     held: list[asyncio.subprocess.Process] = field(default_factory=list)
     fresh: int = 0
 
     def argv(self, argv: Sequence[str]) -> list[str]:
+        """Returns the command line that runs node/user_helper here, with `alice` mapped to the user nobody."""
         nobody = pwd.getpwnam("nobody")
         entry = (PERSON, "x", nobody.pw_uid, nobody.pw_gid, "", str(self.folder), "/bin/bash")
         code = f"""
@@ -61,6 +63,7 @@ __main__.main()
         return [sys.executable, "-I", "-S", "-c", code, *argv[5:]]
 
     async def hold(self, machine: Any, argv: Sequence[str]) -> Process:
+        """Starts a helper that stays running, as the connection's `hold` does."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *self.argv(argv), stdin=pipe, stdout=pipe, start_new_session=True
@@ -82,11 +85,12 @@ __main__.main()
         raise AssertionError("nobody talks")
 
     def lines(self, name: str) -> list[str]:
+        """Returns the lines of a file in the head's folder; [] if there is none."""
         file = self.folder / name
         return file.read_text().splitlines() if file.exists() else []
 
     async def until(self, name: str) -> None:
-        """Until the stand-in for sbatch has written the file."""
+        """Waits until the stand-in for sbatch has written the file."""
         async with asyncio.timeout(60):
             while not self.lines(name):
                 await asyncio.sleep(0.01)
@@ -94,6 +98,8 @@ __main__.main()
 
 @dataclass
 class Process:
+    """A running helper, with the interface of a remote process."""
+
     process: asyncio.subprocess.Process
 
     @property
@@ -122,7 +128,7 @@ class Process:
 
 
 def head_here(folder: Path, sbatch: str = SBATCH) -> Machine:
-    """`sbatch`: the stand-in's text; `{folder}` in it is alice's home."""
+    """Returns this machine as a head. `sbatch` is the text of the stand-in; `{folder}` in it is alice's home."""
     open_to_all(folder)
     home = folder / "home"
     (home / "bin").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A real PostgreSQL of a test's own, over a unix socket."""
+"""Runs a real PostgreSQL for one test, over a Unix socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BIN = next(
 
 
 def _user() -> str:
-    """PostgreSQL refuses to run as root."""
+    """Returns the user that runs PostgreSQL, which refuses to run as root."""
     if os.geteuid() != 0:
         return pwd.getpwuid(os.geteuid()).pw_name
     return next((name for name in ("postgres", "nobody") if _known(name)), "nobody")
@@ -30,9 +30,10 @@ def _known(name: str) -> bool:
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """The URL of its database; needs BIN."""
+    """Yields the URL of the database of a PostgreSQL server; needs the programs in BIN."""
     user, me = _user(), os.geteuid() != 0
-    folder = Path(tempfile.mkdtemp(prefix="headway-pg-"))  # a short path: a socket's may have 107 characters
+    # a short path, because a socket's path may have 107 characters
+    folder = Path(tempfile.mkdtemp(prefix="headway-pg-"))
     if not me:
         shutil.chown(folder, user)
     how: dict[str, Any] = {} if me else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}

@@ -1,4 +1,4 @@
-"""Clusters that the golden files show: between them every kind of file and both Slurm versions."""
+"""The clusters of the golden files: together they cover every kind of file and both Slurm versions."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ DAY_S = 86400
 
 
 def slots(name: str, leaves: int, per_leaf: int) -> tuple[Slot, ...]:
+    """Returns the slots of `leaves` leaf switches with `per_leaf` nodes each."""
     return tuple(
         Slot(f"{name}-{leaf}-{place}", f"leaf{leaf}", (leaf - 1) * per_leaf + place)
         for leaf in range(1, leaves + 1)
@@ -39,6 +40,7 @@ def slots(name: str, leaves: int, per_leaf: int) -> tuple[Slot, ...]:
 
 
 def tree(places: tuple[Slot, ...]) -> tuple[Switch, ...]:
+    """Returns the leaf switches and their spine; () for a single leaf."""
     leaves: dict[str, list[str]] = {}
     for place in places:
         leaves.setdefault(place.leaf, []).append(place.name)
@@ -49,7 +51,7 @@ def tree(places: tuple[Slot, ...]) -> tuple[Switch, ...]:
 
 
 def group(plan: Plan, names: tuple[str, ...], spares: int = 0, name: str = MAIN_GROUP, **more: Any) -> Group:
-    """All its slots have machines unless `nodes` is among `more`."""
+    """Returns a node group; all its slots have machines unless `more` contains `nodes`."""
     most = len(names) - spares
     fields = {"nodes": most, "price_usd_per_node_hour": plan.price_usd_per_node_hour, **more}
     return Group(name, plan, most=most, spares=spares, slots=names, **fields)
@@ -84,6 +86,7 @@ def gpu_cluster(leaves: int = 2, per_leaf: int = 2) -> Cluster:
 
 
 def site_of(cluster: Cluster, **changes: object) -> Site:
+    """Returns a site with an address for each head and slot; `changes` replaces any field."""
     addresses = {name: f"10.87.3.{10 - place}" for place, name in enumerate(cluster.heads)}
     for number, name in enumerate(cluster.slot_names, 11):
         addresses[name] = f"10.{87 + number // 65536}.{3 + number // 256 % 250}.{number % 256}"
@@ -104,7 +107,7 @@ def site_of(cluster: Cluster, **changes: object) -> Site:
 
 
 def cpu_cluster() -> Cluster:
-    """Machines one owns, with Debian 12's Slurm, one switch, one team."""
+    """Returns a cluster of owned machines with Debian 12's Slurm, one switch and one team."""
     places = slots("old", 1, 2)
     names = tuple(place.name for place in places)
     return Cluster(
@@ -124,7 +127,8 @@ def cpu_cluster() -> Cluster:
 
 
 def own_site(cluster: Cluster, **changes: object) -> Site:
-    """Machines that mount nothing in common: the head exports it. One has less memory than the other."""
+    """Returns the site of machines without a shared folder, so that the head exports one; one has less memory than
+    the other."""
     found = DetectedHardware(64, 2, 32, 1, 257_000, 900_000)
     own = OwnedSite(
         {"ops": ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIops",), "root": ("",)},
@@ -157,7 +161,8 @@ def own_gpu_cluster() -> Cluster:
 
 
 def own_gpu_site() -> Site:
-    """The plan says 8 H100; one machine has them, half beside each socket, the other has 2 A100."""
+    """Returns a site that differs from its plan of 8 H100: one machine has them, half at each socket, the other has
+    2 A100."""
     cluster = own_gpu_cluster()
     sides = (tuple(range(32)), tuple(range(32, 64)))
     h100 = tuple(DetectedGpu("NVIDIA H100 80GB HBM3", 81559, f"0000:{n}b:00.0", sides[n // 4], n) for n in range(8))
@@ -175,7 +180,8 @@ def old_gpu_cluster() -> Cluster:
 
 
 def grouped_cluster() -> Cluster:
-    """Three kinds of nodes: some slots without a machine, cheap ones, and ones without GPUs that come when they are wanted."""
+    """Returns a cluster with three groups: one with slots without a machine, a cheap one, and an elastic one without
+    GPUs."""
     places = tuple(
         Slot(f"mix-{name}-1-{place}", f"{name}-leaf1", number, name)
         for number, (name, place) in enumerate([("gpu", 1), ("gpu", 2), ("cheap", 1), ("cpu", 1)], start=1)
@@ -215,6 +221,7 @@ def own_two_heads_site() -> Site:
 
 
 def cases() -> dict[str, tuple[Cluster, Site]]:
+    """Returns the golden cases: name -> cluster and site."""
     gpu, cpu, old = gpu_cluster(), cpu_cluster(), old_gpu_cluster()
     mixed = grouped_cluster()
     old_mixed = replace(mixed, slurm_version="22.05", image="debian12")

@@ -1,4 +1,4 @@
-"""A Work that answers only what a test registered, and an app on a real SQLite file."""
+"""A backend that answers only the calls registered by a test, and an app on a real SQLite file."""
 
 from __future__ import annotations
 
@@ -33,19 +33,22 @@ URL = "http://127.0.0.1:7878"
 
 
 def document(name: str = "lab", **spec: Any) -> Document:
+    """Returns the document of a minimal cluster file; `spec` adds fields."""
     return Document(text=f"name: {name}\n", spec={"name": name, "plan": "h100-8", "nodes": 4, **spec})
 
 
 def changes(*disturbs: Disturbs, cluster: str = "lab") -> ChangeSet:
+    """Returns a ChangeSet with one change per disturbance; without any, an empty one."""
     rows = tuple(Change("unit.restart", f"{cluster}-head", f"unit{i}", "why", d) for i, d in enumerate(disturbs))
     return ChangeSet(cluster, rows, "" if rows else "everything is as the file says")
 
 
 class FakeBackend:
-    """Each attribute set to a value or a function answers the call of that name; others fail the test."""
+    """Stands in for the cluster backend: `answers` maps the name of a call to a value or function; other calls fail
+    the test."""
 
     def __init__(self, **answers: Any) -> None:
-        # A cluster's accounting is read before it goes down, whatever the test is about.
+        # A cluster's accounting is read before each down, whatever a test is about.
         self.answers: dict[str, Any] = {
             "accounting": (),
             "node_events": (),
@@ -56,11 +59,11 @@ class FakeBackend:
             **answers,
         }
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
-        self.tags: list[str] = []  # of submissions
-        self.deadline: Deadline | None = None  # of the last apply
-        self.waiting: Any = None  # the same
-        self.clusters: dict[str, dict[str, Any]] = {}  # further fields of a resolved cluster
-        self.whole: dict[str, Cluster] = {}  # name -> what its file says, where builders' is not enough
+        self.tags: list[str] = []  # idempotency tags of submissions
+        self.deadline: Deadline | None = None  # deadline of the last apply
+        self.waiting: Any = None  # the `waiting` argument of the last apply
+        self.clusters: dict[str, dict[str, Any]] = {}  # further fields of a resolved cluster, by name
+        self.whole: dict[str, Cluster] = {}  # complete clusters by name, where the builders' cluster does not suffice
 
     def named(self, call: str) -> list[tuple[Any, ...]]:
         return [args for name, args in self.calls if name == call]
@@ -263,7 +266,7 @@ class FakeBackend:
 
 
 class _Page:
-    """What the dashboard of the shared app reads: always of the newest server's state."""
+    """The state that the dashboard of the shared app reads: always that of the newest server."""
 
     def __init__(self) -> None:
         self.of: PageLive | None = None
@@ -276,11 +279,11 @@ _shared: list[tuple[FastAPI, _Page]] = []
 
 
 def shared_app(state: AppState) -> FastAPI:
-    """The app with its pages, on this state. FastAPI takes far longer to make one than most tests to run: a process makes
-    one, and each server of a test takes it over from the one before."""
+    """Returns the app with its pages on this state. FastAPI takes far longer to create an app than most tests to
+    run, so a process creates one, and each server of a test takes it over from the previous one."""
     if not _shared:
         made, shown = create_app(state), _Page()
-        mount(made, cast(PageLive, shown), require_right(Right.READ))  # signing in is a page
+        mount(made, cast(PageLive, shown), require_right(Right.READ))  # sign-in is a page
         _shared.append((made, shown))
     app, page = _shared[0]
     app.state.headway, page.of = state, PageLive(state)
@@ -288,7 +291,7 @@ def shared_app(state: AppState) -> FastAPI:
 
 
 class Server:
-    """The app without a process: state, one HTTP client per person, operations carried out on request."""
+    """The app without a server process: its state, one HTTP client per person, and operations that run on request."""
 
     def __init__(self, state: AppState, work: FakeBackend, store: Store) -> None:
         self.state, self.work, self.store = state, work, store
@@ -296,18 +299,20 @@ class Server:
         self._clients: list[httpx.AsyncClient] = []
 
     async def client(self, person: str = "ann", role: str = "admin", **headers: str) -> httpx.AsyncClient:
+        """Returns an HTTP client with a new token of the person, who receives the role."""
         await self.store.people.set_role(person, role)
         _, token = await self.store.tokens.create(person)
         return self.anonymous(authorization=f"Bearer {token}", **headers)
 
     def anonymous(self, **headers: str) -> httpx.AsyncClient:
+        """Returns an HTTP client without a token."""
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
         client = httpx.AsyncClient(transport=transport, base_url=URL, headers=headers)
         self._clients.append(client)
         return client
 
     async def work_off(self) -> None:
-        """Runs the reconciler until no operation is unfinished."""
+        """Runs the operation worker until no operation is unfinished."""
         task = asyncio.create_task(OperationWorker(self.state, "test:1").run())
         self.state.wake.set()
         try:
@@ -327,7 +332,7 @@ class Server:
                 yield operation.id
 
     async def apply(self, name: str = "lab", **spec: Any) -> None:
-        """A cluster that is ready."""
+        """Applies a cluster through the API and waits until it is ready."""
         self.work.answers.setdefault("apply", None)
         self.work.answers.setdefault("plan", changes(Disturbs.NOTHING, cluster=name))
         client = await self.client("setup")
@@ -343,6 +348,7 @@ class Server:
 
 
 async def start(folder: Path, clock: Callable[[], float], **answers: Any) -> Server:
+    """Returns a server on a new store in `folder`; `answers` are those of its backend."""
     structlog.configure(processors=[lambda *_: ""], logger_factory=structlog.ReturnLoggerFactory())
     work = FakeBackend(**answers)
     store = await builders.store(folder, clock)
@@ -357,5 +363,6 @@ async def start(folder: Path, clock: Callable[[], float], **answers: Any) -> Ser
 
 
 def reading(*jobs: JobState, nodes: Any = None) -> SlurmReading:
+    """Returns a reading of Slurm with these jobs and, by default, two nodes."""
     default = (builders.node("lab-1-1", "IDLE"), builders.node("lab-1-2", "MIXED"))
     return SlurmReading(default if nodes is None else nodes, jobs)

@@ -1,4 +1,4 @@
-"""A Slurm command line that answers registered argv only."""
+"""A fake Slurm command line that answers registered argv only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OK = (0, "", "")
 
 
 class Scontrol:
-    """Answers registered argv only; `said` holds them in order."""
+    """Answers registered argv only; `said` lists the received ones in order."""
 
     def __init__(self, answers: dict[Sequence[str], tuple[int, str, str]]) -> None:
         self.answers = answers

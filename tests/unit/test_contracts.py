@@ -1,4 +1,4 @@
-"""Borders that import-linter cannot hold: which package names Slurm's programs."""
+"""Rules that import-linter cannot check: only the permitted packages name Slurm's programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No module imports itself by way of others, counting imports inside functions and under TYPE_CHECKING."""
+"""No module imports itself through others, counting imports inside functions and under TYPE_CHECKING."""
 
 from __future__ import annotations
 

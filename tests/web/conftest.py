@@ -1,10 +1,11 @@
-"""Every page under uvicorn on a free port: the real app on a temporary store, with a FakeBackend, and Debian's Chromium.
+"""Fixtures that serve every page by uvicorn on a free port: the real app on a temporary store, with a FakeBackend and
+Debian's Chromium.
 
     def test_x(demo: Site, page: Page) -> None:      # `site` is the same without any cluster
-        demo.work.answers["cancel"] = None           # what the page may ask of machines; unregistered calls fail
+        demo.work.answers["cancel"] = None           # a call that the page may make; unregistered calls fail
         demo.goto(page, "/clusters/demo", role="operator")
 
-`site.put(page_demo.broken())` shows a cluster in another state; open pages hear of it.
+`site.put(page_demo.broken())` shows a cluster in another state; open pages are updated.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ PEOPLE = {"admin": "ann", "operator": "olga", "lead": "lena", "member": "alice",
 
 @dataclass
 class Site:
-    """The running server. Calls reach its own loop."""
+    """The running server. Calls run on its own event loop."""
 
     url: str
     state: AppState
@@ -50,15 +51,15 @@ class Site:
     stop: Callable[[], None] = lambda: None
 
     def run(self, what: Coroutine[Any, Any, Any]) -> Any:
-        """Carries it out on the server's loop and waits for its answer: `site.run(site.state.store.people.all())`."""
+        """Runs a coroutine on the server's loop and returns its result: `site.run(site.state.store.people.all())`."""
         return asyncio.run_coroutine_threadsafe(what, self.loop).result(60)
 
     def put(self, snapshot: Snapshot | None, name: str = "demo") -> None:
-        """Shows a cluster as it is now; None takes it away."""
+        """Shows a cluster in this state; None removes it."""
         self.run(demo_state.put(self.state, self.work, snapshot, name))
 
     def goto(self, page: Page, path: str = "/", *, role: str = "admin") -> None:
-        """Opens a page, signed in as the person of PEOPLE with this role; "" = as nobody."""
+        """Opens a page, signed in as the person of PEOPLE with this role; "" = signed out."""
         if not role:
             page.context.clear_cookies(name=self.state.settings.cookie)
         else:
@@ -69,7 +70,7 @@ class Site:
         page.goto(f"{self.url}{path}")
 
     def sign_out(self) -> None:
-        """Ends everybody's session."""
+        """Ends all sessions."""
         for cookie in self.sessions.values():
             self.run(self.state.store.sessions.delete(cookie))
         self.sessions.clear()
@@ -84,7 +85,7 @@ class Site:
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready; leaves signals to pytest."""
+    """A server that reports when it is ready, and leaves signals to pytest."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -99,13 +100,14 @@ class _Server(uvicorn.Server):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Browser tests run last: Playwright keeps an event loop running in this thread, in which no async test can run."""
+    """Moves browser tests to the end: Playwright keeps an event loop running in this thread, in which no async test
+    can run."""
     items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
 
 
 @pytest.fixture(autouse=True)
 def _patience() -> Iterator[None]:
-    """Tests assert order and outcome; Playwright's own five seconds are short on a busy machine."""
+    """Raises Playwright's limit of five seconds, which is short on a busy machine: tests assert order and outcome."""
     expect.set_options(timeout=60_000)
     yield
     expect.set_options(timeout=5_000)
@@ -113,7 +115,7 @@ def _patience() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database at the newest migration, to be copied."""
+    """Returns an empty database at the newest migration, to be copied."""
     folder = tmp_path_factory.mktemp("database")
 
     async def make() -> None:
@@ -131,13 +133,13 @@ def site(tmp_path: Path, database: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def demo(site: Site) -> Site:
-    """The site with clusters in several states, people, teams and incidents."""
+    """Returns the site with clusters in several states, people, teams and incidents."""
     site.run(demo_state.furnish(site.state, site.work))
     return site
 
 
 def serve(folder: Path) -> Iterator[Site]:
-    """The app on the folder's store."""
+    """Yields the app on the folder's store."""
     work = FakeBackend(**demo_state.answers())
     made: list[AppState] = []
     config = uvicorn.Config(lambda: None, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1)
@@ -172,7 +174,7 @@ def serve(folder: Path) -> Iterator[Site]:
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """The accessibility checker's source, from the locked test libraries."""
+    """Returns the accessibility checker's source, from the locked test libraries."""
     subprocess.run([sys.executable, "tools/assets.py", "--dev"], cwd=ROOT, check=True, timeout=300)
     return (ROOT / ".cache" / "assets" / "node_modules" / "axe-core" / "axe.min.js").read_text()
 
@@ -187,7 +189,8 @@ RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 
 
 def faults(page: Page, *rules: str) -> list[str]:
-    """What axe, which the page's context brings, has to say about the page as it is, by these rules or groups of rules."""
+    """Returns the violations that axe, which the page's context must provide, finds on the page by these rules or
+    groups of rules."""
     answer = page.evaluate("rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", list(rules))
     return [
         f"{v['id']}: {node['html'][:90]}: {node['failureSummary'][-160:]}"

@@ -1,4 +1,4 @@
-"""What the demo's cluster used and what it is billed."""
+"""The usage and bills of the demo's cluster."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ HOUR = 3600
 
 
 async def put(state: AppState, store: Store) -> None:
-    """Two weeks of three nodes, one of them broken for a while, and of jobs: one lost its work, one idles, and each working day
-    has its hours."""
+    """Stores two weeks of three nodes, one of them down for a while, and of jobs: one lost its work, one is idle,
+    and each working day has its hours."""
     now = int(state.clock())
     began = now - 14 * 24 * HOUR
     await store.prices.record([PriceRow("demo", "main", float(began), "31.2", False)])

@@ -1,4 +1,4 @@
-"""Notebooks for the furnished site: alice's in `demo`, one that runs and one that waits."""
+"""Notebooks for the furnished site: two of alice's in `demo`, one that runs and one that waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RUNNING, WAITING = "a" * 16, "b" * 16
 
 
 class _Listening:
-    """A tunnel to a Jupyter that takes connections."""
+    """A tunnel to a Jupyter that accepts connections."""
 
     alive = True
 
@@ -24,7 +24,7 @@ class _Listening:
 
 
 async def put(store: Store, work: FakeBackend, running: int, waiting: int) -> None:
-    """With the numbers of jobs of alice's that run and wait."""
+    """Stores two notebooks; `running` and `waiting` are the numbers of alice's jobs."""
     work.answers["tunnel"] = _Listening()
     for notebook, job in ((RUNNING, running), (WAITING, waiting)):
         folder = f"/scratch/alice/.headway/notebooks/{notebook}"

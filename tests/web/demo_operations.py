@@ -1,4 +1,4 @@
-"""Operations for the furnished site: one that failed, one at work, and one that is long done."""
+"""Operations for the furnished site: one that failed, one in progress, and one that ended long ago."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DONE = "op-done"
 
 
 async def put(store: Store) -> None:
-    """An apply of `half` that failed half-way, and the one that goes on with it now."""
+    """Stores an apply of `half` that failed half-way, and the one that now continues it."""
     error = {
         "kind": "command_failed",
         "message": "half-1-2: podman run ended with 125: no space left on device",
@@ -51,7 +51,7 @@ async def _operation(
         "error": error,
     }
     async with store.database.write() as db:
-        # No server of a test takes the one that runs.
+        # No server of a test claims the running one.
         await db.execute(update(o).where(o.c.id == made.id).values(id=name, lease_until=at + 1e6, **values))
     for step, text, done, seconds in steps:
         level = "error" if error and step == "half-1-2" else "info"

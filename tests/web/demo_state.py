@@ -1,4 +1,4 @@
-"""The snapshots of `page_demo` as the state of a server: its clusters, its people, its incidents, its answers."""
+"""Puts the snapshots of `page_demo` into a server's state: its clusters, people, incidents and answers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ USERS = tuple(User(name, (), (team.name,)) for team in TEAMS for name in team.us
 
 
 def answers() -> dict[str, Any]:
-    """What the cluster's machines say to those who ask: what was put."""
+    """Returns the backend's answers, which show the state that was put."""
     return {
         "tell": None,  # the weekly summary, by the alert channels
         "machines": lambda cluster: _SHOWN[cluster.name].machines,
@@ -89,25 +89,25 @@ def answers() -> dict[str, Any]:
 
 
 def _ran(cluster: Cluster, ask: ExecIn, user: str) -> ExecOut:
-    """The script that accounting keeps; of anything else nothing."""
+    """Answers sacct with the stored script, and every other command with exit code 1."""
     if ask.argv[0] == "sacct":
         return ExecOut(code=0, stdout_b64=base64.b64encode(SCRIPT).decode())
     return ExecOut(code=1)
 
 
 SCRIPT = b"#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8\n#SBATCH --time=01:00:00\n\nsrun python train.py\n"
-LOG = [f"step {step} loss {loss}" for step, loss in losses(420)]  # a training's
+LOG = [f"step {step} loss {loss}" for step, loss in losses(420)]  # a training's log
 
 
 def log_part(before: int | None, lines: int) -> LogPartOut:
-    """As the cluster's own reading of it."""
+    """Returns a window of the log, as the cluster's reader does."""
     data = "".join(f"{line}\n" for line in LOG).encode()
     end = len(data) if before is None else min(before, len(data))
     return last_lines(data[:end], 0, len(data), lines)
 
 
 def log_search(text: str) -> LogFoundOut:
-    """The same, searched."""
+    """Returns the lines of the log that contain the text."""
     at, found = 0, []
     for number, line in enumerate(LOG, 1):
         if text.lower() in line.lower():
@@ -117,7 +117,7 @@ def log_search(text: str) -> LogFoundOut:
 
 
 def metrics(cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int) -> tuple[Row, ...]:
-    """A training's: busy, with a pause now and then."""
+    """Returns the metrics of a training: busy, with a pause now and then."""
     rows = []
     for query in queries:
         node, job = re.search(r'node="([^"]+)"', query.text), re.search(r'hpc_job="', query.text)
@@ -147,7 +147,7 @@ def _figure(key: str, at: int, gpu: int) -> float:
     return 5.0 if key == "machines_up" else 0
 
 
-_SHOWN: dict[str, Known] = {}  # by cluster; one server at a time
+_SHOWN: dict[str, Known] = {}  # by cluster; for one server at a time
 
 
 def _read(cluster: Cluster) -> SlurmReading:
@@ -173,7 +173,7 @@ def _job(cluster: Cluster, number: int) -> JobState:
 
 
 async def put(state: AppState, work: FakeBackend, snapshot: Snapshot | None, name: str = "demo") -> None:
-    """Makes the cluster's row and what was last read of it; None takes it away."""
+    """Stores the cluster's row and its last reading; None removes it."""
     if snapshot is None:
         await state.store.clusters.delete(name)
         state.live.forget_cluster(name)
@@ -237,7 +237,7 @@ def _machine(cluster: str, n: NodeOut) -> Machine:
 
 
 async def _put_incidents(state: AppState, name: str, incidents: Sequence[IncidentOut]) -> None:
-    """Each as its times say it went."""
+    """Stores each incident with the course that its times describe."""
     async with state.store.database.write() as db:
         for one in incidents:
             if (await db.execute(select(t.incidents.c.number).where(t.incidents.c.number == one.number))).first():
@@ -282,8 +282,8 @@ def _course(one: IncidentOut) -> list[tuple[float, str, str, dict[str, object]]]
 
 
 async def furnish(state: AppState, work: FakeBackend) -> None:
-    """Clusters in several states, as a server that is at work has them."""
-    work.clusters["lab"] = {"plan": PLAN}  # which is what /new begins with
+    """Creates clusters in several states, as a server in use has them."""
+    work.clusters["lab"] = {"plan": PLAN}  # the plan that /new begins with
     for person, role in (("ann", "admin"), ("alice", "member"), ("victor", "viewer")):
         await state.store.people.set_role(person, role)
     for person, label, scopes, only in (
@@ -326,7 +326,8 @@ GROUPS = (
 
 
 async def put_elastic(state: AppState, work: FakeBackend) -> None:
-    """Groups that grow: one by people's word, one of spot machines of which one is missing, one by itself."""
+    """Puts a cluster with elastic groups: one scaled by people, one of spot machines of which one is missing, one
+    that scales by itself."""
     slots = tuple(
         Slot(slot, f"leaf{leaf}", number, group.name)
         for leaf, group in enumerate(GROUPS, 1)

@@ -1,4 +1,4 @@
-"""Volumes and datasets of the furnished site: one volume is nearly full, one is lost on a node, one can't be asked."""
+"""Volumes and datasets of the furnished site: one volume is nearly full, one is lost on a node, one cannot be read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STORAGE = Storage(
         Volume("reference", "/reference", "lustre", "mds1@tcp:mds2@tcp:/reference", ("ro",)),
     )
 )
-LOST = "volumes: /projects is not mounted"  # as a node's check says it
+LOST = "volumes: /projects is not mounted"  # as a node's check reports it
 _ROOMS = {
     "/home": Room("/home", 2 * TIB, int(1.37 * TIB)),
     "/scratch": Room("/scratch", 40 * TIB, int(2.9 * TIB)),
@@ -27,6 +27,7 @@ _ROOMS = {
 
 
 def rooms(cluster: Cluster) -> tuple[Room, ...]:
+    """Returns how full each volume of a cluster is; raises Unreachable for `prod`."""
     if cluster.name == "prod":
         raise Unreachable("prod-head does not answer")
     return tuple(_ROOMS[path] for path in cluster.storage.paths)

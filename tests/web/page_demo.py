@@ -1,4 +1,4 @@
-"""A cluster to look at: what the page is shown in tests and in pictures."""
+"""Snapshots of a cluster, for page tests and screenshots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPEECH = 107
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A cluster as the answers show it; `demo_state.put` makes a server's state of it."""
+    """A cluster as the API shows it; `demo_state.put` turns it into a server's state."""
 
     status: StatusOut
     jobs: tuple[JobOut, ...] = ()
@@ -29,7 +29,7 @@ class Snapshot:
 
 
 def losses(steps: int, first: float = 4.1, last: float = 1.6) -> list[tuple[int, float]]:
-    """A loss that falls as real ones do: fast, then slowly, with noise that is the same each time."""
+    """Returns a realistic loss curve: it falls fast, then slowly, with noise that is the same each time."""
     points = []
     for step in range(0, steps + 1, 5):
         noise = (math.sin(step * 1.7) + math.sin(step * 0.53)) * 0.035
@@ -38,7 +38,7 @@ def losses(steps: int, first: float = 4.1, last: float = 1.6) -> list[tuple[int,
 
 
 def training(nodes: Sequence[str], *, steps: int = 420, **changes: object) -> JobOut:
-    """The demo's training on these nodes, 8 GPUs each."""
+    """Returns the demo's training on these nodes, 8 GPUs each."""
     series = losses(steps)
     values: dict[str, object] = {
         "id": TRAIN,
@@ -60,6 +60,7 @@ def training(nodes: Sequence[str], *, steps: int = 420, **changes: object) -> Jo
 
 
 def pending(job: int, name: str, user: str, reason: str, *, nodes: int = 1, gpus: int = 8, ago: int = 90) -> JobOut:
+    """Returns a pending job, submitted `ago` seconds ago."""
     return JobOut(
         id=job,
         name=name,
@@ -75,7 +76,7 @@ def pending(job: int, name: str, user: str, reason: str, *, nodes: int = 1, gpus
 
 
 def node(name: str, leaf: str, *, role: str = "node", held: Sequence[int | None] = (), **changes: object) -> NodeOut:
-    """A node with 8 GPUs; `held` says which job holds each."""
+    """Returns a node with 8 GPUs; `held` names the job of each GPU."""
     holders = list(held) or [None] * 8
     busy = sum(job is not None for job in holders)
     state = "ALLOCATED" if busy == 8 else "MIXED" if busy else "IDLE"
@@ -124,7 +125,7 @@ def cluster(**changes: object) -> ClusterOut:
 
 
 def happy() -> Snapshot:
-    """A training over four nodes, three jobs behind it, the spare ready."""
+    """A training over four nodes, three pending jobs, and a ready spare."""
     names = [f"demo-1-{i}" for i in range(1, 5)]
     nodes = [head(), *(node(name, "leaf1", held=[TRAIN] * 8) for name in names)]
     nodes.append(node("demo-2-1", "leaf2", role="spare"))
@@ -160,6 +161,7 @@ def happy() -> Snapshot:
 
 
 def fault(number: int, node: str, what: str, state: str, ago: float, times: TimesOut, *jobs: int) -> IncidentOut:
+    """Returns an incident that began `ago` seconds ago and moved these jobs."""
     at = time.time() - ago
     return IncidentOut(
         number=number, cluster="demo", node=node, what=what, action="reboot", state=state, opened_at=at, fault_at=at,
@@ -168,7 +170,7 @@ def fault(number: int, node: str, what: str, state: str, ago: float, times: Time
 
 
 def broken() -> Snapshot:
-    """As `happy` after a node was killed: the training goes on with the spare."""
+    """Like `happy` after a node was killed: the training continues with the spare."""
     before = happy()
     reason = "not responding since 14:02:11; the job on it was requeued"
     down = node("demo-1-3", "leaf1", machine="stopped", states=["DOWN", "NOT_RESPONDING"], reason=reason, usable=False)
@@ -207,7 +209,7 @@ def broken() -> Snapshot:
 
 
 def mixed() -> Snapshot:
-    """Small jobs side by side on the nodes, one node drained."""
+    """Small jobs share the nodes, and one node is drained."""
     base = happy()
     held = [[110] * 4 + [111] * 2 + [None] * 2, [112, 113, 114, 115, 116, 117, 118, 119], [120] * 8]
     nodes = [head(), *(node(f"demo-1-{i}", "leaf1", held=jobs) for i, jobs in enumerate(held, 1))]
@@ -225,13 +227,13 @@ def mixed() -> Snapshot:
 
 
 def creating() -> Snapshot:
-    """Half-made: no Slurm yet."""
+    """A cluster in creation, without Slurm yet."""
     made = cluster(state="creating", gpus_used=0, jobs_running=0, jobs_pending=0, as_of=None)
     return Snapshot(StatusOut(cluster=made, checks=[], nodes=[]))
 
 
 def idle() -> Snapshot:
-    """Ready and empty."""
+    """A cluster that is ready and empty."""
     base = happy()
     nodes = [head(), *(node(n.name, n.leaf, role=n.role) for n in base.status.nodes[1:])]
     quiet = cluster(gpus_used=0, jobs_running=0, jobs_pending=0)
@@ -239,7 +241,7 @@ def idle() -> Snapshot:
 
 
 def stale(snapshot: Snapshot) -> Snapshot:
-    """The same, read six minutes ago."""
+    """Returns the snapshot as if it were read six minutes ago."""
     old = snapshot.status.cluster.model_copy(
         update={"as_of": time.time() - 372, "stale": "the head demo-head does not answer (connection refused)."}
     )
@@ -257,14 +259,14 @@ STATES: dict[str, Callable[[], Snapshot]] = {
 
 
 def renamed(snapshot: Snapshot, name: str) -> Snapshot:
-    """The same under another name."""
+    """Returns the snapshot with another cluster name."""
     text = snapshot.status.model_dump_json().replace("demo", name)
     jobs = tuple(JobOut.model_validate_json(j.model_dump_json().replace("demo-", f"{name}-")) for j in snapshot.jobs)
     return Snapshot(StatusOut.model_validate_json(text), jobs)
 
 
 def large(leaves: int = 32, each: int = 32) -> Snapshot:
-    """A thousand nodes and more, most of them at work."""
+    """A cluster of a thousand nodes and more, most of them busy."""
     nodes = [head()]
     for leaf in range(1, leaves + 1):
         for i in range(1, each + 1):

@@ -1,7 +1,8 @@
-"""Every page, by its route: what the tests walk and `make screenshots` takes pictures of. A new page adds its line here.
+"""Every page, by its route: the list that the tests visit and `make screenshots` takes pictures of. A new page adds
+its line here.
 
-The addresses are those of the furnished site (demo_state.furnish): cluster `demo` has a broken node and a training, `prod`
-can't be read any more, `half` is being made. Role: who looks; "" = nobody.
+The addresses are those of the furnished site (demo_state.furnish): cluster `demo` has a broken node and a training,
+`prod` cannot be read any more, `half` is in creation. Role: the person who views the page; "" = signed out.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Place:
-    name: str  # of its pictures
+    name: str  # name of its pictures
     path: str
     role: str = "admin"
     status: int = 200
@@ -109,7 +110,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
     ),
 }
 
-# Routes that answer no page: streams, pieces of pages, files.
+# Routes that return no page: streams, parts of pages, files.
 NO_PAGE = {
     "/clusters/{name}/costs/note",
     "/clusters/{name}/fabric",

@@ -1,7 +1,9 @@
-"""Pictures of every page (places.py) on the furnished site: `python tests/web/shots.py FOLDER [NAME...]`, `make screenshots`.
+"""Takes pictures of every page (places.py) on the furnished site: `python tests/web/shots.py FOLDER [NAME...]`, or
+`make screenshots`.
 
-Each is taken light, dark, and on a phone; index.html beside them shows all of them at once. `--readme FOLDER` takes those
-that the README shows instead."""
+Each picture is taken in light, dark and on a phone; index.html in the same folder shows all of them. `--readme
+FOLDER` takes those of the README instead.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,14 @@ README = (
     Place("fabric", "/clusters/large/nodes"),
     Place("goodput", "/clusters/demo/costs?section=goodput"),
 )
-# Pictures are taken when nothing is drawn or asked for any more.
+# A picture is taken when the page no longer draws or requests anything.
 STILL = """() => document.readyState === 'complete' && !document.querySelector('.htmx-request, .loading')
   && document.getAnimations().every(a => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity)"""
 
 
 @contextmanager
 def furnished() -> Iterator[conftest.Site]:
+    """Yields a served site with the demo's clusters."""
     with tempfile.TemporaryDirectory() as folder:
         for site in conftest.serve(Path(folder)):
             site.run(demo_state.furnish(site.state, site.work))
@@ -53,6 +56,7 @@ def furnished() -> Iterator[conftest.Site]:
 
 
 def window(browser: Browser, kind: str, **more: Any) -> Page:
+    """Returns a browser page of this kind: light, dark or phone."""
     scheme, width, height = KINDS[kind]
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height}, **more)
     context.add_init_script(f"window.still = {STILL}")
@@ -60,7 +64,8 @@ def window(browser: Browser, kind: str, **more: Any) -> Page:
 
 
 def still(site: conftest.Site, page: Page, place: Place) -> None:
-    """Streams stay open, so that a page is never idle on the network: it is asked itself whether it is still."""
+    """Opens the page and waits until it reports that it is still: open streams keep a page from ever being idle on
+    the network."""
     site.goto(page, place.path, role=place.role)
     ends = time.monotonic() + 10
     while not page.evaluate("window.still()") and time.monotonic() < ends:
@@ -68,7 +73,7 @@ def still(site: conftest.Site, page: Page, place: Place) -> None:
 
 
 def every(folder: Path, names: list[str]) -> int:
-    """All pages, or those with these names. Returns how many pictures there are now."""
+    """Takes pictures of all pages, or of those with these names, and returns their number."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     places = [place for found in PLACES.values() for place in found if not names or place.name in names]
@@ -87,7 +92,7 @@ def every(folder: Path, names: list[str]) -> int:
 
 
 def sheet(places: list[Place]) -> str:
-    """The contact sheet."""
+    """Returns the contact sheet as HTML."""
     rows = []
     for place in places:
         name = html.escape(place.name)
@@ -107,14 +112,14 @@ def sheet(places: list[Place]) -> str:
 
 
 def readme(folder: Path) -> int:
-    """Small ones, light and dark, of what one would see first."""
+    """Takes small pictures, light and dark, of the pages that show Headway best, and returns their number."""
     folder.mkdir(parents=True, exist_ok=True)
     with furnished() as site, sync_playwright() as playwright:
         site.put(page_demo.renamed(page_demo.large(), "large"), "large")
         browser = playwright.chromium.launch(executable_path=conftest.CHROMIUM, args=["--no-sandbox"])
         for kind in ("light", "dark"):
             page = window(browser, kind)
-            camera = page.context.new_cdp_session(page)  # Playwright itself takes no WebP
+            camera = page.context.new_cdp_session(page)  # Playwright itself writes no WebP
             for place in README:
                 still(site, page, place)
                 shot = camera.send("Page.captureScreenshot", {"format": "webp", "quality": 60})

@@ -1,5 +1,5 @@
-"""Every operation of the OpenAPI document against requests made up from it: no server error, and answers as they are
-described."""
+"""Every operation of the OpenAPI document answers generated requests without a server error and as its schema
+describes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def rebooted(*_: Any) -> Any:
 
 
 class AnyWork(FakeBackend):
-    """Whatever is asked is answered; documents are checked in earnest."""
+    """A backend that answers every call; cluster documents are really validated."""
 
     def resolve(self, document: Any) -> Any:
         return Backend.resolve(None, document)  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ def answers() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """(URL, an admin's token) of the app with fakes, served from a thread."""
+    """Yields (URL, an admin's token) of the app with fakes, served from a thread."""
     ready: list[tuple[str, str]] = []
     started, loop = threading.Event(), asyncio.new_event_loop()
     http: list[uvicorn.Server] = []
@@ -124,7 +124,7 @@ async def furnish(server: Server) -> None:
 
 
 def streams(operation: Any) -> bool:
-    """Those that end only when somebody goes away."""
+    """Returns whether an operation is a stream, which ends only when the client leaves."""
     return "text/event-stream" in str(operation.definition.raw.get("responses", {}).get("200", {}))
 
 
@@ -157,7 +157,7 @@ def test_no_request_breaks_the_server_and_answers_are_as_described(live: tuple[s
         @given(case=operation.as_strategy())
         def holds(case: Any) -> None:
             if "name" in case.path_parameters:
-                case.path_parameters["name"] = "lab"  # else hardly anything gets past "no such cluster"
+                case.path_parameters["name"] = "lab"  # otherwise nearly every request ends at "no such cluster"
             case.call_and_validate(headers={"authorization": f"Bearer {token}"}, checks=checks, timeout=60)
 
         try:

@@ -1,4 +1,4 @@
-"""Bad days of the server and of clusters: every page stays up and says what is wrong. No browser."""
+"""When the server or a cluster has faults, every page still loads and says what is wrong. Without a browser."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def signed_in(site: Site, role: str = "admin") -> Iterator[httpx.Client]:
 
 
 def words(page: httpx.Response) -> str:
-    """What stands in its middle."""
+    """Returns the text of the page's main part."""
     return re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", page.text[page.text.find("<main") :]))
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for the database's lock waits for a fifth of a second."""
+    """Shortens the wait for the database's lock to a fifth of a second."""
     monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", 200)
 
 

@@ -1,4 +1,4 @@
-"""Costs in a browser: the sheet that an invoice prints as, and the note above the queue when a budget is nearly spent."""
+"""In a browser, an invoice prints as one sheet, and a note above the queue shows when a budget is nearly spent."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def test_a_budget_that_is_spent_is_said_above_the_queue(demo: Site, page: Page) 
     )
     demo.goto(page, "/clusters/demo/queue", role="viewer")
     expect(page.get_by_role("heading", name="Queue")).to_be_visible()
-    expect(page.get_by_text("The budget of vision")).to_have_count(0)  # of a team that is not theirs
+    expect(page.get_by_text("The budget of vision")).to_have_count(0)  # a team that is not theirs
     demo.goto(page, "/clusters/demo/queue")
     expect(page.get_by_role("status").filter(has_text="The budget of vision is spent.")).to_be_visible()

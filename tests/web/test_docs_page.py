@@ -1,4 +1,4 @@
-"""The documentation site in a real browser, under the server's content policy."""
+"""The documentation site works in a real browser under the server's content policy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What holds for every page: it answers, it is in the table, axe finds nothing, phones need not scroll sideways, and it
-is small."""
+"""Every page loads, is in the table, passes axe, fits a phone's width, and is small."""
 
 from __future__ import annotations
 
@@ -18,13 +17,13 @@ from conftest import RULES, Site, faults, serve
 from headway.web.page_routes import PageRoute
 
 pytestmark = pytest.mark.browser
-MOST_BYTES = 150_000  # of one page with all its files over the wire, nothing of it kept from before
+MOST_BYTES = 150_000  # of one page with all its files over the network, with an empty cache
 EVERY = [place for places in PLACES.values() for place in places]
 
 
 @dataclass
 class Look:
-    """One browser window that goes from page to page, and what was said in it since it was last asked."""
+    """A browser window that visits page after page, and the messages since the last page."""
 
     scheme: str
     width: int
@@ -38,7 +37,7 @@ class Look:
         self.page.on("console", lambda m: self.said.append(m.text) if m.type in ("error", "warning") else None)
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         self.page.on("requestfinished", lambda request: self.fetched.append(request))  # an open stream never finishes
-        if self.rules == RULES:  # here each page is weighed as by somebody who has seen none before
+        if self.rules == RULES:  # here each page is weighed with an empty cache
             self.page.context.new_cdp_session(self.page).send("Network.setCacheDisabled", {"cacheDisabled": True})
         self.page.on("response", self._answered)
 
@@ -49,7 +48,7 @@ class Look:
 
 @pytest.fixture(scope="module")
 def furnished(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Like `demo`, for all of these tests together: they only look."""
+    """Yields a site like `demo`, shared by these tests because they only read."""
     folder = tmp_path_factory.mktemp("site")
     shutil.copy(database, folder / "headway.db")
     for site in serve(folder):
@@ -59,12 +58,12 @@ def furnished(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="module")
 def looks(browser: Browser, axe: str) -> Iterator[list[Look]]:
-    """Light and wide, then dark on a phone, where axe looks at colours and sizes alone."""
+    """Yields two windows: light and wide, then dark on a phone, where axe checks colours and sizes only."""
     made = []
     for scheme, width, rules in (("light", 1280, RULES), ("dark", 360, ("color-contrast", "target-size"))):
         how: Any = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
         context = browser.new_context(**how)
-        context.add_init_script(axe)  # once read, not once a page
+        context.add_init_script(axe)  # read once, not once per page
         made.append(Look(scheme, width, rules, context.new_page()))
     yield made
     for look in made:
@@ -84,7 +83,7 @@ def test_every_page(furnished: Site, looks: list[Look], place: Place) -> None:
 
 
 def _faults(site: Site, look: Look, place: Place) -> list[str]:
-    """What axe, the content policy, the console and the ruler have to say."""
+    """Returns the errors of axe, the content policy, the console and the width check."""
     look.said.clear()
     look.answers.clear()
     look.fetched.clear()
@@ -101,6 +100,6 @@ def _faults(site: Site, look: Look, place: Place) -> list[str]:
 
 
 def wire_bytes(fetched: list[Request]) -> int:
-    """What came over the wire, answers' heads included."""
+    """Returns the bytes received over the network, including the headers of responses."""
     sizes = [request.sizes() for request in fetched]
     return sum(one["responseBodySize"] + one["responseHeadersSize"] for one in sizes)

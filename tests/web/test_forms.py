@@ -1,4 +1,4 @@
-"""A form is sent once, however it is clicked; and can be sent again where that is meant."""
+"""A form is sent once, however it is clicked, and can be sent again where that is intended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPT = "#!/bin/bash\nsrun hostname\n"
 
 
 class Slow:
-    """sbatch, which answers when it is told to."""
+    """A slow sbatch, which answers when the test lets it."""
 
     def __init__(self, demo: Site) -> None:
         self.demo, self.go, self.jobs = demo, asyncio.Event(), 0
@@ -48,14 +48,14 @@ def slow(demo: Site) -> Iterator[Slow]:
 
 
 def posts(page: Page, path: str) -> list[str]:
-    """Grows as the page sends forms there."""
+    """Returns a list that grows when the page sends a form to this path."""
     sent: list[str] = []
     page.on("request", lambda one: sent.append(one.url) if one.method == "POST" and one.url.endswith(path) else None)
     return sent
 
 
 def stopped(page: Page, button: Locator) -> None:
-    """Sends the form, and leaves the browser on its page, as somebody does who stops it."""
+    """Sends the form and keeps the browser on its page, like a person who stops the request."""
     asked: list[str] = []
 
     def nothing(route: Route) -> None:
@@ -66,7 +66,7 @@ def stopped(page: Page, button: Locator) -> None:
     button.click()
     expect(button).to_have_attribute("aria-busy", "true")
     expect(button).to_have_text("Submitting …")
-    button.click()  # it was sent already
+    button.click()  # already sent
     assert len(asked) == 1
     page.unroute("**/submit")
 
@@ -82,7 +82,7 @@ def test_two_clicks_send_one(demo: Site, page: Page, slow: Slow, path: str) -> N
     box = button.bounding_box() or {}
     for _ in range(2):
         page.mouse.click(box["x"] + 10, box["y"] + 10)
-        assert slow.begun.wait(60)  # browsers drop a click that comes before they have sent anything
+        assert slow.begun.wait(60)  # browsers drop a click before they have sent anything
     slow.answers()
     if path.endswith("submit"):
         page.wait_for_url("**/jobs/105")

@@ -1,4 +1,5 @@
-"""The log of a job's page: it goes on after what breaks it off, whole lines of the right task, and the line searched for."""
+"""The log on a job's page resumes after interruptions, shows whole lines of the right task, and finds lines by
+search."""
 
 from __future__ import annotations
 
@@ -28,13 +29,13 @@ BROKE = "the connection broke; again in a moment"
 
 
 class Log:
-    """A file that grows, its job, and those that follow it."""
+    """A growing log file, its job, and its followers."""
 
     def __init__(self, demo: Site, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
         self.demo, self.data, self.ended = demo, data, False
         self.news = asyncio.Event()
         self.starts: list[int] = []
-        self.read: list[int] = []  # ids of the jobs whose logs were asked for
+        self.read: list[int] = []  # ids of the jobs whose logs were requested
         monkeypatch.setattr(demo.work, "tail_log", self.follow)
         demo.work.answers |= {"log_part": self.part, "log_search": self.search}
 
@@ -72,7 +73,7 @@ class Log:
 
 
 def shows(page: Page, text: str) -> None:
-    """The pane holds this and nothing else; it is drawn a frame after it came."""
+    """Waits until the pane shows exactly this text; it is drawn a frame after the data arrived."""
     page.wait_for_function("text => document.getElementById('log-text').textContent === text", arg=text)
 
 
@@ -137,7 +138,7 @@ def test_it_asks_again_until_a_server_answers(
     page.route(address, away)
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     expect(page.locator("#log-state")).to_have_text("demo-head does not answer" if said else BROKE)
-    while len(asked) < 2:  # another try, which fails too; the page asks for other things besides
+    while len(asked) < 2:  # another attempt, which fails too; the page also sends other requests
         page.wait_for_event("request", predicate=lambda request: "/log" in request.url)
     page.unroute(address)
     expect(page.locator("#log-state")).to_have_text("live")
@@ -157,7 +158,7 @@ def test_what_no_other_try_mends_is_said_once(demo: Site, page: Page, monkeypatc
 
 
 def test_the_last_task_of_an_array_shows_its_own_log(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has the array's own number, by which all tasks' lines are asked for."""
+    """The last task has the array's own number, which stands for all tasks' lines."""
     log = Log(demo, monkeypatch, b"of task 9\n")
     last = replace(builders.job(120, user="alice"), array_job_id=120, array_task="9")
     other = replace(last, id=121, array_task="0")

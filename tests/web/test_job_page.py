@@ -1,4 +1,4 @@
-"""A job's page while the job goes on: what stands on it is of one time."""
+"""While a job runs, all parts of its page show the same reading."""
 
 from __future__ import annotations
 

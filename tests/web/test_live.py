@@ -1,4 +1,5 @@
-"""What keeps a page up to date: it costs nothing where nobody looks, survives what stands between, and says when it fails."""
+"""The live updates of a page cost nothing when nobody views it, survive proxies and interruptions, and show when
+they fail."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from conftest import Site
 
 pytestmark = pytest.mark.browser
 NODE = "/clusters/demo/nodes/demo-1-1"
-AGAIN_MS = 11_000  # after which each page has asked again
+AGAIN_MS = 11_000  # after this time each page has sent another request
 
 
 def look(page: Page, *, away: bool) -> None:
-    """As if another tab were brought before this one, or this one before others."""
+    """Makes the page believe that its tab was hidden or shown."""
     page.evaluate(
         """hidden => {
             Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
@@ -29,7 +30,7 @@ def look(page: Page, *, away: bool) -> None:
 
 
 class Streams:
-    """Those that a page has open."""
+    """The streams that a page has open."""
 
     def __init__(self, page: Page) -> None:
         self.open: set[Request] = set()
@@ -72,7 +73,7 @@ def test_a_page_that_nobody_sees_holds_no_stream(demo: Site, page: Page, monkeyp
 def test_many_tabs_leave_room_for_another(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     Log(demo, monkeypatch, b"step 1\n")
     one = page
-    for _ in range(4):  # six connections are all that a browser opens to a server
+    for _ in range(4):  # a browser opens at most six connections to a server
         demo.goto(one, "/clusters/demo/jobs/104", role="member")
         expect(one.locator("#log-state")).to_have_text("live")
         look(one, away=True)
@@ -158,7 +159,7 @@ def test_a_question_outlives_what_was_asked_for_before_it(demo: Site, page: Page
     expect(reason).to_be_visible()
     expect(reason).to_have_value("disk swap")
     page.clock.run_for(60_000)
-    expect(page.locator("#offline")).to_be_hidden()  # it has not asked
+    expect(page.locator("#offline")).to_be_hidden()  # it has sent no request
     assert len(waiting) == 1
     page.unroute(f"{demo.url}{NODE}")
     page.locator("#ask-drain").get_by_role("button", name="Not now").click()

@@ -1,4 +1,4 @@
-"""A new cluster in one flow: form, file, faults as one types, changes, apply and its progress."""
+"""A new cluster is made in one flow: form, file, errors while typing, changes, apply and its progress."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def real(demo: Site) -> Site:
-    """With the spec's own rules."""
+    """Returns the demo with the real validation of cluster files."""
     demo.work.resolve = Backend(demo.state.store, demo.state.settings.state_dir).resolve  # type: ignore[method-assign]
     demo.work.answers["plan"] = lambda cluster: changes(
         Disturbs.NOTHING, Disturbs.CONTROLLER_RESTART, cluster=cluster.name
@@ -42,7 +42,7 @@ def test_form_and_file_follow_each_other(real: Site, page: Page) -> None:
     page.fill("[name=team-0-name]", "vision")
     page.fill("[name=team-0-users]", "alice, bob")
     expect(text).to_have_value(text.input_value().split("teams:")[0].rstrip() + _TEAMS)
-    expect(page.locator("[name=team-1-name]")).to_be_empty()  # another row came by itself
+    expect(page.locator("[name=team-1-name]")).to_be_empty()  # another row was added by itself
 
     text.fill(text.input_value().replace("nodes: 2", "nodes: 5") + "partitions:\n  debug: {nodes: 1}\n")
     expect(page.locator("#i-nodes")).to_have_value("5")

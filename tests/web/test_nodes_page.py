@@ -1,4 +1,4 @@
-"""Nodes: the fabric map, one node, and what operators do with it."""
+"""The nodes page, the fabric map and a node's page show the nodes, and operators can act on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAP = "[data-fabric]"
 
 def test_the_map_of_a_thousand_nodes_is_quick_and_small(site: Site, page: Page) -> None:
     site.put(page_demo.large())
-    # It may be drawn before the browser says that it has come.
+    # It may be drawn before the browser reports it as loaded.
     with page.expect_event("requestfinished", lambda request: request.url.endswith("/fabric")) as asked:
         site.goto(page, "/clusters/demo/nodes", role="viewer")
     assert asked.value.sizes()["responseBodySize"] < 150_000

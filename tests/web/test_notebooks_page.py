@@ -1,4 +1,4 @@
-"""The notebooks page; and what a notebook's page can't do to the API, nor to another person's notebook."""
+"""The notebooks page works, and a notebook's page can affect neither the API nor another person's notebook."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_one_is_started_and_says_how_it_stands(demo: Site, page: Page) -> None:
 
 @pytest.mark.parametrize("origin", ["http://n-a.notebooks.localhost:9", "http://127.0.0.1:9"])
 def test_a_notebooks_page_can_neither_read_the_api_nor_write_to_it(demo: Site, page: Page, origin: str) -> None:
-    """On the other host name, and on a port of the same name, where browsers do send our cookie."""
+    """On the other host name, and on a port of the same name, where browsers do send the session cookie."""
     before = demo.run(demo.state.store.operations.recent("demo"))
     demo.goto(page, "/clusters/demo", role="admin")
     page.route(
@@ -73,7 +73,7 @@ SOCKET = """url => new Promise(done => {
 
 
 class _Lab:
-    """What leads to the program behind a notebook, which answers everything; notes what it is asked."""
+    """A tunnel to a program behind a notebook, which answers everything and records its requests."""
 
     alive = True
 
@@ -107,13 +107,13 @@ class _Doors:
 
 @pytest.fixture(params=["each its name", "all one name"])
 def doors(demo: Site, request: pytest.FixtureRequest) -> Iterator[_Doors]:
-    """alice's notebook and one of mallory's behind a real door."""
+    """Yields alice's notebook and one of mallory's behind a real notebook proxy."""
     sock = bind("127.0.0.1", 0)
     made = _Doors(demo, sock.getsockname()[1], [])
     url = origin_of("127.0.0.1", made.port, "") if request.param == "each its name" else f"http://127.0.0.1:{made.port}"
     object.__setattr__(demo.state.settings, "notebooks", url)
     hers = demo.run(demo.state.store.notebooks.get(HERS))
-    # On her job, for no other one runs: who a notebook is of is its person, whatever their Linux user is.
+    # On her job, because no other one runs: a notebook belongs to its person, whatever its Linux user is.
     row = NotebookRow(HIS, "demo", hers.job_id, "mallory", hers.user, "/m", "secret", 60, hers.at)
     demo.run(demo.state.store.notebooks.save(row))
     demo.work.answers["tunnel"] = _Lab(made.heard)

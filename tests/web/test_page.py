@@ -1,4 +1,4 @@
-"""The cluster's page in a real browser."""
+"""The cluster's page works in a real browser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headway.web.live_data import Happening
 
 pytestmark = pytest.mark.browser
 
-# Before any script of the page: remember refused content and which events the server sent.
+# Runs before any script of the page: records refused content and the events that the server sent.
 WATCH = """
 window.refused = []; window.events = [];
 const note = () => document.documentElement.dataset.seen = [...window.events, ...window.refused].join(' ');
@@ -27,7 +27,7 @@ document.addEventListener('htmx:sseBeforeMessage', e => { window.events.push(e.d
 
 @pytest.fixture
 def complaints(page: Page) -> list[str]:
-    """What the browser's console complained of."""
+    """Returns a list of the errors and warnings on the browser's console."""
     said: list[str] = []
     page.add_init_script(WATCH)
     page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
@@ -36,13 +36,13 @@ def complaints(page: Page) -> list[str]:
 
 
 def live(page: Page, site: Site) -> None:
-    """Opens the cluster and waits until its stream has brought everything once."""
+    """Opens the cluster and waits until its stream has delivered every part once."""
     site.goto(page, "/clusters/demo")
     seen(page, r"\bpulse\b")
 
 
 def seen(page: Page, pattern: str) -> None:
-    """Waits until the events (and what was refused) match; the policy forbids Playwright's own polling in the page."""
+    """Waits until the events (and refused content) match; the policy forbids Playwright's own polling in the page."""
     expect(page.locator("html")).to_have_attribute("data-seen", re.compile(pattern))
 
 
@@ -221,7 +221,7 @@ def test_the_theme_is_remembered(site: Site, browser: Browser) -> None:
     context.close()
 
 
-# What can be pressed on the page as it stands: in its order, without what is shut or hidden.
+# The controls that can be used on the page as it is, in its order, without closed or hidden ones.
 STOPS = """[...document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex="0"]')]
   .filter(e => e.checkVisibility({ visibilityProperty: true }) && !e.disabled)
   .map((e, i) => (e.dataset.stop = String(i + 1)))"""
@@ -262,5 +262,5 @@ def test_signing_out_is_a_button_whose_request_says_where_it_comes_from(
         page.get_by_role("button", name="ann").click()
         page.get_by_role("button", name="Sign out").click()
     assert sent.value.method == "POST"
-    assert sent.value.headers["origin"] == site.url  # what the server tells its own pages by
-    assert not [text for text in complaints if "401" not in text]  # the page it leads to
+    assert sent.value.headers["origin"] == site.url  # by which the server recognises its own pages
+    assert not [text for text in complaints if "401" not in text]  # from the page that it leads to

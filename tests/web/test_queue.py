@@ -1,4 +1,4 @@
-"""The pages of somebody's day: the queue, a job, a submission. And what must not slow or fool them."""
+"""The pages of daily work (the queue, a job, a submission) stay fast and show hostile texts as text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROW = "#rows tr"
 
 @pytest.fixture
 def complaints(page: Page) -> list[str]:
-    """What the browser's console complained of."""
+    """Returns a list of the errors and warnings on the browser's console."""
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: said.append(str(error)))
@@ -184,7 +184,7 @@ def test_a_question_stays_open_while_the_page_is_brought_up_to_date(
     expect(page.locator("#head")).not_to_contain_text("requeued")
     page.locator("#do-cancel").click()
     demo.put(page_demo.broken())
-    expect(page.locator("#facts")).to_contain_text("demo-2-1")  # the news has come
+    expect(page.locator("#facts")).to_contain_text("demo-2-1")  # the update has arrived
     question = page.locator("#ask-cancel")
     expect(question).to_be_visible()
     question.get_by_role("button", name="Leave it").click()
@@ -196,10 +196,10 @@ def test_news_in_the_moment_a_question_opens_waits_too(demo: Site, page: Page) -
     demo.put(page_demo.happy())
     page.route(
         "**/live*", lambda route: route.abort()
-    )  # no other news: the stream tells everything once when it begins
+    )  # no other update: the stream sends every part once when it begins
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     expect(page.locator("#head")).not_to_contain_text("requeued")
-    # A browser says "toggle" of an opening a task later: the news is put between the two.
+    # A browser reports "toggle" one task after the opening: the update is put between the two.
     page.evaluate("""() => {
         const question = document.getElementById("ask-cancel"), part = question.closest("[sse-swap]");
         question.showPopover();

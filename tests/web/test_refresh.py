@@ -1,4 +1,4 @@
-"""Parts of pages that bring themselves up to date leave what somebody is at: the focus, and what was typed; and times."""
+"""Parts of pages that refresh themselves keep the focus and typed text, and show times correctly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOCUS = (
 
 
 def later(page: Page, path: str) -> None:
-    """Lets time pass until the part has come anew."""
+    """Advances the clock until the part has been refreshed."""
     page.evaluate("document.activeElement.dataset.old = 'yes'")
     with (
         page.expect_response(lambda one: one.request.headers.get("hx-request") == "true" and path in one.url),
@@ -134,7 +134,7 @@ def test_days_and_the_times_beside_them_are_of_one_zone(demo: Site, browser: Bro
 
 
 def test_a_time_has_its_date_unless_it_is_todays(site: Site, browser: Browser) -> None:
-    """At noon of the reader, wherever that is now: a minute ago is today, yesterday's noon is not."""
+    """At the reader's noon, wherever that is now: a minute ago is today, yesterday's noon is not."""
     page = browser.new_context(timezone_id=f"Etc/GMT{datetime.now(UTC).hour - 12:+d}").new_page()
     now = time.time()
     old = page_demo.fault(2, "demo-1-3", "no heartbeat", "repairing", 21 * 86_400, page_demo.TimesOut(drain_s=1.1))

@@ -1,5 +1,5 @@
-"""Finds the jobs whose files fill a disk. A disk that jobs have filled is no fault of the machine, and is free again when
-they end."""
+"""Finds the jobs whose files fill a disk. A disk that jobs have filled is not a fault of the machine: it has free space
+again when they end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from agent.gpu.job_gpus import JOBS
 from agent.jobs.processes import job_of
 from agent.metrics.host import read_text
 
-LOOK_S = 5.0  # for counting, on a disk that may be busy; the check as a whole has twenty
+LOOK_S = 5.0  # time limit for counting, on a disk that may be busy; the whole check has 20 s
 CONTAINERS = "/var/lib/headway/containers"
-OPEN_TO_ALL = ("/tmp", "/var/tmp")  # sbcast writes there, beside jobs' own /tmp
+OPEN_TO_ALL = ("/tmp", "/var/tmp")  # sbcast writes to the machine's own /tmp, outside the jobs' private /tmp
 _AT_A_TIME = 100
-Row = tuple[int, "os.stat_result | None"]  # (job, a file of it; None for files that can't be seen)
+Row = tuple[int, "os.stat_result | None"]  # (job, stat of one of its files; None for files that can't be read)
 
 
 def jobs_filling_disk(
@@ -32,9 +32,11 @@ def jobs_filling_disk(
     owners: Mapping[int, int] | None = None,
     proc: str = "/proc",
 ) -> list[int]:
-    """Jobs without whose files there would be room in `place`, the one with the most first; [] where there would be none
-    without them either. Files of theirs that hide, or are too many to be counted, are taken for what is lacking. `owners`:
-    uid -> a job of theirs; those who have one here by default."""
+    """Returns the jobs whose files fill the disk of `place`, the one with the most first; [] if removing the files of
+    all jobs would not free enough. Only jobs with at least a tenth of the jobs' total are listed. `lacks_bytes` and
+    `lacks_files` say how much has to be freed. Files that can't be read, or that are too many to count within LOOK_S,
+    are assumed to be large enough. `owners` maps a uid to one of the user's jobs; the default is the users who have a
+    job on this node."""
     size, devices, walks = _size(place), {_device(place)}, deque[Iterator[Row]]()
     for top in (jobs, containers, *others):
         if _device(top) != _device(place) and _size(top) != size:
@@ -48,7 +50,8 @@ def jobs_filling_disk(
     held: Counter[int] = Counter()
     files: Counter[int] = Counter()
     hidden, ends = set(), time.monotonic() + LOOK_S
-    while walks and time.monotonic() < ends:  # in turns: none is left out because another has millions of files
+    # round robin, so that a job with millions of files does not keep the others from being counted
+    while walks and time.monotonic() < ends:
         walk = walks.popleft()
         rows = list(islice(walk, _AT_A_TIME))
         for job, found in rows:
@@ -67,7 +70,7 @@ def jobs_filling_disk(
 
 
 def _below(job: int, top: str) -> Iterator[Row]:
-    """Of one file system, and what `top` itself is."""
+    """Yields (job, stat) of `top` and of everything below it on the same file system."""
     device, folders = _device(top), [top]
     with_top = _stat(top)
     if with_top is not None:
@@ -78,7 +81,7 @@ def _below(job: int, top: str) -> Iterator[Row]:
                 for entry in entries:
                     try:
                         found = entry.stat(follow_symlinks=False)
-                    except FileNotFoundError:  # taken away meanwhile
+                    except FileNotFoundError:  # deleted in the meantime
                         continue
                     if found.st_dev != device:
                         continue
@@ -87,18 +90,18 @@ def _below(job: int, top: str) -> Iterator[Row]:
                     yield job, found
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except OSError:  # deeper than a path is long, say
+        except OSError:  # for example a folder nested deeper than PATH_MAX
             yield job, None
 
 
 def users_of_jobs(jobs: str = JOBS) -> dict[int, int]:
-    """Uid -> a job of theirs, of those who have one here."""
+    """Returns uid -> one of the user's jobs, for users who have a job on this node."""
     told = {name: read_text(f"{jobs}/{name}/uid").strip() for name in _names(jobs) if name.isdigit()}
     return {int(uid): int(name) for name, uid in told.items() if uid.isdigit()}
 
 
 def _of_people(top: str, has: Mapping[int, int]) -> Iterator[Row]:
-    """Where everybody writes: what belongs to those who have a job here."""
+    """Yields (job, stat) of what users with a job on this node own in `top`, a folder to which every user may write."""
     for name in _names(top):
         found = _stat(f"{top}/{name}")
         job = has.get(found.st_uid) if found is not None else None
@@ -107,7 +110,7 @@ def _of_people(top: str, has: Mapping[int, int]) -> Iterator[Row]:
 
 
 def _unlinked(devices: set[int], proc: str) -> Iterator[Row]:
-    """What processes of jobs have open, and has no name any more."""
+    """Yields (job, stat) of deleted files that processes of jobs still have open."""
     seen = set()
     for name in _names(proc):
         process = _stat(f"{proc}/{name}") if name.isdigit() else None
@@ -124,7 +127,8 @@ def _unlinked(devices: set[int], proc: str) -> Iterator[Row]:
 
 
 def _number(name: str) -> int | None:
-    """Also of what the epilog is taking away."""
+    """Returns the job's number from a folder's name, also from one that the epilog is deleting ("gone-12"); None for
+    other names."""
     word = name.removeprefix("gone-")
     return int(word) if word.isdigit() else None
 
@@ -149,7 +153,8 @@ def _device(path: str) -> int:
 
 
 def _size(path: str) -> int:
-    """Of its file system: a layer or a subvolume has another device, and shares the room. Not how many files fit, which moves
+    """Returns the size of the file system in bytes; 0 if it can't be read. Two folders with the same size share their
+    space even if their devices differ (layers, subvolumes). The number of files is not compared, because it changes
     with what is written."""
     try:
         told = os.statvfs(path)

@@ -6,19 +6,19 @@ from agent.checks.runner import DRAIN, REBOOT, REPLACE, RESET_GPU, MachineState,
 from agent.gpu import interface
 from agent.gpu.interface import Gpu
 
-SILENT_S = 45.0  # a driver that has not answered for so long hangs
+SILENT_S = 45.0  # a driver that has not answered for so long counts as hung
 SLOWED_S = 60.0
 _THROTTLES = {0x8: "hardware slowdown", 0x20: "temperature", 0x40: "temperature", 0x80: "power brake"}
 
 
 def _first(seen: MachineState, name: str, least: float = 1) -> Gpu | None:
-    """The first GPU of which this figure is at least that."""
+    """Returns the first GPU whose figure `name` is at least `least`; None if there is no such GPU."""
     return next((one for one in seen.gpus if one.figures.get(name, 0) >= least), None)
 
 
 @check(every_s=5, prolog=True, times=2)
 def gpu_count(seen: MachineState) -> Result | None:
-    """As many as Slurm gives to jobs (GRES)."""
+    """Returns bad when fewer GPUs answer than Slurm gives to jobs (GRES)."""
     if not seen.config.gpus or seen.gpus_at is None:
         return None
     lost = [one.index for one in seen.gpus if one.lost]
@@ -34,7 +34,7 @@ def gpu_count(seen: MachineState) -> Result | None:
 
 @check(every_s=5)
 def gpu_answers(seen: MachineState) -> Result | None:
-    """The driver answers at all."""
+    """Returns bad when the driver has not answered for SILENT_S."""
     since = seen.now - (seen.started if seen.gpus_at is None else seen.gpus_at)
     if seen.config.gpus and since > SILENT_S:
         return bad(f"the driver has not answered for {since:.0f} s {seen.gpu_error}".strip(), REBOOT)
@@ -43,7 +43,8 @@ def gpu_answers(seen: MachineState) -> Result | None:
 
 @check(every_s=5, prolog=True)
 def gpu_memory_errors(seen: MachineState) -> Result | None:
-    """ECC and remapped rows."""
+    """Returns bad for uncorrected ECC errors, failed or pending row remapping; warns at 8 rows remapped for uncorrected
+    errors."""
     if one := _first(seen, interface.ROWS_FAILED):
         return bad(f"GPU {one.index} has no spare memory rows left: remapping failed", REPLACE, one.index)
     if one := _first(seen, interface.DBE):
@@ -59,7 +60,7 @@ def gpu_memory_errors(seen: MachineState) -> Result | None:
 
 @check(every_s=15, times=2)
 def gpu_nvlink(seen: MachineState) -> Result | None:
-    """All links up."""
+    """Returns bad when a GPU has fewer active NVLinks than the plan expects."""
     links = seen.config.expects.get("nvlinks", 0)
     for one in seen.gpus:
         up = one.figures.get(interface.NVLINKS)
@@ -70,7 +71,8 @@ def gpu_nvlink(seen: MachineState) -> Result | None:
 
 @check(every_s=10)
 def gpu_throttled(seen: MachineState) -> Result | None:
-    """Clocks held back by heat or power supply; for as long as a minute, it is no passing peak."""
+    """Warns when heat or the power supply lowers a GPU's clocks; returns bad when that lasts SLOWED_S, so it is not a
+    short peak."""
     since = seen.kept.setdefault("throttled", {})
     slowed = {one.index: why for one in seen.gpus if (why := _throttled(one))}
     seen.kept["throttled"] = since = {index: since.get(index, seen.now) for index in slowed}
@@ -87,7 +89,8 @@ def _throttled(one: Gpu) -> str:
 
 @check(every_s=30, times=2)
 def gpu_pcie(seen: MachineState) -> Result | None:
-    """Width only: the link's speed falls on purpose while a GPU is idle."""
+    """Returns bad when a GPU uses fewer PCIe lanes than it has. The link's speed is not checked: it falls on purpose
+    while a GPU is idle."""
     for one in seen.gpus:
         width, most = one.figures.get(interface.PCIE_WIDTH), one.figures.get(interface.PCIE_MAX_WIDTH)
         if width and most and width < most:
@@ -97,7 +100,7 @@ def gpu_pcie(seen: MachineState) -> Result | None:
 
 @check(every_s=60, idle=True, times=2)
 def gpu_left_over(seen: MachineState) -> Result | None:
-    """Memory in use although no job is here: a process that nobody ended."""
+    """Warns when GPU memory is in use although no job is on the node: a process has survived its job."""
     for one in seen.gpus:
         used = one.figures.get(interface.FB_USED, 0)
         if used > 1024 + seen.config.gpu_memory_mib * 0.02:

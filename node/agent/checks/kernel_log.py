@@ -11,18 +11,18 @@ from typing import Any
 
 from agent.jobs.processes import job_of, uid_of_process
 
-SAME_S = 10.0  # an error that the log and NVML tell of within so long is one
-MOST_RECORDS = 200  # read in one go, then the rest of the agent has its turn
+SAME_S = 10.0  # the same error from the log and from NVML within so long counts once
+MOST_RECORDS = 200  # records read in one go, so that the agent's main loop goes on
 MOST_IN_A_BEAT = 20
-_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,4})(?:, ?(.*))?")  # at the line's beginning
-# The kernel's own facility, which no program can write under, and that of `headway fault` on a real machine
-# (node/inject_fault.py).
+_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,4})(?:, ?(.*))?")  # matched at the beginning of the line
+# Syslog facilities that are read: the kernel's own (0), which programs can't use, and local7 (23), which
+# `headway fault` uses on a real machine (node/inject_fault.py).
 _FACILITIES = frozenset({0, 23})
 
 
 class KernelLog:
-    """The kernel's log from its beginning, and as it grows. `path` is /dev/kmsg, or a plain file with lines of its form
-    that stands for it where there is no GPU: "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT"."""
+    """Reads the kernel's log from its beginning and as it grows. `path` is /dev/kmsg, or on machines without GPUs a
+    plain file with lines of the same form: "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT"."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -31,7 +31,7 @@ class KernelLog:
         self._rest = ""
 
     def new_records(self) -> list[str]:
-        """What is new, each record once; [] where there is no log (yet)."""
+        """Returns the new records, each once; [] while there is no log."""
         try:
             if self.handle < 0:
                 self.handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -46,28 +46,28 @@ class KernelLog:
                 found.append(os.read(self.handle, 8192).decode(errors="replace"))
             except BlockingIOError:
                 break
-            except BrokenPipeError:  # records went before they were read: the next read is of the oldest there is
+            except BrokenPipeError:  # the kernel overwrote unread records; the next read returns the oldest one left
                 continue
         return found
 
     def _file(self) -> list[str]:
         data = os.read(self.handle, 1 << 20)
         *lines, self._rest = (self._rest + data.decode(errors="replace")).split("\n")
-        if os.fstat(self.handle).st_nlink == 0:  # another file has its place
+        if os.fstat(self.handle).st_nlink == 0:  # the file was replaced
             os.close(self.handle)
             self.handle, self._rest = -1, ""
         return lines
 
 
 def kernel_line(record: str) -> str:
-    """The line of a record, "" where a program has written it."""
+    """Returns the first line of a record's text; "" if a program wrote the record, not the kernel."""
     head, _, text = record.partition(";")
     number = head.partition(",")[0]
     return text.split("\n")[0] if number.isdigit() and int(number) >> 3 in _FACILITIES else ""
 
 
 def gpus_by_bus() -> dict[str, int]:
-    """PCI bus address ("3b:00") -> number of the GPU; {} where there is none."""
+    """Returns PCI bus address (":3b:00") -> number of the GPU, from nvidia-smi; {} if there is none."""
     argv = ["nvidia-smi", "--query-gpu=index,pci.bus_id", "--format=csv,noheader"]
     try:
         said = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True).stdout
@@ -78,7 +78,8 @@ def gpus_by_bus() -> dict[str, int]:
 
 
 def bus_of(address: str) -> str:
-    """00000000:3B:00.0, 0000:3b:00 -> 3b:00 with the domain, however long it is written."""
+    """Returns a PCI address in one form: 00000000:3B:00.0 and 0000:3b:00 -> ":3b:00", with the domain's leading zeros
+    removed."""
     parts = address.strip().lower().split(".")[0].split(":")
     domain = parts[0].lstrip("0") if len(parts) > 2 else ""
     return ":".join([domain, *parts[-2:]])
@@ -86,23 +87,23 @@ def bus_of(address: str) -> str:
 
 @dataclass
 class GpuErrors:
-    """GPU errors of this node's log, kept until the head has them."""
+    """The GPU errors in this node's log, kept until the head has acknowledged them."""
 
     node: str
-    boot: str  # the log begins anew with each
+    boot: str  # boot id; the kernel's log starts over with each boot
     gpus: Callable[[], dict[str, int]] = gpus_by_bus
     job_of_pid: Callable[[int], int | None] = lambda pid: job_of(pid, uid_of_process(pid))
     unsent: dict[str, dict[str, Any]] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)  # GPU -> code of its newest error
-    seen: dict[tuple[int, int], tuple[int, float]] = field(
-        default_factory=dict
-    )  # (GPU, code) -> (how often, when last)
+    # (GPU, code) -> (count, Unix time of the last)
+    seen: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict)
     _known: dict[str, int] = field(default_factory=dict)
 
     def record_line(self, record: str, now: float, monotonic: float) -> bool:
-        """Whether the record is a GPU error."""
+        """Records the GPU error in a kernel record, and returns whether there was one."""
         words = record.partition(";")[0].split(",")
-        found = _XID.match(kernel_line(record))  # the names of people's programs and files stand further on in lines
+        # only at the line's beginning: users' program and file names come later in lines
+        found = _XID.match(kernel_line(record))
         if found is None or len(words) < 3 or not words[1].isdigit() or not words[2].isdigit():
             return False
         bus, code, more = found.groups()
@@ -124,8 +125,8 @@ class GpuErrors:
         return True
 
     def record_driver_event(self, bus: str, code: int, now: float) -> bool:
-        """An error that the driver's library told of. Whether it is news: the log says most of them too, and better, so
-        its line is waited for."""
+        """Records an error that NVML reported, and returns whether it was new. The log has most of these errors too,
+        with more detail, so callers wait for the log's line first."""
         gpu = self._gpu(bus_of(bus))
         if any(
             abs(now - at) < SAME_S for (index, known), (_, at) in self.seen.items() if (index, known) == (gpu, code)
@@ -141,13 +142,15 @@ class GpuErrors:
         return True
 
     def record_ended_job(self, kind: str, job: int, why: str, now: float) -> None:
-        """The job's processes here were ended ("lease": lease.py, "orphan": orphans.py): it has to be run again."""
+        """Records that the job's processes on this node were ended, so that the job has to run again. `kind` is "lease"
+        (node_lease.py) or "orphan" (orphans.py)."""
         name = f"{self.node}-{self.boot}-{kind}-{job}-{now:.0f}"
         fault = {"id": name, "at": round(now, 3), "kind": kind, "action": "restart_job", "code": 0, "gpu": None}
         self.unsent[name] = {**fault, "job": job, "text": f"its processes here were ended: {why}"}
 
     def refresh_gpu_list(self) -> None:
-        """While all is well: a GPU that has fallen off the bus is not listed any more."""
+        """Reads the GPUs' addresses again. Call it while all GPUs work: nvidia-smi no longer lists a GPU that has
+        fallen off the bus."""
         self._known = self.gpus()
 
     def _gpu(self, bus: str) -> int | None:
@@ -156,14 +159,16 @@ class GpuErrors:
         return self._known.get(bus)
 
     def pending_message(self) -> dict[str, Any]:
-        """The next message to the head."""
+        """Returns this node's part of the next message to the head: at most MOST_IN_A_BEAT unacknowledged errors."""
         return {"node": self.node, "faults": list(self.unsent.values())[:MOST_IN_A_BEAT]}
 
     def acknowledge(self, names: Any) -> None:
+        """Drops the errors whose ids the head has acknowledged."""
         for name in names if isinstance(names, list) else ():
             self.unsent.pop(str(name), None)
 
 
 def boot_id() -> str:
+    """Returns the first 8 characters of the kernel's boot id."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read()[:8]

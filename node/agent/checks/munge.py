@@ -6,7 +6,7 @@ import ctypes
 
 
 class Munge:
-    """Seals and opens with the key that all machines of the cluster share."""
+    """Seals and opens messages with the MUNGE key that all machines of the cluster share."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL("libmunge.so.2")
@@ -15,7 +15,7 @@ class Munge:
         self._free.argtypes = [ctypes.c_void_p]
 
     def seal(self, data: bytes) -> bytes:
-        """Raises OSError when munged does not answer."""
+        """Returns the sealed data. Raises OSError when munged does not answer."""
         sealed = ctypes.c_void_p()
         self._check(self._library.munge_encode(ctypes.byref(sealed), None, data, len(data)))
         text = ctypes.string_at(sealed)
@@ -23,12 +23,13 @@ class Munge:
         return text
 
     def open(self, sealed: bytes) -> tuple[bytes, int]:
-        """(data, uid of who sealed it). Raises OSError for what is forged, too old or seen before."""
+        """Returns (data, uid of the process that sealed it). Raises OSError for data that is forged, too old or was
+        opened before."""
         data, length = ctypes.c_void_p(), ctypes.c_int()
         uid, gid = ctypes.c_uint32(), ctypes.c_uint32()
         refs = [ctypes.byref(one) for one in (data, length, uid, gid)]
         code = self._library.munge_decode(sealed, None, *refs)
-        # With some errors it hands the content out all the same.
+        # munge_decode returns the content even with some errors, so it is freed before the error is raised.
         text = ctypes.string_at(data, length.value) if data.value else b""
         if data.value:
             self._free(data)

@@ -16,16 +16,17 @@ from agent.jobs.processes import list_processes, runs_as_root
 from agent.metrics import host
 from agent.metrics.host import read_text
 
-MOST_SKEW_S = 2.0  # MUNGE takes minutes, but logs and incidents of two nodes should have one order
+MOST_SKEW_S = 2.0  # MUNGE tolerates minutes, but the logs and incidents of two nodes should sort correctly
 STUCK_S = 120.0
 SLOW_S = 5.0
 DAEMON_S = 30.0
 _ROOM = (("/", 500), ("/var/lib/headway", 500), ("/tmp", 200))  # (folder, MiB below which jobs fail)
-_FILES = 1000  # the same of their number
-_LEAVES_S = 600.0  # from the end of a person's last job: so long the epilog may take to clean up behind it
+_FILES = 1000  # free inodes below which jobs fail
+_LEAVES_S = 600.0  # so long after the end of a user's last job the epilog may still be deleting its files
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-# (what the kernel says, what it is, what helps). Each begins as the kernel's own line does, and with more of its words than the
-# 15 letters of a process's name: the kernel tells of programs that crash, too, and anybody may name a program "Oops: ".
+# (pattern of the kernel's line, what it means, the action that helps). Each pattern matches from the line's beginning
+# and is longer than the 15 characters of a process name: the kernel also logs crashing programs, and a user may name a
+# program "Oops: ".
 _DIED = r"[0-9a-f]{1,16} \[#\d+\]\s+(?:SMP|PREEMPT|NOPTI|PTI)"
 KERNEL = (
     (
@@ -45,7 +46,7 @@ KERNEL = (
         "a processor that hung",
         REBOOT,
     ),
-    (  # not those that were corrected, which come every day, nor the line before them, which says nothing of it
+    (  # not corrected errors, which occur every day, nor the line before them, which does not say which kind they are
         re.compile(
             r"(?:mce: |\{\d+\})?\[Hardware Error\]: "
             r".*(?:\b[Uu]ncorrected\b|Machine Check Exception|severity: (?:fatal|recoverable))"
@@ -64,19 +65,21 @@ KERNEL = (
         DRAIN,
     ),
 )
-# What the kernel says of a process: its name comes first, letters that it does not print as \xNN.
+# The kernel's lines about a process begin with its name, in which unprintable bytes are written as \xNN.
 _OF_A_PROCESS = re.compile(
     r"(?:\\x[0-9a-f]{2}|.){1,15}(?:\[\d+\][: ]|/\d+: |: page allocation failure| invoked oom-killer)"
 )
 
 
 def is_kernel_error(text: str) -> bool:
-    """Whether a line of the kernel's log is one that `kernel_errors` tells of."""
+    """Returns whether a line of the kernel's log is one that `kernel_errors` reports."""
     return not _OF_A_PROCESS.match(text) and any(what.match(text) for what, _, _ in KERNEL)
 
 
 @check(every_s=5)
 def kernel_errors(seen: MachineState) -> Result | None:
+    """Returns bad when the kernel's log of this boot has an error of the kernel, a processor, the hardware or a file
+    system."""
     for text in seen.kernel:
         for what, words, action in KERNEL:
             if what.match(text):
@@ -86,7 +89,8 @@ def kernel_errors(seen: MachineState) -> Result | None:
 
 @check(every_s=30, times=2)
 def host_memory(seen: MachineState) -> Result | None:
-    """Of the machine: modules that are missing, errors that could not be corrected, none left."""
+    """Returns bad when the machine has lost memory modules or had uncorrectable memory errors; warns when less than 2 %
+    is available."""
     top = f"{seen.sys}/devices/system/edac/mc"
     for place in sorted(os.listdir(top)) if os.path.isdir(top) else ():
         count = read_text(f"{top}/{place}/ue_count").strip()
@@ -101,17 +105,18 @@ def host_memory(seen: MachineState) -> Result | None:
 
 
 def _mounted(seen: MachineState) -> dict[str, list[str]]:
-    """Place -> options."""
+    """Returns mount point -> mount options."""
     rows = (line.split() for line in read_text(f"{seen.proc}/self/mounts").splitlines())
     return {row[1]: row[3].split(",") for row in rows}
 
 
 @check(every_s=2, prolog=True)
 def volumes(seen: MachineState) -> Result | None:
-    """Every volume of the cluster is mounted. Often, for a job that begins without one has failed in a moment."""
+    """Returns bad when a volume of the cluster is not mounted. Runs every 2 s, because a job that starts without its
+    volume fails at once."""
     there = _mounted(seen)
     for one in seen.config.mounts:
-        # Else a machine of one's own that has it in its own way.
+        # If the source is missing, this is a machine that the user owns and that provides the folder in another way.
         if one.path not in there and os.path.isdir(one.source):
             return bad(f"{one.path} is not mounted", MOUNT if one.outside else REBOOT)
     return None
@@ -119,13 +124,13 @@ def volumes(seen: MachineState) -> Result | None:
 
 @check(every_s=15, limit_s=10, prolog=True)
 def mounts(seen: MachineState) -> Result | None:
-    """Every volume that is mounted answers, and can be written to where it should be."""
+    """Returns bad when a mounted volume does not answer, or is read-only although it should be writable."""
     return _answering(seen, REBOOT, outside=False)
 
 
 @check(every_s=15, limit_s=10, prolog=True, hangs=MOUNT)
 def remote_volumes(seen: MachineState) -> Result | None:
-    """The same of volumes that another machine has: when it is back, so are they."""
+    """Does the same as `mounts` for volumes that another machine serves: they work again when that machine is back."""
     return _answering(seen, MOUNT, outside=True)
 
 
@@ -137,9 +142,9 @@ def _answering(seen: MachineState, action: str, *, outside: bool) -> Result | No
             continue
         try:
             told = os.statvfs(one.path)
-        except PermissionError:  # it answers; root is nobody there
+        except PermissionError:  # the volume answers; the server maps root to nobody (root_squash)
             continue
-        except OSError as error:  # its server has forgotten it, say, or the program that serves it has died
+        except OSError as error:  # for example a stale NFS handle, or the FUSE program has died
             return bad(f"{one.path}: {error.strerror}", action)
         if not one.read_only and ("ro" in options or told.f_flag & os.ST_RDONLY):
             return bad(f"{one.path} can only be read", action)
@@ -148,8 +153,9 @@ def _answering(seen: MachineState, action: str, *, outside: bool) -> Result | No
 
 @check(every_s=15, limit_s=20, prolog=True, times=2)
 def disk(seen: MachineState) -> Result | None:
-    """Room on the machine's own disks. What jobs have filled is treated as a volume that is away: no job begins, those that run
-    go on, and it comes back by itself."""
+    """Returns bad when the machine's own disks have too little space or too few inodes, and warns when they are 97 %
+    full. Space that jobs have filled is treated like a volume that is away: no job starts here, running jobs go on, and
+    the node recovers by itself."""
     had = {uid: told for uid, told in seen.kept.get("people", {}).items() if seen.now - told[1] < _LEAVES_S}
     seen.kept["people"] = had | {uid: (job, seen.now) for uid, job in users_of_jobs().items()}
     owners = {uid: job for uid, (job, _) in seen.kept["people"].items()}
@@ -174,7 +180,8 @@ def disk(seen: MachineState) -> Result | None:
 
 @check(every_s=30, limit_s=30, times=2)
 def disk_writes(_: MachineState) -> Result | None:
-    """A small write to the machine's own disk, waited for: a dying disk is slow long before it fails."""
+    """Returns bad when a small write to the machine's own disk fails or takes longer than SLOW_S: a failing disk is
+    slow long before it stops."""
     place = next(place for place in ("/var/lib/headway", "/tmp") if os.path.isdir(place))
     began = time.monotonic()
     try:
@@ -182,7 +189,7 @@ def disk_writes(_: MachineState) -> Result | None:
             file.write(b"headway" * 20_000)
             file.flush()
             os.fsync(file.fileno())
-    except OSError as error:  # of room `disk` tells
+    except OSError as error:  # the check `disk` reports a full disk
         return None if error.errno in _FULL else bad(f"{place} can't be written to: {error.strerror}")
     took = time.monotonic() - began
     return bad(f"140 kB take {took:.1f} s to be written to {place}") if took > SLOW_S else None
@@ -199,7 +206,8 @@ def _scratch_hangs(seen: MachineState) -> str:
 
 @check(every_s=300, idle=True, limit_s=20, hangs=_scratch_hangs)
 def scratch_writes(seen: MachineState) -> Result | None:
-    """A small file on the shared volume: written, read back, removed."""
+    """Returns bad when a small file on /scratch can't be written, read back and removed; warns when /scratch is
+    full."""
     one = _scratch(seen)
     if one is None:
         return None
@@ -212,7 +220,7 @@ def scratch_writes(seen: MachineState) -> Result | None:
             file.seek(0)
             same = file.read() == b"headway" * 1000
     except OSError as error:
-        if error.errno in _FULL:  # people have filled it: no fault of this node's
+        if error.errno in _FULL:  # users have filled it; the node is not at fault
             return warn(f"{place} is full")
         return bad(f"{place} can't be written to: {error.strerror}", MOUNT if one.outside else DRAIN)
     return None if same else bad(f"{place} gives back something else than was written", DRAIN)
@@ -220,8 +228,8 @@ def scratch_writes(seen: MachineState) -> Result | None:
 
 @check(every_s=10, times=2)
 def network(seen: MachineState) -> Result | None:
-    """Links of InfiniBand and of the fabric's Ethernet, and their errors within the last minute. A port that has never worked is
-    no fault: nobody has put a cable in."""
+    """Returns bad when an InfiniBand port that worked before is down, and warns about more than 100 errors a minute on
+    a network interface. A port that has never worked is not a fault: it may have no cable."""
     worked = seen.kept.setdefault("ports", set())
     for device, port, folder in host.infiniband_ports(seen.sys):
         state = read_text(f"{folder}/state").split(":")[-1].strip()
@@ -248,7 +256,7 @@ def network(seen: MachineState) -> Result | None:
 
 @check(every_s=15, times=2)
 def clock(seen: MachineState) -> Result | None:
-    """Against the head's, which says the time with each answer."""
+    """Warns when this clock differs from the head's, which comes with each answer, by more than MOST_SKEW_S."""
     if seen.skew_s is not None and abs(seen.skew_s) > MOST_SKEW_S:
         return warn(f"the clock differs by {seen.skew_s:+.1f} s from the head's")
     return None
@@ -256,7 +264,8 @@ def clock(seen: MachineState) -> Result | None:
 
 @check(every_s=15)
 def stuck_processes(seen: MachineState) -> Result | None:
-    """Waiting for a disk, a network file system or a driver, for minutes: they can't even be killed."""
+    """Warns about processes that have waited for a disk, a network file system or a driver for more than STUCK_S (state
+    D). Not even SIGKILL ends them."""
     stuck = [one for one in seen.processes if one.state == "D" and seen.now - one.since > STUCK_S]
     if stuck:
         names = ", ".join(f"{one.name} ({one.pid})" for one in stuck[:3])
@@ -266,22 +275,23 @@ def stuck_processes(seen: MachineState) -> Result | None:
 
 @check(every_s=5, times=2)
 def slurmd(seen: MachineState) -> Result | None:
+    """Returns bad when slurmd does not run as root. The first DAEMON_S after the agent's start are not checked."""
     known = ((one.pid, one.name) for one in seen.processes)
     if seen.now - seen.started <= DAEMON_S or _runs("slurmd", known, seen.proc):
         return None
-    # One that was started anew since the processes were read has another number.
+    # A slurmd that was restarted since the processes were read has another pid.
     if _runs("slurmd", ((pid, name) for pid, name, _ in list_processes(seen.proc)), seen.proc):
         return None
     return bad("slurmd does not run")
 
 
 def _runs(daemon: str, among: Iterable[tuple[int, str]], proc: str) -> bool:
-    """Whether root runs it."""
+    """Returns whether one of the processes is `daemon` and was started by root."""
     return any(name == daemon and runs_as_root(pid, proc) for pid, name in among)
 
 
 @check(every_s=5, times=2)
 def munge(seen: MachineState) -> Result | None:
-    """It works: the agent's own heartbeat is sealed by it each second."""
+    """Returns bad when MUNGE has not sealed a message for DAEMON_S. The agent seals a heartbeat each second."""
     since = seen.now - (seen.started if seen.sealed_at is None else seen.sealed_at)
     return bad(f"MUNGE has not answered for {since:.0f} s") if since > DAEMON_S else None

@@ -3,9 +3,9 @@
     agent.pyz test NAME [--json] [--seconds S] [--expect JSON]       NAME: checks, memory, burn, copy, all
     agent.pyz test allreduce --peers ADDRESS,ADDRESS --rank 0|1      on two nodes at the same time; the first is rank 0
 
-Each test prints one line; the exit status is 0 when all pass. Figures are compared with what the plan expects of a sound node.
-Where GPUs are simulated, the processor does the same work: the result must be right, the figure is only shown, and the line
-says that it is simulated."""
+Each test prints one line; the exit status is 0 when all pass. Figures are compared with what the plan expects of a
+healthy node. Where GPUs are simulated, the CPU does the same work: the result must be right, the figure is only
+printed, and the line is marked SIMULATED."""
 
 from __future__ import annotations
 
@@ -36,15 +36,18 @@ _LONG_AGO_S = 3600.0
 
 @dataclass
 class TestResult:
+    """The outcome of one test."""
+
     test: str
     ok: bool
     simulated: bool = False
     figure: float | None = None
     unit: str = ""
-    expected: float | None = None  # at least so much
+    expected: float | None = None  # the least that the plan expects
     reason: str = ""
 
     def line(self) -> str:
+        """Returns the result as one line of text."""
         parts = [f"{self.test:<10} {'ok' if self.ok else 'FAILED'}"]
         if self.figure is not None:
             least = f" (at least {self.expected:g} expected)" if self.expected else ""
@@ -54,10 +57,12 @@ class TestResult:
 
 
 class TestFailed(Exception):
-    """What a test found, in words."""
+    """A test failed; the message says what it found."""
 
 
 def main(words: list[str]) -> int:
+    """Runs the test that the arguments name, prints a line for each result, and returns the exit status: 0 when all
+    passed."""
     ask = argparse.ArgumentParser("agent.pyz test")
     ask.add_argument("name", choices=NAMES)
     ask.add_argument("--json", action="store_true")
@@ -77,6 +82,7 @@ def main(words: list[str]) -> int:
 
 
 def run_tests(config: Config, asked: argparse.Namespace) -> Iterator[TestResult]:
+    """Yields the results of the tests that the arguments ask for."""
     source = open_source(config)
     names = ("checks", "memory", "burn", "copy") if asked.name == "all" else (asked.name,)
     for name in names:
@@ -99,13 +105,14 @@ def run_tests(config: Config, asked: argparse.Namespace) -> Iterator[TestResult]
 
 
 def run_all_checks(config: Config, source: Source | None) -> Iterator[TestResult]:
-    """Every check of the agent, once. What only warns is no reason to keep a node out."""
+    """Yields the result of every check of the agent, run once. A warning counts as passed."""
     for row in run_every_check(read_machine(config, source)):
         shown = config.simulated and row["check"].startswith("gpu_")
         yield TestResult(row["check"], row["state"] != BAD, shown, reason=row["reason"])
 
 
 def read_machine(config: Config, source: Source | None) -> MachineState:
+    """Returns the state of this machine as the checks need it, read now."""
     from agent.checks.node_checks import is_kernel_error
     from agent.checks.runner import Process
     from agent.jobs.processes import list_processes
@@ -131,7 +138,7 @@ def read_machine(config: Config, source: Source | None) -> MachineState:
 
 
 def device_errors(name: str, source: Source | None) -> str:
-    """What the driver itself says of the GPUs that this test is about; "" = nothing."""
+    """Returns what the driver reports against the GPUs in the test `name`; "" if nothing."""
     found: list[Gpu] = source.read() if source else []
     for one in found:
         if one.lost:
@@ -144,7 +151,7 @@ def device_errors(name: str, source: Source | None) -> str:
 
 
 def run_guarded(name: str, config: Config, run: Callable[[TorchTests], TestResult], seconds: float) -> TestResult:
-    """Whatever goes wrong in a test is a test that failed."""
+    """Returns the result of `run`. Any exception becomes a failed result."""
     try:
         found = run(TorchTests(config, seconds))
     except Exception as error:
@@ -156,7 +163,7 @@ def run_guarded(name: str, config: Config, run: Callable[[TorchTests], TestResul
 
 
 class TorchTests:
-    """The work itself, by torch: on every GPU, or on the processor where GPUs are simulated."""
+    """The tests that compute with torch, on every GPU, or on the CPU where GPUs are simulated."""
 
     def __init__(self, config: Config, seconds: float) -> None:
         import torch
@@ -174,7 +181,7 @@ class TorchTests:
                 raise TestFailed(f"CUDA finds {len(self._devices)} GPUs, {config.gpus} are expected")
 
     def memory(self) -> TestResult:
-        """Patterns in nearly all of the memory, written and read back."""
+        """Writes patterns to nearly all GPU memory and reads them back. Raises TestFailed when they differ."""
         tested = 0
         for device in self._devices:
             tested += self._patterns(device)
@@ -186,15 +193,17 @@ class TorchTests:
         blocks = [torch.empty(chunk, dtype=torch.uint8, device=device) for _ in range(max(1, free // chunk))]
         for pattern in _PATTERNS:
             for number, block in enumerate(blocks):
-                block.fill_((pattern + number) & 0xFF)  # each its own: a wrong address line shows
+                # each block has its own pattern, so that a faulty address line shows
+                block.fill_((pattern + number) & 0xFF)
             for number, block in enumerate(blocks):
                 if not bool((block == (pattern + number) & 0xFF).all()):
                     raise TestFailed(f"{device}: memory does not hold what was written (pattern {pattern:#x})")
         return len(blocks) * chunk >> 20
 
     def burn(self) -> TestResult:
-        """The same product over and over, on all GPUs at once: each has to be the same, to the last bit. The figure is the
-        slowest GPU's, for which the others wait."""
+        """Multiplies the same matrices repeatedly on all GPUs at once. Raises TestFailed when a product differs in any
+        bit from an earlier one or from another GPU's. The figure is TFLOP/s of the slowest GPU, because each round
+        waits for all."""
         torch = self.torch
         n, kind = (_BURN_CPU_N, torch.float32) if self._config.simulated else (_BURN_N, torch.bfloat16)
         torch.manual_seed(7)
@@ -218,12 +227,13 @@ class TorchTests:
         return self._outcome("burn", 2 * n**3 * rounds / took / 1e12, "TFLOP/s", "burn_tflops")
 
     def copy(self) -> TestResult:
-        """Within a GPU's memory: read and written bytes."""
+        """Measures copies within a GPU's memory; the figure counts bytes read and bytes written."""
         size = 1 << (24 if self._config.simulated else 30)
         slowest = min(self._rate(device, device, size) for device in self._devices) * 2
         return self._outcome("copy", slowest, "GB/s", "copy_gb_s")
 
     def upload(self) -> TestResult:
+        """Measures copies from pinned main memory to a GPU."""
         slowest = min(self._rate("cpu", device, 1 << 28) for device in self._devices)
         return self._outcome("upload", slowest, "GB/s", "upload_gb_s")
 
@@ -251,7 +261,7 @@ class TorchTests:
                 self.torch.cuda.synchronize(device)
 
     def allreduce(self, peers: list[str], rank: int) -> TestResult:
-        """Bus bandwidth between two nodes, by NCCL, or by gloo where GPUs are simulated."""
+        """Measures bus bandwidth between two nodes with NCCL, or with gloo where GPUs are simulated."""
         if len(peers) != 2 or rank not in (0, 1):
             raise TestFailed("--peers takes two addresses, and --rank 0 or 1")
         cuda = self._devices != ["cpu"]
@@ -282,7 +292,7 @@ def _tell(answers: Any, local: int, *ask: Any) -> None:
 
 
 def _allreduce(local: int, node: int, each: int, leader: str, interface: str, seconds: float, cuda: bool) -> float:
-    """GB/s of bus bandwidth as one rank measures it. Raises Broken for a wrong sum."""
+    """Returns the bus bandwidth in GB/s that one rank measures. Raises TestFailed for a wrong sum."""
     from datetime import timedelta
 
     import torch
@@ -312,7 +322,7 @@ def _allreduce(local: int, node: int, each: int, leader: str, interface: str, se
                 dist.all_reduce(data)
             rounds += 5
             go_on.fill_(float(time.monotonic() - began < seconds))
-            dist.broadcast(go_on, 0)  # all end together
+            dist.broadcast(go_on, 0)  # rank 0 decides, so that all ranks stop in the same round
         took = time.monotonic() - began
         return 2 * (world - 1) / world * size * 4 * rounds / took / 1e9
     finally:
@@ -320,7 +330,7 @@ def _allreduce(local: int, node: int, each: int, leader: str, interface: str, se
 
 
 def interface_with_address(address: str) -> str:
-    """The network interface of this machine that has the address; "" for none."""
+    """Returns the network interface of this machine that has the address; "" if none has."""
     import fcntl
     import socket
     import struct
@@ -337,7 +347,7 @@ def interface_with_address(address: str) -> str:
 
 
 def start(words: list[str]) -> None:
-    """As the program: with the packages of this machine's Python, which the agent itself goes without."""
+    """Runs `main` with the packages of this machine's Python, which the agent otherwise does not load."""
     import site
 
     site.main()

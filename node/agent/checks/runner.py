@@ -20,8 +20,8 @@ from agent.journal import log
 OK, WARN, BAD = "ok", "warn", "bad"
 LEVELS = {OK: 0, WARN: 1, BAD: 2}
 FOLDER = "/run/headway"
-UNFIT = "unfit"  # there while a check that the prolog asks for is bad; holds the reason
-LOOKED = "looked"  # there once each of those checks has answered since the machine booted: before, the prolog waits
+UNFIT = "unfit"  # exists while a check with prolog=True is bad; holds the reason
+LOOKED = "looked"  # exists once each of those checks has answered since boot; the prolog waits for it
 
 # Suggested actions, the lightest first.
 NONE, WATCH, MOUNT, RESET_GPU, REBOOT = "none", "watch", "mount", "reset_gpu", "reboot"
@@ -30,6 +30,9 @@ DRAIN, REPLACE = "drain", "replace"
 
 @dataclass(frozen=True)
 class Result:
+    """What a check found. `action` is one of the suggested actions above; `gpu` is the number of the GPU in
+    question."""
+
     state: str  # "ok" | "warn" | "bad"
     reason: str = ""
     action: str = NONE
@@ -40,54 +43,61 @@ FINE = Result(OK)
 
 
 def warn(reason: str, action: str = WATCH, gpu: int | None = None) -> Result:
+    """Returns a result that is reported but keeps no job away."""
     return Result(WARN, reason, action, gpu)
 
 
 def bad(reason: str, action: str = DRAIN, gpu: int | None = None) -> Result:
+    """Returns a result that says the node is faulty."""
     return Result(BAD, reason, action, gpu)
 
 
 @dataclass
 class Process:
+    """A process of this machine."""
+
     pid: int
     name: str
     state: str
-    since: float  # when it was first seen in this state
+    since: float  # when it was first seen in this state, by MachineState.now's clock
 
 
 @dataclass
 class MachineState:
-    """The machine as it was last read: what checks look at."""
+    """The machine as it was last read. Checks look only at this."""
 
     config: Config
-    now: float = 0.0  # as metrics.sampler.ActiveClock has it, as all times here
+    now: float = 0.0  # seconds by metrics.sampler.ActiveClock, like all times here
     gpus: list[Gpu] = field(default_factory=list)
-    gpus_at: float | None = None  # when they answered; None: never yet
-    gpu_error: str = ""  # what the driver said instead
+    gpus_at: float | None = None  # when the GPUs last answered; None: not yet
+    gpu_error: str = ""  # the driver's error when the GPUs did not answer
     jobs: list[Job] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
-    kernel: list[str] = field(default_factory=list)  # lines of this boot's log that tell of the kernel's own trouble
+    kernel: list[str] = field(default_factory=list)  # this boot's log lines about errors of kernel or hardware
     sealed_at: float | None = None  # when MUNGE last worked
-    skew_s: float | None = None  # this clock before (+) or after (-) the head's
-    started: float = 0.0  # of the agent
-    kept: dict[str, Any] = field(default_factory=dict)  # what a check wants to remember until the next time
+    skew_s: float | None = None  # this clock minus the head's
+    started: float = 0.0  # when the agent started
+    kept: dict[str, Any] = field(default_factory=dict)  # what checks store for their next run
     proc: str = "/proc"
     sys: str = "/sys"
 
 
 @dataclass(frozen=True)
 class Check:
+    """A registered check; see `check` for the meaning of the fields."""
+
     name: str
     run: Callable[[MachineState], Result | None]
     every_s: float
-    prolog: bool  # bad: a job that comes is sent away
-    idle: bool  # only while no job is here
-    waits: bool  # may wait for a disk or a network: has a thread of its own
-    limit_s: float  # and this long
-    times: int  # so often in a row before it counts
-    hangs: str | Callable[[MachineState], str] = REBOOT  # what helps when it takes longer
+    prolog: bool  # while it is bad, the prolog sends new jobs away
+    idle: bool  # runs only while no job is on the node
+    waits: bool  # may wait for a disk or a network, so it runs in its own thread
+    limit_s: float  # the longest it may take
+    times: int  # how often in a row a new result must appear before it counts
+    hangs: str | Callable[[MachineState], str] = REBOOT  # the action that helps when it takes longer than limit_s
 
     def hung_result(self, seen: MachineState, words: str) -> Result:
+        """Returns the bad result for a check that has taken longer than its limit."""
         return bad(words, self.hangs if isinstance(self.hangs, str) else self.hangs(seen))
 
 
@@ -104,9 +114,14 @@ def check(
     times: int = 1,
     hangs: str | Callable[[MachineState], str] = REBOOT,
 ) -> Callable[[Look], Look]:
-    """Registers a check under its function's name. `prolog`: while it is bad, no job begins here. `idle`: it runs only
-    while no job is here. `limit_s`: it may wait for something, so long. `times`: so often in a row before it counts.
-    `hangs`: what helps when it takes longer than `limit_s`."""
+    """Returns a decorator that registers a check under its function's name.
+
+    - `every_s`: seconds between two runs.
+    - `prolog`: while the check is bad, no job starts on this node.
+    - `idle`: the check runs only while no job is on the node.
+    - `limit_s`: the check may wait for a disk or a network for so long; it then runs in a thread of its own.
+    - `times`: how often in a row a new result must appear before it counts.
+    - `hangs`: the action that helps when the check takes longer than `limit_s`."""
 
     def register(look: Look) -> Look:
         name = look.__name__
@@ -120,25 +135,26 @@ def check(
 class _State:
     check: Check
     result: Result = FINE
-    known: bool = False  # whether anybody was told
-    at: float = 0.0  # unix seconds, of the result
+    known: bool = False  # whether a result has been reported
+    at: float = 0.0  # Unix time of the result
     due: float = 0.0
-    odd: int = 0  # so often in a row it was not as `result` says
+    odd: int = 0  # how often in a row the check has disagreed with `result`
     thread: threading.Thread | None = None
     began: float = 0.0
     answer: list[Result] = field(default_factory=list)
 
 
 class Runner:
-    """Runs what is due, and says what has changed."""
+    """Runs the checks that are due, and returns the results that changed."""
 
     def __init__(self, checks: Iterable[Check] | None = None, folder: str = FOLDER) -> None:
         self.states = {one.name: _State(one) for one in (CHECKS if checks is None else checks)}
         self._unfit, self._looked = f"{folder}/{UNFIT}", f"{folder}/{LOOKED}"
-        self.looked = False  # whether every check that the prolog asks for has answered
+        self.looked = False  # whether every check with prolog=True has answered
 
     def run_due(self, seen: MachineState, wall: float, *, whole: bool = True) -> list[dict[str, Any]]:
-        """The results that are others now. `whole`: whether `seen` is all that is to be seen."""
+        """Runs the checks that are due and returns the results that changed. `whole`: whether `seen` is complete (the
+        GPUs were read)."""
         changed = []
         for state in self.states.values():
             found = self._look(state, seen)
@@ -151,13 +167,13 @@ class Runner:
         return changed
 
     def make_prolog_checks_due(self) -> None:
-        """At the next run those that the prolog asks for are due."""
+        """Makes all checks with prolog=True due at the next run."""
         for state in self.states.values():
             if state.check.prolog:
                 state.due = 0.0
 
     def _look(self, state: _State, seen: MachineState) -> Result | None:
-        """None where nothing is due, or not yet known."""
+        """Returns the check's result; None if it is not due or has not answered yet."""
         one = state.check
         if state.thread is not None:
             return self._waited(state, seen)
@@ -184,17 +200,18 @@ class Runner:
     def _counts(state: _State, found: Result) -> bool:
         if (found.state, found.action, found.gpu) == (state.result.state, state.result.action, state.result.gpu):
             state.odd = 0
-            if not state.known:  # the first time, also that all is well: before, it may have been otherwise
+            if not state.known:  # the first result is reported even if it is ok: before a restart it may have been bad
                 state.known = True
                 return True
-            state.result = replace(state.result, reason=found.reason)  # the figure in it may be another one
+            state.result = replace(state.result, reason=found.reason)  # the figures in the reason may have changed
             return False
         state.odd += 1
         state.known = state.known or state.odd >= state.check.times
         return state.odd >= state.check.times
 
     def _mark(self, reasons: list[str]) -> None:
-        """For the prolog, which has no time to look itself."""
+        """Writes the files UNFIT and LOOKED, from which the prolog learns the results: it has no time to run checks
+        itself."""
         try:
             if reasons:
                 with open(f"{self._unfit}.new", "w") as file:
@@ -209,7 +226,7 @@ class Runner:
 
 
 def run_check(one: Check, seen: MachineState) -> Result:
-    """A check that breaks says so, and no other suffers from it."""
+    """Returns the check's result. An exception in a check becomes a warning, so that the other checks still run."""
     try:
         return one.run(seen) or FINE
     except Exception as error:
@@ -217,7 +234,7 @@ def run_check(one: Check, seen: MachineState) -> Result:
 
 
 def result_message(state: _State) -> dict[str, Any]:
-    """As it goes to the head."""
+    """Returns the result as it is sent to the head."""
     found = state.result
     return {
         "check": state.check.name,
@@ -230,7 +247,7 @@ def result_message(state: _State) -> dict[str, Any]:
 
 
 def run_every_check(seen: MachineState, checks: Iterable[Check] | None = None) -> list[dict[str, Any]]:
-    """All checks once, as for a node that was repaired; those that hang are bad."""
+    """Runs all checks once, as after a repair, and returns their messages. A check that hangs is bad."""
     rows = []
     for one in CHECKS if checks is None else checks:
         state = _State(one, at=time.time())

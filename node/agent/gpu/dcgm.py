@@ -14,6 +14,8 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 class Dcgm:
+    """A `Source` that reads the metrics of the DCGM exporter at `address`."""
+
     simulated = False
     driver = ""
 
@@ -21,7 +23,7 @@ class Dcgm:
         self._address = address
 
     def read(self) -> list[Gpu]:
-        """Raises OSError when nobody answers there."""
+        """Returns all GPUs. Raises OSError when the exporter does not answer."""
         return parse(self._get())
 
     def _get(self) -> str:
@@ -38,6 +40,7 @@ class Dcgm:
 
 
 def parse(text: str) -> list[Gpu]:
+    """Returns the GPUs in the exporter's text, by index. MIG instances are skipped."""
     found: dict[int, Gpu] = {}
     for name, labels, value in _LINE.findall(text):
         told = dict(_LABEL.findall(labels))

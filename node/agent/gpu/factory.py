@@ -10,7 +10,7 @@ from agent.gpu.simulated import Simulated
 
 
 def open_source(config: Config) -> Source | None:
-    """The simulation, NVML or a DCGM exporter; None for a machine without GPUs."""
+    """Returns the simulation, NVML or a DCGM exporter; None for a machine without GPUs."""
     if config.simulated:
         return Simulated(config)
     if not config.gpus:

@@ -30,9 +30,9 @@ PCIE_WIDTH = "DCGM_FI_DEV_PCIE_LINK_WIDTH"
 PCIE_MAX_WIDTH = "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH"
 PCIE_REPLAYS = "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
 NVLINK_ERRORS = "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL"
-NVLINKS = "headway_gpu_nvlinks_active"  # DCGM has no count of them
+NVLINKS = "headway_gpu_nvlinks_active"  # DCGM does not count them
 
-# name -> (Prometheus type, what it is)
+# name -> (Prometheus type, help text)
 FIELDS = {
     SM_CLOCK: ("gauge", "SM clock (MHz)"),
     MEM_CLOCK: ("gauge", "Memory clock (MHz)"),
@@ -62,20 +62,23 @@ FIELDS = {
 
 @dataclass
 class Gpu:
-    """One GPU, read once. `figures` holds what this GPU and this source know; a name that is not there is not known."""
+    """One GPU, read once. `figures` holds the metrics that this GPU and this source have; a missing name means that the
+    value is unknown."""
 
-    index: int  # of /dev/nvidiaN, the number Slurm knows it by
+    index: int  # N of /dev/nvidiaN, by which Slurm knows it
     uuid: str
     name: str
     bus: str  # 00000000:3B:00.0
     figures: dict[str, float] = field(default_factory=dict)
-    lost: bool = False  # there, but it does not answer any more
+    lost: bool = False  # listed, but no longer answers
 
 
 class Source(Protocol):
+    """Reads the GPUs of a machine."""
+
     simulated: bool
     driver: str
 
     def read(self) -> list[Gpu]:
-        """All GPUs. Raises OSError when the driver does not answer."""
+        """Returns all GPUs. Raises OSError when the driver does not answer."""
         ...

@@ -10,12 +10,14 @@ JOBS = "/var/lib/headway/job-tmp"
 
 @dataclass(frozen=True)
 class Job:
+    """A job on this node and the indices of its GPUs."""
+
     number: int
     gpus: tuple[int, ...]
 
 
 def jobs_on_node(folder: str = JOBS) -> list[Job]:
-    """All jobs of this node, by their number."""
+    """Returns all jobs on this node, sorted by number."""
     try:
         names = os.listdir(folder)
     except OSError:

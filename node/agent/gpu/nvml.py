@@ -44,7 +44,7 @@ class _FieldValue(Structure):
         ("latency_us", ctypes.c_longlong),
         ("type", c_uint),
         ("code", c_uint),
-        ("value", c_ulonglong),  # a union; a little-endian machine has a 32-bit number at its beginning
+        ("value", c_ulonglong),  # a union; on a little-endian machine a 32-bit value is in its low half
     ]
 
 
@@ -59,11 +59,12 @@ class _Event(Structure):
 
 
 class GpuLost(OSError):
-    """The GPU has fallen off the bus."""
+    """NVML reports that the GPU has fallen off the bus."""
 
 
 class Nvml:
-    """Raises OSError where there is no driver. `library`: libnvidia-ml, or what stands for it."""
+    """A `Source` that asks NVML. Raises OSError if there is no driver. `library`: libnvidia-ml, or a stand-in for
+    tests."""
 
     simulated = False
 
@@ -74,10 +75,12 @@ class Nvml:
         self._fixed: dict[int, Gpu] = {}
 
     def read(self) -> list[Gpu]:
+        """Returns all GPUs. Raises OSError when the driver does not answer."""
         return [self._read(place) for place in range(self._number("nvmlDeviceGetCount_v2"))]
 
     def wait_for_event(self) -> Callable[[int], tuple[str, int] | None]:
-        """Waits so many milliseconds: (bus address, XID) of an error, or None. Raises OSError where it can't."""
+        """Returns a function that waits for a number of milliseconds and returns (bus address, XID) of an error, or
+        None. Raises OSError where NVML has no events."""
         found = c_void_p()
         self._call("nvmlEventSetCreate", byref(found))
         for place in range(self._number("nvmlDeviceGetCount_v2")):
@@ -92,7 +95,7 @@ class Nvml:
         return wait
 
     def _read(self, place: int) -> Gpu:
-        """A GPU that is lost is still listed, by what was known of it."""
+        """Returns one GPU. A lost GPU is returned with `lost` and what was known of it before."""
         try:
             handle = self._handle(place)
             if place not in self._fixed:
@@ -117,7 +120,7 @@ class Nvml:
                 found[name] = ask()
             except GpuLost:
                 raise
-            except (OSError, AttributeError):  # not on this GPU, or not in this driver
+            except (OSError, AttributeError):  # this GPU or this driver does not have the metric
                 pass
 
         busy, memory, rows = _Utilization(), _Memory(), [c_uint() for _ in range(4)]
@@ -147,7 +150,7 @@ class Nvml:
         return found
 
     def _links(self, handle: c_void_p) -> int:
-        """Links that are up. Raises OSError for a GPU that has none."""
+        """Returns the number of active NVLinks. Raises OSError for a GPU that has none."""
         up = 0
         for link in range(_MOST_LINKS):
             try:

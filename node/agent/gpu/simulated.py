@@ -19,12 +19,14 @@ DEVICES = "/dev"
 CGROUPS = "/sys/fs/cgroup"
 IDLE_W, IDLE_C, IDLE_MHZ = 70.0, 30.0, 345
 BUSY_C, BUSY_MHZ, MEM_MHZ = 68.0, 1755, 2619
-CONTEXT_MIB = 512  # what a process takes on a GPU before it has done anything
+CONTEXT_MIB = 512  # memory of a CUDA context, before the process allocates anything
 THERMAL = 0x40
 _POWER_W = {"h100": 700.0, "h200": 700.0, "b200": 1000.0, "a100": 400.0, "l40s": 350.0}
 
 
 class Simulated:
+    """A `Source` that simulates the GPUs of `config`."""
+
     simulated = True
     driver = "simulated"
 
@@ -41,11 +43,12 @@ class Simulated:
         self._config, self._faults, self._devices, self._cgroups, self._held = config, faults, devices, cgroups, held
         self._host = host or os.uname().nodename
         self._energy = [0.0] * config.gpus
-        self._used: dict[int, tuple[float, float]] = {}  # job -> (when, seconds of processor so far)
-        self._busy: dict[int, float] = {}  # job -> processors it keeps busy
+        self._used: dict[int, tuple[float, float]] = {}  # job -> (when read, CPU seconds so far)
+        self._busy: dict[int, float] = {}  # job -> number of CPUs it keeps busy
         self._at = 0.0
 
     def read(self, now: float | None = None) -> list[Gpu]:
+        """Returns all GPUs at `now` (monotonic seconds)."""
         now = time.monotonic() if now is None else now
         passed = now - self._at if self._at else 0.0
         self._at = now
@@ -100,12 +103,12 @@ class Simulated:
         return found
 
     def _uuid(self, index: int) -> str:
-        """As the simulated nvidia-smi has it."""
+        """Returns the GPU's UUID, the same that the simulated nvidia-smi prints."""
         text = hashlib.sha256(f"headway {self._host} {index}".encode()).hexdigest()
         return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
 
     def _injected(self) -> dict[int, dict[str, str]]:
-        """{3: {"ecc": "1"}} of a file gpu3-ecc that holds 1."""
+        """Returns the injected faults: {3: {"ecc": "1"}} for a file gpu3-ecc that contains 1."""
         found: dict[int, dict[str, str]] = {}
         with contextlib.suppress(OSError):
             for name in os.listdir(self._faults):
@@ -114,10 +117,10 @@ class Simulated:
                     found.setdefault(int(device[3:]), {})[kind] = _text(f"{self._faults}/{name}").strip()
         return found
 
-    # what a job does: its cgroup counts it, with all its processes
+    # A job's CPU time and memory come from its cgroup, which counts all its processes.
 
     def _look(self, job: Job, now: float) -> None:
-        """A job whose processes keep one processor of this machine busy shows its GPUs fully used."""
+        """Updates how many CPUs a job keeps busy. A job that keeps one CPU busy shows its GPUs as fully used."""
         used = self._processor_s(job.number)
         at, before = self._used.get(job.number, (now, used))
         if now > at:
@@ -135,7 +138,7 @@ class Simulated:
         return 0.0
 
     def _memory(self, job: Job) -> int:
-        """MiB."""
+        """Returns the job's memory in MiB."""
         for folder in self._folders("memory", job.number):
             return int(_text(f"{folder}/memory.usage_in_bytes") or 0) >> 20
         for folder in self._unified(job.number):
@@ -143,7 +146,7 @@ class Simulated:
         return 0
 
     def _folders(self, controller: str, job: int) -> list[str]:
-        """cgroup v1: .../slurm[_NODE]/uid_1000/job_12."""
+        """Returns the job's folders under cgroup v1: .../slurm[_NODE]/uid_1000/job_12."""
         return [
             path for path in glob.glob(f"{self._cgroups}/{controller}/slurm*/uid_*/job_{job}") if os.path.isdir(path)
         ]
@@ -154,7 +157,7 @@ class Simulated:
 
 
 def bus(index: int) -> str:
-    """As the simulated nvidia-smi has it."""
+    """Returns the GPU's PCI address, the same that the simulated nvidia-smi prints."""
     return f"00000000:{0x19 + 0x11 * index & 0xFF:02X}:00.0"
 
 

@@ -22,14 +22,14 @@ from agent.metrics.exporter import PORT
 
 WAIT_S = 1.0
 LOOK_S = 0.5
-STILL_S = 2.0  # its controller writes a heartbeat each second; the next one takes over after four
-SLURM = "6817-6819"  # slurmctld and slurmdbd
+STILL_S = 2.0  # the controller writes a heartbeat each second; the backup takes over after four
+SLURM = "6817-6819"  # ports of slurmctld and slurmdbd
 PREF = "6817"
 _LINE_S = 10
 
 
 def host_answers(address: str, port: int = PORT) -> bool:
-    """Whether that machine's agent speaks, or its kernel says that there is none just now."""
+    """Returns whether the machine is reachable: its agent answers, or its kernel refuses the connection."""
     try:
         with socket.create_connection((address, port), WAIT_S) as link:
             link.settimeout(WAIT_S)
@@ -43,7 +43,7 @@ def host_answers(address: str, port: int = PORT) -> bool:
 
 
 def run_command(argv: Sequence[str]) -> int:
-    """Its exit code."""
+    """Returns the command's exit code; 1 if it can't be started or takes longer than _LINE_S."""
     try:
         return subprocess.run(
             list(argv), stdin=subprocess.DEVNULL, capture_output=True, timeout=_LINE_S, check=False
@@ -53,6 +53,8 @@ def run_command(argv: Sequence[str]) -> int:
 
 
 class FirstHeadMonitor(threading.Thread):
+    """Adds the routing rule while the first head is gone, and removes it when the first head is back."""
+
     def __init__(
         self,
         config: Config,
@@ -63,8 +65,8 @@ class FirstHeadMonitor(threading.Thread):
         self._first = config.first_head
         self._answers, self._execute = answers, execute
         self._leading = LeaderFile(config.first, config.state)
-        self._beat, self._beat_at = (0, 0), 0.0  # the last one that was another than before, and when on our own clock
-        self._refused: bool | None = None  # None: an agent before this one may have left the rule
+        self._beat, self._beat_at = (0, 0), 0.0  # the newest heartbeat, and when it changed on our own clock
+        self._refused: bool | None = None  # None: unknown, an earlier agent may have left the rule
         self._failed = False
 
     def run(self) -> None:
@@ -73,6 +75,7 @@ class FirstHeadMonitor(threading.Thread):
             time.sleep(LOOK_S)
 
     def check(self, now: float) -> None:
+        """Checks the first head once, and adds or removes the rule."""
         there = self._beats(now) | self._answers(self._first)
         if there and self._refused is not False:
             while self._execute(["ip", "rule", "del", "pref", PREF]) == 0:
@@ -84,17 +87,19 @@ class FirstHeadMonitor(threading.Thread):
             self._refuse()
 
     def _beats(self, now: float) -> bool:
-        """Whether the first one leads and goes on writing. No clock of the other machine's is read."""
+        """Returns whether the first head leads and its heartbeat still changes. The other machine's clock is not
+        used."""
         self._leading.refresh()
         if self._leading.beat != self._beat:
             self._beat, self._beat_at = self._leading.beat, now
         return self._beat[1] == 0 and now - self._beat_at < STILL_S
 
     def _refuse(self) -> None:
-        """Each time, for programs that manage a machine's network sweep away rules that are not theirs."""
+        """Adds the rule, at every check: programs that manage a machine's network may remove rules that are not
+        theirs."""
         rule = ["pref", PREF, "to", self._first, "ipproto", "tcp", "dport", SLURM, "unreachable"]
         code = self._execute(["ip", "rule", "add", *rule])
-        if code not in (0, 2):  # 2: it is there
+        if code not in (0, 2):  # 2: the rule exists
             if not self._failed:
                 log(f"ip rule add {' '.join(rule)} ended with {code}: a takeover takes some seconds longer")
             self._failed = True

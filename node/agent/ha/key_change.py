@@ -10,16 +10,17 @@ from __future__ import annotations
 import os
 import time
 
-MARK = "/run/headway/keys-change"  # made by whoever changes the key (cluster/keys/munge_key.py)
-CHANGE_S = 240.0  # so long a mark counts: Slurm itself gives a node up that it can't read for 300 s
+MARK = "/run/headway/keys-change"  # written by the key change (cluster/keys/munge_key.py)
+CHANGE_S = 240.0  # how long the mark counts; Slurm itself sets a node down that it can't read for 300 s
 UNREAD = b"unread"
-MOST_BAD = 10  # messages a second that MUNGE is asked about for nothing, from one address
+MOST_BAD = 10  # unreadable messages a second, from one address, that are still passed to MUNGE
 _MOST_KNOWN = 20_000
 
 Sender = tuple[str, int]
 
 
 def key_change_begun(mark: str = MARK) -> bool:
+    """Returns whether a key change began less than CHANGE_S ago."""
     try:
         age_s = time.time() - os.stat(mark).st_mtime
     except OSError:
@@ -28,29 +29,32 @@ def key_change_begun(mark: str = MARK) -> bool:
 
 
 class SenderLimits:
-    """Who sends what can't be opened: MUNGE has to work for each message, and whoever sends nonsense keeps it from nobody
-    else. An agent is known by its port, so that others on its machine can't keep it out either."""
+    """Limits unreadable messages by sender, because MUNGE has to work for each message: a sender of nonsense must not
+    block the others. An agent is recognized by its port, so that other processes on its machine can't block it
+    either."""
 
     def __init__(self) -> None:
-        self._nodes: dict[Sender, str] = {}  # agents whose message was good -> their node
-        self._bad: dict[str, int] = {}  # address -> how many within this second
+        self._nodes: dict[Sender, str] = {}  # agents that sent a readable message -> their node
+        self._bad: dict[str, int] = {}  # address -> number of unreadable messages in this second
         self._second = 0
 
     def admits(self, sender: Sender, now: float) -> bool:
+        """Returns whether a message from this sender is to be opened."""
         if int(now) != self._second:
             self._second = int(now)
             self._bad.clear()
         return sender in self._nodes or self._bad.get(sender[0], 0) < MOST_BAD
 
     def note_unreadable(self, sender: Sender) -> None:
+        """Counts a message that could not be opened."""
         self._bad[sender[0]] = self._bad.get(sender[0], 0) + 1
 
     def note_readable(self, sender: Sender, node: str) -> None:
-        """What this port said was sealed by root on that node."""
+        """Records that a message from this address and port was sealed by root on `node`."""
         if sender not in self._nodes and len(self._nodes) >= _MOST_KNOWN:
             self._nodes.clear()
         self._nodes[sender] = node
 
     def node_of_sender(self, sender: Sender) -> str:
-        """Of an agent that was read before; "" for anybody else."""
+        """Returns the node of an agent that has sent a readable message; "" for any other sender."""
         return self._nodes.get(sender, "")

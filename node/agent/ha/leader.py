@@ -1,12 +1,13 @@
-"""Tells which of two heads leads: the one whose controller writes the heartbeat into the state folder. A cluster with one head
-has no such file.
+"""Finds which of two heads leads: the one whose controller writes the heartbeat into the StateSaveLocation. A cluster
+with one head has no such file.
 
-A controller that led, then hung with its machine or lost the folder, and continues after the other one took over, would schedule
-beside it from an outdated queue. Whichever controller begins to lead therefore writes a new name (render/ha/failback.py). When a
-head finds another name than its own, it ends its controller without saving the queue; systemd starts it again as a standby.
+A controller that led, then hung with its machine or lost the folder, and continues after the other one took over, would
+schedule from an outdated queue in parallel with the other. Each controller that begins to lead therefore writes a new
+name (render/ha/failback.py). When a head finds another name than its own, it kills its controller, which then does not
+save its queue; systemd starts it again as a standby.
 
-A name ends with the folder that its controller works in, which differs from the configured one while a move of the folder is
-under way or has failed."""
+A name ends with the folder in which its controller works, which differs from the configured one while a move of the
+folder is in progress or has failed."""
 
 from __future__ import annotations
 
@@ -19,16 +20,19 @@ from agent.journal import log
 
 BEAT_OVER_S = 12.0
 LOOK_S = 1.0
-OURS = "/run/slurmctld/leads"  # goes with the process
+OURS = "/run/slurmctld/leads"  # in slurmctld's RuntimeDirectory, which is removed when it ends
 
 
 class LeaderFile:
+    """Reads slurmctld's heartbeat file. `first`: whether this is the first head. `state`: the StateSaveLocation."""
+
     def __init__(self, first: bool, state: str) -> None:
         self._first, self._path = first, f"{state}/heartbeat"
-        self.beat = (0, 0)  # unix seconds, and number of who wrote it
+        self.beat = (0, 0)  # (Unix seconds, index of the controller that wrote it)
 
     def refresh(self) -> None:
-        """While it is written there is none for a moment: then the last one counts."""
+        """Reads the heartbeat. While the file is being replaced it is missing for a moment; the last heartbeat then
+        counts."""
         try:
             with open(self._path, "rb") as file:
                 self.beat = struct.unpack(">QQ", file.read(16))
@@ -36,7 +40,7 @@ class LeaderFile:
             return
 
     def is_this_head(self) -> bool | None:
-        """Whether the controller of this head leads; None when nobody is known to."""
+        """Returns whether the controller of this head leads; None when no heartbeat is newer than BEAT_OVER_S."""
         at, number = self.beat
         if abs(time.time() - at) > BEAT_OVER_S:
             return None
@@ -44,13 +48,13 @@ class LeaderFile:
 
 
 class LeaderMonitor(threading.Thread):
-    """Beside everything else, each second: a folder whose file server is away holds up whoever reads there, and the nodes must
-    go on hearing from their head."""
+    """Checks each second that this head's controller may still lead. It has a thread of its own: reading a folder whose
+    file server is away blocks, and meanwhile the nodes must still get answers from the head."""
 
     def __init__(self, leading: LeaderFile, ours: str = OURS) -> None:
         super().__init__(daemon=True)
         self._leading, self._ours = leading, ours
-        self._doubts = 0  # looks in a row at which another one leads
+        self._doubts = 0  # checks in a row at which the other head leads
 
     def run(self) -> None:
         while True:
@@ -58,7 +62,8 @@ class LeaderMonitor(threading.Thread):
             time.sleep(LOOK_S)
 
     def check(self) -> bool:
-        """Whether this head's controller was ended: at the second look that says so, for two files are not written at once."""
+        """Ends this head's controller when the other head leads, and returns whether it did. It does so at the second
+        check in a row, because the two files are not written at the same moment."""
         self._leading.refresh()
         ours = _line(self._ours)
         _, _, state = ours.rpartition(" ")

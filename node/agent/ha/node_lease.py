@@ -29,10 +29,11 @@ from agent.journal import log
 from agent.metrics.host import read_text
 
 LEASE_S = 20.0
-LEASE_OVER_S = 28.0  # by then the processes are gone; health/detection/silence_rules.py has the same
-ASK_S = 8.0  # without an answer for so long, others are asked
-FRESH_S = 6.0  # an answer of another node counts so long
-TESTIFIED_S = 2.0  # others hear the head for so long already: one that comes back answers a node a second after another
+LEASE_OVER_S = 28.0  # the processes are gone by then; the same value is in health/detection/silence_rules.py
+ASK_S = 8.0  # after so long without an answer, other nodes are asked
+FRESH_S = 6.0  # how long an answer of another node counts
+# jobs end only when others have heard the head for so long: a head that returns reaches the nodes one after another
+TESTIFIED_S = 2.0
 TICK_S = 0.25
 PORT = 6821
 _MOST_ASKED = 8
@@ -40,7 +41,8 @@ _SPARED = frozenset({"slurmstepd"})
 
 
 class Lease(threading.Thread):
-    """`heard` is set whenever a head that leads has answered. `ended`: (job, why), for the main loop to tell the head."""
+    """Ends this node's jobs when its lease is over. The main loop sets `heard` whenever a leading head has answered,
+    and takes (job, reason) from `ended` to tell the head."""
 
     def __init__(self, others: Callable[[], list[str]], end: Callable[[], set[int]] | None = None) -> None:
         super().__init__(daemon=True)
@@ -48,11 +50,11 @@ class Lease(threading.Thread):
         self._end = end or end_jobs
         self.heard = self._ticked = time.monotonic()
         self.ended: deque[tuple[int, str]] = deque()
-        self.known: list[str] = []  # addresses of nodes that the head hears, as it said last
+        self.known: list[str] = []  # addresses of nodes that the head hears, from its last answer
         self._asked: list[str] = []
-        self._asked_since = 0.0  # for want of an answer after that one
-        self._answers: dict[str, tuple[float, float]] = {}  # node -> (when it answered, when it had heard the head)
-        self._testified: float | None = None  # since when others say that they hear the head
+        self._asked_since = 0.0  # value of `heard` when _asked was chosen
+        self._answers: dict[str, tuple[float, float]] = {}  # node -> (when it answered, when it last heard the head)
+        self._testified: float | None = None  # since when other nodes have said that they hear the head
         self._over = False
 
     def run(self) -> None:
@@ -70,7 +72,7 @@ class Lease(threading.Thread):
             self._listen(ears, munge)
 
     def check(self, now: float) -> None:
-        """Ends the jobs when it is time to."""
+        """Ends the jobs if the lease is over."""
         stood_still = now - self._ticked >= LEASE_S
         self._ticked = now
         fresh = [heard for at, heard in self._answers.values() if now - at <= FRESH_S]
@@ -90,7 +92,8 @@ class Lease(threading.Thread):
             self.ended.append((job, why))
 
     def _cut_off(self, now: float, answered: int) -> str:
-        """Why the node, and not the head, is away; "" when it is the head, or not known yet."""
+        """Returns the reason if this node, not the head, is cut off; "" if the head is away, or if that is not known
+        yet."""
         if self._testified is not None:
             return "others hear the head, and this node does not" if now - self._testified >= TESTIFIED_S else ""
         if answered * 2 >= len(self._asked):
@@ -98,7 +101,7 @@ class Lease(threading.Thread):
         return f"no contact for {now - self.heard:.0f} s"
 
     def _ask(self, ears: socket.socket, munge: Munge) -> None:
-        if not self._asked or self._asked_since != self.heard:  # the next time others are there
+        if not self._asked or self._asked_since != self.heard:  # choose other nodes for each outage
             self._asked_since = self.heard
             others = self.known or self._others()
             self._asked = random.sample(others, min(_MOST_ASKED, len(others)))
@@ -129,7 +132,8 @@ class Lease(threading.Thread):
 
 
 def end_jobs(proc: str = "/proc", only: int | None = None) -> set[int]:
-    """Kills what runs for jobs here, or for `only` one, again until nothing is left; the jobs."""
+    """Kills the processes of all jobs on this node, or of job `only`, repeatedly until none is left (20 rounds at
+    most). Returns the jobs."""
     found: set[int] = set()
     for _ in range(20):
         alive = False
@@ -150,7 +154,8 @@ def end_jobs(proc: str = "/proc", only: int | None = None) -> set[int]:
 
 
 def _job(pid: int, proc: str) -> int | None:
-    """Of people's processes in a job; slurmstepd itself reports the end."""
+    """Returns the job of a process; None for processes outside of jobs and for slurmstepd, which reports the job's end
+    itself."""
     try:
         uid = os.stat(f"{proc}/{pid}").st_uid
     except OSError:
@@ -161,7 +166,7 @@ def _job(pid: int, proc: str) -> int | None:
 
 
 def other_node_addresses(heads: Collection[str], path: str = "/etc/hosts") -> list[str]:
-    """Addresses of the other nodes of the cluster."""
+    """Returns the addresses of the cluster's other nodes, from /etc/hosts."""
     own = {address for _, _, _, _, (address, *_) in _own_addresses()}
     try:
         with open(path) as file:

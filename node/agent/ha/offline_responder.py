@@ -1,10 +1,11 @@
 """Acts on the head while no server is connected, so that a fault at night costs a job minutes instead of hours.
 
 - A GPU error whose class drains the node (`Config.drain_codes`): the node is drained and its jobs are requeued.
-- A node that is silent for longer than its lease (lease.py), if few are: it is set down, and Slurm requeues its jobs.
+- A node that is silent for longer than its lease (node_lease.py): it is set down, and Slurm requeues its jobs. Nothing is done
+  while several nodes, and at least half of all, are silent, because the network is then at fault.
 
-Everything else waits for the server. Each action is a line in DEEDS, which the server reads before anything else, so that nothing
-is done twice. What the server has already read is left to it."""
+Everything else waits for the server. Each action is a line in DEEDS, which the server reads before anything else, so
+that nothing is done twice. Faults that the server has already read are left to it."""
 
 from __future__ import annotations
 
@@ -22,25 +23,28 @@ from agent.ha.node_lease import LEASE_OVER_S
 from agent.journal import log, whole_lines
 
 DEEDS = "/var/lib/headway/deeds.jsonl"
-WATCHED = "/run/headway/watched"  # touched by `watch` as long as a server reads
-AWAY_S = 15.0  # a server that is started again is back by then
-OLD_S = 900.0  # what is older is for the server to judge
-MOST_AT_ONCE = 0.5  # of all nodes: so many silent ones are the network
+WATCHED = "/run/headway/watched"  # touched by `watch` while a server reads from it
+AWAY_S = 15.0  # a restarted server is back by then
+OLD_S = 900.0  # older faults are left to the server
+MOST_AT_ONCE = 0.5  # share of all nodes; when more are silent, the network is at fault
 FORGOTTEN_S = 900.0
 TICK_S = 1.0
 _OWN = "headway: "
 _OUT = frozenset({"DRAIN", "DOWN", "FAIL"})
-_ASLEEP = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP"})  # nobody waits for word from there
+# nodes that are expected to be silent
+_ASLEEP = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP"})
 _ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
 _GIVEN_UP = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
-# Of a requeue: the job itself forbids it, or the controller has forgotten it.
+# scontrol's answers to a requeue that will never succeed: the job forbids it, or the controller no longer knows the
+# job.
 _NEVER = ("presently disabled", "only batch jobs", "heterogeneous job", "invalid job id")
-_WAITS = "job is pending execution"  # also while it still ends: somebody has requeued it
+# scontrol's answer for a job that was requeued already, also while it is still completing
+_WAITS = "job is pending execution"
 Run = Callable[[Sequence[str]], "tuple[int, str]"]
 
 
 def run_command(argv: Sequence[str]) -> tuple[int, str]:
-    """(exit code, what it printed; of one that failed its errors too)."""
+    """Returns (exit code, standard output, and standard error too if the command failed)."""
     try:
         done = subprocess.run(list(argv), capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.SubprocessError) as error:
@@ -49,6 +53,8 @@ def run_command(argv: Sequence[str]) -> tuple[int, str]:
 
 
 class OfflineResponder(threading.Thread):
+    """Drains nodes and requeues jobs while no server is connected, if this head leads."""
+
     def __init__(
         self,
         config: Config,
@@ -60,14 +66,14 @@ class OfflineResponder(threading.Thread):
     ) -> None:
         super().__init__(daemon=True)
         self._config = config
-        self._beats = beats  # node -> when it was last heard, unix seconds
+        self._beats = beats  # node -> Unix time of its last heartbeat
         self._faults, self._deeds, self._watched = faults, deeds, watched
         self._run = execute
         self._leading = LeaderFile(config.first, config.state)
         self._led: bool | None = None
         self._led_since = 0.0
         self._began = time.time()
-        self._sent: dict[str, set[int]] = {}  # fault that is not done yet -> jobs that were requeued for it
+        self._sent: dict[str, set[int]] = {}  # unfinished fault -> jobs that were requeued for it
         self._done = {str(json.loads(line)["signal"]) for line in whole_lines(deeds)}
 
     def run(self) -> None:
@@ -79,7 +85,7 @@ class OfflineResponder(threading.Thread):
                 log(f"relay: {error!r}")
 
     def check(self, now: float) -> None:
-        """Acts where a server has been away for long enough."""
+        """Acts on faults and silent nodes if the server has been away for AWAY_S."""
         read_at = self._read_at()
         leads = self._leads(now)
         if not self._config.offline_response or now - max(read_at, self._began) < AWAY_S or not leads:
@@ -90,11 +96,11 @@ class OfflineResponder(threading.Thread):
             due = new and int(fault.get("code") or 0) in self._config.drain_codes and fault["id"] not in self._done
             if due and not self._drain(fault, now):
                 return
-        if now - self._led_since >= LEASE_OVER_S:  # until then the other head has renewed leases
+        if now - self._led_since >= LEASE_OVER_S:  # until then, leases that the other head has renewed may still run
             self._silent(now)
 
     def _leads(self, now: float) -> bool:
-        """The relay of the head that leads acts; that of the first one also where nobody is known to."""
+        """Returns whether this head acts: it leads, or no head is known to lead and it is the first head."""
         self._leading.refresh()
         mine = self._leading.is_this_head()
         if mine and not self._led:
@@ -109,7 +115,8 @@ class OfflineResponder(threading.Thread):
             return 0.0
 
     def _drain(self, fault: dict[str, Any], now: float) -> bool:
-        """Whether the controller answers at all. What it does not take is done with the next look."""
+        """Drains the fault's node and requeues its jobs. Returns whether the controller answers. What the controller
+        did not accept is tried again at the next check."""
         node, name = str(fault["node"]), str(fault["id"])
         states, reason = self._node(node)
         if not states and "not found" in reason:
@@ -141,7 +148,7 @@ class OfflineResponder(threading.Thread):
         return True
 
     def _silent(self, now: float) -> None:
-        # One that has been away for so long has been dealt with, or was given back.
+        # A node that has been silent for FORGOTTEN_S was handled before, or was given back.
         beats = {node: at for node, at in self._beats.items() if now - at < FORGOTTEN_S}
         silent = [node for node, at in beats.items() if now - at >= LEASE_OVER_S]
         quiet = [node for node, at in beats.items() if now - at >= LEASE_OVER_S / 2]
@@ -171,7 +178,7 @@ class OfflineResponder(threading.Thread):
         log(f"no server listens: {node} is out of service, jobs requeued: {requeued}")
 
     def _node(self, node: str) -> tuple[set[str], str]:
-        """(states, reason); no states, and what was said instead, without an answer."""
+        """Returns (states, reason) of a node; (no states, scontrol's message) if scontrol failed."""
         code, said = self._run(["scontrol", "--oneliner", "show", "node", node])
         if code:
             return set(), said
@@ -180,13 +187,14 @@ class OfflineResponder(threading.Thread):
         return {state.rstrip("*") for state in fields.get("State", "").split("+") if state}, reason
 
     def _jobs(self, node: str, states: str = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING") -> set[int] | None:
-        """None without an answer."""
+        """Returns the numbers of the node's jobs; None if squeue failed."""
         code, said = self._run(["squeue", "--noheader", f"--nodelist={node}", f"--states={states}", "--format=%A"])
         return None if code else {int(word) for word in said.split() if word.isdigit()}
 
     def _over(self, ending: set[int], victim: int | None) -> set[int]:
-        """Those that end on the node by somebody's word, or ended well: requeued, they would run once more. As accounting knows
-        it; none where that does not answer. Of the fault's own job only a person's word counts."""
+        """Returns the jobs, of those that are ending on the node, that must not be requeued: they were cancelled or
+        timed out, or they completed well, and would run once more. sacct says so; without its answer the set is empty.
+        The fault's own job `victim` counts only if it was cancelled or timed out."""
         if not ending:
             return set()
         jobs = ",".join(map(str, sorted(ending)))
@@ -196,8 +204,9 @@ class OfflineResponder(threading.Thread):
         return {job for job, state in states.items() if state in _GIVEN_UP or (state == "COMPLETED" and job != victim)}
 
     def _alone(self, job: int) -> str:
-        """What names this job and no other: an array's own number is one of its tasks' too, and means all of them. A part of a
-        heterogeneous job goes with the whole of it, by the number of its first part."""
+        """Returns the id that names this job and no other. An array's number is also the number of one of its tasks,
+        and means all of them, so the result is then ARRAY_TASK. A component of a heterogeneous job is requeued with the
+        whole job, by its first component's number."""
         code, said = self._run(["squeue", "--all", "--noheader", f"--jobs={job}", "--states=all", "--format=%A %i"])
         own = "" if code else dict(line.split() for line in said.splitlines()).get(str(job), "")
         array, _, task = own.partition("_")
@@ -205,7 +214,8 @@ class OfflineResponder(threading.Thread):
         return whole if part else own if array.isdigit() and task.isdigit() else str(job)
 
     def _state(self, job: int) -> str:
-        """Of an array's number every task is shown."""
+        """Returns the job's state. For an array's number scontrol shows every task; the line with exactly this JobId is
+        used."""
         _, said = self._run(["scontrol", "--oneliner", "show", "job", str(job)])
         own = next((line for line in said.splitlines() if line.startswith(f"JobId={job} ")), "")
         return own.partition(" JobState=")[2].partition(" ")[0]

@@ -1,9 +1,10 @@
-"""A node registers with Slurm once more some time after a controller began to lead, on either head or after a restart.
+"""Registers a node with Slurm again some time after a controller began to lead, on either head or after a restart.
 
-A controller that is told to stand by may allocate a job at that moment and record it as running without having launched it; one
-that is killed may have heard that a job ended without recording it. The next controller learns from the node's registration that
-the job does not run and requeues it. For BatchStartTimeout after its own start it ignores such jobs, and the next registration
-that Slurm asks for may be half an hour away (src/slurmctld/job_mgr.c, _purge_missing_jobs; ping_nodes.c, MAX_REG_FREQUENCY)."""
+A controller that is made a standby may allocate a job at that moment and record it as running without having launched
+it; one that is killed may have heard that a job ended without recording it. The next controller learns from the node's
+registration that the job does not run and requeues it. For BatchStartTimeout after its own start it ignores such jobs,
+and the next registration that Slurm asks for may be half an hour away (src/slurmctld/job_mgr.c, _purge_missing_jobs;
+ping_nodes.c, MAX_REG_FREQUENCY)."""
 
 from __future__ import annotations
 
@@ -13,19 +14,21 @@ from agent.ha.first_head_away import run_command
 from agent.journal import log
 
 AFTER_S = 45.0  # render/slurm/slurm_conf.py's BatchStartTimeout is 30 s
-# slurmd registers when it has read its configuration; jobs do not notice.
+# slurmd registers after it has read its configuration again; running jobs are not affected.
 RELOAD = ("systemctl", "reload", "--no-block", "slurmd.service")
 
 
 class Reregistration:
+    """Reloads slurmd AFTER_S after another controller began to lead."""
+
     def __init__(self, execute: Callable[[Sequence[str]], int] = run_command) -> None:
         self._execute = execute
         self._leads: tuple[str, int] | None = None
-        self._due = 0.0  # on the monotonic clock; 0: not at all
+        self._due = 0.0  # monotonic seconds; 0: no registration is due
 
     def note_leader(self, head: str, controller: int, now: float) -> None:
-        """That head says that it leads. `controller`: a number of its controller, another one after each start; 0 while none runs
-        there."""
+        """Records that `head` says it leads. `controller`: a number that changes with each start of its controller; 0
+        while none runs there."""
         if not controller:
             return
         if self._leads not in (None, (head, controller)):
@@ -33,6 +36,7 @@ class Reregistration:
         self._leads = head, controller
 
     def register_if_due(self, now: float) -> None:
+        """Reloads slurmd if a registration is due."""
         if not self._due or now < self._due:
             return
         self._due = 0.0

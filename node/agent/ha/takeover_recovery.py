@@ -37,15 +37,16 @@ LOOK_S = 0.25
 
 
 class TakeoverRecovery(threading.Thread):
-    """What is to do stands in the folder, so that an agent that is started again, and a try that failed, go on with it: `saved`
-    until the list is made, and `began`, since when the controller here leads."""
+    """Saves job scripts and lists lost submissions on the second head. Its progress is kept in files of the folder, so
+    that a restarted agent or a new try continues: SAVED exists until the list is written, and BEGAN holds since when
+    the controller here leads."""
 
     def __init__(self, config: Config, slurm: Callable[[], Slurm] = Slurm, notes: str = "") -> None:
         super().__init__(daemon=True)
         self._state, self._slurm, self._notes = config.state, slurm, notes or note_files(config.cluster)
         self._folder = takeover_folder(config.state)
         self._leading = LeaderFile(config.first, config.state)
-        self._beat, self._beat_at = (0, 0), 0.0  # the last one that was another than before, and when on our own clock
+        self._beat, self._beat_at = (0, 0), 0.0  # the newest heartbeat, and when it changed on our own clock
 
     def run(self) -> None:
         while True:
@@ -56,7 +57,7 @@ class TakeoverRecovery(threading.Thread):
             time.sleep(LOOK_S)
 
     def check(self, now: float) -> None:
-        """Raises OSError, ValueError, or what asking the controller raises; the next look tries again."""
+        """Does the next step. Raises OSError, ValueError or subprocess.SubprocessError; the next call tries again."""
         self._leading.refresh()
         beat, before = self._leading.beat, self._beat
         if beat != before:
@@ -79,10 +80,11 @@ class TakeoverRecovery(threading.Thread):
         if found:
             jobs = ", ".join(str(one.note.job) for one in found)
             told = f"the first head had not written down what it had accepted: {jobs}; submitted again when it is back"
-            print(told, file=sys.stderr, flush=True)  # once: `say` drops lines, and this would make it drop others
+            # printed directly: `log` drops lines, and this one must not be dropped
+            print(told, file=sys.stderr, flush=True)
 
     def _forget(self) -> None:
-        """It went on. What is on the list from before stays."""
+        """Removes the copies when the first head's controller went on. A list from before is kept."""
         if os.path.exists(f"{self._folder}/{DUE}"):
             os.unlink(f"{self._folder}/{SAVED}")
         else:

@@ -12,16 +12,18 @@ _STEP = re.compile(r"slurmstepd: \[(\d+)(?:\+\d+)?\.(batch|extern)\]")
 
 
 class OrphanedJobs:
-    """Fed with each reading of the processes. A job's end takes the daemon of its extern step along before its epilog begins:
-    where that one stays and the batch step's is gone twice in a row, it has died."""
+    """Finds jobs whose batch step lost its slurmstepd, from repeated readings of the processes. At a job's end the
+    slurmstepd of the extern step ends too, before the epilog begins. So if the extern step's slurmstepd is still there
+    and the batch step's is missing twice in a row, the latter has died."""
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
         self._had: set[int] = set()  # jobs whose batch script ran here
-        self._missed: set[int] = set()  # at the last reading
+        self._missed: set[int] = set()  # jobs without the batch step's slurmstepd at the last reading
 
     def find_new(self, daemons: Iterable[int]) -> list[int]:
-        """`daemons`: processes of root's that are called slurmstepd. The jobs that were lost since the last look, each once."""
+        """Returns the jobs lost since the last call, each once. `daemons`: pids of root's processes named
+        slurmstepd."""
         found: dict[str, set[int]] = {"batch": set(), "extern": set()}
         for pid in daemons:
             said = _STEP.search(read_text(f"{self._proc}/{pid}/cmdline"))

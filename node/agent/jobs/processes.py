@@ -13,21 +13,20 @@ _CGROUP = re.compile(r"(?:/slurm(?:_[^/]+)?/uid_\d+|/system\.slice/(?:[^/]+_)?sl
 
 
 def job_of(pid: int, uid: int, proc: str = "/proc") -> int | None:
-    """The Slurm job that this process of `uid` belongs to; None when it belongs to none, or is gone."""
+    """Returns the Slurm job to which this process of `uid` belongs; None if it belongs to no job or has ended."""
     try:
-        if os.stat(f"{proc}/{pid}").st_uid != uid:  # another process has its number meanwhile
+        if os.stat(f"{proc}/{pid}").st_uid != uid:  # the pid was reused by another process
             return None
-        with open(
-            f"{proc}/{pid}/cgroup", encoding="utf-8", errors="replace"
-        ) as file:  # people name folders as they like
+        # users may name cgroup folders with any bytes
+        with open(f"{proc}/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
             mine = _paths(file.read())
         with open(f"{proc}/1/cgroup", encoding="utf-8", errors="replace") as file:
             roots = _paths(file.read())
     except OSError:
         return None
     for controller, path in mine.items():
-        # A person may have a part of the tree of their own and name folders in it as they like: only what stands at
-        # the top of the machine's tree was made by root.
+        # A user may own a subtree and name folders in it freely. Only the top of the machine's own tree is made
+        # by root.
         root = roots.get(controller, "/").removesuffix("/init.scope").removesuffix("/")
         found = _CGROUP.match(path.removeprefix(root))
         if found:
@@ -36,7 +35,7 @@ def job_of(pid: int, uid: int, proc: str = "/proc") -> int | None:
 
 
 def list_processes(proc: str = "/proc") -> Iterator[tuple[int, str, str]]:
-    """(pid, name, state) of all there are."""
+    """Yields (pid, name, state) of all processes."""
     for name in os.listdir(proc):
         if name.isdigit():
             told = read_text(f"{proc}/{name}/stat")
@@ -46,12 +45,13 @@ def list_processes(proc: str = "/proc") -> Iterator[tuple[int, str, str]]:
 
 
 def process_names(proc: str = "/proc") -> set[str]:
+    """Returns the names of all processes."""
     return {name for _, name, _ in list_processes(proc)}
 
 
 def runs_as_root(pid: int, proc: str = "/proc") -> bool:
-    """Whether root started this process: whatever it is called, none of a person's. By its real uid, for anybody may wait at the
-    password of a program that is set-uid root."""
+    """Returns whether root started this process, whatever its name. The real uid counts: any user may keep a set-uid
+    root program waiting at its password prompt."""
     found = re.search(r"^Uid:\t(\d+)\t", read_text(f"{proc}/{pid}/status"), re.MULTILINE)
     return found is not None and found[1] == "0"
 
@@ -62,6 +62,7 @@ def _paths(text: str) -> dict[str, str]:
 
 
 def uid_of_process(pid: int) -> int:
+    """Returns the uid of a process; -1 if it has ended."""
     try:
         return os.stat(f"/proc/{pid}").st_uid
     except OSError:

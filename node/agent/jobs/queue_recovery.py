@@ -34,29 +34,30 @@ from agent.journal import whole_lines
 T = TypeVar("T")
 KEPT = "/var/lib/headway/recall"
 DONE = "/var/lib/headway/recalled.jsonl"
-HANDED = "recall"  # beside the folder with Slurm's state: both heads have it, and root alone writes there
+HANDED = "recall"  # next to the StateSaveLocation: both heads mount it, and only root writes there
 DUE = "due.jsonl"
-SAVED = "saved"  # when the controller had written its queue last
-BEGAN = "began"  # when the next one began to lead
-NOTES = "/home/*/.headway-submitted-"  # and the cluster: several may have the same homes
-UNSAVED_S = 10.0  # what is so much older than the last state that was written is in it
-BEGIN_S = 10  # until then every node has registered, and Slurm has ended what still ran there
-WAIT_S = 120.0  # for the controller and the accounting database to answer
-HAND_S = 30.0  # for the second head to end its list
-SAME_S = 5  # between the second that sbatch notes and the one that Slurm does
+SAVED = "saved"  # holds when the controller last wrote its queue
+BEGAN = "began"  # holds when the next controller began to lead
+NOTES = "/home/*/.headway-submitted-"  # followed by the cluster's name, because several clusters may share homes
+UNSAVED_S = 10.0  # submissions so much older than the last saved state are in it
+BEGIN_S = 10  # by then every node has registered, and Slurm has ended the old runs there
+WAIT_S = 120.0  # how long to wait for answers of slurmctld and slurmdbd
+HAND_S = 30.0  # how long to wait for the second head's list
+SAME_S = 5  # largest difference between sbatch's note and Slurm's submit time of one submission
 _SUBMIT_S = 30.0
 _MOST_BYTES = 256 * 1024
-_MOST_NOTES = 200  # of one person
+_MOST_NOTES = 200  # notes of one user
 _MOST_JOB = 2**26
 _ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL", "REVOKED")
-_AWAY = ("unable to contact", "connection refused", "standby mode", "temporarily unable")  # it has not taken the job
-_UNSURE = ("timed out", "zero bytes")  # it may have
+# sbatch's messages when the controller has not accepted the job
+_AWAY = ("unable to contact", "connection refused", "standby mode", "temporarily unable")
+_UNSURE = ("timed out", "zero bytes")  # the controller may have accepted it
 _AGAIN = "headway: submitted again, for the controller was killed before it had saved job"
 _UNIX_TIMES = {"SLURM_TIME_FORMAT": "%s"}
-_SUBMITTED = re.compile(r"^(?:Submitted batch job )?(\d+)", re.MULTILINE)  # or --parsable
+_SUBMITTED = re.compile(r"^(?:Submitted batch job )?(\d+)", re.MULTILINE)  # sbatch's output, also with --parsable
 _BEGINS = re.compile(rb"^#SBATCH\s+(?:.*\s)?(?:--begin|-b)", re.MULTILINE)
 _STAYS = re.compile(rb"^#SBATCH\s+(?:.*\s)?--no-requeue", re.MULTILINE)
-# sbatch's options whose value is a word of its own, and those of its long ones that take none.
+# sbatch's short options that take a value, and its long options that take none.
 _SHORT_WITH_VALUE = b"AaBbCcDdeFGiJLMmNnopqStwx"
 _LONG_ALONE = frozenset(
     b"contiguous exclusive get-user-env hold ignore-pbs immediate nice no-kill no-requeue oom-kill-step overcommit oversubscribe "
@@ -67,7 +68,7 @@ _LONG_ALONE = frozenset(
 
 @dataclass(frozen=True)
 class SubmissionNote:
-    """One submission, as its sbatch noted it: its job, when (unix seconds), whose, and its command line."""
+    """One submission, as the user's sbatch noted it: job number, Unix time, uid and command line."""
 
     job: int
     at: int
@@ -77,17 +78,17 @@ class SubmissionNote:
 
 @dataclass(frozen=True)
 class AccountingRecord:
-    """What accounting has of a job."""
+    """One record of a job in accounting. Times are Unix seconds."""
 
     user: str
     submitted: int
     started: bool
-    ended: int  # unix seconds; 0: not
+    ended: int  # 0: it has not ended
 
 
 @dataclass(frozen=True)
 class SavedJob:
-    """What slurmctld had of a job; b"" where nothing is left, or it is somebody else's."""
+    """The files that slurmctld kept of a job; b"" if they are gone or belong to another user."""
 
     script: bytes = b""
     environment: bytes = b""
@@ -95,7 +96,7 @@ class SavedJob:
 
 @dataclass(frozen=True)
 class Resubmission:
-    """A job that says of itself that it is an earlier one (`old`), submitted again."""
+    """A job in the queue whose comment says that it is job `old`, submitted again."""
 
     job: int
     uid: int
@@ -105,7 +106,8 @@ class Resubmission:
 
 @dataclass(frozen=True)
 class LostSubmission:
-    """A submission that the controller which began at `began` (unix seconds) knew no job of, and where its files may lie."""
+    """A submission of which the controller that started at `began` (Unix seconds) has no job. `kept`: the folder with
+    its files."""
 
     note: SubmissionNote
     began: int
@@ -113,25 +115,26 @@ class LostSubmission:
 
 
 def save_newest_jobs(state: str, kept: str = KEPT) -> None:
-    """Called before the controller starts, which deletes what it knows no job of."""
+    """Copies the scripts of the newest jobs to `kept`. Runs before the controller starts, because the controller
+    deletes the folders of jobs that it does not know. `state`: the StateSaveLocation."""
     os.makedirs(kept, mode=0o700, exist_ok=True)
     try:
         saved = os.stat(f"{state}/job_state").st_mtime
     except OSError:
-        saved = 0.0  # it has never written one
+        saved = 0.0  # the controller has never saved its queue
     for old in [] if os.path.exists(f"{kept}/{DUE}") else glob.glob(f"{kept}/job.*"):
         if os.stat(old).st_mtime < saved - 60:
             shutil.rmtree(old)
     for folder in glob.glob(f"{state}/hash.*/job.*"):
-        with contextlib.suppress(OSError):  # one that goes meanwhile
+        with contextlib.suppress(OSError):  # deleted in the meantime
             if os.stat(folder).st_mtime >= saved - UNSAVED_S:
                 shutil.copytree(folder, f"{kept}/{os.path.basename(folder)}", dirs_exist_ok=True)
     write_atomically(f"{kept}/{SAVED}", str(saved))
 
 
 def read_notes(paths: Iterable[str], since: float, now: float) -> list[SubmissionNote]:
-    """All that were submitted since then, in their order. A file that is not of the one in whose home it lies counts for
-    nothing, nor does a line that can't be read."""
+    """Returns the submissions noted between `since` and `now` (Unix seconds), oldest first. A file that does not belong
+    to the home's owner is ignored, and so are unreadable lines."""
     found: list[SubmissionNote] = []
     for path in paths:
         try:
@@ -159,8 +162,8 @@ def _note(line: bytes, uid: int) -> SubmissionNote | None:
 
 
 def notes_without_job(notes: Sequence[SubmissionNote], known: Mapping[int, int], began: int) -> list[SubmissionNote]:
-    """Those submitted before the controller's start whose job is not there: nobody has its number, or somebody else, or the
-    same one since. `known`: whose each job is."""
+    """Returns the submissions from before the controller's start `began` that have no job: the number is free, belongs
+    to another user, or was given to a later submission of the same user. `known`: job -> uid."""
     since = {note.job for note in notes if note.at > began and known.get(note.job) == note.uid}
     return [note for note in notes if note.at <= began and (known.get(note.job) != note.uid or note.job in since)]
 
@@ -168,29 +171,32 @@ def notes_without_job(notes: Sequence[SubmissionNote], known: Mapping[int, int],
 def records_of_submission(
     note: SubmissionNote, records: Iterable[AccountingRecord], user: str, after: int
 ) -> list[AccountingRecord]:
-    """The records of this very submission; `after`: when the same number was submitted again by us, 0 for never."""
+    """Returns the accounting records of this submission, the closest in time first. `after`: when the number was last
+    submitted again by this module, 0 for never."""
     near = (r for r in records if r.user == user and abs(note.at - r.submitted) <= SAME_S and r.submitted > after)
     return sorted(near, key=lambda record: abs(note.at - record.submitted))
 
 
 def must_not_run_again(note: SubmissionNote, records: Sequence[AccountingRecord], script: bytes, began: int) -> bool:
-    """Whether it must not run again: it has ended, or has begun and forbids a second run. An end after the controller's start
-    is none: one that finds no state at all has accounting cancel whatever waits."""
+    """Returns whether the submission must not run again: it has ended, or it has started and forbids a requeue. An end
+    after the controller's start does not count, because a controller that finds no state has accounting cancel all
+    pending jobs."""
     stays = b"--no-requeue" in note.argv or bool(_STAYS.search(script))
     return any(0 < record.ended < began or (record.started and stays) for record in records)
 
 
 def saved_job(folder: str, owner: pwd.struct_passwd, *, known: bool) -> SavedJob:
-    """`known`: accounting says that the job of this number was theirs. Otherwise the environment has to say so: a number in
-    somebody's notes proves nothing, and what is kept may be a secret."""
+    """Returns the job's saved script and environment if they belong to `owner`. `known`: accounting has the job under
+    this user. If not, the environment must name the user: a number in a user's notes proves nothing, and the files may
+    hold secrets."""
     script, saved = read_bytes(f"{folder}/script").rstrip(b"\0"), read_bytes(f"{folder}/environment")
     theirs = {b"USER=" + owner.pw_name.encode(), b"HOME=" + owner.pw_dir.encode()} <= set(saved[4:].split(b"\0"))
     return SavedJob(script, saved) if known or theirs else SavedJob()
 
 
 def sbatch_argv(note: SubmissionNote, script: bytes, numbers: Mapping[int, int], path: bytes) -> list[bytes]:
-    """The same sbatch. What its owner says of begin and comment counts. `numbers`: what became of those submitted before, for
-    jobs that depend on them. `path`: where the script is now."""
+    """Returns the sbatch command that submits the job again. The user's own --begin and --comment take precedence.
+    `numbers`: old -> new job number, for dependencies. `path`: where the script is now."""
     begins = any(word.startswith((b"--begin", b"-b")) for word in note.argv[1:]) or _BEGINS.search(script)
     words = b"%s %d" % (_AGAIN.encode(), note.job)
     first = [b"/usr/bin/sbatch", b"--comment=" + words] + ([] if begins else [b"--begin=now+%d" % BEGIN_S])
@@ -202,8 +208,8 @@ def sbatch_argv(note: SubmissionNote, script: bytes, numbers: Mapping[int, int],
 
 
 def script_index(words: Sequence[bytes]) -> int | None:
-    """Which of sbatch's words names the script: the first that is neither an option nor an option's value, nor the `:`
-    between two components."""
+    """Returns the index of the script among sbatch's arguments; None if there is none. It is the first word that is
+    neither an option, nor an option's value, nor the `:` between two components of a heterogeneous job."""
     n = 0
     while n < len(words):
         word = words[n]
@@ -233,7 +239,7 @@ def _dependent(words: Sequence[bytes], numbers: Mapping[int, int]) -> Iterator[b
 
 
 def submission_environment(saved: bytes, owner: pwd.struct_passwd) -> dict[bytes, bytes]:
-    """As sbatch had it; what sbatch itself added for the job goes."""
+    """Returns the environment that sbatch had, without the SLURM_ variables that sbatch added for the job."""
     pairs = (item.partition(b"=") for item in saved[4:].split(b"\0"))
     found = {key: value for key, mark, value in pairs if mark and not key.startswith(b"SLURM_")}
     home, name = owner.pw_dir.encode(), owner.pw_name.encode()
@@ -241,25 +247,27 @@ def submission_environment(saved: bytes, owner: pwd.struct_passwd) -> dict[bytes
 
 
 class Slurm:
-    """The controller and the database, as far as they are asked."""
+    """Slurm's commands, as far as this module needs them."""
 
     def controller_start(self) -> int:
-        """When the controller was started, in unix seconds."""
+        """Returns the start time of the controller in Unix seconds; 0 if scontrol does not show it."""
         found = re.search(r"^BOOT_TIME\s*=\s*(\d+)", self._ask("scontrol", "show", "config"), re.MULTILINE)
         return int(found[1]) if found else 0
 
     def known_jobs(self) -> dict[int, int]:
-        """Whose each job is, an array by its own number: those of its tasks may have been another's."""
+        """Returns job -> uid of all jobs in the queue. An array counts by its own number, because its tasks' numbers
+        may have belonged to other jobs before."""
         rows = self._ask("squeue", "--all", "--noheader", "--states=all", "--format=%F %U").splitlines()
         return {int(job): int(uid) for job, uid in (row.split() for row in rows)}
 
     def resubmitted_jobs(self) -> list[Resubmission]:
-        """Those that were submitted again, as far as their owner gave them no comment."""
+        """Returns the jobs that this module submitted again. Jobs with a comment of their owner can't be recognized."""
         rows = self._ask("squeue", "--all", "--noheader", "--states=all", "--format=%F %U %V %k").splitlines()
         found = (re.match(rf"(\d+) (\d+) (\d+) {_AGAIN} (\d+)$", row.strip()) for row in rows)
         return [Resubmission(*map(int, match.groups())) for match in found if match]
 
     def records(self, job: int) -> list[AccountingRecord]:
+        """Returns all accounting records of a job number, including earlier jobs with the same number."""
         argv = ("sacct", "-D", "-X", "-a", "-n", "-P", "-o", "User,State,Submit,Start,End", "-j", str(job))
         rows = (line.split("|") for line in self._ask(*argv).splitlines())
         return [
@@ -269,7 +277,8 @@ class Slurm:
         ]
 
     def submit(self, note: SubmissionNote, owner: pwd.struct_passwd, kept: SavedJob, numbers: Mapping[int, int]) -> str:
-        """sbatch's own words. The script is put where only its owner reads it, under its old name: the job is named after it."""
+        """Submits the job as its owner and returns sbatch's output. The script is written to a folder that only the
+        owner can read, under its old name, because sbatch names the job after it."""
         where = re.search(rb"\0SLURM_SUBMIT_DIR=([^\0]*)", kept.environment)
         cwd = where[1] if where else owner.pw_dir.encode()
         at = script_index(note.argv[1:])
@@ -304,44 +313,48 @@ class Slurm:
                 )
             try:
                 run.wait(_SUBMIT_S)
-            except subprocess.TimeoutExpired:  # sbatch --wait: its job is submitted, and it has said so
+            except subprocess.TimeoutExpired:  # sbatch --wait: the job is submitted, and sbatch has printed its number
                 os.killpg(run.pid, signal.SIGKILL)
                 run.wait()
             said.seek(0)
             return said.read(4096).decode(errors="replace").strip()
 
     def close_records(self) -> None:
-        """Accounting takes the runs that nobody knows any more for running: Slurm's own command ends them."""
+        """Ends the records of jobs that accounting believes to be running and the controller does not know (sacctmgr
+        show runawayjobs)."""
         subprocess.run(
             ["sacctmgr", "-i", "show", "runawayjobs"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60
         )
 
     def _ask(self, *argv: str) -> str:
-        """Raises CalledProcessError or TimeoutExpired."""
+        """Returns a command's standard output, with times in Unix seconds. Raises CalledProcessError or
+        TimeoutExpired."""
         env = {**os.environ, **_UNIX_TIMES}
         return subprocess.run(argv, env=env, check=True, capture_output=True, text=True, timeout=20).stdout
 
 
 def note_files(cluster: str) -> str:
-    """Where people's sbatch notes what it submits to this cluster."""
+    """Returns the pattern of the files in which users' sbatch notes submissions to this cluster."""
     return f"{NOTES}{cluster}"
 
 
 def takeover_folder(state: str) -> str:
-    """Where the second head leaves its list. `state`: the folder of Slurm's state."""
+    """Returns the folder in which the second head leaves its list. `state`: the StateSaveLocation."""
     return f"{os.path.dirname(state)}/{HANDED}"
 
 
 def lost_submissions(slurm: Slurm, began: int, notes: str, kept: str) -> list[LostSubmission]:
-    """What the controller that works since then knows nothing of. Raises CalledProcessError or TimeoutExpired."""
-    known = _patiently(slurm.known_jobs)  # before the notes: who submits in between has no job that is missing
+    """Returns the submissions unknown to the controller that started at `began`. Raises CalledProcessError or
+    TimeoutExpired."""
+    # read before the notes, so that a submission in between does not count as lost
+    known = _patiently(slurm.known_jobs)
     saved = float(read_bytes(f"{kept}/{SAVED}") or began)
     found = notes_without_job(read_notes(glob.glob(notes), saved - UNSAVED_S, time.time()), known, began)
     return [LostSubmission(note, began, kept) for note in found]
 
 
 def write_takeover_list(found: Iterable[LostSubmission], folder: str) -> None:
-    """Adds to the list in this folder, which is carried out on the first head."""
+    """Appends to the list in `folder`, which the first head carries out."""
     rows = [
         {"job": note.job, "at": note.at, "uid": note.uid, "argv": b"\0".join(note.argv).hex(), "began": one.began}
         for one in found
@@ -352,7 +365,7 @@ def write_takeover_list(found: Iterable[LostSubmission], folder: str) -> None:
 
 
 def read_takeover_list(folder: str) -> list[LostSubmission]:
-    """That list."""
+    """Returns the list in `folder`; [] if there is none."""
     rows = map(json.loads, read_bytes(f"{folder}/{DUE}").splitlines())
     return [
         LostSubmission(
@@ -367,22 +380,24 @@ def read_takeover_list(folder: str) -> list[LostSubmission]:
 def resubmit_lost_jobs(
     notes: str, slurm: Slurm | None = None, kept: str = KEPT, done: str = DONE, inherited: str = ""
 ) -> Iterator[str]:
-    """Says what it did, job by job. `notes`: the files that sbatch writes. `inherited`: the folder of what the second head hands
-    on. Raises TimeoutError where it has not ended its list, or the controller does not take all: it is tried again."""
+    """Submits lost jobs again and yields a line of text for each. `notes`: pattern of the files that sbatch writes.
+    `inherited`: the folder with the second head's list. Raises TimeoutError if the second head has not finished its
+    list or the controller does not accept every job; the caller tries again."""
     slurm = slurm or Slurm()
     ends = time.monotonic() + HAND_S
     while inherited and os.path.exists(f"{inherited}/{SAVED}") and time.monotonic() < ends:
         time.sleep(0.1)
     whole = not os.path.exists(f"{inherited}/{SAVED}")
+    # the list in `kept` is from a try that was interrupted
     listed = [
         *read_takeover_list(kept),
         *(read_takeover_list(inherited) if inherited and whole else []),
-    ]  # ours: of a try that did not end
+    ]
     there = {one.note for one in listed}
     ours = [
         one for one in lost_submissions(slurm, _patiently(slurm.controller_start), notes, kept) if one.note not in there
     ]
-    if ours:  # noted before anything is submitted: the next controller takes the seconds of these for saved
+    if ours:  # written before anything is submitted: the next controller counts these seconds as saved
         write_takeover_list(ours, kept)
     found = sorted((*listed, *ours), key=lambda one: (one.note.at, one.note.job))
     yield from _again(slurm, found, done)
@@ -395,7 +410,7 @@ def resubmit_lost_jobs(
 
 
 def _again(slurm: Slurm, found: Sequence[LostSubmission], done: str) -> Iterator[str]:
-    """Raises TimeoutError naming what is to be tried again."""
+    """Submits each lost job that must run again. Raises TimeoutError if some have to be tried again."""
     before: dict[int, list[int]] = {}
     numbers: dict[int, int] = {}
     taken = set[int]()
@@ -407,7 +422,8 @@ def _again(slurm: Slurm, found: Sequence[LostSubmission], done: str) -> Iterator
             taken.add(int(new[1]))
         if new and (row["job"], row["at"]) in notes:
             numbers[row["job"]] = int(new[1])
-    due: dict[SubmissionNote, tuple[pwd.struct_passwd, SavedJob, int]] = {}  # what was noted twice is one submission
+    # a submission that was noted twice appears once
+    due: dict[SubmissionNote, tuple[pwd.struct_passwd, SavedJob, int]] = {}
     for one in found:
         note = one.note
         try:
@@ -424,11 +440,12 @@ def _again(slurm: Slurm, found: Sequence[LostSubmission], done: str) -> Iterator
             due[note] = owner, files, one.began
     if not due:
         return
-    slurm.close_records()  # before their numbers are known again
-    there = _patiently(slurm.resubmitted_jobs)  # a try before this one may have got further than it could note
+    slurm.close_records()  # before their numbers are in use again
+    there = _patiently(slurm.resubmitted_jobs)  # an earlier try may have submitted more than it noted
     late: list[int] = []
     for note, (owner, files, began) in due.items():
-        if tuple(_dependent(note.argv, dict.fromkeys(late, 0))) != note.argv:  # it depends on one of these
+        # it depends on a job that is still to be submitted
+        if tuple(_dependent(note.argv, dict.fromkeys(late, 0))) != note.argv:
             late.append(note.job)
             continue
         mine_again = (a.job for a in there if (a.old, a.uid) == (note.job, note.uid) and a.submitted >= began)
@@ -455,7 +472,8 @@ def _again(slurm: Slurm, found: Sequence[LostSubmission], done: str) -> Iterator
 
 
 def _later(note: SubmissionNote, said: str) -> bool:
-    """Whether it is to be tried again. Where the controller may have taken it, only what can be recognized then is."""
+    """Returns whether the submission is to be tried again. If the controller may have accepted it, only when the new
+    job could be recognized by its comment."""
     words = said.lower()
     unsure = not said or any(one in words for one in _UNSURE)
     return any(one in words for one in _AWAY) or (unsure and not any(w.startswith(b"--comment") for w in note.argv))
@@ -466,7 +484,8 @@ def _number(text: str) -> int:
 
 
 def write_atomically(path: str, text: str) -> None:
-    """All of it or nothing, also for the other head."""
+    """Replaces the file with `text`, synced to disk, so that readers (also on the other head) see the old or the new
+    content."""
     with open(f"{path}.new", "w") as file:
         file.write(text)
         file.flush()
@@ -493,7 +512,7 @@ def _patiently(ask: Callable[[], T]) -> T:
 
 
 def read_bytes(path: str) -> bytes:
-    """b"" where there is none."""
+    """Returns the file's content; b"" if it can't be read."""
     try:
         with open(path, "rb") as file:
             return file.read()

@@ -13,19 +13,19 @@ from typing import Any
 
 from agent.jobs.processes import job_of
 
-SOON_S = 1.0  # between two reports of a job that are sent at once
-RATE_OVER_S = 30.0  # tokens a second are a mean over the last so many
-TIMES = 2  # each report is sent so often: a datagram may be lost
-FORGET_S = 600.0  # a job that has said nothing for so long is forgotten by its node
+SOON_S = 1.0  # least time between two reports of a job that are sent immediately
+RATE_OVER_S = 30.0  # the token rate is a mean over so many seconds
+TIMES = 2  # how often each report is sent, because a datagram may be lost
+FORGET_S = 600.0  # a job without reports for so long is forgotten by its node
 MOST_BYTES = 4096
-MOST_SENT = 32 * 1024  # bytes in one message to the head: sealed, it stays below the 64 KiB that UDP takes
-MEASURED = frozenset({"t", "n", "ago_s", "tokens_per_s"})  # what the agents themselves say beside it
+MOST_SENT = 32 * 1024  # bytes in one message to the head: sealed, it stays below UDP's limit of 64 KiB
+MEASURED = frozenset({"t", "n", "ago_s", "tokens_per_s"})  # fields that the agents add
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-/]{0,63}")
 
 
 def parse_report(data: bytes) -> dict[str, Any] | None:
-    """What a training said: whole numbers for step and tokens, finite numbers for the rest; None for nonsense. A loss
-    that is no number any more is kept as "nan": people want to see just that."""
+    """Returns the values of a training's report: whole numbers for step and tokens, finite numbers for the rest; None
+    for anything else. A loss that is not finite is kept as "nan", because users want to see that."""
     try:
         told = json.loads(data)
     except (ValueError, RecursionError):
@@ -51,17 +51,17 @@ def parse_report(data: bytes) -> dict[str, Any] | None:
 
 @dataclass
 class JobReport:
-    """The newest report of one job, and what its rate follows from."""
+    """The newest report of one job, and the data for its token rate."""
 
     values: dict[str, Any] = field(default_factory=dict)
-    at: float = 0.0  # of the machine's own clock that never goes back
-    left: int = 0  # times of TIMES that it is still to be sent
+    at: float = 0.0  # monotonic seconds
+    left: int = 0  # how often it is still to be sent, at most TIMES
     number: int = 0
-    soon: float = -1e9  # when a report was last sent at once
+    soon: float = -1e9  # when a report was last sent immediately
     _tokens: deque[tuple[float, int]] = field(default_factory=deque)
 
     def update(self, values: dict[str, Any], now: float) -> None:
-        """Step and loss that were not sent yet go along where these values have none."""
+        """Takes a new report. Step and loss that have not been sent yet are kept if the new report lacks them."""
         before = self.values if self.left == TIMES else {}
         went_back = values.get("step", math.inf) < before.get("step", 0)
         unsent = {} if went_back else {name: before[name] for name in ("step", "loss") if name in before}
@@ -71,7 +71,7 @@ class JobReport:
         if tokens is None:
             return
         seen = self._tokens
-        if seen and tokens < seen[-1][1]:  # went on from a checkpoint
+        if seen and tokens < seen[-1][1]:  # the training continued from a checkpoint
             seen.clear()
         if not seen or now - seen[-1][0] >= RATE_OVER_S / 60:
             seen.append((now, tokens))
@@ -80,6 +80,7 @@ class JobReport:
 
     @property
     def tokens_per_s(self) -> float | None:
+        """Returns the token rate over the last RATE_OVER_S; None while it is unknown."""
         if len(self._tokens) < 2:
             return None
         (began, first), (ended, last) = self._tokens[0], self._tokens[-1]
@@ -87,29 +88,31 @@ class JobReport:
 
 
 class Reports:
-    """Takes datagrams, and hands on what is new every FLUSH_S."""
+    """Receives the trainings' datagrams and sends what is new every FLUSH_S."""
 
     def __init__(self, send: Callable[[dict[str, Any]], None], who: Callable[[int, int], int | None] = job_of) -> None:
         self._send = send
         self._who = who
-        self._run = os.urandom(4).hex()  # an agent that was started again counts from one again
+        self._run = os.urandom(4).hex()  # random for each start, because a restarted agent counts from 1 again
         self.jobs: dict[int, JobReport] = {}
 
     def receive(self, data: bytes, pid: int, uid: int, now: float) -> None:
+        """Takes one datagram of process `pid`. The first report of a training is sent immediately. `now`: monotonic
+        seconds."""
         job = self._who(pid, uid)
         values = parse_report(data) if job is not None and len(data) <= MOST_BYTES else None
         if job is None or values is None:
             return
         spoken = self.jobs.setdefault(job, JobReport())
-        begins = values.get("step", 0) < spoken.values.get(
-            "step", 1 << 63
-        )  # or goes on from a checkpoint: from which step
+        # or the training continued from a checkpoint
+        begins = values.get("step", 0) < spoken.values.get("step", 1 << 63)
         spoken.update(values, now)
         if begins and now - spoken.soon >= SOON_S:
             spoken.soon = now
             self._send({"jobs": {str(job): self._row(spoken, now)}})
 
     def flush(self, now: float) -> None:
+        """Sends the reports that are new, and forgets jobs that have been silent for FORGET_S."""
         for job in [job for job, spoken in self.jobs.items() if now - spoken.at > FORGET_S]:
             del self.jobs[job]
         rows: dict[str, Any] = {}
@@ -128,7 +131,8 @@ class Reports:
             self._send({"jobs": rows})
 
     def _row(self, spoken: JobReport, now: float) -> dict[str, Any]:
-        """With how long ago it was said: what is told of a run's last seconds comes when that is over."""
+        """Returns the report as it is sent, with its age, so that the last seconds of a run can be placed in time after
+        it has ended."""
         rate = {} if spoken.tokens_per_s is None else {"tokens_per_s": spoken.tokens_per_s}
         ago_s = round(max(0.0, now - spoken.at), 1)
         return {**spoken.values, **rate, "n": f"{self._run}.{spoken.number}", "ago_s": ago_s}

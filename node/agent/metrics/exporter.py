@@ -27,7 +27,8 @@ def metrics_text(
     figures: Iterable[Figure],
     checks: Mapping[str, int],
 ) -> bytes:
-    """`xids`: GPU -> its last error. What is simulated carries the label simulated="1"."""
+    """Returns the metrics in Prometheus' text format. `xids`: GPU -> its last error. `checks`: check -> 0 ok, 1 warn, 2
+    bad. Simulated GPUs carry the label simulated="1"."""
     lines: list[str] = []
     owner = {index: job.number for job in jobs for index in job.gpus}
     labelled = [(_labels(_of(one, host, driver, owner.get(one.index), simulated)), one) for one in gpus]
@@ -81,7 +82,8 @@ def _quoted(value: str) -> str:
 
 
 class MetricsServer(threading.Thread):
-    """Answers GET /metrics on one address, one caller after the other: the text is ready, so none waits for long."""
+    """Answers GET /metrics on one address, one client after the other. The text is prepared beforehand, so no client
+    waits long."""
 
     def __init__(self, address: str, ready: Callable[[], bytes], port: int = PORT) -> None:
         super().__init__(daemon=True)
@@ -93,11 +95,12 @@ class MetricsServer(threading.Thread):
             try:
                 with socket.create_server(self._place, backlog=16) as ears:
                     self.serve(ears)
-            except OSError as error:  # the address may come later than the agent
+            except OSError as error:  # the network may be configured after the agent has started
                 log(f"{self._place[0]}:{self._place[1]}: {error}")
             time.sleep(2)
 
     def serve(self, ears: socket.socket) -> None:
+        """Answers clients for ever."""
         while True:
             link, _ = ears.accept()
             with link:

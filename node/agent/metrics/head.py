@@ -11,7 +11,7 @@ from agent.journal import log
 from agent.metrics import exporter, host
 from agent.metrics.sampler import TEXT_S, DiskReader
 
-DAEMONS = {  # name -> its process, of which the kernel keeps 15 letters
+DAEMONS = {  # name -> process name, of which the kernel keeps 15 characters
     "slurmctld": "slurmctld",
     "slurmdbd": "slurmdbd",
     "slurmrestd": "slurmrestd",
@@ -22,11 +22,14 @@ DAEMONS = {  # name -> its process, of which the kernel keeps 15 letters
 }
 
 
-OF_THE_FIRST = frozenset({"slurmdbd", "mariadb", "prometheus", "alertmanager"})  # no second head has them
-FORGOTTEN_S = 86400.0  # of a node that was given back; until then the alert asks whether it should be there
+# daemons that a second head does not have
+OF_THE_FIRST = frozenset({"slurmdbd", "mariadb", "prometheus", "alertmanager"})
+FORGOTTEN_S = 86400.0  # after so long a silent node counts as given back; until then its age is exported, for the alert
 
 
 class HeadSampler(threading.Thread):
+    """Prepares the head's metrics text every TEXT_S. `beats`: node -> Unix time of its last heartbeat."""
+
     def __init__(self, beats: Mapping[str, float], proc: str = "/proc", *, first: bool = True) -> None:
         super().__init__(daemon=True)
         self._daemons = {name: process for name, process in DAEMONS.items() if first or name not in OF_THE_FIRST}
@@ -40,11 +43,12 @@ class HeadSampler(threading.Thread):
         while True:
             try:
                 self.sample(time.time())
-            except Exception as error:  # without this thread nobody looks any more, and nobody is told
+            except Exception as error:  # the thread must go on, because nothing else samples this machine
                 log(f"the machine can't be looked at: {type(error).__name__}: {error}")
             time.sleep(TEXT_S)
 
     def sample(self, now: float) -> None:
+        """Prepares the text once. `now`: Unix seconds."""
         running = process_names(self._proc)
         ages = [
             ("headway_beat_age_seconds", {"from": node}, round(now - at, 2))

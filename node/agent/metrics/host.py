@@ -31,7 +31,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def host_metrics(proc: str = "/proc", sys: str = "/sys") -> Iterator[Figure]:
-    """What does not wait for any disk or network. What can't be read is left out."""
+    """Yields metrics that wait for no disk or network. What can't be read is left out."""
     yield from _cpu(proc)
     yield from _memory(proc)
     yield from _network(proc)
@@ -39,7 +39,7 @@ def host_metrics(proc: str = "/proc", sys: str = "/sys") -> Iterator[Figure]:
 
 
 def process_metrics() -> Iterator[Figure]:
-    """What this program itself takes."""
+    """Yields memory and CPU time of the agent itself."""
     words = read_text("/proc/self/statm").split()
     if words:
         yield "process_resident_memory_bytes", {}, int(words[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -47,7 +47,8 @@ def process_metrics() -> Iterator[Figure]:
 
 
 def read_text(path: str) -> str:
-    """ "" for what can't be read. The kernel cuts names of processes anywhere, also within a letter."""
+    """Returns the file's text; "" if it can't be read. Bytes that are no UTF-8 are replaced, because the kernel cuts
+    process names within a character."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -69,7 +70,7 @@ def _cpu(proc: str) -> Iterator[Figure]:
 
 
 def meminfo(proc: str = "/proc") -> dict[str, int]:
-    """bytes of /proc/meminfo."""
+    """Returns the values of /proc/meminfo in bytes."""
     rows = (line.split() for line in read_text(f"{proc}/meminfo").splitlines())
     return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if len(row) == 3 and row[1].isdigit()}
 
@@ -82,7 +83,7 @@ def _memory(proc: str) -> Iterator[Figure]:
 
 
 def network_counters(proc: str = "/proc") -> dict[str, dict[str, int]]:
-    """Interface -> counters, named as node_exporter does."""
+    """Returns interface -> counters, under node_exporter's names."""
     found = {}
     for line in read_text(f"{proc}/net/dev").splitlines()[2:]:
         name, _, rest = line.partition(":")
@@ -99,7 +100,7 @@ def _network(proc: str) -> Iterator[Figure]:
 
 
 def infiniband_ports(sys: str = "/sys") -> Iterator[tuple[str, str, str]]:
-    """(device, port, its folder)."""
+    """Yields (device, port, its folder in /sys) of all InfiniBand and RoCE ports."""
     top = f"{sys}/class/infiniband"
     for device in _list(top):
         for port in _list(f"{top}/{device}/ports"):
@@ -132,7 +133,7 @@ def _list(folder: str) -> list[str]:
 
 
 def file_systems(proc: str = "/proc") -> Iterator[Figure]:
-    """Room of each file system; may wait as long as the slowest of them."""
+    """Yields size and free space of each file system. May block as long as the slowest of them."""
     seen = set()
     for line in read_text(f"{proc}/self/mounts").splitlines():
         device, place, kind, options = line.split()[:4]

@@ -1,5 +1,5 @@
-"""Energy of processors and memory from RAPL counters (Intel and AMD, through the kernel's powercap interface), under the names
-that node_exporter uses. Only root can read them."""
+"""Energy of CPUs and memory from RAPL counters (Intel and AMD, through the kernel's powercap interface), under the
+names that node_exporter uses. Only root can read them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from agent.metrics.host import Figure, read_text
 PACKAGE = "node_rapl_package_joules_total"
 DRAM = "node_rapl_dram_joules_total"
 _FOLDER = "class/powercap"
-_DRIVERS = ("intel-rapl", "intel-rapl-mmio")  # two ways to the same counters: the first that has any is read
+_DRIVERS = ("intel-rapl", "intel-rapl-mmio")  # two drivers for the same counters; the first with any is read
 
 
 @dataclass(frozen=True)
 class Zone:
-    """`index`: of its package."""
+    """One RAPL counter. `index`: number of its processor package."""
 
     metric: str
     index: str
@@ -25,7 +25,8 @@ class Zone:
 
 
 def zones(sys: str = "/sys") -> list[Zone]:
-    """Each package, and the memory beside it. Cores and graphics are parts of a package; "psys" counts all of it again."""
+    """Returns each package and its memory zone. Core and graphics zones are parts of a package, and "psys" contains the
+    packages, so they are left out."""
     top = f"{sys}/{_FOLDER}"
     try:
         names = sorted(os.listdir(top))
@@ -52,8 +53,8 @@ def _memory(top: str, package: str, names: list[str]) -> list[str]:
 
 
 class Rapl:
-    """Adds up what the counters say, from 0 on: they start over every few minutes to hours, so they are to be read more
-    often than that. Who reads the sum takes a new beginning for one."""
+    """Adds up the energy counters, starting at 0. They overflow every few minutes to hours, so `energy_j` must be
+    called more often than that. The sum starts again with the agent; Prometheus treats that as a counter reset."""
 
     def __init__(self, sys: str = "/sys") -> None:
         self._sys = sys
@@ -62,8 +63,8 @@ class Rapl:
         self._sums: dict[str, int] = {}  # microjoules
 
     def energy_j(self) -> Iterator[Figure]:
-        """Joules of each zone. One that can't be read is left out until it can."""
-        self._zones = self._zones or zones(self._sys)  # the driver may come later than the agent
+        """Yields the joules of each zone so far. A zone that can't be read is left out until it can be read."""
+        self._zones = self._zones or zones(self._sys)  # the driver may be loaded after the agent has started
         for zone in self._zones:
             told = _number(f"{zone.path}/energy_uj")
             if told is None:

@@ -1,5 +1,5 @@
-"""Samples the machine in threads beside the agent's main loop, which never waits: reads GPUs and metrics, runs checks, and keeps
-the text for Prometheus ready."""
+"""Samples the machine in threads next to the agent's main loop, which never blocks: reads GPUs and metrics, runs
+checks, and keeps the text for Prometheus ready."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from agent.metrics.rapl import Rapl
 
 READ_S = 5.0
 LOOK_S = 1.0
-FIRST_LOOK_S = 0.1  # until all has been looked at once: jobs wait for that
+FIRST_LOOK_S = 0.1  # interval until everything was checked once; jobs wait for that
 FIRST_S = (
-    12.0  # and what has not answered by then is judged without it: a prolog waits 20 s (render/slurm/prolog_epilog.py)
+    12.0  # after so long, checks run without what has not answered: a prolog waits 20 s (render/slurm/prolog_epilog.py)
 )
 PROCESSES_S = 15.0
 DISKS_S = 30.0
 TEXT_S = 5.0
-MOST_S = 3.0  # between two looks: what is over it the agent itself stood still
+MOST_S = 3.0  # longest normal time between two rounds; during any more the agent itself was not running
 _MOST_LINES = 20
 
 
 class ActiveClock:
-    """A monotonic clock that stands still while this agent can't look. Of a machine that stood still, or that is short of
-    everything for minutes, nobody knows whether its driver, MUNGE or a disk would have answered meanwhile."""
+    """A monotonic clock that leaves out the time in which this agent did not run. If the machine was suspended, or
+    overloaded for minutes, it is unknown whether its driver, MUNGE or a disk would have answered meanwhile."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -48,7 +48,7 @@ class ActiveClock:
         return self._clock() - self._missed
 
     def tick(self) -> float:
-        """Now, at the beginning of a look."""
+        """Returns the time now. Call it at the beginning of each round."""
         now = self._clock()
         self._missed += max(0.0, now - self._looked - MOST_S)
         self._looked = now
@@ -56,13 +56,13 @@ class ActiveClock:
 
 
 class GpuReader(threading.Thread):
-    """The GPUs, in a thread of its own: a driver in trouble may not come back from a question."""
+    """Reads the GPUs in a thread of its own, because a faulty driver may block for ever."""
 
     def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(daemon=True)
         self._source = source
         self._clock = clock
-        self.first = threading.Event()  # they have answered, or refused to
+        self.first = threading.Event()  # set after the first answer or error
         self.gpus: list[Gpu] = []
         self.at: float | None = None
         self.error = ""
@@ -73,6 +73,7 @@ class GpuReader(threading.Thread):
             time.sleep(READ_S)
 
     def read_once(self) -> None:
+        """Reads the GPUs; an error is kept in `error`."""
         try:
             self.gpus, self.at, self.error = self._source.read(), self._clock(), ""
         except OSError as error:
@@ -81,7 +82,7 @@ class GpuReader(threading.Thread):
 
 
 class DiskReader(threading.Thread):
-    """Room on disks, in a thread of its own: a network file system may not come back either."""
+    """Reads the file systems' free space in a thread of its own, because a network file system may block for ever."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -100,6 +101,8 @@ def _errors(errors: dict[tuple[int, int], tuple[int, float]]) -> Iterator[Figure
 
 
 class Sampler(threading.Thread):
+    """Reads the machine, runs the checks and prepares the metrics text, each second."""
+
     def __init__(
         self, config: Config, source: Source | None, runner: Runner | None = None, proc: str = "/proc"
     ) -> None:
@@ -113,13 +116,13 @@ class Sampler(threading.Thread):
         self._orphans = OrphanedJobs(proc)
         self._rapl = Rapl() if config.own_energy else None
         self._host = os.uname().nodename
-        self._states: dict[int, tuple[str, str, float]] = {}  # process -> (name, state, since)
+        self._states: dict[int, tuple[str, str, float]] = {}  # pid -> (name, state, since)
         self._due = self._text_due = 0.0
-        self._whole = False  # whether GPUs were read, and so all is seen
+        self._whole = False  # whether the GPUs were read, or FIRST_S has passed
         self.seen = MachineState(config, started=self.awake(), proc=proc)
-        self.changed: deque[dict[str, Any]] = deque(maxlen=500)  # results, for the main loop to send
-        self.lost: deque[int] = deque()  # jobs without their slurmstepd, for the main loop to tell the head
-        self.kernel: deque[str] = deque(maxlen=_MOST_LINES)  # from the main loop, which follows the log
+        self.changed: deque[dict[str, Any]] = deque(maxlen=500)  # check results for the main loop to send
+        self.lost: deque[int] = deque()  # jobs that lost their slurmstepd, for the main loop to report to the head
+        self.kernel: deque[str] = deque(maxlen=_MOST_LINES)  # lines from the main loop, which follows the kernel's log
         self.xids: dict[int, int] = {}
         self.errors: dict[tuple[int, int], tuple[int, float]] = {}
         self.sealed_at: float | None = None
@@ -133,12 +136,13 @@ class Sampler(threading.Thread):
         while True:
             try:
                 self.sample(self.awake.tick())
-            except Exception as error:  # without this thread nobody looks any more, and nobody is told
+            except Exception as error:  # the thread must go on, because nothing else samples this machine
                 log(f"the machine can't be looked at: {type(error).__name__}: {error}")
             hurries = not self._runner.looked and self.awake() - self.seen.started < FIRST_S
             time.sleep(FIRST_LOOK_S if hurries else LOOK_S)
 
     def sample(self, now: float) -> None:
+        """Does one round at `now`, in ActiveClock's seconds."""
         if not self._whole and (self.reader is None or self.reader.first.is_set() or now - self.seen.started > FIRST_S):
             self._whole = True
             self._runner.make_prolog_checks_due()

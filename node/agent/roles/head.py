@@ -26,46 +26,48 @@ from agent.metrics.head import HeadSampler
 
 REPORTS = "/var/lib/headway/reports"
 PORT = 6821
-MOST_LINES = 4000  # of a job's file; then every other line goes
+MOST_LINES = 4000  # lines in a job's file; when there are more, every second one is deleted
 KEEP_S = 14 * 86400
 BEAT_S = 1.0
 FAULTS = "/var/lib/headway/faults.jsonl"
 BEATS = "/run/headway/beats.json"
-TURNS = "/run/headway/turns.jsonl"  # jobs that began or ended on a node just now
+TURNS = "/run/headway/turns.jsonl"  # jobs that have just begun or ended on a node
 CONTROLLER = "/run/slurmctld"
-MOST_TURNS = 1_000_000  # bytes; then a new file
-HEARD_S = 5.0  # nodes heard so lately are named to others
+MOST_TURNS = 1_000_000  # bytes; then the file is deleted and begun again
+HEARD_S = 5.0  # addresses of nodes heard within so long are passed on to other nodes
 MOST_OTHERS = 8
-MOST_FAULTS = 4000  # lines on the head; then the older half goes
+MOST_FAULTS = 4000  # lines in FAULTS; when there are more, the older half is deleted
 _NODE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 class NodeMessages:
-    """Keeps each job's reports as lines of JSON, the newest last, at most MOST_LINES of them."""
+    """Stores the nodes' messages: each job's reports as lines of JSON, the newest last, at most MOST_LINES of them;
+    faults, check results and heartbeats."""
 
     def __init__(self, folder: str = REPORTS, faults: str = FAULTS, turns: str = TURNS) -> None:
         self._folder = folder
         self._turns_file = turns
-        self._turns: dict[str, str] = {}  # node -> number of its last one
+        self._turns: dict[str, str] = {}  # node -> number of its last change
         self._faults_file = faults
         self._faults: list[str] = []
-        self._checks: dict[tuple[str, str], tuple[Any, ...]] = {}  # (node, check) -> what it was last
+        self._checks: dict[tuple[str, str], tuple[Any, ...]] = {}  # (node, check) -> its last result
         for line in whole_lines(faults):
             told = json.loads(line)
             self._faults.append(told["id"])
             if "check" in told:
                 self._checks[told["node"], told["check"]] = _gist(told)
-        self.beats: dict[str, float] = {}  # node -> when it was last heard
-        self.addresses: dict[str, str] = {}  # node -> where it was heard from
-        self.last = ""  # whose message was taken last
-        self.leads = True  # False while another head does: then the answers renew no lease
-        self.controller = 0  # as `controller` says
+        self.beats: dict[str, float] = {}  # node -> Unix time of its last message
+        self.addresses: dict[str, str] = {}  # node -> the address it sent from
+        self.last = ""  # node of the last message
+        self.leads = True  # False while another head leads; answers then renew no lease
+        self.controller = 0  # from `controller_number`
         self._lines: dict[int, int] = {}
         self._numbers: dict[int, str] = {}
         os.makedirs(folder, mode=0o700, exist_ok=True)
 
     def receive(self, data: bytes, at: float) -> dict[str, Any] | None:
-        """One message of a node's agent, whose seal was looked at. Returns the answer to a heartbeat."""
+        """Stores one message of a node's agent, whose seal was verified. Returns the answer if it is a heartbeat, None
+        otherwise. `at`: Unix seconds."""
         try:
             told = json.loads(data)
             jobs = told.get("jobs", {})
@@ -98,28 +100,29 @@ class NodeMessages:
             for result in checks:
                 self._check({**result, "node": node})
                 got.append(result.get("id"))
-        except OSError as error:  # a full disk: the node says the rest again, and that it is heard is what counts
+        except OSError as error:  # a full disk: the node sends the rest again, and its heartbeat still counts
             log(f"{self._faults_file}: {error}")
         self._turn(node, turns, at)
         told = {"got": got, "now": round(at, 3), "leads": self.leads, "controller": self.controller}
         return {**told, "others": self._others(node, at)}
 
     def _others(self, node: str, at: float) -> list[str]:
-        """Addresses of some nodes that are heard."""
+        """Returns the addresses of up to MOST_OTHERS other nodes that were heard recently."""
         there = [
             one for name, one in self.addresses.items() if name != node and at - self.beats.get(name, 0.0) < HEARD_S
         ]
         return random.sample(there, min(MOST_OTHERS, len(there)))
 
     def _check(self, result: dict[str, Any]) -> None:
-        """Only what is another result than the last: an agent that was started again says all of them."""
+        """Stores a check result that differs from the last one: a restarted agent sends all of its results."""
         key = (result["node"], str(result.get("check", "")))
         if self._checks.get(key, _FINE) != _gist(result):
             self._fault(result)
             self._checks[key] = _gist(result)
 
     def _turn(self, node: str, turns: dict[str, Any], at: float) -> None:
-        """Told once, to whoever reads now: nobody needs to know later."""
+        """Writes the jobs that have just begun or ended to TURNS. This is a hint for the server that reads now; it is
+        not kept."""
         number, jobs = str(turns.get("n", "")), turns.get("jobs")
         if not number or number == self._turns.get(node) or not isinstance(jobs, list):
             return
@@ -131,11 +134,11 @@ class NodeMessages:
                 full = file.tell() > MOST_TURNS
             if full:
                 os.unlink(self._turns_file)
-        except OSError as error:  # no loss: the server looks by itself
+        except OSError as error:  # nothing is lost: the server also reads the queue by itself
             log(f"{self._turns_file}: {error}")
 
     def _fault(self, fault: dict[str, Any]) -> None:
-        """To disk before the node hears that we have it."""
+        """Writes a fault or check result to disk, before the node gets its acknowledgement."""
         name = str(fault.get("id", ""))
         if not name or name in self._faults:
             return
@@ -149,6 +152,7 @@ class NodeMessages:
             self._faults = self._faults[-len(lines) :]
 
     def write_heartbeats(self, path: str) -> None:
+        """Writes the time of each node's last message, for `watch`."""
         with open(f"{path}.new", "w") as file:
             json.dump({node: round(at, 2) for node, at in self.beats.items()}, file)
         os.replace(f"{path}.new", path)
@@ -168,7 +172,8 @@ class NodeMessages:
             self._lines[job] = len(kept)
 
     def forget_old(self, now: float) -> None:
-        """Removes what no job has added to for KEEP_S, and from memory what none has for a day."""
+        """Deletes reports of jobs that have added nothing for KEEP_S, and drops jobs that have added nothing for a day
+        from memory."""
         for name in os.listdir(self._folder):
             path = f"{self._folder}/{name}"
             age_s = now - os.stat(path).st_mtime
@@ -181,7 +186,7 @@ class NodeMessages:
 
 
 def _append(path: str, line: str, *, sync: bool = False) -> None:
-    """All of the line or nothing of it: half of one would spoil the next. Raises OSError."""
+    """Appends the whole line or nothing, because half a line would spoil the next one. Raises OSError."""
     with open(path, "ab", buffering=0) as file:
         before, data = file.tell(), line.encode() + b"\n"
         try:
@@ -202,23 +207,25 @@ def _gist(result: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def controller_number(folder: str = CONTROLLER) -> int:
-    """A number of the slurmctld that runs here, another one after each start; 0 while none runs."""
+    """Returns a number that changes with each start of this head's slurmctld; 0 while none runs."""
     try:
-        return os.stat(folder).st_ino  # systemd makes it with the process, in memory, where no number is given twice
+        # inode of its RuntimeDirectory: systemd creates it at each start, in a tmpfs, which does not reuse inode
+        # numbers
+        return os.stat(folder).st_ino
     except OSError:
         return 0
 
 
 class HeadServer:
-    """Where messages of nodes come in."""
+    """Opens the nodes' messages and seals the answers."""
 
     def __init__(self, head: NodeMessages, munge: Munge, changes: Callable[[], bool] = key_change_begun) -> None:
         self._head, self._munge, self._changes = head, munge, changes
         self._callers = SenderLimits()
 
     def answer(self, data: bytes, sender: Sender, now: float, at: float) -> bytes | None:
-        """What the sender is told: sealed, or that it can't be read while keys change; None: nothing. `now` is of the
-        monotonic clock, `at` in unix seconds."""
+        """Returns the answer to a message: sealed, or UNREAD while the MUNGE key changes; None if there is no answer.
+        `now`: monotonic seconds. `at`: Unix seconds."""
         if not self._callers.admits(sender, now):
             return None
         try:
@@ -243,7 +250,7 @@ class HeadServer:
             return None
 
     def _unread(self, sender: Sender, at: float) -> bytes | None:
-        """It has the other key, and lives."""
+        """Returns UNREAD for a known node while the MUNGE key changes, and counts the node as heard; None otherwise."""
         node = self._callers.node_of_sender(sender)
         if not node or not self._changes():
             return None
@@ -252,6 +259,7 @@ class HeadServer:
 
 
 def serve_head(config: Config) -> None:
+    """Runs the agent of a head for ever."""
     address = config.head
     ears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     ears.bind((address, PORT))
@@ -282,5 +290,5 @@ def serve_head(config: Config) -> None:
         if answer is not None:
             try:
                 ears.sendto(answer, sender)
-            except OSError as error:  # the node sends it again
+            except OSError as error:  # the node sends its message again
                 log(f"not answered: {error}")

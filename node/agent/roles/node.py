@@ -33,14 +33,15 @@ from agent.roles.head import PORT
 SOCKET = "/run/headway/report/socket"
 FLUSH_S = 2.0
 BREATH_S = 0.05
-AT_ONCE = 200  # datagrams taken in one go, then a breath: a flood costs its sender, not the machine
+AT_ONCE = 200  # datagrams received in one go, followed by a pause, so that a flood of reports does not load the machine
 BEAT_S = 1.0
-TURN_S = 0.4  # and when jobs begin and end, not sooner than this after the one before
-LOG_S = 0.1  # a log that is a plain file is looked at so often; the kernel's own wakes us
-MARK = "/run/headway/xid"  # touched at each GPU error: the epilog holds a job until somebody has said what it means
+TURN_S = 0.4  # least time between two heartbeats when jobs begin or end
+LOG_S = 0.1  # polling interval of a log that is a plain file; /dev/kmsg wakes the main loop
+MARK = "/run/headway/xid"  # touched at each GPU error: the epilog then waits until the error's action is known
 
 
 def serve_node(config: Config) -> None:
+    """Runs the agent of a node for ever."""
     ears = open_report_socket(SOCKET)
     outs = [_to(head) for head in config.heads]
     munge = Munge()
@@ -50,7 +51,7 @@ def serve_node(config: Config) -> None:
     def send(message: dict[str, Any]) -> None:
         try:
             sealed = munge.seal(json.dumps(message).encode())
-        except OSError as error:  # MUNGE is away: the next report is a better one
+        except OSError as error:  # munged does not answer; the next heartbeat follows in a second
             log(f"not sent: {error}")
             return
         watcher.sealed_at = watcher.awake()
@@ -80,7 +81,7 @@ def serve_node(config: Config) -> None:
         now = time.monotonic()
         if read_kernel_log(log, faults, watcher.kernel, now):
             touch_file(MARK)
-            beat = now  # at once
+            beat = now  # send the heartbeat immediately
         while events.has_event(time.time()):
             if faults.record_driver_event(*events.next(), time.time()):
                 touch_file(MARK)
@@ -93,7 +94,7 @@ def serve_node(config: Config) -> None:
             )
             beat = now
         if results.add(watcher.changed):
-            touch_file(MARK)  # what fails here just now may have failed for it
+            touch_file(MARK)  # a job that fails now may have failed because of this
             beat = now
         if turns.has_changed(now):
             beat = min(beat, max(now, beat - BEAT_S + TURN_S))
@@ -123,25 +124,27 @@ def serve_node(config: Config) -> None:
 
 
 def _to(head: str) -> socket.socket:
-    """Each head has all: whichever leads knows the nodes, and goes on from there."""
+    """Returns a UDP socket to this head. Every head gets every message, so that any of them can lead."""
     out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     out.connect((head, PORT))
     return out
 
 
 def open_report_socket(path: str) -> socket.socket:
+    """Returns a new Unix datagram socket at `path`, to which all users may write."""
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     if os.path.lexists(path):
         os.unlink(path)
     ears = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     ears.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     ears.bind(path)
-    os.chmod(path, 0o666)  # everybody may speak; who they are, the kernel says
+    os.chmod(path, 0o666)  # all users may send; the kernel names the sender
     return ears
 
 
 def read_kernel_log(log: KernelLog, faults: GpuErrors, trouble: deque[str], now: float) -> bool:
-    """Whether a GPU error came."""
+    """Reads the log's new records, appends the kernel's errors to `trouble`, and returns whether a GPU error was among
+    them."""
     found = False
     for record in log.new_records():
         if faults.record_line(record, time.time(), now):
@@ -152,6 +155,7 @@ def read_kernel_log(log: KernelLog, faults: GpuErrors, trouble: deque[str], now:
 
 
 def receive_reports(ears: socket.socket, reports: Reports) -> None:
+    """Receives up to AT_ONCE datagrams, then pauses for BREATH_S."""
     for _ in range(AT_ONCE):
         try:
             data, ancillary, _, _ = ears.recvmsg(MOST_BYTES + 1, socket.CMSG_SPACE(12), socket.MSG_DONTWAIT)
@@ -165,6 +169,7 @@ def receive_reports(ears: socket.socket, reports: Reports) -> None:
 
 
 def receive_answers(out: socket.socket) -> bytes:
+    """Returns the next answer of a head; b"" if there is none."""
     try:
         return out.recv(65535)
     except OSError:  # that head is away
@@ -172,14 +177,15 @@ def receive_answers(out: socket.socket) -> bytes:
 
 
 def other_nodes_in_answer(answer: dict[str, Any]) -> list[str]:
-    """Addresses of other nodes that the head hears."""
+    """Returns the addresses of other nodes that the head hears."""
     others = answer.get("others")
     return [one for one in others if isinstance(one, str)] if isinstance(others, list) else []
 
 
 def open_answer(data: bytes, munge: Munge) -> dict[str, Any]:
-    """What a head says: {"got": [what it has], "now": its clock, "leads": whether it may lead, "others": addresses of some
-    nodes that it hears}; {"unread": True} from one that has another key by now; {} for anything else."""
+    """Returns a head's answer: {"got": acknowledged ids, "now": its clock, "leads": whether it may lead, "others":
+    addresses of some nodes that it hears}; {"unread": True} from a head that already has another MUNGE key; {} for
+    anything else."""
     if data == UNREAD:
         return {"unread": True} if key_change_begun() else {}
     try:
@@ -191,16 +197,17 @@ def open_answer(data: bytes, munge: Munge) -> dict[str, Any]:
 
 
 def renews_lease(answer: dict[str, Any]) -> bool:
-    """Whether it is the answer of a head that leads: the other one would renew the lease of a node that the controller has
-    given up. One of before does not say, and one that can't be read can't."""
+    """Returns whether the answer renews the lease: it comes from a head that leads. The other head would renew the
+    lease of a node that the controller has set down. An answer without "leads" (an older agent) counts, and so does an
+    unreadable one during a key change."""
     if answer.get("unread") is True:
         return True
     return isinstance(answer.get("now"), int | float) and answer.get("leads", True) is True
 
 
 class DriverEvents(threading.Thread):
-    """Errors that NVML tells of, beside the kernel's log. Each is held back a moment: the log's line says more, and when
-    it was there first the event is no news."""
+    """Errors that NVML reports, besides those in the kernel's log. Each is held back for HOLD_S: the log's line says
+    more, and if it comes first, the event is dropped as known."""
 
     HOLD_S = 2.0
 
@@ -223,23 +230,26 @@ class DriverEvents(threading.Thread):
                 self._heard.append((time.time(), *found))
 
     def has_event(self, now: float) -> bool:
+        """Returns whether an event has been held back long enough. `now`: Unix seconds."""
         return bool(self._heard) and now - self._heard[0][0] >= self.HOLD_S
 
     def next(self) -> tuple[str, int]:
+        """Returns (bus address, XID) of the oldest event."""
         _, bus, code = self._heard.popleft()
         return bus, code
 
 
 class ChangedResults:
-    """Of checks: those that changed, until the head has them."""
+    """The check results that changed, kept until the head has acknowledged them."""
 
     def __init__(self, node: str, boot: str) -> None:
         self._begin = f"{node}-{boot}"
         self.unsent: dict[str, dict[str, Any]] = {}
 
     def add(self, changed: deque[dict[str, Any]]) -> bool:
-        """Whether one of them is bad. What the head never heard of, as when it is the head itself that was away, is no news once
-        it is over and nothing had to be done for it but wait."""
+        """Takes the changed results and returns whether one of them is bad. A result that the head has not acknowledged
+        is dropped when the check is ok again, if its only action was to wait: it may have been the head itself that was
+        away."""
         urgent = False
         while changed:
             row = changed.popleft()
@@ -252,13 +262,16 @@ class ChangedResults:
         return urgent
 
     def message_part(self) -> dict[str, Any]:
+        """Returns the part of the next message to the head that holds check results, at most MOST_IN_A_BEAT."""
         return {"checks": list(self.unsent.values())[:MOST_IN_A_BEAT]}
 
     def acknowledge(self, names: Any) -> None:
+        """Drops the results whose ids the head has acknowledged."""
         for name in names if isinstance(names, list) else ():
             self.unsent.pop(str(name), None)
 
 
 def _waits(row: dict[str, Any]) -> bool:
-    """Whether jobs go on meanwhile and it ends by itself: a volume of another machine, the room that jobs hold."""
+    """Returns whether the result ends by itself and running jobs go on meanwhile: a volume of another machine, or a
+    disk filled by jobs."""
     return row["state"] == BAD and row["action"] == MOUNT

@@ -17,11 +17,13 @@ _NODES = re.compile(r"[A-Za-z0-9,\[\]-]{1,20000}")
 
 
 def write_hint(folder: str, word: str, nodes: str) -> None:
+    """Appends one line to the file in `folder`. `word` is one of WORDS; `nodes` is a hostlist. Ends the program for
+    anything else."""
     if word not in WORDS or not _NODES.fullmatch(nodes):
         raise SystemExit(f"power: {word!r} of these nodes is nothing that can be asked")
     path = f"{folder}/{FILE}"
     line = json.dumps({"at": round(time.time(), 1), "word": word, "nodes": nodes})
     if os.path.exists(path) and os.stat(path).st_size > MOST_BYTES:
-        os.unlink(path)  # whoever follows it takes up the new one
+        os.unlink(path)  # readers notice the new file
     with open(path, "a") as file:
         file.write(line + "\n")

@@ -16,24 +16,25 @@ from agent.roles.head import BEATS, FAULTS, TURNS
 from agent.roles.power_hints import ASKED, FILE
 
 BEAT_S = 1.0
-LOG_S = 0.1  # a log that is a plain file is looked at so often; the kernel's own wakes us
+LOG_S = 0.1  # polling interval
 SILENT_S = 2.0
-AGAIN_S = 10.0  # after the journal's program was started
-MOST_NAMED = 256  # jobs of one line of ours; of more the server learns when it reads the whole queue
+AGAIN_S = 10.0  # least time between two starts of journalctl
+MOST_NAMED = 256  # jobs in one line; for more than that, the server reads the whole queue anyway
 JOURNAL = ("journalctl", "--follow", "--lines=0", "--output=cat", "--unit=slurmctld")
-# Of a task of an array it says JobId=7_3(12), and 12 is the task's own number.
+# For an array's task the log has JobId=7_3(12), where 12 is the task's own number.
 _JOB = re.compile(rb"JobId=(\d+)(?:_[^\s(]*)?(?:\((\d+)\))?")
 
 
 class NewLines:
-    """What is added to a file of lines, whole lines only, also when another file takes its place."""
+    """Reads the lines that are added to a file, whole lines only, also when another file takes its place."""
 
     def __init__(self, path: str, *, old: bool) -> None:
         self._path = path
         self._handle: IO[str] | None = None
-        self._old = old  # whether those of before count
+        self._old = old  # whether lines from before the start count
 
     def read_new(self) -> list[str]:
+        """Returns the lines added since the last call."""
         if self._handle is None and os.path.exists(self._path):
             self._handle = open(self._path)  # noqa: SIM115
             if not self._old:
@@ -43,7 +44,7 @@ class NewLines:
             return []
         place, found = self._handle.tell(), []
         for line in iter(self._handle.readline, ""):
-            if not line.endswith("\n"):  # half a line: once more when it is whole
+            if not line.endswith("\n"):  # an incomplete line is read again when it is complete
                 self._handle.seek(place)
                 break
             place += len(line.encode())
@@ -55,8 +56,8 @@ class NewLines:
 
 
 class ControllerLog:
-    """Jobs that slurmctld's log names as it is written: submitted, cancelled, changed, started. Only a hint to look, and none
-    where there is no journal: a job that waits has no node that would tell of it."""
+    """Reads slurmctld's log and finds the jobs in it: submitted, cancelled, changed, started. This is only a hint for
+    the server, needed because no node reports a pending job. Without a journal there are no hints."""
 
     def __init__(self, argv: Sequence[str] = JOURNAL) -> None:
         self._argv, self._rest = argv, b""
@@ -64,7 +65,7 @@ class ControllerLog:
         self._next_try = float("-inf")
 
     def _begin(self) -> None:
-        """It ends by itself when nobody is there any more to read what it writes."""
+        """Starts journalctl, which ends by itself when its output is no longer read."""
         self._next_try, null = time.monotonic() + AGAIN_S, subprocess.DEVNULL
         try:
             process = subprocess.Popen(self._argv, stdin=null, stdout=subprocess.PIPE, stderr=null)
@@ -75,12 +76,13 @@ class ControllerLog:
         self._process, self._rest = process, b""
 
     def new_job_numbers(self) -> list[int]:
+        """Returns the numbers of the jobs in new log lines."""
         if self._process is None and time.monotonic() >= self._next_try:
             self._begin()
         if self._process is None or self._process.stdout is None:
             return []
         read = self._process.stdout.read()
-        if read == b"" and self._process.poll() is not None:  # it has ended; another is started after a while
+        if read == b"" and self._process.poll() is not None:  # journalctl has ended; it is started again after AGAIN_S
             self._process.stdout.close()
             self._process = None
         lines, _, self._rest = (self._rest + (read or b"")).rpartition(b"\n")
@@ -94,13 +96,17 @@ def stream_events(
     asked: str = f"{ASKED}/{FILE}",
     journal: Sequence[str] = JOURNAL,
 ) -> None:
-    """On the head, for the server, as long as it reads: {"fault": ...} or {"check": ...} a line, those of before first;
-    {"turns": [numbers of jobs that began or ended somewhere just now]}; {"named": [numbers of jobs in the controller's log]};
-    and each second {"power": true} when Slurm has asked for machines or to be rid of some; {"alive": how many nodes,
-    "silent": {node: seconds}}, or {"relay": seconds} when the agent here is away itself."""
+    """Prints events for the server until it stops reading, one JSON object a line.
+
+    - First the earlier actions, faults and check results, then new ones: {"deed": ...}, {"fault": ...}, {"check": ...}
+    - {"turns": [numbers of jobs that have just begun or ended on a node]}
+    - {"named": [numbers of jobs in the controller's log]}
+    - {"power": true} when Slurm has asked to start or stop machines
+    - each second {"alive": number of nodes, "silent": {node: seconds}}, or {"relay": seconds} if the head's agent itself is
+    away"""
     due, spool, begun = 0.0, NewLines(faults, old=True), NewLines(turns, old=False)
     wishes, named = NewLines(asked, old=False), ControllerLog(journal)
-    for line in whole_lines(DEEDS):  # before the faults they belong to
+    for line in whole_lines(DEEDS):  # printed before the faults they belong to
         print(f'{{"deed": {line.rstrip()}}}', flush=True)
     while True:
         for line in spool.read_new():
@@ -123,6 +129,7 @@ def stream_events(
 
 
 def heartbeat_ages(beats: str, now: float) -> dict[str, Any]:
+    """Returns the second's summary for the server. `beats`: path of the heartbeats' file. `now`: Unix seconds."""
     try:
         relay_s = now - os.stat(beats).st_mtime
         with open(beats) as file:

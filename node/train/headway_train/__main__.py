@@ -1,9 +1,9 @@
-"""`srun python3 -m headway_train torchrun ... train.py`: hands Slurm's warning on to the ranks.
+"""`srun python3 -m headway_train torchrun ... train.py`: passes Slurm's warning signal on to the ranks.
 
-Slurm signals only what srun itself started: that is the launcher, which ends on it, and not the ranks. This stands in
-between. It runs the launcher with the signal ignored, passes a warning (USR1, USR2) to all processes below it that listen
-for it, as soon as there is one, and ends as the launcher ends.
-"""
+Slurm signals only the processes that srun started. That is the launcher, which would end on the signal, and not the
+ranks. This program runs between srun and the launcher. It starts the launcher with the signal ignored, passes a warning
+(USR1, USR2) to all processes below it that have a handler, as soon as there is one, and ends with the launcher's exit
+code."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> int:
+    """Runs the command and returns its exit code."""
     words = sys.argv[1:]
     if not words:
         print("usage: python3 -m headway_train COMMAND ...", file=sys.stderr)
         return 2
     ours = {*WARNINGS, *ENDINGS}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ours)  # one that comes before we can hand it on waits until we can
+    # a signal that comes too early stays pending until it can be passed on
+    signal.pthread_sigmask(signal.SIG_BLOCK, ours)
 
     def in_child() -> None:
-        for number in WARNINGS:  # what is ignored stays so in the launcher and in the ranks, until they listen
+        for number in WARNINGS:  # ignored signals stay ignored in the launcher and the ranks until they set a handler
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ours)
 
@@ -46,7 +48,8 @@ def main() -> int:
 
 
 def hand_on(top: int, number: int) -> None:
-    """Warns those below `top`; tries again each second while nobody listens yet, as when a training still starts."""
+    """Passes the warning to the processes below `top`. Tries again each second while none has a handler, as when a
+    training is still starting."""
     if warn(top, number):
         signal.setitimer(signal.ITIMER_REAL, 0)
         return
@@ -55,7 +58,7 @@ def hand_on(top: int, number: int) -> None:
 
 
 def warn(top: int, number: int) -> int:
-    """Sends the signal to every process below `top` that has a handler for it, and to no other; how many those are."""
+    """Sends the signal to every process below `top` that has a handler for it, and returns their number."""
     warned = 0
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):

@@ -19,18 +19,19 @@ from headway_train.ranks import Flag, Ranks
 class Checkpointer:
     """Saves and loads a training's state in one folder on shared storage.
 
-    All ranks make one, after init_process_group, and all call its methods at the same steps. `directory` is
-    $HEADWAY_CHECKPOINT_DIR unless given: the same again when the job is requeued. The newest `keep` are kept. `signal`
-    is the one the job asked for as a warning (`#SBATCH --signal=USR1@120`); see `warned`. Raises CheckpointError, on all
-    ranks, where a job has neither that variable nor a scratch folder.
-    """
+    All ranks create one, after init_process_group, and all call its methods at the same steps. `directory` defaults to
+    $HEADWAY_CHECKPOINT_DIR, which is the same again when the job is requeued. The newest `keep` checkpoints are kept.
+    `signal` is the warning signal that the job asked for (`#SBATCH --signal=USR1@120`); see `warned`. Raises
+    CheckpointError, on all ranks, in a job that has neither that variable nor a scratch folder."""
 
     def __init__(self, directory: str | Path | None = None, *, keep: int = 3, signal: str = "USR1") -> None:
         if keep < 1:
             raise ValueError(f"keep must be at least 1, not {keep}")
         self._ranks = Ranks()
-        self._beside = Ranks()  # what is written in the background must not mix with what `_ranks` says meanwhile
-        # The environment of rank 0 decides: a path that differs by a symbolic link on one machine would tear it apart.
+        # a group of its own, so that background writes do not mix with messages of `_ranks`
+        self._beside = Ranks()
+        # Rank 0's environment decides: if one machine's path differed, by a symbolic link for example, the parts of a
+        # checkpoint would be in different folders.
         self.directory = self._folder(directory)
         self._keep = keep
         self._swept = False
@@ -40,20 +41,20 @@ class Checkpointer:
         _listen(signal, self._warned.raise_)
 
     def save(self, step: int, training: dict[str, Any], *, background: bool = False) -> None:
-        """Writes the state after `step`: models, optimizers, anything with a state_dict, and plain values. Of what is
-        neither model nor optimizer and not the same on all ranks, each rank's own is kept.
+        """Writes the state after `step`: models, optimizers, any object with a state_dict, and plain values. An entry
+        that is neither model nor optimizer and differs between ranks is saved for each rank.
 
-        Returns when it is published; with `background` as soon as it is copied to main memory (one more copy of this
-        rank's part), and the next `save`, `load` or `wait` waits for its end. Raises CheckpointError, on all ranks, when
-        it could not be written, here or at that next call; the checkpoints before it stay as they are.
-        """
+        Returns when the checkpoint is published. With `background` it returns when the state is copied to main memory
+        (one more copy of this rank's part), and the next `save`, `load` or `wait` waits for the write. Raises
+        CheckpointError, on all ranks, when it could not be written, here or at that next call; earlier checkpoints are
+        unchanged."""
         began = time.monotonic()
         self._save(step, training, background=background)
         saved(time.monotonic() - began)
 
     def wait(self) -> None:
-        """Until the background write, if there is one, is published. Raises CheckpointError when it failed; call it
-        before the training ends."""
+        """Waits until a background write is published. Raises CheckpointError when it failed. Call it before the
+        training ends."""
         if self._writing is not None:
             self._writing.join()
             self._writing = None
@@ -62,15 +63,16 @@ class Checkpointer:
             raise failed
 
     def latest(self) -> Path | None:
-        """The newest checkpoint whose every file is as it was written; None when there is none. A damaged one is passed
-        over, and said on standard error."""
+        """Returns the newest checkpoint whose files are all unchanged; None if there is none. A damaged checkpoint is
+        skipped, with a line on standard error."""
         found = self._newest()
         return found[0] if found else None
 
     def load(self, training: dict[str, Any]) -> int:
-        """Reads the newest whole checkpoint into the same kind of dict that `save` was given, and returns its step: 0
-        when there is none. With another number of ranks than saved it all have rank 0's of what each had its own of, which
-        is said on standard error. Raises CheckpointError when it does not fit, as after a change of the model."""
+        """Reads the newest undamaged checkpoint into a dict of the same kind as `save` was given, and returns its step;
+        0 if there is none. If the number of ranks has changed, all ranks get rank 0's copy of entries that were saved
+        for each rank, with a line on standard error. Raises CheckpointError when it does not fit, for example after a
+        change of the model."""
         self.wait()
         found = self._newest()
         if found is None:
@@ -83,8 +85,8 @@ class Checkpointer:
         return manifest.step
 
     def warned(self) -> bool:
-        """True, at the same step on all ranks, once after any of them got the warning that the job is about to be
-        preempted or to reach its time limit. Call it at every step: it costs a message that nobody waits for."""
+        """Returns True once, at the same step on all ranks, after any of them got the signal that the job is about to
+        be preempted or to reach its time limit. Call it at every step: it costs one message that is not waited for."""
         return self._warned.seen()
 
     def _folder(self, given: str | Path | None) -> Path:
@@ -95,7 +97,7 @@ class Checkpointer:
         assert chosen is not None
         return chosen
 
-    # --- the parts of a save
+    # --- parts of `save`
 
     def _save(self, step: int, training: dict[str, Any], *, background: bool) -> None:
         self.wait()
@@ -119,7 +121,8 @@ class Checkpointer:
 
     def _begin(self, step: int) -> Path:
         def begin() -> Path:
-            if not self._swept:  # not when it is made: somebody who only reads leaves a running training's parts alone
+            # at the first save and not in __init__, so that a reader does not delete a running training's parts
+            if not self._swept:
                 files.sweep(self.directory)
                 self._swept = True
             return files.begin(self.directory, step)
@@ -133,11 +136,11 @@ class Checkpointer:
             self._finish(self._beside, finish, step, part)
         except CheckpointError as error:
             self._failed = error
-        except Exception as error:  # told by the next save or wait
+        except Exception as error:  # raised by the next save or wait
             self._failed = CheckpointError(f"{type(error).__name__}: {error}")
 
     def _finish(self, ranks: Ranks, write: Callable[[], object], step: int, part: Path) -> None:
-        """Writes, verifies what came to lie there, publishes, and removes the oldest."""
+        """Writes the parts, verifies them on disk, publishes the checkpoint, and deletes the oldest."""
 
         def describe() -> dict[str, files.Entry]:
             return {path.name: files.describe(path) for path in part.iterdir() if _writer(path.name) == ranks.rank}
@@ -180,13 +183,14 @@ def _manifest(place: Path) -> tuple[Manifest | None, str]:
 
 
 def _writer(name: str) -> int:
-    """The rank that wrote a file: torch names them __RANK_NUMBER.distcp; what is common is rank 0's."""
+    """Returns the rank that wrote a file: torch names them __RANK_NUMBER.distcp; common files are rank 0's."""
     first = name.removeprefix("__").partition("_")[0]
     return int(first) if name.startswith("__") and first.isdigit() else 0
 
 
 def _listen(name: str, heard: Callable[..., None]) -> None:
-    """Calls `heard` at the signal, and what listened before. Outside of the main thread nobody can listen."""
+    """Calls `heard` on the signal, and then the handler that was set before. Does nothing outside of the main thread,
+    where Python can't set handlers."""
     if threading.current_thread() is not threading.main_thread():
         return
     number = signals.Signals["SIG" + name.removeprefix("SIG")]

@@ -1,13 +1,12 @@
-"""How a checkpoint lies on disk, without torch.
+"""Checkpoint files on disk, without torch.
 
-    step-00000120/                 published: whole, with manifest.json
+    step-00000120/                 published: complete, with manifest.json
     .step-00000120.x7f3a9c1.part/  being written, or left by a run that was killed
     .step-00000100.b81c04d2.gone/  being deleted
 
-A checkpoint gets its name by one rename, after everything in it has reached the disk and the manifest names each file
-with its size and hash. So at whatever moment the run is killed, a name that is there stands for a whole checkpoint; and
-if the disk loses something later, reading it again against the manifest shows that.
-"""
+A checkpoint gets its name by one rename, after everything in it is on disk and the manifest names each file with its
+size and hash. So whenever a run is killed, a name without a dot means a complete checkpoint. If the disk loses data
+later, comparing the files with the manifest shows it."""
 
 from __future__ import annotations
 
@@ -28,12 +27,12 @@ _CHUNK = 4 * 1024 * 1024
 
 
 class CheckpointError(Exception):
-    """A checkpoint could not be written or read; says which, and what was wrong with it."""
+    """A checkpoint could not be written or read; the message says which and why."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One file: its size in bytes and its hash."""
+    """Size in bytes and hash of one file."""
 
     size: int
     blake2b: str
@@ -41,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint consists of. `time` is unix seconds; `format` says how `files` are to be read."""
+    """The files of a checkpoint. `time` is Unix seconds; `format` says how to read `files`."""
 
     step: int
     time: float
@@ -51,7 +50,7 @@ class Manifest:
 
     @staticmethod
     def parse(text: str) -> Manifest:
-        """Raises ValueError for anything else than a manifest."""
+        """Returns the manifest in `text`. Raises ValueError if it is none."""
         try:
             told = json.loads(text)
             files = {str(name): Entry(int(one["size"]), str(one["blake2b"])) for name, one in told["files"].items()}
@@ -61,8 +60,8 @@ class Manifest:
 
 
 def default_folder() -> Path:
-    """$HEADWAY_CHECKPOINT_DIR; else on shared scratch, where a requeued job finds it again: its id stays the same;
-    outside of a job ./checkpoints. Raises CheckpointError where a job has no scratch to write to."""
+    """Returns $HEADWAY_CHECKPOINT_DIR; else a folder on shared scratch named by the job's id, which a requeued job
+    keeps; outside of a job ./checkpoints. Raises CheckpointError in a job without scratch."""
     if given := os.environ.get("HEADWAY_CHECKPOINT_DIR"):
         return Path(given)
     if job := os.environ.get("SLURM_JOB_ID"):
@@ -73,7 +72,8 @@ def default_folder() -> Path:
 
 
 def _must_be_there(place: Path) -> None:
-    """What is shared is never made: it would lie in the container, or on this node's disk, and end with it."""
+    """Raises CheckpointError if the folder is missing. A shared folder is never created: it would be in the container
+    or on this node's disk, and be lost with it."""
     if not place.is_dir():
         raise CheckpointError(
             f"{place} is not there on {os.uname().nodename}, so checkpoints would not outlive the job: in a container mount it "
@@ -82,11 +82,12 @@ def _must_be_there(place: Path) -> None:
 
 
 def name_of(step: int) -> str:
+    """Returns the folder name of a step's checkpoint."""
     return f"step-{step:08d}"
 
 
 def published(folder: Path) -> list[tuple[int, Path]]:
-    """(step, place) of every checkpoint that has its name, the newest first."""
+    """Returns (step, folder) of every published checkpoint, the newest first."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -96,7 +97,8 @@ def published(folder: Path) -> list[tuple[int, Path]]:
 
 
 def begin(folder: Path, step: int) -> Path:
-    """A new folder to write this step into. Raises CheckpointError where it would be on scratch and there is none."""
+    """Creates and returns a new folder to write this step into. Raises CheckpointError if it would be on scratch and
+    there is none."""
     if SCRATCH in folder.parents:
         _must_be_there(SCRATCH)
     folder.mkdir(parents=True, exist_ok=True)
@@ -106,7 +108,7 @@ def begin(folder: Path, step: int) -> Path:
 
 
 def describe(path: Path) -> Entry:
-    """Brings a written file to the disk and reads it back. Raises OSError."""
+    """Syncs a written file to disk, reads it back, and returns its size and hash. Raises OSError."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         return _entry(file)
@@ -121,8 +123,8 @@ def _entry(file: object) -> Entry:
 
 
 def publish(part: Path, manifest: Manifest) -> Path:
-    """Gives a written folder its name. Raises CheckpointError when a file is there that the manifest does not name,
-    or the reverse: then not all ranks wrote into the same folder."""
+    """Gives a written folder its name and returns the path. Raises CheckpointError when its files are not those of the
+    manifest: then not all ranks wrote to the same folder."""
     there = {name for name in os.listdir(part) if name != MANIFEST}
     if there != manifest.files.keys():
         odd = ", ".join(sorted(there ^ manifest.files.keys())[:4])
@@ -133,7 +135,7 @@ def publish(part: Path, manifest: Manifest) -> Path:
         file.flush()
         os.fsync(file.fileno())
     _sync(part)
-    if target.exists():  # of an earlier run of this job, which went back further than this step
+    if target.exists():  # from an earlier run of this job; this run has resumed from before this step
         _discard(target)
     part.rename(target)
     _sync(part.parent)
@@ -141,7 +143,7 @@ def publish(part: Path, manifest: Manifest) -> Path:
 
 
 def read_manifest(place: Path) -> Manifest:
-    """Raises ValueError saying what is wrong with it."""
+    """Returns the checkpoint's manifest. Raises ValueError that says what is wrong with it."""
     try:
         manifest = Manifest.parse((place / MANIFEST).read_text(encoding="utf-8"))
     except OSError as error:
@@ -152,8 +154,8 @@ def read_manifest(place: Path) -> Manifest:
 
 
 def faults(place: Path, manifest: Manifest, *, share: int = 0, of: int = 1) -> list[str]:
-    """What is wrong with the files, in words; [] when they are as they were written. Of `of` readers, each reads its
-    share. Sizes first: a file that was cut short is told without reading any."""
+    """Returns what is wrong with the files, as sentences; [] when they are unchanged. Each of `of` readers checks its
+    own share. Sizes are checked first, so a truncated file is found without reading any."""
     mine = sorted(manifest.files)[share::of]
     said = [words for name in mine if (words := _size_fault(place / name, manifest.files[name]))]
     if said:
@@ -179,15 +181,15 @@ def _content_fault(path: Path, entry: Entry) -> str:
 
 
 def prune(folder: Path, keep: int, newest: int) -> None:
-    """Deletes all but the `keep` newest up to step `newest`, which was just written. Later ones are left: a run that is
-    behind them found them damaged, and they must not push the good ones out."""
+    """Deletes all but the `keep` newest checkpoints up to step `newest`, which was just written. Later ones are kept:
+    this run found them damaged and has resumed from before them, and they must not push out the good ones."""
     old = [place for step, place in published(folder) if step <= newest][keep:]
     for place in old:
         _discard(place)
 
 
 def sweep(folder: Path, mine: Iterable[Path] = ()) -> None:
-    """Deletes what runs that were killed left half-written or half-deleted."""
+    """Deletes half-written and half-deleted folders that killed runs have left."""
     kept = {path.name for path in mine}
     for name in os.listdir(folder) if folder.is_dir() else ():
         if re.fullmatch(r"\.step-\d{8,}\.[0-9a-f]{8}\.(part|gone)", name) and name not in kept:
@@ -195,7 +197,8 @@ def sweep(folder: Path, mine: Iterable[Path] = ()) -> None:
 
 
 def _discard(place: Path) -> None:
-    """Takes the name away first: a deletion that is cut short leaves nothing that looks like a checkpoint."""
+    """Renames the folder before deleting it, so that an interrupted deletion leaves nothing that looks like a
+    checkpoint."""
     gone = place.with_name(f".{place.name}.{os.urandom(4).hex()}.gone")
     place.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
@@ -210,4 +213,5 @@ def _sync(folder: Path) -> None:
 
 
 def now() -> float:
+    """Returns the Unix time in seconds."""
     return round(time.time(), 3)

@@ -1,8 +1,8 @@
-"""Tells which part of a training's state differs from rank to rank, by content and without torch.
+"""Finds which entries of a training's state differ from rank to rank, by content and without torch.
 
-torch.distributed.checkpoint assumes that a plain tensor or value is the same on all ranks, and saves one rank's copy. The
-state of a random generator or the position in the data differs; such an entry is saved in a file for each rank, beside
-torch's files."""
+torch.distributed.checkpoint assumes that a plain tensor or value is the same on all ranks, and saves one rank's copy.
+The state of a random generator or the position in the data differs; such an entry is saved in a file for each rank,
+next to torch's files."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-# A tensor's content as pieces of bytes; None for what is no tensor. Raises Divided.
+# Returns a tensor's content in pieces; None for anything but a tensor. Raises Divided.
 Pieces = Callable[[Any], Iterable[bytes | memoryview] | None]
 
 
 class Divided(Exception):
-    """A tensor of which each rank holds a part: torch itself keeps all of them."""
+    """Raised for a tensor that is sharded over the ranks; torch itself saves all of its parts."""
 
 
 def file_of(rank: int) -> str:
-    """Named as torch names what a rank writes."""
+    """Returns the name of the file with this rank's own entries, in torch's naming scheme."""
     return f"__{rank}_own.pt"
 
 
 def mark(value: Any, pieces: Pieces) -> str:
-    """The same for values that are equal, in every process; "" where a tensor in it is divided among the ranks."""
+    """Returns a hash that is the same for equal values in every process; "" if the value contains a sharded tensor."""
     try:
         return _mark(value, pieces).hex()
     except Divided:
@@ -36,7 +36,7 @@ def _mark(value: Any, pieces: Pieces) -> bytes:
     digest = hashlib.blake2b(type(value).__name__.encode(), digest_size=16)
     if (parts := pieces(value)) is not None:
         pass
-    elif isinstance(value, Mapping):  # in whatever order they came in, as with sets
+    elif isinstance(value, Mapping):  # independent of the order of insertion, as with sets
         parts = sorted(_mark(name, pieces) + _mark(one, pieces) for name, one in value.items())
     elif isinstance(value, (set, frozenset)):
         parts = sorted(_mark(one, pieces) for one in value)
@@ -52,7 +52,7 @@ def _mark(value: Any, pieces: Pieces) -> bytes:
 
 
 def _pickled(value: Any) -> bytes:
-    """What can't be pickled can't be saved either, and the save says so."""
+    """Returns the pickled value; b"" if it can't be pickled. The save then fails with its own error."""
     try:
         return pickle.dumps(value, protocol=4)
     except Exception:
@@ -60,7 +60,8 @@ def _pickled(value: Any) -> bytes:
 
 
 def differing(told: Sequence[Mapping[str, str]]) -> set[str]:
-    """`told`: each rank's marks, by the entry's name. The entries that are not the same on all ranks that have them."""
+    """Returns the names of the entries that are not the same on all ranks that have them. `told`: each rank's marks by
+    entry name."""
     seen: dict[str, set[str]] = {}
     for marks in told:
         for name, one in marks.items():
@@ -69,8 +70,8 @@ def differing(told: Sequence[Mapping[str, str]]) -> set[str]:
 
 
 def source(rank: int, ranks: int, written_by: int, names: Iterable[str]) -> tuple[str, bool]:
-    """(the file of a checkpoint that this rank takes its own entries from, "" for none; whether it is another's). `names`:
-    the checkpoint's files. A run with another number of ranks has no own ones in it: all take rank 0's."""
+    """Returns (the file from which this rank takes its own entries, "" for none; whether it is another rank's).
+    `names`: the checkpoint's files. With another number of ranks than saved it, all ranks take rank 0's."""
     same = ranks == written_by
     name = file_of(rank if same else 0)
     return (name if name in set(names) else ""), not same

@@ -1,4 +1,4 @@
-"""`report(...)`: one datagram to the node's agent, which knows by the sender's cgroup which job it speaks for."""
+"""`report(...)` sends one datagram to the node's agent, which takes the job from the sender's cgroup."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import time
 from typing import Any
 
 SOCKET = "/run/headway/report/socket"
-LEAST_S = 0.05  # calls that come faster than this are gathered: the newest is sent
+LEAST_S = 0.05  # least time between two datagrams; of faster calls the newest is sent
 MOST_BYTES = 4096
-MOST_MORE = 16  # further values in one report
+MOST_MORE = 16  # additional values in one report
 
 
 def report(*, step: int | None = None, loss: Any = None, tokens: int | None = None, **more: Any) -> None:
-    """Tells how the training stands; `tokens` are all it has trained on up to this step, from which the rate follows.
+    """Reports the training's progress. `tokens` counts all tokens up to this step; the agent computes the rate from it.
 
-    `more` may hold further numbers (lr=..., grad_norm=...). Only rank 0 speaks. It never waits, never raises, and does
-    nothing where no agent listens. A loss that is still a tensor on a GPU has to be waited for: hand in `loss.item()`
-    where you have it anyway, or call this only every few steps.
-    """
+    `more` may contain further numbers (lr=..., grad_norm=...). Only rank 0 sends. The call never blocks or raises, and
+    does nothing without an agent. A loss that is still a tensor on a GPU has to be waited for: pass `loss.item()` where
+    you have it anyway, or call this only every few steps."""
     try:
         _sender.take({"step": step, "loss": loss, "tokens": tokens, **more})
     except Exception:  # a training must never end because of its report
@@ -29,12 +28,13 @@ def report(*, step: int | None = None, loss: Any = None, tokens: int | None = No
 
 
 def saved(stalled_s: float) -> None:
-    """A checkpoint was saved, for which the training stood still so long. Goes along with every further report."""
+    """Counts a saved checkpoint and the seconds that the training waited for it. Every further report includes them."""
     _sender.saves += 1
     _sender.stalled_s += stalled_s
 
 
 def default_socket() -> str:
+    """Returns the path of the agent's socket."""
     return os.environ.get("HEADWAY_REPORT_SOCKET", SOCKET)
 
 
@@ -43,14 +43,15 @@ class _Sender:
         self._socket: socket.socket | None = None
         self._sent = 0.0
         self._held: dict[str, Any] | None = None
-        self._began = round(time.time(), 3)  # a training that was started again is told from one that just goes on
+        self._began = round(time.time(), 3)  # tells a restarted training from one that continues
         self.saves = 0
         self.stalled_s = 0.0
 
     def take(self, values: dict[str, Any]) -> None:
+        """Keeps the values, and sends them if the last datagram is at least LEAST_S old."""
         if int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0) != 0:
             return
-        # Without its graph: a value that is held must not keep the memory of a whole step.
+        # Detached, so that a value that waits does not keep the memory of a whole step.
         self._held = {name: value.detach() if hasattr(value, "detach") else value for name, value in values.items()}
         self._held = {"run_began": self._began, **self._held}
         if self.saves:
@@ -59,6 +60,7 @@ class _Sender:
             self.send()
 
     def send(self) -> None:
+        """Sends the kept values."""
         values, self._held = self._held, None
         if values is None:
             return
@@ -70,6 +72,7 @@ class _Sender:
         self._socket.sendto(data, default_socket())
 
     def last(self) -> None:
+        """Sends the kept values when the training ends; never raises."""
         try:
             self.send()
         except Exception:  # as in report
@@ -77,8 +80,8 @@ class _Sender:
 
 
 def encode(values: dict[str, Any]) -> bytes:
-    """One JSON object: whole numbers for step and tokens, numbers for the rest; what is no number is left out.
-    Raises ValueError when it is longer than MOST_BYTES."""
+    """Returns the report as one JSON object: whole numbers for step and tokens, numbers for the rest; other values are
+    left out. Raises ValueError when it is longer than MOST_BYTES."""
     known: dict[str, Any] = {}
     for name, value in values.items():
         if value is None or (len(known) >= MOST_MORE + 4):

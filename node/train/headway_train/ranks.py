@@ -15,15 +15,15 @@ from headway_train.files import CheckpointError
 
 T = TypeVar("T")
 
-PATIENCE = timedelta(hours=2)  # the slowest rank's write; a rank that died is noticed at once
+PATIENCE = timedelta(hours=2)  # time limit for the slowest rank's write; a rank that died is noticed at once
 
 
 class _Agreed(CheckpointError):
-    """Raised on all ranks at the same place: none has to be told of it any more."""
+    """An error that is raised on all ranks at the same place, so it need not be passed on again."""
 
 
 class Ranks:
-    """All ranks make this at the same place, and call every method at the same places."""
+    """The ranks of a training. All of them create it at the same place, and call every method at the same places."""
 
     def __init__(self) -> None:
         together = dist.is_available() and dist.is_initialized()
@@ -37,7 +37,7 @@ class Ranks:
         self.group = dist.new_group(backend="gloo", timeout=PATIENCE) if self.size > 1 else None
 
     def gather(self, value: T) -> list[T]:
-        """Everybody's value, in rank order."""
+        """Returns every rank's value, in rank order."""
         if self.group is None:
             return [value]
         values: list[Any] = [None] * self.size
@@ -45,7 +45,7 @@ class Ranks:
         return values
 
     def chosen(self, value: T) -> T:
-        """Rank 0's value, on all ranks."""
+        """Returns rank 0's value, on all ranks."""
         if self.group is None:
             return value
         box: list[Any] = [value]
@@ -53,8 +53,8 @@ class Ranks:
         return box[0]
 
     def together(self, work: Callable[[], T], *, only: int | None = None) -> list[T | None]:
-        """Does `work` on every rank, or on one; everybody's result. Raises CheckpointError on all ranks alike when it
-        failed on any: otherwise the others would wait for the one that gave up."""
+        """Runs `work` on every rank, or on rank `only`, and returns every rank's result. Raises CheckpointError on all
+        ranks when it failed on any; otherwise the others would wait for the failed one."""
         value: T | None = None
         fault = ""
         if only in (None, self.rank):
@@ -64,7 +64,7 @@ class Ranks:
                 raise
             except CheckpointError as error:
                 fault = str(error)
-            except BaseException as error:  # torch's own is no Exception; whatever it was, all ranks must hear of it
+            except BaseException as error:  # torch's CheckpointException is no Exception; all ranks must get any error
                 fault = _words(error)
         told = self.gather((value, fault))
         faults = {fault: rank for rank, (_, fault) in reversed(list(enumerate(told))) if fault}
@@ -74,7 +74,8 @@ class Ranks:
 
 
 def _words(error: BaseException) -> str:
-    """One line. torch gathers what went wrong on which rank, each with its traceback."""
+    """Returns the error as one line. torch collects the errors of all ranks, each with its traceback; the first one is
+    used."""
     failures = getattr(error, "failures", None)
     if isinstance(failures, dict) and failures:
         first = next(iter(failures.values()))
@@ -83,8 +84,8 @@ def _words(error: BaseException) -> str:
 
 
 class Flag:
-    """Whether any rank has raised it, known on all ranks at the same call of `seen`, without waiting: what is asked at
-    one call is answered at the next."""
+    """A flag that any rank can raise and that all ranks see at the same call of `seen`. It does not block: what is sent
+    at one call is read at the next."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
@@ -92,10 +93,11 @@ class Flag:
         self._asked: tuple[Any, torch.Tensor] | None = None
 
     def raise_(self, *_: object) -> None:
+        """Raises the flag; usable as a signal handler."""
         self._raised = True
 
     def seen(self) -> bool:
-        """True once for each time it was raised."""
+        """Returns True once for each time it was raised."""
         mine, self._raised = self._raised, False
         if self._ranks.group is None:
             return mine

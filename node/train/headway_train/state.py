@@ -38,24 +38,22 @@ except ImportError:
     FORMAT = "torch"
 
 _FILE = "state.pt"
-_COMPARED = (
-    16 * 1024 * 1024
-)  # bytes of a tensor that are compared among the ranks: of a larger one, as many all over it
-# Said at every save, of torch's own storage code and of a training that has one process.
+_COMPARED = 16 * 1024 * 1024  # bytes of a tensor that are compared between ranks; a larger tensor is sampled
+# torch warns at every save about its own storage code and about trainings with one process.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\.distributed\.checkpoint\.")
 
 
 @dataclass(frozen=True)
 class Held:
-    """What a checkpoint is made of. `common` is the same on all ranks, or divided among them; `own` is this rank's."""
+    """The content of a checkpoint. `common` is the same on all ranks, or sharded over them; `own` is this rank's."""
 
     common: dict[str, Any]
     own: dict[str, Any] = field(default_factory=dict)
 
 
 def hold(state: Mapping[str, Any], ranks: Ranks) -> Held:
-    """The state as `capture` has it, and which of it is each rank's own: what is neither model nor optimizer, and not the
-    same everywhere. All ranks call it."""
+    """Returns the state as `capture` does, divided into common entries and this rank's own: those that are neither
+    model nor optimizer and differ between ranks. All ranks call it."""
     held = capture(state)
     if ranks.size == 1:
         return Held(held)
@@ -78,15 +76,15 @@ def _pieces(value: Any) -> list[bytes | memoryview] | None:
         flat = flat[:: -(-size // _COMPARED)]
     flat = flat.cpu().contiguous()
     size = flat.numel() * flat.element_size()
-    content = (
-        (ctypes.c_char * size).from_address(flat.data_ptr()) if size else b""
-    )  # without numpy, which may not be there
+    # without numpy, which may not be installed
+    content = (ctypes.c_char * size).from_address(flat.data_ptr()) if size else b""
     told = f"{value.dtype} {tuple(value.shape)}".encode()
     return [told, bytes(content)]
 
 
 def capture(state: Mapping[str, Any], form: str = FORMAT) -> dict[str, Any]:
-    """Plain values and tensors under the same names. Tensors are the training's own, not copies. All ranks call it."""
+    """Returns plain values and tensors under the same names. The tensors are the training's own, not copies. All ranks
+    call it."""
     return {name: _capture(value, state, form) for name, value in state.items()}
 
 
@@ -100,7 +98,7 @@ def _capture(value: Any, state: Mapping[str, Any], form: str) -> Any:
 
 
 def restore(state: dict[str, Any], held: Mapping[str, Any], form: str = FORMAT) -> None:
-    """Puts what a checkpoint held back: into the objects of `state`, and in place of its plain values."""
+    """Puts the content of a checkpoint into the objects of `state`, and replaces its plain values."""
     for name, value in list(state.items()):
         if form == "dcp" and isinstance(value, nn.Module):
             set_model_state_dict(value, held[name])
@@ -113,15 +111,15 @@ def restore(state: dict[str, Any], held: Mapping[str, Any], form: str = FORMAT) 
 
 
 def _bare(value: Any) -> Any:
-    """The model inside DistributedDataParallel, so that a run without it can read the checkpoint. Raises
-    CheckpointError for a sharded one, which this form can't hold."""
+    """Returns the model inside DistributedDataParallel, so that a run without it can read the checkpoint. Raises
+    CheckpointError for a sharded model, which this format can't hold."""
     if type(value).__name__ == "FullyShardedDataParallel":
         raise CheckpointError(f"torch {torch.__version__} can't save a sharded model this way; it takes torch 2.3")
     return value.module if isinstance(value, nn.parallel.DistributedDataParallel) else value
 
 
 def _owner(optimizer: Optimizer, state: Mapping[str, Any]) -> nn.Module:
-    """The model of `state` that this optimizer trains."""
+    """Returns the model of `state` that this optimizer trains. Raises CheckpointError if there is none."""
     models = [value for value in state.values() if isinstance(value, nn.Module)]
     trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
     for model in models:
@@ -134,7 +132,7 @@ def _owner(optimizer: Optimizer, state: Mapping[str, Any]) -> nn.Module:
 
 
 def write(held: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> None:
-    """Writes it into the folder `part`; returns when this rank's files are there."""
+    """Writes the state into the folder `part`; returns when this rank's files are complete."""
     _write_own(held, part, ranks)
     if form == "dcp":
         dcp.save(held.common, storage_writer=dcp.FileSystemWriter(part), process_group=ranks.group)
@@ -148,8 +146,8 @@ def _write_own(held: Held, part: Path, ranks: Ranks) -> None:
 
 
 def write_beside(held: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> Callable[[], object]:
-    """Copies it to main memory, and writes the copy while the training goes on. What is returned finishes the write,
-    in another thread."""
+    """Copies the state to main memory and starts writing the copy while the training continues. Returns a function that
+    finishes the write, to be called in another thread."""
     mine = Held(copied(held.common), copied(held.own, all_of_it=True))
     if form == "dcp" and hasattr(dcp, "async_save"):
         writer = dcp.FileSystemWriter(part)
@@ -166,9 +164,9 @@ def write_beside(held: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> Ca
 
 
 def copied(value: Any, *, all_of_it: bool = False) -> Any:
-    """A copy that the next training step does not change. Of what lies on a GPU async_save itself makes the copy (unless
-    `all_of_it`); of what lies in main memory it would write the training's own tensors, half of one step and half of the
-    next."""
+    """Returns a copy that the next training step does not change. async_save itself copies tensors on a GPU (unless
+    `all_of_it`). Tensors in main memory are copied here, because async_save would write the training's own ones, half
+    of one step and half of the next."""
     if isinstance(value, torch.Tensor):
         value = value.detach()
         if value.device.type == "cpu":
@@ -178,9 +176,8 @@ def copied(value: Any, *, all_of_it: bool = False) -> Any:
         return {name: copied(one, all_of_it=all_of_it) for name, one in value.items()}
     if isinstance(value, list | tuple):
         parts = [copied(one, all_of_it=all_of_it) for one in value]
-        return (
-            type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-        )  # a namedtuple takes them one by one
+        # a namedtuple's constructor takes its fields one by one
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return copy.deepcopy(value)
 
 
@@ -197,8 +194,8 @@ def read(state: dict[str, Any], place: Path, ranks: Ranks, manifest: Manifest) -
         raise CheckpointError(f"torch {torch.__version__} can't read the form {form!r} it was written in")
     held = capture(state, form)
     common = {name: value for name, value in held.items() if name not in mine}
-    # What does not fit shows when each rank plans its reads. In dcp.load it shows too, but on Python 3.13 and torch 2.6
-    # the ranks then fail at telling each other what it was.
+    # A mismatch shows when each rank plans its reads. dcp.load finds it too, but on Python 3.13 with torch 2.6 the
+    # ranks then fail while they exchange the error.
     planner = dcp.DefaultLoadPlanner()
     planner.set_up_planner(common, dcp.FileSystemReader(place).read_metadata(), ranks.rank == 0)
     ranks.together(planner.create_local_plan)
@@ -207,7 +204,8 @@ def read(state: dict[str, Any], place: Path, ranks: Ranks, manifest: Manifest) -
 
 
 def _read_own(place: Path, ranks: Ranks, manifest: Manifest) -> dict[str, Any]:
-    """The entries that were each rank's own: this rank's, or rank 0's where the run has another size now."""
+    """Returns the entries that were saved for each rank: this rank's, or rank 0's if the number of ranks has
+    changed."""
     name, of_another = own.source(ranks.rank, ranks.size, manifest.world_size, manifest.files)
     if not name:
         return {}
@@ -223,7 +221,8 @@ def _read_own(place: Path, ranks: Ranks, manifest: Manifest) -> dict[str, Any]:
 
 
 def _into(there: Any, read: Any) -> Any:
-    """What was read, in the training's own tensors where they fit, as torch puts what is common."""
+    """Returns the read values, copied into the training's own tensors where they fit, as torch does with common
+    entries."""
     if isinstance(there, torch.Tensor) and isinstance(read, torch.Tensor):
         if there.shape != read.shape or there.dtype != read.dtype:
             return read.to(there.device)

@@ -1,1 +1,2 @@
-"""The REST API: routers, authentication, errors. HTTP alone; what pages need too is in `headway.services`."""
+"""The REST API: routers, authentication and errors. HTTP only; code that the web pages also need is in
+`headway.services`."""

@@ -1,4 +1,4 @@
-"""The FastAPI app: routers, errors, and what every answer carries."""
+"""The FastAPI app: routers, error handlers, and the headers and limits that apply to every request."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ SECURITY_HEADERS = {
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",  # unless an answer says otherwise
+    "cache-control": "no-store",  # unless a response sets its own
 }
 HSTS = "strict-transport-security"
-MAX_BODY = 16 * 1024 * 1024  # bytes; a script and its document are far below
+MAX_BODY = 16 * 1024 * 1024  # bytes; a script and its document are far smaller
 _MOST_DIGITS = 15
-# What no text of ours holds, and no database takes, in addresses and forms.
+# NUL bytes in addresses and forms are refused: no text of Headway contains them, and databases do not accept them.
 _IN_WORDS = re.compile(rb"\0|%00")
 _NUL_IN = {"application/x-www-form-urlencoded": _IN_WORDS, "multipart/form-data": re.compile(rb"\0")}
 _NUL = "the request holds a NUL byte"
@@ -57,7 +57,7 @@ _BUNDLE = re.compile(rf"{API_PREFIX}/clusters/[^/]+/bundles/[0-9a-f]{{64}}")  # 
 
 
 def create_app(state: AppState) -> FastAPI:
-    """The API on this state. The dashboard is mounted on top by the composition root."""
+    """Returns the API app for this state. The composition root mounts the dashboard on top of it."""
     app = Api(
         title="Headway",
         version=__version__,
@@ -70,7 +70,7 @@ def create_app(state: AppState) -> FastAPI:
     app.state.headway = state
     api = APIRouter(prefix=API_PREFIX)
     routers = (
-        jobs,  # routes are tried in this order: first what is asked for most
+        jobs,  # routes are tried in this order, so the most frequent come first
         clusters,
         events,
         activity,
@@ -111,17 +111,18 @@ def create_app(state: AppState) -> FastAPI:
 
 
 def security_headers(url: str) -> dict[str, str]:
-    """What every answer carries. Browsers are told to come by TLS alone where the host's usual port is ours: the word is
-    for all ports of the host, and on another port of it somebody else's service may speak plainly."""
+    """Returns the headers of every response. HSTS is set only if the server has the host's usual HTTPS port: it applies
+    to all ports of the host, and another service on the host may use plain HTTP."""
     parts = urlsplit(url)
     ours = parts.scheme == "https" and parts.port in (None, 443)
     return {**SECURITY_HEADERS, HSTS: "max-age=31536000"} if ours else SECURITY_HEADERS
 
 
 class Api(FastAPI):
-    """FastAPI, whose OpenAPI text knows that failures are problem documents."""
+    """FastAPI app whose OpenAPI document declares failures as problem documents (RFC 9457)."""
 
     def openapi(self) -> dict[str, Any]:
+        """Returns the OpenAPI document with the media type application/problem+json for all failures."""
         if self.openapi_schema is None:
             for methods in super().openapi()["paths"].values():
                 for code, answer in (
@@ -133,8 +134,8 @@ class Api(FastAPI):
 
 
 class RequestGuard:
-    """Refuses requests for other host names (a page elsewhere that points its name at us), bodies without end, and NUL bytes
-    in addresses and forms; puts the security headers on every answer."""
+    """ASGI middleware. Refuses requests for host names that are not the server's (DNS rebinding), too large bodies, and
+    NUL bytes in addresses and forms. Sets the security headers on every response."""
 
     def __init__(self, app: ASGIApp, hosts: tuple[str, ...], headers: Mapping[str, str]) -> None:
         self._app = app
@@ -159,7 +160,7 @@ class RequestGuard:
         received, end = 0, b""
 
         async def receive_bounded() -> Message:
-            """A body may come in pieces, without its length said before."""
+            """Receives a piece of the body and enforces the limit, also for bodies without a Content-Length."""
             nonlocal received, end
             message = await receive()
             piece = message.get("body", b"")

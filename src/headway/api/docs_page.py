@@ -1,4 +1,4 @@
-"""The API's documentation as one plain page made from its OpenAPI text: no script, nothing from elsewhere."""
+"""The API's documentation as one plain page made from its OpenAPI document, without scripts and external resources."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ vertical-align: top }
 """
 
 
-PROBLEMS = {  # kind -> (HTTP status, what it means)
+PROBLEMS = {  # kind -> (HTTP status, meaning)
     "invalid_spec": (422, "a file that was sent (cluster, pipeline, job) has faults: all of them, with their paths"),
     "not_signed_in": (401, "no token or session, or one that is unknown or has ended"),
     "not_allowed": (403, "this person may not do this"),
@@ -46,16 +46,18 @@ PROBLEMS = {  # kind -> (HTTP status, what it means)
 
 @router.get("/docs")
 async def docs(request: Request) -> HTMLResponse:
+    """Returns the documentation page."""
     return HTMLResponse(page(request.app.openapi()))
 
 
 @router.get("/docs.css")
 async def style() -> Response:
+    """Returns the style sheet of the documentation page."""
     return Response(STYLE, media_type="text/css")
 
 
 def page(spec: dict[str, Any]) -> str:
-    """The OpenAPI document as HTML."""
+    """Returns the OpenAPI document as HTML."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>Headway API</title>",
         f"<meta name=viewport content='width=device-width'><link rel=stylesheet href={API_PREFIX}/docs.css>",

@@ -1,1 +1,1 @@
-"""Groups that scale by themselves, and machines that a provider takes back."""
+"""Autoscaled groups, and the replacement of spot machines that a provider reclaims."""

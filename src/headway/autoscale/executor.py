@@ -1,4 +1,5 @@
-"""Carries out the planner's actions, next to the server's other work. Failures become incidents (`provisioning_failures`)."""
+"""Carries out the planner's actions in parallel with the server's other work. Failures become incidents
+(`provisioning_incidents`)."""
 
 from __future__ import annotations
 
@@ -25,38 +26,41 @@ from headway.store import StoreUnavailable
 
 Messages = list[tuple[str, str]]
 CHECK_EVERY_S = 3.0
-STORE_RETRY_S = 5.0  # between looks whether the server's database is back
-CREATIONS_AT_ONCE = 8  # machines that are made for one cluster
+STORE_RETRY_S = 5.0  # seconds between tries while the server's database is unavailable
+CREATIONS_AT_ONCE = 8  # machines that are created for one cluster at the same time
 
 
 @dataclass
 class Autoscaler:
-    """Scales one cluster. It remembers only how often in a row creating or deleting machines has failed."""
+    """Scales one cluster. It remembers only how often in a row creating or deleting machines has failed; the rest is
+    read again in each pass."""
 
     cluster: Cluster
     env: ClusterContext
     clock: Callable[[], float] = time.time
-    tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # slot -> who makes its machine
-    failures: dict[str, int] = field(default_factory=dict)  # group -> in a row
-    failed_at: dict[str, float] = field(default_factory=dict)  # group -> when the last of these was
+    tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # slot -> task that creates its machine
+    failures: dict[str, int] = field(default_factory=dict)  # group -> failed tries in a row
+    failed_at: dict[str, float] = field(default_factory=dict)  # group -> time of the last failed try
     undeletable: dict[str, tuple[int, float]] = field(
         default_factory=dict
-    )  # can't be deleted: (in a row, no try before)
+    )  # machine that can't be deleted -> (failed tries in a row, time before which there is no further try)
     over_budget: dict[str, int] = field(
         default_factory=dict
-    )  # group -> times in a row that it would have cost too much
-    not_before: dict[str, float] = field(default_factory=dict)  # group -> when the next try may be, in unix seconds
+    )  # group -> times in a row that it would have exceeded the cost limit
+    # group -> earliest time of the next try, in unix seconds
+    not_before: dict[str, float] = field(default_factory=dict)
     messages: Messages = field(default_factory=list)
-    faults: dict[str, str] = field(default_factory=dict)  # where -> what was met there at the last try, and said
-    prometheus_outdated: bool = False  # Prometheus does not know of a machine yet
-    prometheus_machines: frozenset[str] | None = None  # as last written there: others change machines too
+    faults: dict[str, str] = field(default_factory=dict)  # subject -> fault of the last try, which has been reported
+    prometheus_outdated: bool = False  # Prometheus's target file has to be written again
+    # the machines in the file as last written; an apply changes machines too
+    prometheus_machines: frozenset[str] | None = None
     checked_at: float = 0.0
     paused: bool = False
-    busy_nodes: frozenset[str] = frozenset()  # nodes that somebody else is at work on: their groups get no machine
-    next_file: Cluster | None = None  # as it is to be when that is over
+    busy_nodes: frozenset[str] = frozenset()  # nodes that another operation works on; their groups get no new machine
+    next_file: Cluster | None = None  # the cluster file that applies once no node is in busy_nodes
 
     async def scale(self, *, at_once: bool = False) -> Messages:
-        """Runs one pass if it is due. Returns messages for people."""
+        """Runs one pass if it is due. Returns messages for users."""
         if not any(group.autoscaled for group in self.cluster.groups) or self.paused:
             return []
         if at_once or self.clock() - self.checked_at >= CHECK_EVERY_S:
@@ -67,7 +71,8 @@ class Autoscaler:
         return said
 
     async def pause(self) -> None:
-        """Waits until no machine is being created and starts none: an apply works on the same machines."""
+        """Waits until no machine is being created, and starts no further one, because an apply works on the same
+        machines."""
         self.paused = True
         try:
             if self.tasks:
@@ -77,13 +82,15 @@ class Autoscaler:
             raise
 
     async def close(self) -> None:
+        """Cancels the creation of machines and waits until the tasks have ended."""
         for task in self.tasks.values():
             task.cancel()
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
 
     @contextlib.asynccontextmanager
     async def _report_faults(self, where: str) -> AsyncIterator[None]:
-        """What goes wrong here is said once, and stops nothing else. That the server's own database is away is raised."""
+        """Reports a HeadwayError of the block once and suppresses it, so that it stops nothing else. Raises
+        StoreUnavailable, because then the server's own database is unavailable."""
         try:
             yield
             self.faults.pop(where, None)
@@ -94,6 +101,7 @@ class Autoscaler:
             self.faults[where] = fault
 
     async def _scale_once(self) -> None:
+        """Runs one pass: plans the actions and carries them out."""
         machines = {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
         head = await active_head(self.cluster, self.env, machines)
         if head is None:
@@ -139,21 +147,22 @@ class Autoscaler:
     async def _waiting_jobs(
         self, head: Machine, states: Mapping[str, planner.StateAndReason]
     ) -> Mapping[str, tuple[int, ...]]:
-        """Node -> jobs that have it; asked only where what is woken may cost too much."""
+        """Returns the jobs allocated to each node. They are read only if a node powers up and the cluster has a cost
+        limit; otherwise returns {}."""
         limited = any(file and file.max_usd_per_hour is not None for file in (self.cluster, self.next_file))
         if not limited or not any(word.endswith("#") for word, _ in states.values()):
             return {}
         return await node_jobs.jobs_by_node(self.env.connections, head)
 
     def _forget_over_budget(self, deeds: Collection[planner.ScalingAction]) -> None:
-        """A group of which machines are made and none is too dear begins anew."""
+        """Resets the count of exceeded cost limits for groups that get a machine and have no slot to close."""
         made = {self.cluster.group_of[deed.node].name for deed in deeds if isinstance(deed, planner.CreateMachine)}
         for name in made - {deed.group for deed in deeds if isinstance(deed, planner.CloseSlots)}:
             self.over_budget.pop(name, None)
 
     async def _idle_nodes(self, head: Machine, names: Collection[str]) -> set[str]:
-        """Those of these nodes on which no job runs. One that waits for its machine has it among its jobs already: Slurm's
-        word for the node tells that nothing runs there yet, and is asked for last."""
+        """Returns which of these nodes run no job. A node that is still powering up already has its jobs assigned but
+        runs nothing yet, so its state in Slurm is read last."""
         if not names:
             return set()
         busy = await node_jobs.jobs_by_node(self.env.connections, head)
@@ -161,7 +170,8 @@ class Autoscaler:
         return {name for name in names if name not in busy or states.get(name, ("", ""))[0].endswith("#")}
 
     async def _note_failure(self, deed: planner.ScalingAction) -> None:
-        """Machines that came too late for Slurm, or never got to it, and those that would cost too much."""
+        """Records a failure in an incident: machines that were not ready in time for Slurm or never registered, and
+        machines that would exceed the cost limit."""
         if isinstance(deed, planner.CloseSlots):
             self.over_budget[deed.group] = self.over_budget.get(deed.group, 0) + 1
             group = next(group for group in self.cluster.groups if group.name == deed.group)
@@ -182,7 +192,7 @@ class Autoscaler:
         )
 
     async def _carry_out(self, deed: planner.ScalingAction, head: Machine, machines: dict[str, Machine]) -> bool:
-        """Whether it is done."""
+        """Carries out one action. Returns whether it is done."""
         run = self.env.connections
         match deed:
             case planner.CreateMachine(node):
@@ -211,8 +221,8 @@ class Autoscaler:
         return True
 
     async def _delete_machine(self, machine: Machine) -> bool:
-        """Whether it went. One that its provider can't delete is tried again ever more seldom, and has an incident: somebody
-        pays for it."""
+        """Deletes a machine and returns whether that worked. If the provider can't delete it, the pauses between tries
+        grow, and an incident is opened, because the machine costs money."""
         name = machine.name
         try:
             await self.env.provider.delete(machine)
@@ -231,14 +241,16 @@ class Autoscaler:
         return True
 
     async def _create_machine(self, node: str, head: Machine) -> None:
-        """A machine that did not get there is given back at once: nobody pays for it, and Slurm asks elsewhere."""
+        """Creates one machine. If that fails, the machine is deleted at once, so that it costs nothing and Slurm powers
+        up other nodes."""
         group = self.cluster.group_of[node]
         began, asked = time.monotonic(), self.clock()
 
         try:
             async with asyncio.timeout(MAKE_S):
                 await self._provision(node)
-            self.prometheus_outdated = True  # at the next look: a node that works is not given back for that
+            # the file is written in the next pass: a failure to write it must not cause the deletion of a working node
+            self.prometheus_outdated = True
             for row in (self.failures, self.failed_at, self.not_before):
                 row.pop(group.name, None)
             self.messages.append((node, f"is ready after {time.monotonic() - began:.0f} s"))
@@ -247,7 +259,7 @@ class Autoscaler:
         except TimeoutError:
             await self._handle_failed_creation(node, head, asked, f"it was not there after {MAKE_S} s")
         except Exception as error:
-            # Whatever it is: without a word to Slurm the next try would follow at once, and the next.
+            # Any error closes the slots in Slurm, otherwise the next tries would follow without a pause.
             await self._handle_failed_creation(
                 node, head, asked, f"{type(error).__name__}: {error}".splitlines()[0][:200]
             )
@@ -255,7 +267,8 @@ class Autoscaler:
             self.tasks.pop(node, None)
 
     async def _provision(self, node: str) -> None:
-        """Waits where the server's database is away: nothing follows of that for the machine."""
+        """Creates the machine. While the server's database is unavailable it waits, because that is no fault of the
+        machine."""
 
         async def say(*_: object, **__: object) -> None: ...
 
@@ -267,7 +280,8 @@ class Autoscaler:
                 await asyncio.sleep(STORE_RETRY_S)
 
     async def _handle_failed_creation(self, node: str, head: Machine, asked: float, why: str) -> None:
-        """`asked`: when its making began. Machines that were asked for together, as one job's are, are one try."""
+        """Reports a failed creation, deletes the machine and closes the slots of an autoscaled group. `asked`: when the
+        creation began, in unix seconds. Machines requested together, such as those of one job, count as one try."""
         group = self.cluster.group_of[node]
         states: dict[str, planner.StateAndReason] = {}
         unasked = ""
@@ -279,7 +293,8 @@ class Autoscaler:
                 self.prometheus_outdated = True
                 self.messages.append((node, f"works, although: {why}"))
                 return
-        except HeadwayError as error:  # a machine of which nobody knows what runs there is given back later
+        # without an answer it is not known whether jobs run there; the machine is deleted later
+        except HeadwayError as error:
             unasked = error.message.splitlines()[0]
         now = self.clock()
         if asked > self.failed_at.get(group.name, 0.0):
@@ -304,7 +319,7 @@ class Autoscaler:
 
 
 def _subject(deed: planner.ScalingAction) -> str:
-    """Of what is said of it."""
+    """Returns the group or nodes that a message about the action is about."""
     match deed:
         case planner.CloseSlots(group):
             return group

@@ -1,6 +1,6 @@
-"""Decides which machines to create and delete for autoscaled and spot groups. Pure: (node states, machines) -> actions. Slurm's
-node states say which machines it wants, the provider says which exist; both are read again in each pass, so no work is lost
-when a server is killed."""
+"""Decides which machines to create and delete for autoscaled and spot groups. Pure: (node states, machines) -> actions.
+Slurm's node states say which machines it wants, the provider says which exist. Both are read again in each pass, so no
+work is lost when a server is killed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from headway.domain.cluster import Cluster, Group
 from headway.domain.machine import Machine
 from headway.domain.slots import HEADWAY_REASON, NO_MACHINE_REASON
 
-CLOSED = (
-    f"{HEADWAY_REASON}closed until"  # Slurm's reason for slots that it is not to ask for: "... until UNIX-SECONDS: why"
-)
+CLOSED = f"{HEADWAY_REASON}closed until"  # Slurm's reason for closed slots: "... until UNIX-SECONDS: why"
 FIRST_WAIT_S = 60.0
 LONGEST_WAIT_S = 1800.0
-REGISTER_S = 300.0  # a machine at which nobody is at work any more, and of which Slurm has not heard
+REGISTER_S = 300.0  # a machine that no task works on should have registered with Slurm after so many seconds
 NOT_REGISTERED = "it did not come up"
 _CLOSED = re.compile(rf"{CLOSED} (\d+): (.*)")
 StateAndReason = tuple[str, str]  # sinfo's %T and reason
@@ -26,11 +24,15 @@ StateAndReason = tuple[str, str]  # sinfo's %T and reason
 
 @dataclass(frozen=True, slots=True)
 class CreateMachine:
+    """Creates the machine of a slot."""
+
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteMachine:
+    """Deletes the machine of a slot."""
+
     node: str
     why: str
 
@@ -47,7 +49,7 @@ class CloseSlots:
 
 @dataclass(frozen=True, slots=True)
 class OpenSlots:
-    """Lets Slurm power these slots up again."""
+    """Lets Slurm power up these slots again after they were closed."""
 
     nodes: tuple[str, ...]
 
@@ -75,10 +77,11 @@ def plan_scaling(
     jobs: Mapping[str, Collection[int]] | None = None,
     next_file: Cluster | None = None,
 ) -> Iterator[ScalingAction]:
-    """Yields the actions to carry out now. `being_created`: nodes whose machines are being created; `leaving`: nodes whose
-    machines are reclaimed; `backing_off`: groups that create no machine yet after a failure; `closed_s`: seconds for which a
-    group over its cost limit is closed; `jobs`: node -> jobs that wait for it: without all of a job's nodes none is created;
-    `next_file`: the cluster file that applies once `leaving` is empty: machines must fit its limit and its group sizes too."""
+    """Yields the actions to carry out now. `being_created`: nodes whose machines are being created; `leaving`: nodes
+    whose machines are reclaimed; `backing_off`: groups that create no machine yet after a failure; `closed_s`: seconds
+    for which a group over its cost limit is closed; `jobs`: node -> jobs that wait for it: the nodes of one job are
+    created all or none; `next_file`: the cluster file that applies once `leaving` is empty: machines must fit its limit
+    and its group sizes too."""
     there = {*machines, *being_created}
     budget = _Budget([(cluster, there)] if next_file is None else [(cluster, there), (next_file, there - {*leaving})])
     fill = _fill_targets(cluster, next_file)
@@ -116,7 +119,8 @@ def plan_scaling(
 
 
 def _group_by_shared_jobs(names: Sequence[str], jobs: Mapping[str, Collection[int]]) -> list[list[str]]:
-    """The nodes of one job, or of several that share some, are of use together alone."""
+    """Returns the nodes grouped by job. The nodes of one job, or of several jobs that share nodes, are only useful
+    together."""
     found: list[tuple[set[int], list[str]]] = []
     for name in names:
         mine, whole = set(jobs.get(name, ())), [name]
@@ -136,7 +140,8 @@ def _unregistered(
     busy: Collection[str],
     now: float,
 ) -> Iterator[str]:
-    """Slots with a machine for so long that Slurm should know of it, and has them as having none."""
+    """Yields slots whose machine should have registered with Slurm by now, but that Slurm still marks as having no
+    machine."""
     for name in group.slots:
         machine = machines.get(name)
         if machine is None or name in busy or states.get(name, ("", ""))[1] != NO_MACHINE_REASON:
@@ -146,7 +151,7 @@ def _unregistered(
 
 
 def _fill_targets(cluster: Cluster, after: Cluster | None) -> dict[str, int]:
-    """Group -> machines that it is to be filled up to."""
+    """Returns the number of machines that each group is filled up to: the lower of the two files' numbers."""
     later = {group.name: group.min_machines for group in (after or cluster).groups}
     return {group.name: min(group.min_machines, later.get(group.name, 0)) for group in cluster.groups}
 
@@ -159,7 +164,7 @@ def _missing_slots(
     making: Collection[str],
     leaving: Collection[str],
 ) -> tuple[str, ...]:
-    """Free slots for machines that the group is short of."""
+    """Returns free slots for the machines that the group is short of."""
     there = [name for name in group.slots if (name in machines or name in making) and name not in leaving]
     free = [
         name
@@ -170,11 +175,14 @@ def _missing_slots(
 
 
 def _slot_is_free(state: StateAndReason) -> bool:
+    """Returns whether the slot may get a machine: Slurm marks it as empty, or it is powered down and Headway has set no
+    reason."""
     word, reason = state
     return reason == NO_MACHINE_REASON or (word.endswith("~") and not reason.startswith(HEADWAY_REASON))
 
 
 def _node_action(name: str, state: StateAndReason, machine: Machine | None, now: float) -> ScalingAction | None:
+    """Returns the action for one slot of an autoscaled group, by its state in Slurm; None for nothing to do."""
     word, reason = state
     there = machine is not None
     asleep, wakes, leaves = word.endswith("~"), word.endswith("#"), word.endswith("%") or word == "powering_down"
@@ -210,19 +218,21 @@ def retry_delay_s(failures: int) -> float:
 
 
 def _close_expired(text: str, now: float) -> bool:
+    """Returns whether the reason is that of a closed slot whose time is over."""
     found = _CLOSED.match(text)
     return found is not None and now >= float(found[1])
 
 
 @dataclass
 class _Budget:
-    """What the machines that there are cost, and those that a file asks for and that are away just now: by each of the files."""
+    """Checks the cost of the existing machines, and of machines that a file asks for but that are missing now, against
+    the limit of each file."""
 
-    files: list[tuple[Cluster, set[str]]]  # with the machines that there are by then
-    limit: Decimal | None = None  # for which there was no room the last time
+    files: list[tuple[Cluster, set[str]]]  # each file with the machines that exist when it applies
+    limit: Decimal | None = None  # the limit that was exceeded last
 
     def has_room(self, names: Collection[str]) -> bool:
-        """For these too, which count from then on."""
+        """Returns whether these machines fit the limits too. If they do, they count from then on."""
         wanted = [(file, there | set(names)) for file, there in self.files]
         for file, there in wanted:
             limit = file.max_usd_per_hour
@@ -234,11 +244,13 @@ class _Budget:
 
 
 def _usd_per_hour(cluster: Cluster, there: Collection[str]) -> Decimal:
+    """Returns the cost of the cluster's machines in USD per hour."""
     return sum((one.price_usd_per_node_hour * _machine_count(one, there) for one in cluster.groups), Decimal(0))
 
 
 def _machine_count(group: Group, there: Collection[str]) -> int:
-    """Machines of the group: where it scales by itself its first slots always have one."""
+    """Returns the number of machines of the group that cost money. The first `min_machines` slots of an autoscaled
+    group always count."""
     found = {name for name in group.slots if name in there}
     if group.idle_s is not None:
         return len(found | set(group.slots[: group.min_machines]))

@@ -1,8 +1,8 @@
-"""Incidents of machines that can't be made: one a group, from the first try that failed until a machine has come up; and of
-those that can't be given back: one a machine, until it is gone or serves again.
+"""Incidents of machines that can't be created: one per group, from the first failed try until a machine is in service. Also
+incidents of machines that can't be deleted: one per machine, until it is gone or in use again.
 
 seen ──► repairing ──► returned
-           └ a step for each try that failed
+           └ a step for each failed try
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from headway.store import Store
 NOT_CREATED = "a machine can't be made"
 NOT_DELETED = "a machine can't be given back"
 GROUP_COMPLETE = "the group has as many as it should have"
-NO_DEMAND_S = 600.0  # after the next try would have been possible: then none of the group is wanted any more
+# seconds after the earliest next try; without a request by then no machine of the group is needed any more
+NO_DEMAND_S = 600.0
 
 
 async def note_failed_creation(
@@ -39,7 +40,8 @@ async def note_failed_creation(
 
 
 async def note_failed_deletion(cluster: Cluster, store: Store, node: str, why: str, now: float, until: float) -> None:
-    """Records a failed deletion in the machine's incident. `until`: as in `note_failed_creation`."""
+    """Records a failed deletion in the machine's incident. `until`: unix seconds before which there is no further
+    try."""
     found = [one for one in await _open_incidents(cluster, store) if one.what == NOT_DELETED and one.node == node]
     incident = (
         found[0] if found else await store.incidents.open(cluster.name, node, NOT_DELETED, FaultAction.MAKE, now, {})
@@ -48,6 +50,7 @@ async def note_failed_deletion(cluster: Cluster, store: Store, node: str, why: s
 
 
 async def _note_attempt(store: Store, incident: Incident, why: str, now: float, until: float) -> None:
+    """Adds a failed try to the incident."""
     words = why + (f"; the next try in {until - now:.0f} s at the earliest" if until > now else "")
     evidence = {"until": until}
     await store.incidents.add_step(incident, IncidentState.REPAIRING, words, evidence=evidence, last_signal_at=now)
@@ -62,8 +65,8 @@ async def close_resolved(
     now: float,
     going: Collection[str] = (),
 ) -> list[tuple[str, str]]:
-    """Closes incidents of groups that have a new machine or want none any more. `going`: nodes whose machines leave. Returns
-    messages."""
+    """Closes incidents of groups that have a new machine or need no more machines, and of machines that are deleted or
+    in use again. `going`: nodes whose machines leave. Returns messages."""
     said = []
     for incident in await _open_incidents(cluster, store):
         group = cluster.group_of.get(incident.node)
@@ -81,7 +84,7 @@ async def close_resolved(
 
 
 def _deletion_resolved(node: str, states: Mapping[str, StateAndReason], machines: Mapping[str, Machine]) -> str:
-    """Why a machine that could not be given back is nobody's trouble any more; "" while it is."""
+    """Returns why an incident of a machine that could not be deleted is over, "" while it is not."""
     if node not in machines:
         return "it is gone"
     return "Slurm has use for it again" if node_commands.is_in_service(states.get(node, ("", ""))[0]) else ""
@@ -96,7 +99,7 @@ async def _creation_resolved(
     making: Collection[str],
     now: float,
 ) -> str:
-    """Why it is; "" while it is not."""
+    """Returns why an incident of a machine that could not be created is over, "" while it is not."""
     for name in group.slots:
         machine = machines.get(name)
         new = machine is not None and name not in making and machine.started_at > incident.last_signal_at
@@ -115,5 +118,6 @@ async def _creation_resolved(
 
 
 async def _open_incidents(cluster: Cluster, store: Store) -> list[Incident]:
+    """Returns the open incidents of machines that can't be created or deleted."""
     found = await store.incidents.search(cluster.name, unfinished=True)
     return [one for one in found if one.action is FaultAction.MAKE]

@@ -1,1 +1,1 @@
-"""Backups of a cluster, coming back from them, and keys that change while jobs run."""
+"""Backups of clusters, restoring them, and replacing keys while jobs run."""

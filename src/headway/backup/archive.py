@@ -1,14 +1,14 @@
-"""One backup in one file: a line of plain words about it, then sealed frames.
+"""One backup in one file: a readable header line, then encrypted frames.
 
     headway-backup 1\\n
-    {"cluster": "lab", ..., "salt": "...", "file": "..."}\\n          said in the open, and vouched for by every frame
-    4 bytes length, AES-256-GCM(kind, payload)                       again and again
+    {"cluster": "lab", ..., "salt": "...", "file": "..."}\\n          not encrypted, authenticated by every frame
+    4 bytes length, AES-256-GCM(kind, payload)                       repeated
 
-The key is scrypt's of a passphrase and the salt, and from it each file has its own by its name, which is new whenever a file is
-begun: also for a backup that is begun again, which has the salt of its first try. So a frame's nonce may be its number.
-Kinds: P a part begins (its name), D bytes of it, E it ends ({"bytes", "sha256"}), Z the end ({part: {"bytes", "sha256"}}). So a
-file that was cut short, lengthened, changed or put together of two is told from a whole one. Nothing is ever held but one frame.
-"""
+The key is derived by scrypt from a passphrase and the salt. Each file has its own key, derived from that one and the
+name in its header. The name is new for every file, also for a backup that is started again and has the salt of its
+first try, so the number of a frame can be its nonce. Kinds of frames: P begins a part (its name), D has bytes of it, E
+ends it ({"bytes", "sha256"}), Z ends the file ({part: {"bytes", "sha256"}}). So a file that was cut short, lengthened,
+changed or combined from two files is detected. Only one frame is in memory at a time."""
 
 from __future__ import annotations
 
@@ -38,43 +38,47 @@ MAGIC = b"headway-backup 1\n"
 SUFFIX = ".headway-backup"
 FRAME = 1 << 20  # bytes of a part in one frame
 _LONGEST_LINE = 65_536
-_LAST = 1e11  # unix seconds
+_LAST = 1e11  # unix seconds, the limit for `at`
 _SCRYPT = {"n": 1 << 15, "r": 8, "p": 1}  # 32 MiB and a tenth of a second a try
 _LENGTH = struct.Struct(">I")
 
 
 class Damaged(Refused):
-    """The file is no whole backup, or not one that this key opens."""
+    """The file is not a complete backup, or this key does not open it."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a backup says of itself without a passphrase."""
+    """What a backup says about itself without the passphrase."""
 
     cluster: str
     at: float
     headway: str
     slurm_version: str
     salt: str  # base64
-    file: str = ""  # the name that this file's own key goes by; its writer gives it
+    file: str = ""  # the name that this file's own key is derived from; the writer sets it
 
 
 @dataclass(frozen=True)
 class Part:
+    """The size and checksum of one part."""
+
     bytes: int
     sha256: str
 
 
 def new_salt() -> str:
+    """Returns a random salt as base64."""
     return base64.b64encode(random.token_bytes(16)).decode()
 
 
 def key_of(passphrase: str, salt: str) -> bytes:
-    """Takes 32 MiB of memory and a tenth of a second."""
+    """Returns the 32-byte key of a passphrase. Takes 32 MiB of memory and a tenth of a second."""
     return Scrypt(salt=base64.b64decode(salt), length=32, **_SCRYPT).derive(passphrase.encode())
 
 
 def new_name() -> str:
+    """Returns a random name for a file's own key."""
     return random.token_hex(16)
 
 
@@ -83,13 +87,13 @@ def _own_key(key: bytes, file: str) -> bytes:
 
 
 def read_header(path: Path) -> Header:
-    """NotFound when there is no such file, Damaged when it is something else than a backup."""
+    """Returns the header of a backup. Raises NotFound when there is no such file, Damaged when it is not a backup."""
     with _opened(path) as file:
         return _header(path, file)[0]
 
 
 def _header(path: Path, file: IO[bytes]) -> tuple[Header, bytes]:
-    """And the digest that each frame vouches for."""
+    """Returns the header, and the digest of it that each frame authenticates."""
     magic = file.read(len(MAGIC))
     line = file.readline(_LONGEST_LINE)
     try:
@@ -100,7 +104,7 @@ def _header(path: Path, file: IO[bytes]) -> tuple[Header, bytes]:
         words = (header.cluster, header.headway, header.slurm_version, header.salt, header.file)
         if not all(isinstance(word, str) for word in words) or type(header.at) not in (int, float):
             raise ValueError
-        if not 0 <= header.at < _LAST:  # nor is what is no number
+        if not 0 <= header.at < _LAST:  # this also refuses NaN
             raise ValueError
         base64.b64decode(header.salt, validate=True)
     except (ValueError, KeyError, TypeError):
@@ -126,7 +130,8 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 class Writer:
-    """Writes one backup beside its name; only `close` gives it the name. Everything blocks: call it in a thread."""
+    """Writes one backup under a temporary name; `name` gives it the final name. All methods block: call them in a
+    thread."""
 
     def __init__(self, path: Path, header: Header, key: bytes) -> None:
         self.path = path
@@ -149,10 +154,12 @@ class Writer:
             self._file.write(first)
 
     def begin(self, part: str) -> None:
+        """Begins a part."""
         self._name, self._bytes, self._sum = part, 0, hashlib.sha256()
         self._frame(b"P", part.encode())
 
     def write(self, data: bytes) -> None:
+        """Adds bytes to the current part."""
         for start in range(0, len(data), FRAME):
             piece = data[start : start + FRAME]
             self._sum.update(piece)
@@ -160,11 +167,12 @@ class Writer:
             self._frame(b"D", piece)
 
     def end(self) -> None:
+        """Ends the current part."""
         part = self._parts[self._name] = Part(self._bytes, self._sum.hexdigest())
         self._frame(b"E", json.dumps(asdict(part)).encode())
 
     def finish(self) -> Path:
-        """All of it is on the disk, still under its temporary name, which is the answer."""
+        """Writes the end and syncs the file to disk. Returns its path, which is still temporary."""
         self._frame(b"Z", json.dumps({name: asdict(part) for name, part in self._parts.items()}).encode())
         with _said(self._beside):
             self._file.flush()
@@ -173,7 +181,7 @@ class Writer:
         return self._beside
 
     def name(self) -> None:
-        """It gets its name."""
+        """Gives the finished file its final name."""
         with _said(self.path):
             self._beside.replace(self.path)
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -183,7 +191,7 @@ class Writer:
                 os.close(folder)
 
     def drop(self) -> None:
-        """Leaves nothing behind."""
+        """Deletes the unfinished file."""
         with contextlib.suppress(OSError):
             self._file.close()
         with contextlib.suppress(OSError):
@@ -210,7 +218,8 @@ def _said(path: Path) -> Iterator[None]:
 
 
 class Reader:
-    """Reads one backup from its beginning, part by part, each byte checked before it is given away. Blocks as `Writer`."""
+    """Reads one backup from its beginning, part by part; each frame is checked before its bytes are returned.
+    Blocks, as `Writer` does."""
 
     def __init__(self, path: Path, key: bytes) -> None:
         self._path = path
@@ -232,8 +241,8 @@ class Reader:
         self._ends.close()
 
     def parts(self) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """(name, its bytes), in the order they were written. What is not taken of one part is read past, and checked.
-        Raises Damaged."""
+        """Yields (name, its bytes) of each part, in the order in which they were written. Bytes of a part that the
+        caller does not read are skipped, and checked. Raises Damaged."""
         while True:
             kind, payload = self._frame()
             if kind == b"Z":
@@ -291,15 +300,15 @@ class Reader:
 
 
 def opens(path: Path, key: bytes) -> Header:
-    """The header, when the key is the right one. Reads no more than the first frame. Raises Damaged."""
+    """Returns the header when the key is right. Reads only the first frame. Raises Damaged."""
     with Reader(path, key) as reader:
         next(reader.parts())
         return reader.header
 
 
 def found(folder: Path, *, missing_ok: bool = False) -> list[tuple[Path, Header, int]]:
-    """(file, header, bytes) of each backup in a folder, the latest first; what is none is passed over. Refused when there is
-    no such folder."""
+    """Returns (file, header, bytes) of each backup in a folder, the latest first; other files are skipped. Raises
+    Refused when there is no such folder."""
     if missing_ok and not folder.exists():
         return []
     try:

@@ -1,7 +1,7 @@
-"""A backup of a cluster while it works: Slurm's state, then the database, secrets, file and records.
+"""A backup of a running cluster: Slurm's state, then the database, secrets, cluster file and records.
 
-The state comes before the database: a job that the state knows is in the database, however long that takes to read; one that
-the database alone knows began after the backup, and is closed when it is brought back."""
+The state is read before the database: every job in the state is also in the database, however long that takes to read.
+A job that is only in the database began after the backup, and is closed when the backup is restored."""
 
 from __future__ import annotations
 
@@ -27,30 +27,32 @@ from headway.store.clusters.cluster_records import BRINGING
 from headway.transport.remote_program import program_source
 
 DATABASE = "slurm_acct_db"
-_OF_A_MOMENT = SECRET_PREFIXES  # secrets that are none of the cluster's
+_OF_A_MOMENT = SECRET_PREFIXES  # names of secrets that belong to operations, not to the cluster
 PARTS = ("state", "database", "about", "secrets", "records")
-_DUMP = f"set -o pipefail; mariadb-dump --single-transaction --quick --hex-blob {DATABASE} | gzip -1"  # no person's word in it
+# Contains no user's text.
+_DUMP = f"set -o pipefail; mariadb-dump --single-transaction --quick --hex-blob {DATABASE} | gzip -1"
 _DUMP_ENDS = b"-- Dump completed"
 _PART_S = 6 * 3600.0
 
 
 @dataclass(frozen=True)
 class VerifiedBackup:
-    """What was found when a backup was read back: every byte, and that each part is what it says."""
+    """The figures of a backup that was read back completely, with each part checked."""
 
     header: Header
     bytes: int
-    records: int  # Headway's own
-    state_files: int  # of slurmctld's
+    records: int  # records of Headway's store
+    state_files: int  # files in slurmctld's state
 
 
 def file_of(folder: Path, header: Header) -> Path:
-    """DIR/lab-20261122-034500.headway-backup"""
+    """Returns the path of a backup: DIR/lab-20261122-034500.headway-backup."""
     when = time.strftime("%Y%m%d-%H%M%S", time.gmtime(header.at))
     return folder / f"{header.cluster}-{when}{SUFFIX}"
 
 
 def program_argv(*words: str) -> list[str]:
+    """Returns the command that runs node/slurm_state.py with these words."""
     return ["python3", "-I", "-S", "-c", program_source("slurm_state"), *words]
 
 
@@ -63,8 +65,8 @@ async def back_up(
     header: Header,
     key: bytes,
 ) -> VerifiedBackup:
-    """Makes `path`, reads it back and only then gives it its name. `about`: the cluster's own row. Raises Conflict when there
-    is no head to back up, Refused when it can't be written; then nothing is left of it."""
+    """Writes the backup `path`, reads it back and only then gives it its name. `about` is the cluster's row in the
+    store. Raises Conflict when no head runs, Refused when the file can't be written; then no file is left."""
     head = (await list_machines(env, cluster.name)).get(cluster.head)
     if head is None or head.state is not MachineState.RUNNING:
         raise Conflict(
@@ -108,7 +110,7 @@ async def _part(writer: Writer, name: str, pieces: AsyncIterator[bytes], say: Re
 
 
 async def _run(env: ClusterContext, head: Machine, argv: list[str], what: list[str]) -> AsyncIterator[bytes]:
-    """`what`: how an error calls the command."""
+    """Yields the output of a command on the head. `what` replaces the command in error messages."""
     try:
         async for piece in env.connections.stream(head, argv, timeout_s=_PART_S):
             yield piece
@@ -126,7 +128,7 @@ async def _secrets(cluster: Cluster, env: ClusterContext) -> dict[str, str]:
 
 
 async def _lines(env: ClusterContext, cluster: str) -> AsyncIterator[bytes]:
-    """Compressed JSON, a row a line."""
+    """Yields Headway's records as compressed JSON, one row a line."""
     packed = zlib.compressobj(1)
     async for table, values in env.store.cluster_records.export(cluster):
         piece = packed.compress(json.dumps([table, values]).encode() + b"\n")
@@ -136,7 +138,7 @@ async def _lines(env: ClusterContext, cluster: str) -> AsyncIterator[bytes]:
 
 
 def prove(path: Path, key: bytes) -> VerifiedBackup:
-    """Reads all of a backup. Raises Damaged."""
+    """Reads a whole backup and checks its parts. Raises Damaged."""
     records = files = 0
     seen = []
     with Reader(path, key) as reader:
@@ -154,7 +156,7 @@ def prove(path: Path, key: bytes) -> VerifiedBackup:
 
 
 def rows(pieces: Iterable[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(table, values) of the part "records"."""
+    """Yields (table, values) of the part "records"."""
     unpack, rest = zlib.decompressobj(), b""
     for piece in pieces:
         *lines, rest = (rest + unpack.decompress(piece)).split(b"\n")
@@ -183,7 +185,7 @@ def _check_dump(path: Path, pieces: Iterator[bytes]) -> None:
     unpack, tail = zlib.decompressobj(31), b""
     try:
         for piece in pieces:
-            while piece:  # a piece may hold a hundred times its size
+            while piece:  # a piece may unpack to a hundred times its size
                 tail = (tail + unpack.decompress(piece, 1 << 20))[-200:]
                 piece = unpack.unconsumed_tail
     except zlib.error as error:
@@ -193,7 +195,7 @@ def _check_dump(path: Path, pieces: Iterator[bytes]) -> None:
 
 
 class Pieces(io.RawIOBase):
-    """Pieces of bytes as a file to read from."""
+    """A readable file made of pieces of bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces

@@ -1,9 +1,10 @@
-"""Another key in a key's place while jobs run.
+"""Replaces a key while jobs run.
 
-MUNGE and JWT keys are files like others: an apply carries the new one to every machine and restarts what reads it. MUNGE's
-lies beside the old one everywhere before it takes its place anywhere (cluster/keys/munge_key.py); munged is restarted
-everywhere within seconds; slurmd and slurmctld go on, and what they say to each other in between is said again. The key that
-Headway signs in with is let in beside the old one before that goes."""
+MUNGE and JWT keys are files like others: an apply copies the new one to every machine and restarts the daemons that
+read it. The new MUNGE key is first stored next to the old one on all machines, and only then replaces it
+(cluster/keys/munge_key.py). munged is restarted everywhere within seconds; slurmd and slurmctld keep running and retry
+messages that fail in between. For the SSH key that Headway signs in with, machines accept both keys before the old one
+is removed."""
 
 from __future__ import annotations
 
@@ -33,18 +34,19 @@ async def rotate(
     ref: str,
     begins: Callable[[], Awaitable[None]],
 ) -> None:
-    """`what`: munge, jwt or ssh. `ref` names this rotation: one that was killed goes on with the same new key, which is the
-    operation's own secret until it is in its place. `begins` is called before the first change. Raises Refused, with nothing
-    changed, where something else waits that a person is asked about, or a machine can't take munge's; HeadwayError naming the
-    machines that do not have it yet: an apply brings munge's and jwt's to them. Of ssh the old key stays, and the new one is
-    let in nowhere."""
+    """Replaces the key `what`: munge, jwt or ssh. `ref` names this rotation: after an interruption it continues
+    with the same new key, which is a secret of the operation until it is in place. `begins` is called before the
+    first change. Raises Refused, with nothing changed, where other changes wait that need a confirmation, or a
+    machine can't take the MUNGE key. Raises HeadwayError naming the machines that do not have the key yet: for
+    munge and jwt the next apply copies it there; for ssh the old key stays and the new one is removed everywhere."""
     if what == "ssh":
         await _sign_in_key(cluster, env, say, ref, begins)
         return
     name = f"{what}_key"
     fresh = base64.b64encode(random.token_bytes(secrets.FILE_SECRETS[name])).decode()
     fresh = await env.store.secrets.put_if_absent(cluster.name, _new(ref), fresh)
-    if (await env.store.secrets.of_cluster(cluster.name)).get(name) != fresh:  # else a killed one goes on
+    # Otherwise this continues an interrupted rotation.
+    if (await env.store.secrets.of_cluster(cluster.name)).get(name) != fresh:
         await _nothing_else_asks(cluster, env)
     await begins()
     await say("key", f"a new {what} key goes to every machine")
@@ -53,7 +55,7 @@ async def rotate(
 
 
 async def _nothing_else_asks(cluster: Cluster, env: ClusterContext) -> None:
-    """An apply would carry that out too. Raises Refused."""
+    """Raises Refused when other changes need a confirmation: the apply would carry them out too."""
     asks = (await plan_changes(cluster, env)).asks
     if asks:
         first = asks[0]
@@ -67,7 +69,8 @@ async def _nothing_else_asks(cluster: Cluster, env: ClusterContext) -> None:
 async def _sign_in_key(
     cluster: Cluster, env: ClusterContext, say: ReportProgress, ref: str, begins: Callable[[], Awaitable[None]]
 ) -> None:
-    """The provider lets keys in on machines that are off as well: they come back later."""
+    """Replaces the SSH key. The provider also changes it on machines that are powered off, because they come back
+    later."""
     provider = env.provider
     if not isinstance(provider, KeyRotatingProvider):
         raise Refused(f"{cluster.name} is signed in to with keys of your own", hint="change them on the machines")
@@ -79,7 +82,7 @@ async def _sign_in_key(
         await _admit(provider, machines, new, *([old] if old != new else []))
         await say("key", "the new key is let in beside the old one", done=True)
         await _use(env, machines, new)
-    except Exception:  # a provider's own errors too
+    except Exception:  # includes errors that a provider raises
         await _admit(provider, machines, old)
         await _use(env, (), old)
         raise
@@ -89,12 +92,13 @@ async def _sign_in_key(
 
 
 async def _admit(provider: KeyRotatingProvider, machines: Iterable[Machine], *keys: str) -> None:
+    """Sets the keys that each machine accepts."""
     for machine in machines:
         await provider.admit(machine, "\n".join(secrets.public_key(key) for key in keys))
 
 
 async def _use(env: ClusterContext, machines: Iterable[Machine], key: str) -> None:
-    """Signs in with it from now on, to those of the machines that run at once. Raises Unreachable."""
+    """Signs in with the key from now on, at once on the given machines that run. Raises Unreachable."""
     env.connections.use_key(key)
     running = [machine for machine in machines if machine.state is MachineState.RUNNING]
     for machine in running:
@@ -103,4 +107,5 @@ async def _use(env: ClusterContext, machines: Iterable[Machine], key: str) -> No
 
 
 def _new(ref: str) -> str:
+    """Returns the name under which the operation stores its new key."""
     return own_secret(OperationKind.ROTATE, {"ref": ref})

@@ -1,7 +1,8 @@
-"""Restores a cluster from its backup, on machines that exist or on new ones.
+"""Restores a cluster from its backup, on existing machines or on new ones.
 
-Everything is read and checked first. Then the head's Slurm daemons rest, an apply brings up what is missing, and between the
-database's start and slurmdbd's the backup takes its place: no daemon ever runs on a state that is not whole."""
+The whole backup is read and checked first. Then the head's Slurm daemons are stopped, an apply creates what is
+missing, and the backup is put in place after the database has started and before slurmdbd starts: no daemon ever runs
+on a state that is only partly restored."""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
 from headway.slurm.account_commands import close_runaway_jobs_argv
 from headway.store.clusters.cluster_records import BRINGING
 
-STAMP = "/srv/headway-state/restored"  # which restore this head's state is of
+STAMP = "/srv/headway-state/restored"  # contains the name of the restore that this head's state comes from
 _DAEMONS = ("slurmctld.service", "slurmrestd.service", "slurmdbd.service")
-_NO_UNIT = 5  # systemctl: there is none of this name
+_NO_UNIT = 5  # systemctl's exit code for an unknown unit
 _MOST_HEADS = 2
 _ROWS_AT_ONCE = 500
 T = TypeVar("T")
@@ -36,7 +37,7 @@ _PART_S = 6 * 3600.0
 
 @dataclass(frozen=True)
 class Kept:
-    """The small parts of a backup, read."""
+    """The small parts of a backup, in memory."""
 
     about: dict[str, Any]
     secrets: dict[str, str]
@@ -45,7 +46,7 @@ class Kept:
 
 
 def read(path: Path, key: bytes) -> Kept:
-    """All of it is read, and checked. Raises Damaged."""
+    """Returns the small parts of a backup, after reading and checking the whole file. Raises Damaged."""
     proof = prove(path, key)
     told: dict[str, Any] = {}
     uids: dict[str, int] = {}
@@ -59,7 +60,8 @@ def read(path: Path, key: bytes) -> Kept:
 
 
 async def check(cluster: str, env_store: Any, kept: Kept) -> None:
-    """Raises Conflict when people of the backup have other uids here: their files would be somebody else's."""
+    """Raises Conflict when users of the backup have other uids on this server: files would belong to the wrong
+    user."""
     conflicts = await env_store.cluster_records.uid_conflicts(kept.uids)
     if conflicts:
         raise Conflict(
@@ -69,7 +71,7 @@ async def check(cluster: str, env_store: Any, kept: Kept) -> None:
 
 
 async def remember(cluster: str, env_store: Any, path: Path, key: bytes, kept: Kept) -> int:
-    """Headway's own memory of the cluster; how many records came back."""
+    """Restores Headway's own secrets and records of the cluster, and returns the number of records."""
     for name, value in kept.secrets.items():
         if name == BRINGING:
             continue
@@ -84,8 +86,8 @@ async def remember(cluster: str, env_store: Any, path: Path, key: bytes, kept: K
 
 
 async def _read_beside(found: Iterator[T]) -> AsyncIterator[T]:
-    """In a thread, many at a time. Raises Refused where the file can't be read: inside of a question to the database an
-    OSError would be taken for the database's."""
+    """Yields the rows, read in a thread, many at a time. Raises Refused where the file can't be read: inside a
+    database transaction an OSError would be mistaken for an error of the database."""
 
     def some() -> list[T]:
         try:
@@ -99,14 +101,14 @@ async def _read_beside(found: Iterator[T]) -> AsyncIterator[T]:
 
 
 async def restore(cluster: Cluster, env: ClusterContext, say: ReportProgress, path: Path, key: bytes, ref: str) -> None:
-    """Slurm's part. `ref` names this restore: one that was killed begins anew unless all was put back, and then takes nothing
-    back that has happened since. What an earlier try kept of before stays. Raises HeadwayError naming what did not get
-    there."""
+    """Restores Slurm's state and its database. `ref` names this restore: after an interruption it starts from the
+    beginning, unless everything was already put back; then later changes stay. The previous state that an earlier
+    try has set aside is kept. Raises HeadwayError naming what could not be restored."""
     machines = await list_machines(env, cluster.name)
     head = machines.get(cluster.head)
     answers = done = False
     if head is not None and head.state is MachineState.RUNNING:
-        with contextlib.suppress(HeadwayError):  # one that does not answer is made again by the apply
+        with contextlib.suppress(HeadwayError):  # the apply recreates a head that does not answer
             done = (await _stamp(env, head)) == ref
             answers = True
     if not done:
@@ -120,7 +122,7 @@ async def restore(cluster: Cluster, env: ClusterContext, say: ReportProgress, pa
     async def put_back(machine: Machine) -> None:
         nonlocal done
         if not done and (await _stamp(env, machine)) != ref:
-            await _rest(env, machine)  # one that was off has started them as it booted
+            await _rest(env, machine)  # a head that was off has started the daemons at its boot
             await _on_head(env, machine, "begin", *parts)
             await _take(cluster, env, machine, say, path, key)
         await _on_head(env, machine, "end", STAMP, ref, *parts)
@@ -134,8 +136,9 @@ async def restore(cluster: Cluster, env: ClusterContext, say: ReportProgress, pa
 
 
 def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
-    """With the nodes that there are where these are more than the file wants: jobs of the backup may run on any of them. A group
-    that scales by itself keeps what it has anyway, and Slurm's configuration would keep them awake."""
+    """Returns the cluster with as many nodes as exist, where these are more than the file wants: jobs of the
+    backup may run on any of them. A group that scales by itself keeps its nodes anyway, and a larger number in
+    Slurm's configuration would keep them powered up."""
     groups = []
     for group in cluster.groups:
         if group.idle_s is not None:
@@ -147,23 +150,24 @@ def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
 
 
 async def _stand_aside(cluster: Cluster, env: ClusterContext, say: ReportProgress) -> None:
-    """Before the first controller rests, for a second one would take over; the apply starts it again. One that can't be told
-    goes with its machine, also one that is off, for it would take over as it boots: of a machine made anew it waits for the
-    first. One of which the backup's file knows nothing starts no more. A machine one owns that another is about to take the
-    place of need not answer: it was installed anew, or is gone."""
+    """Stops the other controllers before the first one is stopped, because a second one would take over; the apply
+    starts them again. Deletes the machine of a controller that does not answer, also of one that is powered off,
+    because it would take over when it boots; the controller on a new machine waits for the first one. A controller
+    that is not in the backup's cluster file is disabled. A machine of one's own that is being replaced need not
+    answer: it was reinstalled, or is gone."""
     machines, anew = await list_machines(env, cluster.name), await replaced_machines(env, cluster.name)
     for name in head_names(cluster.name, _MOST_HEADS)[1:]:
         machine = machines.get(name)
         if machine is None or await _ended(env, machine, for_good=name not in cluster.heads) or name in anew:
             continue
         await say(name, "can't be told to stand aside: its machine is made anew", level="warning")
-        await env.provider.fence(machine)  # one that stood still must not go on in between
+        await env.provider.fence(machine)  # a paused machine must not continue before it is deleted
         await env.provider.delete(machine)
         await env.connections.drop(name)
 
 
 async def _ended(env: ClusterContext, machine: Machine, *, for_good: bool) -> bool:
-    """Whether the controller there has ended."""
+    """Returns whether the controller on the machine has stopped. `for_good` also disables it."""
     if machine.state is not MachineState.RUNNING:
         return False
     argv = ["systemctl", *(("disable", "--now") if for_good else ("stop",)), "slurmctld.service"]
@@ -175,10 +179,10 @@ async def _ended(env: ClusterContext, machine: Machine, *, for_good: bool) -> bo
 
 
 async def _rest(env: ClusterContext, head: Machine) -> None:
-    """Raises Refused."""
+    """Stops Slurm's daemons on the head. Raises Refused when they can't be stopped."""
     try:
         ran = await env.connections.remote(head, ["systemctl", "stop", *_DAEMONS], timeout_s=90, check=False)
-    except CommandFailed:  # they end still
+    except CommandFailed:  # they are still stopping
         ran = None
     if ran is None or ran.code not in (0, _NO_UNIT):
         why = ran.stderr.strip()[-300:] if ran else "they took longer than 90 s"
@@ -187,7 +191,7 @@ async def _rest(env: ClusterContext, head: Machine) -> None:
 
 
 async def _on_head(env: ClusterContext, head: Machine, *words: str) -> None:
-    """node/slurm_state.py's part. Raises Refused with what it says."""
+    """Runs node/slurm_state.py on the head. Raises Refused with its error message."""
     ran = await env.connections.remote(head, program_argv(*words), timeout_s=_PART_S, check=False)
     if ran.code != 0:
         raise Refused(f"{head.name}: {ran.stderr.strip()[-500:]}", hint="mend that, then run restore again")
@@ -226,7 +230,8 @@ async def _send(env: ClusterContext, head: Machine, argv: list[str], pieces: Ite
 
 
 async def _close_runaways(cluster: Cluster, env: ClusterContext, say: ReportProgress) -> None:
-    """Jobs that began after the backup's look at Slurm are in the database and nowhere else."""
+    """Closes accounting records of jobs that began after the backup read Slurm's state: they are in the database
+    and unknown to slurmctld."""
     head = (await list_machines(env, cluster.name))[cluster.head]
     argv = close_runaway_jobs_argv()
     ran = await env.connections.remote(head, argv, timeout_s=60, check=False, input=b"y\n")

@@ -1,2 +1,2 @@
-"""Rules of usage and money: invoices, chargeback, budgets, goodput, energy, capacity. Pure and exact. Facts come from
-`headway.store.billing`; `headway.services.billing` joins the two."""
+"""Rules for usage and money: invoices, chargeback, budgets, goodput, energy, capacity. The functions here are pure and
+the arithmetic is exact. The data comes from `headway.store.billing`; `headway.services.billing` connects the two."""

@@ -1,4 +1,4 @@
-"""Budgets: what a team may spend in a period, and which level it has reached. Pure."""
+"""Budgets: how much a team may spend in a period, and which level it has reached. Pure."""
 
 from __future__ import annotations
 
@@ -12,27 +12,32 @@ from headway.domain.cluster import Budget
 
 
 class Level(StrEnum):
+    """How much of a budget is used up."""
+
     OK = "ok"
-    WARN = "warn"  # the share of the file is used up
+    WARN = "warn"  # the budget's `warn` share is used up
     OVER = "over"
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetStatus:
-    """`used` and `limit` in the budget's unit: "usd" or "gpu_hours"."""
+    """The state of one budget in one period. `used` is in the budget's unit: "usd" or "gpu_hours"."""
 
     team: str
     budget: Budget
-    start: int  # of the period
+    start: int  # of the period, unix seconds
     used: Decimal
     level: Level
 
     @property
     def left(self) -> Decimal:
+        """Returns how much of the limit is left, never less than 0."""
         return max(Decimal(0), self.budget.limit - self.used)
 
 
 def budget_status(team: str, budget: Budget, start: int, used: Fraction) -> BudgetStatus:
+    """Returns the status of a budget whose period began at `start` (unix seconds). The level is exact; `used` is
+    rounded to two decimals in the result."""
     limit = Fraction(budget.limit)
     level = Level.OVER if used >= limit else Level.WARN if used >= limit * Fraction(str(budget.warn)) else Level.OK
     return BudgetStatus(
@@ -41,5 +46,5 @@ def budget_status(team: str, budget: Budget, start: int, used: Fraction) -> Budg
 
 
 def capped(found: Iterable[BudgetStatus]) -> frozenset[str]:
-    """Teams whose jobs may not start until their next period."""
+    """Returns the teams whose jobs may not start until their next period: over the limit of a budget with `cap`."""
     return frozenset(one.team for one in found if one.level is Level.OVER and one.budget.cap)

@@ -8,27 +8,31 @@ from itertools import groupby
 
 from headway.domain.billing import DAY_S
 
-# Jobs by size: (GPUs from, words).
+# Job sizes: (smallest number of GPUs, label).
 SIZES = ((0, "no GPU"), (1, "1 GPU"), (2, "2 to 8"), (9, "9 to 64"), (65, "more than 64"))
 PERCENTILES = (50, 90, 99)
 
 
 def size_of(gpus: int) -> str:
+    """Returns the label in `SIZES` of a job with this many GPUs."""
     return next(words for least, words in reversed(SIZES) if gpus >= least)
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Of the runs that began (or ended) between two marks: the sum of their units, and of units times that moment."""
+    """Sums over the runs that began (or ended) in one interval between two marks: their units, and units multiplied by
+    the time at which each began (or ended)."""
 
     units: float
     unit_moments: float
 
 
 def held_between(marks: Sequence[int], began: Mapping[int, Ends], ended: Mapping[int, Ends]) -> list[float]:
-    """Unit-seconds held between each two marks. `began` and `ended` by the number of the stretch (marks[i] to marks[i + 1])
-    that the moment lies in; -1 for before the first mark. Needs two sums a stretch, not a look at each run. Whole where the
-    sums are."""
+    """Returns the unit-seconds that runs held in each interval between two consecutive marks.
+
+    `began` and `ended` are keyed by the index of the interval (marks[i] to marks[i + 1]) in which the run began or
+    ended; -1 means before the first mark. This needs two sums per interval instead of a loop over every run. The
+    results are integers if the sums are."""
     held: list[float] = [0] * (len(marks) - 1)
     for sign, moments in ((1, began), (-1, ended)):
         first = moments.get(-1, Ends(0, 0))
@@ -45,8 +49,8 @@ def held_between(marks: Sequence[int], began: Mapping[int, Ends], ended: Mapping
 
 
 class Stretches:
-    """Unit-seconds between each two marks, of stretches of time that are added one by one or as sums. Moments count from the
-    first mark, so that sums of many stay exact."""
+    """Adds up unit-seconds in each interval between two marks. Time spans are added one at a time or as sums. Times
+    are counted from the first mark, so that sums over many spans stay exact."""
 
     def __init__(self, marks: range) -> None:
         self._first, self._marks = marks[0], range(0, marks[-1] - marks[0] + 1, marks.step)
@@ -54,36 +58,41 @@ class Stretches:
         self._ended: dict[int, tuple[float, float]] = {}
 
     def add(self, start: int, end: int, units: float) -> None:
-        """What there was of them from `start` until `end`; negative ones are taken away."""
+        """Adds `units` from `start` until `end` (unix seconds); negative units are subtracted."""
         if end > start:
             for moment, ends in ((start - self._first, False), (end - self._first, True)):
                 self.add_ends(max(-1, moment // self._marks.step), units, units * moment, ends=ends)
 
     def add_ends(self, place: int, units: float, unit_moments: float, *, ends: bool) -> None:
-        """The sums of beginnings (or ends) in a stretch: -1 before the first mark."""
+        """Adds sums of the beginnings (or ends, if `ends`) that lie in interval `place`; -1 is before the first
+        mark."""
         into = self._ended if ends else self._began
         was = into.get(place, (0, 0))
         into[place] = (was[0] + units, was[1] + unit_moments)
 
     def seconds(self) -> list[float]:
+        """Returns the unit-seconds in each interval."""
         began, ended = ({at: Ends(*sums) for at, sums in one.items()} for one in (self._began, self._ended))
         return held_between(self._marks, began, ended)
 
 
-HALF_S = 1800  # what is kept of days: hours of every zone but a few begin with one
+HALF_S = 1800  # Daily rollups are kept per half hour: hours begin on a half hour in all but a few time zones.
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Of the stretches between marks, by number: those that lie wholly in days of which each half hour is known, and the marks
-    of the others, as far as they follow each other, by the number of their first."""
+    """Which intervals between marks the daily rollups cover.
+
+    `known` are the indexes of the intervals that lie entirely in days whose half hours are all stored. `rest` are the
+    other intervals: for each unbroken sequence of them, the index of the first one and the marks of the sequence."""
 
     marks: range
     known: tuple[int, ...]
     rest: tuple[tuple[int, range], ...]
 
     def seconds(self, kept: Mapping[int, float], parts: Iterable[Sequence[float]]) -> list[float]:
-        """Of each stretch: `kept` of half hours by their beginnings, `parts` of each of `rest`."""
+        """Returns the seconds in each interval. `kept` maps the beginning of a half hour to its seconds; `parts` has
+        the seconds per interval for each entry of `rest`, in the same order."""
         found: list[float] = [0] * (len(self.marks) - 1)
         for i in self.known:
             found[i] = sum(kept.get(at, 0) for at in range(self.marks[i], self.marks[i + 1], HALF_S))
@@ -93,7 +102,8 @@ class Cover:
 
 
 def cover(marks: range, until: int, days: Collection[int]) -> Cover:
-    """`days`: beginnings of those that are known. A stretch that goes on after `until` is not."""
+    """Returns which of the intervals between `marks` the stored days cover. `days` are the beginnings of the stored
+    days. An interval that ends after `until` is never covered."""
     whole = marks[0] % HALF_S == 0 and marks.step % HALF_S == 0
 
     def is_known(i: int) -> bool:
@@ -111,12 +121,12 @@ def cover(marks: range, until: int, days: Collection[int]) -> Cover:
 
 
 def halves(day: int, seconds: Sequence[float]) -> Iterator[tuple[int, float]]:
-    """(beginning, seconds) of each half hour of a day."""
+    """Yields (beginning, seconds) for each half hour of a day that begins at `day`, unix seconds."""
     return zip(range(day, day + DAY_S, HALF_S), seconds, strict=True)
 
 
 def percentile(counts: Iterable[tuple[int, int]], which: int) -> int | None:
-    """The nearest-rank percentile of (value, how many) pairs; None of none."""
+    """Returns the nearest-rank percentile of (value, count) pairs, or None if there are none."""
     known = sorted(counts)
     total = sum(count for _, count in known)
     rank = -(-total * which // 100)
@@ -129,19 +139,19 @@ def percentile(counts: Iterable[tuple[int, int]], which: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """GPUs that no job holds on nodes that work: `together` of them are on nodes which are wholly free."""
+    """GPUs on working nodes that no job holds; `together` of them are on nodes that are entirely free."""
 
     gpus: int
     together: int
 
     @property
     def fragmentation(self) -> float:
-        """The share of free GPUs that no job of whole nodes can have, 0 to 1."""
+        """Returns the share (0 to 1) of the free GPUs that a job of whole nodes cannot get."""
         return 1 - self.together / self.gpus if self.gpus else 0.0
 
 
 def free(nodes: Iterable[tuple[int, int]]) -> Free:
-    """`nodes`: (GPUs, GPUs held) of each that works."""
+    """Counts the free GPUs. `nodes` has (GPUs, GPUs held) for each working node."""
     gpus = together = 0
     for there, held in nodes:
         gpus += there - held
@@ -151,15 +161,15 @@ def free(nodes: Iterable[tuple[int, int]]) -> Free:
 
 @dataclass(frozen=True, slots=True)
 class Fragments:
-    """GPU-seconds between each two marks that no job held on nodes that worked (`free`), and those of them on nodes of which a
-    job held other GPUs (`fragmented`): a job of whole nodes could not have had these."""
+    """GPU-seconds per interval between two marks. `free`: no job held them, and their node worked. `fragmented`: the
+    part of `free` on nodes where a job held other GPUs, so that a job of whole nodes could not have used it."""
 
     free: tuple[float, ...]
     fragmented: tuple[float, ...]
 
     @property
     def share(self) -> float | None:
-        """Of the free GPU time, 0 to 1; None where none was free."""
+        """Returns the fragmented share of the free GPU time, 0 to 1, or None if no GPU was free."""
         whole = sum(self.free)
         return sum(self.fragmented) / whole if whole else None
 
@@ -167,9 +177,12 @@ class Fragments:
 def fragments(
     works: Sequence[float], touched: Sequence[float], away: Sequence[float], held: Sequence[float]
 ) -> Fragments:
-    """GPU-seconds in each stretch: `works` of nodes while they were there and neither down, drained nor spare; `touched` of such
-    nodes, with all their GPUs, while a job held one or more of them; `held` by jobs, `away` what of it was on nodes that did not
-    work. Of two runs that follow each other both may claim a second: nothing becomes less than none by that."""
+    """Computes free and fragmented GPU-seconds for each interval.
+
+    `works`: GPU-seconds of nodes while they existed and were not down, drained or spare. `touched`: GPU-seconds of all
+    GPUs of such nodes while a job held at least one of them. `held`: GPU-seconds held by jobs; `away`: the part of
+    `held` on nodes that did not work. Two consecutive runs may both claim the same second, so results are limited to 0
+    or more."""
     free, parts = [], []
     for there, both, out, used in zip(works, touched, away, held, strict=True):
         free.append(max(0.0, there - used + out))

@@ -1,7 +1,8 @@
-"""Divides an invoice among teams: every cent ends in one column of one team, or in a named unassigned amount. Pure.
+"""Divides an invoice among teams. Every cent ends in one column of one team, or in a named unassigned amount. Pure.
 
-What teams' jobs held is theirs: productive, lost (work that was done again after a fault or a preemption) and held but
-idle. What no job held is capacity: idle, spare and broken, shared by the file's rules."""
+A team pays for the time its jobs held: productive, lost (work that was repeated after a fault or a preemption) and
+held but idle. Time that no job held is capacity (idle, spare and broken) and is shared by the rules in the cluster
+file."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ CENTRE = "centre:"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How each kind of capacity is shared: "use" (as what teams held cost), "share" (as their shares in the file), or
-    "centre:NAME" (nobody: that cost centre pays)."""
+    """How each kind of capacity is shared: "use" (in proportion to the cost of what each team held), "share" (in
+    proportion to the teams' shares in the cluster file), or "centre:NAME" (no team pays; that cost centre does)."""
 
     idle: str = "use"
     spare: str = "share"
@@ -33,17 +34,21 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class TeamCost:
+    """What one team pays."""
+
     team: str
     cents: Mapping[str, int]  # by column
 
     @property
     def total_cents(self) -> int:
+        """Returns what the team pays in all."""
         return sum(self.cents.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Unassigned:
-    """`what`: a column of capacity, or "correction"; `centre`: who pays, "" where no rule could say."""
+    """An amount that no team pays. `what`: a column of capacity, or "correction". `centre`: the cost centre that pays,
+    "" if no rule names one."""
 
     what: str
     centre: str
@@ -52,6 +57,8 @@ class Unassigned:
 
 @dataclass(frozen=True, slots=True)
 class Chargeback:
+    """An invoice divided among teams."""
+
     invoice: Invoice
     teams: tuple[TeamCost, ...]
     unassigned: tuple[Unassigned, ...]
@@ -59,7 +66,7 @@ class Chargeback:
 
 @dataclass
 class Costs:
-    """Exact USD: what each team's jobs held, by column, and capacity by kind."""
+    """Exact costs in USD: of what each team's jobs held, by column, and of capacity, by kind."""
 
     held: dict[tuple[str, str], Fraction] = field(default_factory=dict)  # (team, column)
     capacity: dict[str, Fraction] = field(default_factory=lambda: dict.fromkeys(CAPACITY, Fraction(0)))
@@ -72,9 +79,11 @@ class Costs:
         held_broken: Fraction,
         unused_s: int = 0,
     ) -> None:
-        """One segment. `held_broken`: node-seconds that jobs held on nodes while they were broken: a drained node's jobs
-        may end there, and that is theirs. `unused_s`: of reserved machines that were not there, which is capacity that
-        idled."""
+        """Adds one segment.
+
+        `held_broken`: node-seconds that jobs held on nodes while these were broken. Jobs may finish on a drained node,
+        and their team pays for that time. `unused_s`: node-seconds of reserved machines that did not exist; they count
+        as idle capacity."""
         price = segment.usd_per_second
         held_s = Fraction(0)
         for use in uses:
@@ -96,7 +105,8 @@ class Costs:
 
 
 def share_out(invoice: Invoice, costs: Costs, rules: Rules, shares: Mapping[str, int]) -> Chargeback:
-    """`shares`: of each team in the file. The parts sum to the invoice exactly."""
+    """Divides the invoice. `shares` has the share of each team in the cluster file. The parts add up to the invoice
+    exactly."""
     used: dict[str, Fraction] = {}
     for (team, _), amount in costs.held.items():
         used[team] = used.get(team, Fraction(0)) + amount
@@ -130,7 +140,7 @@ def _whole_cents(
     mine, theirs = sorted(parts), sorted(nobody)
     weights = [*(parts[key] for key in mine), *(nobody[key] for key in theirs)]
     total = invoice.total_cents - invoice.correction_cents
-    if not any(weights):  # nothing is known of who had it
+    if not any(weights):  # no usage and no capacity is recorded for the period
         theirs, weights, mine = [("idle", "")], [Fraction(1)], []
     found = apportion(total, weights)
     cents = dict(zip(mine, found[: len(mine)], strict=True))
@@ -146,7 +156,7 @@ def _whole_cents(
 
 
 def packed(found: Chargeback) -> dict[str, object]:
-    """As it is kept with a closed invoice."""
+    """Returns the chargeback as the JSON value stored with a closed invoice."""
     return {
         "teams": [[one.team, dict(one.cents)] for one in found.teams],
         "unassigned": [[one.what, one.centre, one.cents] for one in found.unassigned],
@@ -154,6 +164,7 @@ def packed(found: Chargeback) -> dict[str, object]:
 
 
 def unpacked(invoice: Invoice, kept: Mapping[str, Any]) -> Chargeback:
+    """Returns the chargeback stored by `packed`."""
     teams = tuple(TeamCost(team, cents) for team, cents in kept["teams"])
     unassigned = tuple(Unassigned(*one) for one in kept["unassigned"])
     return Chargeback(invoice, teams, unassigned)

@@ -1,4 +1,5 @@
-"""Goodput: the productive share of paid GPU time, what took the rest, and the checkpoint interval that loses least. Pure."""
+"""Goodput: the productive share of paid GPU time, the causes of the rest, and the checkpoint interval that loses
+least. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-# How a run ended that Slurm started again, or would have: what it had done since its last checkpoint is done again.
+# End states of runs that Slurm requeued or could have requeued: the work since the last checkpoint has to be repeated.
 CUT_SHORT = frozenset({"NODE_FAIL", "PREEMPTED", "REQUEUED"})
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """GPU-seconds (of a job: seconds times its GPUs). `waiting` is time in the queue, which nobody paid for."""
+    """GPU-seconds (for a job: its seconds multiplied by its GPUs). `waiting` is time in the queue, which is not
+    billed."""
 
     productive: int = 0
     lost: int = 0
@@ -22,39 +24,42 @@ class Parts:
 
     @property
     def held(self) -> int:
+        """Returns the GPU-seconds that the job held."""
         return self.productive + self.lost + self.idle
 
     @property
     def goodput(self) -> float | None:
-        """The productive share of what was held and paid; None where nothing was."""
+        """Returns the productive share of the held (and billed) time, or None if nothing was held."""
         return self.productive / self.held if self.held else None
 
     @property
     def ettr(self) -> float | None:
-        """Effective training time ratio: the same with the queue counted."""
+        """Returns the effective training time ratio: goodput with the time in the queue counted as well."""
         whole = self.held + self.waiting
         return self.productive / whole if whole else None
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """`kind`: fault | preemption | idle | notebook | checkpoints | queue."""
+    """One cause of lost GPU time. `kind`: fault | preemption | idle | notebook | checkpoints | queue."""
 
     kind: str
     what: str
     gpu_s: int
     usd: Fraction
-    jobs: tuple[int, ...] = ()  # those that lost most, the most first
+    jobs: tuple[int, ...] = ()  # the jobs that lost most, in descending order
 
 
 def ranked(causes: Iterable[Cause], most: int = 20) -> list[Cause]:
-    """The dearest first; those that cost nothing are left out."""
+    """Returns the `most` most expensive causes, in descending order of cost. Causes that cost nothing are omitted."""
     return sorted((one for one in causes if one.usd > 0), key=lambda one: (-one.usd, one.what))[:most]
 
 
 def lost_s(state: str, start: int, end: int, saved_at: float | None) -> int:
-    """Of a run that ended: seconds at its end whose work is done again. `saved_at`: when its last checkpoint was written,
-    None where it never said so: then all of it is."""
+    """Returns how many seconds at the end of an ended run have to be repeated.
+
+    `saved_at`: when the last checkpoint was written, unix seconds; None if the run never reported one, in which case
+    all of the run is lost."""
     if state not in CUT_SHORT or not end:
         return 0
     kept = 0.0 if saved_at is None else min(max(saved_at - start, 0.0), float(end - start))
@@ -62,8 +67,8 @@ def lost_s(state: str, start: int, end: int, saved_at: float | None) -> int:
 
 
 def within(start: int, end: int, lost_s: int, idle_s: int, low: int, high: int) -> tuple[int, int, int]:
-    """Seconds of a run that lie from `low` until `high`: all, lost (at its end), idle (of the rest, in proportion). Wherever a
-    stretch is cut, each is the sum of its parts."""
+    """Returns the seconds of a run between `low` and `high`: (all, lost, idle). Lost time lies at the end of the run;
+    idle time is spread evenly over the rest. If an interval is split, each value is the sum over the parts."""
     during = max(0, min(end, high) - max(start, low))
     kept = max(start, end - lost_s)
     lost = max(0, min(end, high) - max(kept, low)) if lost_s else 0
@@ -76,19 +81,20 @@ def within(start: int, end: int, lost_s: int, idle_s: int, low: int, high: int) 
 
 
 def interval_s(failure_s: float, write_s: float) -> float:
-    """Seconds between checkpoints that waste least: sqrt(2 * T_f * T_s) (Young), T_f the mean time between failures of the
-    job, T_s the time that training stands still for a checkpoint. Never shorter than the writing itself."""
+    """Returns the seconds between checkpoints that waste least: sqrt(2 * T_f * T_s) (Young), where T_f is the mean
+    time between failures of the job and T_s the time that training stops for a checkpoint. Never shorter than the
+    write itself."""
     return max(write_s, math.sqrt(2.0 * failure_s * write_s))
 
 
 def waste(every_s: float, failure_s: float, write_s: float) -> float:
-    """The share of time that goes into writing checkpoints and into work done again, 0 to 1."""
+    """Returns the share of time, 0 to 1, spent on writing checkpoints and on repeating work."""
     return min(1.0, write_s / every_s + every_s / (2.0 * failure_s))
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """`saves`: the share of the job's time that the better interval would give back."""
+    """A recommended checkpoint interval, in seconds. `saves`: the share of the job's time that it would save."""
 
     now_s: float
     best_s: float
@@ -96,6 +102,7 @@ class Advice:
 
 
 def advice(every_s: float, failure_s: float, write_s: float) -> Advice:
+    """Compares the present checkpoint interval `every_s` with the best one. All arguments are in seconds."""
     best = interval_s(failure_s, write_s)
     better = waste(every_s, failure_s, write_s) - waste(best, failure_s, write_s)
     return Advice(every_s, best, max(0.0, better))

@@ -1,4 +1,4 @@
-"""Stretches of time as (start, end) pairs of whole seconds, the end not included."""
+"""Time spans as (start, end) pairs of whole seconds; the end is not included."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Span = tuple[int, int]
 
 
 def union(spans: Iterable[Span]) -> list[Span]:
-    """Sorted, none touching another, none empty."""
+    """Returns the union: sorted, without empty spans; spans that overlap or touch are joined."""
     found: list[Span] = []
     for start, end in sorted(span for span in spans if span[1] > span[0]):
         if found and start <= found[-1][1]:
@@ -19,7 +19,7 @@ def union(spans: Iterable[Span]) -> list[Span]:
 
 
 def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
-    """What lies in both; both as `union` gives them."""
+    """Returns the intersection. Both arguments must be as `union` returns them."""
     found: list[Span] = []
     i = j = 0
     while i < len(one) and j < len(other):
@@ -34,7 +34,7 @@ def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
 
 
 def without(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
-    """What lies in `one` alone; both as `union` gives them."""
+    """Returns the parts of `one` that are not in `other`. Both arguments must be as `union` returns them."""
     found: list[Span] = []
     for start, end in one:
         at = start
@@ -50,4 +50,5 @@ def without(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
 
 
 def seconds(spans: Iterable[Span]) -> int:
+    """Returns the total length of the spans; overlaps count more than once."""
     return sum(end - start for start, end in spans)

@@ -1,7 +1,8 @@
-"""An invoice: what the machines of a cluster cost in a period, by group, price and whether they stood by as spares.
+"""An invoice: what the machines of a cluster cost in a period, by group, by price and by whether they were spares.
 
-Machine life is metered by the second and a second costs a 3600th of the hour's price; only a line's amount is rounded. What
-a closed invoice said is never changed: where later facts say otherwise the difference is a line of the next one."""
+Machine lifetimes are measured in seconds, and a second costs 1/3600 of the hourly price; only the amount of a line is
+rounded. A closed invoice never changes: if later data gives another amount, the difference is a line of the next
+invoice."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ HOUR_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`what`: node | spare | unused (reserved, and not there) | correction. A correction names the period that it corrects,
-    and its seconds may be negative."""
+    """One line of an invoice. `what`: node | spare | unused (a reserved machine that did not exist) | correction. A
+    correction names the period that it corrects, and its seconds may be negative."""
 
     what: str
     group: str
@@ -31,59 +32,66 @@ class Line:
     usd_per_hour: Decimal
     seconds: int
     amount_cents: int
-    of: str = ""  # the period corrected
+    of: str = ""  # for a correction: the name of the corrected period
 
 
 @dataclass(frozen=True, slots=True)
 class Invoice:
+    """The invoice of a cluster for one period."""
+
     cluster: str
     period: Period
     lines: tuple[Line, ...]
 
     @property
     def total_cents(self) -> int:
+        """Returns the sum of all lines."""
         return sum(line.amount_cents for line in self.lines)
 
     @property
     def correction_cents(self) -> int:
+        """Returns the sum of the lines that correct earlier periods."""
         return sum(line.amount_cents for line in self.lines if line.what == "correction")
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch in which a node of a group has one price."""
+    """A time span in which the nodes of a group have one price."""
 
     group: str
     start: int
     end: int
     usd_per_hour: Decimal
     spot: bool
-    reserved: int = 0  # machines that are paid for whether they are there or not
+    reserved: int = 0  # number of machines that are billed whether or not they exist
 
     @property
     def billing(self) -> str:
+        """Returns the kind of billing: "reserved", "spot" or "on demand"."""
         return "reserved" if self.reserved else "spot" if self.spot else "on demand"
 
     @property
     def usd_per_second(self) -> Fraction:
+        """Returns the exact price of one machine-second."""
         return Fraction(self.usd_per_hour) / HOUR_S
 
 
 @dataclass(frozen=True, slots=True)
 class MeteredMachine:
-    """Seconds that one machine was there within a segment, cut up by what it was."""
+    """The time that one machine existed within a segment, divided by its state."""
 
     segment: Segment
     machine: str
     there: tuple[Span, ...]
     spare: tuple[Span, ...]
-    broken: tuple[Span, ...]  # and no spare
+    broken: tuple[Span, ...]  # excludes time as a spare
 
 
 def segments(prices: Iterable[NodePrice], groups: Iterable[str], period: Period) -> list[Segment]:
-    """Of each group over the whole period; what was before a group's first price costs that one (nobody
-    reserved anything then). A group without a price
-    costs nothing, and is there all the same."""
+    """Returns the price segments of every group over the whole period, sorted by group and time.
+
+    Time before the first price of a group has that price, but no reserved machines. A group without a price costs
+    nothing but still gets a segment."""
     by_group: dict[str, list[NodePrice]] = {group: [] for group in sorted(groups)}
     for price in sorted(prices, key=lambda one: one.since):
         by_group.setdefault(price.group, []).append(price)
@@ -104,7 +112,7 @@ def segments(prices: Iterable[NodePrice], groups: Iterable[str], period: Period)
 def metered(
     lives: Iterable[MachineLifetime], states: Iterable[NodeSpan], cut: Sequence[Segment], now: int
 ) -> list[MeteredMachine]:
-    """What each machine was in each segment; nothing after `now`."""
+    """Returns the state of each machine in each segment. Time after `now` is not counted."""
     there: dict[tuple[str, str], list[Span]] = {}
     for life in lives:
         there.setdefault((life.group, life.machine), []).append((life.began, life.ended or now))
@@ -128,7 +136,7 @@ def metered(
 
 
 def unused(segment: Segment, nodes: Iterable[MeteredMachine], now: int) -> int:
-    """Seconds of reserved machines that were not there."""
+    """Returns the machine-seconds of reserved machines that did not exist."""
     turns = sorted(
         turn for one in nodes if one.segment is segment for start, end in one.there for turn in ((start, 1), (end, -1))
     )
@@ -142,8 +150,8 @@ def unused(segment: Segment, nodes: Iterable[MeteredMachine], now: int) -> int:
 def invoice_lines(
     cluster: str, period: Period, nodes: Iterable[MeteredMachine], not_there: Iterable[tuple[Segment, int]] = ()
 ) -> Invoice:
-    """The lines, a group after the other, in order of time; those of zero seconds are left out. `not_there`: what `unused`
-    says of segments."""
+    """Returns the invoice, with lines by group and then by time. Lines of zero seconds are omitted. `not_there`: the
+    result of `unused` for each segment."""
     quantities: dict[tuple[str, str, str, Decimal], int] = {}
 
     def add(segment: Segment, what: str, count: int) -> None:
@@ -165,7 +173,8 @@ def invoice_lines(
 
 
 def corrections(closed: Invoice, corrected: Sequence[Line], now: Invoice) -> list[Line]:
-    """What a closed period is to be billed beside its invoice and the corrections (`corrected`) that were billed since."""
+    """Returns the lines that correct a closed period: the difference between the present invoice and the amounts
+    already billed, which are those of the closed invoice and of later corrections (`corrected`)."""
     billed: dict[tuple[str, str, Decimal], tuple[int, int]] = {}
     before = [*(line for line in closed.lines if line.what != "correction"), *corrected]
     _add(billed, before, -1)
@@ -178,7 +187,8 @@ def corrections(closed: Invoice, corrected: Sequence[Line], now: Invoice) -> lis
 
 
 def _add(into: dict[tuple[str, str, Decimal], tuple[int, int]], lines: Iterable[Line], sign: int) -> None:
-    """Nodes and spares cost the same: a node that turns out to have been a spare is no correction."""
+    """Adds lines by price. Nodes and spares have the same price, so a node that turns out to have been a spare needs
+    no correction."""
     for line in lines:
         key = (line.group, line.billing, line.usd_per_hour)
         count, amount = into.get(key, (0, 0))
@@ -186,7 +196,7 @@ def _add(into: dict[tuple[str, str, Decimal], tuple[int, int]], lines: Iterable[
 
 
 def packed(invoice: Invoice) -> dict[str, object]:
-    """As it is kept."""
+    """Returns the invoice as the JSON value that is stored."""
     return {
         "cluster": invoice.cluster,
         "period": [invoice.period.name, invoice.period.start, invoice.period.end],
@@ -198,6 +208,7 @@ def packed(invoice: Invoice) -> dict[str, object]:
 
 
 def unpacked(kept: Mapping[str, Any]) -> Invoice:
+    """Returns the invoice stored by `packed`."""
     name, start, end = kept["period"]
     lines = tuple(
         Line(what, group, billing, Decimal(price), count, amount, of)

@@ -1,8 +1,9 @@
-"""Detects which machines began and ended between two readings. Pure: each reading carries its time and the machines that exist.
+"""Detects which machines began and ended between two readings. Pure: a reading has its time and the machines that
+exist.
 
-A second is billed once, whatever happens to the clock: where it was put back, nothing is noted until it has passed the
-last look again. While no server looked, a machine that is there before and after was there between; one that is gone was
-there until it was seen last."""
+A second is billed once, even if the clock changes. After the clock was set back, nothing is recorded until it has
+passed the previous reading again. If no server was running for a while, a machine that exists before and after counts
+as existing in between; a machine that is gone counts until it was last seen."""
 
 from __future__ import annotations
 
@@ -14,23 +15,25 @@ from headway.domain.billing import MachineLifetime, NodeSpan, SpanKind
 
 @dataclass(frozen=True, slots=True)
 class MachineDiff:
-    """What is to be written."""
+    """The changes to write to the store."""
 
     began: tuple[tuple[str, str], ...] = ()  # (machine, group)
-    ended: tuple[MachineLifetime, ...] = ()  # with their end
-    there: tuple[str, ...] = ()  # machines whose lives go on
+    ended: tuple[MachineLifetime, ...] = ()  # with their end time
+    there: tuple[str, ...] = ()  # machines that still exist
 
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """The same for nodes' states."""
+    """The changes to node states to write to the store."""
 
     began: tuple[NodeSpan, ...] = ()
     ended: tuple[NodeSpan, ...] = ()
 
 
 def diff_machines(open_lives: Iterable[MachineLifetime], groups: Mapping[str, str], now: int) -> MachineDiff:
-    """`groups`: machine -> its group, of those that are there now."""
+    """Compares the open machine lifetimes with the machines that exist now. `groups` maps each existing machine to its
+    group. A machine that moved to another group ends one lifetime and begins another. Returns no changes if the clock
+    was set back."""
     known = {life.machine: life for life in open_lives}
     if any(life.seen > now for life in known.values()):
         return MachineDiff()
@@ -47,7 +50,8 @@ def diff_machines(open_lives: Iterable[MachineLifetime], groups: Mapping[str, st
 
 
 def diff_spares(open_spans: Iterable[NodeSpan], standing_by: Iterable[str], now: int) -> States:
-    """`standing_by`: nodes that are held as spares now."""
+    """Compares the open spare spans with the nodes that are spares now (`standing_by`). Returns no changes if the
+    clock was set back."""
     known = {span.node: span for span in open_spans if span.kind is SpanKind.SPARE}
     if any(span.began > now for span in known.values()):
         return States()

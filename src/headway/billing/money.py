@@ -1,4 +1,4 @@
-"""Money without a lost cent: exact while it is reckoned, whole cents once it is written."""
+"""Amounts of money: exact fractions during computation, whole cents once they are written."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ CENT = Decimal("0.01")
 
 
 def cents(amount: Fraction) -> int:
-    """To the nearest cent, halves to the even one."""
+    """Returns whole cents: the nearest, and the even one if two are equally near."""
     return round(amount * 100)
 
 
 def usd(whole_cents: int) -> Decimal:
-    """12345 -> 123.45"""
+    """Returns USD: 12345 -> 123.45."""
     return (Decimal(whole_cents) / 100).quantize(CENT, ROUND_HALF_EVEN)
 
 
 def apportion(total: int, weights: Sequence[Fraction]) -> list[int]:
-    """`total` cents shared out by weights (none negative), by largest remainder: the sum of the parts is `total`, each part
-    lies within a cent of its exact one, and of equal remainders the earlier part gets the cent. All weights zero: the
-    first part takes everything."""
+    """Divides `total` cents by weights (none may be negative), with the largest remainder method.
+
+    The parts add up to `total`, and each is within one cent of its exact value. If remainders are equal, the earlier
+    part gets the cent. If all weights are zero, the first part gets everything. Raises ValueError for cents without
+    any weights."""
     if not weights:
         if total:
             raise ValueError("nobody to share it with")

@@ -1,4 +1,5 @@
-"""Timelines of nodes: every second of a machine's life, and of its slot between two lives, is in exactly one state. Pure."""
+"""Timelines of nodes: at every second, a machine, or its slot while it has no machine, is in exactly one state.
+Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +14,19 @@ from headway.domain.slurm.hostlist import natural_key
 
 
 class NodeCondition(StrEnum):
+    """The state of a node, or of a slot without a machine."""
+
     UP = "up"
     DRAINED = "drained"
     DOWN = "down"
     SPARE = "spare"
-    OFF = "off"  # its slot has no machine
+    OFF = "off"  # the slot has no machine
 
 
 @dataclass(frozen=True, slots=True)
 class NodeInterval:
-    """`end`: 0 where it still is. `reason`: of nodes that were down or drained, in Slurm's or somebody's words."""
+    """One state of a node over a time span, in unix seconds. `end` is 0 if the state continues. `reason`: for nodes
+    that were down or drained, as entered in Slurm."""
 
     node: str
     group: str
@@ -35,8 +39,8 @@ class NodeInterval:
 def intervals(
     lives: Iterable[MachineLifetime], states: Iterable[NodeSpan], start: int, end: int, now: int
 ) -> list[NodeInterval]:
-    """Of every node that had a machine from `start` until `end`: in order of nodes and time. A slot is off from the end of
-    its first machine on."""
+    """Returns the timeline of every node that had a machine from `start` until `end`, sorted by node and time. A slot
+    is off whenever it has no machine after its first one began."""
     until = min(end, now)
     by_node: dict[str, list[MachineLifetime]] = {}
     for life in lives:

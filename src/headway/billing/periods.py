@@ -1,5 +1,5 @@
-"""Periods of invoices and reports: months in the cluster's own zone, so that one with a change of clocks has an hour more or
-less, and is billed for it."""
+"""Periods of invoices and reports. They are months in the time zone of the cluster: a month with a clock change is an
+hour longer or shorter and is billed accordingly."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
-FIRST, LAST = "2000-01", "2200-12"  # months
+FIRST, LAST = "2000-01", "2200-12"  # first and last accepted month
 _MONTH = re.compile(r"(\d{4})-(\d{2})")
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """From `start` until before `end`, in unix seconds. `name` is "2026-10" for a month."""
+    """A period from `start` until before `end`, in unix seconds. The `name` of a month is like "2026-10"."""
 
     name: str
     start: int
@@ -22,11 +22,12 @@ class Period:
 
     @property
     def seconds(self) -> int:
+        """Returns the length of the period."""
         return self.end - self.start
 
 
 def zone(name: str) -> tzinfo:
-    """Raises ValueError for a name that is no zone."""
+    """Returns the time zone of this name. Raises ValueError if there is none."""
     try:
         return ZoneInfo(name)
     except (KeyError, OSError) as error:
@@ -34,7 +35,7 @@ def zone(name: str) -> tzinfo:
 
 
 def month(name: str, where: tzinfo) -> Period:
-    """ "2026-10" -> that month. Raises ValueError for what is none."""
+    """Returns the month of a name like "2026-10". Raises ValueError if it is not a month."""
     found = _MONTH.fullmatch(name)
     if found is None or not 1 <= int(found[2]) <= 12 or not FIRST <= name <= LAST:
         raise ValueError(f"{name!r} is no month")
@@ -43,13 +44,13 @@ def month(name: str, where: tzinfo) -> Period:
 
 
 def month_of(at: float, where: tzinfo) -> Period:
-    """The month that a moment lies in."""
+    """Returns the month that contains a moment (unix seconds)."""
     day = datetime.fromtimestamp(at, where)
     return month(f"{day.year:04d}-{day.month:02d}", where)
 
 
 def last_week(at: float, where: tzinfo) -> Period:
-    """The last whole week, Monday to Sunday: "2026-W41"."""
+    """Returns the last complete week, Monday to Sunday, with a name like "2026-W41"."""
     today = datetime.fromtimestamp(at, where).date()
     monday = today - timedelta(days=today.weekday())
     first = monday - timedelta(days=7)
@@ -58,12 +59,13 @@ def last_week(at: float, where: tzinfo) -> Period:
 
 
 def before(period: Period, where: tzinfo) -> Period | None:
-    """The month before it; None before the first one that there is."""
+    """Returns the month before, or None if the period is the first accepted month."""
     return None if period.name == FIRST else month_of(period.start - 1, where)
 
 
 def moment(text: str, where: tzinfo) -> int:
-    """The first moment of "2026-10-03", that of "2026-10" or "2026-10-03T12:30", or unix seconds. Raises ValueError."""
+    """Returns unix seconds for "2026-10-03" (its first moment), "2026-10" (likewise), "2026-10-03T12:30" or unix
+    seconds. Raises ValueError for any other text."""
     if text.isascii() and text.isdigit() and len(text) > 4:
         return int(text)
     if _MONTH.fullmatch(text):
@@ -73,7 +75,7 @@ def moment(text: str, where: tzinfo) -> int:
 
 
 def days(start: int, end: int, where: tzinfo) -> list[tuple[int, int]]:
-    """The stretch cut at midnights."""
+    """Returns the time span divided at midnights in the zone `where`."""
     found = []
     at = start
     while at < end:

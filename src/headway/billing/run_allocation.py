@@ -9,9 +9,11 @@ from headway.domain.cluster import Group
 
 
 def allocations_by_group(run: JobRun, group_of: Mapping[str, Group]) -> list[GroupAllocation]:
-    """One entry a group, in the order of its nodes. Accounting says what the job held in all: nodes hold the same of it, and
-    what is left over is the first ones'. On nodes with GPUs the GPUs are what is paid for: who holds none of them pays for
-    none. Nodes that the file names no more are of group "", which costs nothing."""
+    """Returns one entry per group, in the order of the run's nodes.
+
+    Accounting reports totals for the run. They are divided evenly among its nodes, and the first nodes get the
+    remainder. On nodes with GPUs only GPUs are billed: a run that holds none of them pays nothing. Nodes that are no
+    longer in the cluster file are in group "", which costs nothing."""
     parts: dict[str, list[str]] = {}
     for node in run.nodes:
         group = group_of.get(node)

@@ -1,2 +1,2 @@
-"""Tables of what exists outside Headway, as data: node plans, XID codes, advisories, slurm.conf keys, Slurm releases and their
-features. No cluster and no file of a user's."""
+"""Tables of facts from outside Headway, as data: node plans, XID codes, advisories, slurm.conf keys, Slurm releases and
+their features. Nothing here depends on a cluster or a user's file."""

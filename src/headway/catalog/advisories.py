@@ -1,4 +1,4 @@
-"""Versions of Slurm and MUNGE that are known to be vulnerable, which is data: catalog/advisories.yaml."""
+"""Versions of Slurm and MUNGE with known vulnerabilities; the data is in catalog/advisories.yaml."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ _Version = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Advisory:
+    """A published vulnerability and the versions that fix it."""
+
     cve: tuple[str, ...]
     program: str  # "slurm" | "munge"
     fixed: tuple[_Version, ...]  # oldest first
-    newest: str  # of them, as it is written
+    newest: str  # the newest fixed version, as text
     lets: str
     source: str
 
 
 @cache
 def advisory_table() -> tuple[Advisory, ...]:
+    """Returns the rows of catalog/advisories.yaml."""
     import yaml
 
     rows = yaml.safe_load((files("headway.catalog") / "advisories.yaml").read_text())
@@ -40,8 +43,8 @@ def advisory_table() -> tuple[Advisory, ...]:
 
 
 def unfixed_advisories(program: str, version: str, amended: Collection[str] = ()) -> tuple[Advisory, ...]:
-    """The advisories that a version is open to. `version` may be a package's: 1:24.11.5-4+deb13u1. `amended`: CVE ids that the
-    package's own changelog names."""
+    """Returns the advisories that apply to a version. `version` may be a package's: 1:24.11.5-4+deb13u1. `amended`: CVE
+    ids that the changelog of the package lists as fixed."""
     number = _numbers(version.partition(":")[2] or version)
     return tuple(
         row
@@ -56,6 +59,6 @@ def _mended(number: _Version, fixed: tuple[_Version, ...]) -> bool:
 
 
 def _numbers(text: str) -> _Version:
-    """ "24.11.5-4+deb13u1" -> (24, 11, 5)."""
+    """Returns the numbers of a version: "24.11.5-4+deb13u1" gives (24, 11, 5)."""
     match = re.match(r"\d+(\.\d+)*", text)
     return tuple(int(part) for part in match[0].split(".")) if match else ()

@@ -1,4 +1,4 @@
-"""Plans: the package's own, and those of the user's catalogue file."""
+"""Node plans: those of the package, and those of the user's catalogue file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class CatalogueFile(RootModel[dict[Name, PlanPart]]):
 
 
 def load_catalogue(extra: Mapping[str, Any] | None = None) -> dict[str, Plan]:
-    """The package's plans and a user's own, which win. Raises InvalidSpec with paths under "catalogue"."""
+    """Returns the package's plans and the user's; a user's plan replaces the package's of the same name. Raises
+    InvalidSpec with paths under "catalogue"."""
     plans = dict(_own())
     if extra:
         plans.update(_plans(dict(extra)))

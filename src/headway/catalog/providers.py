@@ -1,4 +1,4 @@
-"""The providers that there are and what each can do. `providers.registry` has the code of each."""
+"""The available providers and their capabilities. `providers.registry` has the code of each."""
 
 from __future__ import annotations
 

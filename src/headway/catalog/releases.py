@@ -1,8 +1,7 @@
 """The only declaration of which node image has which Debian and Slurm, and of how those Slurm releases differ.
 
-To support another Slurm release: add a row to SLURM_RELEASES and one to IMAGES; where slurmrestd speaks a new REST version, add
-an adapter in slurm/adapters; record its answers with tests/slurm/record.py.
-"""
+To support another Slurm release: add a row to SLURM_RELEASES and one to IMAGES; if its slurmrestd has a new REST
+version, add an adapter in slurm/adapters; record its answers with tests/slurm/record.py."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from headway.errors import Fault, InvalidSpec
 
-# Every release of Slurm from the oldest supported one on -> how many releases before it have state files that it reads.
+# Slurm release -> number of earlier releases whose state files it can read, from the oldest supported release on.
 # https://slurm.schedmd.com/upgrades.html
 STATE_READ_BACK: Mapping[str, int] = {
     "22.05": 2, "23.02": 2, "23.11": 2, "24.05": 2, "24.11": 3, "25.05": 3, "25.11": 3, "26.05": 3,
@@ -20,19 +19,20 @@ STATE_READ_BACK: Mapping[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class SlurmRelease:
-    """How one Slurm release, as packaged by Debian, is configured and spoken to."""
+    """How one Slurm release, as packaged by Debian, is configured and accessed."""
 
     name: str
-    rest_version: str  # of slurmrestd's API, which has an adapter in slurm/adapters
+    rest_version: str  # version of slurmrestd's API; slurm/adapters has an adapter for it
     slurmrestd_plugins: str  # slurmrestd's -s
-    slurmrestd_data_parser: str  # slurmrestd's -d; "" where it has no such option
-    slurmd_arguments: str  # of slurmd, as systemd starts it
-    mpi_plugin: str  # of srun --mpi
-    # `scontrol reconfigure` starts a new process from the new file and keeps the old one when that fails, so that nearly every
-    # key, nodes included, needs no restart.
+    slurmrestd_data_parser: str  # slurmrestd's -d; "" for a release without this option
+    slurmd_arguments: str  # arguments of slurmd in its systemd unit
+    mpi_plugin: str  # value for srun --mpi
+    # `scontrol reconfigure` starts a new process with the new file and keeps the old one if that fails, so that nearly
+    # every key, also those of nodes, takes effect without a restart.
     reconfigures_everything: bool
     creates_output_folders: bool  # slurmstepd creates the folders of --output
-    has_suspend_exc_states: bool  # it knows SuspendExcStates and KeepPowerSaveSettings, which others refuse
+    # Supports SuspendExcStates and KeepPowerSaveSettings; other releases refuse these keys
+    has_suspend_exc_states: bool
     preempt_signal_key: str  # key of slurm.conf that makes Slurm send a job's own --signal when it is preempted
     preempt_signal: str  # value for that key
     kill_wait_s: int
@@ -52,7 +52,8 @@ _24_11 = SlurmRelease(
     preempt_signal="send_user_signal",
     kill_wait_s=30,
 )
-# Debian 14's package has no mpi/pmix. All else is the same: a node of the one works under a controller of the other.
+# Debian 14's package lacks mpi/pmix. Otherwise nothing differs: a node with one release works under a controller with
+# the other.
 _26_05 = replace(_24_11, name="26.05", mpi_plugin="pmi2")
 _22_05 = SlurmRelease(
     name="22.05",
@@ -73,13 +74,13 @@ SLURM_RELEASES: Mapping[str, SlurmRelease] = {release.name: release for release 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A node image: a Debian release with the Slurm that it packages. Sizes and times were measured."""
+    """A node image: a Debian release with the Slurm that it packages. Sizes and times are measured values."""
 
-    name: str  # as a cluster file names it, and as /etc/os-release of such a machine gives it
+    name: str  # in the cluster file, and in /etc/os-release of the machine
     debian: str  # "Debian 13"
     suite: str  # Debian's code name
     slurm: SlurmRelease
-    download_mb: int  # of packages, for one build
+    download_mb: int  # size of the packages for one build
     build_s: int
     released: bool = True  # Debian has released the suite: it has updates and security fixes
     has_jupyterlab: bool = True  # Debian packages what JupyterLab needs
@@ -106,7 +107,7 @@ IMAGES: Mapping[str, Image] = {
 
 
 def slurm_release(name: str) -> SlurmRelease:
-    """The release of a Slurm version: "24.11" or "24.11.5". Raises InvalidSpec for one that no image carries."""
+    """Returns the release of a Slurm version: "24.11" or "24.11.5". Raises InvalidSpec if no image has it."""
     release = SLURM_RELEASES.get(release_of(name))
     if release is None:
         hint = f"use one of the node images {images_in_words()}"
@@ -115,12 +116,12 @@ def slurm_release(name: str) -> SlurmRelease:
 
 
 def release_of(version: str) -> str:
-    """The release that a Slurm version belongs to: "24.11.5" -> "24.11"."""
+    """Returns the release of a Slurm version: "24.11.5" gives "24.11"."""
     return ".".join(version.split(".")[:2])
 
 
 def is_at_least(version: str, release: str) -> bool:
-    """Whether a Slurm version is of this release or a later one."""
+    """Returns whether a Slurm version belongs to this release or a later one."""
     return _number(version) >= _number(release)
 
 
@@ -129,7 +130,7 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 def images_in_words() -> str:
-    """ "debian13 (Slurm 24.11), debian14 (26.05), debian12 (22.05)"."""
+    """Returns the list of images for messages: "debian13 (Slurm 24.11), debian14 (26.05), debian12 (22.05)"."""
     first, *others = IMAGES.values()
     return ", ".join(
         [f"{first.name} (Slurm {first.slurm.name})", *(f"{one.name} ({one.slurm.name})" for one in others)]

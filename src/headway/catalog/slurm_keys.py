@@ -1,8 +1,7 @@
 """The slurm.conf keys that a cluster file may set, by Slurm version, and the form of their values.
 
-An allowlist: Headway writes everything else itself, and one unknown key stops every Slurm command and daemon. Each key
-here was looked up in slurm.conf(5) of both versions.
-"""
+This is an allowlist: Headway writes all other keys itself, and one unknown key stops every Slurm command and daemon.
+Each key was looked up in slurm.conf(5) of both versions."""
 
 from __future__ import annotations
 
@@ -16,15 +15,15 @@ from headway.validation import syntax_rules
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of slurm.conf: what its value must look like."""
+    """A key of slurm.conf and the form of its value."""
 
-    pattern: str  # of the whole value: a regular expression, or what `_number` returns
-    form: str  # the same in words
+    pattern: str  # regular expression for the whole value, or the text that `_number` returns
+    form: str  # the form in words, for messages
     since: str = ""  # the first Slurm release that has the key; "" = all supported ones
 
 
 def _number(highest: int, lowest: int = 0) -> str:
-    """Stands for a whole number in a range, which `_fits` checks."""
+    """Returns a pattern for whole numbers in a range, which `_fits` checks."""
     return f"int:{lowest}:{highest}"
 
 
@@ -110,9 +109,9 @@ PARTITION_KEYS: dict[str, Key] = {
     "TRESBillingWeights": _TRES_WEIGHTS,
 }
 
-MESSAGE_TIMEOUT_S = 20  # unless the file says another
+MESSAGE_TIMEOUT_S = 20  # default that Headway writes
 
-# Keys people look for that belong to Headway, and where they are said instead.
+# Keys that Headway sets itself, and the field of the cluster file to use instead.
 OWNED = {
     "AllowAccounts": "use the partition's teams",
     "Default": "use the partition's default: true",
@@ -134,7 +133,7 @@ _PREFIXES_OWNED = ("Slurmctld", "Slurmd", "Accounting", "Auth", "Select", "Proct
 
 
 def key_fault(key: str, value: str, version: str, *, partition: bool) -> tuple[str, str]:
-    """What is wrong with one key and value and what to do, or ("", "")."""
+    """Returns what is wrong with one key and value and what to do, or ("", "")."""
     table = PARTITION_KEYS if partition else CLUSTER_KEYS
     known = table.get(key)
     if known is None:
@@ -147,7 +146,8 @@ def key_fault(key: str, value: str, version: str, *, partition: bool) -> tuple[s
 
 
 def least_unkillable_s(slurm: Mapping[str, str]) -> int:
-    """What UnkillableStepTimeout must be at least beside this MessageTimeout: Slurm calls less an error at each start."""
+    """Returns the lowest allowed UnkillableStepTimeout in seconds for this MessageTimeout. Slurm logs an error at each
+    start if it is lower."""
     message = slurm.get("MessageTimeout", "")
     return 5 * (int(message) if _fits(message, CLUSTER_KEYS["MessageTimeout"].pattern) else MESSAGE_TIMEOUT_S)
 
@@ -163,7 +163,7 @@ def _fits(text: str, pattern: str) -> bool:
 
 
 def _rise(ranges: str) -> bool:
-    """Whether each of 1,100-110 ends where it begins or later."""
+    """Returns whether no range in a list like 1,100-110 ends below its start."""
     ends = [[int(end) for end in part.split("-")] for part in ranges.split(",")]
     return all(part[0] <= part[-1] for part in ends)
 

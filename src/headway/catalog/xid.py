@@ -1,4 +1,4 @@
-"""The table of GPU error codes, which is data: catalog/xid.yaml."""
+"""The table of GPU error codes; the data is in catalog/xid.yaml."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from headway.domain.incident import DRAINS, FaultAction
 
 @dataclass(frozen=True, slots=True)
 class Xid:
+    """One GPU error code."""
+
     meaning: str
-    action: str  # NVIDIA's immediate action, in NVIDIA's word
+    action: str  # NVIDIA's immediate action, as NVIDIA names it
     kind: FaultAction
 
 
 _UNKNOWN = "not in the table"
-# The action that XID 154 changes to, in the driver's words; it says the old one too, before "to".
+# The new action in the text of an XID 154 message, which comes after "to"; the old action comes before.
 _CARRIED = (
     (re.compile(r"drain and reset", re.IGNORECASE), FaultAction.DRAIN),
     (re.compile(r"drain", re.IGNORECASE), FaultAction.DRAIN),
@@ -32,6 +34,7 @@ _CARRIED = (
 
 @cache
 def xid_table() -> Mapping[int, Xid]:
+    """Returns code -> entry of catalog/xid.yaml."""
     import yaml
 
     loaded = yaml.safe_load((files("headway.catalog") / "xid.yaml").read_text())
@@ -40,18 +43,19 @@ def xid_table() -> Mapping[int, Xid]:
 
 
 def xid_meaning(code: int) -> str:
+    """Returns the meaning of a code, for messages."""
     return xid_table()[code].meaning if code in xid_table() else _UNKNOWN
 
 
 def draining_codes(overrides: Mapping[int, str]) -> frozenset[int]:
-    """Codes that take a node out of service whatever the message says."""
+    """Returns the codes that take a node out of service whatever their message says."""
     codes = {*xid_table(), *overrides}
     return frozenset(code for code in codes if xid_class(code, "", overrides) in DRAINS)
 
 
 def xid_class(code: int, text: str, overrides: Mapping[int, str]) -> FaultAction:
-    """What to do about a code: the cluster's own word, else the table's; `verdict` is read from the message. A code
-    nobody knows, and a verdict nobody can read, is watched."""
+    """Returns the action for a code: the cluster's setting, else the table's. For `verdict` the action is read from the
+    message. An unknown code and an unreadable verdict are watched."""
     kind = (
         FaultAction(overrides[code])
         if code in overrides

@@ -1,2 +1,2 @@
-"""The difference between what should be and what is there, as a ChangeSet. Pure: facts come from `headway.cluster.observe`,
-`headway.cluster.apply` carries a ChangeSet out."""
+"""The difference between the desired and the present state, as a ChangeSet. Pure: facts come from
+`headway.cluster.observe`, and `headway.cluster.apply` carries a ChangeSet out."""

@@ -1,4 +1,5 @@
-"""(resolved, observed) -> ChangeSet: what must change, in order, and what each change disturbs. Pure."""
+"""Computes the ChangeSet from the desired and the observed state: what must change, in order, and what each change
+disturbs. Pure."""
 
 from __future__ import annotations
 
@@ -30,12 +31,13 @@ class DesiredState:
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """The head, a second one, and all nodes that there should be."""
+        """Returns the names of the heads and of all nodes that should exist."""
         cluster = self.cluster
         return (*cluster.heads, *(cluster.slot_names if self.members is None else self.members))
 
 
 def changeset(goal: DesiredState, observed: Observed) -> ChangeSet:
+    """Returns what must change, in order. If nothing must, `why_empty` says why."""
     cluster = goal.cluster
     changes = tuple(_all_changes(goal, observed))
     notes = tuple(_notes(cluster, observed))
@@ -48,21 +50,22 @@ def changeset(goal: DesiredState, observed: Observed) -> ChangeSet:
 
 
 def _notes(cluster: Cluster, observed: Observed) -> Iterator[str]:
-    """A newer node image is no change: a roll takes it up, and what is below /etc comes by apply anyway."""
+    """Yields notes. A newer node image is no change: a rollout installs it, and apply changes the files below /etc
+    anyway."""
     if observed.of_earlier_image and not observed.other_slurm:
         yield earlier_image_note(cluster, observed.of_earlier_image)
 
 
 def with_effects(goal: DesiredState, observed: Observed) -> DesiredState:
-    """Returns the desired state with what activating the new slurm.conf disturbs. While the first head is away the second one
-    leads, so restarting its controller counts as a controller restart."""
+    """Returns the desired state with what activating the new slurm.conf disturbs. While the first head is down the
+    second one is active, so restarting its controller counts as a controller restart."""
     if goal.cluster.head not in observed.seen:
         goal = _second_leads(goal)
     old, head = observed.texts.get(SLURM_CONF, ""), goal.roles.get("head")
     if head is None or not old:
         return goal
     new, why = head.files[SLURM_CONF].text, unreadable(old)
-    if why:  # whatever it was meant to say, a start with the new text holds
+    if why:  # the old text is unreadable, so slurmctld is restarted with the new one
         effect, ends, unread = Disturbs.CONTROLLER_RESTART, "", {SLURM_CONF: why}
     else:
         effect, unread = impact_of_change(old, new, goal.cluster.slurm_version), {}
@@ -75,6 +78,7 @@ def with_effects(goal: DesiredState, observed: Observed) -> DesiredState:
 
 
 def _second_leads(goal: DesiredState) -> DesiredState:
+    """Returns the desired state with a restart of the second head's slurmctld counted as a controller restart."""
     role = goal.cluster.role_of(goal.cluster.heads[-1])
     if goal.cluster.controllers == 1 or role not in goal.roles:
         return goal
@@ -87,7 +91,7 @@ def _second_leads(goal: DesiredState) -> DesiredState:
 
 
 def _ended_jobs_text(cluster: Cluster, observed: Observed, ending: AbortingChanges) -> str:
-    """What Slurm ends by itself when it reads the new file, in words; "" where nobody runs or waits there."""
+    """Returns which jobs Slurm ends when it reads the new file, as text; "" if there are none."""
     if ending and observed.unasked:
         told = [f"the partition {name} goes" for name in sorted(ending.partitions)]
         if ending.nodes:
@@ -106,6 +110,7 @@ def _ended_jobs_text(cluster: Cluster, observed: Observed, ending: AbortingChang
 
 
 def _all_changes(goal: DesiredState, observed: Observed) -> Iterator[Change]:
+    """Yields all changes in order: storage, machines, files and units of each machine, accounts."""
     goal = with_effects(goal, observed)
     yield from _storage(goal.cluster, observed)
     yield from _machines(goal, observed)
@@ -174,7 +179,7 @@ def _removal(name: str, cluster: Cluster, jobs: tuple[int, ...]) -> Change:
 
 
 def _replacement(name: str, kind: str, jobs: tuple[int, ...]) -> Change:
-    """A machine one owns takes the place of another."""
+    """Returns the change in which an owned machine takes the place of another."""
     why, data = "hosts names another machine or address for it than it has", {"role": kind}
     if not jobs:
         words = f"{why}: a machine that goes is drained and given back"
@@ -194,7 +199,8 @@ def _jobs_text(jobs: tuple[int, ...]) -> str:
 
 
 def _with_diff(change: Change, goal: DesiredState, observed: Observed) -> Change:
-    """Adds the changed lines of the head's Slurm files; never of a secret."""
+    """Returns the change with the changed lines of the head's Slurm files, at most 60. Files with a secret are never
+    shown."""
     old = observed.texts.get(change.what)
     if change.kind != "file.write" or change.where != goal.cluster.head or old is None:
         return change

@@ -14,20 +14,20 @@ from headway.domain.systemd_unit import Unit
 
 @dataclass(frozen=True)
 class DesiredMachine:
-    """A machine as it should be. `digests` holds every file's sha256, secrets' included ("" = not made yet)."""
+    """The desired state of a machine. `digests` holds every file's sha256, also of secrets ("": not created yet)."""
 
     files: Mapping[str, File]
     digests: Mapping[str, str]
     units: tuple[Unit, ...]
-    dirs: tuple[tuple[str, str, int], ...] = ()  # (path, owner, mode), made once
-    homes: tuple[tuple[str, str, int], ...] = ()  # (path, user, uid), made once
-    departed: tuple[str, ...] = ()  # users whose processes end
-    loaded: Mapping[str, str] = field(default_factory=dict)  # unit -> digest of what it must have read
-    packages: tuple[str, ...] = ()  # that a machine one owns must have
-    parts: str = ""  # digest of Headway's own parts there; "" = its image carries them
-    effects: Mapping[str, Disturbs] = field(default_factory=dict)  # file -> what taking its change up disturbs
-    ends: Mapping[str, str] = field(default_factory=dict)  # file -> jobs that end when its change is taken up, and why
-    unread: Mapping[str, str] = field(default_factory=dict)  # file -> why what is there can't be read
+    dirs: tuple[tuple[str, str, int], ...] = ()  # (path, owner, mode), created once
+    homes: tuple[tuple[str, str, int], ...] = ()  # (path, user, uid), created once
+    departed: tuple[str, ...] = ()  # users who left and whose processes are ended
+    loaded: Mapping[str, str] = field(default_factory=dict)  # unit -> digest of the files that it must have read
+    packages: tuple[str, ...] = ()  # packages that an owned machine must have
+    parts: str = ""  # digest of Headway's own parts on an owned machine; "": the image contains them
+    effects: Mapping[str, Disturbs] = field(default_factory=dict)  # file -> what activating its change disturbs
+    ends: Mapping[str, str] = field(default_factory=dict)  # file -> jobs that end when its change is activated, and why
+    unread: Mapping[str, str] = field(default_factory=dict)  # file -> why the present file can't be read
 
     @staticmethod
     def build(
@@ -36,6 +36,7 @@ class DesiredMachine:
         units: tuple[Unit, ...],
         **others: object,
     ) -> DesiredMachine:
+        """Returns the desired machine, with the digests of its files and of what each unit must have read."""
         digests = {
             path: secret_digests.get(file.secret, "") if file.secret else file.digest for path, file in files.items()
         }
@@ -86,7 +87,8 @@ def machine_changes(name: str, wanted: DesiredMachine, seen: ObservedMachine) ->
 
 
 def _software(name: str, wanted: DesiredMachine, seen: ObservedMachine) -> Iterator[Change]:
-    """Of a machine one owns. One that was never looked at may lack everything."""
+    """Yields the changes to the software of an owned machine. A machine that was never observed may lack all
+    packages."""
     if wanted.packages and set(wanted.files) - set(seen.managed):
         yield Change("file.keep", name, "files that are there already", "they come back when the machine is given back")
     missing = wanted.packages if seen is NOT_OBSERVED else seen.missing
@@ -137,12 +139,14 @@ def _unit_change(
     found = seen.units.get(unit.name)
     data = {"unit": unit.name, "loaded": wanted.loaded[unit.name], "stage": unit.stage}
     ends = "; ".join(wanted.ends[path] for path in (*unit.restart_on, *unit.reload_on) if wanted.ends.get(path))
-    if found is None or not found.active:  # its jobs are kept, and ended once it begins with the new file
+    # a stopped slurmctld has kept its jobs, and ends them when it starts with the new file
+    if found is None or not found.active:
         disturbs, why = (Disturbs.JOBS, f"is not running; {ends}") if ends else (Disturbs.NOTHING, "is not running")
         return Change("unit.start", name, unit.name, why, disturbs, data=data)
     current = found.loaded == wanted.loaded[unit.name]
     again = not current and _stale(unit.restart_on, seen, found.started, changed)
-    # It reads its files at its start, and whom it tells of them only hears by a reload: an old stamp says that it was not made.
+    # The daemon reads its files at its start, but slurmd on the nodes only gets them by a reload. A stamp of older
+    # files says that this reload was not done.
     untold = bool(unit.reload and found.loaded)
     anew = not current and (untold or _stale(unit.reload_on, seen, found.started, changed))
     if again:
@@ -168,4 +172,5 @@ def _unit_change(
 
 
 def _stale(paths: tuple[str, ...], seen: ObservedMachine, started: float, changed: set[str]) -> bool:
+    """Returns whether one of the files changes now, or changed after the unit had started."""
     return any(path in changed or (path in seen.files and seen.files[path].ctime > started) for path in paths)

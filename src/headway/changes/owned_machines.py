@@ -1,6 +1,5 @@
-"""Judges surveys of machines that the user owns: what stops an apply, what is only worth knowing, and where plan and
-machine differ.
-Pure."""
+"""Judges surveys of machines that the user owns: what stops an apply, what only causes a warning, and where plan and
+machine differ. Pure."""
 
 from __future__ import annotations
 
@@ -19,10 +18,10 @@ from headway.render.slurm.node_hardware import gpu_type
 from headway.render.system.firewall import PORTS
 
 LEAST_MIB = {"head": 1500, "node": 700}
-ROOM_MIB = 5000  # for the packages, as they are unpacked
-ROOM_LEFT_MIB = 500  # once they are there
-CLOCK_WARN_S, CLOCK_STOP_S = 3.0, 120.0  # MUNGE takes no message older than five minutes
-_ALMOST = 0.9  # of the plan's memory: firmware and kernel keep a part
+ROOM_MIB = 5000  # free space for unpacking the packages
+ROOM_LEFT_MIB = 500  # free space once they are installed
+CLOCK_WARN_S, CLOCK_STOP_S = 3.0, 120.0  # MUNGE accepts no message older than five minutes
+_ALMOST = 0.9  # share of the plan's memory: firmware and kernel reserve a part
 _SLURM = frozenset(("slurmctld", "slurmd", "slurmdbd"))
 _HEADS_OWN = frozenset(("mariadb", "mysql", "prometheus"))
 _PACKAGES = {"slurm": ("slurmd", "slurmctld", "slurm-wlm-basic-plugins"), "munge": ("munge",)}
@@ -30,27 +29,30 @@ _PACKAGES = {"slurm": ("slurmd", "slurmctld", "slurm-wlm-basic-plugins"), "munge
 
 @dataclass(frozen=True)
 class SurveyResult:
-    gaps: tuple[Gap, ...]  # fatal ones stop an apply before it has changed anything
+    """The result of judging the surveys."""
+
+    gaps: tuple[Gap, ...]  # a fatal gap stops an apply before it has changed anything
     differences: tuple[Difference, ...]
-    found: Mapping[str, DetectedHardware]  # what to go by, machine by machine
-    nfs: tuple[str, ...]  # of home and scratch, what the head must export
+    found: Mapping[str, DetectedHardware]  # machine -> the hardware to use for it
+    nfs: tuple[str, ...]  # which of home and scratch the head must export
 
 
 @dataclass(frozen=True)
 class EarlierFindings:
-    """What is kept of earlier applies, and who asks."""
+    """What is stored from earlier applies, and the id of this server."""
 
     server: str
     uids: Mapping[str, int]
-    found: Mapping[str, DetectedHardware]  # of machines that are this cluster's already
+    found: Mapping[str, DetectedHardware]  # hardware of the machines that this cluster has claimed already
     nfs: tuple[str, ...]
     assigned_uids: frozenset[str] = (
         frozenset()
-    )  # users who have their uid already; the others' are those they would get
+    )  # users who have their uid already; `uids` holds for the others what they would get
 
 
 def evaluate_surveys(cluster: Cluster, surveys: Mapping[str, Survey], known: EarlierFindings) -> SurveyResult:
-    """`surveys`: of the machines that answered, by their names in the cluster."""
+    """Returns the judgement of all surveys. `surveys`: those of the machines that answered, by their names in the
+    cluster."""
     gaps: list[Gap] = []
     differences: list[Difference] = []
     found: dict[str, DetectedHardware] = dict(known.found)
@@ -80,7 +82,7 @@ def _warn(survey: Survey, what: str, fix: str) -> Gap:
 
 def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings) -> Iterator[Gap]:
     holder = (survey.held.cluster, survey.held.server) if survey.held else None
-    # One that was taken and has lost its mark is ours all the same.
+    # A machine that was claimed and has lost its mark still belongs to this cluster.
     ours = holder == (cluster.name, known.server) or (holder is None and survey.machine in known.found)
     yield from _holder(cluster, survey, ours=ours)
     yield from _system(cluster, survey)
@@ -163,7 +165,7 @@ def _sizes(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
 
 
 def _there_already(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
-    """What somebody else runs on it, of what Headway would bring."""
+    """Yields gaps for software that runs on the machine already and that Headway would install too."""
     slurm = survey.units & _SLURM
     if slurm:
         of = f" of cluster {survey.slurm_cluster}" if survey.slurm_cluster else ""
@@ -203,7 +205,7 @@ def _devices(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
             "install NVIDIA's driver, and apply again: until then Slurm has none of them",
         )
     without = not {"nvidia-container-toolkit", "libnvidia-container1"} & set(survey.packages)
-    if cluster.containers == "enroot" and survey.found.usable_gpus and without:  # the built-in ones do without
+    if cluster.containers == "enroot" and survey.found.usable_gpus and without:  # built-in containers do not need it
         yield _warn(
             survey, "has no NVIDIA container toolkit", "containers see no GPU there: install nvidia-container-toolkit"
         )
@@ -235,6 +237,7 @@ def _gib(mib: int) -> str:
 
 
 def _less(kept: DetectedHardware, now: DetectedHardware) -> str:
+    """Returns what the machine has less of than before, "" for nothing. Memory may vary by 2 %."""
     if len(now.usable_gpus) < len(kept.usable_gpus):
         return f"{len(kept.usable_gpus) - len(now.usable_gpus)} GPUs less"
     if now.cpus < kept.cpus:
@@ -243,7 +246,8 @@ def _less(kept: DetectedHardware, now: DetectedHardware) -> str:
 
 
 def _more(kept: DetectedHardware, now: DetectedHardware) -> bool:
-    """A few MiB more or less come with every kernel."""
+    """Returns whether the machine has other or more hardware than before. Memory may vary by 2 %, because its size
+    changes a little with every kernel."""
     return (
         now.memory_mib > kept.memory_mib * 1.02
         or now.cpus > kept.cpus
@@ -255,15 +259,16 @@ def _more(kept: DetectedHardware, now: DetectedHardware) -> bool:
 
 
 def _ports(found: DetectedHardware) -> set[str]:
-    """Devices of the fabric that work."""
+    """Returns the fabric devices whose ports are all up."""
     return {nic.name for nic in found.nics if nic.up} - {nic.name for nic in found.nics if not nic.up}
 
 
 def _storage(
     cluster: Cluster, surveys: Mapping[str, Survey], known: EarlierFindings
 ) -> tuple[tuple[str, ...], list[Gap]]:
-    """Home and scratch that are one folder everywhere are used as they are; the head exports the others. Once it has been
-    decided it stays: machines that come later must have what the first ones had."""
+    """Returns which of home and scratch the head exports, and the gaps. A folder that is the same on all machines is
+    used as it is; the head exports the others. The decision is kept: machines added later must have what the first ones
+    had."""
     nfs: list[str] = []
     gaps: list[Gap] = []
     taken = bool(known.found)
@@ -281,13 +286,15 @@ def _storage(
 
 
 def _one_folder(here: Mapping[str, DetectedMount | None]) -> bool:
-    """Whether all machines see the same folder: mounted, but on at most one of them, which may be the file server itself."""
+    """Returns whether all machines see the same folder. At most one of them may have it without a mount, as the file
+    server itself does."""
     marks = {mount.mark if mount else "" for mount in here.values()}
     local = sum(not mount.kind for mount in here.values() if mount)
     return len(marks) == 1 and "" not in marks and local <= (1 if len(here) > 1 else 0)
 
 
 def _strangers(where: str, here: Mapping[str, DetectedMount | None], surveys: Mapping[str, Survey]) -> Iterator[Gap]:
+    """Yields gaps for machines that do not have the folder that most of the cluster's machines share."""
     marks: dict[str, list[str]] = {}
     for name, mount in here.items():
         marks.setdefault(mount.mark if mount else "", []).append(name)
@@ -305,6 +312,7 @@ def _strangers(where: str, here: Mapping[str, DetectedMount | None], surveys: Ma
 
 
 def _no_nfs(cluster: Cluster, nfs: list[str], surveys: Mapping[str, Survey]) -> Iterator[Gap]:
+    """Yields gaps for kernels without the NFS server or client that the exports need."""
     what = " and ".join(nfs)
     fix = f"mount one {what} on every machine, or boot kernels with NFS"
     head = surveys.get(cluster.head)
@@ -326,7 +334,7 @@ def _gone_with_head(cluster: Cluster, nfs: list[str]) -> Gap:
 
 
 def _versions(surveys: Mapping[str, Survey]) -> Iterator[Gap]:
-    """Versions that are known to be vulnerable: once each, however many machines have them."""
+    """Yields a gap for each version that is known to be vulnerable, however many machines have it."""
     seen: dict[tuple[str, str, frozenset[str]], list[str]] = {}
     for name, survey in surveys.items():
         for program, packages in _PACKAGES.items():
@@ -344,7 +352,7 @@ def _versions(surveys: Mapping[str, Survey]) -> Iterator[Gap]:
 
 
 def _twice(surveys: Mapping[str, Survey]) -> Iterator[Gap]:
-    """Two addresses of one machine."""
+    """Yields gaps for machines that are listed under two addresses."""
     at: dict[str, str] = {}
     for name, survey in surveys.items():
         other = at.setdefault(survey.identity, name) if survey.identity else name
@@ -357,7 +365,7 @@ def _twice(surveys: Mapping[str, Survey]) -> Iterator[Gap]:
 
 
 def _grouped(gaps: Iterable[Gap]) -> Iterator[Gap]:
-    """What stops comes first."""
+    """Yields the gaps, fatal ones first."""
     rows = list(gaps)
     yield from (gap for gap in rows if gap.fatal)
     yield from (gap for gap in rows if not gap.fatal)

@@ -9,13 +9,14 @@ from headway.domain.cluster import Cluster, Volume
 from headway.domain.machine import Gap
 from headway.domain.survey import DetectedMount, Survey
 
-# File systems that are never another machine's.
+# File systems that never come from another machine.
 _OWN = frozenset(("tmpfs", "ramfs", "devtmpfs", "proc", "sysfs", "overlay", "squashfs", "rootfs"))
 _FIX = "name a folder in storage.state on a file system that both heads mount from elsewhere"
 
 
 def state_gaps(cluster: Cluster, surveys: Mapping[str, Survey]) -> Iterator[Gap]:
-    """Nothing where the file names no folder: then the state lies on the one head's own disk."""
+    """Yields gaps of the state folder. Yields nothing if the file names no folder, because the state is then on the one
+    head's own disk."""
     state = cluster.storage.state
     if not state:
         return
@@ -24,7 +25,7 @@ def state_gaps(cluster: Cluster, surveys: Mapping[str, Survey]) -> Iterator[Gap]
     volume = _volume(cluster, state)
     for survey in heads:
         there = survey.state
-        if volume and (there is None or there.at != volume.path):  # Headway mounts it
+        if volume and (there is None or there.at != volume.path):  # Headway will mount the volume
             yield from _of_a_head(survey, state, names, _words(volume.source))
         elif there is None or there.at == "/" or there.kind in _OWN:
             yield _gap(survey, f"has {state} on its own disk", _FIX)
@@ -34,11 +35,13 @@ def state_gaps(cluster: Cluster, surveys: Mapping[str, Survey]) -> Iterator[Gap]
 
 
 def _volume(cluster: Cluster, state: str) -> Volume | None:
+    """Returns the cluster's volume that the state folder is on, if any."""
     return next((one for one in cluster.storage.volumes if f"{state}/".startswith(f"{one.path}/")), None)
 
 
 def _names(cluster: Cluster, heads: list[Survey]) -> dict[str, str]:
-    """What a head may be called, as the server of a file system -> its name in the cluster."""
+    """Returns the head's name in the cluster for each name or address that a head may have as a file server; "" for
+    localhost."""
     named = {host.address: host.name for host in cluster.hosts if host.name in cluster.heads}
     for survey in heads:
         called = {survey.machine, survey.address, survey.hostname, *survey.addresses}
@@ -47,8 +50,8 @@ def _names(cluster: Cluster, heads: list[Survey]) -> dict[str, str]:
 
 
 def _words(source: str) -> set[str]:
-    """Of "filer:/export", "[fd00::1]:/export", "mgs@tcp:/fsx", "//filer/share", "user@box:/srv": who may be the server. What
-    follows is a path."""
+    """Returns the possible file servers of a mount source: "filer:/export", "[fd00::1]:/export", "mgs@tcp:/fsx",
+    "//filer/share" or "user@box:/srv". The rest of the source is a path."""
     before, _, path = source.partition("/")
     if "[" in before:
         return {before.partition("[")[2].partition("]")[0]}
@@ -57,14 +60,16 @@ def _words(source: str) -> set[str]:
 
 
 def _of_a_head(survey: Survey, state: str, names: Mapping[str, str], servers: set[str]) -> Iterator[Gap]:
+    """Yields a gap if one of the heads serves the folder."""
     served = next((names[one] or survey.machine for one in sorted(servers) if one in names), "")
     if served:
         yield _gap(survey, f"has {state} from {served}, one of the heads: it would be gone with it", _FIX)
 
 
 def _one_place(state: str, heads: list[Survey]) -> Iterator[Gap]:
+    """Yields a gap if the heads do not see the same folder."""
     found: list[DetectedMount] = [one.state for one in heads if one.state]
-    if len({one.kind for one in found}) > 1:  # what one of them mounts is the other's own disk
+    if len({one.kind for one in found}) > 1:  # one head mounts it, the other has it on its own disk
         kinds = ", ".join(f"{one.state.kind} on {one.machine}" for one in heads if one.state)
         yield Gap(f"{state} is not the same kind of file system on both heads: {kinds}", _FIX)
     elif len({one.mark for one in found}) > 1:

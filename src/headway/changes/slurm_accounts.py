@@ -1,10 +1,9 @@
-"""Teams, users and limits: what Slurm accounting should be, and the changes that make it so. Pure.
+"""Teams, users and limits: the desired state of Slurm accounting, and the changes that lead to it. Pure.
 
 A team is an account under root with its share, and a QOS of the same name with its caps, which is the account's only
-QOS. The data of each Change is one command for `headway.slurm.account_commands`; in the given order each is valid when its turn
-comes. sacctmgr refuses to remove a user whose jobs have not ended: the user is locked first (no new jobs), and removed by a
-later ChangeSet. Their past jobs stay in accounting.
-"""
+QOS. The data of each Change is one command for `headway.slurm.account_commands`; in the given order each command is
+valid when it runs. sacctmgr refuses to remove a user whose jobs have not ended: the user is locked first (no new jobs),
+and removed by a later ChangeSet. Their past jobs stay in accounting."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
 
 OPERATOR = "headway"
 _OPERATOR_ACCOUNT = "root"
-# How each limit is said to be absent.
+# The value of each limit that removes it.
 _NO_LIMIT = {"GrpJobs": "-1", "GrpSubmitJobs": "-1", "GrpTRES": "gres/gpu=-1", "GrpTRESMins": "gres/gpu=-1"}
 
 
 def desired_accounts(cluster: Cluster) -> Accounts:
-    """What the cluster file asks for."""
+    """Returns the accounts that the cluster file asks for."""
     members = [
         Association(user.name, team, default=team == user.teams[0])
         for user in cluster.users
@@ -39,7 +38,7 @@ def desired_accounts(cluster: Cluster) -> Accounts:
 
 
 def account_changes(desired: Accounts, observed: Accounts) -> list[Change]:
-    """Return the changes in the order in which sacctmgr accepts them: additions first, then removals."""
+    """Returns the changes in the order in which sacctmgr accepts them: additions first, then removals."""
     return [
         *_qos_changes(desired, observed),
         *_account_changes(desired, observed),
@@ -50,8 +49,8 @@ def account_changes(desired: Accounts, observed: Accounts) -> list[Change]:
 
 
 def period_start(per: str, now: datetime) -> datetime:
-    """When the current period of a cap began: midnight, Monday, or the first of the month, quarter or year, in the
-    zone of `now`."""
+    """Returns when the current period of a cap began: midnight, Monday, or the first day of the month, quarter or year,
+    in the time zone of `now`. Raises ValueError for an unknown period."""
     day = now.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     match per:
         case "day":
@@ -67,17 +66,19 @@ def period_start(per: str, now: datetime) -> datetime:
     raise ValueError(f"not a period: {per!r}")
 
 
-_WITHIN_NEXT_DAYS = {"day": 1.5, "week": 10, "month": 45, "quarter": 135, "year": 500}  # from the beginning of one
+# days from the start of a period to a time within the next one
+_WITHIN_NEXT_DAYS = {"day": 1.5, "week": 10, "month": 45, "quarter": 135, "year": 500}
 
 
 def period_end(per: str, start: datetime) -> datetime:
-    """When the period that began at `start` is over: the next one begins then."""
+    """Returns when the period that began at `start` ends, which is when the next one begins."""
     return period_start(per, start + timedelta(days=_WITHIN_NEXT_DAYS[per]))
 
 
 def usage_resets_due(teams: Iterable[Team], last: Mapping[str, datetime], now: datetime) -> list[Change]:
-    """Teams whose period began since their usage was last set to 0. `last` holds that moment by team; one that is not
-    in it has never been refilled, and the caller notes `now` for it without a command (its usage began with it)."""
+    """Returns the usage resets of teams whose period began since their last reset. `last`: team -> time of the last
+    reset. A team that is not in it was never reset: the caller records `now` for it without a command, because its
+    usage began with it."""
     found = []
     for team in teams:
         if team.gpu_hours is None or team.name not in last:
@@ -91,6 +92,7 @@ def usage_resets_due(teams: Iterable[Team], last: Mapping[str, datetime], now: d
 
 
 def _qos(team: Team) -> Qos:
+    """Returns the QOS with the team's limits."""
     limits = {}
     if team.running_jobs is not None:
         limits["GrpJobs"] = str(team.running_jobs)
@@ -100,7 +102,7 @@ def _qos(team: Team) -> Qos:
         limits["GrpTRES"] = f"gres/gpu={team.gpus}"
     if team.gpu_hours is not None:
         limits["GrpTRESMins"] = f"gres/gpu={int(team.gpu_hours.hours * 60)}"
-    # Without NoDecay usage would fade with PriorityDecayHalfLife, and the cap refill bit by bit.
+    # Without NoDecay usage would decay with PriorityDecayHalfLife, and the cap would become free again bit by bit.
     return Qos(team.name, limits, ("NoDecay",))
 
 
@@ -111,7 +113,7 @@ def _change(
 
 
 def _command(verb: str, entity: str, name: str, *settings: str, account: str = "") -> dict[str, object]:
-    """Return what `headway.slurm.account_commands.account_change_argv` reads."""
+    """Returns the command as `headway.slurm.account_commands.account_change_argv` reads it."""
     command: dict[str, object] = {"verb": verb, "entity": entity, "name": name, "set": list(settings)}
     return {**command, "account": account} if account else command
 
@@ -160,7 +162,7 @@ def _operator_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]
 def _member_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
     have = {(a.user, a.account): a for a in observed.associations}
     known = {a.user for a in observed.associations}
-    # A user's first association becomes the default by itself.
+    # sacctmgr makes a user's first association the default.
     for member in sorted(desired.associations, key=lambda a: (a.user, not a.default, a.account)):
         user, team = member.user, member.account
         seen = have.get((user, team))
@@ -196,7 +198,8 @@ def _removals(desired: Accounts, observed: Accounts) -> Iterator[Change]:
             yield _change("user", user, "is no longer in the cluster file; past jobs stay in accounting", command)
             continue
         for member in members:
-            # sacctmgr keeps a default account while there are others; one who stays has been given another by now.
+            # sacctmgr does not remove a default account while the user has others. A user who stays has another default
+            # by now.
             if member.default and user in busy_users and user not in staying:
                 busy_accounts.add(member.account)
                 yield from _lock(member, cancel=False)
@@ -216,8 +219,8 @@ def _removals(desired: Accounts, observed: Accounts) -> Iterator[Change]:
 
 
 def _lock(member: Association, *, cancel: bool) -> Iterator[Change]:
-    """No new jobs; running ones are cancelled or may end. Being locked says nothing of the jobs: the run that locked may
-    have ended before it cancelled."""
+    """Yields the changes that lock a member: no new jobs, and running jobs are cancelled or may end. Jobs of a locked
+    member are cancelled too, because the run that locked the member may have been killed before it cancelled them."""
     user, team = member.user, member.account
     if not member.locked:
         command = _command("modify", "user", user, "maxsubmitjobs=0", account=team)

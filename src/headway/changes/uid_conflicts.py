@@ -1,4 +1,4 @@
-"""Finds users of a cluster that owned machines already have under other uids, or whose files lie there. Pure."""
+"""Finds users of a cluster whom owned machines already know by other uids, or whose files are already there. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from headway.domain.cluster import Cluster
 from headway.domain.machine import Gap
 from headway.domain.survey import Survey
 
-_FIRST, _NOBODY, _MOST = 1000, 65534, 2**31  # below the first are the system's own
+_FIRST, _NOBODY, _MOST = 1000, 65534, 2**31  # uids below _FIRST belong to system users
 _OTHERS = "files would be another's: "
 
 
 def agreed_uids(surveys: Mapping[str, Survey], names: Iterable[str]) -> dict[str, int]:
-    """User -> the uid that every machine knows them by (a directory, or accounts made alike), where it can be a person's. One
-    machine without them is enough against it: there it might be somebody else's."""
+    """Returns the uid of each user whom every machine knows by the same uid (from a directory, or from equal accounts),
+    if it can be a person's uid. If one machine does not know the user, the uid is not used, because it may belong to
+    someone else there."""
     found: dict[str, int] = {}
     for name in names:
         uids = {survey.users.get(name) for survey in surveys.values()}
@@ -27,7 +28,8 @@ def agreed_uids(surveys: Mapping[str, Survey], names: Iterable[str]) -> dict[str
 
 
 def uid_gaps(cluster: Cluster, survey: Survey, uids: Mapping[str, int], assigned: frozenset[str]) -> Iterator[Gap]:
-    """`uids`: those that users have or will get; `given`: users that have theirs, for good."""
+    """Yields gaps for uids that belong to different users on the machine and in the cluster. `uids`: uids that users
+    have or will get; `assigned`: users whose uid is assigned for good."""
     at = f"{survey.machine} ({survey.address})"
     for name, uid in sorted(survey.users.items()):
         ours = uids.get(name)
@@ -47,7 +49,8 @@ def uid_gaps(cluster: Cluster, survey: Survey, uids: Mapping[str, int], assigned
 
 
 def _homes(at: str, survey: Survey, uids: Mapping[str, int], given: frozenset[str]) -> Iterator[Gap]:
-    """Folders that are there already: a uid is given once, so it is now that it can still be the right one."""
+    """Yields gaps for home folders that exist with another owner. A uid is assigned only once, so the owner's uid can
+    be chosen only before that."""
     for path, owner in sorted(survey.homes.items()):
         name = path.rpartition("/")[2]
         ours = uids.get(name, owner)

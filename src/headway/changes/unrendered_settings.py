@@ -1,4 +1,4 @@
-"""Settings that only the server uses: no file on a machine shows that they changed."""
+"""Changes of settings that only the server uses, so that no file on a machine shows them. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from headway.domain.changeset import Change
 from headway.domain.cluster import MAIN_GROUP, BackupRule, Budget, Cluster, Host, KeySource, StallRule
 
 NONE = "none"
-FILE = "file"  # of a difference that no other line tells
+FILE = "file"  # name of the change for a difference that no other change shows
 
 
 def setting_changes(before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
-    """Returns one change per changed setting; apply only stores the new file. () for a cluster that does not exist yet."""
+    """Returns one change per changed setting; apply only stores the new file. () for a cluster that does not exist
+    yet."""
     if before is None:
         return ()
     was, now = dict(_settings(before)), dict(_settings(after))
@@ -25,20 +26,21 @@ def setting_changes(before: Cluster | None, after: Cluster) -> tuple[Change, ...
 
 
 def file_change(before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
-    """Returns a change if the file differs in something that no other change shows; without it an apply would end before the
-    server has stored the file."""
+    """Returns a change if the file differs in something that no other change shows. Without it an apply would end
+    before the server has stored the file."""
     if before is None or _as_written(before) == _as_written(after):
         return ()
     return (Change("setting.keep", "cluster", FILE, "says something else, and nothing on machines changes by it"),)
 
 
 def _as_written(cluster: Cluster) -> Cluster:
-    """Without what stands in no file: datasets that hold versions."""
+    """Returns the cluster without what no file contains: datasets that hold versions."""
     plain = tuple(dataset for dataset in cluster.storage.datasets if not dataset.versioned)
     return replace(cluster, storage=replace(cluster.storage, datasets=plain))
 
 
 def _settings(cluster: Cluster) -> Iterator[tuple[str, object]]:
+    """Yields the name and value of each setting."""
     for field in fields(cluster.health):
         yield f"health.{field.name}", getattr(cluster.health, field.name)
     yield "departures.jobs", cluster.departed_jobs
@@ -57,7 +59,7 @@ def _settings(cluster: Cluster) -> Iterator[tuple[str, object]]:
         yield f"{place}spot", group.spot
     yield "secrets.munge", cluster.munge_key
     for host in cluster.hosts:
-        # Under its place: at another address it is another machine, which is a change of its own.
+        # Named by its place: a host with another address is another machine, which is a change of its own.
         yield f"hosts.{host.name or host.address}", replace(host, address="") if host.name else host
 
 
@@ -83,7 +85,7 @@ def _word(value: object) -> str:
 
 
 def _way(host: Host) -> str:
-    """How Headway signs in there."""
+    """Returns how Headway signs in to the host, as text."""
     parts = [f"{host.user} at port {host.port}", f"key {host.key}" if host.key else "the cluster's key"]
     if host.sudo_password:
         parts.append(f"sudo's password from {host.sudo_password}")

@@ -44,7 +44,7 @@ class SplitCommand(LazyCommand):
 
 
 class RawCommand(LazyCommand):
-    """A command that parses all its words itself, but for a leading --help."""
+    """A command that parses all its words itself, except for a leading --help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args[:1] not in (["--help"], ["-h"]):
@@ -76,7 +76,7 @@ def load_command(entry: Entry) -> Any:
 
 
 def _prepare_help(command: Any) -> None:
-    """Help prints USER, not <str>, no defaults that say nothing, and examples one per line."""
+    """Prepares a command's help: USER instead of <str>, no meaningless defaults, and one example per line."""
     for param in command.params:
         if param.param_type_name == "argument":
             param.display_type_rich = lambda **_: ""
@@ -111,6 +111,7 @@ class LazyGroup(TyperGroup):
     """A group whose names and one-line helps come from headway.cli.registry."""
 
     def get_help_option(self, ctx: Any) -> Any:
+        """Returns the group's help option."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.default = False  # None would be converted, with pydantic, on the way to each command's help
@@ -124,6 +125,7 @@ class LazyGroup(TyperGroup):
         return load_command(entry) if entry else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Returns the called command. Fails with a suggestion for an unknown name."""
         name = args[0]
         if name not in ENTRIES and not name.startswith("-") and not ctx.resilient_parsing:
             near = get_close_matches(name, ENTRIES, n=1)
@@ -131,6 +133,7 @@ class LazyGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Writes the commands by theme, and an example."""
         width = max(map(len, ENTRIES))
         for theme, entries in THEMES:
             with formatter.section(theme):
@@ -139,6 +142,7 @@ class LazyGroup(TyperGroup):
             formatter.write_text(EXAMPLE)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Returns the completions of a command name or an option."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
         from typer._click.shell_completion import CompletionItem
@@ -179,7 +183,7 @@ def _root(
 def main(argv: list[str]) -> int:
     """Runs one command line; returns the exit code (errors.py's for a HeadwayError, 2 for a usage error, 130 for ^C)."""
     try:
-        get_completion_inspect_parameters()  # makes the shells known
+        get_completion_inspect_parameters()  # registers the shells for completion
         code = typer.main.get_command(app).main(args=argv, prog_name="headway", standalone_mode=False)
     except HeadwayError as error:
         print_error(error.message, error.hint)
@@ -217,7 +221,8 @@ def run() -> None:
 
 
 def print_error(message: str, hint: str = "") -> None:
-    """Prints `error: message` and the hint on standard error, without control characters: both may hold others' text."""
+    """Prints `error: message` and the hint on standard error. Control characters are removed, because both may
+    contain text of other people."""
     from headway.cli.terminal import without_control_characters
 
     coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")

@@ -57,7 +57,8 @@ def follow_operation(
 def follow_to_end(
     api: Client, operation: OperationOut, *, quiet: bool, on_lost: Callable[[], None] | None = None
 ) -> OperationOut:
-    """As `follow_operation`; an operation that yielded to another one is followed in its successor."""
+    """Follows an operation like `follow_operation`; if it yielded to another one, also follows the operation that
+    continues it."""
     final = follow_operation(api, operation, quiet=quiet, on_lost=on_lost)
     while final.kept and final.kind.may_continue:
         if not quiet:

@@ -80,7 +80,7 @@ def _long(line: SbatchLine, word: str, left: list[str]) -> None:
 
 
 def _short(line: SbatchLine, word: str, left: list[str]) -> None:
-    """`-N2`, `-N 2`, `-HN2`: letters without value may stand before one that takes the rest."""
+    """Parses a word of short flags: `-N2`, `-N 2`, `-HN2`. Letters without value may precede one that takes the rest."""
     kept = ""
     for at, letter in enumerate(word[1:], start=1):
         rest = word[at + 1 :]

@@ -1,4 +1,4 @@
-"""What every command needs: the server, the cluster's name, job ids, output, confirmation."""
+"""Helpers for all commands: the server, the cluster's name, job ids, output, confirmation."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
+    """Output formats of commands."""
+
     table = "table"
     json = "json"
 
@@ -47,7 +49,7 @@ ClusterOption = Annotated[
 
 
 def connect() -> Client:
-    """Returns a client of the server in reach. Raises Unreachable ("no server") when there is none."""
+    """Returns a client of the server that can be reached. Raises Unreachable ("no server") when there is none."""
     from headway.sdk import client
 
     return client.connect()

@@ -40,7 +40,7 @@ def config_text(access: AccessOut) -> str:
         "  UpdateHostKeys no",
     ]
     key = paths.config_dir() / KEY_FILE
-    if key.exists():  # a file that is named takes the place of ssh's usual ones
+    if key.exists():  # naming an IdentityFile disables ssh's default keys
         usual = [path for name in USUAL_KEYS if (path := Path.home() / ".ssh" / name).exists()]
         known += [f"  IdentityFile {_quote(path)}" for path in (key, *usual)]
     first = _head(f"{access.cluster} {access.head}", access.head, access.address, access.port)
@@ -59,7 +59,7 @@ def _head(names: str, name: str, address: str, port: int) -> list[str]:
 
 
 def _is_node(cluster: str, name: str) -> bool:
-    """`lab-1-3`, or with a group `lab-gpu-1-3`."""
+    """Returns whether a name is that of a node: `lab-1-3`, or with a group `lab-gpu-1-3`."""
     return re.fullmatch(rf"{re.escape(cluster)}-([a-z][a-z0-9]*-)?[0-9]+-[0-9]+", name) is not None
 
 
@@ -76,6 +76,7 @@ def node_patterns(access: AccessOut) -> Iterable[list[str]]:
 
 
 def known_hosts_file(cluster: str) -> Path:
+    """Returns the path of the cluster's known_hosts file."""
     return ssh_folder() / f"{cluster}.known_hosts"
 
 
@@ -111,6 +112,7 @@ def remove_ssh_config(cluster: str) -> None:
 
 
 def include_line() -> str:
+    """Returns the line that includes the clusters' files in an ssh config."""
     return f"Include {_quote(ssh_folder() / '*.conf')}"
 
 

@@ -18,8 +18,8 @@ GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`shrink`: may be cut with an ellipsis, the widest first, down to `least`. `drop`: left out, the highest first,
-    where the terminal is still too narrow (0: never)."""
+    """A table column. `shrink`: it may be cut with an ellipsis, the widest column first, down to `min_width`.
+    `drop_order`: columns are left out, the highest first, if the terminal is still too narrow (0: never)."""
 
     title: str
     right: bool = False

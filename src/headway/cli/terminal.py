@@ -16,7 +16,7 @@ Span = tuple[str, str]  # text, style ("" = plain)
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """Where text is printed. `width` None: unlimited (a pipe or a file)."""
+    """The output that text is printed on. `width` None: unlimited (a pipe or a file)."""
 
     colours: bool
     width: int | None
@@ -33,7 +33,7 @@ def detect_terminal() -> Terminal:
 
 
 def paint(text: str, style: str, terminal: Terminal) -> str:
-    """Returns the text in a style of STYLES where the terminal has colours."""
+    """Returns the text in a style of STYLES if the terminal has colours."""
     code = STYLES.get(style)
     return f"\x1b[{code}m{text}\x1b[0m" if code and terminal.colours and text else text
 

@@ -1,1 +1,1 @@
-"""One cluster's machines and Slurm: observe what is there, apply what must change, take it down."""
+"""One cluster's machines and Slurm: observe the present state, apply changes, take the cluster down."""

@@ -1,4 +1,4 @@
-"""Tells which head is active. No other code asks how many heads a cluster has."""
+"""Finds the active head. No other code depends on how many heads a cluster has."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _ASK = ["systemctl", "is-active", "--quiet", "slurmrestd.service"]
 
 
 async def active_head(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> Machine | None:
-    """Returns the head to talk to, None if none runs. With several heads it is the first whose daemons answer; each reaches the
-    leading controller."""
+    """Returns the head to connect to, None if none runs. With several heads it is the first whose daemons answer; each
+    of them reaches the active controller."""
     running = [machines[name] for name in cluster.heads if _runs(machines.get(name))]
     if len(running) < 2:
         return running[0] if running else None
@@ -35,7 +35,8 @@ async def active_head(cluster: Cluster, env: ClusterContext, machines: Mapping[s
 async def active_or_stopped_head(
     cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]
 ) -> Machine | None:
-    """Returns the active head or, if none runs, a stopped one. None: no head is left, and Slurm's state is lost with them."""
+    """Returns the active head or, if none runs, a stopped one. None means that no head is left, and Slurm's state is
+    lost with them."""
     there = next((machines[name] for name in cluster.heads if name in machines), None)
     return await active_head(cluster, env, machines) or there
 
@@ -45,8 +46,8 @@ def _runs(machine: Machine | None) -> bool:
 
 
 async def second_head_leads(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> Machine | None:
-    """Returns the second head if it can't reach the first one's controller, else None. It leads then, or will once the first
-    one's heartbeat in the state folder has expired."""
+    """Returns the second head if it can't reach the first one's controller, else None. The second controller is active
+    then, or becomes active once the first one's heartbeat in the state folder has expired."""
     second = machines.get(cluster.heads[-1])
     if cluster.controllers == 1 or second is None or second.state is not MachineState.RUNNING:
         return None
@@ -59,12 +60,13 @@ async def second_head_leads(cluster: Cluster, env: ClusterContext, machines: Map
 
 
 def leader_file(cluster: Cluster) -> str:
-    """Returns the file in which a controller writes its name when it starts to lead (render.ha.failback)."""
+    """Returns the path of the file in which a controller writes its name when it becomes active
+    (render.ha.failback)."""
     return f"{cluster.state_folder}/leads"
 
 
 async def second_head_took_over(cluster: Cluster, env: ClusterContext, second: Machine) -> bool:
-    """Tells whether the second head was the last to start leading, by the leader file."""
+    """Returns whether the second head was the last to become active, by the leader file."""
     try:
         ran = await env.connections.remote(second, ["cat", leader_file(cluster)], timeout_s=ASK_S * 2, check=False)
     except HeadwayError:
@@ -73,7 +75,7 @@ async def second_head_took_over(cluster: Cluster, env: ClusterContext, second: M
 
 
 async def answers_ssh(env: ClusterContext, machine: Machine) -> bool:
-    """Tells whether the machine answers over SSH."""
+    """Returns whether the machine answers over SSH."""
     try:
         await env.connections.remote(machine, ["true"], timeout_s=ASK_S * 2)
     except HeadwayError:

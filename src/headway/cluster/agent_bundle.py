@@ -1,4 +1,4 @@
-"""Code of ours that stays on machines: the agent, and the package that trainings import."""
+"""Headway's own code that is installed on machines: the agent, and the package that training scripts import."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from headway.domain.managed_file import File
 from headway.paths import node_dir
 from headway.render.machine_paths import AGENT_PROGRAM
 
-_PACKAGES = "/usr/lib/python3/dist-packages"  # where the system's python3 of every Debian looks
+_PACKAGES = "/usr/lib/python3/dist-packages"  # in the module path of every Debian's python3
 _START = "from agent.__main__ import main\n\nmain()\n"
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first day a zip knows
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date of the zip format
 
 
 @cache
 def bundled_files() -> Mapping[str, File]:
-    """Returns {path: File} for every machine. Apply installs them rather than the image, so that machines set up by others have
-    them too. Raises FileNotFoundError for an installation without node/."""
+    """Returns {path: File} for every machine. Apply installs these files instead of the image, so that owned machines
+    have them too. Raises FileNotFoundError for an installation without node/."""
     node = node_dir()
     files = {AGENT_PROGRAM: File("", data=agent_zip(node))}
     for path in sorted((node / "train" / "headway_train").glob("*.py")):
@@ -30,8 +30,8 @@ def bundled_files() -> Mapping[str, File]:
 
 
 def agent_zip(node: Path) -> bytes:
-    """A zip that Python runs, of package `agent` in folder `node`: from the same texts always the same bytes, so that a machine
-    that has it is left alone. Raises FileNotFoundError when there is none."""
+    """Returns a zip file that Python can run, with the package `agent` of folder `node`. The same sources always give
+    the same bytes, so that apply finds no change. Raises FileNotFoundError if there is no agent."""
     modules = sorted((node / "agent").rglob("*.py"))
     texts = {str(path.relative_to(node)): path.read_text() for path in modules}
     if not texts:

@@ -1,5 +1,5 @@
-"""Plans and applies a cluster file: `apply_cluster` carries out the very ChangeSet that `plan_changes` shows. Changes are
-computed from facts at every start, so an apply that was killed anywhere is finished by running it again."""
+"""Plans and applies a cluster file: `apply_cluster` carries out the same ChangeSet that `plan_changes` returns. Changes
+are computed from facts at every start, so running a killed apply again completes it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ async def plan_changes(cluster: Cluster, env: ClusterContext) -> ChangeSet:
 
 
 async def _chosen(cluster: Cluster, env: ClusterContext, *, asks: bool) -> tuple[tuple[str, ...], frozenset[str]]:
-    """(slots with a machine, those of them that leave by another's word and are let be)."""
+    """Returns (slots with a machine, those of them that another operation is removing and that this one leaves
+    alone)."""
     machines = await list_machines(env, cluster.name)
     chosen = await select_slots(cluster, env, machines)
     leaving = await leaving_with_jobs(cluster, env, machines, chosen) if asks else frozenset()
@@ -48,7 +49,7 @@ async def _chosen(cluster: Cluster, env: ClusterContext, *, asks: bool) -> tuple
 
 
 def _unbuilt(cluster: Cluster) -> DesiredState:
-    """The goal for a cluster with no machine: only which machines there will be matters."""
+    """Returns the desired state of a cluster without machines. Only the machines to create matter."""
     return DesiredState(cluster, {}, desired_accounts(cluster), choose_slots(cluster, ()))
 
 
@@ -63,12 +64,12 @@ async def apply_cluster(
     new: Mapping[str, str] | None = None,
     rests: bool = False,
 ) -> None:
-    """Carries out what must change. `deadline`: until when jobs on nodes that go may go on; None: no node with jobs goes, and
-    those that leave by another's word are let be. `beside`: what goes on while those jobs are waited for. `before`: what is
-    done on the head right before one of its stages. `new`: secrets that take others' place; they are kept once every machine
-    that works can take them. `rests`: the controller was stopped for a restore, so nobody can say what runs where, and no
-    machine is given back. Raises HeadwayError naming every machine that did not get there, and SteppedAside
-    (cluster.scaling.scale_in) where another operation goes before the rest of this one."""
+    """Carries out what must change. `deadline`: until when jobs on leaving nodes may run; with None no node with jobs
+    is removed, and nodes that another operation drains are left alone. `beside`: work to do while those jobs are waited
+    for. `before`: stage -> function that runs on the head right before that stage. `new`: secrets that replace others;
+    they are stored once every running machine can take them. `rests`: the controller was stopped for a restore, so it
+    is not known what runs where, and no machine is removed. Raises HeadwayError naming every machine that failed, and
+    SteppedAside (cluster.scaling.scale_in) if another operation goes before the rest of this one."""
     began = time.monotonic()
     gaps = [gap for gap in await env.provider.preflight(cluster) if gap.fatal]
     if gaps:
@@ -106,7 +107,7 @@ async def apply_cluster(
     if seen:
         site = await run.take(seen)
         run.goal = with_effects(await render_desired_state(cluster, site, have), observed)
-    if await run.clear():  # all facts anew: machines have come and gone meanwhile
+    if await run.clear():  # read all facts again, because machines were created or deleted meanwhile
         await apply_cluster(cluster, env, say, deadline, before=before, new=new)
         return
     await run.turn_key()

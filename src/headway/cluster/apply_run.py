@@ -1,7 +1,6 @@
-"""Carries one ChangeSet out: every machine on its own, nodes after the controller.
+"""Carries out one ChangeSet: all machines in parallel, nodes after the controller.
 
-Each step can be repeated, so an apply that was killed is finished by the next one.
-"""
+Each step can be repeated, so the next apply completes a killed one."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ from headway.slurm import node_commands, sacctmgr
 from headway.slurm.account_commands import account_change_argv
 from headway.store import StoreUnavailable
 
-# Machines made at once: a container start is mostly work of this host's processors.
+# Machines created at the same time: starting a container mostly uses this host's CPUs.
 MAKE_AT_ONCE = 6
 BOOT_S = 120
 BeforeStage = Callable[[Machine], Awaitable[None]]
@@ -54,6 +53,7 @@ BRINGS_UP = ("machine.create", "machine.start", "machine.restart", REBUILD)  # m
 
 
 async def store_new_secrets(env: ClusterContext, cluster: Cluster, new: Mapping[str, str]) -> None:
+    """Stores the cluster's new secrets."""
     for name, value in new.items():
         await env.store.secrets.set(cluster.name, name, value)
 
@@ -69,21 +69,23 @@ class ApplyRun:
     secrets: dict[str, str]
     observed: Observed
     changes: ChangeSet
-    deadline: Deadline | None = None  # see `apply`
-    beside: WaitingWork | None = None  # the same
-    before: Mapping[str, BeforeStage] = field(default_factory=dict)  # the same
-    new: Mapping[str, str] = field(default_factory=dict)  # the same
-    rests: bool = False  # the same
-    leaving: frozenset[str] = frozenset()  # nodes that another operation has drained, and that are let be
-    image: str = ""  # tag that machines are made from; "" = what the cluster keeps to, or the present one
+    deadline: Deadline | None = None  # see `apply_cluster`
+    beside: WaitingWork | None = None  # see `apply_cluster`
+    before: Mapping[str, BeforeStage] = field(default_factory=dict)  # see `apply_cluster`
+    new: Mapping[str, str] = field(default_factory=dict)  # see `apply_cluster`
+    rests: bool = False  # see `apply_cluster`
+    leaving: frozenset[str] = frozenset()  # nodes that another operation has drained and that this one leaves alone
+    image: str = ""  # tag of the image to create machines from; "": the cluster's pinned image, or the present one
     controller_up: asyncio.Event = field(default_factory=asyncio.Event)
     failures: dict[str, HeadwayError] = field(default_factory=dict)
     making: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAKE_AT_ONCE))
     machines: dict[str, Machine] = field(default_factory=dict)
-    resting: list[str] = field(default_factory=list)  # heads whose controller waits until Slurm's state has moved
-    state_at: str = ""  # where that lay before
+    resting: list[str] = field(default_factory=list)  # heads whose controller is stopped until Slurm's state has moved
+    state_at: str = ""  # the folder of Slurm's state before it moves
 
     async def execute(self) -> None:
+        """Carries out the changes. Raises the head's error at once, and at the end Refused naming every other machine
+        that failed."""
         cluster = self.goal.cluster
         by_machine: dict[str, list[Change]] = {}
         for change in self.changes.changes:
@@ -103,14 +105,16 @@ class ApplyRun:
             raise failed_machines_error(self.failures, self.goal)
 
     async def take(self, seen: machine_claims.InventorySurvey) -> Site:
-        """Machines one owns: the new ones get the mark and their host keys are pinned, all of them before any is set up, for
-        nodes vouch for people by those keys."""
+        """Claims new machines that the user owns. All of them are marked and their host keys pinned before any is set
+        up, because nodes trust each other's users by these keys. Returns the site with what was found. Raises Refused
+        naming the machines that failed."""
         cluster, provider = self.goal.cluster, seen.provider
         new = [change.where for change in self.changes.changes if change.kind == "machine.create"]
         if new:
             await self.say("machines", f"{len(new)} are being taken")
         taken = await list_machines(self.env, cluster.name)
-        # Their places are other machines' now; one that only has another address goes on with what runs there.
+        # Machines whose place another machine takes are removed first. A machine that only has a new address keeps its
+        # jobs.
         left = {name: taken[name] for name in new if name in taken and not seen.is_still(name, taken[name])}
         if left:
             await (await self._leaving(left, stays=True)).remove_machines(tuple(left))
@@ -132,8 +136,8 @@ class ApplyRun:
         return await read_site(cluster, self.env, seen.place(self.place), self.goal.members)
 
     async def _guard(self, name: str, work: Awaitable[None]) -> None:
-        """One machine's failure is kept for the end; only the head's stops the rest. That the server's own database is away
-        is no machine's."""
+        """Waits for the work on one machine and keeps its error for the end; only an error of the head stops the rest.
+        Raises StoreUnavailable, which is no fault of the machine."""
         try:
             await work
         except StoreUnavailable:
@@ -146,7 +150,7 @@ class ApplyRun:
                 self.controller_up.set()
 
     async def _end_sessions(self) -> None:
-        """People who left: their jobs were cancelled with their accounts, now what else they run ends, everywhere."""
+        """Ends the processes of users who left, on all machines. Their jobs were cancelled with their accounts."""
         leaving: dict[str, list[str]] = {}
         for change in self.changes.changes:
             if change.kind == "user.end" and change.where not in self.failures:
@@ -157,7 +161,8 @@ class ApplyRun:
             )
 
     async def clear(self) -> bool:
-        """Gives back the machines that go, before anything else is done; whether others may have come or gone meanwhile."""
+        """Removes the machines that leave, before any other change. Returns whether it waited for jobs, so that other
+        machines may have been created or deleted meanwhile."""
         going = [c.where for c in self.changes.changes if c.kind == "machine.delete"]
         if not going:
             return False
@@ -167,7 +172,8 @@ class ApplyRun:
             return False
         leaving = await self._leaving(self.observed.machines)
         leaving.waiting_work = self.beside
-        # Who comes first leaves these nodes alone: of machines one owns, and of slots that go with them, it could not.
+        # Another operation may only go first if it leaves these nodes alone. It could not do so for owned machines, or
+        # for slots that are no longer in the file.
         leaving.steps_aside = self.env.provider.traits.creates_machines and set(going) <= set(
             self.goal.cluster.slot_names
         )
@@ -186,8 +192,8 @@ class ApplyRun:
         return leaving.waited
 
     async def turn_key(self) -> None:
-        """Replaces the MUNGE key of running machines (cluster.keys.munge_key). Raises Refused if a machine can't take the key
-        while the head still uses the old one, or if the head itself can't."""
+        """Replaces the MUNGE key of running machines (cluster.keys.munge_key). Raises Refused if a machine can't take
+        the key while the head still uses the old one, or if the head itself can't."""
         env, cluster, seen = self.env, self.goal.cluster, self.observed.seen
         names = munge_key.machines_to_rekey(self.goal, seen)
         machines = {name: self.observed.machines[name] for name in names}
@@ -214,7 +220,8 @@ class ApplyRun:
             await self.say("key", f"{count} the new MUNGE key", done=True)
 
     async def _look_again(self, name: str) -> None:
-        with contextlib.suppress(HeadwayError):  # one that answers no more says so in its own turn
+        """Reads the facts of one machine again."""
+        with contextlib.suppress(HeadwayError):  # a machine that does not answer is reported when it is set up
             found = await self._look(name)
             self.observed = replace(self.observed, seen={**self.observed.seen, name: found})
 
@@ -228,7 +235,7 @@ class ApplyRun:
         await machine_claims.release_machine(self.env, machine, self.say)
 
     async def bring(self, name: str, changes: list[Change]) -> None:
-        """Brings one machine up: creates or starts it, sets it up, starts its daemons."""
+        """Creates or starts one machine, sets it up and starts its daemons."""
         kinds = {change.kind for change in changes}
         seen, fresh = self.observed.seen.get(name), False
         if kinds.intersection(BRINGS_UP):
@@ -241,15 +248,16 @@ class ApplyRun:
             await return_new_node(self.env, await self._asked(), name)
 
     async def _asked(self) -> Machine:
-        """Who is told of a node: the first head may be away while the second one leads."""
+        """Returns the head that gets commands about nodes. The first head may be down while the second one is
+        active."""
         return (
             await active_or_stopped_head(self.goal.cluster, self.env, self.machines)
             or self.machines[self.goal.cluster.head]
         )
 
     async def _make(self, name: str, kinds: set[str]) -> bool:
-        """The machine runs and answers; whether it is a new one. A container that does not come back is made anew:
-        nothing that must be kept lies in it."""
+        """Creates or starts the machine and waits until it answers. Returns whether it is a new one. A container that
+        does not come back is created again, because nothing that must be kept is stored in it."""
         began = time.monotonic()
         fresh = bool({"machine.create", REBUILD} & kinds)
         if not fresh:
@@ -280,8 +288,8 @@ class ApplyRun:
         await self._wait(machine)
 
     async def _wait(self, machine: Machine) -> None:
-        """Until it answers SSH. Raises Unreachable, with the way to look at what it does instead."""
-        await self.env.connections.drop(machine.name)  # a connection to its life before may still look alive
+        """Waits until the machine answers SSH. Raises Unreachable, with a hint on how to see what the machine does."""
+        await self.env.connections.drop(machine.name)  # a connection from before the restart may still seem to work
         try:
             await self.env.connections.wait_ready(machine, timeout_s=BOOT_S)
         except Unreachable as error:
@@ -331,7 +339,7 @@ class ApplyRun:
                     await self._not_half(self.machines[name])
                 if stage == "controller":
                     await self._rest_others()
-                if stage == "outside":  # no node waits for a volume that only the head lacks
+                if stage == "outside":  # nodes must not wait for a volume that only the head can't mount
                     self.controller_up.set()
             if stage == "software" and any(step["op"] == "packages" for step in steps):
                 await self.say(name, "packages are being installed, from the machine's own sources")
@@ -348,7 +356,8 @@ class ApplyRun:
             await self.say(name, "is set up", done=True, seconds=time.monotonic() - began)
 
     async def _not_half(self, head: Machine) -> None:
-        """slurmdbd would not start, and nobody would know why. Raises Refused."""
+        """Raises Refused if a restore was begun and has not ended. Without this check slurmdbd would fail to start
+        without a reason given."""
         argv = ["test", "-e", f"{ACCOUNTING_FOLDER}{RESTORING_SUFFIX}"]
         if (await self.env.connections.remote(head, argv, timeout_s=20, check=False)).code == 0:
             raise Refused(
@@ -357,8 +366,9 @@ class ApplyRun:
             )
 
     async def _rest_others(self) -> None:
-        """Where Slurm's state is to move, the first head copies it while no controller runs: another one would take over in the
-        folder of before. Its own stage starts it again."""
+        """Stops the second controller if Slurm's state is to move. The first head copies the state while no controller
+        runs, because another one would take over in the old folder. Each controller is started again in its own head's
+        stage."""
         moves = {c.where for c in self.changes.changes if (c.kind, c.what) == ("file.write", state_folder.PROGRAM)}
         for name in self.goal.cluster.heads[1:]:
             seen = self.observed.seen.get(name)
@@ -369,8 +379,9 @@ class ApplyRun:
                 await self._controller(name, "stop")
 
     async def _stand_by_again(self) -> None:
-        """Where the head fails and Slurm's state is still where it was: a cluster would be without any controller until the next
-        apply. One whose state has moved, or that can't be asked, may lead in the new folder: then two would."""
+        """Starts the second controller again if the head failed and Slurm's state has not moved; otherwise the cluster
+        would have no controller until the next apply. If the state has moved or the head can't be asked, a controller
+        may be active in the new folder, and two would run."""
         head, waiting = self.goal.cluster.head, ", ".join(self.resting)
         if not waiting:
             return
@@ -378,7 +389,8 @@ class ApplyRun:
             argv = ["systemctl", "is-active", "slurmctld.service"]
             ran = await self.env.connections.remote(self.machines[head], argv, timeout_s=20, check=False)
             if ran.stdout.strip() != "active":
-                await self._controller(head, "stop")  # it may be at it still, and is started again and again
+                # it may still be copying the state, and systemd restarts it again and again
+                await self._controller(head, "stop")
             if await self._state_at() != self.state_at:
                 await self.say(
                     waiting, "slurmctld stays stopped until the next apply: Slurm's state has moved", level="warning"
@@ -396,7 +408,8 @@ class ApplyRun:
         await remote_steps.run_steps(self.env.connections, self.machines[name], [step])
 
     async def _state_at(self) -> str:
-        """As the first head's last start wrote it down; "" where none ever moved."""
+        """Returns the folder of Slurm's state that the first head's last start recorded, "" if the state never
+        moved."""
         head = self.machines[self.goal.cluster.head]
         return (await self.env.connections.remote(head, ["cat", state_folder.LAST], timeout_s=20, check=False)).stdout
 
@@ -413,7 +426,8 @@ class ApplyRun:
             )
 
     async def _seen_accounts(self, head: Machine) -> Accounts:
-        """Once slurmdbd answers: one that has just started may have an earlier Slurm's records to take over."""
+        """Returns the accounts once slurmdbd answers. A slurmdbd that has just started may first convert the records of
+        an earlier Slurm version. Raises Refused if it does not answer."""
         try:
             await remote_steps.run_steps(
                 self.env.connections, head, [wait_for_slurmdbd()], timeout_s=CONVERT_S + STAGE_S

@@ -1,4 +1,4 @@
-"""What work on one cluster needs: its provider, the store, SSH connections, the state folder."""
+"""ClusterContext: provider, store, SSH connections and state folder for work on one cluster."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class ClusterContext:
     state_dir: Path
 
     async def close(self) -> None:
+        """Closes the SSH connections."""
         await self.connections.close()
 
 

@@ -1,7 +1,8 @@
 """Recreates the heads from the image with the new Slurm version, while jobs continue under the old slurmd.
 
-In the order that SchedMD asks for: no controller runs when the first slurmdbd of the new version takes the records over, then the
-controllers come, and the nodes follow by a roll. (Slurm's Upgrade Guide, https://slurm.schedmd.com/upgrades.html.)"""
+In the order that SchedMD asks for: no controller runs while the first slurmdbd of the new version converts the records,
+then the controllers start, and the nodes follow in a rollout. (Slurm's Upgrade Guide,
+https://slurm.schedmd.com/upgrades.html.)"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from headway.errors import HeadwayError
 from headway.images import build, local_images
 from headway.slurm import node_commands
 
-# In this order; each writes down what it knows before it ends.
+# Stopped in this order; each daemon saves its state before it ends.
 _DAEMONS = ("slurmrestd.service", "slurmctld.service", "slurmdbd.service", "mariadb.service")
 _STOP_S = 600.0
 
@@ -29,9 +30,9 @@ _STOP_S = 600.0
 async def remove_old_heads(
     cluster: Cluster, env: ClusterContext, say: ReportProgress, changes: ChangeSet, machines: Mapping[str, Machine]
 ) -> frozenset[str]:
-    """Takes away the machines of heads that are to be made anew, once the image they are to be of is there; the one that leads
-    goes last, so that none takes over meanwhile. Nodes are drained before: they are to follow (`wants_roll`). Returns those that
-    were in service."""
+    """Deletes the machines of heads that are to be created again, once their new image exists. The active head is
+    stopped last, so that no other takes over meanwhile. Nodes are drained before, because a rollout follows
+    (`rollout.slurm_upgrade.nodes_await_rollout`). Returns the nodes that were in service."""
     names = [
         name for name in reversed(cluster.heads) if any((c.kind, c.where) == (REBUILD, name) for c in changes.changes)
     ]
@@ -40,11 +41,12 @@ async def remove_old_heads(
     info = await build.ensure_image(cluster.image, say, state_dir=env.state_dir)
     served = await _drain_nodes_in_service(cluster, env, machines)
     kept = await env.store.node_images.get(cluster.name)
-    await env.store.node_images.set(cluster.name, replace(kept, pinned=""))  # an image of the Slurm before
+    # the pinned image has the old Slurm version
+    await env.store.node_images.set(cluster.name, replace(kept, pinned=""))
     for name in names:
         await say(name, f"slurmctld and the database end in good order: it is made anew of {info.tag}")
         if machines[name].state is MachineState.RUNNING:
-            with contextlib.suppress(HeadwayError):  # one that does not answer stops with its machine
+            with contextlib.suppress(HeadwayError):  # a head that does not answer is stopped with its machine
                 steps = [
                     remote_steps.run_step(["systemctl", "stop", unit], timeout_s=_STOP_S, ok=(0, 5))
                     for unit in _DAEMONS
@@ -62,8 +64,9 @@ async def remove_old_heads(
 async def _drain_nodes_in_service(
     cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]
 ) -> frozenset[str]:
-    """The nodes in service, which are out of it then: what began there under the new controller, from a head with the new srun,
-    would fail. None where no controller answers: a server was ended after it had stopped it."""
+    """Drains the nodes in service and returns them. Jobs started there under the new controller, from a head with the
+    new srun, would fail. Returns none if no controller answers: an earlier run may have been killed after it had
+    stopped the controller."""
     with contextlib.suppress(HeadwayError):
         head = await active_or_stopped_head(cluster, env, machines)
         states = await node_commands.read_node_reasons(env.connections, head) if head else {}
@@ -77,9 +80,9 @@ async def _drain_nodes_in_service(
 
 
 async def image_tag_of(cluster: Cluster, env: ClusterContext, name: str, tag: str) -> str:
-    """What the machine is made from: `tag`, or what the cluster keeps to; "" = the present image. No head is made of an image
-    with another Slurm: it would not read what lies on the head's volume, or spoil it. No node is ahead of its head, which has
-    yet to get that Slurm."""
+    """Returns the tag of the image to create the machine from: `tag`, or the cluster's pinned image; "" for the present
+    image. A head is never created from an image with another Slurm version, which could not read the data on the head's
+    volume, or would damage it. A node never gets a newer Slurm than its head has now."""
     tag = tag or (await env.store.node_images.get(cluster.name)).pinned
     if not env.provider.traits.creates_machines:
         return tag

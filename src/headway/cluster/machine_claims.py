@@ -1,4 +1,4 @@
-"""Machines the user owns: surveyed before anything is planned, claimed with a mark, released at the end."""
+"""Machines that the user owns: surveyed before anything is planned, claimed with a mark, released at the end."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from headway.render.system.agent_config import AGENT
 from headway.render.system.systemd_files import escape
 
 _AT_ONCE = 32
-_TAKE_S = 900  # Python is installed where there is none
+_TAKE_S = 900  # seconds; Python is installed on machines without it
 _LEAVE_S = 300
 _KNOCKS = 3
-# Last first: what others need is stopped after them.
+# The units to stop, in this order: a unit that others need is stopped after them.
 _ENDED = (
     AGENT,
     *(unit for unit in DAEMONS if unit not in ("nfs-server.service", "nftables.service")),
@@ -44,31 +44,33 @@ _SIGNS = 'mkdir -p "$1" && : >"$2" && chown 1:1 "$2"'
 
 @dataclass(frozen=True)
 class InventorySurvey:
-    """What was found on all machines of a cluster."""
+    """The findings on all machines of a cluster."""
 
     provider: OwnedMachinesProvider
-    machines: Mapping[str, Machine]  # those that show a host key
+    machines: Mapping[str, Machine]  # the machines that show a host key
     surveys: Mapping[str, Survey]
-    silent: Mapping[str, HeadwayError]  # those that could not be looked at, and why
-    taken: frozenset[str]  # that are this cluster's already
+    silent: Mapping[str, HeadwayError]  # the machines that could not be surveyed, and why
+    taken: frozenset[str]  # the machines that this cluster has claimed already
     judgement: SurveyResult
-    uids: Mapping[str, int] = field(default_factory=dict)  # by which all of them know users that have none here yet
+    # uids by which all machines know users that have none here yet
+    uids: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def stops(self) -> tuple[Gap, ...]:
-        """What an apply can't go on with. A machine that was taken long ago and is silent now is no such thing."""
+        """Returns the gaps that stop an apply. A machine that was claimed earlier and does not answer now is not among
+        them."""
         silent = (Gap(error.message, error.hint) for name, error in self.silent.items() if name not in self.taken)
         return (*silent, *(gap for gap in self.judgement.gaps if gap.fatal))
 
     def is_still(self, name: str, before: Machine) -> bool:
-        """Whether the inventory's machine for this place is the one that has it, under another address: it has the same host
-        key and our mark for that very place."""
+        """Returns whether the inventory's machine for this place is the same machine under another address: it has the
+        same host key and this server's mark for that place."""
         now, survey = self.machines.get(name), self.surveys.get(name)
         mark = MachineClaim(before.cluster, self.provider.server_id, name)
         return now is not None and survey is not None and now.host_key == before.host_key and survey.held == mark
 
     def place(self, place: Placement) -> Placement:
-        """As it will be once this look is kept."""
+        """Returns the placement as it will be once this survey is stored."""
         own = place.own and replace(
             place.own, nfs=self.judgement.nfs, server_addresses=self._ways_in(place.own.server_addresses)
         )
@@ -76,19 +78,19 @@ class InventorySurvey:
         return replace(place, found=found, own=own)
 
     def _ways_in(self, known: tuple[str, ...]) -> tuple[str, ...]:
-        """Behind address translation, and behind a bastion with several addresses, machines see another address than the
-        server knows of: each is asked."""
+        """Returns the addresses from which machines see the server connect. With address translation or a bastion with
+        several addresses they differ from those that the server knows, so each machine reports its own."""
         return tuple(sorted({*known, *(one.seen_from for one in self.surveys.values() if one.seen_from)}))
 
     def told(self, changes: ChangeSet) -> ChangeSet:
-        """With what a person should know before an apply."""
+        """Returns the ChangeSet with notes on what a user should know before an apply."""
         notes = [f"apply would stop: {gap.what}; {gap.fix}" for gap in self.stops]
         notes += [f"{gap.what}; {gap.fix}" for gap in self.judgement.gaps if not gap.fatal]
         return replace(changes, notes=(*changes.notes, *notes), differences=self.judgement.differences)
 
 
 async def survey_machines(cluster: Cluster, env: ClusterContext) -> InventorySurvey | None:
-    """Surveys every machine; None for a provider that creates its machines itself."""
+    """Surveys every machine. Returns None for a provider that creates its machines itself."""
     provider = env.provider
     if not isinstance(provider, OwnedMachinesProvider):
         return None
@@ -135,7 +137,7 @@ async def survey_machines(cluster: Cluster, env: ClusterContext) -> InventorySur
 
 
 def check_claimable(found: InventorySurvey) -> None:
-    """Raises Refused with everything that stops an apply, before it has changed anything."""
+    """Raises Refused with everything that stops an apply, before anything was changed."""
     if found.stops:
         raise Refused(
             "these machines can't be taken as they are:\n"
@@ -145,7 +147,7 @@ def check_claimable(found: InventorySurvey) -> None:
 
 
 def check_state_stays(cluster: Cluster, changes: ChangeSet) -> None:
-    """Raises Refused when the volume that Slurm's state lies on would be detached below it."""
+    """Raises Refused if the change would detach the volume that Slurm's state is on."""
     above = {
         f"{escape(str(path))}.mount": path for path in PurePosixPath(cluster.state_folder).parents if str(path) != "/"
     }
@@ -159,7 +161,8 @@ def check_state_stays(cluster: Cluster, changes: ChangeSet) -> None:
 
 
 async def claim_machine(env: ClusterContext, server_id: str, machine: Machine) -> None:
-    """Marks it as ours, gives it Python and its name. Raises Refused when another cluster was quicker."""
+    """Marks the machine as claimed, installs Python and sets its name. Raises Refused if another cluster claimed it
+    first, Unreachable if no claim could be written, and CommandFailed if Python can't be installed."""
     ours = {"cluster": machine.cluster, "server": server_id, "machine": machine.name}
     script = (node_dir() / "take.sh").read_bytes()
     argv = ["sh", "-s", "--", json.dumps(ours)]
@@ -182,8 +185,8 @@ async def claim_machine(env: ClusterContext, server_id: str, machine: Machine) -
 async def check_shared_folders(
     env: ClusterContext, cluster: Cluster, nfs: Iterable[str], machines: Mapping[str, Machine]
 ) -> None:
-    """That home and scratch, where they are used as they are, really are one folder: what the head writes, all others see.
-    Raises Refused."""
+    """Checks that home and scratch, unless the head exports them, are the same folder everywhere: what the head writes,
+    all other machines see. Raises Refused."""
     head = next((machines[name] for name in cluster.heads if name in machines), None)
     if head is None:
         return
@@ -206,8 +209,8 @@ async def check_shared_folders(
 
 
 async def check_shared_state_folder(env: ClusterContext, cluster: Cluster, machines: Mapping[str, Machine]) -> None:
-    """That the folder for Slurm's state is one folder on both heads, in which root may do as it likes. Nothing is asked where
-    Headway has yet to mount it. Raises Refused."""
+    """Checks that the folder for Slurm's state is the same on both heads, and that root may change owners in it. Checks
+    nothing if Headway has yet to mount the folder. Raises Refused."""
     where = cluster.storage.state
     volumes = (volume.path for volume in cluster.storage.volumes)
     heads = [machines[name] for name in cluster.heads if name in machines]
@@ -240,13 +243,13 @@ async def store_findings(cluster: Cluster, found: InventorySurvey, names: Iterab
 
 
 def loads_firewall_rules(steps: Iterable[remote_steps.Step]) -> bool:
-    """Whether the firewall's rules come into force, or change, with these steps."""
+    """Returns whether these steps load or change the firewall's rules."""
     return any(firewall.SERVICE in cast(list[str], step.get("names", [])) for step in steps if step["op"] == "units")
 
 
 async def check_ssh_after_firewall(env: ClusterContext, machine: Machine) -> None:
-    """After the firewall's rules were loaded: connections that are open go on under any, so a new one is tried. Raises
-    Refused, with the rules out of force, when there is none."""
+    """Tries a new SSH connection after the firewall's rules were loaded, because open connections continue under any
+    rules. If it fails, disables the rules and raises Refused."""
     for _ in range(_KNOCKS):
         try:
             await env.connections.knock(machine)
@@ -263,7 +266,8 @@ async def check_ssh_after_firewall(env: ClusterContext, machine: Machine) -> Non
 async def release_machine(
     env: ClusterContext, machine: Machine, say: ReportProgress, delete: Sequence[str] = ()
 ) -> None:
-    """Releases one machine, as far as it answers. `delete`: folders of the cluster's data to delete too."""
+    """Releases one machine. Only warns if it does not answer. `delete`: folders with the cluster's data to delete
+    too."""
     step: remote_steps.Step = {"op": "leave", "units": list(_ENDED), "delete": list(delete)}
     try:
         await remote_steps.run_steps(env.connections, machine, [step], timeout_s=_LEAVE_S)

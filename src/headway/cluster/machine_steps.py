@@ -1,4 +1,5 @@
-"""Changes of one machine -> the steps node/ops carries out there, stage by stage. Pure but for secrets' bytes."""
+"""Turns the changes of one machine into the steps that node/ops carries out there, stage by stage. Pure except for the
+bytes of secrets."""
 
 from __future__ import annotations
 
@@ -20,9 +21,10 @@ from headway.render.system.unit_list import RECONFIGURE
 from headway.slurm.account_commands import show_config_argv
 from headway.slurm.scontrol import ping_argv
 
-# A head works before volumes of other machines are mounted, a node begins to after that; and both without those that can't be.
+# A head starts its daemons before it mounts volumes of other machines (stage "outside"), a node after that. Both work
+# without volumes that can't be mounted.
 STAGES = ("software", "base", "database", "accounting", "controller", "outside", "node")
-# Of the packages of a machine one owns: what Debian would start by itself, whatever the machine's role.
+# Daemons from the packages of an owned machine that Debian would start, whatever the machine's role.
 DAEMONS = (
     "slurmctld.service", "slurmd.service", "slurmdbd.service", "slurmrestd.service", "mariadb.service", "prometheus.service",
     "prometheus-alertmanager.service", "nfs-server.service", "nftables.service",
@@ -30,20 +32,20 @@ DAEMONS = (
 SOFTWARE_S = 4000.0
 STAGE_S = 300.0
 CANDIDATE = "/run/headway/candidate"
-# Whose number images choose for themselves, and what they keep on the head's volume.
+# System users whose uid differs between images, with their folders on the head's volume.
 _KEPT_OF = {"mysql": (DATADIR,), prometheus.USER: tuple(path for path, _, _ in prometheus.DIRS)}
 _DATABASE = (
     "create database if not exists slurm_acct_db;"
     "create user if not exists slurm@localhost identified via unix_socket;"
     "grant all on slurm_acct_db.* to slurm@localhost;"
 )
-# A newer slurmdbd answers nobody before it has taken all records over, hours of a large cluster's.
+# A newer slurmdbd does not answer before it has converted all records, which takes hours on a large cluster.
 CONVERT_S = 6 * 3600.0
 _WORKS = "select id from information_schema.processlist where user = 'slurm' and command <> 'Sleep'"
 _CONVERTS = f'mariadb -N -e "{_WORKS}" | grep -q .'
 _ENABLED = (".service", ".mount", ".socket")
-# Without a word to the scripts of System V that Debian's packages still bring: for each of them systemd would be told twice to
-# read all units anew.
+# Skips the System V scripts that Debian's packages still contain: for each of them systemctl would reload all units
+# twice.
 _ENABLE = ("env", "SYSTEMCTL_SKIP_SYSV=1", "systemctl", "--no-reload", "--quiet", "enable")
 _ACTION = {"unit.start": "start", "unit.restart": "restart", "unit.reload": "reload", "unit.enable": "start"}
 
@@ -51,8 +53,8 @@ _ACTION = {"unit.start": "start", "unit.restart": "restart", "unit.reload": "rel
 def steps_by_stage(
     changes: Iterable[Change], wanted: DesiredMachine, secrets: Mapping[str, str], *, fresh: bool
 ) -> dict[str, list[Step]]:
-    """The steps of each stage of bring-up. `fresh`: the machine was just made, so units that the image started are
-    restarted rather than started."""
+    """Returns the steps of each stage of bring-up. `fresh`: the machine was just created, so units that the image
+    started are restarted instead of started."""
     rows = list(changes)
     stages: dict[str, list[Step]] = {stage: [] for stage in STAGES}
     switched = _files_of_running_slurmctld(rows, wanted, fresh)
@@ -70,12 +72,13 @@ def steps_by_stage(
         managed.append({"op": "managed", "paths": sorted(wanted.files)})
         base += [] if detached else managed
     touched = [c.what for c in rows if c.kind in ("file.write", "file.remove")]
-    # Also before any unit starts: an earlier run may have been killed right after it wrote the files these read.
+    # Also before any unit starts, because an earlier run may have been killed right after it wrote the files that these
+    # programs read.
     starting = any(c.kind in ("unit.start", "unit.restart") for c in rows)
     if starting or _under("/etc/sysusers.d/", touched):
         base.insert(_after_files(base), {"op": "run", "argv": ["systemd-sysusers"]})
     enabled = [c.what for c in rows if c.kind.startswith("unit.") and c.what.endswith(_ENABLED)]
-    if enabled:  # before the reload: systemd then knows of it, and nobody is told that units changed on disk
+    if enabled:  # before daemon_reload, so that systemd knows the change and does not warn that units changed on disk
         base.append({"op": "run", "argv": [*_ENABLE, *enabled]})
     if starting or _under("/etc/systemd/system/", touched):
         base.append({"op": "daemon_reload"})
@@ -84,22 +87,24 @@ def steps_by_stage(
     if any(unit.stage == "database" for unit in wanted.units):
         base.append({"op": "seed", "sources": ["/var/lib/mysql", "/var/lib/mariadb"], "target": DATADIR})
         base += [{"op": "own", "paths": list(paths), "owner": owner} for owner, paths in _KEPT_OF.items()]
-        if fresh:  # the database needs the longest to start: it does so while the rest is set up
+        if fresh:  # the database takes longest to start, so it starts while the rest is set up
             base.append({"op": "run", "argv": ["systemctl", "start", "--no-block", "mariadb.service"]})
     dirs = {
         c.what: {"op": "dir", "path": c.what, "owner": c.data["owner"], "mode": c.data["mode"]}
         for c in rows
         if c.kind == "dir.make"
     }
-    base += [dirs.pop(path) for path in _mount_points(wanted) if path in dirs]  # others lie on what these units mount
+    # other folders are on volumes that these units mount
+    base += [dirs.pop(path) for path in _mount_points(wanted) if path in dirs]
     for stage in STAGES:
         stages[stage] += _unit_steps(rows, stage, fresh, switched, wanted, secrets)
-    if detached:  # once the agent knows: it would take the node out for a volume that is not there
+    if detached:  # after the agent has its new list: it would drain the node for a missing volume
         last = stages["controller" if any(unit.stage == "controller" for unit in wanted.units) else "node"]
         unmounts: list[Step] = [{"op": "unmount", "unit": path.rpartition("/")[2]} for path in detached]
-        last += unmounts  # while its file is there, so that an apply that is killed here begins with it again
+        last += unmounts  # while the unit file exists, so that an apply that is killed here repeats the unmount
         last += [{"op": "remove", "path": path} for path in detached]
-        # A repair of the node may have mounted it once more meanwhile; what systemd doesn't know nobody can mount.
+        # A repair of the node may have mounted the volume again meanwhile. A unit that systemd does not know can't be
+        # mounted.
         last += [*managed, {"op": "daemon_reload"}, *unmounts]
     base += dirs.values()
     base += [
@@ -111,13 +116,13 @@ def steps_by_stage(
 
 
 def _mount_points(wanted: DesiredMachine) -> tuple[str, ...]:
-    """Folders that mounts show elsewhere: a mount whose folder is missing does not start."""
+    """Returns the folders that bind mounts need as their source. A mount whose source is missing does not start."""
     units = (file.text for path, file in wanted.files.items() if path.endswith(".mount"))
     return tuple(line.removeprefix("What=") for text in units for line in text.splitlines() if line.startswith("What="))
 
 
 def stage_timeout_s(stage: str, steps: Iterable[Step]) -> float:
-    """How long a stage of these steps may take."""
+    """Returns how long a stage with these steps may take, in seconds."""
     if stage == "software":
         return SOFTWARE_S
     rows = list(steps)
@@ -127,7 +132,8 @@ def stage_timeout_s(stage: str, steps: Iterable[Step]) -> float:
 
 
 def _software_steps(rows: list[Change], wanted: DesiredMachine) -> list[Step]:
-    """On a machine one owns, before anything else: what was there is kept, packages come, Headway's parts are made."""
+    """Returns the first steps on an owned machine: its present files are saved, packages installed, and Headway's own
+    parts built."""
     kinds = {change.kind for change in rows}
     steps: list[Step] = []
     if "file.keep" in kinds:
@@ -156,7 +162,8 @@ def _does_something(steps: list[Step]) -> bool:
 
 
 def _after_files(steps: list[Step]) -> int:
-    """System users are made before any file that they own is written."""
+    """Returns the index at which system users are created: after the files in /etc/sysusers.d, and before any file that
+    these users own."""
     for index, step in enumerate(steps):
         if step["op"] == "file" and step["path"].startswith("/etc/sysusers.d/"):
             return index + 1
@@ -169,7 +176,8 @@ def _secret(wanted: DesiredMachine, path: str, secrets: Mapping[str, str]) -> by
 
 
 def _files_of_running_slurmctld(rows: list[Change], wanted: DesiredMachine, fresh: bool) -> set[str]:
-    """Files of a slurmctld that runs: written together with taking them up, so that the old ones can come back."""
+    """Returns the files of a running slurmctld that change. They are written in the same step that activates them, so
+    that the old files can be restored."""
     taken_up = any(c.kind in ("unit.restart", "unit.reload") and c.what == "slurmctld.service" for c in rows)
     if fresh or not taken_up:
         return set()
@@ -179,7 +187,7 @@ def _files_of_running_slurmctld(rows: list[Change], wanted: DesiredMachine, fres
 
 
 def _candidate_steps(rows: list[Change], wanted: DesiredMachine, secrets: Mapping[str, str]) -> list[Step]:
-    """The whole new Slurm configuration is read by the real programs before anything is touched."""
+    """Returns the step in which the real programs read the whole new Slurm configuration before anything is changed."""
     controller = next((unit for unit in wanted.units if unit.name == "slurmctld.service"), None)
     if controller is None:
         return []
@@ -187,7 +195,7 @@ def _candidate_steps(rows: list[Change], wanted: DesiredMachine, secrets: Mappin
     if not any(c.kind == "file.write" and c.what in own for c in rows):
         return []
     if any(c.kind == "unit.start" and c.what == "slurmctld.service" for c in rows):
-        return []  # nothing works that a fault could stop: slurmctld's own start is the trial
+        return []  # no running slurmctld could be stopped by a fault, and its start is the test
     files = [
         file_step(path, file, _secret(wanted, path, secrets))
         for path, file in wanted.files.items()
@@ -254,13 +262,13 @@ def _unit_steps(
 
 
 def _can_join(last: Step, step: Step) -> bool:
-    """Whether one systemctl call can do both: systemd starts units side by side."""
+    """Returns whether one systemctl call can do both steps. systemd starts units in parallel."""
     alike = all(last.get(word) == step.get(word) for word in ("op", "action", "may_fail"))
     return alike and "argv" not in last and "argv" not in step
 
 
 def _steps_after_start(name: str) -> list[Step]:
-    """What follows the start of a daemon: others wait until it answers."""
+    """Returns the steps after the start of a daemon that wait until it answers."""
     if name == "mariadb.service":
         return [run_step(["mariadb", "-e", _DATABASE])]
     if name == "slurmdbd.service":
@@ -271,21 +279,23 @@ def _steps_after_start(name: str) -> list[Step]:
 
 
 def wait_for_slurmdbd() -> Step:
-    """Waits for slurmdbd, as long as the database works for it."""
+    """Returns the step that waits for slurmdbd, for as long as the database works on its queries."""
     answers = _wait_step(show_config_argv(), "slurmdbd does not answer")
     return {**answers, "busy": ["sh", "-c", _CONVERTS], "most_s": CONVERT_S}
 
 
 def _reload_step(unit: Unit) -> Step:
-    """slurmd has its configuration from slurmctld: at its own start, or when that is told to read its files again. One that is
-    merely started anew leaves all slurmd with the old one (src/slurmctld/controller.c, push_reconfig_to_slurmd)."""
+    """Returns the step that makes slurmctld send the configuration to every slurmd. slurmd gets it at its own start or
+    at a reconfigure of slurmctld; after a mere restart of slurmctld every slurmd keeps the old one
+    (src/slurmctld/controller.c, push_reconfig_to_slurmd)."""
     return run_step(list(unit.reload))
 
 
 def save_accounts_step(slurm_version: str) -> Step:
-    """Makes slurmctld write down the accounts it knows, which it does every few minutes by itself. A second controller that
-    takes over without slurmdbd has them from there; where they never were written, it does not come up at all."""
-    if slurm_release(slurm_version).reconfigures_everything:  # which begins slurmctld anew
+    """Returns the step that makes slurmctld save the accounts it knows, which it otherwise does every few minutes. A
+    second controller that takes over without slurmdbd reads them from there; if they were never saved, it does not
+    start at all."""
+    if slurm_release(slurm_version).reconfigures_everything:  # this restarts slurmctld
         return run_step(["sh", "-c", RECONFIGURE])
     return {"op": "units", "names": ["slurmctld.service"], "action": "restart", "stamps": {}}
 

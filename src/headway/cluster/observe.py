@@ -1,4 +1,4 @@
-"""Reads what is there: the provider's machines, each machine's facts, the accounts. Changes nothing."""
+"""Reads the present state: the provider's machines, each machine's facts, the accounts. Changes nothing."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from headway.providers.base import OwnedMachinesProvider
 from headway.render.slurm.change_impact import AbortingChanges, aborting_changes, unreadable
 from headway.slurm import node_jobs, sacctmgr
 
-# So many machines are asked at once; each is one SSH channel and one short Python process over there.
+# The number of machines that are read at the same time; each takes one SSH channel and one short Python process there.
 FAN_OUT = 64
-RETRY_S = 2.0  # until a look that failed is made once more
+RETRY_S = 2.0  # seconds before a failed observation is repeated
 MachineFacts = tuple[ObservedMachine, dict[str, str]]
-AbortedJobs = tuple[dict[str, tuple[int, ...]], str]  # (by partition or node: jobs; why that can't be known, or "")
+AbortedJobs = tuple[dict[str, tuple[int, ...]], str]  # (partition or node -> jobs, why that can't be known or "")
 
 
 async def list_machines(env: ClusterContext, cluster: str) -> dict[str, Machine]:
@@ -34,7 +34,8 @@ async def list_machines(env: ClusterContext, cluster: str) -> dict[str, Machine]
 
 
 async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
-    """Reads all facts that the ChangeSet is computed from. Machines that run but do not answer are listed with the reason."""
+    """Returns all facts that the ChangeSet is computed from. Machines that run but do not answer are listed with the
+    reason. Raises CommandFailed if a created machine answers but its observation fails twice."""
     cluster = goal.cluster
     wanted_names = set(goal.machines)
     anew = await replaced_machines(env, cluster.name) & wanted_names
@@ -43,7 +44,7 @@ async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
     seen: dict[str, ObservedMachine] = {}
     unreachable: dict[str, str] = {}
     failed: list[CommandFailed] = []
-    texts: dict[str, dict[str, str]] = {}  # by head
+    texts: dict[str, dict[str, str]] = {}  # head -> path -> text
 
     async def look(machine: Machine) -> None:
         role = cluster.role_of(machine.name)
@@ -95,12 +96,12 @@ async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
 
 
 async def replaced_machines(env: ClusterContext, cluster: str) -> frozenset[str]:
-    """Returns names whose own machine is to be replaced by another one in the inventory."""
+    """Returns the names whose machine is to be replaced by another one in the inventory."""
     return await env.provider.replaced(cluster) if isinstance(env.provider, OwnedMachinesProvider) else frozenset()
 
 
 async def _jobs_on(env: ClusterContext, head: Machine | None, names: Set[str]) -> dict[str, tuple[int, ...]]:
-    """Of nodes that are to go; {} where the controller can't be asked: then nobody runs anything that is known of."""
+    """Returns the jobs on nodes that leave, {} if the controller does not answer."""
     if not names or head is None:
         return {}
     try:
@@ -113,8 +114,8 @@ async def _jobs_on(env: ClusterContext, head: Machine | None, names: Set[str]) -
 async def _aborted(
     goal: DesiredState, env: ClusterContext, head: Machine | None, texts: Mapping[str, str]
 ) -> AbortedJobs:
-    """Jobs that Slurm ends when it reads the file that is to be. Of a text that nobody can read there is nothing to compare;
-    the plan says so."""
+    """Returns the jobs that Slurm ends when it reads the new slurm.conf, and why they can't be known. If the old text
+    is unreadable there is nothing to compare; the plan reports that."""
     wanted, old = goal.roles.get("head"), texts.get(SLURM_CONF, "")
     ending = (
         aborting_changes(old, wanted.files[SLURM_CONF].text) if wanted and not unreadable(old) else AbortingChanges()
@@ -132,7 +133,7 @@ async def _aborted(
 
 
 async def _of_earlier_image(name: str, machines: Iterable[Machine]) -> tuple[str, ...]:
-    """Names of those made from another image than the present one; () where that can't be told."""
+    """Returns the names of machines created from another image than the present one, () if that can't be determined."""
     made = {machine.name: machine.image for machine in machines if machine.image}
     if not made:
         return ()
@@ -144,7 +145,8 @@ async def _of_earlier_image(name: str, machines: Iterable[Machine]) -> tuple[str
 
 
 async def heads_with_other_slurm(cluster: Cluster, machines: Iterable[Machine]) -> dict[str, str]:
-    """Returns heads whose image has another Slurm version than the file, with that version; {} if unknown."""
+    """Returns the heads whose image has another Slurm version than the file, with that version. Returns {} if
+    unknown."""
     made = [one for one in machines if one.image and one.name in cluster.heads]
     if not made:
         return {}
@@ -157,16 +159,17 @@ async def heads_with_other_slurm(cluster: Cluster, machines: Iterable[Machine]) 
 def machines_with_other_slurm(
     slurm: str, machines: Iterable[Machine], images: Iterable[local_images.ImageInfo]
 ) -> dict[str, str]:
-    """Returns machines whose image has another Slurm version, with that version; none whose image is unknown."""
+    """Returns the machines whose image has another Slurm version, with that version. Machines with an unknown image are
+    left out."""
     carries = {info.id: info.slurm_version for info in images}
     found = {one.name: carries.get(one.image, "") for one in machines}
     return {name: version for name, version in found.items() if version not in ("", slurm)}
 
 
 async def _with_one_retry(look: Callable[[], Awaitable[MachineFacts]]) -> MachineFacts:
-    """What a look found. One that fails is made once more: a machine that can't be looked at is restarted, and its jobs with it.
-    A local one that answers, and says what failed, is no such machine: `observe` raises that, and nothing is done to it.
-    (One's own may still lack what a look needs.)"""
+    """Returns an observation, repeated once if it fails, because a machine that can't be observed is restarted, and its
+    jobs with it. A created machine that answers but whose command fails is not restarted: `observe_cluster` raises that
+    error. (An owned machine may still lack programs that the observation needs.)"""
     try:
         return await look()
     except HeadwayError:
@@ -195,7 +198,7 @@ async def observe_machine(
 
 
 async def read_accounts(env: ClusterContext, head: Machine | None) -> Accounts | None:
-    """None when there is no head or its accounting database does not answer."""
+    """Returns the accounts, None if there is no running head or its accounting database does not answer."""
     if head is None or head.state is not MachineState.RUNNING:
         return None
     try:

@@ -11,7 +11,8 @@ from headway.errors import HeadwayError, Refused
 
 
 async def run_all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Waits until all have ended. An exception cancels the others and is raised once they have stopped."""
+    """Runs all coroutines and waits until they have ended. An exception cancels the others and is raised once they have
+    stopped."""
     try:
         async with asyncio.TaskGroup() as group:
             for work in works:

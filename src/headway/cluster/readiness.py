@@ -1,4 +1,4 @@
-"""The last steps of a bring-up, and the question "is it ready, and if not, why"."""
+"""The last steps of a bring-up, and the checks whether a cluster is ready."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from headway.slurm.reader import SlurmReader
 REGISTER_S = 90
 REST_S = 30
 POLL_S = 0.25
-_TOO_LATE = "ResumeTimeout"  # slurmctld's is_headway_reason, of a node that took long to come up
+_TOO_LATE = "ResumeTimeout"  # slurmctld's reason for a node that took too long to come up
 
 
 @asynccontextmanager
@@ -42,6 +42,7 @@ async def open_slurm_reader(cluster: Cluster, env: ClusterContext, head: Machine
 
 
 async def read_node_states(cluster: Cluster, env: ClusterContext, head: Machine) -> dict[str, NodeState]:
+    """Returns the state of every node by name."""
     async with open_slurm_reader(cluster, env, head) as reader:
         return {node.name: node for node in await reader.nodes()}
 
@@ -57,7 +58,8 @@ async def wait_for_slurmrestd(cluster: Cluster, env: ClusterContext, head: Machi
 
 
 async def wait_for_nodes(cluster: Cluster, env: ClusterContext, head: Machine, names: frozenset[str]) -> None:
-    """Waits until slurmctld has heard from all these nodes. Raises Unreachable naming the silent ones."""
+    """Waits until all these nodes have registered with slurmctld, at most REGISTER_S. Raises Unreachable naming the
+    silent ones."""
     silent = names & cluster.group_of.keys()
     ends = time.monotonic() + REGISTER_S
     async with open_slurm_reader(cluster, env, head) as reader:
@@ -78,15 +80,16 @@ def _not_registered_error(cluster: str, silent: frozenset[str]) -> Unreachable:
 
 
 def _registered(node: NodeState) -> bool:
+    """Returns whether slurmd has registered with the controller."""
     return not {"NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN"}.intersection(node.states) and node.boot_time > 0
 
 
 async def mark_empty_slots(
     goal: DesiredState, env: ClusterContext, head: Machine, leaving: Collection[str] = ()
 ) -> frozenset[str]:
-    """Slots without a machine are down, and say why; a node that was to leave and stays after all (all but `leaving`) is
-    as it was before. Returns those that are to have a machine and are marked as having none: the apply that made it got no
-    further."""
+    """Sets slots without a machine down, with a reason. A node that was being scaled in and stays after all (all but
+    `leaving`) is restored. Returns the nodes that should have a machine but are marked as having none, because the
+    apply that created it did not complete."""
     empty = set(goal.cluster.slot_names) - set(goal.machines)
     states = await node_commands.read_node_reasons(env.connections, head)
     by_itself = {name for name, group in goal.cluster.group_of.items() if group.idle_s is not None}
@@ -102,8 +105,8 @@ async def mark_empty_slots(
 
 
 async def return_new_node(env: ClusterContext, head: Machine, name: str) -> None:
-    """Waits until slurmctld has heard from a machine that was made for a free slot, and returns that to service: it takes
-    work while others are still made. Nothing happens to a node that is out for another reason. Raises Unreachable."""
+    """Waits until a machine created for an empty slot has registered, and returns the node to service, so that it takes
+    jobs while other machines are still created. A node that is out for another reason stays out. Raises Unreachable."""
     ends = time.monotonic() + REGISTER_S
     while time.monotonic() < ends:
         states, reason = await node_commands.read_node_state(env.connections, head, name)
@@ -117,8 +120,8 @@ async def return_new_node(env: ClusterContext, head: Machine, name: str) -> None
 
 
 async def return_nodes(cluster: Cluster, env: ClusterContext, head: Machine, names: frozenset[str]) -> tuple[str, ...]:
-    """Returns to service the nodes among these that Slurm holds DOWN although they have registered since. What a person has
-    said of one stays, and a node with an incident is returned by the end of that, after tests."""
+    """Returns those of the nodes to service that are DOWN in Slurm although they have registered, and returns their
+    names. A drain by a person stays, and a node with an incident returns at the end of that incident, after tests."""
     states = await read_node_states(cluster, env, head)
     back = [n for n in sorted(names) if n in states and "DOWN" in states[n].states and "DRAIN" not in states[n].states]
     return tuple(
@@ -127,14 +130,14 @@ async def return_nodes(cluster: Cluster, env: ClusterContext, head: Machine, nam
 
 
 def _may_return(reason: str) -> bool:
-    """Whether Slurm's reason is Headway's or slurmctld's, and no incident's."""
+    """Returns whether the reason in Slurm was set by Headway or slurmctld, but not for an incident."""
     told = is_headway_reason(reason) or reason.startswith(_TOO_LATE) or not reason
     return told and not reason.startswith(INCIDENT_REASON)
 
 
 async def hold_spares(cluster: Cluster, env: ClusterContext, head: Machine, say: ReportProgress) -> None:
-    """Brings the reservation of spares in line with which nodes are usable. Where Slurm refuses that the cluster works
-    all the same, and its watch tries again."""
+    """Updates the reservation of spares to the nodes that are usable. If Slurm refuses, the cluster works all the same,
+    and the health reconciler tries again."""
     states = await read_node_states(cluster, env, head)
     held = frozenset(await reservations.reserved_nodes(env.connections, head))
     wanted = spares_to_reserve(cluster, states, held)
@@ -168,7 +171,7 @@ async def readiness_checks(cluster: Cluster, env: ClusterContext) -> tuple[Check
         said = "is running" if state == "active" else f"is {state}; headway exec {cluster.name} -- journalctl -u {unit}"
         found.append(Check(unit, state == "active", said))
     if not all(check.ok for check in found if check.name in ("slurmctld", "slurmrestd")):
-        return tuple(found)  # nobody would answer: what is said already is the reason
+        return tuple(found)  # slurmctld or slurmrestd would not answer, and the reason is in the checks already
     try:
         states = await read_node_states(cluster, env, head)
         held = await reservations.reserved_nodes(env.connections, head)
@@ -217,9 +220,9 @@ async def finish_bring_up(
     leaving: Collection[str] = (),
     failed: Collection[str] = (),
 ) -> None:
-    """After the daemons: slots without a machine out of Slurm's way, nodes registered, those that this run or one before it
-    started returned to service, spares held. `leaving`: nodes that another operation has drained; `failed`: machines that
-    did not get there."""
+    """Finishes a bring-up after the daemons have started: sets slots without a machine down, waits for nodes to
+    register, returns nodes to service that this run or an earlier one started, and reserves spares. `leaving`: nodes
+    that another operation has drained; `failed`: machines that could not be set up."""
     cluster = goal.cluster
     machines = await list_machines(env, cluster.name)
     head = machines[cluster.head]

@@ -1,4 +1,4 @@
-"""Sends node/ops to a machine and reads its answers: one remote call however much there is to do."""
+"""Sends node/ops to a machine and reads its answers, in one remote call for any number of steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from headway.transport.remote_program import program_source
 from headway.transport.ssh import Connections
 
 Step = dict[str, Any]
-# The program comes first on standard input, then what to do: nothing has to be installed on the machine before.
+# Standard input carries the program first and then the steps, so that nothing has to be installed on the machine
+# before.
 _LOADER = (
     "import io,sys;b=sys.stdin.buffer;p=b.read(int(b.readline()));"
     "sys.stdin=io.TextIOWrapper(io.BytesIO(b.read()));exec(compile(p,'headway-ops','exec'))"
@@ -23,7 +24,7 @@ _LOADER = (
 
 
 class StepFailed(HeadwayError):
-    """A step on a machine did not work; says which and what the machine said."""
+    """A step on a machine failed. The message names the step's error as the machine reported it."""
 
     kind = "step_failed"
     http_status = 502
@@ -35,7 +36,7 @@ def _stdin(ask: object) -> bytes:
 
 
 def file_step(path: str, file: File, content: bytes | None = None) -> Step:
-    """`content` for a secret; otherwise the file's own."""
+    """Returns the step that writes a file. `content`: the bytes of a secret; None: the file's own content."""
     data = file.content if content is None else content
     return {
         "op": "file",
@@ -49,6 +50,7 @@ def file_step(path: str, file: File, content: bytes | None = None) -> Step:
 
 
 def run_step(argv: Iterable[str], *, timeout_s: float = 60, ok: tuple[int, ...] = (0,), stdin: str = "") -> Step:
+    """Returns the step that runs a command. `ok`: exit codes that count as success."""
     return {"op": "run", "argv": list(argv), "timeout_s": timeout_s, "ok": list(ok), "input": stdin}
 
 
@@ -65,13 +67,13 @@ async def read_facts(
     blocks: Iterable[str] = (),
     packages: Iterable[str] = (),
 ) -> tuple[ObservedMachine, dict[str, str]]:
-    """The machine's facts, and the texts of the files asked for. Raises Unreachable."""
+    """Returns the machine's facts and the texts of the requested files. Raises Unreachable."""
     ask = {
         "do": "observe",
         "files": list(files),
         "units": list(units),
         "dirs": list(dirs),
-        "owners": dict(owners or {}),  # of those that lie where everybody may make files
+        "owners": dict(owners or {}),  # for folders in places where every user may create files
         "users": list(users),
         "texts": list(texts),
         "blocks": list(blocks),
@@ -109,8 +111,8 @@ async def run_steps(
     timeout_s: float = 300,
     done: Callable[[Step], Awaitable[None]] | None = None,
 ) -> tuple[str, ...]:
-    """Carries the steps out in order; what those said that did not work and may fail. Raises StepFailed at the first other that
-    doesn't work; what came before stays done."""
+    """Carries out the steps in order. Returns the warnings of failed steps that are allowed to fail. Raises StepFailed
+    at the first other failure; the steps before it stay done."""
     if not steps:
         return ()
     ask = {"do": "apply", "steps": steps}

@@ -1,4 +1,5 @@
-"""Takes a cluster down: jobs cancelled so that accounting closes, daemons stopped so that nothing is lost, then machines."""
+"""Takes a cluster down: cancels jobs so that accounting is complete, stops daemons so that no data is lost, then
+deletes or releases the machines."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ _STOP = [
 
 
 async def take_down(cluster: Cluster, env: ClusterContext, say: ReportProgress, delete_data: bool) -> tuple[str, ...]:
-    """Deletes or releases all machines and returns the paths of the data that is kept. A machine that does not answer is
-    deleted too."""
+    """Deletes or releases all machines and returns the paths of the data that is kept. A machine that does not answer
+    is deleted too."""
     began = time.monotonic()
     machines = await list_machines(env, cluster.name)
     head = machines.get(cluster.head)
@@ -55,7 +56,7 @@ async def take_down(cluster: Cluster, env: ClusterContext, say: ReportProgress, 
             await say(name, "deleted", done=True)
 
     for failed in await asyncio.gather(*(delete(name) for name in machines), return_exceptions=True):
-        if failed is not None:  # all the others are gone by now
+        if failed is not None:  # all other machines are deleted by now
             raise failed
     kept = await env.provider.release(cluster.name, delete_data=delete_data)
     if kept and cluster.storage.state:
@@ -67,7 +68,8 @@ async def take_down(cluster: Cluster, env: ClusterContext, say: ReportProgress, 
 
 
 def _data_folders(cluster: Cluster, name: str) -> tuple[str, ...]:
-    """Of a machine one owns. Each head takes Slurm's state away: the last one to stop could have written it again."""
+    """Returns the data folders to delete on an owned machine. Slurm's state is deleted on each head, because the head
+    that stops last could have written it again."""
     if name not in cluster.heads:
         return ("/srv/headway-state",)
     state = (str(PurePosixPath(cluster.state_folder).parent),) if cluster.storage.state else ()
@@ -75,10 +77,10 @@ def _data_folders(cluster: Cluster, name: str) -> tuple[str, ...]:
 
 
 async def _stop_second_heads(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> None:
-    """A second controller must not take over while the first one closes down."""
+    """Stops the daemons of the second head, so that its controller does not take over while the first one stops."""
     for name in cluster.heads[1:]:
         if name in machines and machines[name].state is MachineState.RUNNING:
-            with contextlib.suppress(HeadwayError):  # one that does not answer is deleted all the same
+            with contextlib.suppress(HeadwayError):  # a head that does not answer is deleted all the same
                 await remote_steps.run_steps(
                     env.connections, machines[name], [remote_steps.run_step(_STOP, timeout_s=60, ok=(0, 1, 5))]
                 )

@@ -1,2 +1,2 @@
-"""cluster.yaml: its model, its rules, and the step from a valid file to a resolved `domain.cluster.Cluster`. Pure. What the
-machines get of it is rendered in `headway.render`."""
+"""cluster.yaml: its model, its rules, and the step from a valid file to a resolved `domain.cluster.Cluster`. No I/O.
+`headway.render` makes the machines' files from the resolved cluster."""

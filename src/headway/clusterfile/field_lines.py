@@ -14,15 +14,15 @@ _LAST = re.compile(r"(\.[^.\[\"]+|\.?\"[^\"]*\"|\[\d+\])$")
 
 
 def field_lines(text: str) -> dict[str, int]:
-    """{"teams.vision.users[1]": 12, ...}, lines counted from 1. Only for a text that `parse_yaml` takes: it has bounded
-    how deep it goes."""
+    """Returns the line of each field, counted from 1: {"teams.vision.users[1]": 12, ...}. The text must have passed
+    `parse_yaml`, which limits the depth."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     found: dict[str, int] = {}
     seen: set[int] = set()
     waits: list[tuple[Loc, yaml.Node | None]] = [((), root)]
     while waits:
         loc, node = waits.pop()
-        if node is None or id(node) in seen:  # an alias: it stands where it was first
+        if node is None or id(node) in seen:  # an alias: its lines are those of the anchor
             continue
         seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
@@ -38,7 +38,7 @@ def field_lines(text: str) -> dict[str, int]:
 
 
 def line_of(path: str, lines: Mapping[str, int]) -> int:
-    """The line of a fault's path; of what it would stand in, where it is missing. 0 when it has no place."""
+    """Returns the line of a fault's path. A missing field gets the line of its parent; 0 if there is no line."""
     said = _LINE.fullmatch(path)
     if said:
         return int(said[1])

@@ -1,6 +1,7 @@
-"""The part of a cluster file that a form can show, and back: what the form does not show is kept as it is.
+"""Converts a cluster file to a web form and back. What the form does not show stays in the file unchanged.
 
-A form's fields are texts, as browsers send them. `read` makes them of a file's mapping, `write` puts them into one."""
+The fields of a form are texts, as browsers send them. `form_from_spec` makes them from a file's mapping, `apply_form`
+writes them into one."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ MOST_ROWS = 60
 
 @dataclass(frozen=True, slots=True)
 class DatasetRow:
+    """One row of the form's datasets."""
+
     name: str = ""
     path: str = ""
     writable: bool = False
@@ -25,27 +28,29 @@ class DatasetRow:
 
 @dataclass(frozen=True, slots=True)
 class TeamRow:
+    """One row of the form's teams."""
+
     name: str = ""
-    users: str = ""  # names with blanks between them
+    users: str = ""  # names separated by blanks
     share: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """`kept` names what the file says beyond the form."""
+    """The fields of the form. `kept` names the parts of the file that the form does not show."""
 
     name: str = ""
     provider: str = LOCAL.name
-    hosts: str = ""  # one address a line, the head first
+    hosts: str = ""  # one address per line, the head first
     image: str = DEFAULT_IMAGE
     plan: str = "h100-8"
     nodes: str = "4"
     spares: str = ""
     leaf_size: str = ""
-    ssh_keys: str = ""  # one public key a line
+    ssh_keys: str = ""  # one public key per line
     datasets: tuple[DatasetRow, ...] = ()
     teams: tuple[TeamRow, ...] = ()
-    user_keys: str = ""  # one a line: the user's name, then a public key
+    user_keys: str = ""  # one per line: the user's name, then a public key
     kept: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -60,7 +65,7 @@ class Form:
 
     @property
     def lists_hosts(self) -> bool:
-        """Whether the chosen provider needs the addresses of the machines."""
+        """Returns whether the chosen provider needs the addresses of the machines."""
         traits = PROVIDERS.get(self.provider)
         return traits is not None and not traits.creates_machines
 
@@ -76,12 +81,12 @@ PLAIN = (
 
 
 def new_form(name: str = "lab") -> Form:
-    """What a new cluster's form begins with."""
+    """Returns the form of a new cluster."""
     return Form(name=name, nodes="4", spares="1", leaf_size="4")
 
 
 def form_from_spec(spec: Mapping[str, Any]) -> Form:
-    """The form of a file, as far as it goes: what has another shape than the form's is named in `kept`."""
+    """Returns the form of a file. `kept` names the parts that the form cannot show."""
     kept = [key for key in spec if key not in _SHOWN and spec[key] not in (None, {}, [])]
     fabric, storage = _mapping(spec.get("fabric")), _mapping(spec.get("storage"))
     kept += [f"fabric.{key}" for key in fabric if key != "leaf_size"]
@@ -114,8 +119,8 @@ def form_from_spec(spec: Mapping[str, Any]) -> Form:
 
 
 def apply_form(form: Form, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """`spec` with the form's fields put in, in a file's usual order. A field that says what the file says already is
-    left alone; an empty one is taken out."""
+    """Returns `spec` with the form's fields, in the usual order of a cluster file. A field that equals the file's value
+    leaves it unchanged; an empty field removes it."""
     made = copy.deepcopy(dict(spec))
     old = form_from_spec(made)
     for item in fields(Form):
@@ -212,7 +217,7 @@ _WRITE = {
 
 
 def form_from_fields(sent: Mapping[str, Sequence[str]]) -> Form:
-    """A posted form. Rows are told apart by their number: team-0-name, dataset-2-path."""
+    """Returns the form from posted fields. Rows of a table are numbered: team-0-name, dataset-2-path."""
 
     def one(name: str) -> str:
         return (sent.get(name) or [""])[0].replace("\r\n", "\n").strip()
@@ -238,7 +243,7 @@ def _rows(sent: Mapping[str, Sequence[str]], kind: str) -> list[int]:
 
 
 def _number(text: str) -> int | str:
-    """A whole number where the text is one; the rest is for the file's own rules to refuse."""
+    """Returns a whole number if the text is one; otherwise the text, which the rules of the cluster file refuse."""
     return int(text) if re.fullmatch(r"\d{1,9}", text) else text
 
 

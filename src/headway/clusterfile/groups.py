@@ -1,4 +1,4 @@
-"""Node groups of a file: the short form (plan, nodes) and the long one (groups) as one thing."""
+"""Node groups of a cluster file: treats the short form (plan, nodes) and the long form (groups) alike."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ FaultText = tuple[str, str, str]  # path, message, hint
 
 
 def parts_of(file: ClusterFile) -> dict[str, GroupPart]:
-    """By name; the short form is one group, MAIN."""
+    """Returns the groups by name; the short form is one group named MAIN_GROUP."""
     if file.groups:
         return dict(file.groups)
     return {MAIN_GROUP: GroupPart(plan=file.plan or "", nodes=file.nodes or 0, max=file.max, spares=file.spares)}
 
 
 def min_nodes(part: GroupPart) -> int:
-    """Nodes that there are at least."""
+    """Returns the least number of nodes of a group."""
     return (part.min or 0) if part.idle is not None else (part.nodes or 0)
 
 
 def max_nodes(part: GroupPart) -> int:
-    """Slots for nodes."""
+    """Returns the number of slots of a group, spares not counted."""
     return max(part.max or 0, min_nodes(part))
 
 
 def total_slots(file: ClusterFile) -> int:
-    """Slots of the whole cluster, spares included."""
+    """Returns the number of slots of the whole cluster, spares included."""
     return sum(max_nodes(part) + part.spares for part in parts_of(file).values())
 
 
 def build_group(name: str, part: GroupPart, plan: Plan, slots: tuple[str, ...]) -> Group:
+    """Returns the resolved group."""
     price = plan.price_usd_per_node_hour if part.price is None else Decimal(str(part.price))
     return Group(
         name=name,
@@ -52,7 +53,7 @@ def build_group(name: str, part: GroupPart, plan: Plan, slots: tuple[str, ...]) 
 
 
 def short_form_faults(file: ClusterFile) -> Iterator[FaultText]:
-    """Which of the two forms it is."""
+    """Yields fields of the short form in a file that has groups, and missing fields of the short form."""
     if file.groups:
         if file.plan is not None:
             yield "plan", "each group has its own", "take it out"
@@ -70,6 +71,7 @@ def short_form_faults(file: ClusterFile) -> Iterator[FaultText]:
 
 
 def idle_faults(file: ClusterFile) -> Iterator[FaultText]:
+    """Yields faults of autoscaled groups."""
     times = {name: part.idle for name, part in file.groups.items() if part.idle is not None}
     for name, idle in times.items():
         if idle != next(iter(times.values())):
@@ -80,6 +82,7 @@ def idle_faults(file: ClusterFile) -> Iterator[FaultText]:
 
 
 def reserved_faults(file: ClusterFile) -> Iterator[FaultText]:
+    """Yields faults of reserved groups."""
     for name, part in file.groups.items():
         if part.reserved and part.spot:
             yield f"groups.{name}.spot", "is for machines that nobody reserved", "take one of the two out"
@@ -93,7 +96,7 @@ def reserved_faults(file: ClusterFile) -> Iterator[FaultText]:
 
 
 def size_faults(path: str, part: GroupPart, provider: ProviderTraits) -> Iterator[FaultText]:
-    """`path`: "" for the short form, else "groups.NAME."."""
+    """Yields faults of the node counts of one group. `path`: "" for the short form, else "groups.NAME."."""
     if part.idle is not None:
         if part.nodes is not None:
             yield f"{path}nodes", "is Slurm's to choose in a group that scales by itself (idle)", "say min and max"

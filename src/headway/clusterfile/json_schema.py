@@ -1,4 +1,4 @@
-"""JSON Schema of the cluster file, for editors and for `headway schema`: made from the very models that check it."""
+"""JSON Schema of the cluster file for editors and `headway schema`, generated from the models that check the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headway.clusterfile.model import ClusterFile
 
 
 def cluster_file_schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of cluster.yaml."""
+    """Returns the JSON Schema (draft 2020-12) of cluster.yaml."""
     document = ClusterFile.model_json_schema()
     parts: dict[str, Any] = document["$defs"]
     for part in (document, *parts.values()):
@@ -24,7 +24,7 @@ def cluster_file_schema() -> dict[str, Any]:
     _list_keys(document["properties"]["slurm"], slurm_keys.CLUSTER_KEYS)
     _list_keys(parts["PartitionPart"]["properties"]["slurm"], slurm_keys.PARTITION_KEYS)
     for mapping, part in (("partitions", "PartitionPart"), ("teams", "TeamPart"), ("users", "UserPart")):
-        # A name with nothing after it is an entry with every default.
+        # An entry with an empty value gets every default.
         document["properties"][mapping]["additionalProperties"] = {
             "anyOf": [{"$ref": f"#/$defs/{part}"}, {"type": "null"}]
         }

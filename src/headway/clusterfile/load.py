@@ -1,4 +1,5 @@
-"""The way in: text -> mapping -> faults and a resolved Cluster. Pure: the client has read key files before."""
+"""Checks and resolves a cluster file: text -> mapping -> faults and a resolved Cluster. No I/O: the client has already
+read the key files."""
 
 from __future__ import annotations
 
@@ -18,18 +19,18 @@ from headway.validation.yaml_parser import parse_yaml
 __all__ = ["check_cluster_file", "parse_yaml", "resolve_cluster_file"]
 
 _FIELDS = {name: number for number, name in enumerate(ClusterFile.model_fields)}
-_STAND_INS: dict[str, Any] = {"name": "x"}  # so that the other fields can still be looked at
+# Valid values for fields that were removed, so that the other fields can still be checked
+_STAND_INS: dict[str, Any] = {"name": "x"}
 _MOST_ROUNDS = 8
 
 
 def check_cluster_file(
     spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str
 ) -> tuple[Cluster | None, list[Fault]]:
-    """Every fault of a cluster file at once, and the cluster when no fault is an error.
+    """Returns all faults of a cluster file, and the cluster if none of them is an error.
 
     `spec` is the loaded mapping with public keys inlined and paths absolute, `owner` the user name of the person who
-    applies it. Raises nothing on bad input.
-    """
+    applies it. Bad input does not raise."""
     if not isinstance(spec, dict):
         return None, [Fault("", "a cluster file is a mapping of fields", "start from a working one: headway init")]
     found, plain = text_faults(spec)
@@ -48,7 +49,7 @@ def check_cluster_file(
 
 
 def resolve_cluster_file(spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str) -> Cluster:
-    """As `check`, for those who want the cluster or nothing. Raises InvalidSpec with every fault."""
+    """Returns the resolved cluster. Raises InvalidSpec with all errors of the file."""
     cluster, faults = check_cluster_file(spec, catalogue, owner=owner)
     if cluster is None:
         raise InvalidSpec([fault for fault in faults if fault.level == "error"])
@@ -58,7 +59,8 @@ def resolve_cluster_file(spec: Mapping[str, Any], catalogue: Mapping[str, Plan],
 def _sound_part(
     plain: dict[str, Any], found: list[tuple[Loc, Fault]]
 ) -> tuple[ClusterFile | None, frozenset[str], dict[str, list[int]]]:
-    """The file without its faulty fields, the places taken out, and where lists lost items. Adds to `found`."""
+    """Returns the file without its faulty fields, the paths of the removed values, and for each shortened list the
+    indexes of the items that stayed. Adds the faults to `found`."""
     text_places = [loc for loc, _ in found]
     gone = {path_text(loc) for loc in text_places}
     kept: dict[str, list[int]] = {}
@@ -68,7 +70,7 @@ def _sound_part(
         except ValidationError as error:
             bad = list(pydantic_faults(error, ClusterFile))
         if number == 0:
-            # A text that is unfit for any place has been reported; what its field says of it adds nothing.
+            # Texts with forbidden characters were reported before; another fault of the same field would be noise.
             found.extend((loc, fault) for loc, fault in bad if loc not in text_places)
             bad.extend((loc, Fault("", "")) for loc in text_places)
         places = [_whole(loc, fault) for loc, fault in bad]
@@ -82,5 +84,5 @@ def _sound_part(
 
 
 def _whole(loc: Loc, fault: Fault) -> Loc:
-    """What to take out: a field with a fault; for one that is missing, what it is missing from."""
+    """Returns the place to remove: the faulty field itself, or the parent of a missing field."""
     return loc[:-1] if fault.message == "is missing" and len(loc) > 1 else loc

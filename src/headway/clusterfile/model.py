@@ -1,8 +1,7 @@
-"""The cluster file as people write it: strict pydantic models, one field one rule.
+"""The cluster file as people write it: strict pydantic models that check each field by itself.
 
-What spans several fields (a partition over more nodes than there are, preemption, switches) is in `headway.clusterfile.rules`.
-A field left empty is a field left out.
-"""
+Rules that span several fields (a partition with more nodes than the cluster, preemption, switches) are in
+`headway.clusterfile.rules`. An empty field counts as a missing one."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ from headway.validation.field_types import (
 if TYPE_CHECKING:
     ProviderName = str
     ImageName = str
-else:  # a type checker takes no computed Literal
+else:  # type checkers do not accept a computed Literal
     ProviderName = Literal[tuple(PROVIDERS)]
     ImageName = Literal[tuple(IMAGES)]
 

@@ -1,4 +1,4 @@
-"""Another number of nodes in a cluster's file. Pure."""
+"""Changes the number of nodes in a cluster file. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _NODES = re.compile(r"^(nodes:[ \t]*)\d+", re.MULTILINE)
 
 
 def target_node_counts(cluster: Cluster, asked: Mapping[str, int]) -> dict[str, int]:
-    """What is asked for, by the groups' own names; "" is the one group there is. Raises NotFound, Conflict or Refused."""
+    """Returns the requested numbers of nodes by group name; the key "" means the only group.
+
+    Raises NotFound for an unknown group, Conflict for an autoscaled one, and Refused if "" is ambiguous."""
     names = [group.name for group in cluster.groups]
     found: dict[str, int] = {}
     for name, nodes in asked.items():
@@ -36,8 +38,8 @@ def target_node_counts(cluster: Cluster, asked: Mapping[str, int]) -> dict[str, 
 
 
 def with_node_counts(spec: Mapping[str, Any], targets: Mapping[str, int]) -> dict[str, Any]:
-    """The file's mapping with so many nodes in these groups. Slots stay: with fewer nodes `max` holds their places. Machines
-    one owns have none to hold: `hosts` says which there are."""
+    """Returns the file's mapping with these numbers of nodes. Slots stay: with fewer nodes, `max` keeps the number of
+    slots. Owned machines need no `max`, because `hosts` lists them."""
     made = copy.deepcopy(dict(spec))
     provider = PROVIDERS[made.get("provider") or LOCAL.name]
     for name, nodes in targets.items():
@@ -56,7 +58,8 @@ def with_node_counts(spec: Mapping[str, Any], targets: Mapping[str, int]) -> dic
 
 
 def edit_node_counts(text: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The file as its owner wrote it, with the numbers changed, where that is plainly possible; else as it was."""
+    """Returns the file's text with the numbers replaced and all else as the owner wrote it. Returns the text unchanged
+    if the result would not parse to exactly that change."""
     from headway.validation.yaml_parser import parse_yaml
 
     nodes, most = after.get("nodes"), after.get("max")

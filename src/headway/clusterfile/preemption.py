@@ -1,14 +1,14 @@
-"""Preemption as Slurm's partition_prio knows it: by tier, and by nothing else.
+"""Computes partition tiers for Slurm's preempt/partition_prio, which preempts by tier only.
 
-A job preempts those in *every* preemptable partition of a lower tier. So a `preempts` list can be had only if tiers
-exist for which it is exactly the preemptable partitions below. With P what any list names, for each partition X:
+A job preempts jobs in *every* preemptable partition of a lower tier. So `preempts` lists can be granted only if tiers exist
+under which each list is exactly the preemptable partitions below. With P the set of all listed partitions, for each
+partition X:
 
     Y in preempts(X)          =>  tier(Y) < tier(X)
     Y in P, not in preempts(X) =>  tier(X) <= tier(Y)
 
-These are difference constraints. Where they contradict each other the smallest contradiction is one of three, and each
-has its own sentence: a circle, a step left out (X over Y over Z but not X over Z), or two lists neither of which holds
-the other.
+These are difference constraints. If they contradict each other, the smallest contradiction is one of three, each with its
+own message: a cycle, a missing step (X over Y over Z but not X over Z), or two lists neither of which contains the other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOWEST = 1
 
 @dataclass(frozen=True, slots=True)
 class PreemptionRule:
-    """What one partition asks for: names that exist, no repeats."""
+    """The preemption settings of one partition: existing names only, no repeats."""
 
     preempts: frozenset[str]
     tier: int | None
@@ -30,7 +30,7 @@ class PreemptionRule:
 
 @dataclass(frozen=True, slots=True)
 class TierConflict:
-    """Why the wishes can't all be had. `field` is "preempts" or "tier" of `partition`."""
+    """Why the lists can't all be granted. `field` is "preempts" or "tier" of `partition`."""
 
     partition: str
     field: str
@@ -39,7 +39,7 @@ class TierConflict:
 
 
 def assign_tiers(wishes: Mapping[str, PreemptionRule]) -> tuple[dict[str, int], list[TierConflict]]:
-    """The lowest tiers that grant every wish, or the reasons why there are none."""
+    """Returns the lowest tiers that grant every list, or the conflicts that prevent it."""
     clashes = list(_clashes_of_lists(wishes))
     if clashes:
         return {}, clashes
@@ -58,7 +58,7 @@ def _victims(wishes: Mapping[str, PreemptionRule]) -> list[str]:
 
 
 def _raise_once(wishes: Mapping[str, PreemptionRule], victims: list[str], tiers: dict[str, int]) -> bool:
-    """Lifts tiers that are free and too low; whether any moved."""
+    """Raises tiers that are too low and not fixed by the file. Returns whether any changed."""
     moved = False
     for name, wish in wishes.items():
         for victim in victims:
@@ -130,17 +130,18 @@ def _clashes_of_lists(wishes: Mapping[str, PreemptionRule]) -> Iterator[TierConf
 
 
 def _lost(wishes: Mapping[str, PreemptionRule], name: str, other: str) -> str:
-    """A partition below `name` that `other`, which is not, would have to be above of as well; "" when there is none."""
+    """Returns a partition below `name` that `other`, which is not below `name`, would also have to be above; "" if
+    there is none."""
     if other == name or other in wishes[name].preempts:
         return ""
     below = wishes[name].preempts - wishes[other].preempts - {other}
-    # A step left out says the same with a better sentence.
+    # A missing step is the same conflict and has a clearer message.
     steps = frozenset[str]().union(*(wishes[lower].preempts for lower in wishes[name].preempts))
     return "" if other in steps or not below else min(below)
 
 
 def _circle(wishes: Mapping[str, PreemptionRule]) -> list[str]:
-    """The names of one circle, the first repeated at the end; [] when there is none."""
+    """Returns the names of one cycle, the first repeated at the end; [] if there is none."""
     try:
         graphlib.TopologicalSorter({name: wish.preempts for name, wish in wishes.items()}).prepare()
     except graphlib.CycleError as error:

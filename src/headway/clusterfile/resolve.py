@@ -1,4 +1,4 @@
-"""From a file without faults to a domain.Cluster: every default filled in."""
+"""Builds a domain.Cluster from a cluster file without faults: every default is filled in."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ DEFAULT_TEAM = "default"
 
 
 def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) -> Cluster:
-    """The resolved cluster. `owner` always has an account, the file's own keys, and is the admin."""
+    """Returns the resolved cluster. `owner` always has an account and the file's `ssh_keys`, and is the admin."""
     parts = groups.parts_of(file)
     sizes = {name: groups.max_nodes(part) + part.spares for name, part in parts.items()}
     slots, switches = topology.lay_out_fabric(file.name, file.fabric, sizes)
@@ -165,7 +165,7 @@ def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, 
 def _nodes(part: PartitionPart, slots: tuple[Slot, ...]) -> tuple[str, ...]:
     if part.groups:
         return tuple(slot.name for slot in slots if slot.group in part.groups)
-    # Of all nodes without a number: spares too, which take any node's place there, and what scaling brings.
+    # Without a number the partition has all slots: also spares, which may replace any node, and slots added by scaling.
     return tuple(slot.name for slot in slots[: part.nodes])
 
 
@@ -219,7 +219,8 @@ def _user(file: ClusterFile, name: str, accounts: list[str], owner: str) -> User
 
 
 def _hosts(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Host, ...]:
-    """The heads' first, then in order of the slots; more machines than places are a reserve, without a name."""
+    """Returns the heads first, then the machines of the slots in their order. Further machines are a reserve without a
+    name."""
     names = (*head_names(file.name, file.controllers), *(slot.name for slot in slots))
     heads = sorted(file.hosts, key=lambda part: ("head", None, "node").index(part.role))[: file.controllers]
     parts = [*heads, *(part for part in file.hosts if part not in heads)]

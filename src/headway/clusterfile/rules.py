@@ -1,8 +1,7 @@
-"""Rules that span several fields of a cluster file. Each looks at one thing and notes every fault it finds.
+"""Rules that span several fields of a cluster file. Each rule checks one thing and records every fault it finds.
 
-They run on the part of the file whose single fields are right, so a file's faults show all at once. What was taken out
-is in `Draft.gone`: a rule keeps quiet where it would need that to be sure.
-"""
+They run on the part of the file whose single fields are valid, so that all faults show at once. `Draft.removed` has the
+paths of removed fields: a rule reports nothing where it would need a removed field to be sure."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ _LEAVE_OUT = "leave nodes out of one partition: it has all of them then"
 
 @dataclass
 class Draft:
-    """A file's sound part, what was taken out of it, and the faults found so far."""
+    """The valid part of a file, the paths removed from it, and the faults found so far."""
 
     file: ClusterFile
     raw: Mapping[str, Any]
@@ -40,53 +39,59 @@ class Draft:
     removed: frozenset[str] = frozenset()
     kept: Mapping[str, list[int]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
-    compared: int = 0  # names, for hints
+    compared: int = 0  # number of names compared for hints
 
     def suggest(self, word: str, known: Collection[str]) -> str:
-        """As words.did_you_mean, which takes its time: of very many faults only the first ones have a hint."""
+        """Returns a hint from syntax_rules.did_you_mean. That comparison is slow, so in a file with very many faults
+        only the first ones get a hint."""
         self.compared += len(known)
         return syntax_rules.did_you_mean(word, known) if self.compared <= MOST_COMPARED else ""
 
     def fault(self, path: str, message: str, hint: str = "") -> None:
+        """Records an error."""
         self.faults.append(Fault(path, message, hint))
 
     def warn(self, path: str, message: str, hint: str = "") -> None:
+        """Records a warning."""
         self.faults.append(Fault(path, message, hint, level="warning"))
 
     def is_intact(self, *paths: str) -> bool:
-        """Whether nothing was taken out at or under these places."""
+        """Returns whether nothing was removed at or under these paths."""
         return not any(
             place == path or place.startswith((f"{path}.", f"{path}[")) for path in paths for place in self.removed
         )
 
     def item(self, path: str, index: int) -> str:
-        """Path of a list's item, by its index in the file as written."""
+        """Returns the path of a list item by its index in the file as written."""
         original = self.kept.get(path)
         return f"{path}[{original[index] if original else index}]"
 
     def names(self, path: str) -> list[str]:
-        """The names under a mapping as written, faulty ones included, so that what refers to them is not blamed."""
+        """Returns the names under a mapping as written, faulty ones included, so that references to them are not
+        reported."""
         value = self.raw.get(path)
         return [str(name) for name in value] if isinstance(value, dict) else []
 
     @property
     def provider(self) -> ProviderTraits:
+        """Capabilities of the chosen provider."""
         return PROVIDERS[self.file.provider]
 
     @property
     def total(self) -> int:
-        """Slots of the cluster: nodes at most, and spares."""
+        """Slots of the cluster: the maximum number of nodes, and the spares."""
         return groups.total_slots(self.file)
 
     @property
     def has_size(self) -> bool:
-        """Whether the number of slots is known."""
+        """Returns whether the number of slots is known."""
         return self.is_intact("groups", "plan", "nodes", "max", "spares") and not (
             self.file.nodes is None and not self.file.groups
         )
 
 
 def check_all(draft: Draft) -> None:
+    """Runs all rules; the faults are added to the draft."""
     for rule in _RULES:
         rule(draft)
 
@@ -272,12 +277,12 @@ def _state(draft: Draft) -> None:
 
 
 def dataset_mount(part: DatasetPart) -> str:
-    """Where a dataset appears on the machines, without a slash at the end."""
+    """Returns the mount point of a dataset on the machines, without a slash at the end."""
     return (part.mount or f"/datasets/{part.name}").rstrip("/") or "/"
 
 
 def partitions_of(file: ClusterFile) -> Mapping[str, PartitionPart]:
-    """By name; one over all nodes where the file has none."""
+    """Returns the partitions by name; one over all nodes if the file has none."""
     return file.partitions or {DEFAULT_PARTITION: PartitionPart()}
 
 
@@ -324,7 +329,7 @@ def _partition_sizes(draft: Draft) -> None:
 
 
 def _unused(draft: Draft) -> None:
-    """Machines in no partition are paid for, and no job can use them."""
+    """Warns about machines that are in no partition: they cost money, and no job can use them."""
     file, parts = draft.file, draft.file.partitions.values()
     if not parts or not draft.has_size or not draft.is_intact("partitions"):
         return
@@ -338,7 +343,7 @@ def _unused(draft: Draft) -> None:
     if file.groups or not all(part.nodes for part in parts):
         return
     reach, nodes = max(part.nodes or 0 for part in parts), file.nodes or 0
-    if reach == nodes:  # said of that partition
+    if reach == nodes:  # already reported for that partition
         return
     for where, count in (("nodes", nodes), ("max", file.max or 0)):
         if count > reach:
@@ -349,7 +354,7 @@ def _unused(draft: Draft) -> None:
 
 
 def _partition_names(draft: Draft) -> None:
-    """References to partitions and teams."""
+    """Checks references to partitions, groups and teams."""
     partitions, groups_known = dict.fromkeys(draft.names("partitions")), dict.fromkeys(draft.names("groups"))
     teams = dict.fromkeys(draft.names("teams") or ["default"])
     for name, part in draft.file.partitions.items():
@@ -373,7 +378,7 @@ def _partition_names(draft: Draft) -> None:
 
 
 def preemption_rules(file: ClusterFile) -> dict[str, preemption.PreemptionRule]:
-    """What each partition wants of preemption, by the names that exist."""
+    """Returns the preemption settings of each partition, limited to existing names."""
     known = file.partitions
     return {
         name: preemption.PreemptionRule(
@@ -439,7 +444,7 @@ def _limits(draft: Draft) -> None:
 
 
 def _endless(draft: Draft, team: str) -> Iterator[str]:
-    """Partitions with GPUs where a job of this team has no end unless it says one."""
+    """Yields partitions with GPUs where a job of this team without --time has no time limit."""
     parts = groups.parts_of(draft.file)
     for name, part in partitions_of(draft.file).items():
         plans = [draft.catalogue.get(one.plan) for group, one in parts.items() if group in (part.groups or parts)]

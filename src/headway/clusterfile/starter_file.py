@@ -60,7 +60,7 @@ partitions:
 
 
 def starting_file(name: str) -> str:
-    """A commented cluster file that is valid as it stands. Raises InvalidSpec for a name a cluster can't have."""
+    """Returns a commented cluster file that is valid without changes. Raises InvalidSpec for an invalid cluster name."""
     problem = syntax_rules.cluster_name_fault(name)
     if problem:
         raise InvalidSpec([Fault("name", problem)])

@@ -16,7 +16,8 @@ _PEOPLES = re.compile(r"/(home|scratch)(/[^.].*)?")
 
 
 def state_folder_faults(file: ClusterFile, provider: ProviderTraits) -> Iterator[FaultText]:
-    """What the file itself shows; whose disk it is, a look at the machines does (changes.shared_state_folder)."""
+    """Yields the faults that the file alone shows. changes.shared_state_folder checks on the machines which disk the
+    folder is on."""
     state = file.storage.state
     if state is None:
         if file.controllers > 1 and not provider.provides_head_state:

@@ -1,5 +1,5 @@
-"""From fabric to slots and switches. A slot's name carries its leaf: lab-2-3 is place 3 under leaf 2, and lab-gpu-2-3 place 3
-under leaf 2 of group gpu."""
+"""Converts `fabric` to slots and switches. The name of a slot contains its leaf: lab-2-3 is place 3 under leaf 2, and
+lab-gpu-2-3 is place 3 under leaf 2 of group gpu."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Trouble = tuple[str, str, str]  # path under fabric, message, hint
 def lay_out_fabric(
     cluster: str, fabric: FabricPart, sizes: Mapping[str, int]
 ) -> tuple[tuple[Slot, ...], tuple[Switch, ...]]:
-    """Slots in leaf order and the switches above them; no switches where there is one leaf. `sizes`: group -> slots.
-    `fabric` has no trouble. A group of its own name has leaves of its own, so that no node is renamed when another
-    group grows."""
+    """Returns the slots in leaf order and the switches above them; no switches if there is only one leaf. `sizes`:
+    group -> number of slots. `fabric` must have no faults. A named group has its own leaves, so that no node is
+    renamed when another group grows."""
     slots: list[Slot] = []
     leaves: dict[str, list[str]] = {}
     for group, leaf, name in _places(cluster, fabric, sizes):
@@ -33,7 +33,7 @@ def lay_out_fabric(
 
 
 def _places(cluster: str, fabric: FabricPart, sizes: Mapping[str, int]) -> Iterator[tuple[str, str, str]]:
-    """(group, leaf, slot name)."""
+    """Yields (group, leaf, slot name) for each slot."""
     if fabric.switches is not None:
         groups = [name for name, size in sizes.items() for _ in range(size)]
         parts = [part for part in fabric.switches if part.nodes is not None]
@@ -54,7 +54,7 @@ def _name(cluster: str, group: str, leaf: int, place: int) -> str:
 
 
 def switch_tree_faults(switches: Sequence[SwitchPart], total: int | None) -> Iterator[Trouble]:
-    """What is wrong with an explicit tree. `total` is nodes + spares, None when they are not known."""
+    """Yields the faults of an explicit tree. `total` is nodes + spares, None if unknown."""
     troubles = list(_shape_troubles(switches))
     yield from troubles
     sizes = [part.nodes for part in switches if part.nodes is not None]

@@ -1,12 +1,12 @@
-"""The folder in which versions of datasets lie: each content once, versions as trees of hard links.
+"""The folder of dataset versions: each content is stored once, and versions are trees of hard links.
 
-    objects/ab/abcd...      a file's content under its SHA-256 (".x" behind it where it may be run)
+    objects/ab/abcd...      a file's content under its SHA-256 (with ".x" appended for an executable file)
     versions/NAME/3/        a version as it is mounted
-    manifests/NAME/3.jsonl  what it must hold
-    drafts/                 what is being made: files, trees and the journal of an addition that has not ended
+    manifests/NAME/3.jsonl  what the version must contain
+    drafts/                 unfinished work: files, trees and the journal of an addition that has not ended
 
-A version appears by one rename. Whatever was killed on the way is found in the journal and not read again. Everything here
-blocks, and ends early with Stopped when the caller wants no more."""
+A version appears by one rename. After an interruption the journal names the files that are already stored, and they
+are not read again. Everything here blocks, and raises Stopped when the caller sets `Progress.stop`."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from typing import IO
 from headway.datasets.manifest import Entry, Item, Manifest, Source, pieces
 from headway.errors import HeadwayError, Refused
 
-_JOURNAL_S = 7 * 86_400.0  # an addition that nobody went on with for so long is given up
-_NAMED = 20  # damaged files that are told one by one
+_JOURNAL_S = 7 * 86_400.0  # seconds after which an unfinished addition is given up
+_NAMED = 20  # damaged files that a message lists; it counts the rest
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Stopped(HeadwayError):
-    """The work was to end before it was done; it can be gone on with."""
+    """The work was stopped before it was finished; it can be continued."""
 
 
 @dataclass
 class Progress:
-    """How far it is, for who looks from outside; `stop` ends it."""
+    """The progress of the work, read from other threads; setting `stop` ends the work."""
 
     files: int = 0
     bytes: int = 0
@@ -46,19 +46,22 @@ class Progress:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def step(self, count: int) -> None:
+        """Adds bytes. Raises Stopped when `stop` is set."""
         self.bytes += count
         if self.stop.is_set():
             raise Stopped("it was stopped")
 
 
 class Library:
+    """The library in the folder `root`."""
+
     def __init__(self, root: Path) -> None:
         self._root = root
         self._objects = root / "objects"
         self._drafts = root / "drafts"
 
     def folder(self, name: str) -> Path:
-        """Where a dataset's versions lie, to be mounted."""
+        """Returns the folder of a dataset's versions, which is mounted."""
         return self._root / "versions" / name
 
     def _manifest(self, name: str, number: int) -> Path:
@@ -67,8 +70,8 @@ class Library:
     # --- adding
 
     def bring(self, name: str, source: Source, progress: Progress, before: int = 0) -> Manifest:
-        """Reads all of a source; its content is here afterwards, in no version yet. `before`: a version that is much like it.
-        Raises Refused when it can't be read or kept."""
+        """Reads a whole source and stores its content; no version has it yet. `before` is the number of a similar
+        version, 0 for none. Raises Refused when a file can't be read or stored."""
         with self._said():
             listing = source.listing()
         progress.of_files, progress.of_bytes = len(listing.files), listing.size
@@ -88,7 +91,8 @@ class Library:
         return Manifest.of(entries, listing)
 
     def _known(self, name: str, number: int) -> dict[str, int]:
-        """Path -> size of a version's files: what looks the same is read, and written only if it is not."""
+        """Returns path -> size of a version's files. A file with the same path and size is read first, and written
+        only if its content differs."""
         try:
             return {one.path: one.bytes for one in Manifest.read(self._manifest(name, number).read_bytes()).files}
         except (OSError, ValueError, KeyError):
@@ -145,20 +149,21 @@ class Library:
             return False
 
     def ready(self, name: str) -> None:
-        """The folder that is mounted is there, also where the versions that it had are not."""
+        """Creates the folder that is mounted, also for a dataset whose versions are gone."""
         with self._said():
             self.folder(name).mkdir(parents=True, exist_ok=True)
             self._root.chmod(0o711)
             self._open_to_all(name)
 
     def _open_to_all(self, name: str) -> None:
-        """People of machines pass through; the server's umask is its own."""
+        """Sets the mode of the mounted folders so that users of the machines can read them, whatever the server's
+        umask is."""
         for folder in (self.folder(name).parent, self.folder(name)):
             folder.chmod(0o755)
 
     def publish(self, name: str, number: int, manifest: Manifest) -> bool:
-        """Makes the version of what was brought; harmless when it is there already. False where the number has another one,
-        whoever brought that: it stays."""
+        """Creates the version from content that `bring` stored. Does nothing when the same version exists already.
+        Returns False where the number belongs to a version with another content, which stays."""
         target, record = self.folder(name) / str(number), self._manifest(name, number)
         with self._said():
             if target.exists():
@@ -200,21 +205,22 @@ class Library:
         except OSError as error:
             if error.errno != errno.EMLINK:
                 raise
-            draft = self._drafts / "file"  # as many names as a file may have: another copy takes its place
+            # The file has as many links as the file system permits: a new copy replaces it.
+            draft = self._drafts / "file"
             shutil.copyfile(place, draft)
             draft.chmod(place.stat().st_mode & 0o777)
             draft.replace(place)
             os.link(place, to)
 
     def done(self, name: str) -> None:
-        """The addition has ended: nothing will be gone on with."""
+        """Ends an addition: its journal is deleted and it can't be continued."""
         (self._drafts / f"{name}.journal").unlink(missing_ok=True)
 
-    # --- what is there
+    # --- existing versions
 
     def verify(self, name: str, number: int, digest: str, progress: Progress) -> list[str]:
-        """Reads every file again; what is wrong, a line each. The content of a damaged file is brought anew by the next
-        addition that has it."""
+        """Reads every file of a version again and returns a line for each fault. Removes the content of a damaged
+        file, so that the next addition that has it stores it again."""
         tree = self.folder(name) / str(number)
         try:
             manifest = Manifest.read(self._manifest(name, number).read_bytes())
@@ -238,21 +244,21 @@ class Library:
         return wrong
 
     def _drop(self, place: Path, entry: Entry) -> None:
-        """Takes the damaged content out of what additions find."""
+        """Removes the damaged content, so that additions do not use it."""
         kept = self._object(entry.sha256, executable=entry.executable)
         with contextlib.suppress(OSError):
             if kept.samefile(place):
                 kept.unlink()
 
     def remove(self, name: str, number: int) -> int:
-        """Takes a version away; the bytes that are free by it. Harmless when it is gone."""
+        """Removes a version and returns the bytes that this frees. Does nothing when the version is gone."""
         with self._said():
             self._drafts.mkdir(parents=True, exist_ok=True)
             target = self.folder(name) / str(number)
             if target.exists():
                 self._discard(target)
             self._manifest(name, number).unlink(missing_ok=True)
-            for left in ("gone", "tree"):  # of a removal or an addition that was killed: what they link is not free
+            for left in ("gone", "tree"):  # left by an interrupted call; their links keep content in use
                 if (self._drafts / left).exists():
                     shutil.rmtree(self._drafts / left)
             return self._sweep()
@@ -265,7 +271,7 @@ class Library:
         shutil.rmtree(gone)
 
     def _sweep(self) -> int:
-        """Removes what no version has a link to, nor an addition that may be gone on with."""
+        """Deletes content that no version links to and no unfinished addition needs. Returns the freed bytes."""
         wanted: set[str] = set()
         for journal in self._drafts.glob("*.journal"):
             if time.time() - journal.stat().st_mtime > _JOURNAL_S:
@@ -292,8 +298,8 @@ class Library:
 
 
 class Journal:
-    """What an addition has brought so far, a line a file. That of another boot is none: what it says may never have
-    reached the disk."""
+    """The files that an addition has stored so far, one a line. A journal from before the last boot is ignored:
+    the data that it names may not have reached the disk."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -305,7 +311,7 @@ class Journal:
         if rows and rows[0] == [boot]:
             self._known = {row[0]: (row[1], row[2]) for row in rows[1:] if len(row) == 3}
             self._file = self._path.open("a")
-            self._file.write("\n")  # behind a line that was cut off
+            self._file.write("\n")  # ends a line that was cut off
         else:
             self._file = self._path.open("w")
             self._file.write(json.dumps([boot]) + "\n")
@@ -315,11 +321,12 @@ class Journal:
         self._file.close()
 
     def digest(self, item: Item) -> str:
-        """Of the file as it is now; "" where it was not brought."""
+        """Returns the digest of the file as it is now, or "" where it has not been stored."""
         stamp, digest = self._known.get(item.path, ("", ""))
         return digest if stamp == item.stamp else ""
 
     def note(self, item: Item, digest: str) -> None:
+        """Records a stored file."""
         self._file.write(json.dumps([item.path, item.stamp, digest]) + "\n")
         self._file.flush()
 
@@ -330,16 +337,17 @@ class Journal:
         except FileNotFoundError:
             return
         for line in lines:
-            with contextlib.suppress(ValueError):  # one that was cut off
+            with contextlib.suppress(ValueError):  # a line that was cut off
                 yield json.loads(line)
 
     @staticmethod
     def digests(path: Path) -> set[str]:
+        """Returns all digests in a journal."""
         return {row[2] for row in Journal._rows(path) if len(row) == 3}
 
 
 def told(damage: list[str]) -> str:
-    """Damage in lines, for a person."""
+    """Returns faults as indented lines for a message."""
     more = len(damage) - _NAMED
     return "\n".join([f"  {one}" for one in damage[:_NAMED]] + ([f"  and {more} more"] if more > 0 else []))
 
@@ -354,7 +362,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _whole(record: bytes) -> bool:
-    """Whether it says what a version holds."""
+    """Returns whether the record is a manifest with files."""
     try:
         return bool(Manifest.read(record).files)
     except (ValueError, KeyError, TypeError):
@@ -367,13 +375,13 @@ def _paths(manifest: Manifest) -> Iterator[str]:
 
 
 def _up(folder: str) -> list[str]:
-    """a/b/c -> a, a/b, a/b/c"""
+    """Returns a folder and those above it: a/b/c -> a, a/b, a/b/c."""
     parts = folder.split("/") if folder else []
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
 def _fault_of(path: Path, entry: Entry, progress: Progress) -> str:
-    """What is wrong with a file of a version; "" when nothing is."""
+    """Returns what is wrong with a file of a version, or ""."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -382,7 +390,7 @@ def _fault_of(path: Path, entry: Entry, progress: Progress) -> str:
         return f"can't be opened: {error.strerror}"
     told_of = hashlib.sha256()
     try:
-        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)  # from the disk, not from memory
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)  # to read from the disk, not the page cache
         for piece in pieces(handle):
             told_of.update(piece)
             progress.step(len(piece))

@@ -1,5 +1,5 @@
-"""Where a cluster's dataset versions are stored: on the server's machine for local clusters (LocalLibrary), otherwise on the
-shared storage of an inventory's machines (`remote_library_client.RemoteLibrary`)."""
+"""Where a cluster's dataset versions are stored: on the server's machine for local clusters (LocalLibrary),
+otherwise on the shared storage of an inventory's machines (`remote_library_client.RemoteLibrary`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.datasets.manifest import Manifest, Source
 
 
 class LibraryLocation(Protocol):
-    """As Library has it. What is asked to end early by `Progress.stop` raises Stopped."""
+    """The methods of Library as coroutines. They raise Stopped when `Progress.stop` is set."""
 
     async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest: ...
 
@@ -25,7 +25,7 @@ class LibraryLocation(Protocol):
 
 
 class LocalLibrary:
-    """A folder of the server's machine."""
+    """A library in a folder on the server's machine."""
 
     def __init__(self, library: Library) -> None:
         self._library = library

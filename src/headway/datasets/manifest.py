@@ -15,12 +15,12 @@ from typing import Protocol
 from headway.errors import Refused
 
 PIECE = 4 << 20  # bytes read at once
-_NAMED = 5  # faults of a folder that are named one by one
+_NAMED = 5  # faults of a folder that a message lists; it counts the rest
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A file that is to be brought in. `stamp` changes when its content may have."""
+    """A file to be added to a dataset. `stamp` changes whenever the content may have changed."""
 
     path: str  # in the version, with slashes
     bytes: int
@@ -30,25 +30,27 @@ class Item:
 
 @dataclass(frozen=True)
 class Listing:
+    """What a source contains."""
+
     files: tuple[Item, ...]
-    links: tuple[tuple[str, str], ...] = ()  # (path, what it names, within the same version)
-    folders: tuple[str, ...] = ()  # empty ones
+    links: tuple[tuple[str, str], ...] = ()  # (path, target within the same version)
+    folders: tuple[str, ...] = ()  # empty folders only
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
+        """Returns the bytes of all files."""
         return sum(item.bytes for item in self.files)
 
 
 class Source(Protocol):
-    """Where files are brought from."""
+    """The place that files of a dataset are read from."""
 
     def listing(self) -> Listing:
-        """Raises Refused for what can't be kept."""
+        """Returns the contents of the source. Raises Refused for anything that a dataset can't contain."""
         ...
 
     def read(self, item: Item) -> Iterator[bytes]:
-        """Raises Refused when the file is another one than was listed."""
+        """Yields the content of a file. Raises Refused when the file has changed since it was listed."""
         ...
 
     def close(self) -> None: ...
@@ -66,6 +68,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
+    """Every file of a version with its SHA-256, the links, and the empty folders. `text` is the manifest as
+    stored."""
+
     files: tuple[Entry, ...]
     links: tuple[tuple[str, str], ...] = ()
     folders: tuple[str, ...] = ()
@@ -73,16 +78,17 @@ class Manifest:
 
     @property
     def digest(self) -> str:
+        """Returns the SHA-256 of the manifest's text."""
         return hashlib.sha256(self.text).hexdigest()
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
+        """Returns the bytes of all files."""
         return sum(entry.bytes for entry in self.files)
 
     @staticmethod
     def of(files: Iterable[Entry], listing: Listing) -> Manifest:
-        """The same text for the same content, wherever it came from."""
+        """Returns the manifest of these files. Its text is the same for the same content, from any source."""
         entries = tuple(sorted(files, key=lambda one: one.path))
         rows: list[dict[str, object]] = []
         for one in entries:
@@ -95,7 +101,7 @@ class Manifest:
 
     @staticmethod
     def read(text: bytes) -> Manifest:
-        """Raises ValueError or KeyError for what is none."""
+        """Returns the manifest of a text. Raises ValueError or KeyError for a text that is not a manifest."""
         files, links, folders = [], [], []
         for line in text.splitlines():
             row = json.loads(line)
@@ -109,11 +115,11 @@ class Manifest:
 
 
 class Folder:
-    """A folder of the server's machine. Nothing is reached through a link: whoever may write there must not have files read
+    """A folder on the server's machine. No link is followed: a user who may write there must not have files read
     that they can't read themselves."""
 
     def __init__(self, path: Path) -> None:
-        """Raises Refused when there is no such folder."""
+        """Opens the folder. Raises Refused when there is no such folder."""
         self._path = path
         try:
             self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -121,26 +127,29 @@ class Folder:
             raise Refused(
                 f"{path}: {error.strerror}", hint="name a folder of the server's machine by its absolute path"
             ) from None
-        self._inside: tuple[str, int] | None = None  # the folder that was read from last, open
+        self._inside: tuple[str, int] | None = None  # (path, open handle) of the folder last read from
 
     @property
     def real(self) -> Path:
-        """Where what was opened lies, whatever its name leads to by now."""
+        """Returns the path of the opened folder, wherever its name leads by now."""
         return Path(f"/proc/self/fd/{self._root}").readlink()
 
     def close(self) -> None:
+        """Closes the open folders."""
         if self._inside is not None:
             os.close(self._inside[1])
             self._inside = None
         os.close(self._root)
 
     def listing(self) -> Listing:
+        """Returns the files, links and empty folders. Raises Refused when one can't be read or a dataset can't
+        contain it."""
         files: list[Item] = []
         links: list[tuple[str, str]] = []
         folders: list[str] = []
         faults: list[str] = []
-        wanted: set[str] = set()  # folders that were seen and not walked yet
-        closed: dict[str, str] = {}  # name of one that could not be opened -> why
+        wanted: set[str] = set()  # folders that were found and not yet walked
+        closed: dict[str, str] = {}  # name of a folder that could not be opened -> why
 
         def note(error: OSError) -> None:
             closed[str(error.filename)] = error.strerror or str(error)
@@ -160,7 +169,7 @@ class Folder:
                 raise Refused(
                     f"{self._path}/{inside}{error.filename}: {error.strerror}", hint="add it when nobody writes there"
                 ) from error
-        if wanted:  # a version without them would not be what was asked for
+        if wanted:  # a version without them would be incomplete
             raise self._not_whole(sorted(wanted), closed)
         for path in folders:
             faults += [f"{path!r} is no name in UTF-8"] if _odd(path) else []
@@ -184,7 +193,7 @@ class Folder:
 
     @staticmethod
     def _take(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
-        """Adds it to files or links; why it can't be kept."""
+        """Adds the file or link to its list. Returns why it can't be part of a dataset, or ""."""
         if _odd(path):
             return f"{path!r} is no name in UTF-8"
         found = os.stat(name, dir_fd=handle, follow_symlinks=False)
@@ -201,6 +210,8 @@ class Folder:
         return ""
 
     def read(self, item: Item) -> Iterator[bytes]:
+        """Yields the content of a file. Raises Refused when it has changed since it was listed or changes
+        meanwhile."""
         base, _, name = item.path.rpartition("/")
         try:
             handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=self._in(base))
@@ -223,7 +234,7 @@ class Folder:
         )
 
     def _in(self, base: str) -> int:
-        """A handle on a folder below the root, through no link."""
+        """Returns a handle on a folder below the root, opened without following links."""
         if not base:
             return self._root
         if self._inside is not None and self._inside[0] == base:
@@ -243,6 +254,7 @@ class Folder:
 
 
 def pieces(handle: int) -> Iterator[bytes]:
+    """Yields the rest of an open file, PIECE bytes at a time."""
     while piece := os.read(handle, PIECE):
         yield piece
 

@@ -1,13 +1,13 @@
-"""The library of a cluster of one's own machines: this program is sent to the head, with datasets/library.py itself, and
-works there on the folder that its machines share. It knows nothing but the standard library.
+"""Works on the dataset library of a cluster of one's own machines. This program is sent to the head together with
+datasets/library.py and works there on the folder that the machines share. It uses only the standard library.
 
-    remote_library.py bring ROOT NAME BEFORE            lists of files in, a manifest out; see `Sent`
-    remote_library.py publish ROOT NAME NUMBER          a manifest in
+    remote_library.py bring ROOT NAME BEFORE            reads lists of files, writes a manifest; see `Sent`
+    remote_library.py publish ROOT NAME NUMBER          reads a manifest
     remote_library.py verify ROOT NAME NUMBER DIGEST
     remote_library.py remove ROOT NAME NUMBER
     remote_library.py done ROOT NAME
 
-Answers are lines of JSON. {"error": ..., "hint": ...} is the last one of a work that can't be done."""
+Answers are lines of JSON. The last one is {"error": ..., "hint": ...} when the work failed."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from headway.datasets.library import Library, Progress
 from headway.datasets.manifest import Item, Listing, Manifest
 from headway.errors import HeadwayError, Refused
 
-MARK = 4  # bytes of the length before each piece; a piece of length 0 is a file's end
+MARK = 4  # bytes of the length before each piece; a piece of length 0 ends a file
 _TOLD_S = 1.0
 
 
 class Sent:
-    """A source that somebody sends: first what there is, in one line of JSON; then each file that is asked for by its place
-    in that list."""
+    """A source that the server sends on standard input: first the list of files in one line of JSON, then the
+    content of each file that this program requests by its position in the list."""
 
     def __init__(self, progress: Progress) -> None:
         self._in = sys.stdin.buffer
@@ -44,9 +44,11 @@ class Sent:
         self._place = {item.path: place for place, item in enumerate(self._listing.files)}
 
     def listing(self) -> Listing:
+        """Returns what the server listed."""
         return self._listing
 
     def read(self, item: Item) -> Iterator[bytes]:
+        """Requests a file and yields its content as it arrives."""
         say(send=self._place[item.path], files=self._progress.files, bytes=self._progress.bytes)
         while length := int.from_bytes(self._exactly(MARK), "big"):
             yield self._exactly(length)
@@ -62,11 +64,13 @@ class Sent:
 
 
 def say(**told: Any) -> None:
+    """Writes one line of JSON."""
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
 
 
 def main() -> int:
+    """Runs one command. Returns the exit code."""
     what, root, name, *more = sys.argv[1:]
     try:
         library = Library(_own(Path(root)))
@@ -113,7 +117,8 @@ def _verify(library: Library, name: str, number: int, digest: str) -> None:
 
 
 def _own(root: Path) -> Path:
-    """The folder, root's own all the way from the place that is everybody's. Raises Refused where it is somebody else's."""
+    """Returns the folder, after creating it and checking that it and its two parents belong to root. Raises
+    Refused where one does not."""
     for folder in (root.parent.parent, root.parent, root):
         try:
             folder.mkdir(mode=0o755, exist_ok=True)
@@ -123,5 +128,5 @@ def _own(root: Path) -> Path:
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
             raise Refused(f"{folder} is not root's", hint="take it away, then headway apply")
         if folder != root:
-            folder.chmod(0o755)  # nodes pass through, on which the file server may take root for nobody
+            folder.chmod(0o755)  # nodes need access, and the file server may map their root to nobody
     return root

@@ -1,5 +1,5 @@
-"""Versions of datasets on a folder that machines one owns share: their head does the work, over SSH. Heavy: what speaks SSH
-comes with it."""
+"""Versions of datasets on a folder that one's own machines share: their head does the work, over SSH. Slow to
+import: it loads the SSH client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headway.domain.machine import Machine
 from headway.errors import Refused, Unreachable
 from headway.transport.remote_program import with_modules
 
-_WAITS_S = 0.5  # between looks whether the work is still wanted
+_WAITS_S = 0.5  # seconds between checks whether the work was stopped
 _MODULES = (
     "headway.errors",
     "headway.datasets.manifest",
@@ -31,12 +31,14 @@ T = TypeVar("T")
 
 
 class RemoteLibrary:
-    """A folder that machines one owns share. The head's root works there; what is brought goes there as it is read."""
+    """A library on a folder that one's own machines share. The head works on it as root; content is sent there as
+    it is read."""
 
     def __init__(self, cluster: Cluster, env: ClusterContext) -> None:
         self._cluster, self._env = cluster, env
 
     async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest:
+        """Sends a whole source to the head and returns its manifest. See Library.bring."""
         listing = await asyncio.to_thread(source.listing)
         progress.of_files, progress.of_bytes = len(listing.files), listing.size
         feed: asyncio.Queue[bytes] = asyncio.Queue(2)
@@ -57,24 +59,28 @@ class RemoteLibrary:
         raise Unreachable(f"{self._cluster.head} ended without a word")
 
     async def publish(self, name: str, number: int, manifest: Manifest) -> bool:
+        """Creates the version. See Library.publish."""
         feed: asyncio.Queue[bytes] = asyncio.Queue()
         feed.put_nowait(manifest.text)
         feed.put_nowait(b"")
         return bool((await self._last(["publish", name, str(number)], Progress(), feed))["made"])
 
     async def done(self, name: str) -> None:
+        """Ends an addition. See Library.done."""
         await self._last(["done", name], Progress())
 
     async def verify(self, name: str, number: int, digest: str, progress: Progress) -> list[str]:
+        """Returns a line for each fault of a version. See Library.verify."""
         return [str(one) for one in (await self._last(["verify", name, str(number), digest], progress))["wrong"]]
 
     async def remove(self, name: str, number: int) -> int:
+        """Removes a version and returns the freed bytes. See Library.remove."""
         return int((await self._last(["remove", name, str(number)], Progress()))["freed"])
 
     async def _last(
         self, words: list[str], progress: Progress, feed: asyncio.Queue[bytes] | None = None
     ) -> dict[str, Any]:
-        """The last answer; those before it say how far it is."""
+        """Returns the last answer; earlier answers update `progress`."""
         last: dict[str, Any] = {}
         async with aclosing(self._talk(words, progress, feed)) as told:  # type: ignore[type-var]
             async for last in told:
@@ -87,7 +93,8 @@ class RemoteLibrary:
     async def _talk(
         self, words: list[str], progress: Progress, feed: asyncio.Queue[bytes] | None
     ) -> AsyncIterator[dict[str, Any]]:
-        """What the program on the head answers; of a manifest its text too. Raises what it raises there."""
+        """Yields the answers of the program on the head, and the text of a manifest. Raises the errors that it
+        reports."""
         head = await require_active_head(self._cluster, self._env, await list_machines(self._env, self._cluster.name))
         what, name, *more = words
         argv = _argv(what, self._cluster.dataset_library, name, *more)
@@ -107,7 +114,7 @@ class RemoteLibrary:
 async def _send(
     source: Source, wanted: asyncio.Queue[Item], progress: Progress, feed: asyncio.Queue[bytes]
 ) -> NoReturn:
-    """Each file that is asked for, in pieces. Raises Stopped, or Refused when one can't be read."""
+    """Sends each requested file, in pieces. Raises Stopped, or Refused when a file can't be read."""
     while True:
         pieces = source.read(await wanted.get())
         while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
@@ -117,7 +124,7 @@ async def _send(
 
 
 async def _beside(other: asyncio.Task[NoReturn], work: Awaitable[T]) -> T:
-    """What `work` gives, unless `other` fails first: then that is raised."""
+    """Returns the result of `work`. If `other` fails first, raises its error."""
     mine = asyncio.ensure_future(work)
     try:
         await asyncio.wait({mine, other}, return_when=asyncio.FIRST_COMPLETED)
@@ -128,13 +135,14 @@ async def _beside(other: asyncio.Task[NoReturn], work: Awaitable[T]) -> T:
 
 
 class Answers:
-    """Lines of JSON, and the text that one of them announces, out of the pieces in which they come."""
+    """Splits the program's output into lines of JSON, and the text that one of them announces."""
 
     def __init__(self) -> None:
-        self._rest, self._text = bytearray(), 0  # a manifest may have gigabytes, and comes in small pieces
+        self._rest, self._text = bytearray(), 0  # bytearray: a manifest may have gigabytes, and arrives in small pieces
         self.complaint = b""
 
     def of(self, data: bytes) -> list[dict[str, Any]]:
+        """Returns the answers that are complete with this data."""
         self._rest += data
         found: list[dict[str, Any]] = []
         while True:
@@ -161,7 +169,7 @@ def _sound(answer: dict[str, Any], head: Machine) -> dict[str, Any]:
 
 
 async def _fed(feed: asyncio.Queue[bytes] | None) -> AsyncIterator[bytes]:
-    """Until an empty piece."""
+    """Yields pieces from the queue until an empty one."""
     while feed is not None and (piece := await feed.get()):
         yield piece
 

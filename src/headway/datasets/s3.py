@@ -13,25 +13,25 @@ from headway.datasets.manifest import PIECE, Item, Listing
 from headway.errors import HeadwayError, Refused, Unreachable
 
 SCHEME = "s3://"
-_PLAIN_ETAG = re.compile(r"[0-9a-f]{32}")  # the content's MD5; that of an object sent in parts is none
-_KEYED = ("aws:kms", "aws:kms:dsse")  # encrypted so, an ETag is no MD5 either
+_PLAIN_ETAG = re.compile(r"[0-9a-f]{32}")  # the content's MD5; an object uploaded in parts has an ETag of another form
+_KEYED = ("aws:kms", "aws:kms:dsse")  # with this encryption, an ETag is not an MD5 either
 _CONNECT_S, _READ_S, _TRIES = 10, 60, 5
 _NAMED = 5
 
 
 @dataclass(frozen=True)
 class Access:
-    """How a bucket is reached; without a key as anybody, who may read public ones."""
+    """How a bucket is reached. Without a key, requests are unsigned and read public buckets only."""
 
     endpoint_url: str = ""  # "" = Amazon's
     region: str = ""
     key_id: str = field(default="", repr=False)
     secret: str = field(default="", repr=False)
-    token: str = field(default="", repr=False)  # of keys that are lent for a while
+    token: str = field(default="", repr=False)  # for temporary keys
 
 
 class Bucket:
-    """`s3://BUCKET/PREFIX`: the objects below the prefix, or the one object of that key."""
+    """`s3://BUCKET/PREFIX` as a source: the objects below the prefix, or the one object with that key."""
 
     def __init__(self, url: str, access: Access) -> None:
         self._bucket, _, prefix = url.removeprefix(SCHEME).partition("/")
@@ -41,9 +41,11 @@ class Bucket:
         self._client = _client(access)
 
     def close(self) -> None:
+        """Closes the client."""
         self._client.close()
 
     def listing(self) -> Listing:
+        """Returns the objects as files. Raises Refused when there are none, or a key can't be a file's path."""
         with self._said():
             found = list(self._objects(f"{self._prefix}/" if self._prefix else ""))
             if not found and self._prefix:
@@ -57,7 +59,7 @@ class Bucket:
         for key, count, etag in found:
             path = key.rpartition("/")[2] if not base and self._prefix else key.removeprefix(f"{base}/" if base else "")
             if path.endswith("/") or not path:
-                continue  # what consoles make to show a folder
+                continue  # an object that S3 consoles create for a folder
             if any(part in ("", ".", "..") or len(part.encode()) > 255 or "\0" in part for part in path.split("/")):
                 faults.append(f"{key!r} can be no file's path")
                 continue
@@ -73,14 +75,15 @@ class Bucket:
         return Listing(tuple(sorted(items, key=lambda one: one.path)))
 
     def _objects(self, prefix: str) -> Iterator[tuple[str, int, str]]:
-        """(key, bytes, ETag)"""
+        """Yields (key, bytes, ETag) of each object."""
         for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
             for one in page.get("Contents", ()):
                 yield one["Key"], int(one["Size"]), one["ETag"].strip('"')
 
     def read(self, item: Item) -> Iterator[bytes]:
-        """The object, if it is still the one that was listed. What S3 knows of its content is held against what came: the
-        checksum it was stored with (boto3 does that), and its ETag where that is an MD5."""
+        """Yields the object, if it is still the one that was listed. The content is checked against the checksum
+        that S3 stored with it (by boto3), and against its ETag where that is an MD5. Raises Refused where it
+        differs."""
         etag = item.stamp.partition(" ")[2]
         with self._said(item.path):
             answer = self._client.get_object(
@@ -99,7 +102,7 @@ class Bucket:
 
     @contextmanager
     def _said(self, path: str = "") -> Iterator[None]:
-        """Errors of boto3 as ours, without a word of the keys."""
+        """Turns errors of boto3 into Headway's, without the keys."""
         from botocore.exceptions import BotoCoreError, ClientError, ResponseStreamingError
 
         where = f"{self._url}: {path}" if path else self._url
@@ -128,7 +131,7 @@ def _refusal(error: Any, where: str) -> HeadwayError:
 
 
 def _folders(paths: Any) -> set[str]:
-    """Every folder that a path goes through."""
+    """Returns every folder in these paths."""
     found: set[str] = set()
     for path in paths:
         above = path.rpartition("/")[0]
@@ -139,7 +142,7 @@ def _folders(paths: Any) -> set[str]:
 
 
 def _client(access: Access) -> Any:
-    """Nothing of the server's own settings and keys is used."""
+    """Returns an S3 client that uses none of the server's own settings and keys."""
     import boto3
     from botocore import UNSIGNED
     from botocore.config import Config

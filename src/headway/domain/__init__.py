@@ -1,2 +1,2 @@
-"""Frozen types that every other package may use: what a cluster, a machine, a change, a job is. No I/O and no rules that need
-more than the values themselves."""
+"""Frozen types that every other package may use: clusters, machines, changes, jobs. They do no I/O, and their rules
+need only the values themselves."""

@@ -1,6 +1,5 @@
-"""Types of the billing ledger: runs of jobs, lives of machines, states of nodes, prices. Times are whole unix seconds;
-an end of 0
-means that it has not ended."""
+"""Types of the billing ledger: job runs, machine lifetimes, node states, prices. Times are whole unix seconds; an end
+of 0 means that it has not ended."""
 
 from __future__ import annotations
 
@@ -9,15 +8,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
-DAY_S = 86_400  # days that are summed are those of UTC
+DAY_S = 86_400  # daily sums use UTC days
 MAX_STORED_INTEGER = (
     2**31 - 1
-)  # checkpoints, and seconds of them, of one training: what a column of whole numbers holds
+)  # the most that an integer database column holds; limits the checkpoints of one training and their seconds
 
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One run of a job, as accounting has it: a requeued job has several, each with its own start."""
+    """One run of a job, as Slurm accounting reports it. A requeued job has several runs, each with its own start."""
 
     job: int
     start: int
@@ -30,20 +29,20 @@ class JobRun:
     qos: str
     state: str
     nodes: tuple[str, ...]
-    gpus: int  # of all nodes together, as everything below
+    gpus: int  # over all nodes together, like every amount below
     cpus: int
     memory_mib: int
     time_limit_s: int | None
     used_cpu_s: int
     used_memory_mib: int
     array_job: int = 0
-    gpu_type: str = ""  # as Slurm says it; "" where it does not
-    energy_j: int = 0  # as Slurm measured it; 0 where it does not
+    gpu_type: str = ""  # as Slurm names it; "" where Slurm gives no type
+    energy_j: int = 0  # as Slurm measured it; 0 where it does not measure
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStats:
-    """Checkpoints that a training wrote in `up_s` seconds, standing still for `stalled_s` of them."""
+    """Checkpoints that a training wrote in `up_s` seconds, `stalled_s` of which it spent waiting for the writes."""
 
     count: int
     stalled_s: float
@@ -51,21 +50,23 @@ class CheckpointStats:
 
     @property
     def fits_database(self) -> bool:
-        """Whether every database holds it; trainings say what they like."""
+        """Returns whether both figures fit into every supported database; a training may report any number."""
         return 0 <= self.count <= MAX_STORED_INTEGER and math.isfinite(self.stalled_s) and math.isfinite(self.up_s)
 
     @property
     def write_s(self) -> float:
+        """Seconds that one checkpoint stalls the training."""
         return self.stalled_s / self.count
 
     @property
     def every_s(self) -> float:
+        """Seconds from one checkpoint to the next."""
         return self.up_s / self.count
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What people are to be told once. `key` is what makes it one: news with a key that was told is not told again."""
+    """A message that people receive once. A second notification with the same `key` is not sent."""
 
     key: str
     kind: str  # "Budget" | "WeeklySummary"
@@ -77,8 +78,8 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class GroupAllocation:
-    """What a run held of one group: `units` of the group's `per_node` on each node. Units are GPUs where the group has
-    some, else CPUs: a node's price is the price of its units."""
+    """The part of a run that one group provided: `units` of the group's `per_node` units on each node. A unit is a GPU
+    where the group has GPUs, else a CPU; a node's price is divided over its units."""
 
     group: str
     nodes: tuple[str, ...]
@@ -91,7 +92,7 @@ class GroupAllocation:
 
 @dataclass(frozen=True, slots=True)
 class CpuAllocation:
-    """CPUs that a run held of the nodes of one group, of all of them together."""
+    """CPUs that a run held on the nodes of one group, summed over those nodes."""
 
     job: int
     start: int
@@ -103,17 +104,17 @@ class CpuAllocation:
 
 @dataclass(frozen=True, slots=True)
 class MachineLifetime:
-    """A machine from the moment it was seen first until it was seen no more."""
+    """The time from when a machine was first seen until it was no longer seen."""
 
     machine: str
     group: str
     began: int
     ended: int
-    seen: int  # last
+    seen: int  # time of the last sighting
 
 
 class SpanKind(StrEnum):
-    """What a node was that was not simply up."""
+    """State of a node while it was not plainly in service."""
 
     DOWN = "down"
     DRAINED = "drained"
@@ -122,6 +123,8 @@ class SpanKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeSpan:
+    """A stretch of time in which a node was in one of the states of SpanKind."""
+
     node: str
     kind: SpanKind
     began: int
@@ -131,18 +134,19 @@ class NodeSpan:
 
 @dataclass(frozen=True, slots=True)
 class NodePrice:
-    """Of a node of a group from `since` on."""
+    """Price of one node of a group from `since` on."""
 
     group: str
     since: int
     usd_per_hour: Decimal
     spot: bool = False
-    reserved: int = 0  # machines that are paid for whether they are there or not
+    reserved: int = 0  # number of machines that are paid for even while they do not exist
 
 
 @dataclass(frozen=True, slots=True)
 class GroupUsage:
-    """What runs held of one group in a stretch of time, in units times seconds; `lost` and `idle` are parts of it."""
+    """Use of one group by runs in a period, in units times seconds. `lost_unit_s` and `idle_unit_s` are parts of
+    `unit_s`."""
 
     team: str
     per_node: int

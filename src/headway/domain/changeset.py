@@ -1,4 +1,4 @@
-"""A change is data: `headway plan` prints the very ChangeSet that apply executes."""
+"""A plan as data: `headway plan` prints the same ChangeSet that an apply executes."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ REBUILD = "machine.rebuild"  # kind of a Change: the machine is created again fr
 
 
 class Disturbs(StrEnum):
-    """What a change does to work that is running, mildest first."""
+    """What a change does to running work, mildest first."""
 
     NOTHING = "nothing"
-    RECONFIGURE = "reconfigure"  # daemons read their files again; no job notices
+    RECONFIGURE = "reconfigure"  # daemons read their files again; jobs are not affected
     CONTROLLER_RESTART = "controller restart, jobs keep running"
     NODE_RESTART = "slurmd restart, jobs keep running"
     NODE_DRAIN = "node drain"
-    REBUILD = "rebuild"  # the node is drained, its machine made anew, tested and returned
+    REBUILD = "rebuild"  # the node is drained, its machine is created again, tested and returned
     JOBS = "jobs end or are requeued"
     DATA = "data is deleted"
 
 
-# Changes from here on are shown and asked about before they are carried out.
+# Headway asks a person to confirm these changes before it carries them out.
 ASK_FROM = (Disturbs.CONTROLLER_RESTART, Disturbs.NODE_DRAIN, Disturbs.REBUILD, Disturbs.JOBS, Disturbs.DATA)
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that must change. `kind` says what carries it out ("machine.create", "file.write", "unit.restart", ...),
-    `where` the machine or "cluster", `what` the object, `data` details; never a secret."""
+    """One thing that must change. `kind` selects the code that carries it out ("machine.create", "file.write",
+    "unit.restart", ...), `where` is the machine or "cluster", `what` the object, `data` holds details; never a
+    secret."""
 
     kind: str
     where: str
@@ -44,20 +45,21 @@ class Change:
 
 @dataclass(frozen=True)
 class ChangeSet:
-    """Changes in the order they are carried out. Empty ones say why in `why_empty`; `notes` are what no apply changes and
-    somebody might expect it to."""
+    """Changes in the order in which they are carried out. `why_empty` explains an empty set; `notes` lists things that
+    an apply does not change although a person might expect it."""
 
     cluster: str
     changes: tuple[Change, ...]
     why_empty: str = ""
     notes: tuple[str, ...] = ()
-    differences: tuple[Difference, ...] = ()  # machines one owns: where plan and machine disagree
+    differences: tuple[Difference, ...] = ()  # owned machines: where the plan and the machine disagree
 
     @property
     def empty(self) -> bool:
+        """Returns whether nothing must change."""
         return not self.changes
 
     @property
     def asks(self) -> tuple[Change, ...]:
-        """The changes that disturb something, for which a person is asked."""
+        """Changes that disturb running work and need a person's confirmation."""
         return tuple(c for c in self.changes if c.disturbs in ASK_FROM)

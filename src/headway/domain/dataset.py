@@ -1,4 +1,4 @@
-"""A dataset's versions: what was brought in once and never changes."""
+"""Versions of datasets. A version is copied once and never changes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from headway.domain.cluster import Dataset, Storage
 
-FOLDER = "/datasets"  # where they appear on machines: /datasets/NAME/VERSION
+FOLDER = "/datasets"  # mount point on machines: /datasets/NAME/VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetVersion:
-    """`digest`: sha256 of its manifest, which names every file with its own."""
+    """One version of a dataset. `digest`: sha256 of its manifest, which lists every file with its own sha256."""
 
     cluster: str
     name: str
@@ -20,27 +20,28 @@ class DatasetVersion:
     digest: str
     files: int
     bytes: int
-    source: str  # where it was brought from
+    source: str  # where it was copied from
     person: str
     at: float
-    checked_at: float | None = None  # when every file was last read again
-    damage: str = ""  # what was found wrong then
+    checked_at: float | None = None  # time of the last check that read every file
+    damage: str = ""  # damage that the last check found
     removed_at: float | None = None
     removed_by: str = ""
-    forced: bool = False  # removed although jobs' lineage named it
+    forced: bool = False  # removed although the lineage of jobs names it
 
     @property
     def label(self) -> str:
+        """The version as people write it: NAME@NUMBER."""
         return f"{self.name}@{self.number}"
 
     @property
     def path(self) -> str:
-        """On every machine."""
+        """The version's path on every machine."""
         return f"{FOLDER}/{self.name}/{self.number}"
 
 
 def mount_versions(storage: Storage, folders: Mapping[str, str]) -> Storage:
-    """The storage with datasets that have versions: name -> the folder of the server's machine that holds them."""
+    """Returns the storage with datasets that have versions. `folders`: name -> folder on the server's machine."""
     more = (
         Dataset(name, folder, f"{FOLDER}/{name}", versioned=True)
         for name, folder in sorted(folders.items())
@@ -50,7 +51,8 @@ def mount_versions(storage: Storage, folders: Mapping[str, str]) -> Storage:
 
 
 def conflicting_field(storage: Storage, name: str) -> str:
-    """What stands in the cluster's file where a dataset of this name would be: the path of its field; "" for nothing."""
+    """Returns the path of the field of the cluster file that uses the name or the mount point of this dataset; "" for
+    none."""
     mine = f"{FOLDER}/{name}/"
     told = [
         *(
@@ -67,7 +69,7 @@ def conflicting_field(storage: Storage, name: str) -> str:
 
 
 def format_bytes(count: int) -> str:
-    """Bytes for a person: 3.2 GiB."""
+    """Returns a size for people to read: 3.2 GiB."""
     value, units = float(count), ["bytes", "KiB", "MiB", "GiB", "TiB"]
     while value >= 1024 and len(units) > 1:
         value /= 1024

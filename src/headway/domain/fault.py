@@ -1,4 +1,4 @@
-"""Faults that are made on purpose: which there are and what they are made on."""
+"""Faults that Headway injects on purpose: their kinds, and where each is injected."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from enum import StrEnum
 
 
 class FaultKind(StrEnum):
+    """Kinds of faults that can be injected."""
+
     XID = "xid"
     ECC = "ecc"
     THROTTLE = "throttle"
@@ -21,7 +23,7 @@ class FaultKind(StrEnum):
 
 
 class Daemon(StrEnum):
-    """What FaultKind.KILL kills."""
+    """The daemon that FaultKind.KILL kills."""
 
     SLURMD = "slurmd"
     SLURMCTLD = "slurmctld"
@@ -32,13 +34,13 @@ class Daemon(StrEnum):
     ALERTMANAGER = "alertmanager"
     AGENT = "agent"
     RELAY = "relay"  # the head's agent
-    SERVER = "server"  # Headway's own
+    SERVER = "server"  # Headway's own server
 
 
 ON_NODES = frozenset(
     {Daemon.SLURMD, Daemon.AGENT}
-)  # the others are where the cluster's head is, the server's own aside
-# Made by the provider.
+)  # the others run on the cluster's head; SERVER runs on the server's machine
+# The provider injects these.
 OF_MACHINES = frozenset({FaultKind.KILL_NODE, FaultKind.FREEZE_NODE, FaultKind.CUT_NETWORK, FaultKind.RECLAIM})
-RECLAIM_IN_S = 120  # as providers say it before they take a machine back
+RECLAIM_IN_S = 120  # notice that providers give before they take a machine back
 OF_GPUS = frozenset({FaultKind.XID, FaultKind.ECC, FaultKind.THROTTLE})

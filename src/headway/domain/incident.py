@@ -6,30 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# Reasons that Headway writes in Slurm begin so: what begins otherwise is somebody else's and is left as it is.
+# Every reason that Headway gives to Slurm begins like this. Any other reason is a person's, and Headway leaves it as it
+# is.
 OWN_REASON = "headway: "
-INCIDENT_REASON = f"{OWN_REASON}incident "  # such a node is returned by the end of its incident, after tests
-# slurmctld's own, for nodes that it has lost.
+INCIDENT_REASON = f"{OWN_REASON}incident "  # the incident's end returns such a node, after tests
+# slurmctld's own reasons for nodes that it has lost.
 SLURM_REASONS = ("Not responding", "Node unexpectedly rebooted", "not responding")
-# And for one that still ends a job which was requeued and sent to it again. Nobody else would ever return it.
+# slurmctld's reason for a node that still ends a job which was requeued and sent to it again. Only Headway returns it.
 SLURM_DRAINS = ("Duplicate jobid",)
-# Behind a person's name: whoever finds it alone goes on with it.
+# Follows a person's name. A server that finds such a reason continues with the reboot.
 REBOOTS = "reboot, returned once its tests have passed"
-OUT_BEFORE = "out_before"  # evidence of a step: for which reason somebody else had taken the node out
-NUMBERS_BEFORE = "numbers_before"  # evidence of its first step: on other servers, where these are another's on this one
-ORPHAN = "orphan"  # kind of a signal: the daemon of a job's batch script has died (node/agent/jobs/orphans.py)
+OUT_BEFORE = "out_before"  # evidence of a step: the reason for which a person had already taken the node out
+# Evidence of the first step: the incident's numbers on other servers, which may be another incident's on this one
+NUMBERS_BEFORE = "numbers_before"
+ORPHAN = "orphan"  # kind of a signal: the daemon of a job's batch script died (node/agent/jobs/orphans.py)
 
 
 def is_headway_reason(reason: str) -> bool:
-    """Whether the reason of a node that is out is Headway's or slurmctld's: any other is a person's. "Prolog error": the
-    prolog turns jobs away from a node that the agent has found unfit."""
+    """Returns whether Headway or slurmctld gave the reason of a node that is out; any other reason is a person's.
+    "Prolog error" counts because the prolog turns jobs away from a node that the agent found unfit."""
     return reason.startswith((OWN_REASON, *SLURM_REASONS, *SLURM_DRAINS, "Prolog error"))
 
 
 class FaultAction(StrEnum):
-    """What a cluster does about an error; catalog/xid.yaml says it of each GPU error code. The lightest first. MOUNT: a volume of
-    another machine's is lost, or jobs have filled the disk: what runs there goes on. The last two are no errors of a node's: its
-    machine is taken back by the provider, or can't be made."""
+    """What a cluster does about an error, lightest first; catalog/xid.yaml has the action of each GPU error code.
+    MOUNT: a volume of another machine is lost, or jobs have filled the disk; running work continues. The last two
+    are no errors of the node: the provider takes its machine back (RECLAIM), or the machine can't be created (MAKE)."""
 
     APP = "app"
     CONSEQUENCE = "consequence"
@@ -47,7 +49,7 @@ class FaultAction(StrEnum):
     MAKE = "make"
 
 
-# The lightest first.
+# Actions for which the node is drained, lightest first.
 DRAINS = (
     FaultAction.MOUNT,
     FaultAction.RESET,
@@ -60,68 +62,73 @@ DRAINS = (
 
 
 class IncidentState(StrEnum):
+    """States of an incident, in the order in which a repair passes them."""
+
     SEEN = "seen"
     DRAINING = "draining"
     JOBS_MOVED = "jobs moved"
     REPAIRING = "repairing"
     TESTING = "testing"
     RETURNED = "returned"
-    OUT = "out of service"  # until a person returns it
+    OUT = "out of service"  # until a person returns the node
     FALSE_ALARM = "false alarm"
 
     @property
     def closed(self) -> bool:
+        """Returns whether the incident needs no further work."""
         return self in {IncidentState.RETURNED, IncidentState.FALSE_ALARM}
 
 
 class Repair(StrEnum):
-    """What can be tried, the lightest first."""
+    """Repairs that Headway tries, lightest first."""
 
-    MOUNT = "mount"  # of volumes, as soon as whoever has them answers
-    RESET = "reset"  # of the GPU
-    REBOOT = "reboot"  # of the machine
-    REPLACE = "replace"  # by the provider: another machine in the same slot
+    MOUNT = "mount"  # mount the volumes again, as soon as their server answers
+    RESET = "reset"  # reset the GPU
+    REBOOT = "reboot"  # reboot the machine
+    REPLACE = "replace"  # the provider creates another machine in the same slot
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One thing that a node's agent says. `id` is the same however often it is reported."""
+    """One report of a node's agent. `id` stays the same when the same event is reported again."""
 
     id: str
-    at: float  # unix seconds, when it happened
+    at: float  # unix seconds of the event
     node: str
-    code: int  # XID; 0 for what is none
-    gpu: int | None  # its number on the node; None where that isn't known
-    text: str  # the driver's words after the code, or the agent's own
-    job: int | None = None  # the job that held the GPU, or that it is about
-    kind: str = "xid"  # "xid": a line of the kernel's log; else what the agent calls it
-    action: FaultAction | None = None  # what the agent suggests; of an XID the table says it
+    code: int  # XID; 0 for other kinds
+    gpu: int | None  # the GPU's number on the node; None where it is not known
+    text: str  # the driver's text after the code, or the agent's own
+    job: int | None = None  # the job that held the GPU, or that the signal is about
+    kind: str = "xid"  # "xid" for a line of the kernel log; otherwise the agent's name for it
+    action: FaultAction | None = None  # the agent's suggestion; for an XID the catalogue decides
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentStep:
-    """A state that an incident reached, or more evidence in the state it is in."""
+    """A state that an incident reached, or more evidence in its present state."""
 
     at: float
     state: IncidentState
-    actor: str  # "headway", "relay" (the head's agent, while no server listened), or the person
+    actor: str  # "headway", "relay" (the head's agent, while no server listened), or a person
     text: str
     evidence: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class RequeuedJob:
-    """A job that an incident sent back to the queue. Times in unix seconds, None while it has not come to that."""
+    """A job that an incident requeued. Times are unix seconds; None while it has not happened."""
 
     incident: int
     job: int
     requeued_at: float
     running_at: float | None = None
-    step_at: float | None = None  # the first training step that it reported since
+    step_at: float | None = None  # the first training step reported after the requeue
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
+    """An incident with its history."""
+
     number: int
     cluster: str
     node: str
@@ -130,26 +137,26 @@ class Incident:
     state: IncidentState
     opened_at: float
     last_signal_at: float
-    drained: bool = False  # by Headway: a drain that was there before is somebody else's
-    fault_at: float = 0.0  # when it happened, as the node's kernel or the silence says
-    score: int = 0  # how much it speaks against the node
+    drained: bool = False  # Headway drained the node; a drain from before is another person's
+    fault_at: float = 0.0  # time of the fault, from the node's kernel log or the start of its silence
+    score: int = 0  # how much the incident counts against the node
     steps: tuple[IncidentStep, ...] = ()
     jobs: tuple[RequeuedJob, ...] = ()
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What Slurm may have as the reason of its node, on one line as it keeps them: ours first, then those with the numbers
-        that it had on other servers (its steps say them)."""
+        """Reasons that Slurm may have for this node, each on one line because Slurm keeps them so. The first has the
+        incident's own number; the others have its numbers on other servers, taken from its first step."""
         before = self.steps[0].evidence.get(NUMBERS_BEFORE) if self.steps else ()
         numbers = (self.number, *(before if isinstance(before, list) else ()))
         return tuple(f"{INCIDENT_REASON}{number}: {' '.join(self.what.split())}" for number in numbers)
 
     @property
     def current(self) -> tuple[IncidentStep, ...]:
-        """What was done since the fault was last seen on a node in service."""
+        """Steps since the fault was last seen on a node in service."""
         seen = [step.state is IncidentState.SEEN for step in self.steps]
         return self.steps[max((i for i, now in enumerate(seen) if now and not (i and seen[i - 1])), default=0) :]
 
     def found(self, key: str) -> object:
-        """The latest evidence of this name since then; None without any."""
+        """Returns the latest evidence with this key among the current steps; None if there is none."""
         return next((step.evidence[key] for step in reversed(self.current) if key in step.evidence), None)

@@ -1,4 +1,4 @@
-"""A machine is what a provider gives: an address that answers SSH with a known host key."""
+"""A machine from a provider: an address that answers SSH with a known host key."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from headway.domain.survey import DetectedHardware
 
 
 class MachineState(StrEnum):
+    """State of a machine, as its provider reports it."""
+
     RUNNING = "running"
     STOPPED = "stopped"
     STARTING = "starting"
@@ -16,52 +18,56 @@ class MachineState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """A machine that the way to another one leads through (as ssh's ProxyJump)."""
+    """A machine through which another one is reached (ssh's ProxyJump)."""
 
     address: str
     user: str = "root"
     port: int = 22
     key_path: str = ""  # as in Machine
-    host_key: str = ""  # pinned at first contact; "" = not seen yet
+    host_key: str = ""  # pinned at the first contact; "" = not contacted yet
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
+    """A machine, with what is needed to sign in to it."""
+
     name: str  # head or slot name
     cluster: str
     address: str
     state: MachineState
     host_key: str  # public host key line ("ssh-ed25519 AAAA..."), pinned
-    user: str = "root"  # another one becomes root by sudo
+    user: str = "root"  # a user other than root becomes root by sudo
     port: int = 22
     key_path: str = ""  # private key to sign in with; "" = the cluster's bootstrap key
-    password_path: str = ""  # file with the password that sudo asks for; "" = it asks for none
+    password_path: str = ""  # file with sudo's password; "" = sudo asks for none
     jump: Jump | None = None
-    image: str = ""  # id of the node image it was made from
-    # When its system last started, in unix seconds; 0 where the provider can't tell. Says nothing about which machine.
+    image: str = ""  # id of the node image that it was created from
+    # When its system last started, in unix seconds; 0 where the provider can't tell. It does not identify the machine,
+    # so it is not compared.
     started_at: float = field(default=0.0, compare=False)
-    found: DetectedHardware | None = field(default=None, compare=False)  # what one of your own had when it was taken
+    # Hardware of an owned machine at the time it was taken over
+    found: DetectedHardware | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class MachineRequest:
-    """What a provider needs to make a machine."""
+    """What a provider needs to create a machine."""
 
     cluster: str
     name: str
     address: str
     image: str  # image name ("debian13")
-    host_key_private: str  # OpenSSH private key text the machine will answer with
+    host_key_private: str  # text of the OpenSSH private key that the machine will answer with
     host_key_public: str
     authorized_key: str  # the cluster's bootstrap public key
-    gpus: int = 0  # device nodes wanted (simulated where there are none)
-    image_tag: str = ""  # of all images of this name, this one; "" = the present one, built where it is missing
-    head: bool = False  # it gets what heads keep: Slurm's state, the database
+    gpus: int = 0  # GPU device nodes (simulated where the host has none)
+    image_tag: str = ""  # tag of the image to use; "" = the current one, which is built if it is missing
+    head: bool = False  # the machine keeps a head's data: Slurm's state and the database
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Something this host lacks, and how to get it. `fatal` gaps stop; the others are warnings."""
+    """Something that this host lacks, and how to get it. A `fatal` gap stops the work; the others are warnings."""
 
     what: str
     fix: str

@@ -9,8 +9,8 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class File:
-    """`text` is the whole content, or `data` where that is no text; for a secret both are empty and `secret` names the value
-    to put there at write time."""
+    """`text` is the whole content, or `data` where the content is binary. For a secret both are empty, and `secret`
+    names the value that is inserted when the file is written."""
 
     text: str
     mode: int = 0o644
@@ -18,12 +18,14 @@ class File:
     group: str = "root"
     secret: str = ""  # "munge_key" | "jwt_key" | ...: never in a ChangeSet, log or answer
     data: bytes = b""
-    block: bool = False  # lines of ours in a file that is its owner's otherwise
+    block: bool = False  # Headway writes only its own block of lines; the rest belongs to the machine's owner
 
     @property
     def content(self) -> bytes:
+        """The content as bytes."""
         return self.data or self.text.encode()
 
     @cached_property
     def digest(self) -> str:
+        """sha256 of the content, in hex."""
         return hashlib.sha256(self.content).hexdigest()

@@ -1,5 +1,5 @@
-"""The kinds of operation, each declared once: its parameters, its wording and what it does to a cluster. The code that carries
-a kind out is named in server/operations/registry.py."""
+"""The kinds of operation, each declared once: its parameters, its texts and its effect on a cluster.
+server/operations/registry.py names the code that carries each kind out."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Literal, Self
 
 
 class OperationKind(StrEnum):
+    """The kinds of operation; their properties are in _TRAITS."""
+
     APPLY = "apply"
     SCALE = "scale"
     DOWN = "down"
@@ -22,43 +24,44 @@ class OperationKind(StrEnum):
 
     @property
     def heading(self) -> str:
-        """What precedes the cluster's name in the title of the operation's page."""
+        """Returns the text before the cluster's name in the title of the operation's page."""
         return _TRAITS[self].heading
 
     @property
     def activity(self) -> str:
-        """A noun phrase for the list of what happened on a cluster."""
+        """Returns a noun phrase for the list of events of a cluster."""
         return _TRAITS[self].activity
 
     def success(self, cluster: str) -> str:
-        """The sentence that says that the operation succeeded."""
+        """Returns the sentence that says that the operation succeeded."""
         return _TRAITS[self].success.format(cluster)
 
     def audit_action(self, params: Mapping[str, Any]) -> str:
-        """The action of the operation's line in the audit trail."""
+        """Returns the action of the operation's line in the audit trail."""
         return (
             f"dataset.{params.get('action')}" if self is OperationKind.DATASET else _TRAITS[self].audit_action or self
         )
 
     @property
     def secret_prefix(self) -> str:
-        """The beginning of the name of the operation's own secret, which is kept until the operation has ended; "" for a kind
+        """Prefix of the name of the operation's own secret, which is kept until the operation has ended; "" for a kind
         without one. The parameter `ref` is the rest of the name."""
         return _TRAITS[self].secret_prefix
 
     @property
     def changes_cluster(self) -> bool:
-        """False for a kind during and after which the cluster keeps the state that it had."""
+        """Returns whether the cluster may differ during or after the operation from before."""
         return _TRAITS[self].changes_cluster
 
     @property
     def invalidates_connections(self) -> bool:
-        """True for a kind after which open connections may lead to machines, or use keys, that are gone."""
+        """Returns whether open connections may, after the operation, lead to machines or use keys that no longer exist."""
         return _TRAITS[self].invalidates_connections
 
     @property
     def may_continue(self) -> bool:
-        """True for a kind that may step aside for another operation and continue as a new one, whose id it then returns."""
+        """Returns whether the operation may end early for another one and continue as a new operation, whose id it then
+        returns."""
         return _TRAITS[self].may_continue
 
 
@@ -128,32 +131,33 @@ SECRET_PREFIXES = tuple(sorted({kind.secret_prefix for kind in OperationKind} - 
 
 @dataclass(frozen=True)
 class OperationParams:
-    """Base of the parameters of each kind. The store keeps them as JSON (`to_json`); unknown keys, which a newer server may have
-    written, are ignored when they are read (`from_json`)."""
+    """Base of the parameters of each kind. The store keeps them as JSON (`to_json`). `from_json` ignores unknown keys,
+    which a newer server may have written."""
 
     kind: ClassVar[OperationKind]
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """Returns the parameters from stored JSON."""
         names = {one.name for one in fields(cls)}
         return cls(**{name: value for name, value in stored.items() if name in names})
 
     def to_json(self) -> dict[str, Any]:
-        """Without fields that are None."""
+        """Returns the fields that are not None."""
         return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
 
 
 @dataclass(frozen=True)
 class ApplyParams(OperationParams):
-    """Of an apply, and of a scale, which is the apply of the cluster's file with other numbers of nodes.
+    """Parameters of an apply, and of a scale, which applies the cluster file with other numbers of nodes.
 
-    `scale`: group -> number of nodes; None for an apply. An operation that continues one that stepped aside has `instead`: the
-    operations that may have made it superfluous, and the deadline (`until`, unix seconds) of the `nodes` that are to go."""
+    `scale`: group -> number of nodes; None for an apply. An operation that continues an earlier one has `instead`, the
+    operations that may have made it superfluous, and `until`, the deadline (unix seconds) of the `nodes` to remove."""
 
     kind: ClassVar[OperationKind] = OperationKind.APPLY
     confirmed: bool = False
-    look_again: bool = False  # the plan is checked again when its turn has come
-    deadline_s: float | None = None  # from the operation's start: until then jobs on nodes that go may run
+    look_again: bool = False  # the plan is checked again when the operation starts
+    deadline_s: float | None = None  # seconds from the operation's start during which jobs on removed nodes may run
     scale: Mapping[str, int] | None = None
     instead: list[str] | None = None
     until: float | None = None
@@ -161,25 +165,30 @@ class ApplyParams(OperationParams):
 
     @property
     def continues(self) -> bool:
-        """Whether it continues an operation that stepped aside."""
+        """Returns whether it continues an earlier operation that ended early for another one."""
         return self.instead is not None
 
 
 @dataclass(frozen=True)
 class ScaleParams(ApplyParams):
+    """Parameters of a scale."""
+
     kind: ClassVar[OperationKind] = OperationKind.SCALE
     scale: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class DownParams(OperationParams):
+    """Parameters of a down. `delete_data`: the data of the cluster is deleted too."""
+
     kind: ClassVar[OperationKind] = OperationKind.DOWN
     delete_data: bool = False
 
 
 @dataclass(frozen=True)
 class BackupParams(OperationParams):
-    """`header`: the fields of backup.archive.Header. `keep`: so many backups of the cluster stay in the folder `to`; 0 = all."""
+    """Parameters of a backup. `header`: the fields of backup.archive.Header. `keep`: number of backups of the cluster
+    that stay in the folder `to`; 0 = all."""
 
     kind: ClassVar[OperationKind] = OperationKind.BACKUP
     to: str
@@ -190,6 +199,8 @@ class BackupParams(OperationParams):
 
 @dataclass(frozen=True)
 class RestoreParams(OperationParams):
+    """Parameters of a restore. `path`: the backup."""
+
     kind: ClassVar[OperationKind] = OperationKind.RESTORE
     path: str
     ref: str
@@ -197,7 +208,7 @@ class RestoreParams(OperationParams):
 
 @dataclass(frozen=True)
 class RotateParams(OperationParams):
-    """`what`: the key that is replaced, as in schemas.backups.RotateIn."""
+    """Parameters of a key rotation. `what`: the key to replace, as in schemas.backups.RotateIn."""
 
     kind: ClassVar[OperationKind] = OperationKind.ROTATE
     what: str
@@ -206,7 +217,8 @@ class RotateParams(OperationParams):
 
 @dataclass(frozen=True)
 class DatasetParams(OperationParams):
-    """`source`, `endpoint_url` and `ref` belong to an added version, `version` and `force` to one that is verified or removed."""
+    """Parameters of a dataset operation. `source`, `endpoint_url` and `ref` are for "add", `version` and `force` for
+    "verify" and "remove"."""
 
     kind: ClassVar[OperationKind] = OperationKind.DATASET
     action: Literal["add", "verify", "remove"]
@@ -220,7 +232,8 @@ class DatasetParams(OperationParams):
 
 @dataclass(frozen=True)
 class RollParams(OperationParams):
-    """`until`: unix seconds, when nodes are replaced although jobs run there; None = each waits for its jobs."""
+    """Parameters of a roll. `until`: unix seconds from which nodes are replaced even while jobs run on them; None =
+    each node waits for its jobs."""
 
     kind: ClassVar[OperationKind] = OperationKind.ROLL
     back: bool = False
@@ -231,11 +244,13 @@ class RollParams(OperationParams):
 
 @dataclass(frozen=True)
 class ReplaceParams(OperationParams):
+    """Parameters of the replacement of one node by a new machine."""
+
     kind: ClassVar[OperationKind] = OperationKind.REPLACE
     node: str
 
 
 def own_secret(kind: str, params: Mapping[str, Any]) -> str:
-    """The name of an operation's own secret; "" where it has none."""
+    """Returns the name of an operation's own secret; "" if it has none."""
     prefix = OperationKind(kind).secret_prefix
     return f"{prefix}{params['ref']}" if prefix and "ref" in params else ""

@@ -1,4 +1,4 @@
-"""What a provider of machines can do, as facts that other packages decide by instead of by its name."""
+"""What a provider of machines can do. Other packages decide by these facts instead of by the provider's name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ProviderTraits:
-    """The declared capabilities of one provider; `catalog.providers` has a row for each."""
+    """The declared capabilities of one provider. `catalog.providers` has a row for each provider."""
 
     name: str  # as a cluster file names it
     summary: str  # where the machines are, for a person who chooses a provider

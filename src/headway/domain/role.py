@@ -1,4 +1,4 @@
-"""The roles that a person may have. services/identity.py says which rights each has."""
+"""The roles that a person may have. services/identity.py defines the rights of each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """From the fewest rights to all of them; but lead and operator each have rights that the other has not."""
+    """Roles, from the fewest rights to all. Exception: lead and operator each have rights that the other lacks."""
 
     VIEWER = "viewer"
     MEMBER = "member"
@@ -16,7 +16,7 @@ class Role(StrEnum):
 
     @property
     def description(self) -> str:
-        """What a person of this role may do, for a list of roles."""
+        """Returns the rights of this role in words, for a list of roles."""
         return _DESCRIPTIONS[self]
 
 

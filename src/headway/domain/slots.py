@@ -1,4 +1,5 @@
-"""Chooses which slots have a machine. Pure: from the machines that exist and the sizes in the file; nothing is stored."""
+"""Chooses which slots have a machine, from the existing machines and the sizes in the cluster file alone; nothing is
+stored."""
 
 from __future__ import annotations
 
@@ -8,23 +9,24 @@ from enum import IntEnum
 
 from headway.domain.cluster import Cluster, Group
 
-HEADWAY_REASON = "headway: "  # how every reason that Headway gives to Slurm begins
-NO_MACHINE_REASON = f"{HEADWAY_REASON}no machine"  # of a slot that has no machine
-# Of a node whose machine is removed when its jobs have ended; the reason that it was out of service before follows.
+HEADWAY_REASON = "headway: "  # prefix of every reason that Headway gives to Slurm
+NO_MACHINE_REASON = f"{HEADWAY_REASON}no machine"  # reason of a slot without a machine
+# Reason of a node whose machine is removed when its jobs have ended, followed by the earlier reason if the node was
+# already out of service.
 SCALE_IN_REASON = f"{HEADWAY_REASON}leaves"
-# Of a node whose machine is created again from another image; what went wrong follows.
+# Reason of a node whose machine is created again from another image, followed by the error, if any.
 ROLLOUT_REASON = f"{HEADWAY_REASON}rolls"
 
 
 def reason_before_scale_in(reason: str) -> str:
-    """Why a node that leaves was out of service already; "" for one that served."""
+    """Returns the reason for which a node was out of service before its removal began; "" if it was in service."""
     return reason.removeprefix(SCALE_IN_REASON).removeprefix(": ")
 
 
 class KeepPriority(IntEnum):
-    """What speaks for keeping a machine when there are too many."""
+    """Reason to keep a machine when there are too many; the highest value is kept first."""
 
-    BROKEN = 0  # Slurm can't use it
+    BROKEN = 0  # Slurm can't use the node
     IDLE = 1
     BUSY = 2
 
@@ -32,9 +34,9 @@ class KeepPriority(IntEnum):
 def choose_slots(
     cluster: Cluster, machines: Collection[str], worth: Mapping[str, KeepPriority] | None = None
 ) -> tuple[str, ...]:
-    """The slots that should have a machine, in slot order. Those that have one keep it where possible; of too many the
-    worthless go first, then those in the last places. A group that scales by itself keeps what it has, and its first
-    slots always have one."""
+    """Returns the slots that should have a machine, in slot order. Machines keep their slots where possible. When there
+    are too many, those with the lowest KeepPriority are dropped first, then those in the last slots. An autoscaled
+    group keeps all its machines, and its first `min_machines` slots always have one."""
     found = {name for group in cluster.groups for name in _of_group(group, machines, worth or {})}
     return tuple(name for name in cluster.slot_names if name in found)
 
@@ -55,8 +57,8 @@ def _of_group(group: Group, machines: Collection[str], worth: Mapping[str, KeepP
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """`at`: unix seconds until which jobs may go on. `nodes`: those that it was given for, None = all that go; jobs on others
-    stay."""
+    """The time until which jobs may run on nodes that will be removed. `at`: unix seconds. `nodes`: the nodes that it
+    applies to, None = all; jobs on other nodes are not limited."""
 
     at: float
     nodes: frozenset[str] | None = None

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class DetectedGpu:
-    product: str  # "NVIDIA H100 80GB HBM3"; "" where no driver says
+    """One GPU of a machine."""
+
+    product: str  # "NVIDIA H100 80GB HBM3"; "" without a driver
     memory_mib: int
     bus: str  # "0000:3b:00.0"
-    cores: tuple[int, ...] = ()  # cores beside it, counted as Slurm does: 0.. over all sockets; () = all or not known
+    cores: tuple[int, ...] = ()  # nearest cores, numbered as Slurm does: from 0 over all sockets; () = all or not known
     minor: int = -1  # N of /dev/nvidiaN; -1 = no driver
 
 
@@ -35,42 +37,44 @@ class DetectedHardware:
     cores_per_socket: int
     threads_per_core: int
     memory_mib: int
-    tmp_mib: int = 0  # of the disk that /var is on
+    tmp_mib: int = 0  # size of the disk with /var
     gpus: tuple[DetectedGpu, ...] = ()
     nics: tuple[DetectedNic, ...] = ()
 
     @property
     def topology(self) -> tuple[int, int, int]:
-        """Sockets, cores of each, threads of each."""
+        """Sockets, cores per socket, threads per core."""
         return self.sockets, self.cores_per_socket, self.threads_per_core
 
     @property
     def usable_gpus(self) -> tuple[DetectedGpu, ...]:
-        """Those a driver answers for."""
+        """GPUs that have a driver."""
         return tuple(gpu for gpu in self.gpus if gpu.minor >= 0)
 
 
 @dataclass(frozen=True, slots=True)
 class DetectedMount:
-    source: str  # "" = a folder of the root file system's
+    """The file system of one folder."""
+
+    source: str  # "" = a folder on the root file system
     kind: str  # file system type
     mark: str  # the same on all machines that see the same folder
-    at: str = ""  # where it is mounted, when another folder was asked about
-    server: str = ""  # its address, where the kernel tells it
+    at: str = ""  # mount point, where another folder was examined
+    server: str = ""  # address of the file server, where the kernel reports it
 
 
 @dataclass(frozen=True, slots=True)
 class MachineClaim:
-    """Who has a machine: the mark that is on it."""
+    """The mark on a machine that says which cluster and which server use it."""
 
     cluster: str
     server: str  # id of the server's state folder
-    machine: str  # the name it has there
+    machine: str  # the machine's name on that server
 
 
 @dataclass(frozen=True)
 class Survey:
-    """One look at one machine, before anything is changed there."""
+    """Facts about one machine, collected before anything is changed on it."""
 
     machine: str  # head or slot name
     address: str
@@ -81,29 +85,30 @@ class Survey:
     hostname: str
     clock_off_s: float
     listening: frozenset[int] = frozenset()  # TCP ports
-    free_mib: int = 0  # where packages go
+    free_mib: int = 0  # free space where packages are installed
     packages: Mapping[str, str] = field(default_factory=dict)  # installed: name -> version
-    units: frozenset[str] = frozenset()  # daemons of Slurm and its kind that run
-    slurm_cluster: str = ""  # ClusterName of a slurm.conf that is there
-    mounts: Mapping[str, DetectedMount] = field(default_factory=dict)  # of the paths asked for
-    nfs_server: bool = False  # whether its kernel has it
+    units: frozenset[str] = frozenset()  # running daemons of Slurm and related packages
+    slurm_cluster: str = ""  # ClusterName in an existing slurm.conf
+    mounts: Mapping[str, DetectedMount] = field(default_factory=dict)  # by examined path
+    nfs_server: bool = False  # whether its kernel supports it
     nfs_client: bool = False
-    firewall: bool = False  # whether its kernel has nf_tables
+    firewall: bool = False  # whether its kernel supports nf_tables
     held: MachineClaim | None = None
-    users: Mapping[str, int] = field(default_factory=dict)  # of the names asked for, those it knows itself -> uid
-    homes: Mapping[str, int] = field(default_factory=dict)  # folders of users below the paths asked for -> owner's uid
-    owners: Mapping[int, str] = field(default_factory=dict)  # of the uids asked for, those it knows itself -> name
-    driver: str = ""  # of NVIDIA
-    identity: str = ""  # its boot's id: the same machine under two addresses has the same
-    state: DetectedMount | None = None  # what the folder for Slurm's state lies on
-    addresses: frozenset[str] = frozenset()  # IPv4, its own
-    seen_from: str = ""  # the IPv4 address that this look came from, as the machine saw it
-    amended: frozenset[str] = frozenset()  # CVE ids that its packages' own changelogs name as mended
+    users: Mapping[str, int] = field(default_factory=dict)  # of the examined names, those with a local user -> uid
+    # Users' folders below the examined paths -> uid of the owner
+    homes: Mapping[str, int] = field(default_factory=dict)
+    owners: Mapping[int, str] = field(default_factory=dict)  # of the examined uids, those with a local user -> name
+    driver: str = ""  # version of the NVIDIA driver
+    identity: str = ""  # id of its boot: the same for one machine under two addresses
+    state: DetectedMount | None = None  # file system with the folder for Slurm's state
+    addresses: frozenset[str] = frozenset()  # the machine's own IPv4 addresses
+    seen_from: str = ""  # the IPv4 address of this connection's other end, as the machine saw it
+    amended: frozenset[str] = frozenset()  # CVE ids that the changelogs of its packages list as fixed
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where the plan and a machine disagree; what is there is what counts."""
+    """A disagreement between plan and machine; Headway uses what the machine has."""
 
     machine: str
     what: str  # "GPUs", "memory", ...

@@ -1,4 +1,4 @@
-"""A systemd unit a machine runs, and which files it must have read."""
+"""A systemd unit of a machine, and the files that it must have read."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from headway.domain.changeset import Disturbs
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """`restart_on`: files whose change needs a restart. `reload_on`: files for which `reload` (an argv run on the
-    machine) is enough. A unit whose files were written after it started, and not reloaded since, is stale."""
+    """A unit that runs on a machine. `restart_on`: files whose change needs a restart. `reload_on`: files for which
+    `reload` (an argv run on the machine) is enough. A unit is stale if its files were written after it started and
+    it has not reloaded since."""
 
     name: str  # "slurmctld.service"
     restart_on: tuple[str, ...] = ()
     reload_on: tuple[str, ...] = ()
     reload: tuple[str, ...] = ()
     disturbs: Disturbs = Disturbs.NOTHING  # what a restart does
-    stage: str = "base"  # "base" | "database" | "accounting" | "controller" | "outside" | "node": the order of bring-up
-    may_fail: bool = False  # a start that does not work is told, and the machine works without it
+    stage: str = "base"  # order of bring-up: "base" | "database" | "accounting" | "controller" | "outside" | "node"
+    may_fail: bool = False  # a failed start is reported, and the machine works without the unit

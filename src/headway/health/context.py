@@ -1,4 +1,4 @@
-"""What detection, incidents and rollouts work with: one cluster, its machines, its controller and the store."""
+"""HealthContext: one cluster with its machines, controller and store, as detection, incidents and rollouts need it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from headway.errors import HeadwayError, Unreachable
 from headway.slurm import job_commands, node_commands, node_jobs
 from headway.store import StoreUnavailable
 
-# Nodes at once whose volumes are tried: a file server that is away is away for all of them, and others are asked things too.
+# The number of nodes whose volumes are mounted or checked at the same time. When a file server is down, all nodes are
+# affected, and their checks must not use up the SSH connections that other checks need.
 MOUNTS_AT_ONCE = 8
 
 
 def fault_text(error: HeadwayError) -> str:
-    """Returns the first line of an error, to report as a machine's fault. Raises a StoreUnavailable again: the
-    server's own database
-    is no machine's fault."""
+    """Returns the first line of an error, to report as the fault of a machine. Raises a StoreUnavailable again, because
+    an unavailable server database is no fault of a machine."""
     if isinstance(error, StoreUnavailable):
         raise error
     return error.message.splitlines()[0]
@@ -72,5 +72,5 @@ class HealthContext:
         return await job_commands.read_job_state(self.env.connections, await self.head(), job)
 
     async def add_step(self, incident: Incident, state: IncidentState, text: str, **more: Any) -> Incident:
-        """Records a step of an incident and returns the incident after it; see the store's move_incident."""
+        """Records a step of an incident and returns the incident after it; see the store's `incidents.add_step`."""
         return await self.env.store.incidents.add_step(incident, state, text, **more)

@@ -1,4 +1,4 @@
-"""Injects faults into machines of test clusters, and heals them."""
+"""Injects faults into machines of test clusters and heals them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.providers.base import FaultInjectingProvider
 from headway.schemas.incidents import FaultIn
 from headway.transport.remote_program import program_source
 
-_REFUSED = 97  # how node/inject_fault.py says no
+_REFUSED = 97  # exit code of node/inject_fault.py when it refuses
 _TIMEOUT_S = 60.0
 _UNITS: Mapping[Daemon, str] = {
     Daemon.AGENT: "headway-agent", Daemon.RELAY: "headway-agent", Daemon.ALERTMANAGER: "prometheus-alertmanager",
@@ -23,8 +23,8 @@ _UNITS: Mapping[Daemon, str] = {
 
 
 async def inject_fault(cluster: Cluster, env: ClusterContext, fault: FaultIn) -> str:
-    """Injects or heals a fault and returns what was done. Raises Refused for machines without fault injection, NotFound for a
-    missing machine."""
+    """Injects or heals a fault and returns what was done. Raises Refused for machines without fault injection and
+    NotFound for a missing machine."""
     if not cluster.provider.simulates_hardware and not fault.force:
         raise Refused(
             f"{cluster.name} is no local cluster: its machines are not there to be broken",

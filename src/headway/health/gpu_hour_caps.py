@@ -1,4 +1,4 @@
-"""Resets teams' GPU-hour usage when the period of their cap begins."""
+"""Resets the GPU-hour usage of teams when the period of their cap begins."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from headway.slurm import account_commands
 
 
 async def reset_due_usage(cluster: Cluster, env: ClusterContext, head: Machine, now: datetime) -> list[tuple[str, str]]:
-    """Sets back every team whose period began since the last time; a server that was away catches up. A team seen for
-    the first time is noted: its usage begins with it. So is one whose last time is yet to come: the clock was ahead then.
-    Returns (team, words) for people to read."""
+    """Resets the GPU-hour usage of every team whose period began since its last reset, including periods that began
+    while the server was down. A team without a recorded reset is recorded with the current time, so that its usage
+    counts from now on; so is a team whose recorded reset is in the future because the clock was ahead then. Returns
+    messages as (team, text)."""
     last = await env.store.cap_refills.of_cluster(cluster.name)
     capped = [team for team in cluster.teams if team.gpu_hours is not None]
     for team in capped:

@@ -1,5 +1,5 @@
-"""Restarts the first head while the second one leads. A head that runs but does not answer is switched off first, because it
-would schedule jobs too if it resumed."""
+"""Restarts the first head while the second head is active. A head that runs but does not answer is switched off first,
+because it would schedule jobs too if it resumed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError
 
-RETRY_S = 120.0  # a start has so long to bring the daemons up before another one
+RETRY_S = 120.0  # seconds that a start has to bring the daemons up before the next try
 MAX_STARTS = 3
 SILENT_CHECKS = 2
-TAKEOVER_LIMIT_S = 30.0  # so long the second one may take until it leads
+TAKEOVER_LIMIT_S = 30.0  # seconds that the second head may take to become active
 
 
 @dataclass
@@ -24,7 +24,7 @@ class HeadRecovery:
     """Recovers one cluster's first head. After MAX_STARTS starts a person has to act."""
 
     clock: Callable[[], float] = time.monotonic
-    silent_checks: int = 0  # looks in a row at which it ran and did not answer
+    silent_checks: int = 0  # passes in a row in which the first head ran and did not answer
     tries: int = 0
     tried_at: float = 0.0
     off_since: float | None = None
@@ -67,8 +67,8 @@ class HeadRecovery:
         return [(first.name, f"started again; {second.name} leads until it is back")]
 
     async def _is_taking_over(self, cluster: Cluster, env: ClusterContext, second: Machine) -> bool:
-        """Whether the second one has yet to lead: a first one that starts in the middle of that stops it, and nobody leads
-        until both have found out."""
+        """Returns whether the second head is still taking over. If the first head starts during the takeover, it stops
+        the takeover, and no head is active until both have noticed."""
         self.off_since = self.clock() if self.off_since is None else self.off_since
         return self.clock() - self.off_since < TAKEOVER_LIMIT_S and not await second_head_took_over(
             cluster, env, second

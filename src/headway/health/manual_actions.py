@@ -12,13 +12,14 @@ from headway.health.incidents import repair, verification
 from headway.slurm import node_commands
 
 IN_SERVICE_AS = "Slurm has it as"
-_INCIDENT_S = 60.0  # in which an incident's jobs have left the node, or its tests have ended
+_INCIDENT_S = 60.0  # time in which an incident's jobs leave the node, or its tests end
 
 
 async def drain_node(context: HealthContext, node: str, reason: str, person: str) -> str:
-    """Drains the node with the person's reason; running jobs go on. Returns what was done."""
+    """Drains the node with the person's reason. Running jobs continue. Returns what was done."""
     words = f"{person}: {reason}"
-    if words.startswith(OWN_REASON):  # somebody of that very name: the drain is a person's all the same
+    # the user's name equals Headway's own prefix: the drain still has to count as a person's
+    if words.startswith(OWN_REASON):
         words = f"by {words}"
     await node_commands.drain_node(context.env.connections, await context.head(), node, words)
     jobs = await context.jobs_on(node)
@@ -47,35 +48,36 @@ async def check_reboot(context: HealthContext, node: str, *, end_jobs: bool) -> 
 
 
 async def person_rebooting(context: HealthContext, node: str) -> str:
-    """Returns the person whose reboot of the node has not ended, read from the node's reason; "" for none."""
+    """Returns the person whose reboot of the node has not ended, read from the node's drain reason. Returns "" if there
+    is none."""
     states, reason = await context.node_state(node)
     words = f": {REBOOTS}"
     return reason.removesuffix(words) if states & OUT and reason.endswith(words) else ""
 
 
 async def reboot_node(context: HealthContext, node: str, person: str, *, end_jobs: bool = False) -> str:
-    """Reboots a node and returns what went wrong, "" once it has registered again. A node in service is drained first and
-    returns after its tests; one out of service stays out. Continues a reboot that a killed server had begun. `end_jobs`:
-    running jobs may end."""
+    """Reboots a node and returns what went wrong, "" once it has registered again. A node in service is drained first
+    and returns after its tests; a node out of service stays out. Continues a reboot that a killed server had begun.
+    `end_jobs`: running jobs may end."""
     began = context.clock()
     again = await person_rebooting(context, node) == person
     served = again or not (await context.node_state(node))[0] & OUT
     connections, head, mine = context.env.connections, await context.head(), f"{person}: {REBOOTS}"
 
     def ours(reason: str) -> bool:
-        return reason.startswith(mine)  # slurmctld may say more behind it
+        return reason.startswith(mine)  # slurmctld may append text to the reason
 
     if served:
         await node_commands.drain_node(connections, head, node, mine)
     try:
-        jobs = () if end_jobs else sorted(await context.jobs_on(node))  # before the drain one may have begun
+        jobs = () if end_jobs else sorted(await context.jobs_on(node))  # a job may have started before the drain
         if jobs:
             if served:
                 await node_commands.resume_node_if(connections, head, node, ours)
             return f"not rebooted: by now jobs {', '.join(map(str, jobs))} run there"
         if not (
             context.env.provider.traits.powers_off_machines or again
-        ):  # one that can't be told so now is not waited for
+        ):  # a machine that does not answer now can't be rebooted over SSH: fail at once instead of waiting
             await connections.remote(await context.running_machine(node), ["true"], timeout_s=10)
         await repair.restart_machine(context, node, began)
         fault = await repair.wait_until_registered(context, node, repair.BOOT_S)
@@ -91,7 +93,7 @@ async def reboot_node(context: HealthContext, node: str, person: str, *, end_job
     if not fault:
         kept = await node_commands.resume_node_if(connections, head, node, ours)
         return kept and f"its tests passed; it stays out of service, for another reason by now: {kept}"
-    with contextlib.suppress(HeadwayError):  # it has ended, and nobody goes on with it
+    with contextlib.suppress(HeadwayError):  # the reboot has ended and is not continued
         states, reason = await context.node_state(node)
         if not states & OUT or ours(reason):
             await node_commands.drain_node(connections, head, node, f"{person}: reboot: {fault}")
@@ -99,8 +101,9 @@ async def reboot_node(context: HealthContext, node: str, person: str, *, end_job
 
 
 async def _blocking_incident(context: HealthContext, node: str, person: str, began: float) -> str:
-    """Why a node whose tests passed does not serve: a fault that came while it was rebooted, and now has the drain, so that its
-    end returns the node. "" for none: what the watch took the reboot itself for is over."""
+    """Returns why a node whose tests passed does not return to service, "" if nothing blocks it. A fault during the
+    reboot opens an incident, which takes over the drain and returns the node when it closes. Incidents that the reboot
+    itself caused are closed here."""
     store, ends = context.env.store, context.clock() + _INCIDENT_S
     while True:
         unfinished = await store.incidents.search(context.cluster.name, node=node, unfinished=True)
@@ -118,7 +121,7 @@ async def _blocking_incident(context: HealthContext, node: str, person: str, beg
     one = others[0]
     states, reason = await context.node_state(node)
     if not states & OUT or reason.startswith(f"{person}: {REBOOTS}"):
-        # Noted first: a server that goes on in between finds the reason still the reboot's.
+        # Recorded first: a server that continues in between still finds the reboot's reason.
         await context.add_step(
             one, one.state, f"its drain was of {person}'s reboot, which is over", actor=person, drained=True
         )
@@ -127,8 +130,8 @@ async def _blocking_incident(context: HealthContext, node: str, person: str, beg
 
 
 def _caused_by_reboot(incident: Incident, person: str, began: float) -> bool:
-    """Whether nothing speaks of a fault but that the machine was away, since the reboot `began`, which another server may have
-    done, or where the node was out for it."""
+    """Returns whether the incident's only fault is that the machine was away during the reboot: the reboot began at
+    `began`, or the node was already drained for a reboot by this person, perhaps one that another server began."""
     dead = incident.action is FaultAction.REBOOT and incident.found("dead")
     alone = not any("signal" in step.evidence for step in incident.steps)
     then = str(incident.found(OUT_BEFORE)).startswith(f"{person}: {REBOOTS}") or incident.opened_at >= began

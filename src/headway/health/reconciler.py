@@ -1,4 +1,4 @@
-"""Carries out the actions of `reconcile_rules`, every few seconds, for one cluster."""
+"""Carries out the actions of `reconcile_rules` for one cluster, every few seconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from headway.health.policy.reconcile_rules import DeadNode, ReserveSpares, Start
 from headway.slurm import job_commands, reservations
 
 CAPS_EVERY_S = 10.0
-REQUEUE_PAUSE_S = 1.0  # between a job's end and its next beginning: slurmd's own count (control.start_now)
+REQUEUE_PAUSE_S = 1.0  # pause between a job's end and its next start, as slurmd needs it (job_commands.start_job_now)
 
 
 @dataclass
@@ -43,8 +43,8 @@ class HealthReconciler:
     short_runs: ShortRunRequeuer = field(init=False)
     head_recovery: HeadRecovery = field(default_factory=HeadRecovery)
     clock: Callable[[], float] = time.time
-    caps_checked_at: float = 0.0  # when caps were last looked at
-    reservation_fault: str = ""  # why Slurm does not hold the spares, as last said
+    caps_checked_at: float = 0.0  # when caps were last checked
+    reservation_fault: str = ""  # why Slurm does not reserve the spares, as last reported
 
     def __post_init__(self) -> None:
         self.short_runs = ShortRunRequeuer(leader_file(self.cluster) if self.cluster.controllers > 1 else "")
@@ -94,8 +94,8 @@ class HealthReconciler:
         return said
 
     async def _repeat_returns(self, nodes: Iterable[NodeState]) -> list[tuple[str, str]]:
-        """Nodes that are out for an incident that is over. slurmctld forgets the last seconds before it is killed, and with
-        them that a node was returned: nobody else would ever take it up."""
+        """Returns nodes to service that are still out for a closed incident. slurmctld forgets the last seconds before
+        it is killed, and with them the return of a node."""
         said = []
         for node in nodes:
             if not (node.reason.startswith(INCIDENT_REASON) and OUT & set(node.states)):
@@ -107,12 +107,13 @@ class HealthReconciler:
     async def _carry_out(
         self, action: ReserveSpares | StartRequeuedJob, head: Machine, jobs: Mapping[int, JobState]
     ) -> tuple[str, str] | None:
+        """Carries out one action. Returns a message, None for nothing to report."""
         run = self.env.connections
         match action:
             case ReserveSpares(names):
                 try:
                     await reservations.set_reserved_nodes(run, head, sorted(names))
-                except CommandFailed as error:  # the rest of the look does not depend on it; tried again with the next
+                except CommandFailed as error:  # the rest of the pass does not depend on it; the next pass tries again
                     before, self.reservation_fault = self.reservation_fault, fault_text(error)
                     return ("spares", self.reservation_fault) if self.reservation_fault != before else None
                 self.reservation_fault = ""

@@ -1,1 +1,1 @@
-"""Node images of local machines: what they are made from, how they are built, and podman, which keeps them."""
+"""Node images of local machines: their recipes, how they are built, and podman, which stores them."""

@@ -1,4 +1,4 @@
-"""The Debian mirror this host itself uses, read from its apt settings at run time."""
+"""Reads at run time which Debian mirror this host uses, from its apt settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _SECURITY = re.compile(rf"{_SUITES}(?:-security|/updates)")
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """`lines`: one-line sources for the image; `apt_options`: the host's proxies, and that it takes lists of a frozen mirror."""
+    """The mirror for an image. `lines`: one-line sources; `apt_options`: the host's proxies, and whether it accepts
+    outdated lists of a frozen mirror."""
 
     lines: tuple[str, ...]
     apt_options: tuple[str, ...] = ()
@@ -26,13 +27,15 @@ class Mirror:
 
 @dataclass(frozen=True, slots=True)
 class SourceEntry:
+    """One apt source of the host, for one suite."""
+
     uri: str
     suite: str
-    options: str  # "[trusted=yes check-valid-until=no]" or a part of it, or ""
+    options: str  # "[trusted=yes check-valid-until=no]", a part of it, or ""
 
 
 def parse_one_line(text: str) -> Iterator[SourceEntry]:
-    """Entries of a sources.list."""
+    """Yields the entries of a sources.list that have the component main."""
     for line in text.splitlines():
         match = re.match(r"deb\s+(\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s+(.*)", line.strip())
         if match and "main" in match[4].split("#")[0].split():
@@ -43,7 +46,7 @@ def parse_one_line(text: str) -> Iterator[SourceEntry]:
 
 
 def parse_deb822(text: str) -> Iterator[SourceEntry]:
-    """Entries of a .sources file."""
+    """Yields the enabled entries of a .sources file that have the component main."""
     for stanza in re.split(r"\n\s*\n", text):
         fields: dict[str, str] = {}
         name = ""
@@ -67,13 +70,13 @@ def parse_deb822(text: str) -> Iterator[SourceEntry]:
 
 
 def _options(trusted: bool, frozen: bool) -> str:
-    """What a host says of a mirror that is its own, or that stands still at a day."""
+    """Returns the options for a mirror that the host trusts (`trusted`) or whose lists may be outdated (`frozen`)."""
     said = [word for word, yes in (("trusted=yes", trusted), ("check-valid-until=no", frozen)) if yes]
     return f"[{' '.join(said)}]" if said else ""
 
 
 def read_sources(folder: Path = Path("/etc/apt")) -> list[SourceEntry]:
-    """All sources of a host, in apt's order."""
+    """Returns all sources of a host, in apt's order."""
     found: list[SourceEntry] = []
     files: Iterable[Path] = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]
     for path in files:
@@ -84,9 +87,9 @@ def read_sources(folder: Path = Path("/etc/apt")) -> list[SourceEntry]:
 
 
 def sources_for_suite(found: Iterable[SourceEntry], suite: str) -> tuple[str, list[str]]:
-    """(the source that must be there, further ones worth a try) for a suite, from a host's own sources.
+    """Returns (the required source, optional further sources) for a suite, made from a host's own sources.
 
-    Raises Refused when the host has no Debian mirror (another distribution)."""
+    Raises Refused if the host has no Debian mirror (another distribution)."""
     known = list(found)
     main = next((entry for entry in known if _MAIN.fullmatch(entry.suite)), None)
     if main is None:
@@ -106,8 +109,8 @@ def _line(entry: SourceEntry, suite: str) -> str:
 
 
 async def host_mirror(suite: str, *, released: bool = True) -> Mirror:
-    """The host's mirror for `suite`, with updates and security fixes where it has them. A suite that is not released has neither:
-    what is mended comes into the suite itself, and the lists beside it are old ones, which apt refuses."""
+    """Returns the host's mirror for `suite`, with updates and security fixes if it has them. An unreleased suite has
+    neither: fixes go into the suite itself, and the lists of its updates are outdated, so apt refuses them."""
     line, more = sources_for_suite(read_sources(), suite)
     kept = [line]
     for extra in more if released else ():

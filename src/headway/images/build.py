@@ -1,6 +1,5 @@
-"""Makes node images with mmdebstrap, from the host's own Debian mirror. Builders queue on a lock; a half-made image
-never gets its tag.
-"""
+"""Builds node images with mmdebstrap, from the host's own Debian mirror. Builders wait on a lock; an unfinished image
+never gets its tag."""
 
 from __future__ import annotations
 
@@ -36,12 +35,12 @@ from headway.transport.process import run
 
 Say = Callable[..., Awaitable[None]]
 
-_DRAFT = "headway-draft-"  # the container whose folder a layer is made in
-_DISK_NEEDED_MIB = 6000  # packages, root folder, archive and podman's copy, at the worst moment
+_DRAFT = "headway-draft-"  # prefix of the container in whose folder a layer is made
+_DISK_NEEDED_MIB = 6000  # peak use: packages, root folder, archive and podman's copy
 
 
 async def ensure_image(name: str, say: Say | None = None, *, state_dir: Path | None = None) -> ImageInfo:
-    """The image, built first where it is missing or its inputs changed."""
+    """Returns the current image, which is built first if it is missing or its inputs changed."""
     return await find_current_image(name) or await build_image(name, say, state_dir=state_dir)
 
 
@@ -52,8 +51,10 @@ async def _report_nothing(*_: object, **__: object) -> None:
 async def build_image(
     name: str, say: Say | None = None, *, state_dir: Path | None = None, force: bool = False
 ) -> ImageInfo:
-    """Builds the image unless it is there from the same inputs. Raises Refused (no root, no mmdebstrap, disk too full,
-    no mirror) before anything is downloaded, CommandFailed when a step fails; nothing is left of a failed build."""
+    """Builds the image, unless it exists with the same inputs and `force` is False.
+
+    Raises Refused (no root, no mmdebstrap, disk too full, no mirror) before anything is downloaded, and CommandFailed
+    when a step fails. A failed build leaves nothing behind."""
     say = say or _report_nothing
     made_from = get_recipe(name)
     lock = build_lock(name)
@@ -72,7 +73,7 @@ async def _build(made_from: Recipe, say: Say, state_dir: Path | None) -> ImageIn
     started = time.monotonic()
     _check_host()
     with tempfile.TemporaryDirectory(prefix="headway-image-") as snapshot:
-        # What is built is what is hashed, also when somebody edits the files meanwhile.
+        # The snapshot ensures that the built files are the hashed ones, even if somebody edits them during the build.
         folder = Path(shutil.copytree(files_folder(), Path(snapshot) / "image"))
         base = await _ensure_base(made_from, folder, say, started)
         manifest = _manifest(made_from, folder)
@@ -90,7 +91,7 @@ async def _build(made_from: Recipe, say: Say, state_dir: Path | None) -> ImageIn
 
 
 async def _ensure_base(made_from: Recipe, folder: Path, say: Say, started: float) -> str:
-    """Tag of the base image, built if need be."""
+    """Returns the tag of the base image, which is built if needed."""
     wanted = f"{BASE_REPOSITORY}:{made_from.name}-{base_hash(made_from.name, folder)}"
     if (await run(["podman", "image", "exists", wanted], timeout_s=30, check=False)).code == 0:
         return wanted
@@ -121,10 +122,10 @@ async def _ensure_base(made_from: Recipe, folder: Path, say: Say, started: float
 
 
 async def _build_upper_layer(made_from: Recipe, folder: Path, base: str, manifest: dict[str, Any], wanted: str) -> None:
-    """The second layer: made in the folder of a container that never runs, then committed."""
+    """Builds the second layer in the folder of a container that never runs, and commits it."""
     named = f"{_DRAFT}{made_from.name}-"
     left = await run(["podman", "ps", "--all", "--quiet", "--filter", f"name=^{named}"], timeout_s=60)
-    if left.stdout.split():  # of a build that was killed: there is one of an image at a time
+    if left.stdout.split():  # left by a killed build; only one build of an image runs at a time
         await run(["podman", "rm", "--force", "--time", "0", *left.stdout.split()], timeout_s=60, check=False)
     container = f"{named}{os.getpid()}"
     argv = ["podman", "create", "--name", container, "--label", "headway=1", "--network", "none", base, "true"]
@@ -173,7 +174,8 @@ def _manifest(made_from: Recipe, folder: Path) -> dict[str, Any]:
 
 
 def _archive(base: Path, extra: dict[str, bytes] | None = None) -> bytes:
-    """A folder's files as a tar archive that belongs to root whoever owns the checkout, with `extra` files in it."""
+    """Returns the files of a folder, and `extra` files, as a tar archive. All entries belong to root, whoever owns the
+    checkout."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path in sorted(p for p in base.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
@@ -191,7 +193,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int) -> None
 
 
 def mmdebstrap_argv(made_from: Recipe, folder: Path, mirror: Mirror, work: Path) -> list[str]:
-    """The build's one command; the archive comes on stdout."""
+    """Returns the mmdebstrap command of a build, which writes the archive to stdout."""
     small = ["doc", "man", "info", "lintian", "bug", "doc-base"]
     excludes = [f"path-exclude=/usr/share/{folder}/*" for folder in small]
     excludes += [
@@ -204,7 +206,7 @@ def mmdebstrap_argv(made_from: Recipe, folder: Path, mirror: Mirror, work: Path)
         f"--include={','.join(made_from.packages)}",
         *(f"--dpkgopt={text}" for text in excludes),
         *(f"--aptopt={text}" for text in mirror.apt_options),
-        # Files first: MariaDB's package makes the first database from its settings at installation.
+        # The files come first, because MariaDB's package creates its database from its settings at installation.
         f"--essential-hook=tar-in {work}/base.tar /",
         f"--customize-hook={folder / 'base.sh'}",
         made_from.image.suite,
@@ -214,7 +216,7 @@ def mmdebstrap_argv(made_from: Recipe, folder: Path, mirror: Mirror, work: Path)
 
 
 async def _bootstrap_and_import(made_from: Recipe, folder: Path, mirror: Mirror, work: Path, draft: str) -> None:
-    """mmdebstrap | podman import: no archive on disk in between, and both cores busy."""
+    """Runs mmdebstrap | podman import: no archive on disk in between, and both processes run at once."""
     labels = ["LABEL headway=1", f"LABEL headway.base={made_from.name}"]
     changes = ['CMD ["/sbin/init"]', "STOPSIGNAL SIGRTMIN+3", *labels]
     importer = [
@@ -245,8 +247,9 @@ async def _bootstrap_and_import(made_from: Recipe, folder: Path, mirror: Mirror,
 
 
 def _hint_for(text: str) -> str:
-    """By a build's output."""
-    if re.search(r"No space left|enough free space", text):  # mmdebstrap works in TMPDIR, podman keeps the image
+    """Returns a hint from the output of a failed build."""
+    # mmdebstrap works in TMPDIR, podman stores the image elsewhere
+    if re.search(r"No space left|enough free space", text):
         return f"a disk is full, that of {_work_folder()} or podman's own: make room or name another in TMPDIR, then build again"
     if re.search(r"Could not resolve|Unable to connect|Failed to fetch|Connection", text):
         return "the Debian mirror of this host (/etc/apt) did not answer: check the network, then build again"
@@ -254,7 +257,7 @@ def _hint_for(text: str) -> str:
 
 
 def _error_lines(text: str) -> str:
-    """The lines of a build's output that say what went wrong; one may name all packages."""
+    """Returns the error lines of a build's output, each shortened, because one may name all packages."""
     errors = [
         line if len(line) < 200 else f"{line[:200]} ..."
         for line in text.splitlines()
@@ -267,7 +270,8 @@ _STAGES = ("fetching package lists", "downloading packages", "setting up package
 
 
 async def _report_progress(work: Path, say: Say, started: float) -> None:
-    """Tells now and then how far the build is; never goes back a stage (files vanish again at the end)."""
+    """Reports the progress of a build until it is cancelled. The stage never decreases, although files vanish at the
+    end of a build."""
     stage, told = -1, 0
     while True:
         now_stage, mb = await asyncio.to_thread(_build_stage, work)
@@ -279,7 +283,7 @@ async def _report_progress(work: Path, say: Say, started: float) -> None:
 
 
 def _build_stage(work: Path) -> tuple[int, int]:
-    """(stage, MB downloaded), from what lies in the build's folder."""
+    """Returns (stage, MB downloaded), from the files in the build's folder."""
     size = 0
     for root in work.glob("mmdebstrap.*"):
         if (root / "usr/lib/headway/packages").exists():
@@ -293,7 +297,7 @@ def _build_stage(work: Path) -> tuple[int, int]:
 
 
 async def _keep_manifest(info: ImageInfo, manifest: dict[str, Any], state_dir: Path) -> None:
-    """The manifest with every package's version, beside the server's state."""
+    """Saves the manifest with every package's version in the server's state folder."""
     argv = ["podman", "image", "mount", info.tag]
     ran = await run(argv, timeout_s=60, check=False)
     packages = ""

@@ -1,4 +1,4 @@
-"""The node images that podman keeps on this host: list, find, remove."""
+"""Lists, finds and removes the node images that podman stores on this host."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headway.transport.process import run
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
-    """An image that is there. `current` is False when its inputs have changed since."""
+    """A node image on this host. `current` is False if its inputs have changed since it was built."""
 
     name: str
     tag: str
@@ -36,16 +36,16 @@ class ImageInfo:
     built: str  # ISO 8601, UTC
     slurm_version: str
     current: bool = True
-    machines: int = 0  # made from it, of every state folder here
+    machines: int = 0  # machines made from it, of all state folders on this host
 
     @property
     def unused(self) -> bool:
-        """Nothing is made from it now, and nothing new will be."""
+        """Returns whether no machine uses the image and none will be made from it."""
         return not self.current and not self.machines
 
 
 async def list_images() -> tuple[ImageInfo, ...]:
-    """The images on this host, newest first."""
+    """Returns the images on this host, newest first."""
     infos = [info for item in await _labelled("headway.image") for info in [_info(item)] if info is not None]
     return tuple(sorted(infos, key=lambda info: info.built, reverse=True))
 
@@ -78,7 +78,7 @@ _current_images: dict[str, tuple[float, ImageInfo]] = {}
 
 
 async def find_current_image(name: str) -> ImageInfo | None:
-    """The image made from the present inputs, or None."""
+    """Returns the image made from the present inputs, or None. The answer is cached for 20 seconds."""
     wanted = current_tag(name)
     known = _current_images.get(wanted)
     if known is not None and time.monotonic() - known[0] < 20:
@@ -91,7 +91,7 @@ async def find_current_image(name: str) -> ImageInfo | None:
 
 
 async def get_image(tag: str) -> ImageInfo:
-    """The image of this tag. Raises Refused when it is no longer on this host."""
+    """Returns the image with this tag. Raises Refused if it is no longer on this host."""
     info = next((info for info in await list_images() if info.tag == tag), None)
     if info is None:
         raise Refused(f"there is no image {tag} on this host any more", hint="headway roll takes the present one")
@@ -99,7 +99,8 @@ async def get_image(tag: str) -> ImageInfo:
 
 
 async def remove_images(name: str) -> tuple[str, ...]:
-    """Removes the images of this name ("all": every one); returns their tags. Raises Refused while machines use one."""
+    """Removes the images of this name ("all": every image) and returns their tags. Raises Refused while machines use
+    one."""
     if name != "all":
         get_recipe(name)
     gone = []
@@ -117,8 +118,8 @@ async def remove_images(name: str) -> tuple[str, ...]:
 
 
 async def remove_unused_images() -> tuple[str, ...]:
-    """Removes the images of earlier inputs that no machine is made from, then the bases of earlier inputs that no image
-    is made from; returns their tags. Waits for a build, so that nothing of it is taken away."""
+    """Removes outdated images that no machine uses, then outdated bases that no image uses. Returns their tags. Waits
+    for running builds, so that nothing they need is removed."""
     with contextlib.ExitStack() as builds:
         for name in RECIPES:
             await asyncio.to_thread(builds.enter_context, build_lock(name))
@@ -131,16 +132,17 @@ async def remove_unused_images() -> tuple[str, ...]:
 
 
 async def _remove(tags: Iterable[str]) -> list[str]:
-    """The tags that are gone. podman refuses where a machine was made just now; the next time is soon enough."""
+    """Removes tags and returns those that are gone. podman refuses a tag that a new machine uses; a later call removes
+    it."""
     codes = {text: (await run(["podman", "rmi", text], timeout_s=120, check=False)).code for text in tags}
     return [text for text, code in codes.items() if code == 0]
 
 
 def build_lock(name: str) -> contextlib.AbstractContextManager[None]:
-    """Held by whoever builds images of this name, or removes some."""
+    """Returns the lock of builds of this image, and of removals."""
     return file_lock(host_lock_folder() / f"headway-image-{name}.lock")
 
 
 def clear_cache() -> None:
-    """What `find` remembers; a build makes it wrong."""
+    """Clears the cache of `find_current_image`, which a build makes outdated."""
     _current_images.clear()

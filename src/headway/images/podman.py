@@ -1,4 +1,4 @@
-"""podman as the local provider sees it: argv in, parsed answers out; which runtime and limits work on this host."""
+"""Runs podman for the local provider and parses its output. Finds the runtime and limits that work on this host."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from headway.domain.machine import Gap
 from headway.errors import CommandFailed, Refused
 from headway.transport.process import CommandResult, run, stream_lines
 
-# For podman that fails or hangs by itself: nothing of ours can be done without it.
+# Hint for a podman that fails or hangs by itself; local machines can't work without it.
 HINT = "podman on this host does not work as it should: `headway doctor`, or try `podman ps` yourself; then try again"
-QUERY_TIMEOUT_S = 45.0  # a question that changes nothing; shorter than a client waits for an answer
-_NPROC = (1 << 20, 32768, 4096)  # tried in this order: podman may itself run under a lower limit than we do
+QUERY_TIMEOUT_S = 45.0  # for read-only commands; shorter than a client waits for an answer
+_NPROC = (1 << 20, 32768, 4096)  # tried in this order, because podman may run under a lower limit than this process
 
 
 def host_lock_folder() -> Path:
-    """Where locks that hold for the whole host live: every state folder's networks share its addresses."""
+    """Returns the folder of locks for the whole host, which networks need because all state folders share the host's
+    addresses."""
     if os.geteuid() == 0:
         return Path("/run/lock")
     return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/headway-{os.getuid()}")
@@ -31,7 +32,8 @@ def host_lock_folder() -> Path:
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock on `path` (made if missing); waits for it. Call it off the event loop."""
+    """Holds an exclusive lock on `path`, which is created if missing. It blocks while it waits, so call it off the
+    event loop."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -42,7 +44,8 @@ def file_lock(path: Path) -> Iterator[None]:
 
 
 class Podman:
-    """podman with the runtime and limits that work here, found by trying once and kept in the state folder."""
+    """podman with the runtime and limits that work on this host. They are found by a trial and saved in the state
+    folder."""
 
     def __init__(self, state_dir: Path) -> None:
         self._cache = state_dir / "podman.json"
@@ -62,21 +65,22 @@ class Podman:
             raise
 
     def base(self) -> list[str]:
-        """podman with its global options; before `probe` those that fit most hosts."""
+        """Returns podman with its global options. Before the trial it has no options, which fits most hosts."""
         found = self._load()
         return ["podman", *(found["runtime"] if found else [])]
 
     async def json(self, *argv: str, timeout_s: float = QUERY_TIMEOUT_S) -> Any:
-        """The parsed answer of a command that was told to speak JSON."""
+        """Returns the parsed output of a command that prints JSON."""
         return json.loads((await self(*argv, timeout_s=timeout_s)).stdout or "null")
 
     def events(self, *filters: str) -> AsyncIterator[str]:
-        """Lines of `podman events`, from now on."""
+        """Yields the lines of `podman events` from now on."""
         chosen = [part for text in filters for part in ("--filter", text)]
         return stream_lines([*self.base(), "events", "--stream", *chosen, "--format", "json"])
 
     async def limits(self, image: str) -> list[str]:
-        """Options of `podman run` that this host needs; probes at first use by running /bin/true of `image`."""
+        """Returns the options of `podman run` that this host needs. The first call runs /bin/true from `image` to find
+        them."""
         found = self._load() or await self._probe(image)
         return found["limits"]
 
@@ -90,7 +94,8 @@ class Podman:
         return self._found
 
     async def _probe(self, image: str) -> dict[str, list[str]]:
-        """podman's own choice first, then runc (crun refuses hybrid cgroups), each also with limits we may set."""
+        """Finds the runtime and limits by running /bin/true: first podman's own choice, then runc (crun refuses hybrid
+        cgroups), each without and with limits that this process may set. Raises Refused if none works."""
         last: CommandFailed | None = None
         for limits in ([], *map(_own_limits, _NPROC)):
             for runtime in ([], ["--runtime", "runc"]):
@@ -123,7 +128,7 @@ class Podman:
 
 
 def _own_limits(nproc: int) -> list[str]:
-    """Limits no higher than our own, which need no CAP_SYS_RESOURCE."""
+    """Returns limits no higher than those of this process, which need no CAP_SYS_RESOURCE."""
     chosen: list[str] = []
     for name, kind, most in (("nofile", resource.RLIMIT_NOFILE, 1 << 20), ("nproc", resource.RLIMIT_NPROC, nproc)):
         hard = resource.getrlimit(kind)[1]
@@ -133,9 +138,9 @@ def _own_limits(nproc: int) -> list[str]:
 
 
 async def podman_problem(timeout_s: float = 20) -> tuple[Gap, ...]:
-    """That podman is there but does not answer, or nothing."""
+    """Returns a gap if podman is installed but does not answer."""
     if shutil.which("podman") is None:
-        return ()  # preflight names what is not installed
+        return ()  # preflight reports missing programs
     try:
         await run(["podman", "ps", "--all", "--quiet"], timeout_s=timeout_s)
     except CommandFailed as error:
@@ -144,5 +149,5 @@ async def podman_problem(timeout_s: float = 20) -> tuple[Gap, ...]:
 
 
 def labels(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """`--label` options."""
+    """Returns the `--label` options."""
     return [part for name, value in pairs for part in ("--label", f"{name}={value}")]

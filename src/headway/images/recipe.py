@@ -1,9 +1,8 @@
-"""What a node image is made of, and the hashes that tell whether one has to be built again.
+"""Recipes of the node images, and the hashes that show whether one must be built again.
 
-An image has two layers: a base with all packages (minutes), and over it the files of node/image/rootfs and customize.sh
-(seconds). Each tag carries a hash of everything that its layer is made from, so that a layer is built again only when one of
-those inputs changed. `images.build` builds them, `images.local_images` has those that podman keeps.
-"""
+An image has two layers: a base with all packages (minutes), and on top the files of node/image/rootfs and customize.sh
+(seconds). Each tag contains a hash of all inputs of its layer, so a layer is built again only when one of them changed.
+`images.build` builds the images, `images.local_images` lists those that podman stores."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from headway.paths import node_dir
 
 REPOSITORY = "localhost/headway-node"
 BASE_REPOSITORY = "localhost/headway-base"
-_RECIPE_REVISION = 1  # raise when this module makes a different image from the same inputs
+_RECIPE_REVISION = 1  # increase when this module makes a different image from the same inputs
 
 _COMMON: list[str] = """
 systemd systemd-sysv dbus libpam-systemd libpam-modules openssh-server munge slurmctld slurmd slurmdbd slurmrestd
@@ -33,7 +32,7 @@ ca-certificates bsd-mailx msmtp-mta msmtp bash-completion locales tzdata kmod ut
 """.split()  # noqa: SIM905 (a list of this length reads better as words)
 
 
-# What JupyterLab needs to run; base.sh adds the program itself. Debian 12 has none that fits.
+# Packages that JupyterLab needs; base.sh adds JupyterLab itself. Debian 12 lacks suitable ones.
 _JUPYTERLAB = [
     "python3-jupyterlab-server",
     "python3-jupyter-server",
@@ -43,21 +42,22 @@ _JUPYTERLAB = [
 ]
 
 
-# Of these, what a node that is no head has no use for: an image carries them all, machines one owns only what they need.
+# Packages that only heads use. An image has all packages; an owned machine gets only those of its role.
 _HEAD_ONLY = frozenset(
     ("slurmctld", "slurmdbd", "slurmrestd", "slurm-wlm-mysql-plugin", "mariadb-server", "prometheus",
      "prometheus-alertmanager", "bsd-mailx", "msmtp-mta", "msmtp")
 )  # fmt: skip
-# What a machine one owns needs beside that; an image's machines get it from their host.
+# Further packages for owned machines; local machines get these functions from their host.
 _OWNED_MACHINES_ONLY = ("nftables", "libc-bin", "python3")
 _NFS = {"head": ("nfs-kernel-server",), "node": ("nfs-common",)}
-_PARTS = ("spank", "pam", "parts.sh", "torch-without-libuv.sh")  # of node/image, with rootfs' container
+# Folders and files in node/image; the container package of rootfs is sent too
+_PARTS = ("spank", "pam", "parts.sh", "torch-without-libuv.sh")
 _CONTAINER = "rootfs/usr/lib/headway/container"
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What one node image is made of."""
+    """The inputs of one node image."""
 
     image: Image
     packages: tuple[str, ...]
@@ -74,15 +74,15 @@ RECIPES = {
 
 
 def get_recipe(name: str) -> Recipe:
-    """The recipe of this name. Raises NotFound."""
+    """Returns the recipe of this name. Raises NotFound."""
     if name not in RECIPES:
         raise NotFound(f"there is no node image {name!r}", hint=f"use one of: {', '.join(RECIPES)}")
     return RECIPES[name]
 
 
 def packages_for_role(name: str, role: str, *, nfs: bool) -> tuple[str, ...]:
-    """What a machine one owns is given, from its own sources: of the image's list what its role ("head" or "node") uses.
-    Not what JupyterLab needs: the program itself comes with the image alone."""
+    """Returns the packages that an owned machine gets from its own sources: those of the image that its role ("head" or
+    "node") uses. JupyterLab's packages are left out, because JupyterLab itself comes only with the image."""
     listed = (
         one for one in get_recipe(name).packages if one not in _JUPYTERLAB and (role == "head" or one not in _HEAD_ONLY)
     )
@@ -90,7 +90,7 @@ def packages_for_role(name: str, role: str, *, nfs: bool) -> tuple[str, ...]:
 
 
 def own_parts_archive() -> tuple[bytes, str]:
-    """(the sources of Headway's own parts as a tar archive, the digest of what is in it)."""
+    """Returns the sources of Headway's own parts as a tar archive, and a digest of its files."""
     folder = files_folder()
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -111,7 +111,7 @@ def _part_files(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def files_folder() -> Path:
-    """node/image, in the source tree or in an installed package. Raises Refused when neither holds it."""
+    """Returns node/image, in the source tree or in an installed package. Raises Refused if neither has it."""
     folder = node_dir() / "image"
     if not folder.is_dir():
         raise Refused("the files of the node image are missing from this installation", hint="install headway again")
@@ -119,7 +119,7 @@ def files_folder() -> Path:
 
 
 def _files_hash(folder: Path, names: Sequence[str]) -> str:
-    """Hash over files and folders of node/image: names, executable bits, contents."""
+    """Returns a hash over files and folders of node/image: names, executable bits, contents."""
     digest = hashlib.sha256()
     found = {path for name in names for path in (folder / name, *(folder / name).rglob("*")) if path.is_file()}
     for path in sorted(path for path in found if "__pycache__" not in path.parts):
@@ -130,7 +130,7 @@ def _files_hash(folder: Path, names: Sequence[str]) -> str:
 
 
 def base_hash(name: str, folder: Path | None = None) -> str:
-    """12 hex digits over all that the base is made from."""
+    """Returns 12 hex digits of a hash over all inputs of the base."""
     made_from = get_recipe(name)
     files = _files_hash(folder or files_folder(), ("base", "base.sh"))
     text = f"{_RECIPE_REVISION}\n{made_from.image.suite}\n{' '.join(sorted(made_from.packages))}\n{files}"
@@ -138,11 +138,12 @@ def base_hash(name: str, folder: Path | None = None) -> str:
 
 
 def inputs_hash(name: str, folder: Path | None = None) -> str:
-    """12 hex digits over all that the image is made from."""
+    """Returns 12 hex digits of a hash over all inputs of the image."""
     folder = folder or files_folder()
     files = _files_hash(folder, sorted(path.name for path in folder.iterdir()))
     return hashlib.sha256(f"{base_hash(name, folder)}\n{files}".encode()).hexdigest()[:12]
 
 
 def current_tag(name: str) -> str:
+    """Returns the tag of the image with the present inputs."""
     return f"{REPOSITORY}:{name}-{inputs_hash(name)}"

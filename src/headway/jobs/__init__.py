@@ -1,2 +1,2 @@
-"""Jobs as users meet them: submission, reasons to wait, progress, logs. Submitted, cancelled and read as the user, through
-Slurm's own programs."""
+"""Jobs of users: submission, reasons to wait, progress, logs. Jobs are submitted, cancelled and read as the user,
+with Slurm's own programs."""

@@ -1,8 +1,9 @@
-"""JupyterLab as a job: its script, and the folder that it and the server meet in. Pure.
+"""JupyterLab as a job: its script, and the folder that the job and the server share. Pure.
 
-Jupyter listens on a socket of its owner's, which nobody else on the node can reach. What it lets in is a secret that the
-job gets in its environment, keeps in a file of its own and is never said in a command. Nor is its number, and so its address:
-Slurm shows everybody a job's words and files, and a node its processes."""
+Jupyter listens on a Unix socket of its owner, which no other user of the node can reach. Its token is a secret that
+the job gets in its environment, keeps in its own file and never has in a command line. The notebook's id is not in a
+command line either, nor is the address that contains it: Slurm shows a job's arguments and file names to all users,
+and a node shows its processes."""
 
 from __future__ import annotations
 
@@ -53,18 +54,19 @@ wait "$lab"
 
 
 def notebook_path(notebook_id: str) -> str:
-    """The beginning of a notebook's addresses."""
+    """Returns the path at which a notebook's addresses begin."""
     return f"/n/{notebook_id}/"
 
 
 def notebook_socket(folder: str) -> str:
+    """Returns the path of the socket in the notebook's folder."""
     return f"{folder}/socket"
 
 
 def prepare_notebook(
     ask: NotebookIn, cluster: Cluster, offer: NodeCapacity, user: str, notebook_id: str, secret: str
 ) -> tuple[PreparedJob, str]:
-    """What sbatch is given, and the notebook's folder. Raises Refused with every fault."""
+    """Returns the job for sbatch, and the notebook's folder. Raises Refused with every fault."""
     faults = list(_faults(ask, cluster, offer))
     if faults:
         raise Refused("\n".join(["this notebook can't be started:", *(f"  {fault}" for fault in faults)]))

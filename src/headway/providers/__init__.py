@@ -1,2 +1,2 @@
-"""Kinds of machines. A provider creates, lists, starts, stops and deletes machines that answer SSH; what happens inside a
-machine is the same code for all of them (`headway.cluster`)."""
+"""Providers of machines. A provider creates, lists, starts, stops and deletes machines that answer SSH; work inside a
+machine is the same code for all providers (`headway.cluster`)."""

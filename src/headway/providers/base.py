@@ -1,7 +1,6 @@
-"""The provider Protocol: everything Headway asks of a kind of machine.
+"""The provider Protocol: all operations that Headway needs from a provider.
 
-What happens inside a machine goes by SSH, for all alike.
-"""
+Work inside a machine goes over SSH and is the same for all providers."""
 
 from __future__ import annotations
 
@@ -17,23 +16,24 @@ from headway.domain.survey import DetectedHardware
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a cluster's machines live: decided once by the provider, the same on every later call."""
+    """Addresses and hardware of a cluster's machines. The provider decides once; every later call returns the same
+    addresses."""
 
     subnet: str
     gateway: str
     addresses: dict[str, str]  # head and every slot
     real_cpus: int
     real_memory_mib: int
-    real_tmp_mib: int  # the disk that jobs' own /tmp is on; 0 = not known
+    real_tmp_mib: int  # size of the disk with the jobs' private /tmp; 0 = not known
     gpu_devices: int
-    found: Mapping[str, DetectedHardware] = field(default_factory=dict)  # of machines one owns: what each really has
-    own: OwnedSite | None = None  # machines one owns
-    cgroup_v1: bool = False  # as Site.cgroup_v1
+    found: Mapping[str, DetectedHardware] = field(default_factory=dict)  # owned machines: real hardware
+    own: OwnedSite | None = None  # owned machines
+    cgroup_v1: bool = False  # as in Site.cgroup_v1
 
 
 @dataclass(frozen=True, slots=True)
 class ReclaimNotice:
-    """A machine that its provider takes back, whatever runs on it. `at`: when, in unix seconds."""
+    """Announces that the provider takes a machine back, whatever runs on it. `at`: unix seconds."""
 
     machine: str
     at: float
@@ -44,97 +44,100 @@ class ReclaimingProvider(Protocol):
     """A provider that may take machines back at short notice."""
 
     async def notices(self, cluster: str) -> tuple[ReclaimNotice, ...]:
-        """Those that stand now; the same each time, until their machine is gone or given back."""
+        """Returns the current notices. A notice is returned each time until its machine is gone or deleted."""
         ...
 
 
 @runtime_checkable
 class KeyRotatingProvider(Protocol):
-    """A provider that says itself which keys sign in to its machines as root."""
+    """A provider that controls which keys may sign in to its machines as root."""
 
     async def admit(self, machine: Machine, authorized_keys: str) -> None:
-        """These public keys, a line each, from the next connection on; connections that are open stay."""
+        """Replaces the accepted public keys, one per line, for new connections. Open connections stay."""
         ...
 
 
 @runtime_checkable
 class FaultInjectingProvider(Protocol):
-    """A provider whose machines may be broken on purpose, and mended."""
+    """A provider that can inject faults into its machines and repair them."""
 
     async def kill(self, machine: Machine) -> None:
-        """As a power cut: nothing on it is told."""
+        """Switches the machine off like a power cut, without a shutdown."""
         ...
 
     async def freeze(self, machine: Machine) -> None:
-        """It stands still, its addresses stay."""
+        """Freezes the machine; it keeps its addresses."""
         ...
 
     async def thaw(self, machine: Machine) -> None:
-        """It goes on where it stood still; nothing happens to one that does not."""
+        """Continues a frozen machine. Does nothing if it is not frozen."""
         ...
 
     async def cut(self, machine: Machine) -> None:
-        """It works on, but nothing from it reaches anybody, and nothing reaches it."""
+        """Disconnects the machine from the network; it continues to run."""
         ...
 
     async def join(self, machine: Machine) -> None:
-        """It is on the network again; nothing happens to one that is."""
+        """Reconnects the machine to the network. Does nothing if it is connected."""
         ...
 
     async def reclaim(self, machine: Machine, at: float) -> None:
-        """It is taken back at that time; until then there is a notice."""
+        """Takes the machine back at unix time `at`; until then `notices` returns a notice."""
         ...
 
 
 @runtime_checkable
 class OwnedMachinesProvider(Protocol):
-    """A provider of machines that somebody else set up: they are looked at before they are taken."""
+    """A provider of machines that were set up without Headway. They are surveyed before Headway uses them."""
 
     @property
     def server_id(self) -> str:
-        """What the marks on machines call this server."""
+        """The id of this server in the marks on machines."""
         ...
 
     async def candidate(self, cluster: Cluster, name: str) -> Machine:
-        """The machine for the head or a slot, taken or not. Raises Unreachable when it shows no host key."""
+        """Returns the machine for the head or a slot, whether Headway uses it already or not. Raises Unreachable if it
+        shows no host key."""
         ...
 
     async def replaced(self, cluster: str) -> frozenset[str]:
-        """Names of those of `list` whose place the inventory gives to another machine, or that were installed anew: an apply
-        takes what is there now in their place."""
+        """Returns the names of machines in `list` for which the inventory has another machine, or that were
+        reinstalled. The next apply uses the machine that the inventory names."""
         ...
 
     async def note(self, cluster: str, found: Mapping[str, DetectedHardware], nfs: Sequence[str]) -> None:
-        """Keeps what machines have, and which volumes the head exports, for `place`."""
+        """Saves the hardware of machines, and the volumes that the head exports, for `place`."""
         ...
 
     async def exports(self, cluster: str) -> tuple[str, ...]:
-        """The volumes that the head exports, as kept."""
+        """Returns the saved list of volumes that the head exports."""
         ...
 
 
 class Provider(Protocol):
+    """A provider of machines."""
+
     traits: ProviderTraits
 
     async def preflight(self, cluster: Cluster) -> tuple[Gap, ...]:
-        """Everything that is missing for this cluster, at once."""
+        """Returns everything that is missing for this cluster, in one list."""
         ...
 
     async def place(self, cluster: Cluster) -> Placement:
-        """Addresses for the head and each slot; makes or finds the cluster's network. Idempotent.
-        For the read-only question "where would it be" of a cluster that does not exist, see `find`."""
+        """Returns addresses for the head and each slot; creates the cluster's network if it is missing. Idempotent.
+        `find` does the same read-only, also for a cluster that does not exist."""
         ...
 
     async def find(self, cluster: Cluster) -> Placement | None:
-        """As `place`, without making anything; None when there is no network yet."""
+        """Returns the same as `place` without creating anything; None if there is no network yet."""
         ...
 
     async def list(self, cluster: str) -> tuple[Machine, ...]:
-        """The machines that exist for the cluster of this name, running or not."""
+        """Returns the existing machines of a cluster, running or not."""
         ...
 
     async def create(self, request: MachineRequest) -> Machine:
-        """Makes and boots a machine; one left half-made by an earlier try is replaced."""
+        """Creates and boots a machine. One that an earlier failed try left behind is replaced."""
         ...
 
     async def start(self, machine: Machine) -> None: ...
@@ -142,23 +145,24 @@ class Provider(Protocol):
     async def stop(self, machine: Machine) -> None: ...
 
     async def fence(self, machine: Machine) -> None:
-        """Off at once, whatever it does; nothing happens to one that is off."""
+        """Switches the machine off at once, whatever it does. Does nothing if it is off."""
         ...
 
     async def delete(self, machine: Machine) -> None: ...
 
     def look_inside(self, machine: Machine) -> str:
-        """For a person: how to see what a machine does that does not answer SSH."""
+        """Returns advice for a person: how to see what a machine does that does not answer SSH."""
         ...
 
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
-        """Makes exactly these datasets (and home, scratch, head state) appear under /srv/headway in the machines."""
+        """Makes exactly these datasets (besides home, scratch and the head's state) appear under /srv/headway in the
+        machines."""
         ...
 
     async def attached(self, cluster: str) -> tuple[str, ...]:
-        """Names of the datasets that are attached now."""
+        """Returns the names of the datasets that are attached now."""
         ...
 
     async def release(self, cluster: str, *, delete_data: bool) -> tuple[str, ...]:
-        """Removes network and mounts of a cluster without machines; returns the paths of the data that was kept."""
+        """Removes network and mounts of a cluster without machines. Returns the paths of the data that was kept."""
         ...

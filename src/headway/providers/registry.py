@@ -1,4 +1,4 @@
-"""The code of each provider, by the name that a cluster file uses. `catalog.providers` says what each can do."""
+"""The code of each provider, by the name that cluster files use. `catalog.providers` has their capabilities."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPEN: Mapping[str, Callable[[Path, Sequence[Host]], Provider]] = {
 
 
 def open_provider(name: str, state_dir: Path, hosts: Sequence[Host] = ()) -> Provider:
-    """The provider of this name. Raises Refused for an unknown one."""
+    """Returns the provider of this name. Raises Refused for an unknown one."""
     if name not in _OPEN:
         raise Refused(f"there is no provider {name!r}", hint=f"use one of: {', '.join(_OPEN)}")
     return _OPEN[name](state_dir, hosts)

@@ -1,5 +1,5 @@
-"""The text of every file on every machine, as pure functions of a resolved cluster and its site; a module for each kind of file.
+"""Renders the text of every file on every machine, as pure functions of a resolved cluster and its site; one module per
+kind of file.
 
-`files.render_files` has all of them, `system.unit_list.units_by_role` the systemd units that belong to them, and
-`slurm.change_impact` says what a changed slurm.conf restarts.
-"""
+`files.render_files` returns all of them, `system.unit_list.units_by_role` the systemd units that read them, and
+`slurm.change_impact` tells what a changed slurm.conf restarts."""

@@ -1,4 +1,4 @@
-"""Shared by all rendered files: the marker at their head, and the checks that keep a value inside its line."""
+"""Used by all rendered files: the mark in their first line, and checks that a value stays inside its line."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MARK = "Written by Headway from the cluster file; changes made here are lost."
 
 
 def check_plain_strings(value: object, what: str = "") -> None:
-    """Raises InvalidSpec for any string inside `value`, however deep, that could end a line. Rendering starts with this,
-    so that no value can add a line to any file, whichever file it goes to."""
+    """Raises InvalidSpec for any string inside `value`, at any depth, that could end a line. Rendering begins with this
+    check, so that no value can add a line to any file."""
     if isinstance(value, str):
         one_line(value, what)
     elif isinstance(value, Mapping):
@@ -30,7 +30,7 @@ def check_plain_strings(value: object, what: str = "") -> None:
 
 
 def slurm_text(lines: Iterable[Line], what: str) -> str:
-    """Lines of a Slurm file. Raises InvalidSpec for a value that Slurm's syntax can't hold."""
+    """Returns the text of a Slurm file. Raises InvalidSpec for a value that Slurm's syntax can't express."""
     try:
         return codec.format_lines(lines)
     except ValueError as error:
@@ -38,32 +38,32 @@ def slurm_text(lines: Iterable[Line], what: str) -> str:
 
 
 def one_line(text: str, what: str) -> str:
-    """`text` itself. Raises InvalidSpec where it could end a line, the last guard against a value adding one."""
+    """Returns `text`. Raises InvalidSpec if it could end a line; this is the last guard against injected lines."""
     if not text.isprintable():
         raise InvalidSpec([Fault(what, f"{text!r} holds a line end or control character")])
     return text
 
 
 def word(text: str, what: str) -> str:
-    """`text` itself. Raises InvalidSpec unless it is one plain word: no blank, quote, `#`, `:`, backslash and the like."""
+    """Returns `text`. Raises InvalidSpec unless it is one plain word: no blank, quote, `#`, `:`, backslash or similar."""
     if not text or not text.isprintable() or any(c.isspace() or c in "#\"'\\:;$`%" for c in text):
         raise InvalidSpec([Fault(what, f"{text!r} is not a single plain word")])
     return text
 
 
 def path(text: str, what: str) -> str:
-    """An absolute path of plain words; raises InvalidSpec otherwise."""
+    """Returns an absolute path of plain words, without a slash at the end. Raises InvalidSpec for any other text."""
     if not word(text, what).startswith("/") or ".." in text.split("/"):
         raise InvalidSpec([Fault(what, f"{text!r} is not a plain absolute path")])
     return text.rstrip("/") or "/"
 
 
 def script(*lines: str) -> str:
-    """Lines of a file that has `#` comments, under Headway's mark."""
+    """Returns the text of a file with `#` comments; the first line is Headway's mark."""
     return "\n".join((f"# {MARK}", *lines)) + "\n"
 
 
 def pair(key: str, value: str, why: str = "") -> list[Line]:
-    """One setting and, above it, what it is for."""
+    """Returns one setting, preceded by a comment with its purpose."""
     line = Line(((key, value),))
     return [Line(comment=why), line] if why else [line]

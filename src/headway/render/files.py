@@ -1,4 +1,4 @@
-"""All files of all machines of a cluster, by role."""
+"""Renders all files of all machines of a cluster, by role."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from headway.render.system.unit_list import MUNGE_KEY
 
 
 def render_files(cluster: Cluster, site: Site) -> dict[str, dict[str, File]]:
-    """{role: {path: File}} with the roles of `Cluster.role_of`: each head, and the nodes of each group, which have one set.
-    Raises InvalidSpec for a value that can't be written on one line, the last guard behind the validation of the cluster
-    file."""
+    """Returns {role: {path: File}} with the roles of `Cluster.role_of`: each head has its own files, the nodes of a
+    group share one set. Raises InvalidSpec for a value that can't be written on one line; the validation of the
+    cluster file should have refused it before."""
     check_plain_strings(cluster)
     check_plain_strings(site, "site")
     common = _common(cluster, site)
@@ -59,7 +59,7 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
 
 
 def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
-    """Of a head; accounting and monitoring are the first one's."""
+    """Returns the files of a head. Only the first head has accounting and monitoring."""
     known, first = slurm_release(cluster.slurm_version), name == cluster.head
     head_cpus = site.real_cpus or cluster.largest_plan.cpus
     files = {
@@ -98,7 +98,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
 
 
 def _accounting(cluster: Cluster, site: Site) -> dict[str, File]:
-    """And what else lives beside the database: monitoring, and what machines one owns export."""
+    """Returns the files of accounting and of what runs next to the database: monitoring and NFS exports."""
     return {
         "/etc/slurm/slurmdbd.conf": File(auxiliary_conf.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
         mariadb.PATH: File(mariadb.mariadb_cnf()),

@@ -1,4 +1,4 @@
-"""Paths on machines that several rendered files name."""
+"""Paths on machines that several rendered files use."""
 
 from __future__ import annotations
 

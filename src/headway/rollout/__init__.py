@@ -1,1 +1,1 @@
-"""Another node image, or another Slurm version, on a cluster that works."""
+"""Rolls a new node image or another Slurm version out on a running cluster."""

@@ -1,6 +1,7 @@
-"""Rolls a new node image out, node by node: each is drained, created again from the image, tested and returned. The first node
-has to pass its tests before others are touched; until then machines created for other reasons use the previous image. The state
-of a rollout is in the nodes' reasons in Slurm and in the provider's list, so a killed one continues where it was."""
+"""Rolls a new node image out, node by node: each node is drained, created again from the image, tested and returned.
+The first node has to pass its tests before others are touched; until then machines created for other reasons use the
+previous image. The state of a rollout is in the nodes' reasons in Slurm and in the provider's list, so the next run
+continues a killed one."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ from headway.slurm import node_commands, node_jobs
 from headway.store.db.rows import NodeImage
 
 POLL_S = 2.0
-NODES_PER_SLOT = 10  # of so many nodes one is out of service at a time
+NODES_PER_SLOT = 10  # one node per this many is out of service at a time
 
 CreationLock = Callable[[], AbstractAsyncContextManager[object]]
 OperationWaits = Callable[[], Awaitable[bool]]
@@ -74,9 +75,10 @@ async def roll_nodes(
     back: bool,
     until: float | None,
 ) -> bool:
-    """Rolls all nodes in service to the current image, with `back` to the previous one. Returns False if another operation has
-    to go first (`waits`). `until`: unix seconds from which jobs are requeued. `alone`: lock under which nothing else creates
-    machines. Raises Refused when a node fails its tests; that node stays drained, the others stay as they were."""
+    """Rolls all nodes in service to the current image, with `back` to the previous one. Returns False if another
+    operation has to go first (`waits`). `until`: unix seconds from which jobs are requeued. `alone`: lock under which
+    no other code creates machines. Raises Refused when a node fails its tests; that node stays drained, the others stay
+    as they were."""
     _check_creates_machines(context)
     await _check_heads(context)
     store, name = context.env.store, context.cluster.name
@@ -87,7 +89,8 @@ async def roll_nodes(
     else:
         info = await build.ensure_image(context.cluster.image, say, state_dir=context.env.state_dir)
         before = await _most_common_image(context, info) or kept.before
-        # Of another Slurm than the heads' none is made but by going back: see `_apart`.
+        # No machine may be created with a Slurm version other than the heads', except when rolling back: see
+        # `_has_mixed_slurm`.
         same = any(
             one.tag == before and one.slurm_version == info.slurm_version for one in await local_images.list_images()
         )
@@ -101,8 +104,8 @@ async def roll_nodes(
 
 
 async def roll_heads(context: HealthContext, say: ReportProgress, *, back: bool) -> None:
-    """Rolls the heads, after their nodes. Jobs on nodes go on. The second head goes first, and none while another is
-    missing."""
+    """Rolls the heads, after their nodes. Jobs on nodes continue. The second head is rolled first, and no head is
+    rolled while the other is missing."""
     cluster, env = context.cluster, context.env
     if back:
         _check_way_back(cluster, await _previous_image(context))
@@ -128,7 +131,8 @@ async def roll_heads(context: HealthContext, say: ReportProgress, *, back: bool)
 
 
 async def _nodes_in_service(context: HealthContext) -> frozenset[str]:
-    """Nodes in service, none where the head does not answer: that one is made anew all the same."""
+    """Returns the nodes in service, none if the head does not answer, because such a head is created again all the
+    same."""
     with contextlib.suppress(HeadwayError):
         seen = await read_rollout_state(context)
         return frozenset(seen.machines) & frozenset(context.cluster.slot_names) - seen.out.keys() - seen.rolling
@@ -136,8 +140,8 @@ async def _nodes_in_service(context: HealthContext) -> frozenset[str]:
 
 
 async def halt_rollout(context: HealthContext, say: ReportProgress) -> None:
-    """Stops a rollout: returns drained nodes to service that were not created again. A node with an untested image stays
-    drained."""
+    """Stops a rollout: returns drained nodes to service that were not created again. A node with an untested image
+    stays drained."""
     seen, head = await read_rollout_state(context), await context.head()
     reasons = await node_commands.read_node_reasons(context.env.connections, head)
     nodes = {name: one for name, one in seen.machines.items() if name in context.cluster.group_of}
@@ -145,7 +149,7 @@ async def halt_rollout(context: HealthContext, say: ReportProgress) -> None:
     before = (await context.env.store.node_images.get(context.cluster.name)).before
     serves |= {info.id for info in await local_images.list_images() if info.tag == before}
     if not serves and len(seen.rolling) > 1:
-        # A roll makes one anew before all others: what most are of was there before.
+        # A rollout creates one node again before all others, so the image of most nodes is the previous one.
         serves = {number for number, _ in Counter(one.image for one in nodes.values()).most_common(1)}
     for name in sorted(seen.rolling):
         machine = seen.machines.get(name)
@@ -160,7 +164,7 @@ async def halt_rollout(context: HealthContext, say: ReportProgress) -> None:
 
 
 async def read_rollout_state(context: HealthContext) -> RolloutState:
-    """Returns what a rollout decides by. Raises Unreachable if the controller does not answer."""
+    """Returns the facts that a rollout decides by. Raises Unreachable if the controller does not answer."""
     connections, head = context.env.connections, await context.head()
     machines = await context.machines()
     states = await node_commands.read_node_reasons(connections, head)
@@ -184,14 +188,14 @@ class NodeRollout:
     lock: CreationLock
     other_operation_waits: OperationWaits
     until: float | None = None
-    mixed_slurm: bool | None = None  # see `_apart`; None: not known yet
+    mixed_slurm: bool | None = None  # see `_has_mixed_slurm`; None: not known yet
     image_tested: bool = False  # one node has passed its tests on this image
     controller_away: bool = False  # the controller did not answer when it was last asked
     reported_waits: tuple[object, ...] = ()
     eviction: JobEviction | None = None
 
     async def roll_all(self) -> bool:
-        """Whether all are done; False when another operation waits."""
+        """Rolls all nodes. Returns False if another operation waits, True when all are done."""
         while True:
             seen = await self._read_state()
             if await self.other_operation_waits():
@@ -207,7 +211,8 @@ class NodeRollout:
             await self.context.sleep(POLL_S)
 
     async def _read_state(self) -> RolloutState | None:
-        """None while the controller does not answer: a roll may take days, and a head may be started again meanwhile."""
+        """Returns the rollout state, None while the controller does not answer. A rollout may take days, and a head may
+        be restarted meanwhile."""
         try:
             seen = await read_rollout_state(self.context)
         except HeadwayError as error:
@@ -223,7 +228,7 @@ class NodeRollout:
         self.controller_away = True
 
     async def _step(self, seen: RolloutState, left: Sequence[str]) -> bool:
-        """Whether something was done, so that all is to be looked at anew at once."""
+        """Does what is due now. Returns whether anything was done, so that the state has to be read again at once."""
         width = self._nodes_at_once(len(self.context.cluster.slot_names))
         going = [name for name in left if name in seen.rolling]
         empty = [name for name in going if name not in seen.busy][:width]
@@ -240,7 +245,7 @@ class NodeRollout:
         return done
 
     async def _drain_and_evict(self, seen: RolloutState, left: Sequence[str], going: Sequence[str], width: int) -> bool:
-        """Drains what is next and, when time is over, sends jobs away; whether anything was done."""
+        """Drains the next nodes and, after the deadline, requeues their jobs. Returns whether anything was done."""
         late = self.until is not None and self.context.clock() >= self.until
         drained = self._to_drain(seen, left, going, width, late=late)
         if drained:
@@ -260,8 +265,9 @@ class NodeRollout:
     def _to_drain(
         self, seen: RolloutState, left: Sequence[str], going: Sequence[str], width: int, *, late: bool
     ) -> list[str]:
-        """Nodes without jobs at once; of the others only so many that the cluster goes on. When time is over, all: what is sent
-        away then never lands on a node that has yet to be done. All, too, where no job may have nodes of both kinds."""
+        """Returns the nodes to drain now: idle nodes first, otherwise as many busy ones as may be out of service at a
+        time. Returns all nodes after the deadline, so that requeued jobs never start on a node that is still to be
+        rolled, and with mixed Slurm versions, so that no job gets nodes of both."""
         others = [name for name in left if name not in seen.rolling]
         idle = [name for name in others if name not in seen.busy]
         if self.mixed_slurm or (late and self.image_tested):
@@ -269,6 +275,7 @@ class NodeRollout:
         return idle[:width] or others[: max(0, width - len(going))]
 
     def _nodes_at_once(self, count: int) -> int:
+        """Returns how many nodes may be out of service at a time."""
         if not self.image_tested:
             return 1
         return MAKE_AT_ONCE if self.mixed_slurm else max(1, min(MAKE_AT_ONCE, count // NODES_PER_SLOT))
@@ -282,15 +289,16 @@ class NodeRollout:
         return self.eviction
 
     async def _rebuild(self, names: Sequence[str]) -> None:
-        """Those of these that are still the roll's, and idle, once nobody else makes machines: until then others may have
-        returned one to service. Raises Refused naming those that failed."""
+        """Rolls those of the nodes that are still drained for the rollout and idle, under the lock for creating
+        machines. While it waited for the lock, other code may have returned a node to service. Raises Refused naming
+        the nodes that failed."""
         async with self.lock():
             seen = await self._read_state()
             if seen is None:
                 return
             names = [name for name in names if name in seen.rolling and name not in seen.busy]
             faults = await asyncio.gather(*(self._roll_node(name, seen) for name in names), return_exceptions=True)
-        for fault in faults:  # the others have been waited for: nobody works on a machine after the lock is gone
+        for fault in faults:  # all tasks have ended here, so no task works on a machine after the lock is released
             if isinstance(fault, BaseException):
                 raise fault
         failed = {name: fault for name, fault in zip(names, faults, strict=True) if fault}
@@ -314,7 +322,7 @@ class NodeRollout:
                 await store.node_images.set(cluster, NodeImage("", kept.before))
 
     def _image_is_in_service(self, seen: RolloutState) -> bool:
-        """Whether a node of the image is in service."""
+        """Returns whether a node of the image is in service."""
         out = seen.rolling | seen.out.keys()
         nodes = (
             one for name, one in seen.machines.items() if name in self.context.cluster.group_of and name not in out
@@ -322,7 +330,7 @@ class NodeRollout:
         return any(one.image == self.image.id for one in nodes)
 
     async def _return_drained(self, seen: RolloutState, failed: Collection[str]) -> None:
-        """What was drained only to be apart from the node that failed."""
+        """Returns nodes to service that were drained only so that no job shares nodes with the failed one."""
         for name in sorted(seen.rolling - set(failed)):
             machine = seen.machines.get(name)
             if machine is not None and machine.image != self.image.id and machine.state is MachineState.RUNNING:
@@ -331,7 +339,7 @@ class NodeRollout:
                 )
 
     async def _roll_node(self, name: str, seen: RolloutState) -> str:
-        """What went wrong, "" once the node serves."""
+        """Rolls one node. Returns what went wrong, "" once the node is done."""
         context, began = self.context, self.context.clock()
         if not self._machine_is_wanted(name, seen):
             run, head = context.env.connections, await context.head()
@@ -356,18 +364,20 @@ class NodeRollout:
             words = f"is of {self.image.tag} and has passed its tests; it stays out of service: {kept}"
             await self.say(name, words, level="warning", done=True)
             return ""
-        # A machine that is back so soon may be missed only now: what slurmctld had asked the one before has no answer.
+        # slurmctld may set a node that comes back quickly down only now, because a request to its old machine was never
+        # answered.
         await wait_until_registered(context, name, BOOT_S)
         words = f"is of {self.image.tag}, has passed its tests and is in service"
         await self.say(name, words, done=True, seconds=context.clock() - began)
         return ""
 
     def _machine_is_wanted(self, name: str, seen: RolloutState) -> bool:
-        """A slot whose machine a killed roll had taken away may be one too many by now."""
+        """Returns whether the slot should have a machine. If a killed rollout had deleted the machine, the cluster may
+        have enough machines by now."""
         return name in seen.machines or name in choose_slots(self.context.cluster, {*seen.machines, name})
 
     async def _recreate_machine(self, name: str) -> str:
-        """The machine is of the image; one that is already is let be."""
+        """Creates the machine again from the image, unless it runs from that image already. Returns ""."""
         context = self.context
         machine = (await context.machines()).get(name)
         if machine is not None and machine.image == self.image.id and machine.state is MachineState.RUNNING:
@@ -397,6 +407,7 @@ def _reason_is_rollout(reason: str) -> bool:
 
 
 def _check_creates_machines(context: HealthContext) -> None:
+    """Raises Refused if the provider does not create machines from an image."""
     if not context.env.provider.traits.creates_machines:
         raise Refused(
             f"the machines of {context.cluster.name} are not made from an image: you own them",
@@ -405,14 +416,16 @@ def _check_creates_machines(context: HealthContext) -> None:
 
 
 async def _has_mixed_slurm(cluster: Cluster, seen: RolloutState, version: str) -> bool:
-    """Whether nodes run another Slurm than `version`. Inside an allocation srun speaks as its own Slurm does, which a slurmd of
-    an earlier one does not understand ("protocol_version not supported"; 26.05.5 and 24.11.5): no job may have both kinds."""
+    """Returns whether nodes run another Slurm version than `version`. srun inside an allocation uses its own Slurm's
+    protocol, which an older slurmd does not understand ("protocol_version not supported"; 26.05.5 and 24.11.5), so no
+    job may have nodes of both."""
     nodes = [one for name, one in seen.machines.items() if name in cluster.group_of and name not in seen.out]
     return bool(machines_with_other_slurm(version, nodes, await local_images.list_images()))
 
 
 async def _check_heads(context: HealthContext) -> None:
-    """A slurmd may be older than its slurmctld, never newer."""
+    """Raises Refused if a head has another Slurm version than the cluster file: a slurmd may be older than its
+    slurmctld, never newer."""
     for name, version in (await heads_with_other_slurm(context.cluster, (await context.machines()).values())).items():
         raise Refused(
             f"{name} runs Slurm {version} still, and no node may be ahead of it",
@@ -421,6 +434,7 @@ async def _check_heads(context: HealthContext) -> None:
 
 
 def _check_way_back(cluster: Cluster, info: ImageInfo) -> None:
+    """Raises Refused if the image's Slurm can't read the state that the cluster's present Slurm has written."""
     if info.slurm_version != cluster.slurm_version:
         raise Refused(
             f"Slurm {info.slurm_version} of {info.tag} can't read what Slurm {cluster.slurm_version} has written: the heads of "
@@ -431,6 +445,7 @@ def _check_way_back(cluster: Cluster, info: ImageInfo) -> None:
 
 
 async def _previous_image(context: HealthContext) -> ImageInfo:
+    """Returns the image before the last rollout. Raises Refused if there is none."""
     tag = (await context.env.store.node_images.get(context.cluster.name)).before
     if not tag:
         raise Refused(
@@ -440,7 +455,7 @@ async def _previous_image(context: HealthContext) -> ImageInfo:
 
 
 async def _most_common_image(context: HealthContext, present: ImageInfo) -> str:
-    """The tag of the other image that most machines are of; "" where there is none."""
+    """Returns the tag of the image, other than the present one, that most machines have; "" if there is none."""
     tags = {info.id: info.tag for info in await local_images.list_images()}
     others = Counter(one.image for one in (await context.machines()).values() if one.image != present.id)
     return next((tags[number] for number, _ in others.most_common() if number in tags), "")

@@ -13,8 +13,8 @@ from headway.domain.slurm.hostlist import compress
 
 @dataclass(frozen=True)
 class RolloutState:
-    """What a rollout decides by. `rolling`: nodes that a rollout has drained, whose machine may be missing; `out`: nodes out of
-    service for another reason, with that reason."""
+    """The facts that a rollout decides by. `rolling`: nodes that a rollout has drained, whose machine may be missing;
+    `out`: nodes out of service for another reason, with that reason."""
 
     machines: Mapping[str, Machine]
     busy: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # node -> its jobs
@@ -33,7 +33,8 @@ def nodes_to_roll(cluster: Cluster, seen: RolloutState, image: str) -> tuple[str
 
 
 def nodes_left_out(cluster: Cluster, seen: RolloutState, image: str) -> dict[str, str]:
-    """Returns the nodes that are out of service for another reason, with that reason. A rollout does not touch them."""
+    """Returns the nodes with another image that are out of service for another reason, with that reason. A rollout does
+    not touch them."""
     return {
         name: seen.out[name]
         for name in cluster.slot_names
@@ -49,8 +50,8 @@ def heads_to_roll(cluster: Cluster, seen: RolloutState, image: str) -> tuple[str
 def rollout_changes(
     cluster: Cluster, seen: RolloutState, image: str, tag: str, *, head: bool, deadline: bool, mixed_slurm: bool = False
 ) -> ChangeSet:
-    """Returns the changes of a rollout, in order. `head`: also the heads, last; `deadline`: jobs are requeued after a deadline;
-    `mixed_slurm`: nodes have different Slurm versions until the end, and no job may have nodes of both."""
+    """Returns the changes of a rollout, in order. `head`: also the heads, last; `deadline`: jobs are requeued after a
+    deadline; `mixed_slurm`: nodes have different Slurm versions until the end, and no job may have nodes of both."""
     changes = list(_nodes(cluster, seen, image, tag, by=deadline))
     for name in heads_to_roll(cluster, seen, image) if head else ():
         why = f"is to be of {tag}; {leader_text(cluster, name)}, jobs go on, sessions on it end"
@@ -89,7 +90,7 @@ def _notes(cluster: Cluster, seen: RolloutState, image: str, *, head: bool) -> I
 
 
 def leader_text(cluster: Cluster, head: str) -> str:
-    """Says what happens to the controller while this head is created again."""
+    """Returns what happens to the controller while this head is created again."""
     others = [name for name in cluster.heads if name != head]
     return f"{others[0]} leads meanwhile" if others else "slurmctld is away meanwhile"
 

@@ -1,5 +1,6 @@
-"""Which Slurm version can take over from which, and whether an upgrade's rollout is due. slurmdbd, slurmctld and slurmd read
-the state of the few releases before their own and of no later one (SchedMD's Upgrade Guide)."""
+"""Decides which Slurm version can take over from which, and whether the rollout of an upgrade is due. slurmdbd,
+slurmctld and slurmd read the state of the few releases before their own and of no later one (SchedMD's Upgrade
+Guide)."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from headway.slurm import node_commands
 
 
 def upgrade_fault(written: str, after: Cluster, *, exists: bool) -> Fault | None:
-    """Returns why this cluster can't go from Slurm `written` ("": no state yet) to the version of `after`; None if it can.
-    `exists`: the cluster is up and can be backed up."""
+    """Returns why this cluster can't go from Slurm `written` ("": no state yet) to the version of `after`; None if it
+    can. `exists`: the cluster is up and can be backed up."""
     old, new = written, after.slurm_version
     if old in ("", new):
         return None
@@ -42,6 +43,8 @@ def upgrade_fault(written: str, after: Cluster, *, exists: bool) -> Fault | None
 
 
 def _unready(old: str, after: Cluster, *, there: bool) -> Fault | None:
+    """Returns why the upgrade can't start in spite of suitable versions, None if it can: own machines, a cluster that
+    is down, or no backup."""
     new = after.slurm_version
     if not after.provider.creates_machines:
         return Fault(
@@ -65,7 +68,7 @@ def _unready(old: str, after: Cluster, *, there: bool) -> Fault | None:
 
 
 def is_upgrade(written: str, before: Cluster | None, after: Cluster) -> bool:
-    """Tells whether applying `after` changes the Slurm version."""
+    """Returns whether applying `after` changes the Slurm version."""
     changes = before is not None and before.slurm_version != after.slurm_version
     return changes and written not in ("", after.slurm_version)
 
@@ -79,7 +82,7 @@ def backup_before_upgrade(written: str, before: Cluster | None, after: Cluster) 
 
 
 async def nodes_await_rollout(cluster: Cluster, env: ClusterContext) -> bool:
-    """Tells whether the heads run the file's Slurm version while nodes drained for the upgrade run another."""
+    """Returns whether the heads run the file's Slurm version while nodes drained for the upgrade run another."""
     if not env.provider.traits.creates_machines:
         return False
     with contextlib.suppress(HeadwayError):

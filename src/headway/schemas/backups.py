@@ -1,4 +1,4 @@
-"""Backups, coming back from them, and keys that change."""
+"""Request and response models of backups, restores, key rotation and storage benchmarks."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from pydantic import Field
 from headway.schemas.base import Ask, Wire
 
 Passphrase = Annotated[str, Field(min_length=8, max_length=4096)]
-ServerFile = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]*$", max_length=1000)]  # on the server's machine, absolute
+# Absolute path on the server's machine
+ServerFile = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]*$", max_length=1000)]
 
 
 class BackupIn(Ask):
-    """`to`: a folder; made where it is not there."""
+    """`to`: the folder that the backup is written to. It is created if it does not exist."""
 
     to: ServerFile
     passphrase: Passphrase
 
 
 class RestoreIn(Ask):
-    """What a cluster of this name has now, queue and accounting, is replaced: `confirmed` says that a person knows."""
+    """Replaces the present cluster of this name, its queue and its accounting. `confirmed` must be true to allow that."""
 
     path: ServerFile
     passphrase: Passphrase
@@ -28,32 +29,40 @@ class RestoreIn(Ask):
 
 
 class VerifyIn(Ask):
+    """A backup to read completely."""
+
     path: ServerFile
     passphrase: Passphrase
 
 
 class BackupOut(Wire):
+    """A backup file and its contents. Sizes are in bytes."""
+
     path: str
     cluster: str
     at: float
     bytes: int
     headway: str
     slurm_version: str
-    records: int | None = None  # Headway's own, counted where the backup was read whole
-    state_files: int | None = None  # the same, of slurmctld's
+    records: int | None = None  # number of Headway's own records; null if the backup was not read completely
+    state_files: int | None = None  # number of slurmctld's state files; null if the backup was not read completely
 
 
 class RotateIn(Ask):
+    """The key to replace by a new one."""
+
     what: Literal["munge", "jwt", "ssh", "database"]
 
 
 class BenchIn(Ask):
-    node: Annotated[str, Field(max_length=100)] = ""  # "" = the head
-    mib: Annotated[int, Field(ge=4, le=65_536)] = 256  # written to each volume
+    """A measurement of a cluster's volumes from one machine."""
+
+    node: Annotated[str, Field(max_length=100)] = ""  # "" is the head
+    mib: Annotated[int, Field(ge=4, le=65_536)] = 256  # MiB written to each volume
 
 
 class VolumeSpeedOut(Wire):
-    """MiB a second from one machine; `error` where it could not be measured."""
+    """Throughput of a volume in MiB/s, measured from one machine. `error` says why it could not be measured."""
 
     path: str
     write_mib_s: float = 0.0

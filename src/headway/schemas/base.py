@@ -10,13 +10,14 @@ API_PREFIX = "/api/v1"
 
 
 class Wire(BaseModel):
-    """Answers: lenient, so that an older client reads a newer server's."""
+    """Base class of responses. Unknown fields are ignored, so that an older client can read a newer server's responses."""
 
     model_config = ConfigDict(extra="ignore", from_attributes=True)
 
 
 class Ask(BaseModel):
-    """Requests: strict. No text of theirs holds what a database, a file's name or a program's argument can't."""
+    """Base class of requests. Unknown fields are refused, and so is text that a database, a file name or a program
+    argument cannot hold."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -39,7 +40,7 @@ class Ask(BaseModel):
 
 
 def text_fault(text: str) -> str:
-    """Why a text can't be kept or handed on; "" for one that can."""
+    """Returns why the text cannot be stored or passed on (a NUL byte, or a lone surrogate), or "" if it can."""
     if "\0" in text:
         return "holds a NUL byte"
     if not text.isascii():
@@ -54,6 +55,8 @@ def text_fault(text: str) -> str:
 
 
 class FaultOut(Wire):
+    """One fault in a request or file: where it is, what is wrong, and what to do."""
+
     path: str = ""
     message: str
     hint: str = ""
@@ -61,7 +64,7 @@ class FaultOut(Wire):
 
 
 class ErrorOut(Wire):
-    """What went wrong, inside another answer: an operation's end, a stream's last word."""
+    """An error inside another response, such as the result of an operation or the last frame of a stream."""
 
     kind: str
     message: str
@@ -70,10 +73,11 @@ class ErrorOut(Wire):
 
 
 class Problem(Wire):
-    """Body of every answer that is not 2xx (RFC 9457, application/problem+json). `kind` is what programs tell errors apart
-    by, `detail` what happened and where, `hint` what to do, `faults` every one found in what was sent."""
+    """Body of every response that is not 2xx (RFC 9457, application/problem+json). Programs tell errors apart by
+    `kind`. `detail` says what happened and where, `hint` what to do, and `faults` lists all faults found in the
+    request."""
 
-    type: str  # where this kind is explained
+    type: str  # address of the page that explains this kind
     title: str
     status: int
     detail: str
@@ -83,4 +87,4 @@ class Problem(Wire):
 
 
 PROBLEM_JSON = "application/problem+json"
-IDEMPOTENCY_KEY = "idempotency-key"  # header of a POST that is to be done once
+IDEMPOTENCY_KEY = "idempotency-key"  # header of a POST that must be carried out only once

@@ -1,4 +1,5 @@
-"""Usage, money, goodput, budgets, energy and capacity. Amounts in USD are numbers with two decimals, exact to the cent."""
+"""Models of usage, costs, goodput, budgets, energy and capacity. Amounts in USD are numbers with two decimals, exact to
+the cent."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ Usd = Annotated[Decimal, PlainSerializer(float, return_type=float)]
 
 
 class UsageRow(Wire):
-    """`by`: the values of what was asked for, by name. A run counts in the stretch that it began in, its time where it ran.
-    `energy_estimated`: more than a hundredth of it was not measured."""
+    """One sum of usage. `by` maps each requested dimension to its value. A run is counted in the period in which it
+    started; its time is counted in the periods in which it ran. `energy_estimated` is true if more than 1 % of the
+    energy was not measured."""
 
     by: dict[str, str]
     runs: int
@@ -29,7 +31,8 @@ class UsageRow(Wire):
 
 
 class UsageOut(Wire):
-    """`stale`: why accounting could not be read just now; `simulated`: the GPUs are."""
+    """Usage sums of a period. `stale` says why accounting could not be read just now. `simulated` is true if the GPUs
+    are simulated."""
 
     cluster: str
     start: int
@@ -42,9 +45,9 @@ class UsageOut(Wire):
 
 
 class RunLine(Wire):
-    """One run of a job, of several groups one a group. `elapsed_s`, `usd_whole`: of the whole run. What it held, lost, idled,
-    drew and cost (`held_s`, `lost_s`, `idle_s`, `energy_kwh`, `usd`) is of the stretch that was asked about: what sums of that
-    stretch count. `usd`: what its nodes cost while it held them."""
+    """One run of a job. A job with several node groups has one line per group. `elapsed_s` and `usd_whole` cover the
+    whole run. `held_s`, `lost_s`, `idle_s`, `energy_kwh` and `usd` cover only the requested period, so that they add
+    up to the sums of that period. `usd` is what the nodes cost while the run held them."""
 
     job: int
     team: str
@@ -75,6 +78,8 @@ class RunLine(Wire):
 
 
 class RunsOut(Wire):
+    """A page of runs. `next` is the cursor of the next page."""
+
     cluster: str
     start: int
     end: int
@@ -83,7 +88,8 @@ class RunsOut(Wire):
 
 
 class NodeStateOut(Wire):
-    """`state`: up | drained | down | spare | off (its slot has no machine). `end` is null where it still is so."""
+    """A period in which a node was in one state. `state` is up, drained, down, spare or off (its slot has no machine).
+    `end` is null if the node is still in this state."""
 
     node: str
     group: str
@@ -95,7 +101,7 @@ class NodeStateOut(Wire):
 
 
 class NodeStatesOut(Wire):
-    """By node, in order of time. `next`: the cursor of what follows."""
+    """Node states, ordered by node and then by time. `next` is the cursor of the next page."""
 
     cluster: str
     start: int
@@ -106,8 +112,8 @@ class NodeStatesOut(Wire):
 
 
 class LineOut(Wire):
-    """`what`: node | spare | unused (reserved, and not there) | correction. `billing`: on demand | reserved | spot. A
-    correction names the month that it corrects (`of`)."""
+    """One line of an invoice. `what` is node, spare, unused (reserved capacity that was not used) or correction.
+    `billing` is on demand, reserved or spot. For a correction, `of` is the month that it corrects."""
 
     what: str
     group: str
@@ -120,7 +126,7 @@ class LineOut(Wire):
 
 
 class InvoiceOut(Wire):
-    """`state`: open (so far, until `as_of`) | closed (never changed again)."""
+    """A month's invoice. `state` is open (counted up to `as_of`) or closed (never changed again)."""
 
     cluster: str
     period: str
@@ -137,11 +143,13 @@ class InvoiceOut(Wire):
 
 
 class CloseIn(Ask):
+    """The month whose invoice is to be closed, such as 2026-10."""
+
     period: str = Field(pattern=r"^\d{4}-\d{2}$")
 
 
 class TeamCostOut(Wire):
-    """What a team pays, by column; the columns sum to `total_usd`."""
+    """A team's costs by column. The columns add up to `total_usd`."""
 
     team: str
     productive_usd: Usd
@@ -154,8 +162,8 @@ class TeamCostOut(Wire):
 
 
 class UnassignedOut(Wire):
-    """What no team pays: capacity (`what`: idle | spare | broken) that goes to a cost centre or that no rule could share,
-    and corrections of earlier months."""
+    """Costs that no team pays. `what` is the capacity (idle, spare or broken) that is charged to a cost centre or that
+    no rule could share among teams, or a correction of an earlier month."""
 
     what: str
     centre: str
@@ -163,8 +171,8 @@ class UnassignedOut(Wire):
 
 
 class ChargebackOut(Wire):
-    """The teams and what is unassigned sum to the invoice to the cent. Who sees only some teams sees no more than those:
-    `invoice_total_usd` is null then."""
+    """Chargeback of a month. `teams` and `unassigned` together add up to the invoice to the cent. A person who may see
+    only some teams gets only those, and `invoice_total_usd` is null."""
 
     cluster: str
     period: str
@@ -179,7 +187,7 @@ class ChargebackOut(Wire):
 
 
 class PartsOut(Wire):
-    """GPU-hours. `goodput`: productive of held; `ettr`: of held and waited for."""
+    """GPU-hours of a team or a job. `goodput` is productive / held time; `ettr` is productive / (held + waiting) time."""
 
     team: str
     productive_gpu_hours: float
@@ -191,7 +199,8 @@ class PartsOut(Wire):
 
 
 class CauseOut(Wire):
-    """`kind`: fault | preemption | requeue | checkpoints | idle | notebook | queue. `jobs`: those that lost most."""
+    """A cause of lost GPU time. `kind` is fault, preemption, requeue, checkpoints, idle, notebook or queue. `jobs`
+    lists the jobs that lost most."""
 
     kind: str
     what: str
@@ -201,8 +210,9 @@ class CauseOut(Wire):
 
 
 class AdviceOut(Wire):
-    """How often a job should write a checkpoint: now every `now_s`, for `write_s` each, while it fails once in `failure_s`.
-    `saves`: the share of its time that `best_s` would give back, `saves_usd` what that cost in the period."""
+    """How often a job should write a checkpoint. At present it writes one every `now_s` seconds, each takes `write_s`
+    seconds, and it fails once in `failure_s` seconds on average. `best_s` is the recommended interval, `saves` the
+    share of its time that this would save, and `saves_usd` what that share cost in the period."""
 
     job: int
     now_s: float
@@ -214,6 +224,8 @@ class AdviceOut(Wire):
 
 
 class GoodputOut(Wire):
+    """Goodput of a month by team, the causes of loss, and advice on checkpoints."""
+
     cluster: str
     period: str
     start: int
@@ -228,7 +240,7 @@ class GoodputOut(Wire):
 
 
 class JobGoodputOut(Wire):
-    """Of one job over all its `runs`, up to `as_of`."""
+    """Goodput of one job over all its `runs`, up to `as_of`."""
 
     cluster: str
     job: int
@@ -240,7 +252,8 @@ class JobGoodputOut(Wire):
 
 
 class BudgetOut(Wire):
-    """`unit`: usd | gpu_hours; `level`: ok | warn | over. `held_back`: none of the team's jobs starts until the period ends."""
+    """A team's budget in its current period. `unit` is usd or gpu_hours; `level` is ok, warn or over. `held_back` is
+    true if none of the team's jobs may start until the period ends."""
 
     team: str
     unit: str
@@ -257,6 +270,8 @@ class BudgetOut(Wire):
 
 
 class EnergyRow(Wire):
+    """Energy of a team, or of all teams if `team` is empty: the sum of measured and estimated energy."""
+
     team: str
     kwh: float
     measured_kwh: float
@@ -265,7 +280,7 @@ class EnergyRow(Wire):
 
 
 class EnergyOut(Wire):
-    """With the site's own share (`pue`). `usd` is null where the file names no price of a kilowatt-hour."""
+    """Energy in a month, multiplied by the site's `pue`. `usd` is null if the cluster file has no price per kWh."""
 
     cluster: str
     period: str
@@ -279,9 +294,9 @@ class EnergyOut(Wire):
 
 
 class HourOut(Wire):
-    """GPU-hours of the hour from `at` on: those that jobs held (`held`) and that machines had (`there`); those that no job held
-    on nodes that were neither down, drained nor spare (`free`), and those of them on nodes that jobs held other GPUs of
-    (`fragmented`), which a job of whole nodes can't have."""
+    """GPU-hours of the hour that begins at `at`. `held`: held by jobs. `there`: present in machines. `free`: held by no
+    job, on nodes that are not down, drained or spare. `fragmented`: the part of `free` on nodes that are partly held
+    by jobs, and that a whole-node job therefore cannot use."""
 
     at: int
     held: float
@@ -291,7 +306,7 @@ class HourOut(Wire):
 
 
 class TypeOut(Wire):
-    """`utilisation`: held of what was there, `fragmentation`: fragmented of what was free, over all of `hours`."""
+    """Capacity of a GPU type over all of `hours`. `utilisation` is held / there; `fragmentation` is fragmented / free."""
 
     gpu_type: str
     utilisation: float | None
@@ -300,6 +315,8 @@ class TypeOut(Wire):
 
 
 class WaitOut(Wire):
+    """Waiting times of jobs of one size: the median and the 90th and 99th percentile, in seconds."""
+
     size: str
     runs: int
     p50_s: int | None
@@ -308,7 +325,8 @@ class WaitOut(Wire):
 
 
 class CapacityOut(Wire):
-    """`free_gpus` and what follows are of now; `fragmentation`: the share of the free GPUs on nodes which are partly held."""
+    """Capacity of a month. `free_gpus`, `free_whole_node_gpus` and `fragmentation` are the present values;
+    `fragmentation` is the share of free GPUs on nodes that are partly held by jobs."""
 
     cluster: str
     period: str
@@ -322,9 +340,10 @@ class CapacityOut(Wire):
 
 
 class EstimateOut(Wire):
-    """What a job would cost at most, when Slurm would start it, and what is left of its team's budget. GPUs and nodes are
-    those of one of its `tasks`; hours and prices those of all tasks of an array together, `usd_per_hour` while all run. Where
-    options say in an `unread` way what it would hold, none of these is known."""
+    """The most a job can cost, when Slurm would start it, and what is left of its team's budget. `gpus` and `nodes` are
+    those of one of its `tasks`; hours and prices are those of all tasks of an array together, and `usd_per_hour` is
+    the rate while all of them run. If `unread` lists options that Headway cannot interpret and that affect what the
+    job would hold, these figures are null."""
 
     team: str
     gpus: int | None
@@ -334,7 +353,7 @@ class EstimateOut(Wire):
     usd: Usd | None
     usd_per_hour: Usd | None
     start: int = 0
-    waits: str = ""  # why nobody can say when it starts, where that is known
+    waits: str = ""  # why no start time is known, if there is a reason
     expected_nodes: str = ""
     tasks: int = 1
     unread: list[str] = []
@@ -343,4 +362,6 @@ class EstimateOut(Wire):
 
 
 class CollectedOut(Wire):
+    """`collected_to` is the time up to which accounting has been read (unix seconds)."""
+
     collected_to: int

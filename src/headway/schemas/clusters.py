@@ -1,4 +1,4 @@
-"""A cluster, what it consists of, and what changes it."""
+"""Models of a cluster, its parts and the operations that change it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from headway.schemas.base import Ask, ErrorOut, FaultOut, Wire
 
 
 class Document(Ask):
-    """What the client sends for a cluster file. `text` is the YAML as the user wrote it (comments kept for the page);
-    `spec` the loaded mapping with public keys inlined and paths absolute; `catalogue` the user's own plans."""
+    """A cluster file as the client sends it. `text` is the YAML as the user wrote it (with its comments, to show it on
+    the page). `spec` is the loaded mapping, with public keys inlined and absolute paths. `catalogue` holds the
+    user's own plans."""
 
     text: str
     spec: dict[str, Any]
     catalogue: dict[str, Any] = {}
-    owner: str = ""  # the person's user name on the cluster; "" = the token's person
+    owner: str = ""  # user name of the owner on the cluster; "" is the person of the token
 
 
 class ChangeOut(Wire):
+    """One change of a plan: what changes where, why, and what it disturbs."""
+
     kind: str
     where: str
     what: str
@@ -30,7 +33,7 @@ class ChangeOut(Wire):
 
 
 class DifferenceOut(Wire):
-    """Where the plan and a machine one owns disagree; what is there is what counts."""
+    """A difference between the plan and a machine of provider ssh. What was found on the machine is used."""
 
     machine: str
     what: str
@@ -39,27 +42,32 @@ class DifferenceOut(Wire):
 
 
 class ChangeSetOut(Wire):
+    """A plan: the changes that an operation would make."""
+
     cluster: str
     changes: list[ChangeOut]
     why_empty: str = ""
-    asks: int = 0  # how many of them disturb something a person is asked about
-    digest: str = ""  # send it back with apply: a plan that has changed since is refused
+    asks: int = 0  # number of changes that disturb something and need a confirmation
+    digest: str = ""  # to be sent back with apply, which is refused if the plan has changed since
     warnings: list[FaultOut] = []
     price_usd_per_hour: str = ""  # nodes and spares at the plan's price
-    differences: list[DifferenceOut] = []  # provider ssh
+    differences: list[DifferenceOut] = []  # only for provider ssh
 
 
 class ApplyIn(Ask):
+    """A request to apply a cluster file."""
+
     document: Document
-    digest: str = ""  # of the ChangeSet that was confirmed; "" = nothing to confirm allowed
-    confirmed: bool = False  # a person (or --yes) agreed to what it disturbs
+    digest: str = ""  # of the ChangeSetOut that was confirmed; "" allows no change that needs a confirmation
+    confirmed: bool = False  # a person (or --yes) agreed to what the change disturbs
     deadline_s: int | None = Field(
         None, ge=0, le=604_800
-    )  # so long may jobs go on where nodes go; None: none goes then
+    )  # seconds that jobs may run on before their node is removed; None: nodes with jobs stay
 
 
 class ScaleIn(Ask):
-    """Another number of nodes. `groups`: by a group's name; "" where the cluster has one."""
+    """Changes the number of nodes. `groups` maps the name of each group to its new number of nodes; the name is "" if
+    the cluster has only one group."""
 
     groups: dict[str, Annotated[int, Field(ge=0, le=20_000)]] = Field(min_length=1, max_length=50)
     digest: str = ""  # as in ApplyIn
@@ -68,9 +76,9 @@ class ScaleIn(Ask):
 
 
 class RollIn(Ask):
-    """Nodes of another image. `by_s`: jobs may go on so long on nodes whose turn it is; None: until they end. `back`: to the
-    image before, not to the present one. `head`: the head too, at the end. `stop`: what a roll has drained serves again, and it
-    goes on no further."""
+    """Replaces nodes by nodes of another image. `by_s`: seconds that jobs may run on before their node is replaced;
+    null waits for their end. `back`: go back to the previous image. `head`: replace the head too, as the last
+    machine. `stop`: stop the roll; nodes that it has drained are resumed."""
 
     by_s: int | None = Field(None, ge=0, le=604_800)
     back: bool = False
@@ -79,7 +87,7 @@ class RollIn(Ask):
 
 
 class GroupOut(Wire):
-    """A group of nodes: how many there should be, may be, and are."""
+    """A group of nodes: the wanted, the largest and the present number of nodes."""
 
     name: str
     plan: str
@@ -87,12 +95,14 @@ class GroupOut(Wire):
     max: int
     machines: int = 0
     spares: int = 0
-    idle_s: int | None = None  # it scales by itself, from `nodes` to `max`
+    idle_s: int | None = None  # set if the group scales automatically between `nodes` and `max`
     spot: bool = False
     price_usd_per_node_hour: str = ""
 
 
 class DownIn(Ask):
+    """A request to take a cluster down. `delete_data` also deletes its data."""
+
     delete_data: bool = False
 
 
@@ -100,6 +110,8 @@ OperationState = Literal["queued", "running", "done", "failed"]
 
 
 class OperationOut(Wire):
+    """An operation on a cluster and its state."""
+
     id: str
     cluster: str
     kind: OperationKind
@@ -111,11 +123,12 @@ class OperationOut(Wire):
     error: ErrorOut | None = None
     kept: list[
         str
-    ] = []  # down: what was kept, where; backup: the file; roll, scale, apply: the operation that goes on with it
+    ] = []  # down: what was kept and where; backup: the file; roll, scale, apply: the operation that continues this one
 
 
 class EventOut(Wire):
-    """One line of an operation's progress. An open step is `done=False`; its end repeats `step` with done and seconds."""
+    """One line of an operation's progress. A step begins with `done` false; the line that ends it has the same `step`,
+    `done` true and `seconds`."""
 
     seq: int
     at: float
@@ -127,8 +140,8 @@ class EventOut(Wire):
 
 
 class NewsOut(Wire):
-    """One thing that happened on a cluster. `name` says to what: a job's number, a node, an incident's number, an
-    operation's id; `before` is empty for what is new, `state` for what is gone."""
+    """One change on a cluster. `name` is what changed: the number of a job or an incident, the name of a node or the id
+    of an operation. `before` is empty if it is new; `state` is empty if it is gone."""
 
     at: float
     cluster: str
@@ -137,26 +150,30 @@ class NewsOut(Wire):
     state: str
     before: str = ""
     text: str = ""
-    user: str = ""  # whose job, or who asked for the operation
-    node: str = ""  # of an incident
+    user: str = ""  # owner of the job, or the person who started the operation
+    node: str = ""  # only for an incident
 
 
 # --- reading
 
 
 class GpuOut(Wire):
+    """One GPU of a node."""
+
     index: int
-    job_id: int | None = None  # the job that holds it
+    job_id: int | None = None  # job that holds the GPU
 
 
 class NodeOut(Wire):
+    """A machine of the cluster: the head, a node or a spare."""
+
     name: str
     role: Literal["head", "node", "spare"]
     leaf: str = ""
     group: str = ""
     plan: str = ""
     address: str = ""
-    machine: str = ""  # provider's word: running, stopped, missing
+    machine: str = ""  # the provider's word: running, stopped, missing
     states: list[str] = []  # Slurm's words
     reason: str = ""
     gpus: list[GpuOut] = []
@@ -169,12 +186,16 @@ class NodeOut(Wire):
 
 
 class CheckOut(Wire):
+    """One check of a cluster and its result."""
+
     name: str
     ok: bool
     message: str
 
 
 class ClusterOut(Wire):
+    """A cluster as last read. GPU and job counts are live figures."""
+
     name: str
     state: Literal["creating", "ready", "changing", "degraded", "down", "failed"]
     provider: str
@@ -189,14 +210,16 @@ class ClusterOut(Wire):
     simulated_gpus: bool
     jobs_running: int = 0
     jobs_pending: int = 0
-    price_usd_per_hour: str = ""  # nodes and spares at their price, and what machines there are beyond them
+    price_usd_per_hour: str = ""  # price of the nodes and spares, and of any further machines
     groups: list[GroupOut] = []
     created_at: float = 0
-    as_of: float | None = None  # when the live figures were read from Slurm; None = never
-    stale: str = ""  # why live figures are old, "" when fresh
+    as_of: float | None = None  # when the live figures were read from Slurm; None: never
+    stale: str = ""  # why the live figures are old; "" if they are current
 
 
 class StatusOut(Wire):
+    """A cluster with its checks and nodes."""
+
     cluster: ClusterOut
     checks: list[CheckOut]
     nodes: list[NodeOut]

@@ -1,4 +1,4 @@
-"""Datasets with versions."""
+"""Models of datasets and their versions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _Key = Annotated[str, Field(max_length=8192, pattern=r"^[\x21-\x7e]*$")]
 
 
 class S3In(Ask):
-    """How a bucket is reached. Keys are kept until the operation ends; without them only public objects can be read."""
+    """Access to an S3 bucket. The keys are kept until the operation ends. Without keys only public objects can be read."""
 
-    # "" = Amazon's.
+    # "" is Amazon's endpoint.
     endpoint_url: Annotated[str, Field(max_length=500, pattern=r"^(https?://[^\s@/?#]+(/[^\s@?#]*)?)?$")] = ""
     region: Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9-]*$")] = ""
     key_id: _Key = ""
@@ -26,7 +26,8 @@ class S3In(Ask):
 
 
 class DatasetIn(Ask):
-    """`source`: a folder of the server's machine, absolute, or s3://BUCKET/PREFIX; `s3` is for the latter alone."""
+    """A new version of a dataset. `source` is an absolute path of a folder on the server's machine, or
+    s3://BUCKET/PREFIX. `s3` is only for the latter."""
 
     name: DatasetName
     source: Annotated[
@@ -36,24 +37,25 @@ class DatasetIn(Ask):
 
 
 class DatasetRemoveIn(Ask):
-    """`force`: although jobs' lineage names it; the lineage says so from then on."""
+    """`force`: remove the version although the lineage of jobs names it. Their lineage then says that it was removed."""
 
     force: bool = False
 
 
 class DatasetOut(Wire):
-    """One version. `state`: whole, as far as anybody knows; damaged, as `damage` says in lines."""
+    """One version of a dataset. `state` is whole (no damage is known) or damaged; `damage` then lists the faults, one
+    per line."""
 
     name: str
     version: int
-    path: str  # on every machine
-    digest: str  # sha256 of its manifest
+    path: str  # the same on every machine
+    digest: str  # sha256 of the manifest
     files: int
     bytes: int
     source: str
     person: str
     at: float
-    jobs: int = 0  # whose lineage names it
+    jobs: int = 0  # number of jobs whose lineage names this version
     state: Literal["whole", "damaged"] = "whole"
-    checked_at: float | None = None  # every file was read again
+    checked_at: float | None = None  # when every file was last read and compared
     damage: str = ""

@@ -1,4 +1,4 @@
-"""Incidents, and faults that are made on purpose."""
+"""Models of incidents and of injected faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from headway.schemas.base import Ask, Wire
 
 
 class IncidentStepOut(Wire):
-    """`evidence`: what was known then, such as the signal's own words and the jobs that were requeued."""
+    """One step of an incident. `evidence` is what was known at that time, such as the text of the signal and the
+    requeued jobs."""
 
     at: float
     state: str
@@ -21,7 +22,7 @@ class IncidentStepOut(Wire):
 
 
 class MovedJobOut(Wire):
-    """A job that an incident sent back to the queue; unix seconds, None while it has not come to that."""
+    """A job that was requeued because of an incident. Times are unix seconds; null if it has not happened yet."""
 
     job: int
     requeued_at: float
@@ -30,7 +31,7 @@ class MovedJobOut(Wire):
 
 
 class TimesOut(Wire):
-    """Seconds from the fault; None for what has not happened. Of several jobs the slowest counts."""
+    """Seconds from the fault to each event; null if it has not happened. With several jobs, the slowest counts."""
 
     detect_s: float | None = None
     drain_s: float | None = None
@@ -41,7 +42,7 @@ class TimesOut(Wire):
 
 
 class IncidentOut(Wire):
-    """One fault of one node. `state`: seen | draining | jobs moved | repairing | testing | returned | out of service |
+    """One fault of one node. `state` is seen, draining, jobs moved, repairing, testing, returned, out of service or
     false alarm."""
 
     number: int
@@ -60,8 +61,9 @@ class IncidentOut(Wire):
 
 
 class NodeHistoryOut(Wire):
-    """A node's incidents, the latest first, and what they say against it: from `limit` on it is kept out, or for
-    spare work only (`why_out`)."""
+    """A node's incidents, the latest first, and its score over the last `days` days. At a score of `limit` or more the
+    node is kept out of service, or, if the cluster's file says so, used only by jobs with
+    --reservation=headway_lemons and kept out at twice the score. `why_out` says why; "" if it takes any job."""
 
     node: str
     score: int
@@ -72,21 +74,24 @@ class NodeHistoryOut(Wire):
 
 
 class ReturnIn(Ask):
+    """A request to return a node to service. `false_alarm` marks the incident as one, so that it does not count."""
+
     false_alarm: bool = False
 
 
 class FaultIn(Ask):
-    """A fault to be made on a cluster, or healed. `node` is empty for what is the cluster's head's or the server's."""
+    """A fault to inject into a cluster, or to heal. `node` is empty for daemons of the cluster's head or of the server."""
 
     kind: FaultKind
     node: str = ""
-    daemon: Daemon | None = None  # for FaultKind.KILL
+    daemon: Daemon | None = None  # only for FaultKind.KILL
     code: int = Field(0, ge=0, le=9999)
     gpu: int = Field(0, ge=0, le=63)
     text: str = Field("", max_length=300, pattern=r"^[ -~]*$")
-    in_s: int = Field(RECLAIM_IN_S, ge=0, le=86400)  # for FaultKind.RECLAIM: the machine goes then
+    # Only for FaultKind.RECLAIM: seconds until the machine is taken away
+    in_s: int = Field(RECLAIM_IN_S, ge=0, le=86400)
     heal: bool = False
-    force: bool = False  # on machines that are not there to be broken as well
+    force: bool = False  # inject the fault also where real machines do the work
 
     @model_validator(mode="after")
     def _of_one_piece(self) -> FaultIn:
@@ -99,4 +104,6 @@ class FaultIn(Ask):
 
 
 class FaultMadeOut(Wire):
+    """What was done, in words."""
+
     done: str

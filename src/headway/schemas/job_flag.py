@@ -1,4 +1,5 @@
-"""How a field of a job request is offered to people: `headway run` makes its options from these, the submit page its fields."""
+"""Describes how users enter a field of a job request: `headway run` makes its options from it and the submit page its
+fields."""
 
 from __future__ import annotations
 
@@ -10,15 +11,15 @@ from pydantic.fields import FieldInfo
 
 @dataclass(frozen=True)
 class JobFlag:
-    """Metadata of a request's field (in `Annotated`); the help text is the field's `description`."""
+    """Metadata of a request's field (in `Annotated`). The help text is the field's `description`."""
 
-    options: tuple[str, ...]  # of `headway run`, such as ("-N", "--nodes")
+    options: tuple[str, ...]  # options of `headway run`, such as ("-N", "--nodes")
     metavar: str = ""
-    form: str = ""  # the submit page's field; "" where the page has none
+    form: str = ""  # name of the field on the submit page; "" if the page has none
 
 
 def job_flags(model: type[BaseModel]) -> dict[str, tuple[FieldInfo, JobFlag]]:
-    """Returns the model's fields that have a flag, by name."""
+    """Returns the model's fields that have a JobFlag, by name."""
     return {
         name: (field, flag)
         for name, field in model.model_fields.items()

@@ -1,4 +1,4 @@
-"""The queue, and what there is to know of a job."""
+"""Models of the queue and of single jobs."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from headway.schemas.incidents import IncidentOut
 
 
 class CourseOut(Wire):
-    """How much of a training's time counted, since its first report."""
+    """How a training's time was used since its first report."""
 
     restarts: int
-    lost_s: float  # work that was done again
-    down_s: float  # between two runs
+    lost_s: float  # seconds of work that had to be repeated
+    down_s: float  # seconds between runs
     ettr: float  # effective training time ratio, 0 to 1
 
 
 class ProgressOut(Wire):
-    """What the training reported, or its log says in lines like "step 120 loss 1.873"."""
+    """Progress that the training reported, or that was read from log lines such as "step 120 loss 1.873"."""
 
     step: int
-    loss: float | None = None  # None: it says none, or (where there is a series) what is no number any more
-    tokens_per_s: float | None = None  # only trainings that report their tokens
-    course: CourseOut | None = None  # of a training that reports and went back to a checkpoint
+    loss: float | None = None  # None: no loss is reported, or (if there is a series) the loss is not a finite number
+    tokens_per_s: float | None = None  # only for trainings that report their tokens
+    course: CourseOut | None = None  # only for trainings that report progress and went back to a checkpoint
     series: list[tuple[int, float]] = []
 
     def loss_word(self, digits: int) -> str:
-        """For people; "" where it says none."""
+        """Returns the loss as text with that many digits, "nan" if it is not a finite number, or "" if none is
+        reported."""
         return f"{self.loss:.{digits}f}" if self.loss is not None else "nan" if self.series else ""
 
 
 class ArrayOut(Wire):
-    """How an array's tasks stand. `failed_tasks` are their numbers as --array takes them ("3,7-9")."""
+    """Number of an array's tasks by state. `failed_tasks` has the format of sbatch --array, such as "3,7-9"."""
 
     total: int
     done: int = 0
@@ -43,6 +44,8 @@ class ArrayOut(Wire):
 
 
 class JobOut(Wire):
+    """A job. Times are unix seconds, memory is in MiB."""
+
     id: int
     name: str
     user: str
@@ -70,12 +73,12 @@ class JobOut(Wire):
     array_task: str = ""
     progress: ProgressOut | None = None
     why: str = ""  # why it waits or how it ended, in words
-    tasks: ArrayOut | None = None  # of an array, asked for by its first number
-    needs: str = ""  # of one that waits, asked for by its number: what would start it, in words
-    expected_nodes: str = ""  # where Slurm means to start it, at start_time
-    # What follows is left out of lists where it says nothing.
+    tasks: ArrayOut | None = None  # only for an array that is requested by its first job number
+    needs: str = ""  # what a pending job needs to start, in words; only if the job is requested by its number
+    expected_nodes: str = ""  # nodes on which Slurm plans to start it, at start_time
+    # The following fields are left out of lists when they have their default value.
     priority: int = 0
-    description: str = ""  # Slurm's sentence beside the reason
+    description: str = ""  # Slurm's explanation of the reason
     comment: str = ""
     cpus: int = 0
     memory_mib: int = 0
@@ -85,23 +88,24 @@ class JobOut(Wire):
     licenses: str = ""
     required_nodes: list[str] = []
     excluded_nodes: list[str] = []
-    scheduled_nodes: list[str] = []  # where backfill means to start it, at `start_time`
+    scheduled_nodes: list[str] = []  # nodes on which backfill plans to start it, at `start_time`
     switches: int = 0
     eligible_time: int = 0
     array_limit: int = 0
-    more: dict[str, str | int] = {}  # squeue's other columns, by squeue's names
+    more: dict[str, str | int] = {}  # further columns of squeue, by squeue's names
 
 
 class PlacementOut(Wire):
-    """Leaf switches under which a run lies, and the fewest that could have done with what was free when it started."""
+    """Number of leaf switches that a run uses, and the fewest that would have sufficed with the nodes that were free at
+    its start."""
 
     leaves: int
     fewest: int
-    by_leaf: dict[str, int] = {}  # nodes under each
+    by_leaf: dict[str, int] = {}  # number of nodes per leaf switch
 
 
 class JobRunOut(Wire):
-    """One run of a job; a job that was requeued has several. `end_time` 0: it runs."""
+    """One run of a job. A requeued job has several runs. `end_time` is 0 while it runs."""
 
     state: str
     submit_time: int
@@ -113,12 +117,15 @@ class JobRunOut(Wire):
 
 
 class JobRunsOut(Wire):
+    """Every run of a job, and the incidents that affected it."""
+
     runs: list[JobRunOut]
-    incidents: list[IncidentOut] = []  # that touched it: sent it back to the queue, or were on its nodes while it ran
+    incidents: list[IncidentOut] = []  # incidents that requeued the job or affected its nodes while it ran
 
 
 class ScriptOut(Wire):
-    """What was submitted; `kind` as in LineageOut, "sbatch" for a job that did not come through Headway."""
+    """The script that was submitted. `kind` has the values of LineageOut, or "sbatch" for a job not submitted through
+    Headway."""
 
     name: str
     text: str
@@ -129,8 +136,8 @@ class ScriptOut(Wire):
 
 
 class LogPartOut(Wire):
-    """Some lines of a log. `start` and `end` are bytes of the file, which has `size`; ask `before=start` for those before,
-    and follow from `end` on."""
+    """A part of a log, in whole lines. `start` and `end` are byte offsets in the file and `size` is its size. To read
+    the lines before this part, request `before=start`; to read on, follow from `end`."""
 
     text: str
     start: int
@@ -139,18 +146,22 @@ class LogPartOut(Wire):
 
 
 class LogLineOut(Wire):
+    """A line of a log. `offset` is the byte where it begins."""
+
     offset: int
-    line: int  # from 1
+    line: int  # counted from 1
     text: str
 
 
 class LogFoundOut(Wire):
+    """The lines of a log that contain the searched text."""
+
     found: list[LogLineOut]
-    more: bool = False  # there may be more: the search was ended
+    more: bool = False  # the search stopped early, so there may be more
 
 
 class JobsAsk(Ask):
-    """Which jobs, in which order. Several values of one kind are alternatives; several kinds must all fit."""
+    """Filters and order of a list of jobs. Several values of one filter are alternatives; a job must match all filters."""
 
     limit: int = Field(100, ge=1, le=1000, description="jobs of one page")
     cursor: str = Field("", max_length=2000, description="`next` of the page before")
@@ -168,10 +179,12 @@ class JobsAsk(Ask):
 
 
 class JobsPage(Wire):
+    """A page of jobs."""
+
     jobs: list[JobOut]
-    total: int  # that fit the question
-    before: int = 0  # of them on earlier pages
-    counts: dict[str, int] = {}  # running, waiting, ended
-    next: str = ""  # the cursor of the next page; "" at the end
+    total: int  # jobs that match the filters
+    before: int = 0  # how many of them are on earlier pages
+    counts: dict[str, int] = {}  # by running, waiting and ended
+    next: str = ""  # cursor of the next page; "" on the last page
     as_of: float | None = None  # when Slurm was read
-    stale: str = ""  # why that is long ago, "" when it is not
+    stale: str = ""  # why the data is old; "" if it is current

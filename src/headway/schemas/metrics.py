@@ -1,4 +1,4 @@
-"""Figures over time."""
+"""Models of time series."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from headway.schemas.base import Wire
 
 
 class LineOut(Wire):
-    """One line of a chart; `values` beside the answer's `times`, null where nothing was measured."""
+    """One line of a chart. `values` correspond to `times` of the response; null where nothing was measured."""
 
     label: str  # "GPU 3", "lab-1-2 GPU 3", "mean"
     node: str = ""
@@ -15,15 +15,17 @@ class LineOut(Wire):
 
 
 class ChartOut(Wire):
+    """A chart: one or more lines with the same unit."""
+
     key: str
     title: str
     unit: str
     lines: list[LineOut]
-    left_out: int = 0  # lines beyond what one chart shows
+    left_out: int = 0  # number of lines beyond the limit of a chart
 
 
 class MetricsOut(Wire):
-    """`times`: unix seconds, `step_s` apart. `simulated`: of GPUs that are."""
+    """Time series of a period. `times` are unix seconds, `step_s` apart. `simulated` is true if the GPUs are simulated."""
 
     cluster: str
     start: float

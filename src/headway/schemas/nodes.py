@@ -1,4 +1,4 @@
-"""One node, and what a person does with it."""
+"""Models of a single node and of the actions on it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ DeedKind = Literal["reboot", "test"]
 
 
 class TestOut(Wire):
+    """The result of one test of a node."""
+
     name: str
     ok: bool
     text: str = ""
 
 
 class DeedOut(Wire):
-    """A reboot or tests that a person asked for, under way or the latest. `fault`: what went wrong."""
+    """A reboot or a test of a node that a person started: the current or the latest one. `fault` says what went wrong."""
 
     kind: DeedKind
     person: str
@@ -31,23 +33,33 @@ class DeedOut(Wire):
 
 
 class NodeDetailOut(Wire):
+    """A node with its open incident and the latest action on it."""
+
     node: NodeOut
     simulated_gpus: bool
-    incident: IncidentOut | None = None  # the open one
-    deed: DeedOut | None = None  # since the server started
+    incident: IncidentOut | None = None  # the open incident
+    deed: DeedOut | None = None  # the latest action since the server started
 
 
 class DrainIn(Ask):
+    """A request to drain a node, with the reason that Slurm shows."""
+
     reason: str = Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*$")
 
 
 class RebootIn(Ask):
-    busy: bool = False  # jobs that run there may end
+    """A request to reboot a node."""
+
+    busy: bool = False  # allow it although running jobs may end
 
 
 class NodeTestIn(Ask):
-    hard: bool = False  # memory, load and copies too; they disturb what runs there
+    """A request to test a node."""
+
+    hard: bool = False  # also test memory, load and copies; this disturbs running jobs
 
 
 class DoneOut(Wire):
+    """What was done, in words."""
+
     done: str

@@ -1,4 +1,4 @@
-"""People, tokens, roles, teams, the audit trail, and the server itself."""
+"""Models of people, tokens, teams, the audit log and the server."""
 
 from __future__ import annotations
 
@@ -11,31 +11,35 @@ from headway.schemas.base import Ask, Wire
 
 
 class AccessOut(Wire):
-    """What plain ssh needs to reach a cluster's login as this person."""
+    """What a person needs to reach a cluster's login with plain ssh."""
 
     cluster: str
     user: str
     head: str
     address: str
     port: int = 22
-    host_keys: list[str]  # known_hosts lines for head and nodes
+    host_keys: list[str]  # known_hosts lines of head and nodes
     machines: dict[str, str] = {}  # heads and nodes: name -> address
-    ports: dict[str, int] = {}  # name -> port, of those that do not listen on 22
+    ports: dict[str, int] = {}  # name -> port, for machines that do not listen on 22
 
 
 Scope = Literal["read", "jobs", "nodes", "all"]
 
 
 class TokenIn(Ask):
-    person: str = ""  # "" = oneself; another's only by an admin
+    """A request for a new access token. `days` is how long it is valid; null: without end."""
+
+    person: str = ""  # "" is the person of the request; only admins may name another
     role: Role | None = None
     label: str = Field("", max_length=200)
     days: int | None = Field(None, ge=1, le=36_500)
     scopes: list[Scope] = Field(["all"], min_length=1, max_length=4)
-    cluster: str = Field("", max_length=64)  # good for this one alone; "" = every one
+    cluster: str = Field("", max_length=64)  # the only cluster that the token is valid for; "" is every cluster
 
 
 class TokenOut(Wire):
+    """An access token."""
+
     id: str
     person: str
     role: str
@@ -45,19 +49,20 @@ class TokenOut(Wire):
     last_used_at: float | None = None
     scopes: list[str] = ["all"]
     cluster: str = ""
-    token: str | None = None  # only in the answer that creates it
+    token: str | None = None  # only in the response that creates it
 
 
 class PersonIn(Ask):
-    """`user`: their Linux user on the clusters; None: as it is (of their own name for somebody new), "": none, so that they
-    only look on."""
+    """A person's role and Linux user on the clusters. If `user` is null, it stays as it is (a new person gets their own
+    name). If it is "", the person has no Linux user and can only view."""
 
     role: Role
     user: str | None = Field(None, max_length=32)
 
 
 class PersonOut(Wire):
-    """`teams`: by cluster, those that its file has them in. `provider`: they sign in by the sign-in provider."""
+    """A person. `teams` are the teams of each cluster file that list them, by cluster. `provider` is true if they sign
+    in through the sign-in provider."""
 
     name: str
     role: str
@@ -69,7 +74,7 @@ class PersonOut(Wire):
 
 
 class AuditOut(Wire):
-    """`result`: ok | refused | failed."""
+    """One entry of the audit log. `result` is ok, refused or failed."""
 
     number: int
     at: float
@@ -82,15 +87,15 @@ class AuditOut(Wire):
 
 
 class AuditPage(Wire):
-    """The latest first. `next`: the cursor of the lines before these; "" when there are none."""
+    """Audit entries, the latest first. `next` is the cursor of the next (older) page, or "" on the last page."""
 
     lines: list[AuditOut]
     next: str = ""
 
 
 class TeamOut(Wire):
-    """A team's share against its use. Fractions are of the cluster, of the last days with older use counting less and less;
-    None where Slurm has not said, or it is not the asking person's to see."""
+    """A team's share and usage. Fractions are of the whole cluster; usage is that of the last days, with older usage
+    counting less. Values are null if Slurm has not reported them or the person may not see them."""
 
     name: str
     users: list[str]
@@ -99,16 +104,16 @@ class TeamOut(Wire):
     share_fraction: float
     use_fraction: float | None = None
     gpu_hours: float | None = None
-    fair_share: float | None = None  # 1: far below its share, 0: far above
-    gpu_hours_cap: str = ""  # "1000 a month"
-    gpu_hours_of_cap: float | None = None  # used since it was refilled, of which nothing fades
+    fair_share: float | None = None  # 1: usage far below its share, 0: far above
+    gpu_hours_cap: str = ""  # such as "1000 a month"
+    gpu_hours_of_cap: float | None = None  # GPU-hours used since the cap was last reset, without decay
     jobs_running: int = 0
     jobs_pending: int = 0
     gpus_used: int = 0
 
 
 class TeamsOut(Wire):
-    """`stale`: why the use is missing, "" when it is there."""
+    """`stale` says why the usage is missing; "" if it is present."""
 
     cluster: str
     teams: list[TeamOut]
@@ -116,7 +121,7 @@ class TeamsOut(Wire):
 
 
 class UserOut(Wire):
-    """A Linux user of a cluster. The first team is the account of their jobs unless they say another."""
+    """A Linux user of a cluster. The first team is the account of their jobs, unless they name another."""
 
     name: str
     teams: list[str]
@@ -125,41 +130,48 @@ class UserOut(Wire):
 
 
 class MeOut(Wire):
+    """The person of the request's token or session."""
+
     person: str
     role: str
     version: str
 
 
 class SignInLinkOut(Wire):
+    """A link that signs a browser in once. `expires_at` is in unix seconds."""
+
     url: str
     expires_at: float
 
 
 class ServerOut(Wire):
+    """The server. Its process, folder and database are empty unless the person is an admin."""
+
     url: str
     version: str
     pid: int
     state_dir: str
     database: str
     clusters: int
-    leads: bool = True  # of the servers on its database it is the one that carries out operations and acts on faults
+    # True if this is the leader among the servers on its database: it carries out operations and reacts to faults
+    leads: bool = True
 
 
 class HappeningOut(Wire):
-    """One thing that happened on a cluster. `operation` and `incident` say which one it belongs to, `node` where it was."""
+    """One event of a cluster. `operation` or `incident` says which one it belongs to, `node` where it happened."""
 
     at: float
     kind: Literal["operation", "incident", "deed"]
     level: Literal["info", "warning", "error"] = "info"
     text: str
     node: str = ""
-    person: str = ""  # who did it or asked for it; "" for what came by itself
+    person: str = ""  # person who did or started it; "" if it happened automatically
     operation: str = ""
     incident: int | None = None
 
 
 class HappeningPage(Wire):
-    """The latest first. `next`: the cursor of what was before these; "" when there was nothing."""
+    """Events, the latest first. `next` is the cursor of the next (older) page, or "" on the last page."""
 
     happenings: list[HappeningOut]
     next: str = ""

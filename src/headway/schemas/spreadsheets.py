@@ -1,4 +1,4 @@
-"""Reports of the ledger as tables for spreadsheets: the API and the commands give out the same."""
+"""Reports of the ledger as CSV tables. The API and the commands use the same ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ Row = list[object]
 
 @singledispatch
 def text(found: Wire) -> str:
-    """CSV of a report, with the names of its columns first."""
+    """Returns the report as CSV, with the column names in the first line. Raises TypeError for a report without a
+    table."""
     raise TypeError(f"{type(found).__name__} has no sheet")
 
 
@@ -56,7 +57,7 @@ def _invoice(found: InvoiceOut) -> str:
 
 @text.register
 def _chargeback(found: ChargebackOut) -> str:
-    """What is unassigned has a row of its own, with brackets around its name."""
+    """Returns the chargeback as CSV. Each unassigned cost is a row of its own, with its name in brackets."""
     rows = _table(TeamCostOut, found.teams)
     blank = [""] * (len(rows[0]) - 2)
     rows += [
@@ -75,15 +76,15 @@ def _values(one: Wire, fields: Sequence[str]) -> Row:
 
 
 def _cell(value: object) -> object:
-    """Text that a spreadsheet would take for a formula is quoted, for names come from people; amounts stay numbers, with
-    which it sums up."""
+    """Returns the value of a cell. Text that a spreadsheet would take for a formula is quoted, because names come from
+    users. Amounts stay numbers, so that a spreadsheet can sum them."""
     if isinstance(value, str) and value.startswith(("=", "+", "-", "@")):
         return f"'{value}"
     return _money(value) if isinstance(value, Decimal) else value
 
 
 def _money(amount: Decimal) -> str:
-    """With cents, and with more where a price has more: 0.70, 0.0125."""
+    """Returns the amount with two decimals, or with more if the amount has more: 0.70, 0.0125."""
     return f"{amount:.2f}" if amount == round(amount, 2) else str(amount)
 
 

@@ -1,4 +1,4 @@
-"""A cluster's volumes as they are."""
+"""Models of a cluster's volumes."""
 
 from __future__ import annotations
 
@@ -7,35 +7,40 @@ from headway.schemas.base import Wire
 
 
 class LostOut(Wire):
-    """A node that a volume is not there for, and what its checks say."""
+    """A node on which a volume is not available, and why according to its health checks."""
 
     node: str
     why: str
 
 
 class MeasuredOut(VolumeSpeedOut):
-    node: str  # measured from
-    mib: int  # written
+    """The last measurement of a volume."""
+
+    node: str  # node from which it was measured
+    mib: int  # MiB written
     at: float
 
 
 class VolumeOut(Wire):
-    """`size_bytes`, `used_bytes`, `free_bytes`: as the head sees them; null where it does not, and `fault` says why."""
+    """A volume. `size_bytes`, `used_bytes` and `free_bytes` are as seen from the head; null if the head cannot see it,
+    and `fault` says why."""
 
     path: str
-    type: str = ""  # of its file system; "" = Headway's own
+    type: str = ""  # file system type; "" is Headway's own volume
     source: str = ""
     read_only: bool = False
     size_bytes: int | None = None
     used_bytes: int | None = None
     free_bytes: int | None = None
     fault: str = ""
-    nodes: int = 0  # that have it
+    nodes: int = 0  # number of nodes that have it
     lost: list[LostOut] = []
-    measured: MeasuredOut | None = None  # by the last `headway storage bench`
+    measured: MeasuredOut | None = None  # result of the last `headway storage bench`
 
 
 class StorageOut(Wire):
+    """A cluster's volumes."""
+
     cluster: str
     volumes: list[VolumeOut]
-    stale: str = ""  # why the head's figures are not to be had
+    stale: str = ""  # why the head's figures could not be read

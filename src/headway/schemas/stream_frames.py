@@ -1,8 +1,9 @@
-"""A running command's output, or a log, on one HTTP answer: frames of kind, length and bytes.
+"""Frames (kind, length, bytes) that carry a command's output or a log in one HTTP response.
 
-Of a command: out, err, and as the last one code (its digits) or error (an ErrorOut as JSON). Of a log: at (digits: the byte
-of its file where what follows lies), out (what lies there), said (a line of Headway's, or what has no such place), and as the
-last one end or error. An answer without a last one broke off."""
+Frames of a command: `out`, `err`, and as the last one `code` (its digits) or `error` (an ErrorOut as JSON). Frames
+of a log: `at` (digits: byte offset in the file of the following `out`), `out` (log text), `said` (a line from
+Headway, or text without an offset), and as the last one `end` or `error`. A response without a last frame was cut
+off."""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ _HEAD = struct.Struct(">BI")
 
 
 def frame(kind: str, data: bytes) -> bytes:
+    """Returns one encoded frame: a byte for the kind, four bytes for the length (big endian), and the data."""
     return _HEAD.pack(KINDS.index(kind), len(data)) + data
 
 
 def frames(pieces: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
-    """(kind, bytes) each; `pieces` may be cut anywhere. Raises ValueError for what is no frame; a last one that is not
-    whole is left out."""
+    """Yields (kind, data) of each frame. `pieces` may be cut anywhere. Raises ValueError for an unknown kind. An
+    incomplete last frame is left out."""
     held = b""
     for piece in pieces:
         held += piece

@@ -1,4 +1,4 @@
-"""Requests that submit work: scripts, commands, notebooks, pipelines."""
+"""Requests that submit work (scripts, commands, notebooks, pipelines), and their responses."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from headway.schemas.job_flag import JobFlag
 
 StageIn = Annotated[
     str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}(@[1-9][0-9]{0,8})?$")
-]  # NAME@VERSION, or NAME: the latest
+]  # NAME@VERSION, or NAME for the latest version
 
 
-# What a program may be given at all: Linux takes no longer word, and not so many.
+# Limits of Linux for a program's arguments: the length of one, and a bound on their number.
 Word = Annotated[str, Field(max_length=128 * 1024)]
 Words = Annotated[list[Word], Field(max_length=100_000)]
-Flags = Annotated[list[Word], Field(max_length=10_000)]  # of sbatch: each is read
+Flags = Annotated[list[Word], Field(max_length=10_000)]  # sbatch flags; each is parsed
 _MOST_SAID = 256 * 1024  # characters of a script's #SBATCH lines
 
 
@@ -32,7 +32,7 @@ Script = Annotated[str, AfterValidator(_script)]
 
 
 class GitIn(Ask):
-    """Where the files came from."""
+    """The git state that the files come from."""
 
     commit: str = Field(default="", max_length=64)
     branch: str = Field(default="", max_length=200)
@@ -40,7 +40,7 @@ class GitIn(Ask):
 
 
 class SubmitIn(Ask):
-    """`args` are sbatch flags, `script` the text of the script (None with --wrap in args)."""
+    """A batch job. `args` are sbatch flags, `script` is the text of the script (null if `args` has --wrap)."""
 
     args: Flags = []
     script: Script | None = None
@@ -48,14 +48,14 @@ class SubmitIn(Ask):
     script_args: Words = []
     chdir: str = ""
     user: str = ""  # admins only
-    bundle: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")  # files to work in; their digest
-    env: dict[str, str] = {}  # set for the job; values with secret names are never kept
+    bundle: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")  # digest of the bundle of files to work in
+    env: dict[str, str] = {}  # set for the job; values with secret names are never stored
     git: GitIn | None = None
-    stage_in: list[StageIn] = Field(default=[], max_length=50)  # datasets copied to each node before the script begins
+    stage_in: list[StageIn] = Field(default=[], max_length=50)  # datasets copied to each node before the script starts
 
 
 class NotebookIn(Ask):
-    """A notebook to start. `idle_minutes` without a running cell or anything typed end it."""
+    """A notebook to start. It is ended after `idle_minutes` without a running cell or keyboard input."""
 
     gpus: int = Field(1, ge=0, le=64)
     time: str = Field("8:00:00", pattern=r"^((\d+-)?\d+(:\d+){0,2})$")
@@ -68,13 +68,15 @@ NotebookState = Literal["waiting", "starting", "running", "ended"]
 
 
 class NotebookOut(Wire):
+    """A notebook and its job."""
+
     id: str
     cluster: str
     job_id: int
     person: str
     user: str
     state: NotebookState
-    why: str = ""  # why it waits, or how it ended
+    why: str = ""  # why it waits or how it ended
     gpus: int = 0
     simulated_gpus: bool = False
     node: str = ""
@@ -83,12 +85,12 @@ class NotebookOut(Wire):
     created_at: float = 0.0
     started_at: int | None = None
     time_left_s: int | None = None
-    log: str = ""  # the file on the cluster that says why it did not come up
-    mine: bool = False  # only its own person opens it
+    log: str = ""  # log file on the cluster, which shows why it did not start
+    mine: bool = False  # only the notebook's own person can open it
 
 
 class NotebookLinkOut(Wire):
-    """`url` leads a browser in, once, within a minute."""
+    """`url` opens the notebook in a browser. It works once, within a minute."""
 
     url: str
     expires_at: float
@@ -98,7 +100,7 @@ Launcher = Literal["torchrun", "srun", "mpi", "python"]
 
 
 class ContainerIn(Ask):
-    """The container that a job's command runs in."""
+    """The container in which a job's command runs."""
 
     image: Annotated[str, JobFlag(("--container-image",), "IMAGE", form="image")] = Field(
         min_length=1, max_length=500, description="Container image, such as docker://ubuntu:24.04."
@@ -118,8 +120,8 @@ class ContainerIn(Ask):
 
 
 class JobFields(Ask):
-    """What `headway run`, `Client.run` and a pipeline's step have in common. `gpus` and `tasks` are for each node; 0 and None
-    leave the choice to the launcher."""
+    """The fields that `headway run`, `Client.run` and a pipeline's step have in common. `gpus` and `tasks` are per
+    node; with 0 or null the launcher chooses."""
 
     launcher: Annotated[Launcher | None, JobFlag(("--launcher",), "LAUNCHER", form="launcher")] = Field(
         default=None, description="torchrun, srun, mpi or python (default: by the command's first word)."
@@ -152,8 +154,8 @@ class JobFields(Ask):
 
 
 class RunIn(JobFields):
-    """A job made from a command instead of a batch script. A new flag is a field here (or in JobFields, if pipelines have it
-    too) and a keyword in RunOptions."""
+    """A job made from a command instead of a batch script. A new flag is a field here (or in JobFields, if pipelines
+    have it too) and a keyword in RunOptions."""
 
     argv: Words = Field(min_length=1)
     name: Annotated[str, JobFlag(("--name",), "NAME", form="job_name")] = Field(
@@ -179,7 +181,7 @@ class RunIn(JobFields):
 
 
 class RunOptions(TypedDict, total=False):
-    """The keywords of `Client.run`: RunIn's fields but those that `run` fills itself (a test compares the two)."""
+    """The keywords of `Client.run`: the fields of RunIn except those that `run` fills itself (a test compares the two)."""
 
     launcher: Launcher | None
     nodes: int
@@ -199,7 +201,7 @@ class RunOptions(TypedDict, total=False):
 
 
 class CheckJobIn(Ask):
-    """A submission to look at: a script, or a command of `headway run`."""
+    """A submission to check without submitting it: a script, or a command of `headway run`."""
 
     submit: SubmitIn | None = None
     run: RunIn | None = None
@@ -212,33 +214,33 @@ class CheckJobIn(Ask):
 
 
 class CheckJobOut(Wire):
-    """What is wrong with it (fault.path: script, args, flags, partition, nodes, gpus, cpus, memory, time, account); without
-    faults when and where it would start, as sbatch --test-only says."""
+    """The faults of a submission (fault.path is script, args, flags, partition, nodes, gpus, cpus, memory, time or
+    account). Without faults: when and where it would start, according to sbatch --test-only."""
 
     faults: list[FaultOut] = []
-    starts_at: int = 0  # unix seconds; 0 = not known
-    waits: str = ""  # why nobody can say when, where that is known
+    starts_at: int = 0  # unix seconds; 0: not known
+    waits: str = ""  # why no start time is known, if there is a reason
     nodes: str = ""
     partition: str = ""
-    script: str = ""  # of a command: the script that it makes
+    script: str = ""  # for a command: the batch script made from it
 
 
 class RetryIn(Ask):
-    """Env: secrets that were not kept, given again. `task`: of an array only this one."""
+    """`env` supplies secrets again, because they were not stored. `task` limits the retry to one task of an array."""
 
     env: dict[str, str] = {}
     task: str = Field("", pattern=r"^\d{0,9}$")
 
 
 class LineageOut(Wire):
-    """Where a job comes from; values of secrets are masked."""
+    """Where a job comes from. Values of secrets are masked."""
 
     job_id: int
     cluster: str
     submitted_at: float
     person: str
     user: str
-    kind: str  # submit | run | retry | rerun
+    kind: str  # submit, run, retry or rerun
     parent: int = 0
     pipeline: str = ""
     step: str = ""
@@ -255,8 +257,8 @@ class LineageOut(Wire):
     container_digest: str = ""
     datasets: list[dict[str, str]] = []
     checkpoint_dir: str = ""
-    checkpoints: list[str] = []  # in it now
-    nodes: str = ""  # what Slurm gave it
+    checkpoints: list[str] = []  # the checkpoints that are there now
+    nodes: str = ""  # nodes that Slurm allocated
     gpus: int = 0
     partition: str = ""
     account: str = ""
@@ -264,12 +266,14 @@ class LineageOut(Wire):
 
 
 class ScriptLine(Wire):
+    """One line of a batch script and its origin."""
+
     text: str
-    origin: str = ""  # which flag or default it comes from
+    origin: str = ""  # flag or default that the line comes from
 
 
 class RunOut(Wire):
-    """`job_id` 0: a dry run."""
+    """The submitted job and its script. `job_id` is 0 for a dry run."""
 
     job_id: int
     cluster: str
@@ -281,7 +285,7 @@ class RunOut(Wire):
 
 
 class PipelineIn(Ask):
-    """`document` is the pipeline's file, loaded."""
+    """A pipeline to run. `document` is the loaded pipeline file."""
 
     document: dict[str, Any]
     bundle: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
@@ -290,13 +294,15 @@ class PipelineIn(Ask):
 
 
 class PipelineRetryIn(Ask):
-    """`steps`: from these on; none: from those that failed."""
+    """`steps` are the steps to restart from; if empty, the failed ones."""
 
     steps: list[str] = []
     env: dict[str, str] = {}
 
 
 class StepOut(Wire):
+    """A step of a pipeline and its latest job."""
+
     name: str
     needs: list[str] = []
     job_id: int = 0
@@ -306,6 +312,8 @@ class StepOut(Wire):
 
 
 class PipelineOut(Wire):
+    """A pipeline and its steps."""
+
     id: str
     cluster: str
     name: str
@@ -313,18 +321,20 @@ class PipelineOut(Wire):
     user: str
     created_at: float
     workdir: str
-    state: str  # running | done | failed
+    state: str  # running, done or failed
     steps: list[StepOut]
 
 
 class BundleOut(Wire):
-    """A folder's files, by content."""
+    """A bundle of a folder's files, addressed by the digest of its content."""
 
     digest: str
-    present: bool  # on the cluster, for this user
+    present: bool  # true if the cluster already has it for this user
 
 
 class SubmitOut(Wire):
+    """A submitted job."""
+
     job_id: int
     cluster: str
     user: str
@@ -333,22 +343,24 @@ class SubmitOut(Wire):
 
 
 class ExecIn(Ask):
+    """A command to run on the login node. `stdin_b64` is its standard input in base64."""
+
     argv: Words = Field(min_length=1)
-    user: str = ""  # root for admins, else oneself
+    user: str = ""  # default: root for admins, otherwise the person's own user
     stdin_b64: str = ""
 
 
 class CommandIn(Ask):
-    """A command whose output is answered as it comes, in frames (`schemas.stream_frames`). `input` is a number of the
-    client's own making under which it will post standard input; "" for none."""
+    """A command whose output is streamed in frames (see `schemas.stream_frames`). `input` is an id that the client
+    chooses and under which it will post standard input; "" means no input."""
 
     argv: Words = Field(min_length=1)
-    user: str = ""  # root for admins, else oneself
+    user: str = ""  # default: root for admins, otherwise the person's own user
     input: str = Field("", pattern=r"^([0-9a-f]{32})?$")
 
 
 class ExecOut(Wire):
-    """Output is bytes, in base64: passed through with nothing added."""
+    """Result of a command. Output is base64 of the unchanged bytes."""
 
     code: int
     stdout_b64: str = ""

@@ -1,5 +1,5 @@
-"""The client for asyncio: every call of `Client`, its parts and `Job` runs in a thread, with the same arguments, answers and
-errors. The methods carry the signatures of their blocking counterparts."""
+"""The client for asyncio: every method of `Client`, its parts and `Job` runs in a thread, with the same arguments,
+results and errors. The methods carry the signatures of their blocking counterparts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _threaded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[_H
 def _starting(
     method: Callable[Concatenate[S, P], Job],
 ) -> Callable[Concatenate[_HasSync[S], P], Coroutine[Any, Any, AsyncJob]]:
-    """As `_threaded`, for a method that returns a Job: returns an AsyncJob."""
+    """Returns the method as `_threaded` does, for a method that returns a Job: the result is an AsyncJob."""
     threaded = _threaded(method)
 
     @functools.wraps(method)
@@ -249,7 +249,7 @@ class AsyncTokens(AsyncResource[Tokens]):
 
 
 class AsyncClient:
-    """`async with AsyncClient() as client: job = await client.run(...)`."""
+    """A client for asyncio: `async with AsyncClient() as client: job = await client.run(...)`."""
 
     def __init__(self, url: str = "", token: str = "") -> None:
         sync = Client(url, token)
@@ -311,7 +311,7 @@ class AsyncJob:
         poll_s: float = POLL_S,
         on_lost: Callable[[Unreachable], None] | None = None,
     ) -> JobOut:
-        """Waits until the job has ended and returns it, as `Job.wait`. `on_lost` is called in a thread."""
+        """Waits until the job has ended and returns it, like `Job.wait`. `on_lost` is called in a thread."""
         outage = ServerOutage(on_lost)
         async with asyncio.timeout(timeout_s):
             while True:

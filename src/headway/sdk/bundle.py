@@ -1,5 +1,5 @@
-"""A working folder as an archive named by the digest of its content, without what .gitignore files exclude: its own and, in a
-repository, those of the folders above it."""
+"""Packs a working folder as an archive named by the digest of its content. Files excluded by .gitignore files are
+left out: those of the folder and, in a repository, of the folders above it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headway.schemas.submissions import GitIn
 
 MAX_ARCHIVE_MIB = 64  # compressed, as it is sent
-MAX_FILES_MIB = 512  # before
+MAX_FILES_MIB = 512  # before compression
 MAX_FILES = 20_000
 _NEVER = {".git", "__pycache__", ".venv", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 _PLACEHOLDERS = {".gitkeep", ".keep", ".gitignore"}
@@ -40,7 +40,7 @@ class Bundle:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of all files' digest lines; names are hashed as bytes, for they need not be text."""
+        """Returns the SHA-256 of all files' digest lines; names are hashed as bytes because they need not be text."""
         return hashlib.sha256("\n".join(sorted(self.counted)).encode(errors="surrogateescape")).hexdigest()
 
     def archive(self) -> bytes:
@@ -99,7 +99,8 @@ def git_state(folder: Path) -> GitIn | None:
 
 
 def _git(folder: Path, *words: str) -> list[str]:
-    """Returns the lines of git's output; [] without git or when it fails. Runs X."""
+    """Returns the lines of git's output; [] without git or when it fails. Runs the command in a thread with its own
+    event loop."""
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""The API's client: `Client().run(...)`, `.submit(...)`, and a part for each subject: `client.jobs`, `client.billing`, ..."""
+"""The API client: `Client().run(...)`, `.submit(...)`, and a part for each subject: `client.jobs`, `client.billing`, ..."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class Client:
         refresh: Callable[[], tuple[str, str]] | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`refresh` returns (url, token) again after a lost connection: a restarted server may have another port.
+        """Prepares the connection. `refresh` returns (url, token) again after a lost connection: a restarted server may
+        have another port.
 
         Raises Unreachable ("no server; headway server start") when no `url` is given and no server is found."""
         connection = Connection(url, token, timeout_s=timeout_s, refresh=refresh, transport=transport)
@@ -74,7 +75,7 @@ class Client:
 
     @property
     def url(self) -> str:
-        """The server's address; another one after `reconnect` when the server has moved."""
+        """Returns the server's address; it may change with `reconnect` if the server has moved."""
         return self._connection.url
 
     def close(self) -> None:
@@ -86,7 +87,7 @@ class Client:
         self._connection.reconnect()
 
     def me(self) -> MeOut:
-        """Returns who the server takes this client for: person, role, Linux user."""
+        """Returns how the server identifies this client: person, role, Linux user."""
         return self._connection.get("/me", MeOut)
 
     def server(self) -> ServerOut:
@@ -123,8 +124,8 @@ class Client:
 
 
 def connect(state_dir: Path | str | None = None) -> Client:
-    """Returns a client of the server in reach (with `state_dir`: of the server of that folder).
+    """Returns a client of the server that `find_server` finds (with `state_dir`: of the server of that folder).
 
-    Raises Unreachable and Refused as `server_address.in_reach`."""
+    Raises Unreachable and Refused, like `server_address.find_server`."""
     url, token, refresh = find_server(state_dir)
     return Client(url, token, refresh=refresh)

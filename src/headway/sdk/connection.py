@@ -1,4 +1,4 @@
-"""HTTP to one server: requests and streams in, API models or HeadwayError subclasses out."""
+"""HTTP connection to one server. Returns API models and raises HeadwayError subclasses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WRONG_URL_HINT = "check HEADWAY_URL; without it the server of this machine is us
 
 
 class Connection:
-    """HTTP requests to one server, retried at another server of the same database where there are several."""
+    """Sends HTTP requests to one server, and retries them at another server of the same database if there are several."""
 
     def __init__(
         self,
@@ -42,7 +42,8 @@ class Connection:
         refresh: Callable[[], tuple[str, str]] | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`refresh` returns (url, token) again after a lost connection: a restarted server may have another port.
+        """Prepares the connection. `refresh` returns (url, token) again after a lost connection: a restarted server may
+        have another port.
 
         Raises Unreachable when no `url` is given and no server is found."""
         if not url:
@@ -56,11 +57,13 @@ class Connection:
         self._http: httpx.Client | None = None
 
     def close(self) -> None:
+        """Closes the connection; the next request opens it again."""
         if self._http is not None:
             self._http.close()
             self._http = None
 
     def get(self, path: str, model: type[M]) -> M:
+        """Returns the answer of a GET request as `model`."""
         return self.parse(model, self.request_json("GET", path))
 
     def get_list(self, path: str, model: type[M], params: dict[str, str] | None = None) -> list[M]:
@@ -76,9 +79,11 @@ class Connection:
             path, params = further.removeprefix(API_PREFIX), None
 
     def post(self, path: str, model: type[M], body: Any = None, *, timeout_s: float | None = None) -> M:
+        """Returns the answer of a POST request as `model`."""
         return self.parse(model, self.request_json("POST", path, body=body, timeout_s=timeout_s))
 
     def parse(self, model: type[M], answer: Any) -> M:
+        """Returns the answer as `model`. Raises Refused if it does not match."""
         try:
             return model.model_validate(answer)
         except ValueError:
@@ -145,6 +150,7 @@ class Connection:
         method: str = "GET",
         body: Any = None,
     ) -> Iterator[httpx.Response]:
+        """Yields the response of a request, to be read in pieces. Raises the server's errors and Unreachable."""
         import httpx
 
         timeout = httpx.Timeout(self.timeout_s, read=read_timeout_s)
@@ -223,7 +229,8 @@ class Connection:
 
 
 def _limits() -> httpx.Limits:
-    """The server closes a connection that was idle for 5 s; a request must not cross that on its way."""
+    """Returns connection limits. The server closes a connection that was idle for 5 s; connections are dropped after
+    3 s here, so that a request is not sent on a connection that is being closed."""
     import httpx
 
     return httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=3.0)

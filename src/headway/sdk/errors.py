@@ -1,4 +1,4 @@
-"""The server's ErrorOut as the exception that the server raised."""
+"""Converts the server's ErrorOut to the exception that the server raised."""
 
 from __future__ import annotations
 

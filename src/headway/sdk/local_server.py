@@ -1,4 +1,4 @@
-"""This machine's server: find, start and stop it. Standard library only, so that commands start quickly."""
+"""Finds, starts and stops this machine's server. Standard library only, so that commands start quickly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headway.sdk.process_liveness import is_alive
 
 START_S = 60.0
 STOP_S = 15.0
-FULL_MIB = 16  # less than the server needs to start
+FULL_MIB = 16  # MiB; with less free space the server can't start
 _POLL_S = 0.02
 
 

@@ -1,4 +1,4 @@
-"""Whether a recorded process still runs, told apart from a later process with the same number."""
+"""Checks whether a recorded process still runs, as opposed to a later process with the same number."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def process_start_time(pid: int) -> str:
-    """Returns the kernel's start time of a process, "" when it does not run."""
+    """Returns the kernel's start time of a process; "" if it does not run."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

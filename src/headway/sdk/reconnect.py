@@ -1,4 +1,4 @@
-"""Reading on after a lost connection: the position in a followed log, and how long to reconnect."""
+"""Continues reading after a lost connection: the position in a followed log, and how long to reconnect."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import httpx
 
 RETRY_S = 0.5
-# Limit of `Job.wait` without a timeout: long enough for a machine to be repaired on the next working day, but a server that is
-# gone for good does not block a script for ever.
+# Limit of `Job.wait` without a timeout, in seconds: long enough for a machine to be repaired on the next working day,
+# but a server that never returns does not block a script forever.
 MAX_OUTAGE_S = 2 * 86400.0
 
 
@@ -34,7 +34,7 @@ class LogReading:
 
     @property
     def can_resume(self) -> bool:
-        """Whether another request can continue where this answer broke off."""
+        """Returns whether another request can continue where this answer broke off."""
         return self.at is not None or not self._has_output
 
     def read_frames(self, pieces: Iterable[bytes]) -> Iterator[bytes]:

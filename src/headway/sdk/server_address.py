@@ -1,4 +1,4 @@
-"""Where the server is: its address and token, from the environment, the state folder or the config folder."""
+"""Finds the server: its address and token, from the environment, the state folder or the config folder."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def start_command(state_dir: Path | str | None = None) -> str:
 
 
 def is_root_server(state_dir: Path | str | None = None) -> bool:
-    """Returns whether this machine's server is root's, started by this user through sudo.
+    """Returns whether this machine's server belongs to root and was started by this user through sudo.
 
-    Also when it has stopped: only root can start it, and a server of the user's own would hide it. Not when the user has had
-    a server of their own."""
+    This is also true when it has stopped, because only root can start it and a server of the user's own would hide
+    it; but not when the user has had a server of their own."""
     folder = Path(state_dir) if state_dir is not None else paths.state_dir()
     chosen = state_dir is not None or "HEADWAY_STATE" in os.environ
     if os.geteuid() == 0 or _local_server(folder) is not None:

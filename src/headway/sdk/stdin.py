@@ -1,4 +1,4 @@
-"""Forwarding of standard input to a command that runs on the cluster."""
+"""Forwards standard input to a command that runs on the cluster."""
 
 from __future__ import annotations
 

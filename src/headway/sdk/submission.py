@@ -1,4 +1,4 @@
-"""What is sent with a job: the folder's files, the script's text, the request."""
+"""Prepares what is sent with a job: the folder's files, the script's text, the request."""
 
 from __future__ import annotations
 

@@ -1,16 +1,17 @@
-"""`python -m headway.server`: the server in the foreground, set by its environment.
+"""`python -m headway.server`: runs the server in the foreground. Environment variables configure it.
 
 HEADWAY_STATE          the state folder
-HEADWAY_HOST           address to listen on (127.0.0.1: loopback only)
-HEADWAY_PORT           7878, or a free one where that is taken; 0 = any free one
-HEADWAY_NOTEBOOK_PORT  notebooks have a port of their own: 7879, or a free one where that is taken; 0 = any free one
-HEADWAY_NOTEBOOK_URL   how browsers reach that port where that is another name: https://*.notebooks.example.org, each notebook
-                       by a name of its own, or https://notebooks.example.org, all by one
-HEADWAY_DATABASE_URL   postgresql://USER@HOST/DATABASE; none = SQLite in the state folder
-HEADWAY_DATA           where what clusters keep lies, the same for all servers of a database; none = the state folder
-HEADWAY_DATASET_ROOTS  folders that datasets may come from, separated by ":"; none = any but the system's
+HEADWAY_HOST           address to listen on (default 127.0.0.1: loopback only)
+HEADWAY_PORT           default 7878, or a free port if 7878 is taken; 0 = any free port
+HEADWAY_NOTEBOOK_PORT  the separate port for notebooks: default 7879, or a free port if 7879 is taken; 0 = any free port
+HEADWAY_NOTEBOOK_URL   how browsers reach the notebook port if under another name: https://*.notebooks.example.org (one host
+                       name per notebook), or https://notebooks.example.org (one for all)
+HEADWAY_DATABASE_URL   postgresql://USER@HOST/DATABASE; unset = SQLite in the state folder
+HEADWAY_DATA           folder of the clusters' data, the same for all servers of a database; unset = the state folder
+HEADWAY_DATASET_ROOTS  folders that datasets may come from, separated by ":"; unset = any except system folders
 
-TLS, reverse proxies and the sign-in provider: headway.server.listen_settings. Access by people: docs/howto/sign-in-tls.md.
+TLS, reverse proxies and the sign-in provider: headway.server.listen_settings. Access for people:
+docs/howto/sign-in-tls.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from headway.errors import HeadwayError, Refused
 
 
 def main() -> int:
-    gc.disable()  # imports make no garbage; main.ready turns it on again
+    """Runs the server until it is stopped and returns the exit code."""
+    gc.disable()  # collecting garbage during imports only costs time; main.ready turns collection on again
     from headway.server import listen_settings
     from headway.server.main import DEFAULT_PORT, NOTEBOOK_PORT, Notebooks, serve
 
@@ -55,6 +57,7 @@ def main() -> int:
 
 
 def _port(env: Mapping[str, str], name: str, default: int) -> int:
+    """Returns the port in an environment variable, or the default if it is unset. Raises Refused if it is not 0 to 65535."""
     text = env.get(name, "")
     if not text:
         return default

@@ -1,17 +1,17 @@
-"""How the server is reached, from its environment: addresses, TLS, reverse proxies, the sign-in provider.
+"""How the server is reached: addresses, TLS, reverse proxies and the sign-in provider, read from environment variables.
 
-HEADWAY_PUBLIC_URL       how people reach it, where that is not HEADWAY_HOST and port: https://headway.example.org
-HEADWAY_TLS_CERT         a PEM file: the certificate, then those that vouch for it; with HEADWAY_TLS_KEY this server
-HEADWAY_TLS_KEY          itself speaks TLS, notebooks' port too
-HEADWAY_TRUSTED_PROXIES  addresses or networks of reverse proxies, separated by ",": what they say of where a request came
-                         from is believed, and nobody else's word
-HEADWAY_OIDC_ISSUER      an OpenID provider that people sign in by, exactly as it calls itself
-HEADWAY_OIDC_CLIENT_ID   as it calls this server
-HEADWAY_OIDC_CLIENT_SECRET_FILE  a file with its secret for this server; none = a public client
-HEADWAY_OIDC_ROLE_CLAIM  the claim that says what people are; none = viewers, until an admin says more
-HEADWAY_OIDC_ROLES       what that claim may say, and the role it gives, the first that fits: hpc-admins=admin,staff=member
-HEADWAY_OIDC_USER_CLAIM  the claim that holds their Linux user; none = an admin says it
-HEADWAY_OIDC_SCOPES      to ask for besides openid, profile and email, separated by ","
+HEADWAY_PUBLIC_URL       how people reach it, if not by HEADWAY_HOST and port: https://headway.example.org
+HEADWAY_TLS_CERT         a PEM file: the certificate, then its intermediate certificates; with HEADWAY_TLS_KEY the server
+HEADWAY_TLS_KEY          itself speaks TLS, on the notebook port too
+HEADWAY_TRUSTED_PROXIES  addresses or networks of reverse proxies, separated by ",": only their X-Forwarded headers are
+                         trusted
+HEADWAY_OIDC_ISSUER      an OpenID provider for sign-in, exactly as it names itself
+HEADWAY_OIDC_CLIENT_ID   the client id of this server at the provider
+HEADWAY_OIDC_CLIENT_SECRET_FILE  a file with the client secret; unset = a public client
+HEADWAY_OIDC_ROLE_CLAIM  the claim that holds people's roles; unset = people are viewers until an admin changes that
+HEADWAY_OIDC_ROLES       values of that claim and the role for each, the first match counts: hpc-admins=admin,staff=member
+HEADWAY_OIDC_USER_CLAIM  the claim that holds the Linux user name; unset = an admin sets it
+HEADWAY_OIDC_SCOPES      scopes to request besides openid, profile and email, separated by ","
 """
 
 from __future__ import annotations
@@ -32,28 +32,30 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 @dataclass(frozen=True)
 class Tls:
-    """A certificate that was read and fits its key."""
+    """A certificate that was loaded and matches its key."""
 
     cert: Path
     key: Path
     context: ssl.SSLContext
-    names: tuple[str, ...]  # that it is good for
+    names: tuple[str, ...]  # host names and addresses that it is valid for
 
     @property
     def name(self) -> str:
-        """The first that is one host's; "" for none."""
+        """Returns the first name that is not a wildcard; "" if there is none."""
         return next((name for name in self.names if not name.startswith("*")), "")
 
 
 @dataclass(frozen=True)
 class ListenSettings:
+    """Settings of how the server is reached."""
+
     url: str = ""  # how people reach the server; "" = by its own address
     tls: Tls | None = None
     proxies: tuple[str, ...] = ()
     oidc: Oidc | None = None
 
     def hosts(self, host: str) -> tuple[str, ...]:
-        """The names that requests may be for; () = any."""
+        """Returns the host names that requests may be addressed to; () = any."""
         names = {"127.0.0.1", "localhost", "[::1]"}
         if self.url:
             names.add(_bracketed(urlsplit(self.url).hostname or ""))
@@ -68,7 +70,7 @@ PLAIN = ListenSettings()
 
 
 def read(env: Mapping[str, str]) -> ListenSettings:
-    """Raises Refused for what can't be so."""
+    """Returns the settings from environment variables. Raises Refused for invalid ones."""
     front = ListenSettings(
         origin(env, "HEADWAY_PUBLIC_URL"), _tls(env), _proxies(env.get("HEADWAY_TRUSTED_PROXIES", "")), _oidc(env)
     )
@@ -78,7 +80,8 @@ def read(env: Mapping[str, str]) -> ListenSettings:
 
 
 def origin(env: Mapping[str, str], name: str) -> str:
-    """Scheme, host and port alone; "" where it is not set. Of notebooks the host may begin with "*.": each has its own."""
+    """Returns scheme, host and port of the URL in an environment variable; "" if it is unset. For notebooks the host
+    may begin with "*.": each notebook then has its own host name. Raises Refused if it is not an origin."""
     text = env.get(name, "")
     try:
         parts = urlsplit(text)
@@ -112,7 +115,7 @@ def _tls(env: Mapping[str, str]) -> Tls | None:
 
 
 def _names(pem: bytes) -> tuple[str, ...]:
-    """What the first certificate of the file is good for."""
+    """Returns the host names and addresses that the first certificate of the file is valid for. Raises ValueError."""
     from cryptography import x509
 
     found = x509.load_pem_x509_certificates(pem)[0]

@@ -1,4 +1,4 @@
-"""Implements web.live_data.Live: what the dashboard reads, from memory and the store."""
+"""Implements web.live_data.Live: provides the dashboard's data from memory and the store."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from headway.web.live_data import Happening
 from headway.web.live_data import Snapshot as PageSnapshot
 from headway.web.views.cluster import FAULTS
 
-SHARED_S = 1.0  # what changes without a word, as incidents do, is read again after this
+SHARED_S = 1.0  # seconds after which data without change notifications, such as incidents, is read again
 
 
 class PageLive:
-    """headway.web.live_data.Live on the server's state."""
+    """headway.web.live_data.Live based on the server's state."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
-        self._shown: dict[str, tuple[int, float, asyncio.Future[PageSnapshot]]] = {}  # (change, until then, snapshot)
+        self._shown: dict[str, tuple[int, float, asyncio.Future[PageSnapshot]]] = {}  # (version, valid until, snapshot)
 
     @property
     def streams(self) -> asyncio.Semaphore:
+        """Returns the semaphore that limits how many streams are updated at a time."""
         return self._state.live.stream_slots
 
     async def clusters(self) -> list[ClusterOut]:
+        """Returns all clusters with their last readings."""
         state = self._state
         return [cluster_out(row, state.live.snapshot(row.name)) for row in await state.store.clusters.all()]
 
     async def snapshot(self, name: str) -> PageSnapshot:
-        """All who are woken by the same change share what was read after it."""
+        """Returns the cluster's current state. All pages that wait for the same change share one read."""
         change = self._state.live.hub.version(cluster_topic(name))
         known = self._shown.get(name)
         if known is None or known[0] != change or time.monotonic() >= known[1]:
@@ -45,7 +47,7 @@ class PageLive:
         return await asyncio.shield(known[2])
 
     def _forget(self, name: str, done: asyncio.Future[PageSnapshot]) -> None:
-        """What could not be read is asked for anew, and of clusters that are not there nothing is kept."""
+        """Drops a failed or cancelled read, so that it is retried and clusters that do not exist leave nothing in memory."""
         known = self._shown.get(name)
         if (done.cancelled() or done.exception()) and known is not None and known[2] is done:
             del self._shown[name]
@@ -66,7 +68,7 @@ class PageLive:
         return PageSnapshot(status, known.jobs, happenings, await self._incidents(name), every, known.progress)
 
     async def _incidents(self, name: str) -> tuple[IncidentOut, ...]:
-        """Those that are open and the latest, those that the page shows with their steps."""
+        """Returns the open incidents and the most recent ones; those that the page shows include their steps."""
         store = self._state.store
         listed = await store.incidents.open_and_recent(name, FAULTS)
         shown = sorted(listed, key=lambda one: one.state.closed)[:FAULTS]
@@ -74,6 +76,7 @@ class PageLive:
         return tuple(incident_out(whole.get(one.number, one)) for one in listed)
 
     async def subscribe(self, name: str) -> AsyncIterator[None]:
+        """Yields whenever the cluster's data changes; ends when the cluster is gone or the server stops."""
         async for _ in self._state.live.watch_changes(name):
             if self._state.live.stopping.is_set() or await self._state.store.clusters.get(name) is None:
                 return

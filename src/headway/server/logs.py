@@ -1,5 +1,5 @@
-"""JSON lines in the state folder's server.log. Nothing secret: known names and anything shaped like a token are
-blanked."""
+"""Writes logs as JSON lines to server.log in the state folder, without secrets: values under known names and
+anything shaped like a token are blanked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLANK = "[removed]"
 
 
 def configure(state_dir: Path) -> None:
-    """Sends structlog's and the libraries' warnings to the file, mode 600."""
+    """Sends structlog's output and the libraries' warnings to the log file, with mode 600."""
     file = state_dir / paths.LOG_FILE
     file.touch(mode=0o600)
     file.chmod(0o600)
@@ -49,8 +49,8 @@ def _opened(file: Path) -> int:
 
 
 class RotatingLogHandler:
-    """A log file that swallows what does not fit: a full disk must not end the work that would have been logged. Where it has
-    grown to KEEP_BYTES it becomes FILE.1, and another one is begun."""
+    """A log file that ignores write errors: a full disk must not stop the work that is being logged. At KEEP_BYTES
+    it is renamed to FILE.1 and a new file is started."""
 
     def __init__(self, handle: int, file: Path | None = None) -> None:
         self._handle = handle
@@ -58,6 +58,7 @@ class RotatingLogHandler:
         self._room = KEEP_BYTES - os.fstat(handle).st_size
 
     def write(self, text: str) -> int:
+        """Appends the text; errors are ignored. Rotates the file first if it would grow beyond KEEP_BYTES."""
         data = text.encode(errors="replace")
         with contextlib.suppress(OSError):
             if self._file is not None and self._room < len(data):
@@ -66,7 +67,8 @@ class RotatingLogHandler:
         return len(text)
 
     def _turn(self, file: Path) -> None:
-        self._room = KEEP_BYTES  # also where that fails: not tried again with each line
+        """Renames the file to FILE.1 and continues in a new one."""
+        self._room = KEEP_BYTES  # reset even if the rename fails, so that it is not retried with each line
         file.replace(file.with_name(f"{file.name}.1"))
         fresh = _opened(file)
         os.dup2(fresh, self._handle, inheritable=False)
@@ -76,7 +78,7 @@ class RotatingLogHandler:
 
 
 def blank_secrets(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """structlog processor: no value under a secret's name, no text that looks like one."""
+    """Blanks values under a secret's name and text that looks like a secret (a structlog processor)."""
     for name, value in entry.items():
         if name.lower() in _SECRET_NAMES:
             entry[name] = BLANK
@@ -86,7 +88,7 @@ def blank_secrets(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -
 
 
 class _Forward(logging.Handler):
-    """Libraries' own log records, as ours."""
+    """Forwards the log records of libraries to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
         structlog.get_logger().log(

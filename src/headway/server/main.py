@@ -1,4 +1,4 @@
-"""The composition root: one process with the API, the page and the loops, on one state folder."""
+"""The composition root: one process runs the API, the web page and the background loops, on one state folder."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ DEFAULT_PORT = 7878
 NOTEBOOK_PORT = 7879
 SHUTDOWN_S = 3
 BACKLOG = 512
-# Objects of a generation from which on it is looked through for garbage. A reading of ten thousand jobs would have the
-# oldest one looked through again and again, each time in one piece: that is done every TIDY_S only.
+# Thresholds of the garbage collector's generations. Reading ten thousand jobs would trigger full collections of the
+# oldest generation again and again, each blocking: those run every TIDY_S seconds only.
 GARBAGE = (2_000, 5, 1_000_000)
 TIDY_S = 300.0
 
@@ -58,14 +58,15 @@ MakeWork = Callable[[Store, Path], ClusterBackend]
 
 @dataclass(frozen=True)
 class Notebooks:
-    """Where notebooks are: the port of their own, and how people reach it where that differs."""
+    """Where notebooks are served: their own port, and the URL under which people reach it if that differs."""
 
     port: int = NOTEBOOK_PORT
     url: str = ""
 
 
 def _allow_files() -> None:
-    """A connection stays open to each machine, and a shell's or systemd's usual 1,024 files are not enough for as many."""
+    """Raises the limit of open files to its maximum: a connection stays open to each machine, and the usual 1,024
+    files of a shell or systemd are too few."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -82,9 +83,9 @@ def serve(
     front: ListenSettings = PLAIN,
     make_work: MakeWork = Backend,
 ) -> None:
-    """Runs until SIGTERM or SIGINT. `url` is the database's; `data_dir` is where what clusters keep lies, when servers share
-    it (none: the state folder); port 0 takes a free one, a port in use gives way to a free one when it is the default.
-    Refused when another server holds the state folder."""
+    """Runs the server until SIGTERM or SIGINT. `url` is the database's; `data_dir` is the folder of the clusters'
+    data if servers share it (None: the state folder). Port 0 takes a free one; if the default port is in use, a free
+    one is taken. Raises Refused if another server uses the state folder."""
     os.umask(0o077)
     _allow_files()
     lock = state_files.take(state_dir)
@@ -113,12 +114,13 @@ class _Server:
     make_work: MakeWork
 
     async def run(self) -> None:
+        """Runs the server until it is stopped: opens store and sockets, serves requests, then closes everything."""
         began = time.monotonic()
         store = await open_store(self.state_dir, self.database)
         work = self.make_work(store, self.data_dir or self.state_dir)
         try:
             await store.presence.appear()
-            # Bound before anything is written: a request waits in the socket's queue until the app is there.
+            # Bound before anything is written: requests wait in the socket's queue until the app is ready.
             bound = bind(self.host, self.port)
             aside = bind(self.host, self.notebooks.port, default=NOTEBOOK_PORT)
             url = self._url(bound.getsockname()[1])
@@ -126,7 +128,7 @@ class _Server:
             apart = self.notebooks.url or origin_of(self.host, aside.getsockname()[1], url)
             token = await first_admin(store, self.state_dir)
             state = AppState(store, work, LiveState(), await self._settings(store, public, apart))
-            # The folder's lock is ours: whoever held leases under its name is dead.
+            # This process has the folder's lock, so any process that took leases under this folder's name is dead.
             owner = f"{_folder_name(self.state_dir)}:"
             freed = await store.operations.expire_leases(owner)
             await store.operations.delete_orphaned_secrets()
@@ -153,6 +155,7 @@ class _Server:
     async def _serve(
         self, app: FastAPI, bound: socket.socket, state: AppState, owner: str, url: str, began: float
     ) -> None:
+        """Serves requests and runs the background loops until a signal stops them."""
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -161,7 +164,7 @@ class _Server:
             ws="none",
             server_header=False,
             timeout_graceful_shutdown=SHUTDOWN_S,
-            # Said here in any case: left alone, uvicorn believes whoever connects from this machine.
+            # Always set explicitly: by default uvicorn trusts forwarded headers from any client on this machine.
             proxy_headers=bool(self.front.proxies),
             forwarded_allow_ips=list(self.front.proxies),
         )
@@ -182,7 +185,7 @@ class _Server:
         def ready() -> None:
             state_files.announce(self.state_dir, url, str(self.front.tls.cert.resolve()) if self.front.tls else "")
             gc.collect()
-            gc.freeze()  # what is loaded by now stays: it need not be looked at again
+            gc.freeze()  # what is loaded by now stays in memory and need not be checked again
             gc.set_threshold(*GARBAGE)
             gc.enable()
             log.info("server ready", seconds=round(time.monotonic() - began, 3))
@@ -220,15 +223,16 @@ class _Server:
             await asyncio.gather(*loops, return_exceptions=True)
 
     def _url(self, port: int) -> str:
-        """The server's own address."""
+        """Returns the server's own address."""
         if self.front.tls:
             return f"https://{self.front.tls.name or _shown_host(self.host)}:{port}"
         return f"http://{_shown_host(self.host)}:{port}"
 
     async def _settings(self, store: Store, url: str, notebooks: str) -> Settings:
-        # Cookies know no ports: two servers of one host must not overwrite each other's, unless they have one database and
-        # so the same sessions. Browsers take a name that begins with __Host- only by TLS and for the whole host, so that
-        # no page of another port lays one over it.
+        """Returns the settings that the API and the pages use."""
+        # Cookies ignore ports: two servers of one host must not overwrite each other's, unless they share a database
+        # and so the same sessions. Browsers accept a name that begins with __Host- only over TLS and for the whole
+        # host, so that no page on another port can override it.
         name = _folder_name(self.state_dir)
         cookie = f"headway_{await store.secrets.put_if_absent('', 'cookie', name) if store.presence.shared else name}"
         return Settings(
@@ -247,7 +251,7 @@ class _Server:
 
 
 async def first_admin(store: Store, state_dir: Path) -> str:
-    """The token of the person who started the server here, who is an admin from its first start on."""
+    """Returns the token of the person who started the server here. At the first start that person becomes an admin."""
     token = str(state_files.read_client(state_dir).get("token") or "")
     if token and await store.tokens.holder(token) is not None:
         return token
@@ -261,7 +265,7 @@ async def first_admin(store: Store, state_dir: Path) -> str:
 
 
 class _Http(uvicorn.Server):
-    """uvicorn without its own signal handlers, which would end the process before the loops have let go."""
+    """uvicorn without its own signal handlers, which would end the process before the background loops have stopped."""
 
     on_started: Callable[[], None] = staticmethod(lambda: None)
 
@@ -276,22 +280,25 @@ class _Http(uvicorn.Server):
 
 
 async def _tidy() -> None:
-    """Looks for garbage among what has lived long: with ten thousand jobs that takes a tenth of a second."""
+    """Collects garbage among long-lived objects every TIDY_S seconds: with ten thousand jobs that takes a tenth of a
+    second."""
     while True:
         await asyncio.sleep(TIDY_S)
         gc.collect()
 
 
 def bind(host: str, port: int, default: int = DEFAULT_PORT) -> socket.socket:
-    """A listening address. The default port gives way to a free one; another that is taken is Refused."""
+    """Returns a listening socket. If the default port is taken, a free one is used; raises Refused if another port
+    is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for choice in dict.fromkeys((port, 0) if port == default else (port,)):
-        # With the protocol named, asyncio turns Nagle's delay off: without, a kept-alive request costs 40 ms.
+        # With an explicit protocol asyncio disables Nagle's algorithm; otherwise a kept-alive request takes 40 ms
+        # longer.
         sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((host, choice))
-            sock.listen(BACKLOG)  # two sockets may be bound to one port, but only one listens
+            sock.listen(BACKLOG)  # two sockets may be bound to one port, but only one can listen
         except OSError as error:
             sock.close()
             if choice == default:
@@ -306,6 +313,7 @@ def bind(host: str, port: int, default: int = DEFAULT_PORT) -> socket.socket:
 
 
 def mount_page(app: FastAPI, state: AppState) -> None:
+    """Adds the web page to the app."""
     from headway.server.live_data import PageLive
     from headway.web.app import mount
 
@@ -323,7 +331,7 @@ def _say_if_broken(task: asyncio.Task[None]) -> None:
 
 
 def _folder_name(state_dir: Path) -> str:
-    """Names this state folder among others: in leases on a shared database, and in the cookie."""
+    """Returns a name for this state folder, unique among others: for leases on a shared database, and for the cookie."""
     return hashlib.sha256(f"{socket.gethostname()}:{state_dir.resolve()}".encode()).hexdigest()[:12]
 
 

@@ -1,15 +1,16 @@
-"""The way into notebooks: a listener on origins of its own, which leads what it lets in to the job's Jupyter.
+"""The reverse proxy for notebooks: listens on separate origins and forwards admitted requests to the job's Jupyter.
 
-What runs in a notebook's page is its owner's own code, and must not be able to act here as whoever looks at it. So: another
-origin; no cookie of ours goes on to Jupyter and none of Jupyter's comes back; a browser's session here is good for one
-notebook and for nothing else; what writes, and what opens a WebSocket, must say that it comes from this very origin.
+A notebook's page runs its owner's code, which must not be able to act in Headway as the person who views it. Therefore
+notebooks have another origin; no Headway cookie is forwarded to Jupyter and no Jupyter cookie is returned; a browser
+session here is valid for one notebook only; requests that write or open a WebSocket must carry the notebook's own
+origin.
 
-A link leads in whatever browser it is opened in, so that of a stranger's notebook may be opened beside one's own. Where names
-allow it each notebook has an origin to itself (settings.notebooks holds a *). Where all have one, a browser has those of one
-person at a time.
+A link works in whatever browser it is opened in, so a stranger's notebook may be opened next to one's own. If host
+names allow it, each notebook has its own origin (settings.notebooks contains a *). If all share one origin, a browser
+can have notebooks of one person at a time.
 
-Jupyter is asked with its own secret, which never reaches a browser. One request at a time on a connection, each led
-through the tunnel on a connection of its own."""
+Jupyter is called with its own secret, which never reaches a browser. A connection handles one request at a time;
+each is forwarded through the tunnel on its own connection."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from headway.jobs.remote.tunnel import TunnelConnection
 
 log = structlog.get_logger("headway.server.notebook_proxy")
-HEAD_S = 75.0  # a kept-alive connection waits so long for its next request
-LOOK_S = 10.0  # a WebSocket ends so soon after its person is signed out
+HEAD_S = 75.0  # seconds that a kept-alive connection waits for its next request
+LOOK_S = 10.0  # seconds until a WebSocket ends after its person is signed out
 CHUNK = 64 * 1024
 MOST_CLIENTS = 500
 SAFE = frozenset({b"GET", b"HEAD", b"OPTIONS"})
@@ -43,7 +44,8 @@ _HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
 )
 _NOT_ON = _HOP | {b"host", b"cookie", b"authorization", b"forwarded", b"content-length", b"x-xsrftoken"}
-# Nor what would speak for the whole origin, where other notebooks of the browser's person are, or for the host.
+# Also removed: headers that apply to the whole origin, which may have other notebooks of the same person, or to the
+# host.
 _NOT_BACK = _HOP | frozenset(
     b"set-cookie server date content-length x-content-type-options referrer-policy service-worker-allowed "
     b"clear-site-data strict-transport-security alt-svc".split()
@@ -61,7 +63,7 @@ Pairs = list[tuple[bytes, bytes]]
 
 
 class _Refused(Exception):
-    """An answer of the door's own."""
+    """An error response of the proxy itself."""
 
     def __init__(self, status: int, title: str, text: str, link: str = "") -> None:
         super().__init__(title)
@@ -69,22 +71,25 @@ class _Refused(Exception):
 
 
 class NotebookProxy:
-    """`listen` it; `close` it at the end."""
+    """The proxy's listener. Call `listen` to start it and `close` to stop it."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
         self._apart = "*" in state.settings.notebooks
         self._secure = state.settings.notebooks.startswith("https://")
-        # Of the dashboard's name: two servers of one host must not overwrite each other's, for cookies know no ports.
+        # Derived from the dashboard's cookie name: cookies ignore ports, so two servers of one host must not overwrite
+        # each other's.
         name = f"{state.settings.cookie.removeprefix('__Host-')}_notebooks"
         self._person = f"__Host-{name}" if self._secure else name
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
 
     async def listen(self, sock: socket, tls: ssl.SSLContext | None = None) -> None:
+        """Starts to accept connections on the socket, with TLS if a context is given."""
         self._server = await asyncio.start_server(self._client, sock=sock, ssl=tls)
 
     async def close(self) -> None:
+        """Stops the listener and ends all connections and tunnels."""
         if self._server is not None:
             self._server.close()
         for task in list(self._clients):
@@ -100,17 +105,15 @@ class NotebookProxy:
             if len(self._clients) <= MOST_CLIENTS:
                 await _ProxiedConnection(self, reader, writer).run()
         except (OSError, TimeoutError, h11.ProtocolError, Unreachable, asyncio.CancelledError):
-            pass  # somebody is gone
+            pass  # the client or Jupyter closed the connection
         except Exception as error:
             log.error("bug", exc_info=error)
         finally:
             self._clients.discard(task)
             writer.close()
 
-    # --- who gets in
-
     async def hand_over(self, request: h11.Request) -> tuple[Pairs, str]:
-        """(headers, where to) for a code that was not used before."""
+        """Returns (headers, redirect path) for a one-time code. Raises _Refused if it was used before or is too old."""
         passes, now = self._state.notebooks, self._state.clock()
         code = (parse_qs(urlsplit(_text(request.target)).query).get("code") or [""])[0]
         meant = passes.find_code(code, now)
@@ -127,12 +130,12 @@ class NotebookProxy:
         given = [self._cookie(_name(notebook), passes.create_session(notebook, person, now), f"/n/{notebook}/")]
         if not self._apart:
             given.append(self._cookie(self._person, passes.create_session("", person, now), "/"))
-        if not before:  # nothing that somebody else's page has left there goes on
+        if not before:  # nothing that another person's page stored in this browser may stay
             given.append((b"clear-site-data", b'"cache", "storage"'))
         return given, f"/n/{notebook}/lab"
 
     async def admit(self, request: h11.Request) -> NotebookRow:
-        """The notebook of a request that may go on to it."""
+        """Returns the notebook that a request may be forwarded to. Raises _Refused."""
         found = _PATH.fullmatch(urlsplit(_text(request.target)).path)
         if found is None:
             raise _Refused(404, "There is nothing here", "Notebooks are opened from Headway.", self._state.settings.url)
@@ -163,15 +166,15 @@ class NotebookProxy:
         return row
 
     def _at_home(self, request: h11.Request, notebook: str) -> str:
-        """The notebook's origin, which is what the request is for."""
+        """Returns the notebook's origin. Raises _Refused if the request is for another host."""
         origin = notebooks.notebook_origin(self._state, notebook)
         if _header(request, b"host") != urlsplit(origin).netloc:
             raise _Refused(400, "This is not the address of this notebook", f"It is {origin}.")
         return origin
 
     def _of_one(self, request: h11.Request, person: str) -> bool:
-        """Whether this browser has notebooks of this person's open. Refused where they are somebody else's: of one origin,
-        either one's pages could act as the other."""
+        """Returns whether this browser has notebooks of this person open. Raises _Refused if it has notebooks of
+        another person open: on a shared origin, pages of one could act as the other."""
         found = {known for known, _ in self._known(request, self._person, "")}
         for other in found - {person}:
             raise _Refused(
@@ -182,8 +185,8 @@ class NotebookProxy:
         return bool(found)
 
     def _known(self, request: h11.Request, name: str, notebook: str) -> set[tuple[str, bool]]:
-        """(person, whether it is time to ask if they still may) by each cookie of that name: a page of another host below the
-        same one may lay its own beside ours."""
+        """Returns (person, whether the permission must be checked again) for each cookie of that name: a page of
+        another host below the same domain may have set a cookie of the same name."""
         found = (
             self._state.notebooks.check_session(value, notebook, self._state.clock())
             for cookie in _header(request, b"cookie").split(";")
@@ -193,11 +196,12 @@ class NotebookProxy:
         return set(filter(None, found))
 
     def _cookie(self, name: str, session: str, path: str) -> tuple[bytes, bytes]:
-        # Lax: links are opened from other sites too, and whose notebooks are open here must be known then.
+        # Lax: links are also opened from other sites, and the cookie must then tell whose notebooks are open here.
         text = f"{name}={session}; Path={path}; HttpOnly; SameSite=Lax{'; Secure' if self._secure else ''}"
         return b"set-cookie", text.encode()
 
     async def wire(self, row: NotebookRow) -> TunnelConnection:
+        """Returns a tunnel connection to the notebook's Jupyter. Raises _Refused (503) if it can't be reached."""
         page = f"{self._state.settings.url}/clusters/{quote(row.cluster)}/notebooks"
         try:
             return await (await notebooks.open_tunnel(self._state, row)).connect()
@@ -213,6 +217,7 @@ class _ProxiedConnection:
         self.http = h11.Connection(h11.SERVER)
 
     async def run(self) -> None:
+        """Handles requests until the connection is closed."""
         while True:
             async with asyncio.timeout(HEAD_S):
                 event = await self._next()
@@ -242,7 +247,7 @@ class _ProxiedConnection:
             await wire.close()
 
     async def _lead(self, request: h11.Request, row: NotebookRow, wire: TunnelConnection) -> None:
-        """The request to Jupyter, its answer back."""
+        """Forwards the request to Jupyter and the response back."""
         far = h11.Connection(h11.CLIENT, max_incomplete_event_size=256 * 1024)
         upgrade = _upgrades(request)
         headers = [(name, value) for name, value in request.headers if name not in _NOT_ON]
@@ -305,11 +310,11 @@ class _ProxiedConnection:
     async def _switched(
         self, far: h11.Connection, wire: TunnelConnection, event: h11.InformationalResponse, request: h11.Request
     ) -> None:
-        """A WebSocket: bytes both ways until either end is gone, or its person may no longer be here."""
+        """Forwards a WebSocket's bytes in both directions until either end closes it or the person loses access."""
         kept = [(name, value) for name, value in event.headers if name not in _NOT_BACK | {b"sec-websocket-extensions"}]
         kept += [(name, value) for name, value in event.headers if name == b"sec-websocket-extensions"]
         kept += [(b"connection", b"upgrade"), (b"upgrade", b"websocket")]
-        await self._next()  # the request's own end
+        await self._next()  # the end of the request's message
         await self._send(h11.InformationalResponse(status_code=101, headers=kept))
         early, late = far.trailing_data[0], self.http.trailing_data[0]
         if early:
@@ -325,7 +330,7 @@ class _ProxiedConnection:
             await asyncio.gather(*ways, return_exceptions=True)
 
     async def _until_out(self, request: h11.Request) -> None:
-        """Until the person would not be let in any more."""
+        """Returns once the person would not be admitted any more. Checks every LOOK_S seconds."""
         while True:
             await asyncio.sleep(LOOK_S)
             try:
@@ -387,7 +392,8 @@ def _upgrades(request: h11.Request) -> bool:
 
 
 def _target(target: bytes) -> bytes:
-    """Looking is no activity: an open page asks every few seconds, and would keep an idle notebook for ever."""
+    """Returns the request target for Jupyter. API calls other than kernel channels get no_track_activity=1: an open
+    page polls every few seconds, and would keep an idle notebook alive forever."""
     path, question, query = target.partition(b"?")
     if not re.fullmatch(rb"/n/[0-9a-f]{16}/api/(?!kernels/[^/]+/channels).*", path):
         return target
@@ -395,7 +401,8 @@ def _target(target: bytes) -> bytes:
 
 
 def _foreign(request: h11.Request, origin: str) -> bool:
-    """Whether another origin's page asks. Those of other notebooks may be of the same site, and cookies come along."""
+    """Returns whether a page of another origin sent the request. Other notebooks may be of the same site, so that
+    cookies are sent along."""
     writes = request.method not in SAFE or _upgrades(request)
     if _header(request, b"origin", "" if writes else origin) != origin:
         return True
@@ -416,8 +423,9 @@ def _text(target: bytes) -> str:
 
 
 def origin_of(host: str, port: int, url: str) -> str:
-    """Where notebooks are reached. On loopback each has a name of its own (*): browsers lead every *.localhost to this
-    computer. Elsewhere all have one; another port is no other site, and cookies know no ports."""
+    """Returns the origin of notebooks. On loopback each notebook has its own host name (*): browsers resolve every
+    *.localhost to this computer. Elsewhere all share one origin; another port is still the same site, and cookies
+    ignore ports."""
     if host in ("127.0.0.1", "::1", "localhost") and not url.startswith("https://"):
         return f"http://*.notebooks.localhost:{port}"
     parts = urlsplit(url)

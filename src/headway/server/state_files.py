@@ -1,4 +1,4 @@
-"""The state folder's files: the lock that makes one server of it, and where clients find that server."""
+"""The state folder's files: the lock that allows one server per folder, and the address at which clients find that server."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headway.errors import Refused
 from headway.sdk.local_server import running_server
 from headway.sdk.process_liveness import process_start_time
 
-LEAST_MIB = 16  # free on the state folder's disk when the server starts
+LEAST_MIB = 16  # MiB that must be free on the state folder's disk when the server starts
 
 
 def take(state_dir: Path) -> IO[str]:
-    """Makes the folder and takes its lock for the life of the process. The kernel gives the lock back however the
-    process ends, so whoever holds it knows that every earlier server of the folder is dead."""
+    """Creates the folder and takes its lock for the life of the process. The kernel releases the lock however the
+    process ends, so the process that has it knows that every earlier server of the folder is dead. Raises Refused."""
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(state_dir / paths.LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -39,7 +39,7 @@ def take(state_dir: Path) -> IO[str]:
 
 
 def need_room(state_dir: Path, least_mib: int = LEAST_MIB) -> None:
-    """Raises Refused when the state folder's disk is full: a database that can't be written serves nobody."""
+    """Raises Refused if the state folder's disk is full, because a database that can't be written is of no use."""
     free_mib = shutil.disk_usage(state_dir).free >> 20
     if free_mib < least_mib:
         raise Refused(
@@ -49,7 +49,7 @@ def need_room(state_dir: Path, least_mib: int = LEAST_MIB) -> None:
 
 
 def announce(state_dir: Path, url: str, cert: str = "") -> None:
-    """Called once the server answers. `cert`: the file of its certificate, if it speaks TLS."""
+    """Writes the server's address and process id once it answers. `cert`: the file of its certificate, if it speaks TLS."""
     pid = os.getpid()
     write_private(state_dir / paths.PID_FILE, f"{pid}\n")
     known = {"url": url, "pid": pid, "started": process_start_time(pid), "version": __version__, "cert": cert}
@@ -57,12 +57,13 @@ def announce(state_dir: Path, url: str, cert: str = "") -> None:
 
 
 def withdraw(state_dir: Path) -> None:
+    """Removes the files that announce the server."""
     for name in (paths.SERVER_FILE, paths.PID_FILE):
         (state_dir / name).unlink(missing_ok=True)
 
 
 def read_client(state_dir: Path) -> dict[str, Any]:
-    """{} when there is none, or none that can be read."""
+    """Returns the client file's content; {} if it is missing or unreadable."""
     try:
         known = json.loads((state_dir / paths.CLIENT_FILE).read_text())
     except (OSError, ValueError):
@@ -71,11 +72,12 @@ def read_client(state_dir: Path) -> dict[str, Any]:
 
 
 def write_client(state_dir: Path, url: str, token: str) -> None:
+    """Writes the address and the token that clients of this machine use."""
     write_private(state_dir / paths.CLIENT_FILE, json.dumps({"url": url, "token": token}) + "\n")
 
 
 def write_private(file: Path, text: str) -> None:
-    """Whole or not at all, of mode 600 from its first byte."""
+    """Writes a file atomically, with mode 600 from its first byte."""
     new = file.with_name(f".{file.name}.{os.getpid()}")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as out:
         out.write(text)
@@ -83,7 +85,7 @@ def write_private(file: Path, text: str) -> None:
 
 
 def starter() -> str:
-    """The person who started this server: the one behind sudo, else the process's own user."""
+    """Returns the name of the person who started this server: the user behind sudo, else the process's own user."""
     name = os.environ.get("SUDO_USER", "") if os.geteuid() == 0 else ""
     if name:
         return name

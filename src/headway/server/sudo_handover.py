@@ -1,6 +1,5 @@
-"""Lets the user who started the server through sudo reach it without sudo: writes the address and a token of that user
-into the user's
-config folder."""
+"""Lets the user who started the server through sudo reach it without sudo: writes the address and a token of that
+user into the user's config folder."""
 
 from __future__ import annotations
 
@@ -22,7 +21,8 @@ log = structlog.get_logger("headway.server")
 
 
 async def hand_over(store: Store, state_dir: Path, url: str) -> None:
-    """Writes the file that `find_server` reads. Without it that person needs sudo for every command: no reason to fail."""
+    """Writes the file that `find_server` reads. Without it that person needs sudo for every command, so an error is
+    only logged."""
     user = behind()
     if user is None:
         return
@@ -49,7 +49,7 @@ async def hand_over(store: Store, state_dir: Path, url: str) -> None:
 
 
 def _read(file: Path) -> dict[str, dict[str, Any]]:
-    """By state folder; {} when there is no such file, or none that can be read."""
+    """Returns the file's entries by state folder; {} if it is missing or unreadable."""
     try:
         known = json.loads(file.read_text())
         return {str(of): {**one, "pid": int(one["pid"]), "started": str(one["started"])} for of, one in known.items()}

@@ -1,4 +1,4 @@
-"""AppState: what every request needs, created once at start-up."""
+"""AppState: the objects and caches that every request needs, created once at start-up."""
 
 from __future__ import annotations
 
@@ -40,59 +40,63 @@ if TYPE_CHECKING:
     from headway.jobs.explain.placement_search import ClusterSnapshot
 
 READ_TIMEOUT_S = 10.0
-_FRESH_S = 0.4  # readings younger than this are not asked for again
-SNAPSHOT_AGE_S = 2.0  # and what somebody only looks at is not older than this, when Slurm answers quickly
-SNAPSHOT_WAIT_S = 0.03  # so long they wait for that while jobs run or wait: then the poller reads on and on anyway
+_FRESH_S = 0.4  # seconds; a reading younger than this is not repeated
+SNAPSHOT_AGE_S = 2.0  # seconds; viewers get no older reading than this, if Slurm answers quickly
+# Seconds that a viewer waits for a newer reading while jobs run or wait; the poller reads continuously then
+SNAPSHOT_WAIT_S = 0.03
 SHARED_AGE_S = 5.0
-PROGRESS_AGE_S = 60.0  # nothing more is written by then
+PROGRESS_AGE_S = 60.0  # seconds; nothing more is written by then
 
 
 @dataclass(frozen=True)
 class Oidc:
-    """An OpenID provider. `roles`: what the role claim may say and the role it gives, the first that fits counts."""
+    """Settings of an OpenID provider. `roles` maps values of the role claim to roles; the first that matches counts."""
 
     issuer: str
     client_id: str
     client_secret: str = field(default="", repr=False)
     role_claim: str = ""
     roles: tuple[tuple[str, Role], ...] = ()
-    user_claim: str = ""  # holds their Linux user; "" = an admin says it
-    scopes: tuple[str, ...] = ()  # to ask for besides openid, profile and email
+    user_claim: str = ""  # claim with the Linux user; "" if an admin sets it
+    scopes: tuple[str, ...] = ()  # requested in addition to openid, profile and email
 
     @property
     def host(self) -> str:
+        """Returns the host name of the provider's address."""
         return urlsplit(self.issuer).netloc
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is fixed for the life of the server."""
+    """Settings that do not change while the server runs."""
 
     state_dir: Path
-    data_dir: Path | None = None  # where what clusters keep lies, when other servers share it; None: the state folder
-    url: str = ""  # as people reach it, no slash at the end
+    data_dir: Path | None = None  # folder of the clusters' data, if several servers share it; None: the state folder
+    url: str = ""  # the address that people use, without a slash at the end
     database: str = ""
-    notebooks: str = ""  # origin of their own that notebooks are shown on; with a * that each has for itself
+    notebooks: str = ""  # separate web origin on which notebooks are shown; a * in it gives each notebook its own
     cookie: str = "headway_session"
-    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")  # () = any
-    dataset_roots: tuple[Path, ...] = ()  # () = any folder but the system's
+    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")  # () allows every host
+    dataset_roots: tuple[Path, ...] = ()  # () allows every folder except the system's
     oidc: Oidc | None = None
-    tls: bool = False  # this process itself speaks TLS
-    proxies: tuple[str, ...] = ()  # addresses of reverse proxies, which say where a request came from
+    tls: bool = False  # this process itself serves TLS
+    proxies: tuple[str, ...] = ()  # addresses of reverse proxies, which report the client's address
 
     @property
     def data(self) -> Path:
+        """Returns the folder of the clusters' data."""
         return self.data_dir or self.state_dir
 
     @property
     def https(self) -> bool:
-        """Whether people reach the server by TLS, its own or a proxy's."""
+        """Returns whether people reach the server by TLS, its own or a proxy's."""
         return self.url.startswith("https://")
 
 
 @dataclass
 class CommandInput:
-    """A running command's: the pieces that it will read, and who brings the next one."""
+    """Standard input of a running command: the pieces that it has not read yet, and a lock for the request that adds
+    the next one."""
 
     queue: asyncio.Queue[bytes]
     sending: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -100,34 +104,38 @@ class CommandInput:
 
 @dataclass
 class AppState:
+    """The objects and caches that requests share: store, cluster backend, snapshots, settings, and running work."""
+
     store: Store
     work: ClusterBackend
     live: LiveState
     settings: Settings
     clock: Callable[[], float] = time.time
-    wake: asyncio.Event = field(default_factory=asyncio.Event)  # there is an operation to claim
-    waiting: set[str] = field(default_factory=set)  # operations that do nothing but wait for jobs just now
+    wake: asyncio.Event = field(default_factory=asyncio.Event)  # set when there is an operation to claim
+    waiting: set[str] = field(default_factory=set)  # operations that at present only wait for jobs
     plans: dict[str, ShownPlan] = field(default_factory=dict)
-    command_inputs: dict[tuple[str, str], CommandInput] = field(default_factory=dict)  # of running commands
+    # Of running commands, by (person, input id)
+    command_inputs: dict[tuple[str, str], CommandInput] = field(default_factory=dict)
     login_throttle: LoginThrottle = field(default_factory=LoginThrottle)
     notebooks: NotebookSessions = field(default_factory=NotebookSessions)
-    running_commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
-    open_logs: Counter[str] = field(default_factory=Counter)  # logs that are open, by person
-    # Uploads of bundles under way, by cluster and by (cluster, person): services.jobs.bundles.
+    running_commands: Counter[str] = field(default_factory=Counter)  # commands that run on clusters, by person
+    open_logs: Counter[str] = field(default_factory=Counter)  # open logs, by person
+    # Running uploads of bundles, by cluster and by (cluster, person); see services.jobs.bundles.
     bundle_slots: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
     form_locks: WeakValueDictionary[str, asyncio.Lock] = field(
         default_factory=WeakValueDictionary
-    )  # under way, by web.form_idempotency
+    )  # of running form posts; see web.form_idempotency
     operation_views: WeakValueDictionary[str, Any] = field(
         default_factory=WeakValueDictionary
-    )  # web.pages.cluster.operations' of its viewers
-    node_actions: dict[tuple[str, str], DeedOut] = field(default_factory=dict)  # (cluster, node): a person's latest
+    )  # used by web.pages.cluster.operations
+    # (cluster, node) -> the latest action of a person
+    node_actions: dict[tuple[str, str], DeedOut] = field(default_factory=dict)
     background_tasks: set[asyncio.Task[None]] = field(
         default_factory=set
-    )  # what goes on after its request was answered
+    )  # work that continues after its request was answered
     placement_worlds: dict[str, tuple[Snapshot, ClusterSnapshot, dict[int, PendingReason | None]]] = field(
         default_factory=dict
-    )  # services.read_model.pending_reasons's
+    )  # used by services.read_model.pending_reasons
     cache: SharedCache = field(init=False)
     _shown: dict[str, tuple[int, float, asyncio.Future[ClusterRow]]] = field(default_factory=dict)
     _known: dict[str, tuple[float, Cluster | None]] = field(default_factory=dict)
@@ -136,13 +144,14 @@ class AppState:
     _reading: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _looks: dict[str, asyncio.Task[Snapshot]] = field(default_factory=dict)
     _glanced: dict[str, dict[int, tuple[float, JobState]]] = field(default_factory=dict)
-    _read_from: dict[str, float] = field(default_factory=dict)  # when the last reading of everything began, monotonic
+    # Start of the last complete reading, by time.monotonic()
+    _read_from: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cache = SharedCache(self.clock)
 
     async def row(self, name: str) -> ClusterRow:
-        """The cluster's row; NotFound names those there are."""
+        """Returns the cluster's row. Raises NotFound, which names the clusters that exist."""
         row = await self.store.clusters.get(name)
         if row is None:
             names = [c.name for c in await self.store.clusters.all()]
@@ -152,7 +161,8 @@ class AppState:
         return row
 
     async def shared_row(self, name: str) -> ClusterRow:
-        """The same for those who are woken by a change and show it: they share what was read after it."""
+        """Returns the cluster's row for callers that a change has woken. They share one read that was made after the
+        change."""
         change = self.live.hub.version(cluster_topic(name))
         known = self._shown.get(name)
         if known is None or known[0] != change or time.monotonic() >= known[1]:
@@ -161,11 +171,12 @@ class AppState:
         return await asyncio.shield(known[2])
 
     async def cluster(self, name: str) -> tuple[ClusterRow, Cluster]:
+        """Returns the cluster's row and its resolved document. Raises NotFound."""
         row = await self.row(name)
         return row, await self.resolved(row)
 
     async def resolved(self, row: ClusterRow) -> Cluster:
-        """The row's document, resolved; remembered until it or the cluster's datasets change."""
+        """Returns the row's document, resolved. It is cached until the document or the cluster's datasets change."""
         until, names = self._datasets.get(row.name, (0.0, ()))
         if time.monotonic() >= until:
             names = await self.store.datasets.names(row.name)
@@ -178,7 +189,8 @@ class AppState:
         return known[1]
 
     async def resolve(self, document: Document) -> ResolvedCluster:
-        """With the datasets that have versions here. Raises InvalidSpec with every fault."""
+        """Returns the document resolved, with the dataset versions that exist on the cluster. Raises InvalidSpec with
+        every fault."""
         found = await asyncio.to_thread(self.work.resolve, document)
         cluster = found.cluster
         names = await self.store.datasets.names(cluster.name)
@@ -186,8 +198,8 @@ class AppState:
         return replace(found, cluster=replace(cluster, storage=mount_versions(cluster.storage, folders)))
 
     def library(self, cluster: Cluster) -> Library:
-        """Where versions of datasets lie: on this machine for a local cluster, else on the cluster's own
-        (datasets.library_location)."""
+        """Returns the place of dataset versions: on this machine for a local cluster, otherwise on the cluster's own
+        machines (datasets.library_location)."""
         from headway.datasets.library import Library
 
         if not cluster.provider.volumes_on_server:
@@ -195,17 +207,18 @@ class AppState:
         return Library(volumes_dir(self.settings.data.resolve(), cluster.name) / "library")
 
     def stored_slurm_version(self, cluster: Cluster, before: Cluster | None) -> str:
-        """Which Slurm has written what a cluster has kept, "" = nothing. Of machines one owns what its file said before."""
+        """Returns the Slurm version that wrote the cluster's kept state, or "" if nothing is kept. For machines of an
+        inventory it is the version in the cluster's previous file."""
         if not cluster.provider.volumes_on_server:
             return before.slurm_version if before else ""
         volume = self._head_volume(cluster)
         try:
             return (volume / STATE_VERSION_FILE).read_text().strip()
-        except FileNotFoundError:  # nothing; or a head that was set up before that was written down
+        except FileNotFoundError:  # nothing is kept, or the head was set up before the version was written down
             return before.slurm_version if before and (volume / PurePosixPath(SLURM_STATE_FOLDER).name).is_dir() else ""
 
     def record_slurm_version(self, cluster: Cluster, slurm_version: str) -> None:
-        """Of a local cluster whose head was set up before that was written down."""
+        """Writes down the Slurm version of a local cluster whose head was set up before the version was stored."""
         file = self._head_volume(cluster) / STATE_VERSION_FILE
         if cluster.provider.volumes_on_server and not file.exists():
             file.write_text(f"{slurm_version}\n")
@@ -214,13 +227,13 @@ class AppState:
         return volumes_dir(self.settings.data.resolve(), cluster.name) / "head"
 
     def forget_datasets(self, name: str) -> None:
-        """The next who asks for the cluster gets it with the datasets that it has now."""
+        """Drops the cached dataset names, so that the next request gets the cluster with its present datasets."""
         self._datasets.pop(name, None)
         self._known.pop(name, None)
 
     async def refresh(self, cluster: Cluster, *, max_age_s: float = _FRESH_S) -> Snapshot:
-        """Reads the cluster unless its snapshot is young. A cluster that does not answer gives the last figures, marked
-        stale."""
+        """Returns the cluster's snapshot, and reads it from Slurm first if it is older than `max_age_s`. If the cluster
+        does not answer, returns the last one, marked as stale."""
         async with self._reading.setdefault(cluster.name, asyncio.Lock()):
             known = self.live.snapshot(cluster.name)
             if known.as_of is not None and not known.stale and self.clock() - known.as_of < max_age_s:
@@ -230,7 +243,7 @@ class AppState:
                 async with asyncio.timeout(READ_TIMEOUT_S):
                     machines, reading = await asyncio.gather(self.work.machines(cluster), self.work.read(cluster))
             except (HeadwayError, TimeoutError, OSError) as error:
-                # That nothing came in time is the least of reasons: a better one that is known stays.
+                # A timeout says little, so a more precise reason that is already known is kept.
                 why = known.stale if isinstance(error, TimeoutError) and known.stale else _why(error, cluster.head)
                 self.live.mark_stale(cluster.name, why)
             else:
@@ -258,21 +271,21 @@ class AppState:
             return self.live.snapshot(cluster.name)
 
     async def refresh_jobs(self, cluster: Cluster, numbers: Iterable[int]) -> None:
-        """Brings these jobs alone up to date, beside a reading of everything. Raises what asking Slurm does."""
+        """Updates only these jobs, independently of complete readings. Raises the errors of the request to Slurm."""
         at, asked = time.monotonic(), set(numbers)
         tasks = Counter(job.array_job_id for job in self.live.snapshot(cluster.name).jobs)
         many = {number for number in asked if number and tasks[number] > MOST_SIBLINGS}
-        if many:  # an array's number would bring all its tasks
+        if many:  # an array's number would return all its tasks
             self.live.request_refresh(cluster.name)
         async with asyncio.timeout(READ_TIMEOUT_S):
             found = await self.work.jobs_now(cluster, tuple(sorted(asked - many)))
-        if self._read_from.get(cluster.name, 0.0) > at:  # what is known by now is newer
+        if self._read_from.get(cluster.name, 0.0) > at:  # a newer reading is stored already
             return
         known = self.live.snapshot(cluster.name)
         new = []
         for job in found:
             before = known.by_id.get(job.id)
-            if before is not None and before.start_time == job.start_time:  # its GPUs are learnt apart
+            if before is not None and before.start_time == job.start_time:  # the GPU indexes come from another request
                 job = replace(job, gpu_indexes=before.gpu_indexes)
             if before != job:
                 new.append(job)
@@ -282,11 +295,11 @@ class AppState:
             self.live.store_snapshot(replace(known, jobs=jobs, job_rows=rows))
 
     async def cached_snapshot(self, cluster: Cluster) -> Snapshot:
-        """What is known, for somebody who looks. All who look share the readings, and those of the poller.
+        """Returns the snapshot for viewers. All viewers share the readings, also those of the poller.
 
-        To read ten thousand jobs takes seconds. Nobody waits for that: they get the last reading, which says how old it is.
-        Where nothing ran or waited the poller seldom reads, and a reading is quick.
-        """
+        Reading ten thousand jobs takes seconds. Viewers do not wait for that: they get the last reading, which says
+        how old it is. While no job runs or waits, the poller reads seldom, and a reading is quick, so it is waited
+        for."""
         known = self.live.snapshot(cluster.name)
         if known.as_of is not None and (known.stale or self.clock() - known.as_of < SNAPSHOT_AGE_S):
             return known
@@ -297,20 +310,20 @@ class AppState:
         return look.result() if look.done() else known
 
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
-        """Jobs of the last days, from accounting, asked for once in a while for everybody."""
+        """Returns the jobs of the last days from accounting, shared by all requests for SHARED_AGE_S."""
         return await self.cache.get(f"{cluster.name}/history", SHARED_AGE_S, lambda: self.work.history(cluster))
 
     async def volume_usage(self, cluster: Cluster, max_age_s: float) -> tuple[Room, ...]:
-        """How full its volumes are."""
+        """Returns how full the cluster's volumes are, at most `max_age_s` old."""
         return await self.cache.get(f"{cluster.name}/rooms", max_age_s, lambda: self.work.rooms(cluster))
 
     async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
-        """What teams have used; it moves by the minute."""
+        """Returns what each team has used, shared by all requests for SHARED_AGE_S."""
         return await self.cache.get(f"{cluster.name}/shares", SHARED_AGE_S, lambda: self.work.shares(cluster))
 
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
-        """One job, for somebody who looks: as last seen, else Slurm is asked for it, once in a while for everybody.
-        Raises NotFound."""
+        """Returns one job for a viewer: as last read, otherwise Slurm is asked (at most once in SNAPSHOT_AGE_S for all
+        requests). Raises NotFound."""
         known = (await self.cached_snapshot(cluster)).by_id.get(job_id)
         if known is not None:
             return known
@@ -319,7 +332,7 @@ class AppState:
         )
 
     async def task(self, cluster: Cluster, array: int, task: str) -> JobState:
-        """The same of one task of an array, by its place there."""
+        """Returns one task of an array, as `job` does. `task` is its array index. Raises NotFound."""
         known = tasks_of((await self.cached_snapshot(cluster)).jobs, array, task)
         if known:
             return known[0]
@@ -327,7 +340,8 @@ class AppState:
         return await self.cache.get(key, SNAPSHOT_AGE_S, lambda: self.work.task(cluster, array, task))
 
     async def progress(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
-        """What a job has said of itself. The files of one that ended are read once more, for they are followed no longer."""
+        """Returns the progress that a job reported, or None. The files of an ended job are no longer followed, so they
+        are read once more."""
         known = self.live.snapshot(cluster.name).progress.get(job.id)
         if known is not None or job.state not in ENDED or not job.start_time:
             return known
@@ -337,8 +351,8 @@ class AppState:
         return None
 
     async def array(self, cluster: Cluster, number: int) -> dict[str, str]:
-        """The state of each task of an array, by its number: asked for again, once in a while for everybody, when one of
-        them has done something since."""
+        """Returns the state of each task of an array, by task number. It is read again, for all requests together, when
+        the state of a task in the snapshot has changed."""
         key, known = f"{cluster.name}/array/{number}", self.live.snapshot(cluster.name)
         if key not in known.derived:
             tasks = (job for job in known.jobs if job.array_job_id == number)
@@ -353,7 +367,7 @@ class AppState:
         return (await self.cache.get(key, SHARED_AGE_S, ask))[1]
 
     async def cached_cluster(self, name: str) -> Cluster:
-        """The cluster, from memory when it was asked for within a second."""
+        """Returns the cluster, from memory if it was read within the last second."""
         until, cluster = self._known.get(name, (0.0, None))
         if cluster is not None and time.monotonic() < until:
             return cluster
@@ -365,11 +379,12 @@ class AppState:
             return cluster
 
     async def publish_incident_changes(self, name: str) -> None:
-        """To those who follow the events: which incidents are in another state than before, those that are over too."""
+        """Publishes to event streams which incidents have changed their state, including those that were closed."""
         found = await self.store.incidents.open_and_recent(name, also=self.live.open_incidents(name))
         self.live.publish_incident_changes(name, found)
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
+        """Returns the cluster's checks. If it does not answer, that is the only check, and it has failed."""
         try:
             async with asyncio.timeout(READ_TIMEOUT_S):
                 return await self.work.checks(cluster)
@@ -377,7 +392,7 @@ class AppState:
             return (Check("reachable", False, _why(error, cluster.head)),)
 
     async def forget(self, name: str) -> None:
-        """The cluster is gone: drops everything remembered about it."""
+        """Drops everything stored in memory about a cluster that was taken down."""
         self.plans.pop(name, None)
         self._resolved.pop(name, None)
         self._shown.pop(name, None)
@@ -393,7 +408,8 @@ class AppState:
 def _with(
     jobs: Iterable[JobState], rows: Mapping[int, bytes], newer: Iterable[JobState]
 ) -> tuple[tuple[JobState, ...], dict[int, bytes]]:
-    """These jobs in the place of what was read of them, by number; a row is made when somebody asks for it."""
+    """Returns (jobs, rows) in which the `newer` jobs replace those of the same number. Rows of replaced jobs are
+    dropped and made again when needed."""
     later = {job.id: job for job in newer}
     if not later:
         return tuple(jobs), dict(rows)
@@ -404,17 +420,17 @@ def _with(
 
 @dataclass(frozen=True, slots=True)
 class ShownPlan:
-    """A plan that was just shown: apply need not look at every machine again for it."""
+    """A plan that was just shown, so that apply need not read every machine again."""
 
-    document: str  # fingerprint
+    document: str  # fingerprint of the document
     digest: str
     asks: int
     at: float
-    busy: str = ""  # nodes with jobs that would go
+    busy: str = ""  # nodes with jobs that would be removed
 
 
 def fingerprint(value: Mapping[str, Any]) -> str:
-    """The same for two documents that say the same."""
+    """Returns a hash that is equal for documents with equal content."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -1,7 +1,6 @@
-"""What a principal may do with a given job, cluster or team, and the audit line that every write leaves.
+"""What a principal may do with a given job, cluster or team, and the audit line of every write.
 
-Rights that depend on the role alone are in services.identity.
-"""
+Rights that depend only on the role are in services.identity."""
 
 from __future__ import annotations
 
@@ -20,18 +19,19 @@ MAX_OPEN_LOGS_PER_PERSON = 64  # followed at once; admins have no limit
 
 
 class Owned(Protocol):
-    """A job, a job record, or anything else that belongs to a Linux user. An `account` attribute, if any, names its team."""
+    """A job, a job record, or anything else that belongs to a Linux user. An `account` attribute, if any, names its
+    team."""
 
     @property
     def user(self) -> str: ...
 
 
 async def authorize_action(state: AppState, cluster: Cluster, who: Principal, thing: Owned, what: str) -> bool:
-    """Checks that they may act on somebody's job; returns whether Headway's Slurm operator account must do it for them.
+    """Checks that the person may act on a job, and returns whether Headway's Slurm operator account must do it for
+    them.
 
-    Allowed: the owner (False: Slurm lets them), a lead of the job's team, an admin. `what` names the action as in
-    "cancel job 7". Raises NotAllowed.
-    """
+    Allowed: the owner (False: Slurm permits it), a lead of the job's team, an admin. `what` names the action as in
+    "cancel job 7". Raises NotAllowed."""
     who.require(Right.RUN_JOBS, what)
     if who.may(Right.ADMIN):
         return thing.user != who.user
@@ -47,8 +47,8 @@ async def authorize_action(state: AppState, cluster: Cluster, who: Principal, th
 
 
 async def authorize_as_owner(state: AppState, cluster: Cluster, who: Principal, thing: Owned, what: str) -> None:
-    """Checks that they may run something as the job's user again: its owner or an admin may, a lead of the team may not.
-    Raises NotAllowed."""
+    """Checks that the person may run something as the job's user again: its owner or an admin may, a lead of the team
+    may not. Raises NotAllowed."""
     if thing.user != who.user and not who.may(Right.ADMIN):
         who.require(Right.RUN_JOBS, what)
         raise NotAllowed(f"{who.person} may not {what}: it belongs to {thing.user}", hint="its owner may, and an admin")
@@ -56,7 +56,8 @@ async def authorize_as_owner(state: AppState, cluster: Cluster, who: Principal, 
 
 
 def _leads_team_of(cluster: Cluster, who: Principal, thing: Owned) -> bool:
-    """Whether they lead its team. A job without an account belongs to the only team its user is in."""
+    """Returns whether the person leads the job's team. A job without an account belongs to all teams of its user, and
+    the person must lead all of them."""
     if not who.may(Right.LEAD_TEAM):
         return False
     account = getattr(thing, "account", "")
@@ -66,21 +67,23 @@ def _leads_team_of(cluster: Cluster, who: Principal, thing: Owned) -> bool:
 
 
 def may_see_team_usage(cluster: Cluster, who: Principal, team: str) -> bool:
-    """Whether they may see a team's usage: admins and operators of every team, others of the teams they are in or lead."""
+    """Returns whether the person may see a team's usage: admins and operators see every team, others the teams they are
+    in or lead."""
     if who.may(Right.ADMIN) or who.may(Right.OPERATE_NODES):
         return True
     return any(one.name == team and who.user in (*one.users, *one.leads) for one in cluster.teams)
 
 
 async def cluster_to_work_on(state: AppState, name: str, who: Principal) -> Cluster:
-    """The cluster, for a request that runs something on it. Raises NotFound, and NotAllowed as `require_still_listed`."""
+    """Returns the cluster for a request that runs something on it. Raises NotFound, and NotAllowed as
+    `require_still_listed`."""
     _, cluster = await state.cluster(name)
     await require_still_listed(state, cluster, who)
     return cluster
 
 
 async def require_still_listed(state: AppState, cluster: Cluster, who: Principal) -> None:
-    """Raises NotAllowed if the cluster's file once listed their user and no longer does. Admins always pass."""
+    """Raises NotAllowed if the cluster's file once listed the person's user and no longer does. Admins always pass."""
     if who.may(Right.ADMIN) or who.user in {user.name for user in cluster.users}:
         return
     if who.user in await state.store.linux_users.of_cluster(cluster.name):
@@ -119,5 +122,5 @@ def _slot(used: Counter[str], who: Principal, limit: int, what: str, how: str, h
 
 
 async def write_audit_line(state: AppState, who: Principal, action: str, target: str, **detail: Any) -> None:
-    """Writes the audit trail's line for a change that was made. `detail` must not contain secrets."""
+    """Writes the audit entry of a change that was made. `detail` must not contain secrets."""
     await state.store.audit.record(who.person, action, target, detail, address=who.address)

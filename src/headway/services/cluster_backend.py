@@ -1,6 +1,5 @@
-"""What requests and workers ask of clusters, as a Protocol. server.backend.backend implements it; the tests' fake
-answers only the
-calls that a test registered."""
+"""The calls that requests and workers make on clusters, as a Protocol. server.backend.backend implements it; the fake
+of the tests answers only the calls that a test registered."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from headway.schemas.incidents import FaultIn
 from headway.schemas.jobs import LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.submissions import ExecIn, ExecOut, SubmitIn, SubmitOut
 
-if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the first cluster
+if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
     from headway.backup.archive import Header
     from headway.cluster.context import ReportProgress
     from headway.datasets.library_location import LibraryLocation
@@ -36,7 +35,7 @@ if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the firs
 
 @dataclass(frozen=True)
 class ResolvedCluster:
-    """A document that is valid, and what is odd about it all the same."""
+    """A valid document's cluster, and warnings about it."""
 
     cluster: Cluster
     warnings: tuple[Fault, ...] = ()
@@ -44,36 +43,36 @@ class ResolvedCluster:
 
 @dataclass(frozen=True)
 class SlurmReading:
-    """What Slurm on a cluster says now."""
+    """The state that Slurm on a cluster reports."""
 
     nodes: tuple[NodeState, ...]
-    jobs: tuple[JobState, ...]  # those that have not changed are the very ones of the reading before
-    rows: Mapping[int, bytes] = field(default_factory=dict)  # job id -> its JSON for lists, where it is made already
+    jobs: tuple[JobState, ...]  # unchanged jobs are the same objects as in the previous reading
+    rows: Mapping[int, bytes] = field(default_factory=dict)  # job id -> its JSON for lists, if already made
     reservations: tuple[Reservation, ...] = ()
-    began: float = float("inf")  # when it began, by time.monotonic(); inf: when it was asked for
+    began: float = float("inf")  # when the reading began, by time.monotonic(); inf: when it was requested
 
 
 class WaitForJobs(Protocol):
-    """Of an apply that waits for jobs on nodes that go."""
+    """Callbacks of an apply that waits for jobs on nodes that are to be removed."""
 
     async def begin(self) -> None:
-        """Nothing is being changed from now on."""
+        """Called on each pass of the wait. The apply changes nothing until `end`."""
         ...
 
     async def end(self) -> None:
-        """It goes on."""
+        """Called when the wait ends and the apply continues."""
         ...
 
     async def others(self, nodes: Collection[str]) -> bool:
-        """Whether another operation is to go first. `nodes`: those whose jobs are waited for."""
+        """Returns whether another operation must go first. `nodes` are those whose jobs are waited for."""
         ...
 
 
 class ClusterBackend(Protocol):
-    """Everything that touches machines or resolves a spec. `user` is the Linux user that acts on the cluster."""
+    """Every call that contacts machines or resolves a spec. `user` is the Linux user that acts on the cluster."""
 
     def resolve(self, document: Document) -> ResolvedCluster:
-        """Raises InvalidSpec with every fault. Pure, but slow for thousands of nodes."""
+        """Returns the document's cluster. Raises InvalidSpec with every fault. Pure, but slow for thousands of nodes."""
         ...
 
     async def plan(self, cluster: Cluster) -> ChangeSet: ...
@@ -85,8 +84,9 @@ class ClusterBackend(Protocol):
         deadline: Deadline | None = None,
         waiting: WaitForJobs | None = None,
     ) -> bool:
-        """`deadline`: until when jobs may go on where nodes go; None: no node with jobs goes. Whether it stepped
-        aside for another operation (`waiting`), with nodes that go drained."""
+        """Applies the cluster's file. `deadline` is the time until which jobs may run on nodes that are to be removed;
+        with None no node with jobs is removed. Returns whether it stopped for another operation (`waiting`), with
+        those nodes left drained."""
         ...
 
     async def down(self, cluster: Cluster, say: ReportProgress, delete_data: bool) -> tuple[str, ...]: ...
@@ -94,144 +94,149 @@ class ClusterBackend(Protocol):
     async def back_up(
         self, cluster: Cluster, about: Mapping[str, Any], say: ReportProgress, path: Path, header: Header, key: bytes
     ) -> None:
-        """Makes `path`, whole or not at all. `about`: the cluster's own row."""
+        """Writes the backup file `path` completely or not at all. `about` is the cluster's own row."""
         ...
 
     async def restore(self, cluster: Cluster, say: ReportProgress, path: Path, key: bytes, ref: str) -> None:
-        """The cluster's machines, with the backup's queue and accounting. `ref`: the same again when this goes on."""
+        """Makes the cluster's machines with the backup's queue and accounting. `ref` is the same when an interrupted
+        restore is continued."""
         ...
 
     async def rotate(
         self, cluster: Cluster, say: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
     ) -> None:
-        """Another key in the place of the cluster's `munge`, `jwt` or `ssh`. `ref` as above; `begins` is called before the
+        """Replaces the cluster's `munge`, `jwt` or `ssh` key. `ref` as in `restore`; `begins` is called before the
         first change."""
         ...
 
     async def replace(self, cluster: Cluster, say: ReportProgress, node: str, since: float | None) -> None:
-        """A machine for one node, and nothing else. One that was made after `since` (unix seconds), or that has jobs, stays."""
+        """Replaces the machine of one node and changes nothing else. A machine that was created after `since` (unix
+        seconds) or has jobs is kept."""
         ...
 
     async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
-        """What `roll` would do now, and (`head`) `roll_head`; `by`: with a deadline. Raises Refused where machines are not made
-        from an image, or there is none to go back to."""
+        """Returns what `roll`, and with `head` also `roll_head`, would do now; `by` says that there is a deadline.
+        Raises Refused if machines are not made from an image, or if there is no previous image."""
         ...
 
     async def roll(
         self, cluster: Cluster, say: ReportProgress, waits: OperationWaits, *, back: bool, until: float | None
     ) -> bool:
-        """Nodes of another image, one first; False when it stepped aside because `waits` said so. Raises Refused when a node
-        does not pass its tests."""
+        """Replaces nodes by nodes of another image, one node first. Returns False if it stopped for another operation,
+        as `waits` said. Raises Refused if a node does not pass its tests."""
         ...
 
     async def roll_head(self, cluster: Cluster, say: ReportProgress, *, back: bool) -> None: ...
 
     async def image_there(self, cluster: Cluster, say: ReportProgress) -> None:
-        """Makes the cluster's node image where there is none yet."""
+        """Makes the cluster's node image if it does not exist yet."""
         ...
 
     async def wants_roll(self, cluster: Cluster) -> bool:
-        """Whether the heads have the file's Slurm, and nodes that were drained for it another one. False where that can't be
-        told."""
+        """Returns whether the heads have the Slurm version of the file and nodes that were drained for a roll have
+        another one. False if that is unknown."""
         ...
 
     async def halt_roll(self, cluster: Cluster, say: ReportProgress) -> None:
-        """Nodes that a roll has drained and not made anew serve again."""
+        """Resumes the nodes that a roll has drained but not replaced."""
         ...
 
     async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
-        """How fast each volume is, from one machine; `node` "" is the head."""
+        """Returns the speed of each volume, measured from one machine; `node` "" is the head."""
         ...
 
     async def shelf(self, cluster: Cluster) -> LibraryLocation:
-        """Where versions of datasets are kept on machines one owns."""
+        """Returns the place of dataset versions on machines of an inventory."""
         ...
 
     async def rooms(self, cluster: Cluster) -> tuple[Room, ...]:
-        """How full each volume is, as the head sees it. Raises Unreachable."""
+        """Returns how full each volume is, as seen from the head. Raises Unreachable."""
         ...
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]: ...
 
     async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
-        """The machines that exist, running or not."""
+        """Returns the machines that exist, running or not."""
         ...
 
     async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
-        """What each account has used, as sshare says it. Raises Unreachable when the controller does not answer."""
+        """Returns the usage of each account, as sshare reports it. Raises Unreachable if the controller does not
+        answer."""
         ...
 
     async def read(self, cluster: Cluster) -> SlurmReading:
-        """Raises Unreachable when the controller does not answer."""
+        """Returns the state of Slurm. Raises Unreachable if the controller does not answer."""
         ...
 
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
-        """One job, ended ones too. Raises NotFound."""
+        """Returns one job, also one that has ended. Raises NotFound."""
         ...
 
     async def jobs_now(self, cluster: Cluster, numbers: tuple[int, ...]) -> tuple[JobState, ...]:
-        """Those of them that the controller knows, without the GPUs they hold. None of an array's many tasks."""
+        """Returns those of the jobs that the controller knows, without the GPUs they hold. The number of an array must
+        not be given, because it returns all tasks."""
         ...
 
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
-        """Jobs of the last days, from accounting."""
+        """Returns the jobs of the last days, from accounting."""
         ...
 
     async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> dict[int, ProgressOut]:
-        """Steps and loss of jobs that report them, or write them in their logs."""
+        """Returns steps and loss of the jobs that report them or write them to their logs, by job id."""
         ...
 
     async def said(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
-        """The same of one that has ended, which nobody follows any more; None where it said nothing."""
+        """Returns the same for a job that has ended and is no longer followed; None if it reported nothing."""
         ...
 
     async def submit(
         self, cluster: Cluster, request: SubmitIn, user: str, stage: JobFiles | None = None, *, tag: str = ""
     ) -> SubmitOut:
-        """`tag`: of the request; what comes with it twice is submitted once, and answered the same."""
+        """Submits a job. `tag` names the request: a request that is sent twice with the same tag is submitted once and
+        answered the same."""
         ...
 
     async def keep_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> bool:
-        """Whether the user's bundle is on the cluster now; an empty archive only asks."""
+        """Stores a user's bundle and returns whether it is on the cluster now. With an empty archive it only checks."""
         ...
 
     async def array(self, cluster: Cluster, job_id: int) -> dict[str, str]:
-        """State of each task of an array, by its number; {} for a job that is none."""
+        """Returns the state of each task of an array, by task number; {} for a job that is not an array."""
         ...
 
     async def cancel(self, cluster: Cluster, job: str, user: str, *, as_operator: bool) -> None:
-        """`job` is "12", of an array all of it, or one task, "12_3". `as_operator`: as Headway's own Slurm operator, for what
-        an admin may and Slurm would refuse `user`."""
+        """Cancels a job: "12" (a job, or a whole array) or "12_3" (one task). `as_operator` uses Headway's own Slurm
+        operator, for actions that an admin may do and Slurm would refuse to `user`."""
         ...
 
     async def control(self, cluster: Cluster, job: str, verb: str, user: str, *, as_operator: bool) -> None:
-        """requeue | hold | release, as `cancel` does."""
+        """Requeues, holds or releases a job (`verb`). Parameters as in `cancel`."""
         ...
 
     async def runs(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
-        """Every run of a job, from accounting."""
+        """Returns every run of a job, from accounting."""
         ...
 
     async def log_part(
         self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool
     ) -> LogPartOut:
-        """Some lines of a log, read as the job's own user."""
+        """Returns some lines of a log, read as the job's own user."""
         ...
 
     async def log_search(self, cluster: Cluster, job: JobState, text: str, *, err: bool) -> LogFoundOut: ...
 
     async def task(self, cluster: Cluster, job_id: int, task: str) -> JobState:
-        """One task of an array. Raises NotFound."""
+        """Returns one task of an array. Raises NotFound."""
         ...
 
     def tail_array(self, cluster: Cluster, job_id: int, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
-        """The logs of an array's tasks, each line with its task's number."""
+        """Yields the logs of an array's tasks, each line with its task's number."""
         ...
 
     def tail_log(
         self, cluster: Cluster, job: JobState, *, follow: bool, err: bool, start: int = 0
     ) -> AsyncIterator[bytes]:
-        """Read as the job's own user, from byte `start` on."""
+        """Yields the log from byte `start` on, read as the job's own user."""
         ...
 
     async def run_command(self, cluster: Cluster, request: ExecIn, user: str) -> ExecOut: ...
@@ -239,75 +244,80 @@ class ClusterBackend(Protocol):
     def converse(
         self, cluster: Cluster, argv: Sequence[str], user: str, feed: AsyncIterator[bytes]
     ) -> AsyncIterator[tuple[str, bytes]]:
-        """The same for somebody who watches: ("out" | "err", bytes) as they come, and last ("code", digits). `feed` is
-        standard input; closing the iterator ends the command."""
+        """Runs a command and yields its output while it runs: ("out" | "err", bytes), and as the last pair ("code",
+        digits). `feed` is standard input; closing the iterator ends the command."""
         ...
 
     async def tunnel(self, cluster: Cluster, node: str, user: str, path: str) -> Tunnel:
-        """Connections to a socket of `user`'s on a node. Raises Unreachable."""
+        """Returns a tunnel for connections to a socket of `user` on a node. Raises Unreachable."""
         ...
 
     async def bring_back(self, cluster: Cluster, number: int, person: str, *, false_alarm: bool) -> Incident:
-        """Tests the node of an incident and returns it to service. Raises Conflict when a test fails."""
+        """Tests the node of an incident and returns it to service. Returns the closed incident. Raises Conflict if a
+        test fails."""
         ...
 
     async def drain_node(self, cluster: Cluster, node: str, reason: str, person: str) -> str:
-        """What was done, in words. The drain is the person's."""
+        """Drains a node in the person's name and returns what was done, in words."""
         ...
 
     async def return_node(self, cluster: Cluster, node: str, person: str) -> str:
-        """Of a node without an open incident. Raises Conflict for one in service, Unreachable for one that is not there."""
+        """Returns a node to service that has no open incident. The result is what was done, in words. Raises Conflict
+        if the node is in service already, Unreachable if its machine is not there."""
         ...
 
     async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Awaitable[str]:
-        """Raises Conflict while jobs run there that may not end. What it returns ends with the reboot: what went wrong,
-        or ""."""
+        """Starts a reboot. Raises Conflict while jobs run there, unless `busy`. The returned awaitable ends with the
+        reboot and gives what went wrong, or ""."""
         ...
 
     async def reboot_again(self, cluster: Cluster, node: str) -> tuple[str, Awaitable[str]] | None:
-        """Goes on with a reboot that a server was ended under: whose it is, and as above. None where there is none, or where
-        another server is at it."""
+        """Continues a reboot that was interrupted by the end of its server. Returns (person who started it, awaitable
+        as in `reboot_node`), or None if there is none or another server continues it."""
         ...
 
     async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> tuple[tuple[str, bool, str], ...]:
-        """(test, passed, words) each. Changes nothing; `hard` ones disturb what runs there."""
+        """Returns (test, passed, words) for each test. Changes nothing; `hard` tests disturb running jobs."""
         ...
 
     async def metrics(
         self, cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int
     ) -> tuple[Row, ...]:
-        """What the cluster's Prometheus measured. Raises Unreachable when it does not answer."""
+        """Returns what the cluster's Prometheus measured. Raises Unreachable if it does not answer."""
         ...
 
     async def accounting(self, cluster: Cluster, since: int, until: int) -> tuple[JobRun, ...]:
-        """Every run of every job that was there at some time between. Raises where accounting does not answer."""
+        """Returns every run of every job that existed at some time between `since` and `until`. Raises if accounting
+        does not answer."""
         ...
 
     async def node_events(self, cluster: Cluster, since: int) -> tuple[NodeSpan, ...]:
-        """When nodes were down or drained, as far as it lasted into the time from `since` on. Raises as `accounting`."""
+        """Returns the periods in which nodes were down or drained and that reach past `since`. Raises as `accounting`."""
         ...
 
     async def losses(self, cluster: Cluster) -> dict[int, tuple[tuple[float, float], ...]]:
-        """Of jobs that report: (last report before a restart, seconds of work before it that were done again) each."""
+        """Returns by job id, for jobs that report progress: (last report before a restart, seconds of work before it
+        that had to be repeated) of each restart."""
         ...
 
     async def saves(self, cluster: Cluster) -> dict[int, CheckpointStats]:
-        """Of jobs that report: the checkpoints that they wrote."""
+        """Returns by job id, for jobs that report them, statistics of the checkpoints that they wrote."""
         ...
 
     async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> None:
-        """None of the team's jobs starts while this is on; those that run go on."""
+        """Keeps the team's jobs from starting while `on`; running jobs continue."""
         ...
 
     async def tell(self, cluster: Cluster, news: Sequence[Notification]) -> None:
-        """Hands news to what sends it on by the cluster's alert channels; the same again is told no second time. Raises
-        Unreachable when that does not answer."""
+        """Passes notifications on to be sent through the cluster's alert channels. A repeated one is not sent again.
+        Raises Unreachable if the service does not answer."""
         ...
 
     async def inject(self, cluster: Cluster, fault: FaultIn) -> str:
-        """Makes a fault; what was done, in words. Raises Refused where machines are not there to be broken."""
+        """Injects a fault and returns what was done, in words. Raises Refused if the machines are not simulated and the
+        fault is not forced."""
         ...
 
     async def forget(self, cluster: str) -> None:
-        """Closes what is held open for a cluster."""
+        """Closes the open connections to a cluster."""
         ...

@@ -18,8 +18,8 @@ def encode_cursor(key: tuple[Any, ...]) -> str:
 
 
 def decode_cursor(cursor: str, *kinds: type) -> tuple[Any, ...]:
-    """Returns the key that a cursor holds, checked to have values of `kinds` if any are given. Raises Refused for text that
-    `encode_cursor` did not make."""
+    """Returns the key that a cursor holds, checked to have values of `kinds` if any are given. Raises Refused for text
+    that `encode_cursor` did not make."""
     try:
         key = tuple(json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))))
     except (ValueError, TypeError, binascii.Error, RecursionError):
@@ -34,5 +34,5 @@ def decode_cursor(cursor: str, *kinds: type) -> tuple[Any, ...]:
 
 
 def invalid_cursor() -> Refused:
-    """The error for a cursor that this list did not give out."""
+    """Returns the error for a cursor that does not belong to this list."""
     return Refused("the cursor does not belong to this list", hint="leave it out to begin at the top")

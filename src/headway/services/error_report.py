@@ -1,4 +1,4 @@
-"""Exceptions as ErrorOut: what a person is told about a failed request or operation."""
+"""Exceptions as ErrorOut: the description of a failed request or operation for users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DISK_FULL_HINT = "make room there (headway server status names it), then try aga
 
 
 def error_out(error: BaseException) -> ErrorOut:
-    """The error's kind, message and hint. The message of an unexpected exception stays in the log."""
+    """Returns the error's kind, message and hint. The message of an unexpected exception is only in the log."""
     if isinstance(error, InvalidSpec):
         faults = [FaultOut(path=f.path, message=f.message, hint=f.hint, level=f.level) for f in error.faults]
         return ErrorOut(kind=error.kind, message=error.message, hint=error.hint, faults=faults)
@@ -25,12 +25,12 @@ def error_out(error: BaseException) -> ErrorOut:
 
 
 def first_line(out: ErrorOut) -> str:
-    """The first line of its message."""
+    """Returns the first line of the error's message."""
     return out.message.splitlines()[0]
 
 
 def _is_disk_full(error: BaseException) -> bool:
-    """Whether the system or SQLite reports a full disk or quota."""
+    """Returns whether the system or SQLite reports a full disk or quota."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     cause = str(getattr(error, "orig", ""))

@@ -1,8 +1,8 @@
-"""Principals: who sends a request, their role, and the rights that a role and a token's scopes give.
+"""Principals: the person behind a request, their role, and the rights that a role and a token's scopes give.
 
-Roles are not ranks: a lead may read a log that an operator may not. A role is a set of rights (`ROLE_RIGHTS`), and a token
-narrows that set to its scopes (`TOKEN_SCOPES`). Checks that depend on whose job it is are in services.authorization.
-"""
+Roles are not ranks: a lead may read a log that an operator may not. A role is a set of rights (`ROLE_RIGHTS`), and a
+token narrows that set to its scopes (`TOKEN_SCOPES`). Checks that depend on the owner of a job are in
+services.authorization."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Right(StrEnum):
     PLAN_CLUSTER = "plan a cluster"
     LEAD_TEAM = "act on the jobs of a team they lead"
     OPERATE_NODES = "act on nodes and incidents"
-    ADMIN = "do this"  # apply, down, other people, settings, the audit trail, another Linux user, any job
+    ADMIN = "do this"  # apply, down, other people, settings, the audit log, another Linux user, any job
 
 
 _VIEWER = frozenset({Right.READ, Right.OWN_TOKENS})
@@ -37,7 +37,7 @@ ROLE_RIGHTS: dict[Role, frozenset[Right]] = {
     Role.ADMIN: frozenset(Right),
 }
 
-# Only a token with the scope `all` can make further tokens.
+# Only a token with the scope `all` can create further tokens.
 TOKEN_SCOPES: dict[str, frozenset[Right]] = {
     "read": frozenset({Right.READ}),
     "jobs": frozenset({Right.READ, Right.RUN_JOBS, Right.LEAD_TEAM}),
@@ -53,9 +53,9 @@ class Principal:
     person: str
     role: Role
     scopes: tuple[str, ...] = ("all",)
-    only_cluster: str = ""  # the one cluster that their token is for; "" = every cluster
+    only_cluster: str = ""  # the only cluster that their token is valid for; "" is every cluster
     address: str = ""  # IP address that the request came from
-    assigned_user: str | None = None  # Linux user set by an admin or the sign-in provider; "" = they have none
+    assigned_user: str | None = None  # Linux user set by an admin or the sign-in provider; "" if they have none
     idempotency_key: str = (
         ""  # names this request if it came with an Idempotency-Key header (a hash, see api/http/idempotency)
     )
@@ -63,15 +63,17 @@ class Principal:
 
     @property
     def user(self) -> str:
-        """The Linux user they are on clusters: their own name, except for names that no cluster may have (root)."""
+        """Returns the person's Linux user on clusters: their own name, except for names that no cluster may have
+        (root)."""
         return user_name_from(self.person) if self.assigned_user is None else self.assigned_user
 
     def may(self, right: Right) -> bool:
-        """Whether both their role and one of the token's scopes include the right."""
+        """Returns whether both the role and one of the token's scopes include the right."""
         return right in ROLE_RIGHTS[self.role] and any(right in TOKEN_SCOPES[scope] for scope in self.scopes)
 
     def require(self, right: Right, what: str = "") -> None:
-        """Raises NotAllowed without the right. `what` completes "NAME may not ..." where the right's own text is too general."""
+        """Raises NotAllowed without the right. `what` completes "NAME may not ..." if the right's own text is too
+        general."""
         if self.may(right):
             return
         what = what or right.value
@@ -86,16 +88,17 @@ class Principal:
         )
 
     def may_see_cluster(self, cluster: str) -> bool:
-        """False for any cluster but the one that the token is for."""
+        """Returns False for every cluster except the one that the token is for."""
         return self.only_cluster in ("", cluster)
 
     def require_cluster(self, cluster: str) -> None:
-        """Raises NotAllowed for any cluster but the one that the token is for."""
+        """Raises NotAllowed for every cluster except the one that the token is for."""
         if not self.may_see_cluster(cluster):
             raise NotAllowed(f"this token of {self.person} is for the cluster {self.only_cluster} alone")
 
     def user_to_act_as(self, requested: str) -> str:
-        """The Linux user to run a job as: their own, or for admins any. Raises NotAllowed, and Refused for an invalid name."""
+        """Returns the Linux user to run a job as: the person's own, or any for admins. Raises NotAllowed, and Refused
+        for an invalid name."""
         self.require(Right.RUN_JOBS)
         if not requested or requested == self.user:
             return self.user
@@ -107,20 +110,21 @@ class Principal:
         return requested
 
     def command_user(self, requested: str) -> str:
-        """The Linux user to run a login-node command as: like `user_to_act_as`, but an admin's default is root."""
+        """Returns the Linux user to run a login-node command as: like `user_to_act_as`, but an admin's default is root."""
         return self.user_to_act_as(requested or ("root" if self.may(Right.ADMIN) else ""))
 
 
 def principal_for(
     person: Person, address: str = "", scopes: tuple[str, ...] = ("all",), only_cluster: str = ""
 ) -> Principal:
-    """The principal of a stored person. A person without a Linux user (new from the sign-in provider) is a viewer."""
+    """Returns the principal of a stored person. A person without a Linux user (new from the sign-in provider) is a
+    viewer."""
     role = person.role if person.user != "" else Role.VIEWER
     return Principal(person.name, role, scopes, only_cluster, address, person.user)
 
 
 def linux_user_of(person: Person) -> str:
-    """The Linux user of a stored person on the clusters; "" if they have none."""
+    """Returns the Linux user of a stored person on the clusters; "" if they have none."""
     return user_name_from(person.name) if person.user is None else person.user
 
 

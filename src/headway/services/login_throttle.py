@@ -1,5 +1,5 @@
-"""Limits failed sign-ins by address and by account. Kept in memory and bounded: the entry with the oldest attempt is
-dropped first."""
+"""Limits failed sign-ins by address and by account. The counts are kept in memory and bounded: the entry with the
+oldest attempt is dropped first."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from collections import OrderedDict
 
 from headway.errors import TooManyTries
 
-MAX_FAILURES = 20  # failures
+MAX_FAILURES = 20  # per key within WINDOW_S
 WINDOW_S = 300.0
 MAX_KEYS = 10_000  # addresses and accounts
 
 
 class LoginThrottle:
+    """Counts failed sign-ins by key. A key has MAX_FAILURES tries per WINDOW_S."""
+
     def __init__(self) -> None:
-        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()  # key -> (count, when the first was)
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()  # key -> (count, time of the first failure)
 
     def check(self, now: float, *keys: str) -> None:
-        """Raises TooManyTries where one of the keys has failed too often lately."""
+        """Raises TooManyTries if one of the keys has failed MAX_FAILURES times within WINDOW_S."""
         for key in keys:
             count, since = self._failures.get(key, (0, now))
             if count >= MAX_FAILURES and now - since < WINDOW_S:
@@ -26,7 +28,7 @@ class LoginThrottle:
                 raise TooManyTries("too many attempts to sign in have failed", hint=f"try again in {wait} s")
 
     def record_failure(self, now: float, *keys: str) -> bool:
-        """Counts a failure; whether it is the first of a key for a while."""
+        """Counts a failure, and returns whether it is the first of one of the keys within WINDOW_S."""
         first = False
         for key in keys:
             count, since = self._failures.pop(key, (0, now))
@@ -39,12 +41,14 @@ class LoginThrottle:
         return first
 
     def record_success(self, *keys: str) -> None:
+        """Resets the counts of these keys."""
         for key in keys:
             self._failures.pop(key, None)
 
 
 def address_key(address: str) -> str:
-    """One for each IPv4 address, and for each network of IPv6, where a single machine has billions of addresses."""
+    """Returns the key of a client address: one per IPv4 address, and one per /64 network of IPv6, because a single
+    machine can use all addresses of such a network."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
@@ -55,4 +59,5 @@ def address_key(address: str) -> str:
 
 
 def account_key(person: str) -> str:
+    """Returns the key of an account."""
     return f"as {person[:64]}"

@@ -41,11 +41,11 @@ from headway.services.read_model.snapshot import Snapshot
 from headway.store import ClusterRow, Operation, OperationEvent, PriceRow
 
 HIDDEN = "hidden"
-_MORE = tuple(JobOut.model_fields)[tuple(JobOut.model_fields).index("priority") :]  # as JobState has them
+_MORE = tuple(JobOut.model_fields)[tuple(JobOut.model_fields).index("priority") :]  # with the same names as in JobState
 
 
 def summary_of(cluster: Cluster) -> dict[str, Any]:
-    """What lists show of a cluster, kept in its row."""
+    """Returns what lists show of a cluster; it is stored in the cluster's row."""
     return {
         "provider": cluster.provider.name,
         "image": cluster.image,
@@ -74,13 +74,14 @@ def summary_of(cluster: Cluster) -> dict[str, Any]:
 
 
 def price(cluster: Cluster) -> str:
-    """Nodes and spares at their price, in USD an hour."""
+    """Returns the price of all nodes and spares, in USD per hour."""
     total = sum((group.price_usd_per_node_hour * group.min_machines for group in cluster.groups), Decimal(0))
     return f"{total:.2f}"
 
 
 def prices_of(cluster: Cluster, known: Iterable[PriceRow], since: float) -> list[PriceRow]:
-    """Of a node of each group, from `since` on, and of groups that the file no longer names. `known`: those before."""
+    """Returns price rows that apply from `since` on: for each group of the cluster, and for groups that the file no
+    longer names. `known` are the rows stored before."""
     found = [
         PriceRow(
             cluster.name,
@@ -96,7 +97,8 @@ def prices_of(cluster: Cluster, known: Iterable[PriceRow], since: float) -> list
 
 
 def released(known: Iterable[PriceRow], kept: Iterable[str], since: float) -> list[PriceRow]:
-    """Of groups with reserved machines that are not among `kept`: from `since` on nothing is paid that is not there."""
+    """Returns rows that set the reserved machines to 0 from `since` on, for groups that are not in `kept`: only
+    existing machines are paid from then on."""
     newest = {row.group: row for row in known}
     return [
         replace(row, since=since, reserved=0)
@@ -106,8 +108,9 @@ def released(known: Iterable[PriceRow], kept: Iterable[str], since: float) -> li
 
 
 def without_secrets(document: Document) -> Document:
-    """Alerts' addresses are as good as passwords: whoever has one may write there. The text stays as it was written, unless it
-    spells one otherwise than it reads (escapes, folded lines): then it is the fields alone, without comments."""
+    """Returns the document without the addresses of alerts, which are secrets: everyone who has one can post to it. The
+    text stays as written, unless it spells an address differently from its value (escapes, folded lines); then the
+    text is made from the spec, without comments."""
     alerts = document.spec.get("alerts")
     if not isinstance(alerts, dict):
         return document
@@ -117,7 +120,7 @@ def without_secrets(document: Document) -> Document:
     for value in secret.values():
         text = text.replace(value, HIDDEN)
     if text and secret:
-        from headway.validation.yaml_parser import dump_yaml  # PyYAML is loaded where it is used
+        from headway.validation.yaml_parser import dump_yaml  # so that PyYAML is loaded only when needed
 
         if any(_alerts_of(text).get(key) != HIDDEN for key in secret):
             text = dump_yaml(spec)
@@ -135,6 +138,8 @@ def _alerts_of(text: str) -> dict[str, Any]:
 
 
 def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
+    """Returns a cluster's row and live figures in the form of the API. A ready cluster with failed nodes or stale
+    figures is degraded."""
     known = {"provider": "", "image": "", "slurm_version": "", "plan": "", "gpu_type": ""}
     figures: dict[str, Any] = {"nodes": 0, "spares": 0, "gpus": 0, "simulated_gpus": False}
     state = row.state
@@ -161,14 +166,15 @@ def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
 
 
 def _machines(cluster: str, group: Mapping[str, Any], snapshot: Snapshot) -> int:
-    """Machines of a group, by their names: its slots are known to the file alone."""
+    """Returns the number of a group's machines, counted by name, because only the cluster's file lists its slots."""
     before = cluster if group["name"] == MAIN_GROUP else f"{cluster}-{group['name']}"
     slot = re.compile(rf"{re.escape(before)}-\d+-\d+")
     return sum(slot.fullmatch(machine.name) is not None for machine in snapshot.machines)
 
 
 def _price_now(wanted: str, groups: Iterable[Mapping[str, Any]]) -> str:
-    """With the machines that there are beyond those that the file wants: groups that scale by themselves have them."""
+    """Returns the price including the machines beyond the number that the file asks for, which automatically scaling
+    groups have."""
     more = (
         Decimal(one["price_usd_per_node_hour"]) * max(0, one["machines"] - one["nodes"] - one["spares"])
         for one in groups
@@ -178,8 +184,8 @@ def _price_now(wanted: str, groups: Iterable[Mapping[str, Any]]) -> str:
 
 
 def node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
-    """Head first, then every node that there is or should be; not the slots that only wait for a larger number. Made once a
-    reading for all who ask: not theirs to change."""
+    """Returns the head first, then every node that exists or should exist, but not the slots that are only used by a
+    larger number of nodes. The list is made once per reading and shared: callers must not change it."""
     known: tuple[Cluster, list[NodeOut]] | None = snapshot.derived.get("nodes")
     if known is None or known[0] is not cluster:
         known = snapshot.derived["nodes"] = cluster, _node_outs(cluster, snapshot)
@@ -227,7 +233,7 @@ def _with_slurm(out: NodeOut, state: NodeState | None, holders: dict[int, int], 
 
 
 def _spares(cluster: Cluster, snapshot: Snapshot) -> set[str]:
-    """Those Slurm holds in Headway's reservation; the last slots while nothing is known."""
+    """Returns the nodes in Headway's spare reservation; if no nodes are known, the last slots."""
     held = {node.name for node in snapshot.nodes if node.reservation == SPARES}
     if held or snapshot.nodes:
         return held
@@ -235,7 +241,7 @@ def _spares(cluster: Cluster, snapshot: Snapshot) -> set[str]:
 
 
 def _holders(jobs: Iterable[JobState]) -> dict[str, dict[int, int]]:
-    """node -> GPU number -> job id."""
+    """Returns node -> GPU number -> job id."""
     found: dict[str, dict[int, int]] = {}
     for job in jobs:
         if job.state not in RUNNING:
@@ -285,7 +291,8 @@ def job_out(
 
 
 def job_row(job: JobState) -> bytes:
-    """The job as JSON for lists, without what changes while nothing happens: `elapsed_s` of those that run, and progress."""
+    """Returns the job as JSON for lists, without the values that change all the time: `elapsed_s` of running jobs, and
+    progress."""
     out = job_out(job, float(job.end_time))
     silent = {name for name in _MORE if not getattr(out, name)}
     if job.state in RUNNING:
@@ -294,7 +301,7 @@ def job_row(job: JobState) -> bytes:
 
 
 def row_now(job: JobState, row: bytes, now: float, progress: ProgressOut | None) -> bytes:
-    """The row as it is now."""
+    """Returns the row with the present `elapsed_s` and progress."""
     if job.state not in RUNNING:
         return row
     said = b'{"elapsed_s":%d,' % max(0, int(now) - job.start_time if job.start_time else 0)
@@ -304,7 +311,7 @@ def row_now(job: JobState, row: bytes, now: float, progress: ProgressOut | None)
 
 
 def course_out(course: EffectiveTime) -> CourseOut | None:
-    """None for one that was never started again: all of its time counted."""
+    """Returns None for a training that was never restarted: all of its time counted."""
     if not course.restarts or course.ettr is None:
         return None
     return CourseOut(
@@ -374,6 +381,7 @@ def changeset_out(changes: ChangeSet, cluster: Cluster, digest: str, warnings: I
 
 
 def operation_news(operation: Operation, state: str, at: float, text: str = "") -> NewsOut:
+    """Returns the event for an operation that has entered `state`."""
     return NewsOut(
         at=at, cluster=operation.cluster, kind="operation", name=operation.id, state=state,
         before={"queued": "", "running": "queued"}.get(state, "running"), text=text or operation.kind,

@@ -1,4 +1,4 @@
-"""A cache of answers shared by all requests, so that Slurm and the database are asked once for all of them."""
+"""A cache of results shared by all requests, so that Slurm and the database are asked once for all of them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class SharedCache:
     _entries: dict[str, _Entry] = field(default_factory=dict)
 
     async def get(self, key: str, max_age_s: float, load: Callable[[], Awaitable[T]]) -> T:
-        """The value under `key` if it is younger than `max_age_s`, else what `load` returns. Callers that come while it is
-        being loaded wait for that value. What `load` raises is raised and not kept."""
+        """Returns the value under `key` if it is younger than `max_age_s`, otherwise what `load` returns. Callers that
+        come while it is being loaded wait for that value. Exceptions of `load` are raised and not stored."""
         if len(self._entries) > MAX_ENTRIES:
             self._entries = {name: one for name, one in self._entries.items() if one.lock.locked()}
         entry = self._entries.setdefault(key, _Entry())
@@ -40,7 +40,7 @@ class SharedCache:
             return value
 
     def peek(self, key: str) -> Any:
-        """The value under `key` at any age; None if there is none."""
+        """Returns the value under `key` at any age; None if there is none."""
         entry = self._entries.get(key)
         return entry.value if entry else None
 

@@ -1,1 +1,1 @@
-"""What Headway reads from Slurm and tells it: every argv of a Slurm program, and slurmrestd. Nothing here decides."""
+"""Commands and reads of Slurm: the argv of every Slurm program, and slurmrestd. Callers decide what to do."""

@@ -1,4 +1,5 @@
-"""Commands that change Slurm accounting: sacctmgr argv of account changes, holding a team's jobs, resetting usage."""
+"""Commands that change Slurm accounting: account changes with sacctmgr, holding a team's jobs, and closing runaway
+jobs."""
 
 from __future__ import annotations
 
@@ -14,10 +15,11 @@ _SACCTMGR = ("sacctmgr", "-i")
 
 
 def account_change_argv(data: Mapping[str, Any]) -> list[str]:
-    """Return the command that carries out one change of `headway.changes.slurm_accounts`.
+    """Returns the command that carries out one change of `headway.changes.slurm_accounts`.
 
-    `data`: "verb" (add, modify, delete, cancel_jobs), "entity" (qos, account, user) and "name"; for associations "account";
-    "set" is a list of "option=value". cancel_jobs cancels the jobs of user "name" in "account"."""
+    `data`: "verb" (add, modify, delete, cancel_jobs), "entity" (qos, account, user) and "name"; for associations
+    "account"; "set" is a list of "option=value". cancel_jobs cancels the jobs of user "name" in "account". Raises
+    ValueError for any other verb."""
     account = [f"account={data['account']}"] if "account" in data else []
     settings = list(data.get("set", ()))
     match data["verb"]:
@@ -36,30 +38,30 @@ def account_change_argv(data: Mapping[str, Any]) -> list[str]:
 
 
 async def apply_account_change(connections: Remote, head: Machine, data: Mapping[str, Any]) -> None:
-    """Run the command of `account_change_argv` on the head. Raises CommandFailed or Unreachable."""
+    """Runs the command of `account_change_argv` on the head. Raises CommandFailed or Unreachable."""
     await connections.remote(head, account_change_argv(data), timeout_s=TIMEOUT_S)
 
 
 async def hold_team_jobs(connections: Remote, head: Machine, team: str, *, on: bool) -> None:
-    """Keep the team's pending jobs from starting while `on`; running jobs continue.
+    """Keeps the team's pending jobs from starting while `on`; running jobs continue.
 
-    It sets MaxJobsPerUser of the team's QOS, which no cluster file sets, so that an apply leaves it unchanged. A team that has
-    left the cluster file has no QOS; releasing it does nothing."""
+    Sets MaxJobsPerUser of the team's QOS, which no cluster file sets, so that an apply leaves it unchanged. A team
+    that has left the cluster file has no QOS; releasing it does nothing."""
     ran = await connections.remote(head, hold_team_jobs_argv(team, on=on), timeout_s=TIMEOUT_S, check=False)
     if ran.code != 0 and (on or "nothing modified" not in ran.stdout.lower()):
         raise CommandFailed(ran.argv, ran.code, ran.stderr or ran.stdout, where=head.name)
 
 
 def hold_team_jobs_argv(team: str, *, on: bool) -> list[str]:
-    """Return the command of `hold_team_jobs`."""
+    """Returns the command of `hold_team_jobs`."""
     return [*_SACCTMGR, "modify", "qos", "where", f"name={team}", "set", f"MaxJobsPerUser={0 if on else -1}"]
 
 
 def show_config_argv() -> list[str]:
-    """Return a command that succeeds when slurmdbd answers."""
+    """Returns a command that succeeds only when slurmdbd answers."""
     return ["sacctmgr", "-nP", "show", "config"]
 
 
 def close_runaway_jobs_argv() -> list[str]:
-    """Return the command that ends jobs that are open in accounting and unknown to the controller. It reads "y" on stdin."""
+    """Returns the command that ends jobs that are open in accounting and unknown to the controller. It reads "y" on stdin."""
     return [*_SACCTMGR, "show", "runawayjobs"]

@@ -13,33 +13,33 @@ from headway.transport.ssh import Remote
 
 # End states that a user, an administrator or the job's own limits caused; not a fault.
 CANCELLED_STATES = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
-# Slurm's refusals of a requeue that last: --no-requeue; an allocation without a batch script; a part of a heterogeneous job.
+# Permanent refusals of a requeue: --no-requeue; an allocation without a batch script; a part of a heterogeneous job.
 _NEVER_REQUEUED = ("presently disabled", "only batch jobs", "heterogeneous job")
-_PENDING = "job is pending execution"  # also while it is still ending: it was requeued already
+_PENDING = "job is pending execution"  # the job was requeued already; also while it is still ending
 _UNKNOWN_JOB = "invalid job id"
 _JOB_STATE = re.compile(r"\bJobState=(\S+)")
 _ARRAY_TASK = re.compile(r"\d+_\d+")
 _EXIT_CODE = re.compile(r"\bExitCode=(\d+):(\d+)")  # exit code:signal
-_LAUNCH_REFUSED = ("1", "0")  # how slurmctld ends a batch job that its node would not launch
+_LAUNCH_REFUSED = ("1", "0")  # exit code of a batch job that its node refused to launch
 # An array task is logged as JobId=7_3(12), where 12 is the task's own id.
 _LAUNCH_REFUSED_LOG = re.compile(r"non-startable batch JobId=(\d+)(?:_[^\s(:]*)?(?:\((\d+)\))?")
 
 
 async def read_job_state(connections: Remote, head: Machine, job_id: int) -> str:
-    """Return the job's state in Slurm's word; "" when the controller no longer knows the job."""
+    """Returns the job's state in Slurm's word; "" when the controller no longer knows the job."""
     found = _JOB_STATE.search(await _show_job(connections, head, job_id))
     return found[1] if found else ""
 
 
 async def failed_while_completing(connections: Remote, head: Machine, job_id: int) -> bool:
-    """Return whether a job that is completing has failed: its exit code is not 0."""
+    """Returns whether a job that is completing has failed: its exit code is not 0."""
     shown = await _show_job(connections, head, job_id)
     code = _EXIT_CODE.search(shown)
     return "JobState=COMPLETING" in shown and code is not None and code[1] != "0"
 
 
 async def read_accounted_states(connections: Remote, head: Machine, jobs: Iterable[int]) -> dict[int, str]:
-    """Return the jobs' states from accounting; {} when it does not answer.
+    """Returns the jobs' states from accounting; {} when it does not answer.
 
     Accounting has a job's end state while the controller still reports COMPLETING."""
     argv = ["sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", ",".join(map(str, sorted(jobs)))]
@@ -49,8 +49,8 @@ async def read_accounted_states(connections: Remote, head: Machine, jobs: Iterab
 
 
 async def was_killed(connections: Remote, head: Machine, job_id: int, since: int) -> bool:
-    """Return whether a failed job was ended by signal 9 (itself, or one of its tasks) or was refused by its node at launch,
-    according to slurmctld's log from `since` (unix seconds) on."""
+    """Returns whether a failed job was ended by signal 9 (itself, or one of its tasks), or was refused by its node
+    at launch according to slurmctld's log from `since` (unix seconds) on."""
     found = _EXIT_CODE.search(await _show_job(connections, head, job_id))
     code = found.groups() if found else ()
     if code in {("0", "9"), ("137", "0")}:
@@ -65,17 +65,18 @@ async def _launch_refused(connections: Remote, head: Machine, job_id: int, since
 
 
 async def start_job_now(connections: Remote, head: Machine, job_id: int) -> None:
-    """Drop a requeued job's begin time, so that the next scheduling cycle may start it. Do nothing for a job that runs already.
+    """Sets a requeued job's begin time to now, so that the next scheduling cycle may start it. Does nothing for a job
+    that runs already.
 
-    Do not call it within a second of the job's end: slurmd counts in whole seconds, and takes a job that begins on the same node
-    in the second in which it ended for the ended one ("already killed"), which Slurm then counts as failed."""
+    Do not call it within a second of the job's end: slurmd counts in whole seconds, and takes a job that begins on the
+    same node in the second in which it ended for the ended one ("already killed"), which Slurm then counts as failed."""
     with contextlib.suppress(CommandFailed):
         name = await _single_job_name(connections, head, job_id)
         await run_scontrol(connections, head, "update", f"JobId={name}", "StartTime=now")
 
 
 async def requeue_job(connections: Remote, head: Machine, job_id: int) -> None:
-    """Requeue the job, a heterogeneous one as a whole; do nothing when it was requeued already."""
+    """Requeues the job, a heterogeneous one as a whole; does nothing when it was requeued already."""
     shown = await _shown_name(connections, head, job_id)
     leader, is_part, _ = shown.partition("+")
     name = leader if is_part else shown if _ARRAY_TASK.fullmatch(shown) else str(job_id)
@@ -87,37 +88,37 @@ async def requeue_job(connections: Remote, head: Machine, job_id: int) -> None:
 
 
 def is_requeue_forbidden(error: CommandFailed) -> bool:
-    """Return whether the job can never be requeued, rather than not now."""
+    """Returns whether the job can never be requeued, rather than not now."""
     return any(words in error.stderr.lower() for words in _NEVER_REQUEUED)
 
 
 def is_unknown_job(error: CommandFailed) -> bool:
-    """Return whether the controller no longer knows the job."""
+    """Returns whether the controller no longer knows the job."""
     return _UNKNOWN_JOB in error.stderr.lower()
 
 
 async def cancel_job(connections: Remote, head: Machine, job_id: int) -> None:
-    """Cancel this job, or this one task of an array. Raises CommandFailed."""
+    """Cancels this job, or this one task of an array. Raises CommandFailed."""
     argv = ["scancel", await _single_job_name(connections, head, job_id)]
     await connections.remote(head, argv, timeout_s=TIMEOUT_S)
 
 
 async def signal_job(connections: Remote, head: Machine, job_id: int, name: str, *, batch_only: bool) -> None:
-    """Send a signal to the job's steps, or to its batch script alone."""
+    """Sends a signal to the job's steps, or to its batch script only."""
     job = await _single_job_name(connections, head, job_id)
     argv = ["scancel", f"--signal={name}", *(["--batch"] if batch_only else []), job]
     await connections.remote(head, argv, timeout_s=TIMEOUT_S)
 
 
 async def notify_job(connections: Remote, head: Machine, job_id: int, text: str) -> None:
-    """Write a line to the job's own output; do nothing when the job takes none any more."""
+    """Writes a line to the job's own output; does nothing when the job no longer accepts one."""
     with contextlib.suppress(CommandFailed):
         job = await _single_job_name(connections, head, job_id)
         await run_scontrol(connections, head, "notify", job, one_line(text))
 
 
 async def read_script_and_command(connections: Remote, head: Machine, job_id: int) -> tuple[str, str]:
-    """Return (batch script, submit command line) of a job; "" for what is not known."""
+    """Returns (batch script, submit command line) of a job; "" for what is not known."""
     script = await run_scontrol(connections, head, "write", "batch_script", str(job_id), "-", check=False)
     argv = ["sacct", "-X", "-n", "-P", "-o", "SubmitLine", "-j", str(job_id)]
     line = await connections.remote(head, argv, timeout_s=TIMEOUT_S, check=False)
@@ -125,23 +126,24 @@ async def read_script_and_command(connections: Remote, head: Machine, job_id: in
 
 
 async def _single_job_name(connections: Remote, head: Machine, job_id: int) -> str:
-    """Return the name that means this job and no other. An array's last task has the array's own id, and commands take that id
-    for the whole array, so a task is named ARRAY_TASK."""
+    """Returns the name that means this job and no other. An array's last task has the array's own id, and commands
+    take that id for the whole array, so a task is named ARRAY_TASK."""
     shown = await _shown_name(connections, head, job_id)
     return shown if _ARRAY_TASK.fullmatch(shown) else str(job_id)
 
 
 async def _shown_name(connections: Remote, head: Machine, job_id: int) -> str:
-    """Return the id as squeue shows it (ARRAY_TASK, LEADER+OFFSET); "" when the controller no longer knows the job."""
+    """Returns the id as squeue shows it (ARRAY_TASK, LEADER+OFFSET); "" when the controller no longer knows the
+    job."""
     argv = ["squeue", "--all", "--noheader", f"--jobs={job_id}", "--states=all", "--format=%A %i"]
     ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S, check=False)
-    if ran.code != 0 and _UNKNOWN_JOB not in ran.stderr.lower():  # else the controller could not be asked
+    if ran.code != 0 and _UNKNOWN_JOB not in ran.stderr.lower():  # any other error: the controller did not answer
         raise CommandFailed(ran.argv, ran.code, ran.stderr, where=head.name)
     return dict(line.split() for line in ran.stdout.splitlines()).get(str(job_id), "")
 
 
 async def _show_job(connections: Remote, head: Machine, job_id: int) -> str:
-    """Return scontrol's line for this job alone ("" when unknown): asked for an array's id, scontrol shows every task."""
+    """Returns scontrol's line for this job alone, "" when unknown. For an array's id, scontrol shows every task."""
     ran = await run_scontrol(connections, head, "--oneliner", "show", "job", str(job_id), check=False)
     found = re.search(rf"^JobId={job_id}\b.*$", ran.stdout, re.MULTILINE)
     return found[0] if ran.code == 0 and found else ""

@@ -1,4 +1,4 @@
-"""Changes node states with scontrol, and reads them with scontrol and sinfo. The callers decide; nothing here does."""
+"""Changes node states with scontrol, and reads them with scontrol and sinfo. Callers decide when."""
 
 from __future__ import annotations
 
@@ -19,36 +19,37 @@ _NODE_REASON = re.compile(r"\bReason=(.*?)(?: \[[^\]\s]+@[^\]]*\](?: +\w+=.*)?)?
 
 
 async def set_node_down(connections: Remote, head: Machine, node: str, reason: str) -> None:
-    """Set the node DOWN. Its jobs end at once; Slurm requeues those that allow it."""
+    """Sets the node DOWN. Its jobs end at once; Slurm requeues those that allow it."""
     await set_nodes_down(connections, head, [node], reason)
 
 
 async def set_nodes_down(connections: Remote, head: Machine, names: Sequence[str], reason: str) -> None:
-    """Set all these nodes DOWN with one command."""
+    """Sets all these nodes DOWN with one command."""
     await _update_nodes(connections, head, names, "State=DOWN", f"Reason={one_line(reason)}")
 
 
 async def drain_node(connections: Remote, head: Machine, node: str, reason: str) -> None:
-    """Drain the node: no new job starts there, running jobs continue."""
+    """Drains the node: no new job starts there, running jobs continue."""
     await drain_nodes(connections, head, [node], reason)
 
 
 async def drain_nodes(connections: Remote, head: Machine, names: Sequence[str], reason: str) -> None:
-    """Drain all these nodes with one command."""
+    """Drains all these nodes with one command."""
     await _update_nodes(connections, head, names, "State=DRAIN", f"Reason={one_line(reason)}")
 
 
 async def resume_node(connections: Remote, head: Machine, node: str) -> None:
-    """Return the node to service from DOWN, DRAIN or FAIL; do nothing to a node that is in service."""
+    """Returns the node to service from DOWN, DRAIN or FAIL; does nothing to a node that is in service."""
     ran = await run_scontrol(connections, head, "update", f"NodeName={node}", "State=RESUME", check=False)
     if ran.code != 0 and "invalid node state" not in ran.stderr.lower():
         raise CommandFailed(ran.argv, ran.code, ran.stderr, where=head.name)
 
 
 async def resume_node_if(connections: Remote, head: Machine, node: str, is_ours: Callable[[str], bool]) -> str:
-    """Return the node to service if `is_ours` accepts the reason that Slurm has for it now, and return "".
+    """Returns the node to service if `is_ours` accepts the reason that Slurm has for it now, and returns "".
 
-    Otherwise change nothing and return that reason: an administrator set it, perhaps a moment ago, and only they may lift it."""
+    Otherwise changes nothing and returns that reason: an administrator set it, perhaps a moment ago, and only they may
+    lift it."""
     states, reason = await read_node_state(connections, head, node)
     if states & OUT and not is_ours(reason):
         return reason or "no reason given"
@@ -57,7 +58,7 @@ async def resume_node_if(connections: Remote, head: Machine, node: str, is_ours:
 
 
 async def read_node_state(connections: Remote, head: Machine, node: str) -> tuple[frozenset[str], str]:
-    """Return (states, reason) as the controller has them now."""
+    """Returns (states, reason) as the controller has them now."""
     ran = await run_scontrol(connections, head, "--oneliner", "show", "node", node)
     state = _NODE_STATE.search(ran.stdout)
     reason = _NODE_REASON.search(ran.stdout)
@@ -67,7 +68,7 @@ async def read_node_state(connections: Remote, head: Machine, node: str) -> tupl
 
 
 async def set_removed_nodes_down(connections: Remote, head: Machine, names: Sequence[str], reason: str) -> None:
-    """Set nodes without a machine DOWN and end their drain: no job is left there to wait for."""
+    """Sets nodes without a machine DOWN and ends their drain, because no job is left there to wait for."""
     await set_nodes_down(connections, head, names, reason)
     if names:
         await run_scontrol(connections, head, "update", f"NodeName={compress(names)}", "State=UNDRAIN", check=False)
@@ -75,7 +76,7 @@ async def set_removed_nodes_down(connections: Remote, head: Machine, names: Sequ
 
 
 async def power_up_node(connections: Remote, head: Machine, name: str) -> None:
-    """Tell Slurm that a node that it has as powered down is powering up."""
+    """Tells Slurm that a node in the state powered down is powering up."""
     argv = ["sinfo", "--all", "--noheader", f"--nodes={name}", "--format=%T"]
     ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
     if ran.stdout.strip().endswith("~"):
@@ -83,7 +84,7 @@ async def power_up_node(connections: Remote, head: Machine, name: str) -> None:
 
 
 async def power_down_nodes(connections: Remote, head: Machine, names: Sequence[str]) -> None:
-    """Set nodes whose machine is gone to powered down, which also ends a drain; Slurm may power them up for a job."""
+    """Sets nodes without a machine to powered down, which also ends a drain; Slurm may power them up for a job."""
     states = await read_node_reasons(connections, head)
     for name in names:
         if not states.get(name, ("~", ""))[0].endswith(("~", "%")):
@@ -92,22 +93,22 @@ async def power_down_nodes(connections: Remote, head: Machine, names: Sequence[s
 
 
 async def close_nodes(connections: Remote, head: Machine, names: Sequence[str], reason: str) -> None:
-    """Power nodes down and keep Slurm from powering them up. Jobs that wait there for a machine return to the queue.
+    """Powers nodes down and keeps Slurm from powering them up. Jobs that wait there for a machine return to the queue.
 
-    The state is DOWN, since a power-down clears a drain but not DOWN."""
+    The state is DOWN, because a power-down clears a drain but not DOWN."""
     await set_nodes_down(connections, head, names, reason)
     await power_down_nodes(connections, head, names)
 
 
 async def open_nodes(connections: Remote, head: Machine, names: Sequence[str]) -> None:
-    """Let Slurm power up these nodes, which have no machine, for jobs again."""
+    """Lets Slurm power up these nodes, which have no machine, for jobs again."""
     for name in names:
         await run_scontrol(connections, head, "update", f"NodeName={name}", "State=RESUME", check=False)
     await power_down_nodes(connections, head, names)
 
 
 async def read_node_reasons(connections: Remote, head: Machine) -> dict[str, tuple[str, str]]:
-    """Return each node's (state as sinfo writes it, reason); the reason is "none" when there is none."""
+    """Returns each node's (state as sinfo writes it, reason); the reason is "none" when there is none."""
     argv = ["sinfo", "--all", "--noheader", "--Node", "--format=%N|%T|%E"]
     ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
     rows = (line.strip().split("|", 2) for line in ran.stdout.splitlines())
@@ -115,7 +116,7 @@ async def read_node_reasons(connections: Remote, head: Machine) -> dict[str, tup
 
 
 async def idle_nodes(connections: Remote, head: Machine) -> tuple[str, ...]:
-    """Return the nodes in service that run no job; reserved ones (spares) last."""
+    """Returns the nodes in service that run no job; reserved ones (spares) last."""
     argv = ["sinfo", "--noheader", "--Node", "--format=%N %T"]
     ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
     rows = {tuple(line.split()) for line in ran.stdout.splitlines()}
@@ -123,7 +124,7 @@ async def idle_nodes(connections: Remote, head: Machine) -> tuple[str, ...]:
 
 
 def is_in_service(sinfo_state: str) -> bool:
-    """Return whether a node in this state, as sinfo writes it, runs jobs or could.
+    """Returns whether a node in this state, as sinfo writes it, runs jobs or could.
 
     A maintenance reservation does not take a node out of service: sinfo writes "maint" when it is idle, and appends "$" to
     other states."""

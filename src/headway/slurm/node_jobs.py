@@ -1,4 +1,4 @@
-"""Which jobs are on which nodes and in which partitions, from squeue."""
+"""Reads from squeue which jobs are on which nodes and in which partitions."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from headway.transport.ssh import Remote
 # out jobs with such a flag, so the flags are named too.
 _ALLOCATED = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "RESIZING", "SIGNALING")
 _ENDING = ("COMPLETING", "STAGE_OUT")
-_ENDED = ("COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY")  # not by a user's or an administrator's command
+# End states that no command of a user or administrator caused.
+_ENDED = ("COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY")
 
 
 def is_allocated(state: str) -> bool:
-    """Return whether a job in this state has nodes and has not begun to end."""
+    """Returns whether a job in this state has nodes and has not begun to end."""
     return state in _ALLOCATED
 
 
 async def jobs_on_node(connections: Remote, head: Machine, node: str, *, ending: bool = True) -> tuple[int, ...]:
-    """Return the ids of jobs that occupy the node; with `ending` also those that are completing. Array tasks by their own id."""
+    """Returns the ids of jobs that occupy the node; with `ending` also those that are completing. Array tasks have
+    their own id."""
     return tuple(sorted(await batch_hosts(connections, head, node, ending=ending)))
 
 
 async def batch_hosts(connections: Remote, head: Machine, node: str, *, ending: bool = True) -> dict[int, str]:
-    """Return the same jobs as `jobs_on_node`, each with the node where its batch script runs."""
+    """Returns the same jobs as `jobs_on_node`, each with the node where its batch script runs."""
     return await _batch_hosts(connections, head, node, _ALLOCATED + _ENDING if ending else _ALLOCATED)
 
 
 async def recent_jobs_on_node(connections: Remote, head: Machine, node: str) -> set[int]:
-    """Return jobs that occupy the node, and jobs that ended there within the last minutes (MinJobAge) without a command."""
+    """Returns jobs that occupy the node, and jobs that ended there within the last minutes (MinJobAge) other than
+    by a command."""
     return set(await _batch_hosts(connections, head, node, (*_ALLOCATED, *_ENDING, *_ENDED)))
 
 
@@ -44,7 +47,8 @@ async def _batch_hosts(connections: Remote, head: Machine, node: str, states: Se
 
 
 async def failed_jobs_on_node(connections: Remote, head: Machine, node: str) -> dict[int, int]:
-    """Return jobs of this node that failed within the last minutes (MinJobAge), each with its end in unix seconds."""
+    """Returns jobs of this node that failed within the last minutes (MinJobAge), each with its end in unix
+    seconds."""
     argv = [*UNIX_TIMES, "squeue", "--all", "--noheader", f"--nodelist={node}", "--states=FAILED", "--format=%A %e"]
     ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
     rows = (line.split() for line in ran.stdout.splitlines())
@@ -52,7 +56,7 @@ async def failed_jobs_on_node(connections: Remote, head: Machine, node: str) -> 
 
 
 async def jobs_by_node(connections: Remote, head: Machine) -> dict[str, tuple[int, ...]]:
-    """Return, for each busy node, the jobs that occupy it, including completing ones."""
+    """Returns the jobs that occupy each busy node, including completing ones."""
     argv = ["squeue", "--all", "--noheader", f"--states={','.join(_ALLOCATED + _ENDING)}", "--format=%A %N"]
     ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
     found: dict[str, set[int]] = {}
@@ -66,7 +70,7 @@ async def jobs_by_node(connections: Remote, head: Machine) -> dict[str, tuple[in
 async def jobs_by_partition(
     connections: Remote, head: Machine, partitions: Sequence[str]
 ) -> dict[str, tuple[int, ...]]:
-    """Return, for each of these partitions, the jobs that run or wait in it; a job may be in several."""
+    """Returns the jobs that run or wait in each of these partitions; a job may be in several."""
     if not partitions:
         return {}
     argv = ["squeue", "--all", "--noheader", f"--partition={','.join(partitions)}", "--format=%A %P"]

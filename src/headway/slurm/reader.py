@@ -21,13 +21,13 @@ from headway.slurm.rest import ForwardsSockets, SlurmRestClient, SlurmToken
 from headway.slurm.squeue_summary import SqueueLine, read_squeue
 from headway.transport.ssh import Remote
 
-# A detailed row is 40 kB and costs slurmrestd half a MiB of memory, so details are asked of single jobs alone: as many as
-# this in one reading, so many at a time, and the rest in the next readings.
+# A detailed row is 40 kB and costs slurmrestd half a MiB of memory, so details are read for single jobs only: at most
+# MAX_DETAILS_PER_READ jobs in one reading, DETAILS_AT_ONCE at a time, and the rest in the next readings.
 MAX_DETAILS_PER_READ = 32
 DETAILS_AT_ONCE = 4
-MANY_JOBS = 1000  # jobs from which on squeue is asked first which of them have changed
-MAX_CHANGED = 256  # jobs that are asked for one by one; from there on all at once is quicker
-FULL_READ_S = 60.0  # between two readings of everything, for what squeue's line does not show
+MANY_JOBS = 1000  # from this number of jobs on, squeue is run first to see which jobs have changed
+MAX_CHANGED = 256  # jobs that are read one by one; for more, reading all jobs at once is quicker
+FULL_READ_S = 60.0  # seconds between two full readings, for fields that squeue's line does not show
 
 
 class ReaderConnections(ForwardsSockets, Remote, Protocol):
@@ -35,7 +35,8 @@ class ReaderConnections(ForwardsSockets, Remote, Protocol):
 
 
 class SlurmReader:
-    """Reads one cluster. Keep it, for it keeps connections and the GPU numbers of running jobs; close it at the end."""
+    """Reads one cluster. Keep the object, because it keeps connections and the GPU numbers of running jobs; close
+    it at the end."""
 
     def __init__(
         self,
@@ -52,16 +53,17 @@ class SlurmReader:
         self._adapter: Adapter = adapter(version)
         self._rest = SlurmRestClient(connections, head, SlurmToken(jwt_key))
         self._clock = clock
-        self._known: dict[int, tuple[int, JobState]] = {}  # job -> (what its record said, the job)
-        self._glances: dict[int, SqueueLine] = {}  # as squeue said just before
+        self._known: dict[int, tuple[int, JobState]] = {}  # job id -> (hash of its record, the job)
+        self._glances: dict[int, SqueueLine] = {}  # job id -> its line of the last squeue
         self._whole_at = clock()  # when everything was last read
         self._held: dict[int, tuple[int, dict[str, tuple[int, ...]]]] = {}  # job -> (start time, node -> GPUs)
 
     async def close(self) -> None:
+        """Closes the connections to slurmrestd."""
         await self._rest.close()
 
     async def nodes(self) -> tuple[NodeState, ...]:
-        """Every node of slurm.conf, in its order."""
+        """Returns every node of slurm.conf, in its order."""
         rows = await self._rows(self._adapter.nodes, "nodes")
         nodes = tuple(self._adapter.node_state(row) for row in rows)
         if not self._adapter.reservations_apart:
@@ -76,12 +78,12 @@ class SlurmReader:
         return tuple(replace(node, reservation=held.get(node.name, "")) for node in nodes)
 
     async def jobs(self) -> tuple[JobState, ...]:
-        """Active jobs and those that ended within MinJobAge; running ones with the GPUs they hold."""
+        """Returns active jobs and jobs that ended within MinJobAge; running jobs with their GPU numbers."""
         many = len(self._known) >= MANY_JOBS
         jobs = await self._changed() if many and self._clock() - self._whole_at < FULL_READ_S else None
         if jobs is None:
             self._whole_at = self._clock()
-            if many:  # before the rest, so that what changes in between is seen as changed the next time
+            if many:  # first, so that a change during the reading is noticed next time
                 self._glances = await read_squeue(self._connections, self._head)
             path, plain = self._adapter.jobs, self._adapter.plain
             jobs = [row for row in await self._rows(path, "jobs", plain, self._known_job) if isinstance(row, JobState)]
@@ -92,7 +94,7 @@ class SlurmReader:
         return tuple(jobs)
 
     async def _changed(self) -> list[JobState] | None:
-        """The jobs of the last reading, brought up to date; None where to read everything is quicker."""
+        """Returns the jobs of the last reading, updated, or None where reading everything is quicker."""
         before, now = self._glances, await read_squeue(self._connections, self._head)
         self._glances = now
         jobs: dict[int, JobState] = {}
@@ -114,12 +116,12 @@ class SlurmReader:
         jobs |= {job.id: job for rows in answers for job in map(self._adapter.job_state, rows) if job.id in now}
         for number, job in jobs.items():
             if number not in self._known or self._known[number][1] is not job:
-                self._known[number] = (0, job)  # its record will be read anew
+                self._known[number] = (0, job)  # 0: the next full reading converts its record again
         return [jobs[number] for number in sorted(jobs)]
 
     def _known_job(self, row: dict[str, Any]) -> Any:
-        """A job's record as the job, the very one of the last reading where nothing has changed: ten thousand records as
-        dictionaries take 200 MB, and to read each again half a second."""
+        """Returns the job of a record: the same object as in the last reading where nothing has changed. Ten
+        thousand records as dictionaries take 200 MB, and converting them all again takes half a second."""
         if "job_id" not in row or "job_state" not in row:
             return row
         said = hash(marshal.dumps(row, 2))
@@ -136,12 +138,12 @@ class SlurmReader:
         return job if job.gpu_indexes == held else replace(job, gpu_indexes=held)
 
     async def job(self, job_id: int) -> JobState:
-        """One job, from accounting once the controller has forgotten it. Raises NotFound."""
+        """Returns one job, from accounting when the controller has forgotten it. Raises NotFound."""
         try:
             rows = await self._rows(self._adapter.job.format(id=job_id), "jobs", self._adapter.plain)
         except NotFound:
             rows = []
-        for row in rows:  # an array's first id brings all its tasks
+        for row in rows:  # the array's own id returns all its tasks
             job = self._adapter.job_state(row)
             if job.id == job_id:
                 return job
@@ -151,13 +153,14 @@ class SlurmReader:
         return ended
 
     async def jobs_by_id(self, numbers: Iterable[int]) -> tuple[JobState, ...]:
-        """Those of them that the controller knows. An array's own number brings all its tasks: not where those are many."""
+        """Returns those jobs that the controller knows. An array's own number returns all its tasks, or none where
+        the array has more than MOST_SIBLINGS."""
         few = asyncio.Semaphore(DETAILS_AT_ONCE)
         answers = await asyncio.gather(*(self._record(number, few, self._adapter.plain) for number in numbers))
         return tuple(self._adapter.job_state(row) for rows in answers if len(rows) <= MOST_SIBLINGS for row in rows)
 
     async def array_tasks(self, array: int) -> tuple[JobState, ...]:
-        """The tasks of an array that the controller knows; () when it has forgotten them."""
+        """Returns the tasks of an array that the controller knows; () when it has forgotten them."""
         try:
             rows = await self._rows(self._adapter.job.format(id=array), "jobs", self._adapter.plain)
         except NotFound:
@@ -165,11 +168,12 @@ class SlurmReader:
         return tuple(self._adapter.job_state(row) for row in rows)
 
     async def reservations(self) -> tuple[Reservation, ...]:
+        """Returns all reservations."""
         rows = await self._rows(self._adapter.reservations, "reservations")
         return tuple(self._adapter.reservation(row) for row in rows)
 
     async def ping(self) -> bool:
-        """Whether slurmctld answers, through slurmrestd and the SSH connection."""
+        """Returns whether slurmctld answers, through slurmrestd and the SSH connection."""
         try:
             rows = await self._rows(self._adapter.ping, "pings")
         except HeadwayError:
@@ -183,7 +187,8 @@ class SlurmReader:
         params: Mapping[str, str] | None = None,
         hook: Callable[[dict[str, Any]], Any] | None = None,
     ) -> list[Any]:
-        """The list under `key`. An answer without it says nothing, above all not that there are none: raises Unreachable."""
+        """Returns the list under `key`. Raises Unreachable for an answer without it, which does not mean that the
+        list is empty."""
         rows = (await self._rest.get(path, params, hook)).get(key)
         if isinstance(rows, list):
             return rows
@@ -193,7 +198,8 @@ class SlurmReader:
         )
 
     async def _learn_gpus(self, jobs: list[JobState]) -> None:
-        """Which GPUs a job holds does not change while it runs: asked once a start, and forgotten with the job."""
+        """Reads which GPUs new running jobs have. These do not change while a job runs, so they are read once a
+        start and forgotten with the job."""
         running = {job.id: job.start_time for job in jobs if job.gpus and job.nodes and job.state == "RUNNING"}
         self._held = {i: held for i, held in self._held.items() if running.get(i) == held[0]}
         siblings = Counter(job.array_job_id for job in jobs)  # the last task of an array has the array's own id
@@ -210,5 +216,5 @@ class SlurmReader:
         try:
             async with few:
                 return await self._rows(self._adapter.job.format(id=job_id), "jobs", params)
-        except NotFound:  # ended and forgotten between the two questions
+        except NotFound:  # the job ended and was forgotten between the two requests
             return []

@@ -24,7 +24,7 @@ _NODES = re.compile(r"\bNodes=(\S+)")
 
 
 async def reserved_nodes(connections: Remote, head: Machine, name: str = SPARES) -> tuple[str, ...]:
-    """Return the nodes of this reservation; () when it does not exist."""
+    """Returns the nodes of this reservation; () when it does not exist."""
     ran = await run_scontrol(connections, head, "--oneliner", "show", "reservation", name, check=False)
     if ran.code != 0:
         if "not found" in (ran.stdout + ran.stderr).lower():
@@ -35,9 +35,9 @@ async def reserved_nodes(connections: Remote, head: Machine, name: str = SPARES)
 
 
 async def set_reserved_nodes(connections: Remote, head: Machine, names: Sequence[str], name: str = SPARES) -> None:
-    """Make the reservation cover exactly these nodes; delete it when there are none. Running jobs are not disturbed.
+    """Makes the reservation cover exactly these nodes; deletes it when there are none. Running jobs are not disturbed.
 
-    Slurm refuses to delete a reservation that a job names; it stays, and the next call deletes it."""
+    Slurm refuses to delete a reservation that a job names; then it stays, and the next call deletes it."""
     reserved = await reserved_nodes(connections, head, name)
     if set(reserved) == set(names):
         return
@@ -54,13 +54,13 @@ async def set_reserved_nodes(connections: Remote, head: Machine, names: Sequence
 
 
 async def reserve_for_test(connections: Remote, head: Machine, node: str) -> None:
-    """Keep jobs from starting on the node for a few minutes, or until `end_test_reservation`."""
+    """Keeps jobs from starting on the node for a few minutes, or until `end_test_reservation`."""
     what = (f"ReservationName={_test_name(node)}", f"Nodes={node}", "StartTime=now", f"Duration={_TEST_MINUTES}")
     await run_scontrol(connections, head, "create", "reservation", *what, "Users=root", _FLAGS)
 
 
 async def end_test_reservation(connections: Remote, head: Machine, node: str) -> None:
-    """Delete what `reserve_for_test` made."""
+    """Deletes the reservation that `reserve_for_test` made."""
     await run_scontrol(connections, head, "delete", f"ReservationName={_test_name(node)}", check=False)
 
 

@@ -1,4 +1,5 @@
-"""Asks slurmrestd, over the pinned SSH connection to the head. Only reads; the commands of this package change things."""
+"""Sends requests to slurmrestd, over the pinned SSH connection to the head. Only reads; the commands of this
+package change things."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 SOCKET = "/run/headway/slurmrestd.sock"
 TOKEN_LIFE_S = 600
-RENEW_BEFORE_S = 120  # also the clock difference between server and head that does no harm
+RENEW_BEFORE_S = 120  # seconds; a clock difference of this size between server and head does no harm
 ANSWER_S = 15.0
 
 _CONTROLLER_AWAY = ("unable to contact slurm controller", "controller connect", "connection refused", "protocol error")
@@ -24,13 +25,13 @@ _NO_SUCH = ("invalid job id", "invalid node name", "requested reservation is inv
 
 
 class ForwardsSockets(Protocol):
-    """The part of Connections that is needed here."""
+    """The part of Connections that the client needs."""
 
     async def forward_socket(self, machine: Machine, remote_path: str) -> str: ...
 
 
 class SlurmToken:
-    """A JWT for one Slurm user, made with the cluster's key and made again before it ends."""
+    """A JWT for one Slurm user, made with the cluster's key and renewed before it expires."""
 
     def __init__(self, key: bytes, user: str = "slurm", *, clock: Callable[[], float] = time.time) -> None:
         self._key = key
@@ -40,11 +41,11 @@ class SlurmToken:
         self._ends = 0.0
 
     def headers(self) -> dict[str, str]:
-        """What a request carries; older versions want the name too."""
+        """Returns the headers of a request; older versions also want the user's name."""
         return {"X-SLURM-USER-NAME": self._user, "X-SLURM-USER-TOKEN": self.text()}
 
     def text(self) -> str:
-        """The token to send now; valid for at least RENEW_BEFORE_S more."""
+        """Returns the token, which is valid for at least RENEW_BEFORE_S more seconds."""
         now = self._clock()
         if now > self._ends - RENEW_BEFORE_S:
             from joserfc import jwt
@@ -57,7 +58,7 @@ class SlurmToken:
 
 
 class SlurmRestClient:
-    """GET requests to one cluster's slurmrestd. Survives a restarted head: the socket is forwarded anew."""
+    """Sends GET requests to one cluster's slurmrestd. After a restart of the head, the socket is forwarded again."""
 
     def __init__(self, connections: ForwardsSockets, head: Machine, token: SlurmToken) -> None:
         self._connections = connections
@@ -70,8 +71,8 @@ class SlurmRestClient:
     async def get(
         self, path: str, params: Mapping[str, str] | None = None, hook: Callable[[dict[str, Any]], Any] | None = None
     ) -> dict[str, Any]:
-        """The decoded answer; `hook` makes something else of each object in it, as json.loads has it. Raises NotFound (no
-        such job, node, ...), Unreachable (head, slurmrestd or slurmctld does not answer, or with what nobody can read) or
+        """Returns the decoded answer; `hook` is json.loads's object_hook. Raises NotFound (no such job, node,
+        ...), Unreachable (the head, slurmrestd or slurmctld does not answer, or the answer can't be decoded) or
         HeadwayError with Slurm's own words."""
         import httpx
 
@@ -81,10 +82,10 @@ class SlurmRestClient:
                 answer = await client.get(path, params=params, headers=self._token.headers())
                 break
             except httpx.TimeoutException as error:
-                # slurmrestd itself waits for slurmctld without a word, so that is what most often is the matter.
+                # slurmrestd waits for slurmctld without answering, so slurmctld is the most frequent cause.
                 raise self._silent(f"did not answer {path} within {ANSWER_S:g} s: slurmctld may be down") from error
             except httpx.TransportError as error:
-                # A kept connection that died with the head or with slurmrestd shows only now: once more, freshly.
+                # A kept connection that ended with the head or slurmrestd fails only now: try once more on a new one.
                 await self.close()
                 if attempt == 2:
                     raise self._silent(f"does not answer ({type(error).__name__})") from error
@@ -107,7 +108,8 @@ class SlurmRestClient:
             return self._client
 
     def _decoded(self, path: str, answer: httpx.Response, hook: Any = None) -> dict[str, Any]:
-        """Slurm hands on what people wrote byte for byte: a job's name in another encoding must not hide all the others."""
+        """Returns the decoded answer, or raises the error it contains. Slurm passes on users' text unchanged, so
+        bytes that are not UTF-8 are replaced: one job's name must not hide all other jobs."""
         try:
             body = json.loads(answer.content.decode(errors="replace"), object_hook=hook)
         except ValueError:
@@ -141,7 +143,7 @@ class SlurmRestClient:
 
 
 def _words(error: Any) -> str:
-    """One entry of slurmrestd's `errors` as a sentence."""
+    """Returns one entry of slurmrestd's `errors` as a sentence."""
     if not isinstance(error, dict):
         return str(error)
     parts = (error.get("error"), error.get("description"))

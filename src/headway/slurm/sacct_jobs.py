@@ -1,4 +1,4 @@
-"""Jobs that the controller has forgotten, from accounting (sacct). The fields are declared once, below."""
+"""Reads jobs that the controller has forgotten, from accounting (sacct). The fields are declared once, below."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headway.domain.slurm.state import JobState
 from headway.slurm.adapters.base import gpus_of_tres, hosts, number, text
 from headway.transport.ssh import Remote
 
-_BREAK = "\x1f"  # stands between fields: a job's name may hold "|"
+_BREAK = "\x1f"  # separates fields: a job's name may contain "|"
 
 
 def _moment(value: str) -> int:
@@ -38,11 +38,13 @@ def _exit(value: str) -> int:
 
 @dataclass(frozen=True)
 class Column:
-    name: str  # ours; "_" in front: used below, not a field of JobState
-    source: str  # sacct's
+    """A column of sacct's output and the field of JobState that it becomes."""
+
+    name: str  # field of JobState; a name with "_" in front is only used below
+    source: str  # name of sacct's column
     parse: Callable[[str], Any]
     unit: str = ""
-    since: str = ""  # Slurm version that has it first
+    since: str = ""  # first Slurm version that has it
 
 
 COLUMNS = (
@@ -73,11 +75,12 @@ COLUMNS = (
 
 
 def columns(version: str) -> tuple[Column, ...]:
+    """Returns the columns that this version of Slurm has."""
     return tuple(c for c in COLUMNS if not c.since or is_at_least(version, c.since))
 
 
 def sacct_argv(job_id: int, version: str) -> list[str]:
-    """The argv that `parse` reads the output of."""
+    """Returns the command whose output `parse_jobs` reads."""
     return [*_sacct(version), "-j", str(job_id)]
 
 
@@ -90,7 +93,7 @@ def _sacct(version: str) -> list[str]:
 
 
 def parse_jobs(output: str, version: str) -> list[JobState]:
-    """Lines of sacct -> jobs; lines that are no record (a name with a line break) are left out."""
+    """Returns jobs from lines of sacct; lines that are not a record (from a name with a line break) are skipped."""
     declared = columns(version)
     jobs = []
     for line in output.splitlines():
@@ -103,7 +106,7 @@ def parse_jobs(output: str, version: str) -> list[JobState]:
 
 
 async def read_job(connections: Remote, head: Machine, job_id: int, version: str) -> JobState | None:
-    """The latest run of this job, None when accounting never heard of it."""
+    """Returns the latest run of this job, or None when accounting has no such job."""
     ran = await connections.remote(head, sacct_argv(job_id, version), timeout_s=30)
     found = next((one for one in reversed(parse_jobs(ran.stdout, version)) if one.id == job_id), None)
     if found is None or found.state != "FAILED":
@@ -112,7 +115,8 @@ async def read_job(connections: Remote, head: Machine, job_id: int, version: str
 
 
 async def _whole_code(connections: Remote, head: Machine, job_id: int) -> int:
-    """The exit code; 0 where it isn't told. sacct's table takes 128 from codes that are larger, its JSON does not."""
+    """Returns the exit code; 0 where it is not known. sacct's table subtracts 128 from larger codes, its JSON does
+    not."""
     ran = await connections.remote(head, ["sacct", "-X", "--json", "-j", str(job_id)], timeout_s=30, check=False)
     try:
         rows = json.loads(ran.stdout)["jobs"]
@@ -123,29 +127,30 @@ async def _whole_code(connections: Remote, head: Machine, job_id: int) -> int:
 
 
 async def read_recent_jobs(connections: Remote, head: Machine, version: str, *, days: int = 7) -> tuple[JobState, ...]:
-    """Everybody's jobs that were there within the last days, oldest first, the latest run of each. Exit codes from 128 on
-    are 128 too small here: `job` has them whole, and takes some kilobytes for each."""
+    """Returns all users' jobs of the last `days` days, oldest first, the latest run of each. Exit codes from 128
+    on are 128 too small here: `read_job` returns them right, and reads some kilobytes for each job."""
     argv = [*_sacct(version), "--allusers", f"--starttime=now-{int(days)}days"]
     ran = await connections.remote(head, argv, timeout_s=30)
     return tuple({one.id: one for one in parse_jobs(ran.stdout, version)}.values())
 
 
 async def read_array_tasks(connections: Remote, head: Machine, array: int, version: str) -> tuple[JobState, ...]:
-    """The tasks of an array, however long ago they ended, the latest run of each; () for a job that is none."""
+    """Returns the tasks of an array, however long ago they ended, the latest run of each; () for a job that is not
+    an array."""
     ran = await connections.remote(head, sacct_argv(array, version), timeout_s=60)
     return tuple({one.id: one for one in parse_jobs(ran.stdout, version) if one.array_job_id == array}.values())
 
 
 async def read_job_runs(connections: Remote, head: Machine, job_id: int, version: str) -> tuple[JobState, ...]:
-    """Every run of a job, the first first: a requeued one has several."""
+    """Returns every run of a job, oldest first; a requeued job has several."""
     ran = await connections.remote(head, [*sacct_argv(job_id, version), "--duplicates"], timeout_s=30)
     found = [one for one in parse_jobs(ran.stdout, version) if one.id == job_id]
     return tuple(sorted(found, key=lambda one: (one.submit_time, one.start_time or float("inf"))))
 
 
 async def read_array_states(connections: Remote, head: Machine, job_id: int) -> dict[str, str]:
-    """State of each task of an array, by its number; {} for a job that is none. What the controller knows goes before
-    what accounting has been told so far."""
+    """Returns the state of each task of an array, by its number; {} for a job that is not an array. The
+    controller's state replaces that of accounting, which may be older."""
     ended = ["sacct", "-n", "-X", "-P", "--array", f"--delimiter={_BREAK}", "--format=JobID,State", "-j", str(job_id)]
     active = ["squeue", "-h", "-r", "-t", "all", "-o", f"%i{_BREAK}%T", "-j", str(job_id)]
     known = await connections.remote(head, ended, timeout_s=60)

@@ -1,6 +1,5 @@
 """Reads usage from accounting (sacct, sacctmgr): every run of every job, and nodes that were down or drained. The
-fields are declared
-once, below; none contains user-written text, so that no line can be broken by it."""
+fields are declared once, below; none contains user-written text, so no text can break a line."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ def _array(value: str) -> int:
 
 @dataclass(frozen=True)
 class Column:
-    """`into`: our field and its parser; several may be read from one of sacct's."""
+    """A column of sacct's output. `into` has the fields that are read from it, each with its parser."""
 
     source: str
     into: tuple[tuple[str, Callable[[str], Any]], ...]
@@ -79,19 +78,20 @@ COLUMNS = (
     Column("Start", (("start", _moment),)),
     Column("End", (("end", _moment),)),
     Column("TimelimitRaw", (("time_limit_s", _minutes),)),
-    Column("TRESUsageInTot", ()),  # of steps: below
+    Column("TRESUsageInTot", ()),  # read from steps, see `_Steps`
 )
 
 
 @dataclass
 class _Steps:
-    """What the steps of a run have used, which is all that accounting knows of it."""
+    """The usage of a run's steps: accounting records usage for steps only."""
 
     cpu_s: int = 0
     memory_mib: int = 0  # of the largest step
     energy_j: int = 0
 
     def add(self, used: str) -> None:
+        """Adds the TRESUsageInTot of one step."""
         if cpu := _CPU.search(used):
             days, hours, minutes, seconds = (int(part or 0) for part in cpu.groups())
             self.cpu_s += days * 86400 + hours * 3600 + minutes * 60 + seconds
@@ -107,7 +107,8 @@ class _Read:
 
 
 def runs_argv(since: int, until: int) -> list[str]:
-    """The argv that `parse_runs` reads the output of: all that ran at some time from `since` to `until`."""
+    """Returns the command whose output `parse_runs` reads: all runs that ran at some time from `since` to `until`
+    (unix seconds)."""
     names = ",".join(column.source for column in COLUMNS)
     return [
         *_env(), "sacct", "-n", "-P", "--allusers", "--duplicates",
@@ -116,7 +117,7 @@ def runs_argv(since: int, until: int) -> list[str]:
 
 
 def parse_runs(output: str) -> list[JobRun]:
-    """Those that have started, each followed in sacct's output by its steps."""
+    """Returns the runs that have started. In sacct's output a run's steps follow it."""
     found: list[_Read] = []
     for words in _rows(output, len(COLUMNS)):
         job, _, step = words[0].partition(".")
@@ -130,7 +131,8 @@ def parse_runs(output: str) -> list[JobRun]:
 
 
 def node_events_argv(since: int) -> list[str]:
-    """The argv that `parse_node_events` reads the output of: states of nodes that lasted into the time from `since` on."""
+    """Returns the command whose output `parse_node_events` reads: node states that ended after `since` (unix
+    seconds), and those that still last."""
     return [
         *_env(), "sacctmgr", "-n", "-P", "show", "event", "event=node", f"start={_time(since)}",
         "format=NodeName,TimeStart,TimeEnd,State,Reason",
@@ -138,7 +140,8 @@ def node_events_argv(since: int) -> list[str]:
 
 
 def parse_node_events(output: str) -> list[NodeSpan]:
-    """The last field, the reason, is a person's words and may hold anything but a line's end."""
+    """Returns the spans in which nodes were down or drained. The last field, the reason, is free text without line
+    breaks."""
     found = []
     for line in output.splitlines():
         words = line.split("|", 4)
@@ -150,8 +153,8 @@ def parse_node_events(output: str) -> list[NodeSpan]:
 
 
 async def read_runs(connections: Remote, head: Machine, since: int, until: int) -> tuple[JobRun, ...]:
-    """Raises CommandFailed or Unreachable when accounting or the head does not answer; an answer that is too long to be
-    whole is asked for in halves."""
+    """Returns the runs from `since` to `until` (unix seconds). Raises CommandFailed or Unreachable when accounting
+    or the head does not answer. A period whose answer is too long is read in halves."""
     ran = await connections.remote(head, runs_argv(since, until), timeout_s=TIMEOUT_S)
     if len(ran.stdout) < MAX_OUTPUT // 2:
         return tuple(parse_runs(ran.stdout))
@@ -165,7 +168,7 @@ async def read_runs(connections: Remote, head: Machine, since: int, until: int) 
 
 
 async def read_node_events(connections: Remote, head: Machine, since: int) -> tuple[NodeSpan, ...]:
-    """Raises as `runs`."""
+    """Returns the node events since `since` (unix seconds). Raises the same errors as `read_runs`."""
     return tuple(
         parse_node_events((await connections.remote(head, node_events_argv(since), timeout_s=TIMEOUT_S)).stdout)
     )
@@ -184,7 +187,8 @@ def _rows(output: str, width: int) -> Iterator[list[str]]:
 
 
 def _env() -> list[str]:
-    """Times as unix seconds; and those that are said in UTC, whose clock is never set back."""
+    """Returns the words that make sacct print unix seconds and read times as UTC, which has no daylight saving
+    time."""
     return ["env", "TZ=UTC", "SLURM_TIME_FORMAT=%s"]
 
 

@@ -1,4 +1,4 @@
-"""Accounts, users and limits as sacctmgr says they are."""
+"""Reads accounts, users and limits from sacctmgr."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ _TIMEOUT_S = 30.0
 _QUEUE_S = 5.0
 _ASSOC = ("account", "user", "fairshare", "qos", "defaultqos", "maxsubmitjobs")
 _USER = ("user", "adminlevel", "defaultaccount")
-# Limits that Headway sets, by the names sacctmgr gives them in `set`.
+# Limits that Headway sets, by their names in sacctmgr's `set`.
 QOS_LIMITS = ("GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpTRESMins")
 _QOS = ("name", "flags", *QOS_LIMITS)
-# Slurm's own: never reported, so never changed or removed.
+# Slurm's own entries: never returned, so never changed or removed.
 _SLURMS_QOS = frozenset({"normal"})
 _SLURMS = frozenset({"root"})
 
 
 async def read_accounts(connections: Remote, head: Machine) -> Accounts:
-    """Raises CommandFailed or Unreachable when slurmdbd or the head does not answer."""
+    """Returns accounts, users and limits. Raises CommandFailed or Unreachable when slurmdbd or the head does not
+    answer."""
 
     waiting = asyncio.ensure_future(_queue(connections, head))
     try:
@@ -38,7 +39,8 @@ async def read_accounts(connections: Remote, head: Machine) -> Accounts:
 
 
 async def _queue(connections: Remote, head: Machine) -> frozenset[tuple[str, str]]:
-    """(user, account) of jobs the database has not heard of yet. Without a controller nobody has such jobs."""
+    """Returns (user, account) of jobs that are in the queue, perhaps not yet in the database. Empty when the
+    controller does not answer."""
     try:
         ran = await connections.remote(head, ["squeue", "-h", "-o", "%u|%a"], timeout_s=_QUEUE_S)
     except HeadwayError:
@@ -47,18 +49,18 @@ async def _queue(connections: Remote, head: Machine) -> frozenset[tuple[str, str
 
 
 def accounts_argv() -> dict[str, list[str]]:
-    """The argv of each question, in the order in which `parse` takes the answers."""
+    """Returns the commands, in the order in which `parse_accounts` takes their output."""
     return {
         "associations": _show("assoc", _ASSOC),
         "users": _show("user", _USER),
         "qos": _show("qos", _QOS),
-        # What sacctmgr itself asks the database before it deletes a user.
+        # sacctmgr itself makes this check before it deletes a user.
         "busy": ["sacct", "-a", "-X", "-n", "-P", "-s", "PENDING,RUNNING,SUSPENDED", "--format=User,Account"],
     }
 
 
 def parse_accounts(associations: str, users: str, qos: str, busy: str = "") -> Accounts:
-    """The four answers -> Accounts, all sorted."""
+    """Returns the accounts from the output of the four commands, all sorted."""
     people = {row["user"]: row for row in _rows(users, _USER)}
     accounts: list[Account] = []
     members: list[Association] = []

@@ -1,4 +1,4 @@
-"""Runs scontrol on the head, and reads what it says of the controller itself."""
+"""Runs scontrol on the head, and reads what it reports about the controller itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headway.transport.process import CommandResult
 from headway.transport.ssh import Remote
 
 TIMEOUT_S = 30.0
-UNIX_TIMES = ("env", "SLURM_TIME_FORMAT=%s")  # in front of a Slurm command: times as unix seconds
+UNIX_TIMES = ("env", "SLURM_TIME_FORMAT=%s")  # before a Slurm command: it prints times as unix seconds
 _BOOT_TIME = re.compile(r"^BOOT_TIME\s*=\s*(\d+)", re.MULTILINE)
 
 
@@ -19,17 +19,17 @@ async def run_scontrol(connections: Remote, head: Machine, *words: str, check: b
 
 
 def one_line(text: str) -> str:
-    """Return the text on one line, as Slurm stores reasons and messages; never empty."""
+    """Returns the text on one line, as Slurm stores reasons and messages; never empty."""
     return " ".join(text.split()) or "no reason given"
 
 
 def ping_argv() -> list[str]:
-    """Return the command that asks all controllers of a cluster whether they are up."""
+    """Returns the command that checks whether the controllers of a cluster are up."""
     return ["scontrol", "ping"]
 
 
 async def controller_started_at(connections: Remote, head: Machine) -> int:
-    """Return when slurmctld started, in unix seconds; 0 when it does not report it."""
+    """Returns when slurmctld started, in unix seconds; 0 when it does not report it."""
     argv = [*UNIX_TIMES, "scontrol", "show", "config"]
     ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
     found = _BOOT_TIME.search(ran.stdout)
@@ -37,7 +37,7 @@ async def controller_started_at(connections: Remote, head: Machine) -> int:
 
 
 async def controller_active_since(connections: Remote, head: Machine, active_file: str) -> int:
-    """Return when one of two heads became the active controller, in unix seconds; 0 when none has.
+    """Returns when one of two heads became the active controller, in unix seconds; 0 when none has.
 
     The backup controller's process starts long before it takes over, so the time is that of `active_file`, which the controller
     writes when it becomes active."""

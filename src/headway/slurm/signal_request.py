@@ -1,4 +1,4 @@
-"""Reads the signal that a job asked for before its end (--signal)."""
+"""Reads the signal that a job requested before its end (--signal)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from itertools import takewhile
 
 from headway.domain.slurm.sbatch_options import Option, parse_options, script_options
 
-_SIGNAL = re.compile(r"(?:([RB]{1,2}):)?([A-Za-z0-9]{1,16})(?:@([0-9]{1,5}))?")  # as sbatch takes it
+_SIGNAL = re.compile(r"(?:([RB]{1,2}):)?([A-Za-z0-9]{1,16})(?:@([0-9]{1,5}))?")  # the form that sbatch accepts
 
 
 @dataclass(frozen=True, slots=True)
 class SignalRequest:
-    """What a job wants to be sent before its end, by its own --signal."""
+    """The signal that a job requests with --signal: sent `before_s` seconds before its end."""
 
     signal: str
     batch_only: bool
@@ -22,8 +22,8 @@ class SignalRequest:
 
 
 def requested_signal(script: str, command: str) -> SignalRequest | None:
-    """From the #SBATCH lines of a batch script and the command it was submitted with, which wins. None also for words that sbatch
-    would have refused."""
+    """Returns the signal from the #SBATCH lines of a batch script and the command it was submitted with; the
+    command's flag wins. Returns None also for a value that sbatch would have refused."""
     said = [one.value for one in (*script_options(script), *_own(command)) if one.name == "signal"]
     found = _SIGNAL.fullmatch(said[-1]) if said else None
     if found is None:
@@ -32,8 +32,8 @@ def requested_signal(script: str, command: str) -> SignalRequest | None:
 
 
 def _own(command: str) -> Iterator[Option]:
-    """Those of sbatch itself: what stands behind a script's name is the script's. Slurm keeps the command's words without their
-    quotes, so the text of a --wrap is several of them, and no script comes after it."""
+    """Returns the options of sbatch itself: words after the script's name belong to the script. Slurm stores the
+    command without quotes, so the text of --wrap is several words, and no script follows it."""
     found = list(parse_options(command.split()[1:]))
     if any(one.name == "wrap" for one in found):
         return iter(found)

@@ -1,6 +1,5 @@
-"""A short squeue line for every job: ten times quicker than slurmrestd for ten thousand jobs. It tells which jobs have
-changed; only
-those are then read one by one."""
+"""A short squeue line for every job: ten times quicker than slurmrestd for ten thousand jobs. It shows which jobs
+have changed, and only those are then read one by one."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from headway.domain.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.transport.ssh import Remote
 
-# id, state, nodes, time limit, start, priority, reason; the last may hold anything.
+# id, state, nodes, time limit, start, priority, reason; the reason may contain any text.
 _ARGV = (
     "env",
     "SLURM_TIME_FORMAT=%s",
@@ -25,18 +24,20 @@ _TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class SqueueLine:
-    """One line. What is in `waits` changes all the time while a job waits, and needs no more than this line says."""
+    """The line of one job. `changing` has values that change all the time while a job waits; the line itself is
+    enough to update them."""
 
     stable: tuple[str, ...]  # state, nodes, time limit
     changing: tuple[str, ...]  # start, priority, reason
 
     @property
     def pending(self) -> bool:
+        """Returns whether the job waits."""
         return self.stable[0] == "PENDING"
 
     def updated_job(self, job: JobState) -> JobState | None:
-        """A waiting job of which only this has changed. None where the line does not say enough: Slurm's sentence may stand
-        in the place of the reason's word."""
+        """Returns a waiting job with the changed values of this line. Returns None where the line is not enough:
+        squeue may show a sentence instead of the reason's word."""
         start, priority, reason = self.changing
         if not priority.isdigit() or not reason.isalnum():
             return None
@@ -47,7 +48,7 @@ class SqueueLine:
 
 
 async def read_squeue(connections: Remote, head: Machine) -> dict[int, SqueueLine]:
-    """Every job that the controller knows."""
+    """Returns the line of every job that the controller knows."""
     ran = await connections.remote(head, _ARGV, timeout_s=_TIMEOUT_S)
     found = {}
     for line in ran.stdout.splitlines():

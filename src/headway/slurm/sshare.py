@@ -8,21 +8,23 @@ from headway.transport.ssh import Remote
 
 _TIMEOUT_S = 15.0
 _FIELDS = ("Account", "User", "NormShares", "EffectvUsage", "FairShare", "GrpTRESRaw")
-_MINUTES_PER_HOUR = 60.0  # sshare says what it calls raw in minutes
+_MINUTES_PER_HOUR = 60.0  # sshare's raw usage is in minutes
 
 
 def sshare_argv() -> list[str]:
+    """Returns the command whose output `parse_shares` reads."""
     return ["sshare", "--all", "--noheader", "--parsable2", f"--format={','.join(_FIELDS)}"]
 
 
 async def read_shares(connections: Remote, head: Machine) -> tuple[Share, ...]:
-    """Raises CommandFailed or Unreachable when the controller or the head does not answer."""
+    """Returns the share and usage of each account. Raises CommandFailed or Unreachable when the controller or the
+    head does not answer."""
     return parse_shares((await connections.remote(head, sshare_argv(), timeout_s=_TIMEOUT_S)).stdout)
 
 
 def parse_shares(answer: str) -> tuple[Share, ...]:
-    """The accounts below the root, sorted. Their fair share is their users' (Fair Tree gives it to users alone): the same
-    for all of them as long as none has used more than another, else the highest."""
+    """Returns the accounts below the root, sorted. The fair share of an account is the highest of its users': Fair
+    Tree computes it for users only, and users with equal usage have the same."""
     found: dict[str, Share] = {}
     factors: dict[str, float] = {}
     for line in answer.splitlines():
@@ -50,6 +52,6 @@ def _number(text: str) -> float:
 
 
 def _tres(text: str) -> dict[str, float]:
-    """ "cpu=12,gres/gpu=3" by name."""
+    """Returns the counts of "cpu=12,gres/gpu=3" by name."""
     pairs = (part.partition("=") for part in text.split(","))
     return {name: _number(value) for name, _, value in pairs if name}

@@ -8,17 +8,17 @@ CONTROL_VERBS = ("requeue", "hold", "release")
 
 
 def scancel_argv(jobs: Sequence[str], signal: str = "") -> list[str]:
-    """Return the command that cancels (or signals) "12", "12_3" or "12_[1-4]".
+    """Returns the command that cancels (or signals) "12", "12_3" or "12_[1-4]".
 
-    --verbose, since scancel is silent about a job that it does not find."""
+    It has --verbose, because scancel is silent about a job that it does not find."""
     return ["scancel", "--verbose", *([f"--signal={signal}"] if signal else []), *jobs]
 
 
 def control_argv(verb: str, job: str) -> list[str]:
-    """Return `scontrol VERB JOB`; `verb` is one of CONTROL_VERBS."""
+    """Returns `scontrol VERB JOB`; `verb` is one of CONTROL_VERBS."""
     return ["scontrol", verb, job]
 
 
 def batch_script_argv(job_id: int) -> list[str]:
-    """Return the command that prints the batch script that accounting has stored of a job."""
+    """Returns the command that prints the batch script that accounting has stored for a job."""
     return ["sacct", "--noheader", "--batch-script", "-j", str(job_id)]

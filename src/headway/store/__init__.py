@@ -1,4 +1,4 @@
-"""SQL: SQLite by default, PostgreSQL by URL."""
+"""The store: persistent data in SQL. SQLite by default, PostgreSQL if a URL is given."""
 
 from headway.store.access.audit import AuditAsk
 from headway.store.clusters.operations import OperationAsk

@@ -1,4 +1,4 @@
-"""The Store: everything the server remembers, in parts by subject."""
+"""The Store: all persistent data of the server, in one part per subject."""
 
 from __future__ import annotations
 
@@ -48,14 +48,15 @@ from headway.store.jobs.pipelines import Pipelines
 
 
 class Store:
-    """One attribute a subject, all on the same database. Open it with `open_store`; `close` it at the end."""
+    """All parts of the store on one database, one attribute per subject. Open it with `open_store`, and `close` it at
+    the end."""
 
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.time) -> None:
         database = Database(engine, clock)
         credentials = CredentialCache(database)
         self.database = database
         self.presence = database.presence
-        # People and what they do
+        # People and their actions
         self.people = People(database, credentials)
         self.tokens = Tokens(database, credentials)
         self.sessions = Sessions(database, credentials)
@@ -78,7 +79,7 @@ class Store:
         self.jobs = JobRecords(database)
         self.pipelines = Pipelines(database)
         self.notebooks = Notebooks(database)
-        # Billing: what was collected
+        # Billing: collected data
         self.prices = Prices(database)
         self.rollups = DailyRollups(database)
         self.ledger_progress = LedgerProgress(database)
@@ -86,7 +87,7 @@ class Store:
         self.checkpoints = Checkpoints(database)
         self.machine_lives = MachineLives(database)
         self.node_spans = NodeSpans(database)
-        # Billing: reports, and what follows from them
+        # Billing: reports and their results
         self.run_sums = RunSums(database, self.rollups, self.ledger_progress)
         self.usage = UsageReports(database, self.run_sums)
         self.capacity = CapacityReports(database, self.rollups, self.ledger_progress, self.run_sums)
@@ -96,9 +97,10 @@ class Store:
         self.notifications = Notifications(database)
 
     async def close(self) -> None:
+        """Closes the database connections."""
         await self.database.close()
 
 
 async def open_store(state_dir: Path, url: str = "", *, clock: Callable[[], float] = time.time) -> Store:
-    """The store of a state folder (SQLite), or of a PostgreSQL URL, at the newest migration."""
+    """Returns the store of a state folder (SQLite) or of a PostgreSQL URL, migrated to the newest version."""
     return Store(await open_engine(database_url(state_dir, url)), clock)

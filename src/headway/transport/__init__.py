@@ -1,2 +1,2 @@
-"""How commands reach a machine: the one function that starts processes (`process`), and the one that runs remote commands
-(`ssh`)."""
+"""Runs commands: `process` is the only module that starts local processes, `ssh` the only one that runs commands on
+machines."""

@@ -1,4 +1,4 @@
-"""Opens SSH connections for `transport.ssh`: pinned host keys, jump hosts, and how one becomes root on the other side."""
+"""Opens SSH connections for `transport.ssh`: pinned host keys, jump hosts, and how commands become root on a machine."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from typing import Any
 from headway.domain.machine import Jump, Machine, MachineState
 from headway.errors import HeadwayError, Unreachable
 
-_KEX = ["curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256"]  # the quick ones, everywhere
+# Fast algorithms that every machine supports
+_KEX = ["curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256"]
 _CIPHERS = ["aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr"]
-_FAILED_S = 5.0  # for so long after a try a jump host is not tried again
-_SUDO_S = 15.0  # sudo waits two seconds before it says that a password is wrong
+_FAILED_S = 5.0  # after a failed try, a jump host is not tried again for this long
+_SUDO_S = 15.0  # sudo waits two seconds before it reports a wrong password
 
 
 class HostKeyChanged(Unreachable):
-    """Another key than the pinned one: no more tries."""
+    """The machine showed another key than the pinned one; further tries are useless."""
 
 
 class SudoRefused(Unreachable):
-    """Signed in, and not made root: no more tries."""
+    """Sign-in worked, but sudo refused; further tries are useless."""
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What stands before a command, and what it must be sent first. Nothing for who signs in as root."""
+    """The prefix of commands that run as root, and the bytes to send first. Both are empty for a machine whose user is
+    root."""
 
     argv: tuple[str, ...] = ()
     first: bytes = b""
@@ -36,7 +38,7 @@ class Root:
 
 @dataclass
 class _Way:
-    """Through one jump host: one tries, and all who wait for it get what came of that."""
+    """A connection to one jump host. One task connects; all tasks that wait for it share its result."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     connection: Any = None
@@ -45,8 +47,8 @@ class _Way:
 
 
 class Dialer:
-    """Makes connections; keeps those to jump hosts. `key` is the text of the private key for machines without one of their
-    own. Neither the user's SSH settings nor an agent is asked."""
+    """Opens connections, and keeps those to jump hosts. `key` is the text of the private key for machines without a key
+    of their own. The user's SSH settings and SSH agent are not used."""
 
     def __init__(self, key: str, timeout_s: float, keepalive_s: float) -> None:
         self._key_text = key
@@ -57,30 +59,33 @@ class Dialer:
 
     @property
     def keyless(self) -> bool:
+        """Returns whether the cluster has no key yet."""
         return not self._key_text
 
     def use_key(self, key: str) -> None:
+        """Replaces the cluster's key for new connections."""
         if key != self._key_text:
             self._key_text = key
             self._keys.pop("", None)
 
     async def close(self) -> None:
+        """Closes the connections to jump hosts."""
         for way in self._ways.values():
             if way.connection is not None:
                 way.connection.abort()
         self._ways.clear()
 
     async def connect(self, machine: Machine) -> Any:
-        """A connection to the machine. Raises Unreachable."""
+        """Returns a connection to the machine. Raises Unreachable."""
         tunnel = await self._jump(machine.jump, machine.name) if machine.jump else None
         name = f"{machine.name} ({machine.address})"
         return await self._open(name, machine, tunnel)
 
     async def root(self, connection: Any, machine: Machine) -> Root:
-        """How commands of this connection run as root. Raises SudoRefused.
+        """Returns how commands of this connection run as root. Raises SudoRefused.
 
-        Asked once a connection, so that a password is only ever sent to a sudo that reads it: one that asks for none would
-        leave it to the command."""
+        It is found out once per connection, so that a password is only sent to a sudo that reads it; a sudo that needs
+        no password would pass it on to the command."""
         if machine.user == "root":
             return Root()
         plain = Root(("sudo", "-n", "--"))
@@ -95,7 +100,7 @@ class Dialer:
         raise SudoRefused(what, hint=hint)
 
     async def host_key(self, address: str, port: int, jump: Jump | None) -> str:
-        """The Ed25519 host key that is shown before anybody signs in, as a public key line. Raises Unreachable."""
+        """Returns the machine's Ed25519 host key as a public key line; it is shown before sign-in. Raises Unreachable."""
         tunnel = await self._jump(jump, address) if jump else ()
         return await _shown(address, port, tunnel, self._timeout_s * 2)
 
@@ -112,7 +117,7 @@ class Dialer:
         )
 
     async def _jump(self, jump: Jump, wanted: str) -> Any:
-        """The open connection to a jump host."""
+        """Returns the open connection to a jump host."""
         way = self._ways.setdefault(jump, _Way())
         async with way.lock:
             if way.connection is not None and not way.connection.is_closed():
@@ -186,7 +191,7 @@ class Dialer:
             raise Unreachable(f"no SSH to {name}: {error}") from error
 
     def _accept(self, machine: Machine) -> str:
-        """What makes a machine accept our key."""
+        """Returns what a person must do so that a machine accepts the key."""
         public = self._key(machine.key_path).export_public_key().decode().strip()
         which = f"the key {machine.key_path}" if machine.key_path else "the cluster's own key"
         return (
@@ -195,7 +200,7 @@ class Dialer:
 
 
 def _password(machine: Machine) -> bytes:
-    """The line that sudo reads. Raises SudoRefused."""
+    """Returns the line that sudo reads. Raises SudoRefused."""
     name = f"{machine.name} ({machine.address})"
     if not machine.password_path:
         raise SudoRefused(
@@ -246,14 +251,14 @@ async def _shown(address: str, port: int, tunnel: Any, timeout_s: float) -> str:
 
 
 def fingerprint(public_key: str) -> str:
-    """ "SHA256:..." of a public key line, as ssh-keygen -l prints it."""
+    """Returns the fingerprint "SHA256:..." of a public key line, as ssh-keygen -l prints it."""
     import asyncssh
 
     return str(asyncssh.import_public_key(public_key).get_fingerprint())
 
 
 def public_of(path: str) -> str:
-    """The public half of a private key file, in one line; "" for no file or one that can't be read."""
+    """Returns the public key of a private key file in one line; "" for no file or one that can't be read."""
     import asyncssh
 
     try:

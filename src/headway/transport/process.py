@@ -1,7 +1,7 @@
-"""The only module that starts processes: `run` to their end, `lines` while the caller reads, `spawn` detached.
+"""The only module that starts processes: `run` until they end, `stream_lines` while the caller reads, `start_process`
+to talk to one, `spawn` detached.
 
-Commands are argv lists, and `run` always has a time limit. A failure carries argv, code and stderr (`CommandFailed`).
-"""
+Commands are argv lists, and `run` always has a time limit. A failure is CommandFailed with argv, code and stderr."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """A finished command. `stdout` and `stderr` are text (undecodable bytes replaced), `out` stdout's raw bytes."""
+    """A finished command. `stdout` and `stderr` are text (undecodable bytes replaced); `out` has the raw bytes of
+    stdout."""
 
     argv: tuple[str, ...]
     code: int
@@ -36,7 +37,8 @@ class CommandResult:
 def command_result(
     argv: Sequence[str], code: int, out: bytes, err: bytes, *, began: float, check: bool, where: str = ""
 ) -> CommandResult:
-    """A command's end, `began` on the monotonic clock. Raises CommandFailed when it ended badly and `check` says so."""
+    """Returns the result of a command that began at `began` on the monotonic clock. Raises CommandFailed if `check` is
+    set and the code is not 0."""
     ran = CommandResult(
         tuple(argv), code, out.decode(errors="replace"), err.decode(errors="replace"), time.monotonic() - began, out
     )
@@ -59,13 +61,13 @@ async def _start(argv: Sequence[str], **options: Any) -> asyncio.subprocess.Proc
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ends a process and everything it started: politely, then surely."""
+    """Ends a process and everything it started: with SIGTERM, then with SIGKILL."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, sign)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), 2)
-            if sign is signal.SIGTERM:  # children may have stayed behind
+            if sign is signal.SIGTERM:  # children may still run
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
             return
@@ -84,12 +86,12 @@ async def run(
     stdin: int | None = None,
     stdout: int | None = None,
 ) -> CommandResult:
-    """Runs a program here. `env` is added to ours; `on_line` hears each line of stdout and stderr. `stdin` and `stdout` join
-    programs by a pipe: file descriptors, closed here once the program has them.
+    """Runs a program on this host. `env` is added to this process's environment; `on_line` is called with each line of
+    stdout and stderr. `stdin` and `stdout` are file descriptors for pipes between programs; they are closed here
+    once the program has them.
 
-    Raises CommandFailed when it can't start, runs past `timeout_s` (it is then ended with all it started), or, with
-    `check`, ends with anything but 0.
-    """
+    Raises CommandFailed if it can't start, exceeds `timeout_s` (then it is ended with everything it started), or, with
+    `check`, ends with a code other than 0."""
     started = time.monotonic()
     none = asyncio.subprocess.DEVNULL if input is None else asyncio.subprocess.PIPE
     try:
@@ -125,19 +127,20 @@ async def run(
 
 
 async def run_to_completion(work: Awaitable[T]) -> T:
-    """`work`, which half-way can't be undone: a cancellation comes through when it has ended. It must end by itself."""
+    """Awaits `work`, which can't be undone half-way: a cancellation is raised only after it has ended. `work` must end
+    by itself."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
         if not task.cancelled():
-            task.exception()  # looked at, so that nobody is told that it was not
+            task.exception()  # reads the exception, so that asyncio does not log it as never retrieved
         raise
 
 
 async def stream_lines(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> AsyncIterator[str]:
-    """Lines of a program that runs until the caller has heard enough (`aclose` or cancel ends it)."""
+    """Yields lines of a program until the caller stops (`aclose` or cancellation ends the program)."""
     process = await _start(
         argv,
         stdin=asyncio.subprocess.DEVNULL,
@@ -155,19 +158,20 @@ async def stream_lines(argv: Sequence[str], *, env: Mapping[str, str] | None = N
 
 
 async def start_process(argv: Sequence[str], *, stderr: int | None = None) -> asyncio.subprocess.Process:
-    """A program of ours that stays and is talked to by its standard input and output. Whoever has it calls `let_go`."""
+    """Starts a program that runs until it is stopped; the caller writes to its stdin and reads its stdout. The caller
+    must call `stop_process`."""
     pipe = asyncio.subprocess.PIPE
     return await _start(argv, stdin=pipe, stdout=pipe, stderr=stderr, limit=1024 * 1024)
 
 
 async def stop_process(process: asyncio.subprocess.Process) -> None:
-    """Ends what `hold` gave."""
+    """Ends a process that `start_process` returned."""
     if process.returncode is None:
         await asyncio.shield(_end(process))
 
 
 def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> int:
-    """Starts a program that outlives us (own session, output appended to `log`, mode 600); returns its pid."""
+    """Starts a program that outlives this process (own session, output appended to `log`, mode 600). Returns its pid."""
     import subprocess
 
     log.parent.mkdir(parents=True, exist_ok=True)

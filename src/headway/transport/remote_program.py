@@ -1,4 +1,4 @@
-"""Programs of node/ as the text that is sent to machines: nothing has to be installed there before."""
+"""Returns programs of node/ as text that is sent to machines, so that nothing must be installed there first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from headway.paths import node_dir
 
 _PACKAGE_DIR = Path(__file__).parents[1]  # the folder headway
-# A package travels as its modules' texts; this finds them there. Plain Python 3.9, and no import that takes time.
+# A package is sent as the texts of its modules; this program imports them from those texts. It must run on plain Python
+# 3.9 and avoid slow imports.
 _PACKAGE = """\
 import sys
 from importlib.machinery import ModuleSpec
@@ -36,7 +37,8 @@ if __name__ == "__main__":
 
 @cache
 def program_source(name: str) -> str:
-    """The text of node/NAME.py or, of a package, one that starts node/NAME/__main__.py. As a program it calls `main()`."""
+    """Returns the text of node/NAME.py or, for a package, a program that starts node/NAME/__main__.py. Run as a
+    program, it calls `main()`."""
     file = node_dir() / f"{name}.py"
     if file.is_file():
         return file.read_text()
@@ -48,8 +50,8 @@ def program_source(name: str) -> str:
 
 @cache
 def with_modules(names: tuple[str, ...]) -> str:
-    """The text of a program made of modules of Headway's own, which import nothing but each other and the standard library. It
-    calls the last one's `main()`."""
+    """Returns the text of a program made of Headway's own modules, which may import only each other and the standard
+    library. It calls `main()` of the last module."""
     texts = {name: (_PACKAGE_DIR.parent / f"{name.replace('.', '/')}.py").read_text() for name in names}
     packages = sorted({name.rpartition(".")[0] for name in names})
     package, _, main = names[-1].rpartition(".")

@@ -1,5 +1,5 @@
-"""A unix socket here that leads to one on a machine which only root may open there: each connection is a small program
-that root runs there."""
+"""A local unix socket that leads to a socket on a machine which only root may open: for each connection, root runs a
+small program there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ Start = Callable[[Sequence[str]], AbstractAsyncContextManager[Any]]
 
 
 async def bridge_socket(path: str, goal: str, start: Start) -> asyncio.Server:
-    """Listens at `path`; `start` runs a command there and gives its process."""
+    """Listens at `path` and connects each client to the socket `goal` on the machine. `start` runs a command there as
+    root and yields its process."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -43,7 +44,7 @@ async def bridge_socket(path: str, goal: str, start: Start) -> asyncio.Server:
                 finally:
                     out.cancel()
         except (HeadwayError, OSError):
-            pass  # whoever asked sees the connection end
+            pass  # the client sees the connection end
         finally:
             writer.close()
 

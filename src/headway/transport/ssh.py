@@ -1,8 +1,7 @@
-"""The only place that opens SSH: commands on machines (`Connections.remote`, `stream`), forwarded sockets, host keys.
+"""The only module that uses SSH: commands on machines (`Connections.remote`, `stream`), forwarded sockets, host keys.
 
-Commands are argv lists and have a time limit. A failure is `CommandFailed`, as in `run`, and names the machine; a
-machine that can't be reached is `Unreachable`.
-"""
+Commands are argv lists and have a time limit. A failed command raises CommandFailed, as in `process.run`, with the name
+of the machine; a machine that can't be reached raises Unreachable."""
 
 from __future__ import annotations
 
@@ -26,34 +25,39 @@ from headway.transport.process import CommandResult, command_result
 from headway.transport.root_socket import bridge_socket
 from headway.transport.streams import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, write_all, write_pieces
 
-_SESSIONS_PER_LINK = 8  # sshd allows 10 sessions a connection unless told otherwise
-_END_S = 5.0  # between the end of what a command writes and the word that it has ended
-_FAN_OUT = 48  # remote commands at once, over all machines of a cluster
-# Bytes of a command. A machine's shell takes no word of 128 KiB, and sshd ends a connection, with all that runs over it, for a
-# packet of 256 KiB: a quote becomes five characters on its way.
+_SESSIONS_PER_LINK = 8  # sshd's default limit is 10 sessions per connection
+_END_S = 5.0  # longest time between the end of a command's output and its exit status
+_FAN_OUT = 48  # concurrent remote commands, over all machines of a cluster
+# Bytes of a command. A machine's shell refuses a word of 128 KiB, and sshd closes a connection with all its sessions
+# for a packet of 256 KiB; quoting turns one quote character into five.
 _LONGEST = 128 * 1024 - 1
-_LONG_S = 600.0  # packages that are installed on many machines keep nobody's question waiting
+# Commands with a longer limit (package installation on many machines) have their own slots, so that they do not delay
+# queries
+_LONG_S = 600.0
 
 
 @dataclass(eq=False)
 class _Link:
-    """One SSH connection to a machine, and how many sessions use it."""
+    """One SSH connection to a machine, and the number of sessions that use it."""
 
     machine: Machine
     connection: Any
-    root: Root  # how one becomes root over it
+    root: Root  # how commands become root over it
     busy: int = 0
-    over: bool = False  # takes no more; what runs over it may end
+    over: bool = False  # takes no new sessions; running ones may finish
 
     @property
     def alive(self) -> bool:
+        """Returns whether it takes new sessions."""
         return not self.over and not self.connection.is_closed()
 
     def give_back(self) -> None:
+        """Counts one session less; a retired connection is closed after its last session."""
         self.busy -= 1
         self._end()
 
     def retire(self) -> None:
+        """Refuses new sessions; the connection is closed once none is left."""
         self.over = True
         self._end()
 
@@ -64,7 +68,7 @@ class _Link:
 
 @dataclass(eq=False)
 class _Peer:
-    """All links to one machine."""
+    """All connections to one machine."""
 
     links: list[_Link] = field(default_factory=list)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -72,13 +76,16 @@ class _Peer:
 
 @dataclass(eq=False)
 class _Forward:
+    """A forwarded socket."""
+
     path: str
     link: _Link
     listener: Any
 
 
 class RemoteProcess:
-    """A command that stays, to be asked again and again (`Connections.hold`). Whoever has it closes it."""
+    """A command that runs until it is closed and is used for many requests (`Connections.hold`). The caller must close
+    it."""
 
     def __init__(self, machine: Machine, process: Any, ends: contextlib.AsyncExitStack) -> None:
         self._machine = machine
@@ -87,11 +94,11 @@ class RemoteProcess:
 
     @property
     def over(self) -> bool:
-        """It has ended, or its connection has."""
+        """Returns whether the command or its connection has ended."""
         return bool(self._process.stdout.at_eof() or self._process.channel.is_closing())
 
     async def write(self, data: bytes) -> None:
-        """Raises Unreachable when nobody is there to take it."""
+        """Writes to the command's stdin. Raises Unreachable if the connection or the command has ended."""
         import asyncssh
 
         try:
@@ -102,7 +109,7 @@ class RemoteProcess:
             raise Unreachable(f"{self._machine.name} takes nothing more: {error}") from error
 
     async def read(self) -> bytes:
-        """What came since, at least a byte; b"" when nothing more will."""
+        """Returns the next output, at least one byte; b"" if no more will come."""
         import asyncssh
 
         try:
@@ -111,16 +118,16 @@ class RemoteProcess:
             return b""
 
     async def ended(self) -> bool:
-        """Whether the machine says that the command itself has ended; of one whose connection broke, nobody knows.
+        """Returns whether the machine reported the command's end; after a broken connection that is unknown, and False.
 
-        To be asked when nothing more will be read: all that the command had written has come by then."""
+        Call it only after `read` returned b"": by then all output has arrived."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_END_S):
                 await self._process.wait_closed()
         return self._process.returncode is not None
 
     async def close(self) -> None:
-        """Ends it where it has not ended."""
+        """Ends the command if it still runs."""
         await self._ends.aclose()
 
 
@@ -139,11 +146,11 @@ class Remote(Protocol):
 
 
 class Connections:
-    """Pinned SSH connections to the machines of one cluster: made at first use, shared, made again when they broke.
+    """Pinned SSH connections to the machines of one cluster. They are opened at first use, shared, and reopened when
+    they broke.
 
-    `bootstrap_key` is the private key's text. The only host key accepted is the machine's own (`Machine.host_key`);
-    neither the user's SSH settings nor an agent is asked.
-    """
+    `bootstrap_key` is the text of the private key. Only the machine's own host key (`Machine.host_key`) is accepted;
+    the user's SSH settings and SSH agent are not used."""
 
     def __init__(self, bootstrap_key: str, *, connect_timeout_s: float = 5.0, keepalive_s: float = 5.0) -> None:
         self._dialer = Dialer(bootstrap_key, connect_timeout_s, keepalive_s)
@@ -155,12 +162,12 @@ class Connections:
         self._folder: str | None = None
 
     def use_key(self, bootstrap_key: str) -> None:
-        """The key to sign in with from now on: a cluster gets its own when it is first applied."""
+        """Sets the key for new connections: a cluster gets its own key at its first apply."""
         self._dialer.use_key(bootstrap_key)
 
     @property
     def keyless(self) -> bool:
-        """Opened before the cluster had a key."""
+        """Returns whether the cluster had no key when these connections were opened."""
         return self._dialer.keyless
 
     async def __aenter__(self) -> Connections:
@@ -180,10 +187,12 @@ class Connections:
         on_line: OnLine | None = None,
         max_output: int = MAX_OUTPUT,
     ) -> CommandResult:
-        """Runs argv on a machine. Raises CommandFailed as `run` does, and Unreachable when there is no connection or it
-        broke under the command. A command ended by a signal has code 128 + its number, as in a shell."""
+        """Runs argv on a machine. A command ended by a signal has code 128 + its number, as in a shell.
+
+        Raises CommandFailed as `process.run` does, and Unreachable if there is no connection or it broke during the
+        command."""
         started = time.monotonic()
-        # No signal of ours reaches what sudo started.
+        # A signal from here does not reach a process that sudo started, so `timeout` ends it.
         bounded = ["timeout", "-k", "5", str(math.ceil(timeout_s) + 2)] if machine.user != "root" else []
         out, err = Sink(max_output, on_line), Sink(max_output, on_line)
         async with self._long if timeout_s > _LONG_S else self._gate:
@@ -206,8 +215,9 @@ class Connections:
     async def stream(
         self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None
     ) -> AsyncIterator[bytes]:
-        """Bytes of a command's stdout as they come. Ends with the command; closing the iterator ends the command.
-        Raises CommandFailed when it ended badly, Unreachable when the connection broke."""
+        """Yields the bytes of a command's stdout as they arrive. Closing the iterator ends the command.
+
+        Raises CommandFailed if the command failed, Unreachable if the connection broke."""
         async with asyncio.timeout(timeout_s), self._process(machine, argv) as process:
             err = Sink(CHUNK, None)
             process.stdin.write_eof()
@@ -228,8 +238,9 @@ class Connections:
     async def converse(
         self, machine: Machine, argv: Sequence[str], feed: AsyncIterator[bytes]
     ) -> AsyncIterator[tuple[str, bytes]]:
-        """("out" | "err", bytes) as they come and, last, ("code", its digits); `feed` is the command's standard input.
-        Closing the iterator sends the command SIGTERM. Raises Unreachable when the connection broke."""
+        """Yields ("out" | "err", bytes) as they arrive and, last, ("code", digits of the exit code). `feed` is the
+        command's stdin. Closing the iterator sends SIGTERM to the command. Raises Unreachable if the connection
+        broke."""
         said: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(1)
 
         async def read(kind: str, reader: Any) -> None:
@@ -265,14 +276,14 @@ class Connections:
         yield "code", b"%d" % code
 
     async def hold(self, machine: Machine, argv: Sequence[str]) -> RemoteProcess:
-        """Starts a command that stays. Raises Unreachable when it can't be started."""
+        """Starts a command that runs until it is closed. Raises Unreachable if it can't be started."""
         ends = contextlib.AsyncExitStack()
         process = await ends.enter_async_context(self._process(machine, argv))
         return RemoteProcess(machine, process, ends)
 
     async def wait_ready(self, machine: Machine, *, timeout_s: float) -> None:
-        """Returns once the machine's SSH server has let us in. Raises Unreachable after `timeout_s`, and at once when
-        it answers with another host key than the pinned one."""
+        """Returns once sign-in to the machine works. Raises Unreachable after `timeout_s`, and at once if the machine
+        shows another host key than the pinned one or sudo refuses."""
         deadline = time.monotonic() + timeout_s
         pause_s = 0.05
         while True:
@@ -291,17 +302,19 @@ class Connections:
             pause_s = min(0.2, pause_s * 1.3)
 
     async def knock(self, machine: Machine) -> None:
-        """Opens a connection beside those that are open, and closes it. Raises Unreachable."""
+        """Opens a new connection in addition to the open ones, and closes it. Raises Unreachable."""
         connection = await self._dialer.connect(machine)
         connection.close()
 
     async def forward_socket(self, machine: Machine, remote_path: str) -> str:
-        """Path of a unix socket here (mode 600, folder 700) that leads to `remote_path` on the machine. The path stays
-        the same for the life of this pool; call again before use, so that a broken connection is made anew."""
+        """Returns the path of a local unix socket (mode 600, folder 700) that leads to `remote_path` on the machine.
+        The path stays the same for the life of this pool. Call it again before each use, so that a broken connection
+        is reopened."""
         return await self._forward(machine, remote_path)
 
     async def forward_port(self, machine: Machine, port: int) -> str:
-        """The same, to a port that listens on the machine's own loopback."""
+        """Returns the path of a local unix socket that leads to a port on the machine's loopback address; otherwise
+        like `forward_socket`."""
         return await self._forward(machine, port)
 
     async def _forward(self, machine: Machine, goal: str | int) -> str:
@@ -320,7 +333,7 @@ class Connections:
             try:
                 if isinstance(goal, int):
                     listener = await link.connection.forward_local_path_to_port(path, "127.0.0.1", goal)
-                elif link.root.argv:  # the socket is root's, and the SSH server would open it as the user
+                elif link.root.argv:  # only root may open the socket, and the SSH server would open it as the user
                     listener = await bridge_socket(path, goal, lambda argv: self._process(machine, argv))
                 else:
                     listener = await link.connection.forward_local_path(path, goal)
@@ -332,7 +345,7 @@ class Connections:
             return path
 
     async def drop(self, name: str) -> None:
-        """Forgets the connections to a machine that is gone or was made again."""
+        """Closes the connections to a machine that was removed or created again."""
         peer = self._peers.pop(name, None)
         for link in peer.links if peer else ():
             link.connection.abort()
@@ -359,8 +372,8 @@ class Connections:
 
     @contextlib.asynccontextmanager
     async def _process(self, machine: Machine, argv: Sequence[str], *, end: str = "KILL") -> AsyncIterator[Any]:
-        """A started command; one that still runs at the end gets the signal `end`. A link that turns out dead before
-        the command started is replaced, once. Raises Refused for a command that is too long."""
+        """Yields a started command. If it still runs at the end, it gets the signal `end`. A connection that turns out
+        dead before the command started is replaced once. Raises Refused for a command that is too long."""
         import asyncssh
 
         if (size := len(shlex.join(argv).encode())) > _LONGEST:
@@ -373,13 +386,14 @@ class Connections:
             try:
                 process = await link.connection.create_process(shlex.join([*link.root.argv, *argv]), encoding=None)
                 if link.root.first:
-                    with contextlib.suppress(BrokenPipeError):  # it has ended already, and says itself how
+                    # The command has already ended; its exit status tells how
+                    with contextlib.suppress(BrokenPipeError):
                         process.stdin.write(link.root.first)
                 break
             except (asyncssh.Error, OSError) as error:
                 if not isinstance(error, asyncssh.ChannelOpenError):
                     link.connection.abort()
-                link.retire()  # an aborted connection calls itself open until the loop has come round
+                link.retire()  # asyncssh reports an aborted connection as open until the next turn of the event loop
                 link.give_back()
                 if attempt == 2:
                     raise Unreachable(f"{machine.name} did not start {argv[0]}: {error}") from error
@@ -398,7 +412,7 @@ class Connections:
             link.give_back()
 
     async def _take(self, machine: Machine) -> _Link:
-        """A live link with room for one session more."""
+        """Returns a live connection with room for one more session."""
         peer = self._peers.setdefault(machine.name, _Peer())
         async with peer.lock:
             for link in list(peer.links):
@@ -422,7 +436,7 @@ class Connections:
 
 
 def _code(process: Any) -> int | None:
-    """Exit code; None when the connection went away before one came."""
+    """Returns the exit code; None if the connection ended before it arrived."""
     if process.exit_signal is not None:
         name = f"SIG{process.exit_signal[0]}"
         return 128 + (signal.Signals[name].value if name in signal.Signals.__members__ else 0)

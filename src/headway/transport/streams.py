@@ -1,4 +1,4 @@
-"""Shared by all code that talks to programs: bounded reading of output, by pieces or lines, and writing of input."""
+"""Reading and writing for programs: reads output with a size limit, in pieces or lines, and writes input."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from headway.errors import Unanswered
 
 OnLine = Callable[[str], Awaitable[None] | None]
 
-MAX_OUTPUT = 64 * 1024 * 1024  # bytes kept of each of stdout and stderr; the rest is read and dropped
-CHUNK = 64 * 1024  # bytes read or written at once
+MAX_OUTPUT = 64 * 1024 * 1024  # bytes kept of each of stdout and stderr; the rest is read and discarded
+CHUNK = 64 * 1024  # bytes per read or write
 
 
 class Sink:
-    """Collects up to a limit of bytes, and hands whole lines to a listener."""
+    """Collects bytes up to a limit, and calls a listener with each whole line."""
 
     def __init__(self, limit: int, on_line: OnLine | None) -> None:
         self.data = bytearray()
@@ -25,6 +25,7 @@ class Sink:
         self._part = b""
 
     async def feed(self, chunk: bytes) -> None:
+        """Adds output."""
         if (room := self._limit - len(self.data)) > 0:
             self.data += chunk[:room]
         if self._on_line is None:
@@ -34,6 +35,7 @@ class Sink:
             await self._tell(line)
 
     async def end(self) -> None:
+        """Passes a last line without a line end to the listener."""
         if self._on_line is not None and self._part:
             await self._tell(self._part)
             self._part = b""
@@ -46,19 +48,21 @@ class Sink:
 
     @property
     def text(self) -> str:
+        """The collected bytes as text."""
         return self.data.decode(errors="replace")
 
 
 class Reader:
-    """Lines, and counts of bytes between them, of what comes in any pieces. `read` gives the next, b"" at the end."""
+    """Splits a stream into lines and blocks of known size. `read` returns the next piece, b"" at the end."""
 
     def __init__(self, read: Callable[[], Awaitable[bytes]], *, most: int = MAX_OUTPUT) -> None:
         self._read = read
-        self._most = most  # bytes of one line or count: whoever is at the other end can't make us hold more
+        self._most = most  # limit for one line or block, so that the other side can't exhaust the memory here
         self._rest = b""
 
     async def line(self) -> bytes | None:
-        """The next one, without its end; None when there is no whole one more. Raises Unanswered for one too long."""
+        """Returns the next line without its end; None if no whole line follows. Raises Unanswered for one that is too
+        long."""
         while b"\n" not in self._rest:
             piece = await self._read()
             if not piece:
@@ -69,7 +73,8 @@ class Reader:
         return line
 
     async def exactly(self, size: int) -> bytes:
-        """Raises Unanswered when it ends before that, or for more than is ever held."""
+        """Returns exactly `size` bytes. Raises Unanswered if the stream ends before that, or if `size` exceeds the
+        limit."""
         self._hold(size)
         pieces, missing = [self._rest], size - len(self._rest)
         while missing > 0:
@@ -88,14 +93,14 @@ class Reader:
 
 
 async def pump(reader: Any, sink: Sink) -> None:
-    """Reads to the end of the stream."""
+    """Reads a stream to its end."""
     while chunk := await reader.read(CHUNK):
         await sink.feed(chunk)
     await sink.end()
 
 
 async def write_all(writer: Any, data: bytes | None) -> None:
-    """Writes everything and closes; a reader that went away early is its own business (its exit code tells)."""
+    """Writes everything and closes. A reader that closed early is no error here; its exit code tells."""
     try:
         for start in range(0, len(data or b""), CHUNK):
             writer.write((data or b"")[start : start + CHUNK])
@@ -109,7 +114,7 @@ async def write_all(writer: Any, data: bytes | None) -> None:
 
 
 async def write_pieces(writer: Any, pieces: AsyncIterator[bytes]) -> None:
-    """The same of input that comes bit by bit."""
+    """Writes pieces as they come and closes; otherwise like `write_all`."""
     try:
         async for piece in pieces:
             writer.write(piece)

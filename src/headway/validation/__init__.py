@@ -1,2 +1,2 @@
-"""Strict reading of what people write: YAML, field types, syntax rules, and the path of each error. Knows no cluster file;
-that is `headway.clusterfile`."""
+"""Strict parsing of user input: YAML, field types, syntax rules, and the path of each error. Nothing here is specific
+to cluster files; see `headway.clusterfile`."""

@@ -1,4 +1,4 @@
-"""From pydantic's errors to faults, and the mapping without its faulty parts, so that every fault shows in one go."""
+"""Converts pydantic's errors to faults, and removes faulty values from a mapping so that every fault shows in one run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
 
 def path_text(loc: Sequence[str | int]) -> str:
-    """("teams", "vision", "users", 1) -> "teams.vision.users[1]", safe to print."""
+    """Returns the printable path of a place: ("teams", "vision", "users", 1) gives "teams.vision.users[1]"."""
     text = ""
     for part in loc:
         if isinstance(part, int):
@@ -35,10 +35,9 @@ def path_text(loc: Sequence[str | int]) -> str:
 
 
 def text_faults(value: object) -> tuple[list[tuple[Loc, Fault]], object]:
-    """Faults of every text in a mapping, wherever it is, and a copy made of plain values only.
+    """Returns the faults of all texts in a mapping, and a copy made of plain values only.
 
-    SSH keys have their own rule. Anything that YAML has no form for, and what is nested too deeply, is a fault as well.
-    """
+    SSH keys have their own rule. Values that YAML cannot express and values nested too deeply are faults too."""
     walker = _Walker()
     copy = walker.copy(value, ())
     return walker.found, copy
@@ -50,6 +49,7 @@ class _Walker:
         self.count = 0
 
     def copy(self, value: object, loc: Loc) -> object:
+        """Returns a copy of plain values; faults are added to `found`."""
         self.count += 1
         if self.count > MOST_VALUES:
             if self.count == MOST_VALUES + 1:
@@ -97,7 +97,8 @@ class _Walker:
 
 
 def pydantic_faults(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Loc, Fault]]:
-    """Each of pydantic's errors in our words, with the place it is in the mapping. Of very many the last have no hints."""
+    """Yields each of pydantic's errors as a place in the mapping and a fault in Headway's words. Faults after the first
+    MOST_HINTED have no specific message or hint."""
     for number, detail in enumerate(error.errors(include_url=False)):
         loc = tuple(part for part in detail["loc"] if part != "[key]")
         message, hint = _words_for(detail, loc, model) if number < MOST_HINTED else ("is not allowed here", "")
@@ -105,10 +106,9 @@ def pydantic_faults(error: ValidationError, model: type[BaseModel]) -> Iterator[
 
 
 def drop_values(value: object, places: Sequence[Loc]) -> dict[str, list[int]]:
-    """Takes the values at these places out of a mapping of plain values, in place.
+    """Removes the values at these places from a mapping of plain values, in place.
 
-    Returns, for each list that lost items, the original indexes of those that stayed.
-    """
+    Returns, for each list that lost items, the original indexes of those that stayed."""
     gone = object()
     touched: dict[Loc, list[Any]] = {}
     for loc in places:
@@ -186,7 +186,7 @@ def _words_for(detail: ErrorDetails, loc: Loc, model: type[BaseModel]) -> tuple[
 
 
 def fields_at(model: type[BaseModel], loc: Loc) -> list[str]:
-    """Names of the fields that may stand at a place of the file."""
+    """Returns the names of the fields that are allowed at a place of the file."""
     annotation: Any = model
     for part in loc:
         annotation = _step(_bare(annotation), part)
@@ -205,7 +205,7 @@ def _step(annotation: Any, part: str | int) -> Any:
 
 
 def _bare(annotation: Any) -> Any:
-    """Without Annotated and Optional."""
+    """Returns the annotation without Annotated and Optional."""
     while hasattr(annotation, "__metadata__"):
         annotation = annotation.__origin__
     if get_origin(annotation) in (Union, types.UnionType):
@@ -215,7 +215,7 @@ def _bare(annotation: Any) -> Any:
 
 
 def sort_faults(found: Sequence[tuple[Loc, Fault]], first: Mapping[str, int] | None = None) -> list[Fault]:
-    """One fault a place and message, in the file's order, and not more than can be read."""
+    """Returns distinct faults, ordered by the top-level field's place in `first`, and at most MOST_FAULTS of them."""
     order = first or {}
     unique = list(dict.fromkeys(fault for _, fault in found))
     unique.sort(key=lambda fault: order.get(re.split(r"[.\[]", fault.path, maxsplit=1)[0], 999 if fault.path else -1))

@@ -14,11 +14,13 @@ MOST_NODES = 20_000
 
 
 def value_error(text: str, hint: str = "") -> PydanticCustomError:
-    """An error whose message is shown as it is."""
+    """Returns an error whose message is shown unchanged."""
     return PydanticCustomError("headway", "{text}", {"text": text, "hint": hint})
 
 
 def checked_by(check: Callable[[str], str], hint: str = "") -> AfterValidator:
+    """Returns a validator from a check that returns a problem, or "" for a valid value."""
+
     def validate(value: str) -> str:
         problem = check(value)
         if problem:
@@ -33,7 +35,7 @@ def _reserved(check: Callable[[str], str], reserved: frozenset[str]) -> Callable
 
 
 def _time(value: Any) -> int | None:
-    """Slurm's time -> seconds; -1 stands for unlimited, so that "not said" stays different."""
+    """Returns the seconds of a time in Slurm's forms; -1 means unlimited, so that None can mean that no time was given."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise value_error("must be a time", 'for example "2-00:00:00" (days-hours:minutes:seconds), or minutes')
     try:
@@ -44,12 +46,12 @@ def _time(value: Any) -> int | None:
 
 
 def _grace(value: Any) -> Any:
-    """Seconds as a number, as Slurm's GraceTime, or a text with colons."""
+    """Returns a grace time: a number of seconds as in Slurm's GraceTime, or a text with colons."""
     return _time(value) if isinstance(value, str) and ":" in value else value
 
 
 def _slurm_value(value: Any) -> str:
-    # The value's own rule depends on the key and the version: headway.clusterfile.rules.
+    # headway.clusterfile.rules checks the value, because its form depends on the key and the Slurm version.
     if isinstance(value, bool):
         return "YES" if value else "NO"
     if not isinstance(value, str | int):
@@ -58,11 +60,12 @@ def _slurm_value(value: Any) -> str:
 
 
 def host_from_text(value: Any) -> Any:
+    """Returns the mapping of a host that was given as a plain address."""
     return {"address": value} if isinstance(value, str) else value
 
 
 def one_or_two(value: Any) -> Any:
-    """To Python yes is 1, and 2.0 is 2."""
+    """Returns the value if it is exactly the type int. Without this check, Python would accept True as 1 and 2.0 as 2."""
     if type(value) is not int:
         raise value_error("must be 1 or 2")
     return value
@@ -76,11 +79,12 @@ def _public_key(value: str) -> str:
 
 
 def _xid(value: Any) -> Any:
-    """A code is a number in YAML, and a word once the document has been JSON."""
+    """Returns a code as text: it is a number in YAML, and text after a JSON round trip."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def mount_line(value: str) -> str:
+    """Returns the line if it is valid, else raises a value error."""
     problem, hint = syntax_rules.mount_line_fault(value)
     if problem:
         raise value_error(problem, hint)
@@ -138,8 +142,9 @@ SlurmKeys = dict[str, Annotated[str, BeforeValidator(_slurm_value), WithJsonSche
 
 
 class Part(BaseModel):
-    """Strict, closed, and lenient in one thing: an empty field is one that was left out. Not so one that is none of ours: in
-    `{mount: nfs4 filer:/x hard,ro}` the comma ends the value, and `ro` would be a field that is empty."""
+    """Base of all parts of the file: strict, and without unknown fields. A known field with an empty value counts as
+    left out. An unknown field with an empty value is an error: in `{mount: nfs4 filer:/x hard,ro}` the comma ends
+    the value, and `ro` would be such a field."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 

@@ -1,4 +1,4 @@
-"""Public SSH keys as text: checked field by field, so that what is installed is one key and nothing else."""
+"""Checks public SSH keys field by field, so that exactly one key and nothing else is installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY_TYPES = (
     "sk-ssh-ed25519@openssh.com",
     "sk-ecdsa-sha2-nistp256@openssh.com",
 )
-_FIELDS = {  # how many length-prefixed fields follow the type
+_FIELDS = {  # number of length-prefixed fields after the type
     "ssh-ed25519": 1,
     "ssh-rsa": 2,
     "ecdsa-sha2-nistp256": 2,
@@ -28,17 +28,17 @@ SMALLEST_RSA_BITS = 2048
 
 
 def looks_private(text: str) -> bool:
-    """Whether this may be a private key: such text is never repeated in a message."""
+    """Returns whether the text may be a private key; messages never repeat such text."""
     return "PRIVATE KEY" in text or text.lstrip().startswith(("-----BEGIN", "PuTTY-User-Key-File"))
 
 
 def looks_like_path(text: str) -> bool:
-    """Whether this is the path of a key file rather than the key itself."""
+    """Returns whether the text is the path of a key file rather than the key itself."""
     return text.startswith(("/", "~", "./", "../")) or (text.endswith(".pub") and " " not in text)
 
 
 def key_fault(text: str) -> tuple[str, str]:
-    """What is wrong with one public key and what to do, or ("", ""). Never repeats any part of the text."""
+    """Returns what is wrong with a public key and what to do, or ("", ""). Messages never repeat any part of the text."""
     if looks_private(text):
         return "is a private key", "name the public one (ending in .pub), and keep the private one to yourself"
     if looks_like_path(text):
@@ -59,7 +59,7 @@ def key_fault(text: str) -> tuple[str, str]:
 
 
 def one_line(text: str) -> str:
-    """A checked key as it is installed: type, key, and the comment without unusual characters."""
+    """Returns a checked key as it is installed: type, key, and the comment without unusual characters."""
     kind, blob, *comment = text.strip(" ").split(" ")
     kept = re.sub(r"[^A-Za-z0-9._@-]+", "-", " ".join(comment)).strip("-")[:64]
     return f"{kind} {blob} {kept}" if kept else f"{kind} {blob}"

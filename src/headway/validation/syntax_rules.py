@@ -1,7 +1,8 @@
-"""Rules for the words of a cluster file: characters, names, times, sizes. Pure functions that say what is wrong, or "".
+"""Syntax rules of a cluster file: characters, names, times, sizes. Pure functions; `*_fault` return what is wrong, or
+"".
 
-Everything a user writes ends up in configuration files and argument lists: what is allowed is listed, all else refused.
-"""
+Everything that a user writes ends up in configuration files and argument lists, so the rules list what is allowed and
+refuse all else."""
 
 from __future__ import annotations
 
@@ -17,18 +18,19 @@ CLUSTER_NAME = r"[a-z][a-z0-9-]{0,20}"
 GROUP_NAME = r"[a-z][a-z0-9]{0,11}"
 USER_NAME = r"[a-z][a-z0-9_-]{0,31}"
 PLAIN_TEXT = re.compile(r"[A-Za-z0-9 _@%+=:,./~-]*")
-URL_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~?&-]*")  # of addresses that end up in one file alone, as JSON
+URL_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~?&-]*")  # for URLs, which are only written to one file, as JSON
 
-MOUNT_TEXT = re.compile(r"[A-Za-z0-9 _@%+=:,./~\[\]-]*")  # an IPv6 address stands in brackets
+MOUNT_TEXT = re.compile(r"[A-Za-z0-9 _@%+=:,./~\[\]-]*")  # allows brackets for IPv6 addresses
 
 _ABSOLUTE = re.compile(r"/|(/[A-Za-z0-9._@+-]+)+/?")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9]([A-Za-z0-9-]{0,62}))*\.?|[A-Za-z0-9]")
 _TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,4}))?(?::(\d{1,4}))?")
 
 # fmt: off
-# Users and groups that a node image has, or that Headway makes: each user also gets a group of the same name.
+# Users and groups of a node image or of Headway. User names must differ from both, because each user also gets a group
+# of the same name.
 SYSTEM_USERS = frozenset((
-    "default",  # the team that a user's own group would stand beside
+    "default",  # Headway's default team; a user of this name would have a group of the same name
     "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data",
     "backup", "list", "irc", "gnats", "nobody", "nogroup", "sshd", "messagebus", "polkitd", "tss", "uuidd",
     "dnsmasq", "avahi", "chrony", "ntp", "statd", "rpc", "sssd", "nslcd", "postfix", "munge", "slurm",
@@ -38,14 +40,14 @@ SYSTEM_USERS = frozenset((
     "ssl-cert", "docker", "podman", "wheel", "lpadmin", "ssh", "systemd-network", "systemd-resolve",
     "systemd-timesync", "systemd-journal", "systemd-coredump", "systemd-oom",
 ))
-# Words that Slurm reads as something else where an account or a QOS is named ("normal" is the QOS it makes itself).
+# Words with a special meaning to Slurm where an account or a QOS is named ("normal" is the QOS that Slurm creates).
 RESERVED_TEAMS = frozenset({"root", "all", "none", "normal", "default_qos"})
 RESERVED_PARTITIONS = frozenset({"default", "all", "none"})
 
 SYSTEM_PATHS = (
     "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc",
     "/root", "/run", "/sbin", "/scratch", "/srv", "/sys", "/tmp", "/usr", "/var",
-    "/opt/modulefiles",  # render.system.shell_env.MODULES
+    "/opt/modulefiles",  # = render.system.shell_env.MODULES
 )
 # fmt: on
 
@@ -53,26 +55,26 @@ LONGEST_TIME_S = 3650 * 86400
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """ "did you mean X?" for the nearest known word, or "" when none is near."""
+    """Returns "did you mean X?" for the nearest known word, or "" if none is near."""
     folded = {name.lower(): name for name in known if not text_fault(name)}
     near = difflib.get_close_matches(word.lower()[:80], list(folded), n=1, cutoff=0.6)
     return f"did you mean {folded[near[0]]}?" if near else ""
 
 
 def join_words(words: Iterable[str], last: str = "or") -> str:
-    """["a", "b", "c"] -> "a, b or c"."""
+    """Returns the words as a phrase: ["a", "b", "c"] gives "a, b or c"."""
     items = list(words)
     return f"{', '.join(items[:-1])} {last} {items[-1]}" if len(items) > 1 else "".join(items)
 
 
 def printable(text: object, limit: int = 60) -> str:
-    """A user's word made safe to print: ASCII only, no control characters, bounded."""
+    """Returns a user's text made safe to print: ASCII only, no control characters, limited length."""
     plain = ascii(str(text)[: limit + 1])[1:-1]
     return plain if len(plain) <= limit else f"{plain[:limit]}..."
 
 
 def text_fault(text: str, allowed: re.Pattern[str] = PLAIN_TEXT) -> str:
-    """What makes this text unfit for any configuration file or argument list, or ""."""
+    """Returns why this text is unfit for configuration files and argument lists, or ""."""
     if allowed.fullmatch(text):
         return ""
     if any(ord(char) < 32 or 127 <= ord(char) < 160 or char in "\u2028\u2029" for char in text):
@@ -82,13 +84,14 @@ def text_fault(text: str, allowed: re.Pattern[str] = PLAIN_TEXT) -> str:
 
 
 def cluster_name_fault(name: str) -> str:
+    """Checks a cluster's name."""
     if re.fullmatch(CLUSTER_NAME, name):
         return ""
     return "a cluster's name is 1 to 21 lower-case letters, digits and dashes, and starts with a letter"
 
 
 def group_name_fault(name: str) -> str:
-    """For node groups: part of their nodes' names."""
+    """Checks the name of a node group, which becomes part of its nodes' names."""
     if not re.fullmatch(GROUP_NAME, name):
         return "a group's name is 1 to 12 lower-case letters and digits, and starts with a letter"
     if name in ("main", "head"):
@@ -97,14 +100,14 @@ def group_name_fault(name: str) -> str:
 
 
 def name_fault(name: str) -> str:
-    """For partitions, teams, switches and datasets."""
+    """Checks the name of a partition, team, switch or dataset."""
     if re.fullmatch(NAME, name):
         return ""
     return "a name is 1 to 31 lower-case letters, digits, dashes and underscores, and starts with a letter"
 
 
 def user_name_fault(name: str) -> str:
-    """For Linux users on the cluster."""
+    """Checks the name of a Linux user of the cluster."""
     if not re.fullmatch(USER_NAME, name):
         return "a user name is 1 to 32 lower-case letters, digits, dashes and underscores, and starts with a letter"
     if name in SYSTEM_USERS or name.startswith("systemd-"):
@@ -113,7 +116,7 @@ def user_name_fault(name: str) -> str:
 
 
 def user_name_from(login: str) -> str:
-    """A valid user name for a person known by this login elsewhere: "root" -> "admin", "Ann.Lee" -> "ann-lee"."""
+    """Returns a valid user name made from the login of another system: "root" -> "admin", "Ann.Lee" -> "ann-lee"."""
     name = re.sub(r"[^a-z0-9_-]+", "-", login.lower()).strip("-_0123456789")[:32]
     if login == "root" or not name:
         return "admin"
@@ -121,7 +124,7 @@ def user_name_from(login: str) -> str:
 
 
 def path_fault(path: str) -> str:
-    """For absolute paths: no "..", no spaces, nothing a mount unit or a shell reads otherwise."""
+    """Checks an absolute path: no "..", no spaces, no character with a meaning in mount units or shells."""
     if not _ABSOLUTE.fullmatch(path):
         if not path.startswith("/"):
             return "must be an absolute path"
@@ -132,7 +135,7 @@ def path_fault(path: str) -> str:
 
 
 def mount_fault(path: str) -> str:
-    """For places inside the machines where a dataset appears."""
+    """Checks the mount point of a dataset or volume on the machines."""
     fault = path_fault(path)
     if fault:
         return fault
@@ -148,11 +151,12 @@ def mount_fault(path: str) -> str:
 
 _FS_TYPE = re.compile(r"[a-z][a-z0-9_]{0,31}(\.[a-z][a-z0-9_-]{0,31})?")
 _BRACKETED = r"([A-Za-z0-9._-]+@)?\[[0-9a-fA-F:.]{2,45}\]:"
-_MOUNT_WORD = re.compile(rf"({_BRACKETED})?[A-Za-z0-9._@:/,=+-]{{1,1024}}")  # no shell or unit reads it otherwise
+# No character with a meaning in shells or units
+_MOUNT_WORD = re.compile(rf"({_BRACKETED})?[A-Za-z0-9._@:/,=+-]{{1,1024}}")
 
 
 def mount_line_fault(line: str) -> tuple[str, str]:
-    """(what is wrong with "TYPE SOURCE [OPTIONS]", what to do), "" for nothing."""
+    """Returns what is wrong with "TYPE SOURCE [OPTIONS]" and what to do, or ("", "")."""
     parts = line.split()
     example = "for example: nfs4 filer:/export/data rw,hard"
     if not 2 <= len(parts) <= 3:
@@ -173,11 +177,11 @@ def mount_line_fault(line: str) -> tuple[str, str]:
 
 
 def host_fault(address: str) -> str:
-    """For an IPv4 or IPv6 address or a host name."""
+    """Checks an IPv4 or IPv6 address or a host name."""
     try:
         ipaddress.ip_address(address)
     except ValueError:
-        # A last label that is a number makes an address; a host name may end in a digit within a label.
+        # If the last label is a number, the text is an address; in host names, labels may end in a digit.
         last = address.rstrip(".").rsplit(".", 1)[-1]
         named = len(address) <= 253 and _HOST_NAME.fullmatch(address) and not last.isdigit()
         return "" if named else "is neither an address nor a host name"
@@ -185,7 +189,7 @@ def host_fault(address: str) -> str:
 
 
 def network_fault(network: str) -> str:
-    """For an IPv4 network or address."""
+    """Checks an IPv4 network or address."""
     try:
         ipaddress.IPv4Network(network)
     except ValueError as error:
@@ -194,7 +198,7 @@ def network_fault(network: str) -> str:
 
 
 def relay_fault(relay: str) -> str:
-    """For "host:port"."""
+    """Checks "host:port"."""
     host, colon, port = relay.rpartition(":")
     if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
         return "must be host:port, for example mail.example.org:25"
@@ -204,7 +208,7 @@ def relay_fault(relay: str) -> str:
 
 
 def url_fault(url: str) -> str:
-    """For an http(s) URL with a host."""
+    """Checks an http(s) URL with a host."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -216,7 +220,7 @@ def url_fault(url: str) -> str:
 
 
 def zone_fault(name: str) -> str:
-    """For a time zone's name."""
+    """Checks the name of a time zone."""
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -225,7 +229,7 @@ def zone_fault(name: str) -> str:
 
 
 def shared_by_fault(rule: str) -> str:
-    """For who pays for capacity: use, share or centre:NAME."""
+    """Checks a rule for who pays for capacity: use, share or centre:NAME."""
     if rule in ("use", "share"):
         return ""
     if not rule.startswith("centre:"):
@@ -234,7 +238,7 @@ def shared_by_fault(rule: str) -> str:
 
 
 def mail_fault(address: str) -> str:
-    """For NAME@HOST."""
+    """Checks a mail address NAME@HOST."""
     name, at, host = address.rpartition("@")
     if not at or not re.fullmatch(r"[A-Za-z0-9._%+-]{1,64}", name):
         return "must be a mail address, for example oncall@example.org"
@@ -242,9 +246,9 @@ def mail_fault(address: str) -> str:
 
 
 def parse_time(value: str | int) -> int | None:
-    """A time in Slurm's forms -> seconds; None = unlimited. A whole number is minutes.
+    """Returns the seconds of a time in Slurm's forms; None = unlimited. A whole number is minutes.
 
-    Forms: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, infinite. Raises ValueError that says what is wrong.
+    Forms: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, infinite. Raises ValueError with a message for the user.
     """
     text = str(value).strip()
     if text.lower() in ("infinite", "unlimited"):

@@ -1,8 +1,8 @@
-"""YAML text -> plain mappings, lists and scalars, and nothing more; and back (`dump_yaml`).
+"""Parses YAML text to plain mappings, lists and scalars only, and writes it (`dump_yaml`).
 
-Works on the parser's events, so it neither recurses nor ever builds an object: tags, cycles, repeated keys and aliases
-that unfold without bound are refused with the line they are on. Scalars follow YAML 1.2: `02:00:00` and `no` are text.
-"""
+It works on the parser's events, so it does not recurse and never creates objects. Tags, cycles, repeated keys and
+aliases that expand without bound are refused with their line number. Scalars follow YAML 1.2: `02:00:00` and `no` are
+text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headway.errors import CLUSTER_FILE, Fault, InvalidSpec
 from headway.validation import syntax_rules
 
 LARGEST_BYTES = 4 * 1024 * 1024
-MOST_VALUES = 400_000  # aliases unfolded
+MOST_VALUES = 400_000  # with aliases expanded
 DEEPEST = 24
 
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
@@ -27,7 +27,8 @@ _NULLS = ("", "~", "null", "Null", "NULL")
 
 
 def parse_yaml(text: str, what: str = CLUSTER_FILE, *, may_be_empty: bool = False) -> dict[str, Any]:
-    """One YAML document that is a mapping. Keys are always text. Raises InvalidSpec, which calls the file `what`."""
+    """Returns the mapping of a file with one YAML document. All keys are text. Raises InvalidSpec, whose message calls
+    the file `what`."""
     try:
         value = _value(text)
     except InvalidSpec as error:
@@ -55,7 +56,7 @@ def _value(text: str) -> Any:
 
 @dataclass
 class _Open:
-    """A mapping or list that is being read. `key` waits for its value."""
+    """A mapping or list that is being read. `key` is the key whose value comes next."""
 
     value: dict[str, Any] | list[Any]
     anchor: str | None
@@ -73,6 +74,7 @@ class _Builder:
         self.count = 0
 
     def build(self, text: str) -> Any:
+        """Returns the value of the only document in the text."""
         for event in _events(text):
             if isinstance(event, yaml.DocumentStartEvent):
                 self.documents += 1
@@ -180,8 +182,8 @@ def _invalid(message: str, mark: Any = None, hint: str = "") -> InvalidSpec:
 
 
 class _Dumper(yaml.SafeDumper):
-    """As people write it: lists are indented below their field, nothing is an alias, and text that `parse_yaml` would
-    take for something else has quotes."""
+    """Writes YAML as people do: lists are indented below their field, there are no aliases, and text that `parse_yaml`
+    would read as another type is quoted."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
         super().increase_indent(flow, False)
@@ -199,5 +201,5 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def dump_yaml(mapping: Mapping[str, Any]) -> str:
-    """`parse_yaml` of it is the mapping again."""
+    """Returns the mapping as YAML text; `parse_yaml` of the text gives the same mapping."""
     return yaml.dump(dict(mapping), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)

@@ -1,4 +1,4 @@
-"""The dashboard on the server's app: pages, their live updates, static files.
+"""Adds the dashboard to the server's app: pages, their live updates, static files.
 
 GET /clusters/NAME          one cluster; ?job=ID draws that job's loss
 GET /clusters/NAME/live     its changes, as server-sent events: one event per changed part (HTML), `chart` (JSON),
@@ -28,7 +28,7 @@ from headway.web.views.cluster import page as view_of
 
 
 def mount(app: FastAPI, live: Live, principal: Principal) -> None:
-    """Adds the dashboard to `app`. Raises Refused where the browser libraries are missing."""
+    """Adds the dashboard to `app`. Raises Refused if the browser libraries are missing."""
     app.mount("/static", static_files(), name="static")
     if documentation.site_is_built():
         app.mount("/docs", Documentation(directory=documentation.SITE, html=True), name="docs")
@@ -38,6 +38,8 @@ def mount(app: FastAPI, live: Live, principal: Principal) -> None:
 
 
 class _Dashboard:
+    """The routes of a cluster's overview."""
+
     def __init__(self, live: Live, principal: Principal) -> None:
         self._live = live
         self._principal = principal
@@ -76,7 +78,7 @@ class _Dashboard:
         return EventSourceResponse(self._events(request, name, _job_id(job)), headers=HEADERS)
 
     def _page(self, snapshot: Snapshot, job: int | None) -> Page:
-        """Made once a reading for all who look at the same job's loss."""
+        """Returns the page's parts. They are computed once per reading for all viewers who chose the same job."""
         page: Page | None = snapshot.kept.get(("page", job))
         if page is None:
             keys = self._keys.of(snapshot.status.cluster.name, snapshot.jobs)
@@ -84,11 +86,12 @@ class _Dashboard:
         return page
 
     async def _events(self, request: Request, name: str, job: int | None) -> AsyncIterator[ServerSentEvent]:
-        """Everything once (the page may be older than the stream), then what changed. A session that ended and a
-        cluster that is gone send the browser away; any other end leaves the page, which connects again by itself."""
+        """Yields all parts once, because the page may be older than the stream, then the changes. If the session has
+        ended or the cluster is gone, `leave` makes the browser leave the page; after any other end the page
+        reconnects by itself."""
         before: list[Page] = []
         try:
-            await self._viewer(request)  # nobody else, and of no other cluster, becomes one of those who watch
+            await self._viewer(request)  # only viewers who may see this cluster are counted as watchers
             await self._live.snapshot(name)
             async for _ in update_ticks(self._live.subscribe(name)):
                 for event in await run_in_turn(self._live.streams, partial(self._news, request, name, job, before)):
@@ -100,20 +103,20 @@ class _Dashboard:
             return
 
     async def _news(self, request: Request, name: str, job: int | None, before: list[Page]) -> list[ServerSentEvent]:
-        """What is another than the page before, which gives way to this one, and a pulse."""
+        """Returns events for the changes since `before`, which is updated, and a pulse."""
         await self._viewer(request)
         snapshot = await self._live.snapshot(name)
         page, last = self._page(snapshot, job), before[0] if before else None
         key = ("changes", job, id(last))
         if key not in snapshot.kept:
-            snapshot.kept[key] = (last, _changes(page, last))  # held, so that nothing else has its number meanwhile
+            snapshot.kept[key] = (last, _changes(page, last))  # `last` is kept so that its id() is not reused
         before[:] = [page]
         events = [ServerSentEvent(text, event=event) for event, text in snapshot.kept[key][1]]
         return [*events, ServerSentEvent(page_pulse(page), event="pulse")]
 
 
 def _changes(page: Page, before: Page | None) -> list[tuple[str, str]]:
-    """The events, each with its text, that bring a browser from `before` to `page`."""
+    """Returns the events, as (name, text), that update a browser from `before` to `page`."""
     events = [(name, render_part(name, page.parts[name])) for name in page.changed(before)]
     if before is None or page.chart != before.chart:
         events.append(("chart", compact_json(page.chart.message(before.chart if before else None))))
@@ -121,5 +124,5 @@ def _changes(page: Page, before: Page | None) -> list[tuple[str, str]]:
 
 
 def _job_id(text: str) -> int | None:
-    """The job asked for in the address; None for anything that is no number."""
+    """Returns the job id in the address; None if it is not a number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None

@@ -1,4 +1,4 @@
-"""The documentation site at /docs, and which of its pages belongs to which page of the dashboard."""
+"""The documentation site at /docs, and the mapping of dashboard pages to documentation pages."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ PAGE_TO_DOC = {
 
 
 def site_is_built() -> bool:
-    """Whether this installation has the documentation site."""
+    """Returns whether this installation includes the documentation site."""
     return (SITE / "index.html").is_file()
 
 
 def doc_address(page: str) -> str:
-    """Address of the documentation of a page; the documentation's start for an unknown page, "" without a site."""
+    """Returns the address of a page's documentation; the documentation's start for an unknown page, "" without a site."""
     if not site_is_built():
         return ""
     return f"/docs/{PAGE_TO_DOC[page]}/" if page in PAGE_TO_DOC else "/docs/"

@@ -20,11 +20,11 @@ from headway.web.rendering import compact_json, render_part, templates
 from headway.web.view_models import StateView
 from headway.web.views.banners import cluster_banner
 
-PULSE_S = 10.0  # a pulse at least this often; the browser warns after three without
-MAX_TURN_S = 0.1  # after which the next stream's turn comes too
-COALESCE_S = 0.15  # changes this close together go out as one
+PULSE_S = 10.0  # seconds between pulses; the browser warns after three missing ones
+MAX_TURN_S = 0.1  # seconds after which a stream gives its slot to the next one
+COALESCE_S = 0.15  # seconds; changes within this time are sent together
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-LEAVE = ServerSentEvent("now", event="leave")  # the page itself says why, when it is loaded again
+LEAVE = ServerSentEvent("now", event="leave")  # the reloaded page gives the reason
 
 # The parts of a page, by name: values in which nothing changes by the clock alone.
 Parts = Mapping[str, object]
@@ -34,9 +34,9 @@ MakeParts = Callable[[Principal], Awaitable[Parts]]
 def stream_parts(
     request: Request, state: AppState, name: str, make: MakeParts, *, prefix: str = ""
 ) -> EventSourceResponse:
-    """Everything once, then what changed: event NAME with parts/{prefix}NAME.html, or the value itself where it is a dict
-    (as JSON); and of the cluster `state` and `notice`, what is wrong with it. A session that ended and a cluster or job that is
-    gone send the browser away."""
+    """Returns a stream of all parts once, then of changed ones. Event NAME contains parts/{prefix}NAME.html, or the
+    value as JSON if it is a dict; `state` and `notice` contain the cluster's state and problems. If the session has
+    ended or the cluster or job is gone, `leave` makes the browser leave the page."""
     return EventSourceResponse(_events(request, state, name, make, prefix), headers=HEADERS)
 
 
@@ -60,7 +60,8 @@ async def _events(
 async def run_in_turn(
     streams: asyncio.Semaphore, news: Callable[[], Coroutine[Any, Any, list[ServerSentEvent]]]
 ) -> list[ServerSentEvent]:
-    """A few streams at a time, as long as they compute: one that waits for a machine keeps no other one waiting."""
+    """Runs `news` with a limit on how many streams compute at a time. A stream that takes longer than MAX_TURN_S,
+    for example because it waits for a machine, gives its slot to the next one."""
     async with streams:
         making = asyncio.create_task(news())
         try:
@@ -77,7 +78,7 @@ async def run_in_turn(
 async def _news(
     request: Request, state: AppState, name: str, make: MakeParts, prefix: str, before: dict[str, object]
 ) -> list[ServerSentEvent]:
-    """What is another than `before`, which is brought up to date, and a pulse."""
+    """Returns events for the changes since `before`, which is updated, and a pulse."""
     who = await authenticate(request)
     if who is None:
         raise NotSignedIn("nobody is signed in")
@@ -98,18 +99,18 @@ async def _news(
 
 
 def _another(state: AppState, name: str, last: object, value: object) -> bool:
-    """Compared once for all viewers who were shown the very same."""
+    """Returns whether a part has changed. Compared once for all viewers who were shown the same object."""
     if last is value:
         return False
     compared = state.live.snapshot(name).derived.setdefault("compared", {})
     key = (id(last), id(value))
     if key not in compared:
-        compared[key] = (last, value, last != value)  # held, so that nothing else has their numbers meanwhile
+        compared[key] = (last, value, last != value)  # both are kept so that their id() is not reused
     return bool(compared[key][2])
 
 
 def _text(state: AppState, name: str, template: str, value: object) -> str:
-    """The event's text. A part that many viewers share (the very same object) is rendered once a reading."""
+    """Returns the event's text. A part that many viewers share (the same object) is rendered once per reading."""
     if isinstance(value, dict):
         return compact_json(value)
     kept = state.live.snapshot(name).derived
@@ -120,7 +121,7 @@ def _text(state: AppState, name: str, template: str, value: object) -> str:
 
 
 async def _made(make: MakeParts, who: Principal) -> Parts:
-    """None where something does not answer: what was shown stays, and `notice` says why."""
+    """Returns the parts; none if something does not answer: the page keeps what it shows, and `notice` gives the reason."""
     try:
         return await make(who)
     except (NotSignedIn, NotFound):
@@ -130,14 +131,14 @@ async def _made(make: MakeParts, who: Principal) -> Parts:
 
 
 def render_pulse(state: AppState, name: str) -> str:
-    """The time of the figures."""
+    """Returns the HTML with the time of the figures."""
     snapshot = state.live.snapshot(name)
     values = {"as_of": snapshot.as_of, "stale": snapshot.stale, "now": state.clock()}
     return templates().get_template("parts/pulse.html").render(**values)
 
 
 async def update_ticks(wakes: AsyncIterator[None]) -> AsyncIterator[None]:
-    """At once, then after each wake, and every PULSE_S without one. Ends with `wakes`."""
+    """Yields at once, then after each wake, and every PULSE_S seconds without one. Ends with `wakes`."""
     pending = asyncio.ensure_future(_woken(wakes))
     try:
         await asyncio.sleep(0)  # let it subscribe before the first reading, or a change in between would be missed
@@ -160,6 +161,6 @@ async def update_ticks(wakes: AsyncIterator[None]) -> AsyncIterator[None]:
 
 
 async def _woken(wakes: AsyncIterator[None]) -> bool:
-    """Waits for the next wake; False when there will be none."""
+    """Waits for the next wake; returns False if there will be none."""
     end = object()
     return await anext(wakes, end) is not end

@@ -1,8 +1,8 @@
-"""Forms that submit something are carried out once, however often the browser sends them.
+"""Makes sure that a submitted form is carried out once, however often the browser sends it.
 
-The page puts a random key (`new_form_key()`) in a hidden field. Key, session, path and field values together name the
-request, as an Idempotency-Key does for the API (api/http/idempotency.py): the head runs sbatch once for it, and a resent
-form redirects to the same page. A form with other values is another request."""
+The page puts a random key (`new_form_key()`) in a hidden field. Key, session, path and field values together
+identify the request, like an Idempotency-Key of the API (api/http/idempotency.py): the head runs sbatch once for it,
+and a resent form redirects to the same page. A form with other values is another request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FormDone:
 
 
 def new_form_key() -> str:
-    """A random value for the hidden field."""
+    """Returns a random value for the hidden field."""
     return secrets.token_hex(16)
 
 
@@ -48,8 +48,8 @@ async def submit_once(
     who: Principal,
     submit: Callable[[Principal], Awaitable[FormDone | Response]],
 ) -> Response:
-    """The response to the form: what `submit` returns, or the stored redirect if it succeeded before. A form that failed may be
-    sent again. `submit` gets the principal with the form's idempotency key."""
+    """Returns the response to the form: what `submit` returns, or the stored redirect if it succeeded before. A form
+    that failed may be sent again. `submit` gets the principal with the form's idempotency key."""
     if not re.fullmatch("[0-9a-f]{32}", str(form.get(KEY_FIELD, ""))):
         made = await submit(who)
         return _redirect(made) if isinstance(made, FormDone) else made

@@ -1,4 +1,4 @@
-"""The Protocol of what pages read. The server implements it; tests use a fake."""
+"""The interface through which pages read data. The server implements it; tests use a fake."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A cluster as last read. `jobs` are the running and the pending, and those that ended lately if known. All who look
-    share one, and what was made of it: `kept`."""
+    """A cluster's last reading. `jobs` are the running and pending ones, and recently ended ones if known. All
+    viewers share one snapshot, and the values derived from it (`kept`)."""
 
     status: StatusOut
     jobs: tuple[JobState, ...] = ()
     happenings: tuple[Happening, ...] = ()  # newest first
-    incidents: tuple[IncidentOut, ...] = ()  # newest first: all that are open, and the latest
-    faults: int = 0  # how many incidents there ever were
-    progress: Mapping[int, ProgressOut] = field(default_factory=dict)  # job -> its figures
+    incidents: tuple[IncidentOut, ...] = ()  # newest first: all open ones, and the most recent others
+    faults: int = 0  # the number of all incidents of the cluster
+    progress: Mapping[int, ProgressOut] = field(default_factory=dict)  # job id -> its training progress
     kept: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)
 
 
 class Live(Protocol):
-    """Answers from memory, so that a page never waits on a machine."""
+    """Provides data from memory, so that a page never waits for a machine."""
 
     @property
     def streams(self) -> asyncio.Semaphore:
-        """How many streams are brought up to date at a time."""
+        """Returns the semaphore that limits how many streams are updated at a time."""
         ...
 
     async def clusters(self) -> list[ClusterOut]: ...
 
     async def snapshot(self, name: str) -> Snapshot:
-        """Raises NotFound for a name that is no cluster."""
+        """Returns the cluster's last reading. Raises NotFound for an unknown cluster."""
         ...
 
     def subscribe(self, name: str) -> AsyncIterator[None]:
-        """Yields whenever `snapshot` may answer something new; ends when the cluster is gone."""
+        """Yields whenever `snapshot` may return something new; ends when the cluster is gone."""
         ...
 
 
 class Viewer(Protocol):
-    """Who looks at the page."""
+    """The person who views the page."""
 
     @property
     def person(self) -> str: ...
@@ -68,5 +68,5 @@ class Viewer(Protocol):
     def role(self) -> str: ...
 
 
-# The person of a request's session, or None when nobody is signed in (NotSignedIn raised means the same).
+# Returns the person of a request's session; None (or NotSignedIn raised) if there is none.
 Principal = Callable[[Request], Awaitable[Viewer | None]]

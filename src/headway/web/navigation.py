@@ -9,14 +9,16 @@ from headway.domain.role import CAN_SUBMIT, Role
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    key: str  # what a page calls itself: `tab` of a cluster's page, `here` of the server's
+    """A tab of the navigation."""
+
+    key: str  # the page's name: `tab` of a cluster's page, `here` of the server's pages
     title: str
     path: str  # below /clusters/NAME, or from the root
     roles: tuple[Role, ...] = ()  # () = everybody
-    own: bool = False  # of the person: in the menu under their name
+    own: bool = False  # shown in the menu under the person's name
 
 
-# Of one cluster. A page is added here together with its module.
+# Tabs of a cluster. A page is added here together with its module.
 CLUSTER = (
     Tab("overview", "Overview", ""),
     Tab("queue", "Queue", "/queue"),
@@ -30,7 +32,7 @@ CLUSTER = (
     Tab("costs", "Costs", "/costs"),
 )
 
-# Of the server.
+# Tabs of the server.
 SERVER = (
     Tab("home", "Home", "/"),
     Tab("incidents", "Incidents", "/incidents"),
@@ -43,5 +45,5 @@ SERVER = (
 
 
 def tabs(of: tuple[Tab, ...], role: str) -> tuple[Tab, ...]:
-    """Those a person of this role is shown; what they may do is decided in services/identity.py all the same."""
+    """Returns the tabs shown to a role. What the person may do is decided in services/identity.py in any case."""
     return tuple(tab for tab in of if not tab.roles or role in tab.roles)

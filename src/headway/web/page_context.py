@@ -1,4 +1,4 @@
-"""What every page needs besides its own content: the cluster in its address, and a flash message."""
+"""Data that every page needs besides its own content: the cluster in its address, and a flash message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headway.services.app_state import AppState
 from headway.services.mappers import cluster_out
 
 COOKIE = "headway_flash"
-_MAX_AGE_S = 20  # of the cookie, which lives from a form's redirect to the page that follows
+_MAX_AGE_S = 20  # seconds; the cookie lives from a form's redirect to the page that follows
 _MAX_CHARS = 400
 
 
@@ -38,7 +38,7 @@ async def load(request: Request) -> None:
 
 
 async def _cluster_of(request: Request) -> ClusterOut | None:
-    """The cluster in the address, as last read; None on other pages."""
+    """Returns the cluster in the address with its last reading; None on other pages."""
     name = request.path_params.get("name")
     state: AppState | None = getattr(request.app.state, "headway", None)
     if not isinstance(name, str) or state is None:
@@ -53,7 +53,7 @@ def _read_flash(request: Request) -> FlashMessage | None:
 
 
 def redirect_with_message(path: str, message: str = "", *, is_error: bool = False) -> Response:
-    """A redirect (303) after a form, to a page that shows `message` once."""
+    """Returns a redirect (303) after a form, to a page that shows `message` once."""
     answer = RedirectResponse(path, status_code=303, headers={"Cache-Control": "no-store"})
     if message:
         text = quote(("!" if is_error else " ") + message[: _MAX_CHARS - 1])

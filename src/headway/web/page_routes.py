@@ -1,4 +1,4 @@
-"""Routes of pages: errors become pages, and pages are not in the OpenAPI schema."""
+"""The route class of pages: errors become pages, and pages are not in the OpenAPI schema."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ log = structlog.get_logger("headway.web")
 
 
 class _Bug(HeadwayError):
-    """An error that nobody foresaw, in the words that may be shown of it."""
+    """An unexpected error, with a message that may be shown to people."""
 
     http_status = 500
     kind = "bug"
 
     @staticmethod
     def of(error: Exception) -> _Bug:
+        """Returns the error with a message that may be shown."""
         out = error_out(error)
         return _Bug(out.message, hint=out.hint)
 
 
 class PageRoute(APIRoute):
-    """Errors become pages, or a message on the page that asked for a piece of itself."""
+    """A route that turns errors into pages, or into a message on the page for htmx requests."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        """Returns the handler that loads the page's context and turns errors into pages."""
         handle = super().get_route_handler()
 
         async def answer(request: Request) -> Response:
@@ -63,8 +65,8 @@ class PageRoute(APIRoute):
 
 
 def _door(request: Request) -> Response:
-    """Where one signs in; for a page that asked by itself a message, as there may be more on it than the server knows. A stream
-    sends its page there: a browser does not tell the page what its answer was."""
+    """Returns the sign-in page. An htmx request gets a message instead, because the page may contain unsaved input.
+    A stream gets `leave`, which makes its page reload, because browsers do not give a page the stream's HTTP status."""
     if "text/event-stream" in request.headers.get("accept", ""):
         return Response(event_stream.LEAVE.encode(), media_type="text/event-stream", headers=event_stream.HEADERS)
     if request.headers.get("hx-request") == "true":
@@ -73,13 +75,13 @@ def _door(request: Request) -> Response:
 
 
 def _provider(request: Request) -> Oidc | None:
-    """Who else may say who somebody is."""
+    """Returns the OpenID provider that people may sign in with; None without one."""
     state: AppState | None = getattr(request.app.state, "headway", None)
     return state.settings.oidc if state else None
 
 
 def _error(request: Request, error: HeadwayError) -> Response:
-    """A whole page; for htmx a message in the corner, and for what it asks by itself nothing but the status."""
+    """Returns a whole page; for htmx form requests a message in the corner, for htmx GET requests only the status."""
     if request.headers.get("hx-request") != "true":
         viewer: Viewer | None = getattr(request.state, "principal", None)
         return render("error.html", status=error.http_status, viewer=viewer, error=error)
@@ -101,6 +103,6 @@ def _words(error: RequestValidationError) -> str:
 
 
 def page_router() -> APIRouter:
-    """For a module of pages/: its endpoints take `state: State` and `who: Anyone` as the API's do, call the API's own
-    functions, and answer with `render(...)`."""
+    """Returns a router for a module of pages/. Its endpoints take `state: State` and `who: Anyone` like those of the
+    API, call the API's services, and return `render(...)`."""
     return APIRouter(route_class=PageRoute, include_in_schema=False)

@@ -1,4 +1,4 @@
-"""Templates and answers: how a part becomes HTML, and the headers every page carries."""
+"""Renders templates into responses, with the HTTP headers that every page carries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headway.web.views.wording import count, duration, incident_kind, seconds, s
 STATIC = Path(__file__).parent / "static"
 VENDOR = ("htmx.min.js", "htmx-ext-sse.min.js", "uplot.iife.min.js", "uplot.min.css")
 
-# Nothing but our own files: no inline script or style runs, nothing is evaluated, no other site frames the page.
+# Only our own files are allowed: no inline script or style runs, nothing is evaluated, no other site frames the page.
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
     "object-src 'none'",
@@ -37,7 +37,7 @@ HEADERS = {
 
 
 class CachedStaticFiles(StaticFiles):
-    """Static files. A link that names the content's hash is kept by browsers for good, any other asked again."""
+    """Static files. Browsers keep a file permanently if its link contains the content's hash, and revalidate any other."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         answer = await super().get_response(path, scope)
@@ -48,7 +48,7 @@ class CachedStaticFiles(StaticFiles):
 
 
 class Documentation(CachedStaticFiles):
-    """The documentation site. Its style sheets contain icons as data: images; otherwise the policy is that of every page."""
+    """The documentation site. Its style sheets contain icons as data: images; otherwise its policy is that of every page."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         answer = await super().get_response(path, scope)
@@ -57,7 +57,8 @@ class Documentation(CachedStaticFiles):
 
 
 def static_files() -> CachedStaticFiles:
-    """The static files; Refused where the browser libraries are missing: a bare page is never shown."""
+    """Returns the static files. Raises Refused if the browser libraries are missing, so that no page is shown
+    without them."""
     missing = [name for name in VENDOR if not (STATIC / "vendor" / name).is_file()]
     if missing:
         raise Refused(
@@ -69,51 +70,53 @@ def static_files() -> CachedStaticFiles:
 
 @cache
 def asset_url(name: str) -> str:
-    """Address of a static file, with its content's hash."""
+    """Returns the address of a static file, with its content's hash."""
     digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:10]
     return f"/static/{name}?v={digest}"
 
 
 def clock(at: float) -> str:
-    """UTC time for those without scripts, with the date unless it is today's; the page shows the reader's own."""
+    """Returns a UTC time for browsers without scripts, with the date unless it is today; scripts show the viewer's
+    local time."""
     moment, now = (datetime.fromtimestamp(one, UTC) for one in (at, time.time()))
     return moment.strftime("%H:%M:%S UTC") if moment.date() == now.date() else day(at)
 
 
 def day(at: float) -> str:
-    """Date and time, as `clock`."""
+    """Returns date and time in UTC, for browsers without scripts."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def ago(at: float) -> str:
-    """How long it is since then."""
+    """Returns the time since then, in words."""
     return duration(time.time() - at)
 
 
 def until(at: float) -> str:
-    """How far away a moment is, in words."""
+    """Returns the time until then, in words."""
     return format_wait(at - time.time())
 
 
 def left(at: float) -> str:
-    """Time until then as squeue writes it."""
+    """Returns the time until then in squeue's format."""
     return slurm_time(max(0, int(at - time.time())))
 
 
 def iso(at: float) -> str:
+    """Returns the UTC time in ISO 8601, with seconds."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
 @cache
 def templates() -> Environment:
-    """The page's templates: everything is escaped, an unknown name is an error."""
+    """Returns the page templates: values are escaped, an unknown name is an error."""
     made = Environment(
         loader=PackageLoader("headway.web"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        auto_reload=False,  # or each rendering looks at its files again
+        auto_reload=False,  # otherwise each rendering checks the files for changes
     )
     made.filters.update(
         duration=duration, seconds=seconds, clock=clock, day=day, ago=ago, iso=iso, until=until, left=left
@@ -135,20 +138,22 @@ def templates() -> Environment:
 
 
 def render(template: str, *, status: int = 200, viewer: Viewer | None = None, **values: object) -> HTMLResponse:
-    """A whole page."""
+    """Returns a whole page."""
     text = templates().get_template(template).render(viewer=viewer, now=time.time(), **values)
     return HTMLResponse(text, status_code=status, headers=HEADERS)
 
 
 def render_part(name: str, view: object) -> str:
-    """One part's HTML, as sent when it changed."""
+    """Returns the HTML of one part, as sent when it has changed."""
     return templates().get_template(f"parts/{name}.html").render(v=view, now=time.time())
 
 
 def page_pulse(page: Page) -> str:
-    """The time of the figures: sent always, so that the browser notices when nothing comes any more."""
+    """Returns the HTML with the time of the figures. It is always sent, so that the browser notices when nothing
+    arrives any more."""
     return templates().get_template("parts/pulse.html").render(as_of=page.as_of, stale=page.stale, now=time.time())
 
 
 def compact_json(value: object) -> str:
+    """Returns the value as JSON without spaces. Raises ValueError for NaN."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)

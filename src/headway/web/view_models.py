@@ -1,6 +1,5 @@
-"""View models of the page's parts: frozen values that do not change with the clock alone, so that two of them differ
-exactly when the
-part must be sent again."""
+"""View models of the page's parts: frozen values without the current time, so that two of them differ exactly when
+the part must be sent again."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from headway.web.views.wording import count
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A job's sign on the page: a letter, a colour and a pattern, so that colour is never the only one."""
+    """A job's mark on the page: a letter, a colour and a pattern, so that colour is never the only distinction."""
 
     letter: str
     hue: int
@@ -39,6 +38,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
+    """A node with its GPUs."""
+
     name: str
     kind: str  # up | idle | down | drain | start
     word: str
@@ -56,7 +57,7 @@ class NodeView:
 
     @property
     def label(self) -> str:
-        """What a screen reader says in place of the cells."""
+        """Returns the text that a screen reader reads instead of the cells."""
         if self.kind == "down":
             return f"{count(len(self.cells), 'GPU')}, none usable"
         if not self.holders:
@@ -70,6 +71,8 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class LeafView:
+    """A leaf switch with its nodes."""
+
     name: str
     nodes: tuple[NodeView, ...]
 
@@ -88,17 +91,21 @@ class LeafView:
 
 @dataclass(frozen=True, slots=True)
 class FabricView:
+    """The cluster's heads and nodes by leaf switch."""
+
     heads: tuple[NodeView, ...]
     leaves: tuple[LeafView, ...]
     simulated: bool
     gpu_type: str
     creating: bool
     cluster: str
-    large: bool  # too many nodes to be shown each by itself: the map shows them, and `leaves` is empty
+    large: bool  # too many nodes to be shown one by one: the map shows them, and `leaves` is empty
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryView:
+    """The cluster's main figures."""
+
     name: str
     state: str
     facts: tuple[str, ...]
@@ -106,9 +113,9 @@ class SummaryView:
     gpus: int
     gpus_used: int
     simulated: bool
-    nodes: int  # places without spares
+    nodes: int  # slots without spares
     spares: int
-    up: int  # of all, spares included
+    up: int  # usable nodes, including spares
     total: int
     running: int
     pending: int
@@ -118,7 +125,7 @@ class SummaryView:
 
 @dataclass(frozen=True, slots=True)
 class StateView:
-    """How the cluster is, beside its name at the top."""
+    """The cluster's state, shown next to its name at the top."""
 
     state: str
     simulated_gpus: bool
@@ -126,6 +133,8 @@ class StateView:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
+    """A banner on a page."""
+
     level: str  # error | warning | info
     title: str
     text: str
@@ -133,6 +142,8 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
+    """A job in a list."""
+
     id: int
     task: str  # "104_7" for an array task, else the id
     name: str
@@ -143,7 +154,7 @@ class JobView:
     word: str
     nodes: int
     gpus: int
-    since: int  # unix seconds the shown time counts from; 0 = unknown
+    since: int  # unix seconds from which the shown time counts; 0 = unknown
     lasted_s: int | None  # for a job that ended
     limit_s: int | None
     where: str  # host list of a running job
@@ -155,6 +166,8 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class JobGroup:
+    """Jobs under one heading; `more`: the number of jobs not shown."""
+
     title: str
     rows: tuple[JobView, ...]
     more: int
@@ -162,6 +175,8 @@ class JobGroup:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
+    """The queue on the overview."""
+
     groups: tuple[JobGroup, ...]
     running: int
     pending: int
@@ -171,12 +186,14 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class TrainingView:
+    """The job whose loss is drawn, with its training progress."""
+
     job: JobView | None
     step: int | None
     loss: str
-    tokens_per_s: float | None  # only trainings that report their tokens
+    tokens_per_s: float | None  # None for jobs that do not report their tokens
     course: CourseOut | None
-    drawn: bool  # there is a chart below
+    drawn: bool  # whether a chart is shown below
     simulated: bool
     cluster: str
 
@@ -190,7 +207,8 @@ class Chart:
     series: tuple[tuple[int, float], ...]
 
     def message(self, before: Chart | None = None) -> dict[str, object]:
-        """What the browser is sent: all points, or those it lacks after `before`. `from` = points it must have."""
+        """Returns the data for the browser: all points, or those after `before`. `from` = number of points it must
+        already have."""
         start = 0
         if before and before.job == self.job and before.hue == self.hue:
             start = len(before.series)
@@ -208,7 +226,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Page:
-    """Every part of a cluster's page, and what does not count as a change (`as_of`)."""
+    """All parts of a cluster's page, and values that do not count as a change (`as_of`, `stale`)."""
 
     parts: Mapping[str, object] = field(default_factory=dict)
     chart: Chart = Chart(0, 0, ())
@@ -216,13 +234,13 @@ class Page:
     stale: str = ""
 
     def changed(self, before: Page | None) -> tuple[str, ...]:
-        """Names of the parts to send again."""
+        """Returns the names of the parts to send again."""
         return tuple(name for name, part in self.parts.items() if before is None or before.parts[name] != part)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment of a fault's course: seconds after the fault, None for what has not happened."""
+    """A moment in the course of a fault: seconds after the fault, None if it has not happened yet."""
 
     word: str
     after_s: float | None
@@ -230,6 +248,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class FaultView:
+    """An incident in the list on the overview."""
+
     number: int
     node: str
     what: str
@@ -241,7 +261,9 @@ class FaultView:
 
 @dataclass(frozen=True, slots=True)
 class FaultsView:
-    rows: tuple[FaultView, ...]  # those that are not over first
+    """The incidents on the overview."""
+
+    rows: tuple[FaultView, ...]  # open ones first
     open: int
     more: int
     cluster: str
@@ -249,25 +271,26 @@ class FaultsView:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group of nodes: how many machines there are, of how many."""
+    """A group of nodes: the number of machines it has and should have."""
 
     name: str
     plan: str
     machines: int
-    nodes: int  # that there should be; the least, where it scales by itself
+    nodes: int  # wanted number of nodes; the minimum if the group scales automatically
     most: int
     spares: int
-    idle_s: int | None  # it scales by itself, and gives a node back after so long
+    idle_s: int | None  # seconds after which an idle node is released; None if the group does not scale automatically
     spot: bool
     price: str  # "$31.20" a node and hour
 
     @property
     def asleep(self) -> int:
-        """Slots without a machine."""
+        """Returns the number of slots without a machine."""
         return max(0, self.most + self.spares - self.machines)
 
     @property
     def wanted(self) -> str:
+        """Returns the number of nodes that the group should have, in words."""
         if self.idle_s is not None:
             return f"{self.nodes} to {self.most}, as jobs ask"
         more = f" + {count(self.spares, 'spare')}" if self.spares else ""
@@ -276,13 +299,17 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class GroupsView:
+    """The groups of a cluster."""
+
     rows: tuple[GroupView, ...]
     cluster: str
-    shown: bool  # on the overview, where a single group of a fixed number of nodes is no news
+    shown: bool  # whether the overview shows them: it does not for a single group of fixed size
 
 
 @dataclass(frozen=True, slots=True)
 class CheckView:
+    """A readiness check."""
+
     name: str
     ok: bool
     message: str
@@ -290,8 +317,11 @@ class CheckView:
 
 @dataclass(frozen=True, slots=True)
 class ChecksView:
-    rows: tuple[CheckView, ...]  # what fails first
+    """The readiness checks of a cluster."""
+
+    rows: tuple[CheckView, ...]  # failed ones first
 
     @property
     def ok(self) -> int:
+        """Returns the number of checks that pass."""
         return sum(row.ok for row in self.rows)

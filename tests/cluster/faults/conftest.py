@@ -1,4 +1,4 @@
-"""One cluster for all tests that break nodes: 4 nodes and a spare."""
+"""Fixtures of the tests that break nodes, which share one cluster: 4 nodes and a spare."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(autouse=True)
 def _whole_again(lab: Lab) -> Iterator[None]:
-    """Each test begins with all nodes in service and nothing in the queue."""
+    """After each test, waits until all nodes are in service and the queue is empty."""
     yield
     lab.head("bash", "-c", "scancel $(squeue -h -o %A | sort -u) 2>/dev/null; true")
     if lab.cli("server", "status", check=False).code:
@@ -39,7 +39,7 @@ def _whole_again(lab: Lab) -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def whole(lab: Lab) -> dict[int, set[str]]:
-    """The losses of a training that nothing happens to."""
+    """Returns the losses of an undisturbed training."""
     job = train(lab)
     assert lab.wait_job(job, "COMPLETED", patience_s=240) == "COMPLETED", log(lab, job)
     return losses(log(lab, job))

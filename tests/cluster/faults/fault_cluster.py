@@ -1,4 +1,4 @@
-"""The cluster that these tests break, and what they ask of it."""
+"""The cluster that the fault tests break, and helpers to read it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ NODES = tuple(f"flt-1-{n}" for n in range(1, 6))
 
 
 def spec(lab: Lab, lemon: int = 30) -> str:
-    """The cluster file. The lemon line is one that the repairs of these tests do not reach, unless a test wants it."""
+    """Writes the cluster file and returns its text. The repairs of these tests do not reach the lemon limit unless a
+    test lowers it."""
     file = lab.state / "flt.yaml"
     file.write_text(f"""\
 name: flt
@@ -30,5 +31,6 @@ def nodes(lab: Lab) -> list[dict[str, Any]]:
 
 
 def train(lab: Lab) -> int:
+    """Submits the example training on all four nodes and returns the job id."""
     argv = ["env", "-C", HOME, "sbatch", "--parsable", "--nodes=4", "--gpus-per-node=8", "train_ddp.sbatch", *STEPS]
     return int(lab.head(*argv, user="admin").out)

@@ -1,4 +1,5 @@
-"""Faults under real work: isolated, repaired, tested, and the work goes on elsewhere. One cluster for all."""
+"""Faults under running jobs: the node is isolated, repaired and tested, and the jobs continue elsewhere, on one
+cluster for all tests."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ FLAPS = NODES[2]
 
 
 def at_once(lab: Lab, *commands: tuple[str, ...]) -> None:
+    """Runs several headway commands at the same time."""
     with ThreadPoolExecutor(len(commands)) as pool:
         list(pool.map(lambda words: lab.cli(*words), commands))
 
@@ -39,7 +41,7 @@ def incident(lab: Lab, number: int) -> dict[str, Any]:
 
 
 def ended(lab: Lab, count: int, state: str = "returned") -> dict[str, Any]:
-    """The newest incident, once there are `count` and it is in this state."""
+    """Waits until there are `count` incidents and the newest is in this state, and returns it."""
 
     def there() -> dict[str, Any]:
         found = incidents(lab)
@@ -49,6 +51,7 @@ def ended(lab: Lab, count: int, state: str = "returned") -> dict[str, Any]:
 
 
 def states(found: dict[str, Any]) -> list[str]:
+    """Returns the states of an incident in order, each once."""
     return list(dict.fromkeys(step["state"] for step in found["steps"]))
 
 
@@ -57,7 +60,7 @@ def runs_on(lab: Lab, job: int) -> list[str]:
 
 
 def writes(lab: Lab, job: int) -> list[str]:
-    """The run (0, 1, ...) that each line of the job's file was written by."""
+    """Returns the run (0, 1, ...) that wrote each line of the job's file."""
     text = lab.head("cat", f"/scratch/admin/{job}", check=False).out
     return [line.split()[0] for line in text.splitlines() if line]
 
@@ -69,7 +72,7 @@ def test_a_gpu_falls_off_the_bus_under_a_training(lab: Lab, whole: dict[int, set
     children = [lab.sbatch("admin", f"--dependency={kind}:{job}", wrap="true") for kind in ("afterok", "afternotok")]
     lab.wait(lambda: max(losses(log(lab, job)), default=0) >= 8, "step 8", patience_s=240)
     victim = runs_on(lab, job)[-1]
-    for code in (79, 45):  # the second is a consequence of the first: the same incident, and no other
+    for code in (79, 45):  # the second error is a consequence of the first: it belongs to the same incident
         lab.client.nodes.inject_fault("flt", FaultIn(kind=FaultKind.XID, node=victim, code=code, gpu=3))
     found = ended(lab, before + 1)
     assert states(found) == ["seen", "draining", "jobs moved", "repairing", "testing", "returned"]
@@ -93,7 +96,7 @@ def test_a_gpu_falls_off_the_bus_under_a_training(lab: Lab, whole: dict[int, set
 
 
 def test_a_chain_of_jobs_behaves_under_a_fault(lab: Lab) -> None:
-    """try (fails by itself) -> retry (afternotok) -> report (afterok): the fault hits the retry."""
+    """Jobs try (fails by itself) -> retry (afternotok) -> report (afterok): the fault hits the retry."""
     hold = 'echo ${SLURM_RESTART_COUNT:-0} >> /scratch/admin/chain-$SLURM_JOB_ID; [ -n "$SLURM_RESTART_COUNT" ] || sleep 300'
     gpu = "--gpus-per-node=1"
     first = lab.sbatch("admin", gpu, "-o", "/dev/null", wrap="exit 1")
@@ -114,12 +117,12 @@ def test_a_chain_of_jobs_behaves_under_a_fault(lab: Lab) -> None:
 
 
 def test_of_an_array_only_the_task_on_the_node_starts_again(lab: Lab) -> None:
-    """The last task has the array's own number, which Slurm takes for all of them."""
+    """The last task has the array's own number, which Slurm's commands apply to all tasks."""
     before = len(incidents(lab))
     array = lab.sbatch("admin", "--array=0-1", "--gpus-per-node=8", "--requeue", "-o", "/dev/null", wrap="sleep 600")
 
     def tasks() -> list[list[str]]:
-        """Of each that runs: its number, its restarts, its job's id, its node."""
+        """Returns number, restarts, job id and node of each running task."""
         columns = "ArrayTaskID:9,RestartCnt:9,JobID:9,NodeList:20"
         told = lab.head("squeue", "-h", "-r", "-j", str(array), "-t", "RUNNING", "-O", columns).out
         return sorted(line.split() for line in told.splitlines())
@@ -137,7 +140,7 @@ def test_of_an_array_only_the_task_on_the_node_starts_again(lab: Lab) -> None:
 
 @pytest.mark.parametrize("kind", ["freeze-node", pytest.param("cut-network", marks=pytest.mark.soak)])
 def test_a_dead_node_is_fenced_before_its_work_goes_elsewhere(lab: Lab, kind: str) -> None:
-    """The old run may go on writing once the node is healed: it must never write after the new one's first."""
+    """The old run may write again once the node is healed: it must never write after the new run's first line."""
     before = len(incidents(lab))
     job = lab.sbatch("admin", "--requeue", "-o", "/dev/null", wrap=WRITES)
     lab.wait_job(job, "RUNNING")
@@ -162,7 +165,7 @@ def test_a_fault_while_the_server_is_away_is_acted_on_by_the_relay_and_never_twi
     node, head = lab.container(victim), lab.container("flt-head")
     lab.cli("server", "stop")
     lab.forget_client()
-    time.sleep(1.1)  # the fault comes after the last that the server heard
+    time.sleep(1.1)  # the fault follows the last report that the server received
     record = f"4,0,{int(time.monotonic() * 1e6)},-;NVRM: Xid (PCI:0000:19:00): 46, pid=1, GPU stopped processing."
     lab.podman("exec", node, "sh", "-c", f"echo '{record}' >> /run/headway/kmsg")
     reason = lambda: lab.podman("exec", head, "sinfo", "-h", "-R", "-o", "%E %N")  # noqa: E731
@@ -181,7 +184,7 @@ def test_a_fault_while_the_server_is_away_is_acted_on_by_the_relay_and_never_twi
 
 @pytest.mark.soak
 def test_a_dead_node_while_the_server_is_away(lab: Lab) -> None:
-    """Nobody can fence it: the node has ended its jobs by itself before the relay says that it is down."""
+    """No server can fence it: the node has killed its jobs by itself before the relay reports it down."""
     before = len(incidents(lab))
     job = lab.sbatch("admin", "--requeue", "-o", "/dev/null", wrap=WRITES)
     lab.wait_job(job, "RUNNING")
@@ -208,7 +211,8 @@ def test_daemons_die_and_jobs_never_notice(lab: Lab) -> None:
     began = time.time()
 
     def on_disk() -> bool:
-        """slurmctld writes its state at most every five seconds: a kill forgets what came since."""
+        """Returns whether slurmctld has saved its state since the job began. It saves at most every five seconds,
+        and a kill loses what came after."""
         seen = lab.head("stat", "-c", "%Y", "/srv/headway-state/slurmctld/job_state", check=False).out
         return float(seen or 0) > began
 
@@ -273,7 +277,7 @@ def test_a_job_that_asked_for_it_is_warned_first(lab: Lab) -> None:
 @pytest.mark.parametrize("jobs", [2, pytest.param(3, marks=pytest.mark.soak)])
 def test_errors_of_the_job_s_own_drain_nothing_until_the_third_job_of_a_day(lab: Lab, jobs: int) -> None:
     before = len(incidents(lab))
-    node = f"flt-1-{3 - jobs + 1}"  # not the same for both: errors count for a day
+    node = f"flt-1-{3 - jobs + 1}"  # a different node for each, because errors count for a day
 
     def app_error() -> None:
         job = lab.sbatch("admin", f"--nodelist={node}", "--gpus-per-node=1", "-o", "/dev/null", wrap="srun sleep 300")
@@ -332,6 +336,6 @@ def test_a_node_that_fails_again_and_again_is_out_and_says_why(lab: Lab) -> None
 
 
 def over(lab: Lab, count: int) -> dict[str, Any]:
-    """The newest of so many incidents once it has ended, one way or the other."""
+    """Returns the newest incident if there are `count` and it has ended in either way, else {}."""
     found = incidents(lab)
     return found[0] if len(found) == count and found[0]["state"] in {"returned", "out of service"} else {}

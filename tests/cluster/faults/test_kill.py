@@ -1,4 +1,4 @@
-"""A machine is killed under a job: Slurm has it down, the job goes on elsewhere, the machine comes back."""
+"""A machine is killed under a job: Slurm marks it down, the job continues elsewhere, and the machine returns."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_killed_node_costs_the_training_one_restart_and_comes_back_by_itself(
 
 
 def test_a_job_that_its_machine_died_under_starts_again_on_the_same_machine(lab: Lab) -> None:
-    there = [name for name, state in states(lab).items() if state == "idle"][:2]  # and not the spare, which is reserved
+    there = [name for name, state in states(lab).items() if state == "idle"][:2]  # not the spare, which is reserved
     job = lab.sbatch("ann", f"--nodelist={','.join(there)}", "--output=again.txt", script=AGAIN)
     lab.wait(
         lambda: lab.head("cat", "again.txt", user="ann", check=False).out.split().count("up") == 2,

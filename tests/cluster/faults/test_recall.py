@@ -1,4 +1,4 @@
-"""A controller that is killed in the second in which it has accepted jobs: none is lost."""
+"""A controller that is killed in the second in which it accepted jobs loses none of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def test_what_was_accepted_just_before_the_controller_was_killed_runs(lab: Lab) 
     own = lab.state / "own.sh"
     own.write_text('#!/bin/bash\necho "$SLURM_JOB_NAME: $1"\n')
     before = lab.head("pidof", "slurmctld").out
-    lab.cli("submit", "flt", "--as", "ann", "--output=own.txt", str(own), "z")  # its file on the head goes at once
+    # its file on the head is removed at once
+    lab.cli("submit", "flt", "--as", "ann", "--output=own.txt", str(own), "z")
     lab.head("bash", "-c", SUBMIT, user="ann")
     lab.head("pkill", "-9", "-x", "slurmctld")
     lab.wait(lambda: lab.head("pidof", "slurmctld", check=False).out not in ("", before), "the controller to be back")

@@ -1,4 +1,4 @@
-"""A fault as the page shows it."""
+"""A fault is shown on the cluster's page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody tries who may do little, and would like to do more."""
+"""People with few rights cannot gain more by crafted requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every deed is in the audit trail: each write of the API and of the pages, done, failed and refused."""
+"""Each write of the API and of the pages is in the audit trail, whether it succeeded, failed or was refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every route of the app, for every role, for one's own things and other people's: access_table.py says who gets through."""
+"""Every route admits exactly the roles that access_table.py names, for a person's own objects and for those of
+others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Keys that change: which one is let in when, and keys that come from elsewhere."""
+"""During a key rotation the new key is accepted before the old one is removed, a failure leaves a working key
+everywhere, and a killed rotation continues with the same key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person does with a node."""
+"""Actions of a person on a node (drain, return, reboot) are carried out and recorded."""
 
 from __future__ import annotations
 

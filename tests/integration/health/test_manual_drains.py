@@ -1,4 +1,4 @@
-"""A person's drain is never lifted by Headway, also where it came while something was under way with the node."""
+"""Headway never lifts a drain set by a person, even one that was set while an incident was open on the node."""
 
 from __future__ import annotations
 

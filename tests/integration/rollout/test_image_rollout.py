@@ -1,4 +1,5 @@
-"""Another node image, node by node: which node when, what Slurm is told, when it stops, and how a killed one goes on."""
+"""A new node image is rolled out node by node in the right order, Slurm receives the right commands, and a roll that
+was stopped or killed continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Another Slurm on the nodes: no job has nodes of both, no node is ahead of its head, and no head goes back."""
+"""During a Slurm upgrade no job spans two versions, no node is newer than its head, and no head returns to an older
+version."""
 
 from __future__ import annotations
 

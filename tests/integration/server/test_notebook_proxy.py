@@ -1,4 +1,5 @@
-"""The way into a notebook: the door, the tunnel and what they let through, before a Jupyter that writes down what it hears."""
+"""The notebook proxy admits the right people and forwards the right requests, in front of a Jupyter stand-in that
+records them."""
 
 from __future__ import annotations
 

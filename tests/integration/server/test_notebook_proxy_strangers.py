@@ -1,4 +1,5 @@
-"""Who is not let in learns nothing of what is behind the door, and an open page is led there."""
+"""A stranger gets the same answer whether or not a cluster or notebook exists, and a page whose session has ended is
+redirected to sign-in."""
 
 from __future__ import annotations
 

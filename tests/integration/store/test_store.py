@@ -1,4 +1,4 @@
-"""The store on a real SQLite file: leases, queueing, uids, secrets, tokens, migrations."""
+"""The store's leases, queueing, uids, secrets, tokens and migrations work on a real SQLite file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page's routes: who gets in, what every answer carries, when a stream ends."""
+"""The page routes admit the right people, send the required headers with every answer, and end their streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms that make jobs and notebooks: sent twice by one page they are carried out once."""
+"""A form that creates a job or notebook is carried out once when one page sends it twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines that Slurm asks for: made beside all else, and not paid for when they can't be."""
+"""Machines that Slurm requests are created beside other work, and are not paid for when they cannot be created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups that scale by themselves: which machines come and go, and what happens when they can't."""
+"""Elastic groups get and lose the right machines, also when machines cannot be created."""
 
 from __future__ import annotations
 

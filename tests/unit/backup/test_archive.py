@@ -1,4 +1,4 @@
-"""One sealed file: whole, or told from a whole one."""
+"""A sealed archive is either complete or detected as incomplete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a backup holds and how it is proved, without a cluster: Slurm's state as a folder, the dump as a text."""
+"""A backup has the right contents and is verified, without a cluster: Slurm's state is a folder, the dump a text."""
 
 from __future__ import annotations
 

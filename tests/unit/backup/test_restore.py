@@ -1,4 +1,4 @@
-"""What rests, and in which order, before a backup takes the place of what is there."""
+"""Daemons are stopped in the right order before a restore replaces existing data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goodput, budgets, energy and capacity as pure rules."""
+"""Goodput, budgets, energy and capacity follow their pure rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Money, periods, invoices and chargeback as pure rules; properties hold for any history."""
+"""Money, periods, invoices and chargeback follow their pure rules; the properties hold for any history."""
 
 from __future__ import annotations
 

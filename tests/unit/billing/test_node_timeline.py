@@ -1,4 +1,4 @@
-"""What nodes were from when to when: every second in one state."""
+"""A node's timeline assigns each second to exactly one state."""
 
 from __future__ import annotations
 

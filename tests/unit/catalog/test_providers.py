@@ -1,4 +1,4 @@
-"""What a provider can do is declared in one table, and nothing outside `providers` decides by a provider's name."""
+"""A provider's abilities are declared in one table, and no code outside `providers` branches on a provider's name."""
 
 from __future__ import annotations
 

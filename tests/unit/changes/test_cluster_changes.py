@@ -1,4 +1,4 @@
-"""A cluster's ChangeSet: what is said of what no apply changes."""
+"""A cluster's ChangeSet reports differences that no apply changes."""
 
 from __future__ import annotations
 

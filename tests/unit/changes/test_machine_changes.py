@@ -1,4 +1,4 @@
-"""What must change on a machine, from facts alone."""
+"""The changes of a machine are computed from observed facts alone."""
 
 from __future__ import annotations
 

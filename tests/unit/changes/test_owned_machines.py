@@ -1,4 +1,5 @@
-"""What looks at machines one owns lead to: what stops an apply, what is only said, what is told to Slurm."""
+"""Surveys of owned machines lead to the right errors that stop an apply, the right notes, and the right hardware in
+slurm.conf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Teams and limits -> sacctmgr commands, carried out here by a small sacctmgr that refuses what the real one refuses."""
+"""Teams and limits become sacctmgr commands, carried out here by a small sacctmgr that refuses what the real one
+refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What only the server goes by shows in a plan: an apply without a change ends before the server has the new file."""
+"""A plan shows settings that only the server uses, so that an apply does not end without change before the server has
+the new file."""
 
 from __future__ import annotations
 

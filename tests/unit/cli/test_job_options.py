@@ -1,4 +1,5 @@
-"""A job's flag is declared once: the command line, the SDK, pipeline steps and the submit page have the request's own fields."""
+"""A job's flag is declared once: the command line, the SDK, pipeline steps and the submit page have the request's
+fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command itself: what help loads, how errors end, what a bug shows."""
+"""The headway command loads only what help needs, ends each error with its code, and reports bugs readably."""
 
 from __future__ import annotations
 

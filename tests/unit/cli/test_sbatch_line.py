@@ -1,4 +1,4 @@
-"""Finding the script in an sbatch command line."""
+"""The script is found in any sbatch command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of two heads is spoken to, and when the first one is brought back."""
+"""The active one of two heads is addressed, and the first head is brought back at the right time."""
 
 from __future__ import annotations
 

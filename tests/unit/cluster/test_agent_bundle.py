@@ -1,4 +1,4 @@
-"""The agent as machines get it: one file that Python runs, the same bytes from the same texts."""
+"""The agent is sent as one file that Python runs, with the same bytes for the same sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that lock the server out do not stay in force."""
+"""Firewall rules that lock the server out do not stay in force."""
 
 from __future__ import annotations
 

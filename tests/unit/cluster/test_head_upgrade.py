@@ -1,4 +1,4 @@
-"""Heads that get another Slurm: in which order they go, and of which image they are made."""
+"""Heads are upgraded to another Slurm version in the right order and from the right image."""
 
 from __future__ import annotations
 

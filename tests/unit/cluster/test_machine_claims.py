@@ -1,4 +1,5 @@
-"""Before two heads are taken: that the folder for Slurm's state really is one, and that root may do there what Slurm needs."""
+"""Before two heads are claimed, the state folder is proved to be one shared folder in which root can do what Slurm
+needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another address in `hosts`: another machine takes the place of one, which is left as one that goes; or it is the same one."""
+"""A changed address in `hosts` replaces a machine, releasing the old one, unless the machine is the same."""
 
 from __future__ import annotations
 

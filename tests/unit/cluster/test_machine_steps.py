@@ -1,4 +1,4 @@
-"""What a machine one owns is given before anything else, and in which order."""
+"""An owned machine receives its first setup steps in the right order."""
 
 from __future__ import annotations
 

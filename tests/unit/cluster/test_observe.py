@@ -1,4 +1,4 @@
-"""A machine that a look failed on once is not restarted for it, nor one that answers and says what failed."""
+"""A machine is not restarted after one failed observation, or if it answers with an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who signs in for Headway on machines one owns gets in whatever becomes of /home."""
+"""Headway's SSH user on owned machines can sign in whatever happens to /home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines that are brought up side by side: what is one's failure, and what is none's."""
+"""When machines are set up in parallel, the failure of one is reported for that one and does not fail the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines that were made for free slots come into service, or somebody hears of it."""
+"""Machines created for free slots enter service, or their failure is reported."""
 
 from __future__ import annotations
 

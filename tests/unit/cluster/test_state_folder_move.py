@@ -1,4 +1,4 @@
-"""Slurm's state moves to another folder: no second controller may take over in the old one meanwhile."""
+"""While Slurm's state moves to another folder, no second controller can take over in the old one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a cluster: what becomes of the other machines when one can't be deleted."""
+"""down deletes the other machines when one cannot be deleted."""
 
 from __future__ import annotations
 

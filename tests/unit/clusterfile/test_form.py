@@ -1,4 +1,4 @@
-"""The new cluster's form: from a file and back, and where its faults stand."""
+"""The form of a new cluster converts from and to a file, and shows errors at their fields."""
 
 from __future__ import annotations
 

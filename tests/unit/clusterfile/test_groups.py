@@ -1,4 +1,4 @@
-"""Node groups in a file: the short form and the long one, their sizes, and other numbers of nodes."""
+"""Node groups in short and long form resolve to the right sizes, and their node counts can be changed."""
 
 from __future__ import annotations
 

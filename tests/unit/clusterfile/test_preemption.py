@@ -1,4 +1,4 @@
-"""Preemption by tier: the assignment against a search through every possible one."""
+"""The assignment of preemption tiers equals the result of a search through every possible assignment."""
 
 from __future__ import annotations
 

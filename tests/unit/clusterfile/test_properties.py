@@ -1,4 +1,4 @@
-"""What no file may do: break the checker, or get a line break or a shell character into the resolved cluster."""
+"""No file can crash the validator, or bring a line break or a shell character into the resolved cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a file without faults to the resolved cluster."""
+"""A file without errors resolves to the right cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input: one row per fault, with its field path, what the message says and what it suggests."""
+"""Each invalid input is reported with its field path, message and suggestion; one row per error."""
 
 from __future__ import annotations
 

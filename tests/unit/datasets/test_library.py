@@ -1,4 +1,4 @@
-"""Versions of datasets as files: each content once, whole or not there, gone on with after a kill."""
+"""Dataset versions store each content once, are complete or absent, and continue after a kill."""
 
 from __future__ import annotations
 

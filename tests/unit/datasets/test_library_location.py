@@ -1,4 +1,4 @@
-"""Versions of datasets on machines one owns: the program that is sent to the head, started here as it would be there."""
+"""The library program that the server sends to an owned head works when started here in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/: generated pages are current, command lines parse, cluster files validate, links lead somewhere."""
+"""In docs/, generated pages are current, command lines parse, cluster files validate and links resolve."""
 
 from __future__ import annotations
 

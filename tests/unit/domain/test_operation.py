@@ -1,4 +1,4 @@
-"""Kinds of operation: each has wording, parameters and a handler."""
+"""Each kind of operation has wording, parameters and a handler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making faults: what is asked of the provider, and what is refused."""
+"""Fault injection sends the right request to the provider and refuses impossible faults."""
 
 from __future__ import annotations
 

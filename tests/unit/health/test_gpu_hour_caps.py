@@ -1,4 +1,4 @@
-"""GPU-hours begin anew with their period, once, also after the server was away."""
+"""GPU-hour caps are reset once per period, also after the server was down."""
 
 from __future__ import annotations
 

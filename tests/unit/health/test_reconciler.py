@@ -1,4 +1,4 @@
-"""One look of the watch, where Slurm refuses a part of it."""
+"""A pass of the reconciler completes when Slurm refuses a part of it."""
 
 from __future__ import annotations
 

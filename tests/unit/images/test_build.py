@@ -1,4 +1,4 @@
-"""What the node image is made from, and where its packages come from."""
+"""The node image is built from the right sources and packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A podman that is broken, hangs or is not there: bounded, and in words that help."""
+"""A podman that is broken, hangs or is missing leads to a bounded wait and a helpful message."""
 
 from __future__ import annotations
 

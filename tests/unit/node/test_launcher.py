@@ -1,4 +1,5 @@
-"""What `headway run` sets on a node: the network as sysfs shows it, a free port, CPUs near the GPU."""
+"""`headway run` sets the right environment on a node: network interfaces from sysfs, a free port, CPUs near the
+GPU."""
 
 from __future__ import annotations
 

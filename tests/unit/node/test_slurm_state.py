@@ -1,5 +1,5 @@
-"""node/slurm_state.py on a head that dies in the middle: what was there before a restore is never lost, and nothing
-half is begun on."""
+"""When a head dies during node/slurm_state.py, the data from before a restore is not lost, and no half-written state
+is used."""
 
 from __future__ import annotations
 

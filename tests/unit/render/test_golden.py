@@ -1,5 +1,5 @@
-"""Every rendered file of three clusters, as it stands in tests/render/golden. A change of rendering shows as a diff there;
-`pytest tests/render --update` writes them anew."""
+"""Every rendered file of the test clusters equals its copy in tests/unit/render/golden; a change of rendering shows
+as a diff there, and `pytest tests/unit/render --update` rewrites the copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of any rendering: nothing from a spec adds a line, units know their files, 10,000 nodes take a second."""
+"""In any rendering no value adds a line, units name their files, and 10,000 nodes take a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slurm versions that may follow each other."""
+"""Only permitted Slurm versions may follow each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command's output survives however HTTP cuts it."""
+"""A command's output is decoded correctly wherever HTTP splits it."""
 
 from __future__ import annotations
 

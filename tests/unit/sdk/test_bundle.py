@@ -1,4 +1,4 @@
-"""A folder by its content: what goes in, what stays out, and that the node counts the same digest."""
+"""A folder is bundled by its content, without excluded files, and the node computes the same digest."""
 
 from __future__ import annotations
 

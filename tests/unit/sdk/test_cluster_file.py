@@ -1,4 +1,4 @@
-"""A cluster file becomes self-contained; errors cross the wire as themselves."""
+"""The SDK makes a cluster file self-contained, and errors arrive as the same exceptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The handle of a job: how it ended, of an array once all its tasks have."""
+"""The SDK's job handle tells how a job ended; for an array, after all its tasks have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server started through sudo tells the person behind it where it is, as that person."""
+"""A server started through sudo hands its address to the person who ran sudo, as that person."""
 
 from __future__ import annotations
 

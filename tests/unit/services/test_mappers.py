@@ -1,4 +1,4 @@
-"""What lists of clusters say of machines and money."""
+"""Lists of clusters show machines and costs correctly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holding a team's jobs."""
+"""A team without a QOS is released without an error and cannot be held."""
 
 from __future__ import annotations
 

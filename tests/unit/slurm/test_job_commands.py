@@ -1,4 +1,5 @@
-"""Requeue, cancel and the state of single jobs; array tasks and parts of heterogeneous jobs."""
+"""Single jobs are requeued, cancelled and read correctly, including array tasks and components of heterogeneous
+jobs."""
 
 from __future__ import annotations
 

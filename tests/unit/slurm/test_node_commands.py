@@ -1,4 +1,4 @@
-"""Node states: commands and answers of a real scontrol."""
+"""Commands set node states, against answers of a real scontrol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs on nodes, as squeue filters them."""
+"""Jobs on nodes are listed with squeue's filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded answers of a real slurmrestd and sacct -> domain objects; what is asked, and how errors are told."""
+"""Recorded answers of a real slurmrestd and sacct become domain objects, with the right requests and errors."""
 
 from __future__ import annotations
 

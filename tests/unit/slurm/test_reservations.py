@@ -1,4 +1,4 @@
-"""Reservations, against the answers of a real scontrol."""
+"""Reservations are read and changed, against answers of a real scontrol."""
 
 from __future__ import annotations
 

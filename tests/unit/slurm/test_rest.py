@@ -1,4 +1,4 @@
-"""What Rest makes of slurmrestd's answers, over a small server of the test's own."""
+"""The Rest client handles slurmrestd's answers, over a small server of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What accounting said of a requeued job, an array, a drained and a dead node; recorded from real Slurm."""
+"""Usage is read from accounting records of a requeued job, an array, a drained and a dead node, recorded from a real
+Slurm."""
 
 from __future__ import annotations
 

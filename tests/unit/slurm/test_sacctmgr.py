@@ -1,4 +1,4 @@
-"""Reading accounts: four questions to the database, one to the controller, which need not answer."""
+"""Accounts are read with four queries to the database and one to the controller, which may fail to answer."""
 
 from __future__ import annotations
 

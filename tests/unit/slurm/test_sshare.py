@@ -1,4 +1,5 @@
-"""What sshare says, as Slurm 24.11 said it on a cluster where one job had held 16 GPUs for 151 seconds."""
+"""sshare's output is parsed, as Slurm 24.11 printed it on a cluster where one job had held 16 GPUs for 151
+seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tools/assets.py: a no-op when nothing changed, a clear message when npm fails."""
+"""tools/assets.py does nothing when nothing changed, and prints a clear message when npm fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools around Headway: the lock is whole, clean knows what is ours, the examples do what they say."""
+"""The lock file is complete, clean removes only Headway's own files, and the examples work as described."""
 
 from __future__ import annotations
 

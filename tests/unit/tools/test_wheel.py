@@ -1,4 +1,4 @@
-"""The built package: all that the source tree has at run time is in it, and is found from it."""
+"""The built package contains and finds everything that the source tree has at run time."""
 
 from __future__ import annotations
 

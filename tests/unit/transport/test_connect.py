@@ -1,4 +1,4 @@
-"""The way to machines that stand behind others."""
+"""Connections through a dead jump host wait for it once, and connections to other machines do not wait for it."""
 
 from __future__ import annotations
 

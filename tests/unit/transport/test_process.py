@@ -1,4 +1,4 @@
-"""run() and lines(): limits and failures."""
+"""run() and lines() enforce their limits and report failures."""
 
 from __future__ import annotations
 

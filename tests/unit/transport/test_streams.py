@@ -1,4 +1,4 @@
-"""Reading answers that come in any pieces, and no more of them than may be held."""
+"""Streams are read in any pieces and never hold more than their limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cluster files as text: what the loader takes and what it refuses, with the line."""
+"""The YAML loader accepts and refuses the right cluster files, and errors name the line."""
 
 from __future__ import annotations
 

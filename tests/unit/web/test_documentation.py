@@ -1,4 +1,4 @@
-"""Every page of the dashboard names a page of the documentation that exists."""
+"""Every page of the dashboard links to an existing page of the documentation."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Who sends a request, and how a browser signs in."""
+"""Authentication of requests, and browser sign-in."""

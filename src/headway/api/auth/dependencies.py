@@ -25,21 +25,22 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def app_state(request: Request) -> AppState:
-    """The state that `create_app` was given."""
+    """Returns the state that `create_app` was given."""
     state: AppState = request.app.state.headway
     return state
 
 
 async def _state(request: Request) -> AppState:
-    """`app_state` as a coroutine: FastAPI runs plain functions in a thread, which costs more than the rest of a request."""
+    """Returns the same as `app_state`. It is a coroutine because FastAPI runs plain functions in a thread, which costs
+    more than the rest of a request."""
     return app_state(request)
 
 
 async def authenticate(request: Request) -> Principal | None:
-    """The principal of the request's token or session cookie; None if it has neither.
+    """Returns the principal of the request's token or session cookie, or None if it has neither.
 
-    Raises NotSignedIn for an unknown or expired one, NotAllowed for a cookie sent from another site's page, and TooManyTries.
-    """
+    Raises NotSignedIn for an unknown or expired one, NotAllowed for a cookie sent from another site's page, and
+    TooManyTries."""
     state, address = app_state(request), client_address(request)
     header = request.headers.get("authorization", "")
     if header:
@@ -61,7 +62,7 @@ async def authenticate(request: Request) -> Principal | None:
 
 
 async def require_signed_in(request: Request) -> Principal:
-    """As `authenticate`, but raises NotSignedIn for a request without token and session."""
+    """Returns the principal as `authenticate` does, but raises NotSignedIn for a request without token and session."""
     principal = await authenticate(request)
     if principal is None:
         raise NotSignedIn("the request has no token", hint="set HEADWAY_TOKEN, or sign in with a link")
@@ -69,11 +70,10 @@ async def require_signed_in(request: Request) -> Principal:
 
 
 def require_right(right: Right, *, any_cluster: bool = False) -> Callable[[Request], Awaitable[Principal]]:
-    """Makes a dependency that returns the request's principal and raises NotAllowed without the right.
+    """Returns a dependency that returns the request's principal and raises NotAllowed without the right.
 
-    A token for one cluster is accepted only below that cluster's address. With `any_cluster` it is also accepted at addresses
-    that name no cluster; the endpoint must then filter with `who.may_see_cluster`.
-    """
+    A token for one cluster is accepted only below that cluster's address. With `any_cluster` it is also accepted at
+    addresses that name no cluster; the endpoint must then filter with `who.may_see_cluster`."""
 
     async def dependency(request: Request) -> Principal:
         principal = await require_signed_in(request)
@@ -98,7 +98,8 @@ def require_same_origin(request: Request) -> None:
 
 
 async def _count_unknown_token(state: AppState, request: Request) -> None:
-    """Counts the failure against the client's address. Valid tokens are never throttled, whatever else comes from there."""
+    """Counts the failure against the client's address. Valid tokens are never throttled, even if others from the same
+    address fail."""
     key, now = address_key(client_address(request)), state.clock()
     state.login_throttle.check(now, key)
     if state.login_throttle.record_failure(now, key):
@@ -108,12 +109,13 @@ async def _count_unknown_token(state: AppState, request: Request) -> None:
 
 
 def client_address(request: Request) -> str:
-    """The client's IP address; behind a reverse proxy in the server's settings, the address which that proxy reports."""
+    """Returns the client's IP address. Behind a reverse proxy of the server's settings it is the address that the proxy
+    reports."""
     return request.client.host if request.client else ""
 
 
 def _attach(request: Request, principal: Principal) -> Principal:
-    """Stores the principal with the request, so that a later refusal is audited under the person's name."""
+    """Stores the principal with the request, so that a later refusal is audited under the person's name. Returns it."""
     key, first_sent_at = request.scope.get("state", {}).get("idempotency", ("", 0.0))
     principal = replace(principal, idempotency_key=key, first_sent_at=first_sent_at) if key else principal
     request.state.principal = principal
@@ -121,7 +123,8 @@ def _attach(request: Request, principal: Principal) -> Principal:
 
 
 def require_digits(word: object) -> object:
-    """Rejects what is not plain digits: Pydantic would read 8_3, the third task of job 8, as 83."""
+    """Returns the value unchanged. Raises ValueError for text that is not plain digits: Pydantic would read 8_3, the
+    third task of job 8, as 83."""
     if isinstance(word, str) and not re.fullmatch(r"0|[1-9][0-9]{0,18}", word):
         raise ValueError("not a number; a task of an array goes by its job's number and ?task=")
     return word

@@ -1,8 +1,8 @@
-"""Signing in by an OpenID provider: the code flow with PKCE, a state that only this browser has, and a nonce.
+"""Sign-in through an OpenID provider: the code flow with PKCE, a state that only this browser has, and a nonce.
 
-A person is known by the provider's issuer and subject, which nobody can choose, never by a name or a mail address. Who they
-are on clusters is said by an admin, or by the claim that the server's settings name for it; without, they are viewers.
-"""
+A person is identified by the provider's issuer and subject, which users cannot choose, never by a name or a mail
+address. Their role and Linux user are set by an admin or by the claims that the server's settings name; otherwise
+they are viewers."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from joserfc.jwk import KeySet
 
 CALLBACK_PATH = "/signin/oidc/back"
-# Signed with the provider's private key; never "none", never a secret that both sides share.
+# Only signatures with the provider's private key are accepted; never "none", never a shared secret.
 ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
 _TIMEOUT_S = 10.0
-_KEPT_S = 3600.0  # the provider's own description and keys
-_LEEWAY_S = 60  # clocks differ
+_KEPT_S = 3600.0  # seconds that the provider's description and keys are cached
+_LEEWAY_S = 60  # allowed clock difference
 _HINT = "headway server logs; HEADWAY_OIDC_ISSUER names the provider"
 
 
 class Provider:
-    """One OpenID provider, as its own description says it is."""
+    """One OpenID provider, configured from its discovery document."""
 
     def __init__(self, settings: Oidc) -> None:
         self.settings = settings
@@ -45,7 +45,7 @@ class Provider:
         self._lock = asyncio.Lock()
 
     async def start_flow(self, state: AppState) -> tuple[str, str]:
-        """(the provider's address to send the browser to, the state that it must bring back)."""
+        """Returns (address of the provider to redirect the browser to, state that the browser must bring back)."""
         from authlib.common.security import generate_token
 
         about = await self._description()
@@ -58,8 +58,9 @@ class Provider:
         return str(url), str(secret)
 
     async def finish_flow(self, state: AppState, asked: Mapping[str, str], kept: str) -> Person:
-        """The person whom the provider sends back. `asked`: its answer; `kept`: the state in the browser's cookie. Raises
-        NotSignedIn for an answer that is not to be believed, NotAllowed for a person who has no business here."""
+        """Returns the person who comes back from the provider. `asked` are the query parameters of the redirect, `kept`
+        is the state in the browser's cookie. Raises NotSignedIn for an invalid response, and NotAllowed for a person
+        without a role."""
         secret = asked.get("state", "")
         if not secret or not hmac.compare_digest(secret.encode(), kept.encode()):
             raise NotSignedIn("this sign-in was not begun in this browser", hint="begin again on the sign-in page")
@@ -75,7 +76,7 @@ class Provider:
         return await self._person(state, {**await self._more(access_token, str(claims["sub"])), **claims})
 
     async def _tokens(self, state: AppState, code: str, verifier: str) -> tuple[str, str]:
-        """(id token, access token) for the code."""
+        """Returns (id token, access token) for the authorization code."""
         import httpx
         from authlib.common.errors import AuthlibBaseError
 
@@ -93,7 +94,8 @@ class Provider:
         return token, str(answer.get("access_token") or "")
 
     async def _more(self, access_token: str, subject: str) -> Mapping[str, Any]:
-        """What the provider says of the person beside the id token: many keep names and groups there."""
+        """Returns the claims of the provider's userinfo endpoint, because many providers give names and groups only
+        there."""
         url = str((await self._description()).get("userinfo_endpoint") or "")
         if not url or not access_token:
             return {}
@@ -103,7 +105,8 @@ class Provider:
         return found
 
     async def _claims(self, token: str, nonce: str) -> Mapping[str, Any]:
-        """What the id token says, if it is the provider's, for us, of now, and of this very sign-in."""
+        """Returns the claims of the id token. Raises NotSignedIn unless it is signed by the provider, issued for this
+        server, not expired, and has this sign-in's nonce."""
         from joserfc import jwt
         from joserfc.errors import JoseError
 
@@ -113,7 +116,7 @@ class Provider:
         try:
             try:
                 found = jwt.decode(token, await self._keyset(), algorithms=usable)
-            except (JoseError, ValueError):  # the provider may have changed its keys since
+            except (JoseError, ValueError):  # the provider may have changed its keys
                 found = jwt.decode(token, await self._keyset(fresh=True), algorithms=usable)
             claims = dict(found.claims)
             essential: dict[str, Any] = {
@@ -135,7 +138,8 @@ class Provider:
         return claims
 
     async def _person(self, state: AppState, claims: Mapping[str, Any]) -> Person:
-        """The person of these claims, made at their first sign-in; the role follows the claims each time."""
+        """Returns the person of these claims, who is added at the first sign-in. The role is set from the claims at
+        every sign-in."""
         subject = f"{self.settings.issuer} {claims['sub']}"[:500]
         role, user = self.role_from_claims(claims), self.linux_user_from_claims(claims)
         known = await state.store.people.by_subject(subject)
@@ -159,8 +163,8 @@ class Provider:
         return known
 
     def role_from_claims(self, claims: Mapping[str, Any]) -> Role | None:
-        """The role of the first of the settings' words that the claim has; None where the settings name no claim. Raises
-        NotAllowed for a person with none of the words."""
+        """Returns the role for the first of the settings' values that the role claim contains, or None if the settings
+        name no role claim. Raises NotAllowed for a person with none of the values."""
         if not self.settings.role_claim:
             return None
         said = claims.get(self.settings.role_claim)
@@ -171,7 +175,8 @@ class Provider:
         raise NotAllowed("your account at the sign-in provider has no role here", hint="ask an admin of Headway")
 
     def linux_user_from_claims(self, claims: Mapping[str, Any]) -> str | None:
-        """Their Linux user by the settings' claim: "" where it has none that can be one, None where they name no claim."""
+        """Returns the Linux user from the settings' claim: "" if the claim has no valid user name, None if the settings
+        name no claim."""
         if not self.settings.user_claim:
             return None
         said = claims.get(self.settings.user_claim)
@@ -179,7 +184,7 @@ class Provider:
 
     def _client(self, state: AppState) -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it would rather have another HTTP library than ours
+            warnings.simplefilter("ignore")  # authlib warns about the choice of HTTP library
             from authlib.integrations.httpx_client import AsyncOAuth2Client
 
         secret = self.settings.client_secret
@@ -242,12 +247,12 @@ def _unreachable(settings: Oidc, error: httpx.HTTPError | ValueError) -> Unreach
 
 
 def _name(claims: Mapping[str, Any]) -> str:
-    """What to call them here; two with the same name are told apart by the provider's own name for them."""
+    """Returns the name for a new person. If two people have the same name, the caller adds a hash of the subject."""
     for claim in ("preferred_username", "email", "sub"):
         said = claims.get(claim)
         if isinstance(said, str) and said.isprintable():
             name = said.strip().replace("/", "-")[:64]
-            if name.strip(".-"):  # "." and ".." are no names in an address
+            if name.strip(".-"):  # "." and ".." are not possible in an address
                 return name
     return "somebody"
 
@@ -259,7 +264,8 @@ async def _added(state: AppState, name: str, subject: str, role: Role | None, us
 
 
 def _free(name: str, user: str | None) -> Callable[[Sequence[Person]], None]:
-    """What raises NotAllowed when the Linux user is another of these people's already: two never act as one."""
+    """Returns a check that raises NotAllowed if another person already has this Linux user: two people must not act as
+    one."""
 
     def look(people: Sequence[Person]) -> None:
         try:

@@ -25,8 +25,8 @@ FLOW_S = 600
 async def sign_in_attempt(
     state: AppState, request: Request, how: str, account: str = "", *, sure: bool = False
 ) -> AsyncIterator[None]:
-    """Around what may fail: counts failures by address and by account, and notes them. Raises TooManyTries, unless it is
-    `sure` who comes."""
+    """Context of a sign-in attempt. Counts failures by address and by account, and audits them. Raises TooManyTries,
+    unless `sure` says that the credentials are known to be valid."""
     here, now = address_key(client_address(request)), state.clock()
     keys = (here, account_key(account)) if account else (here,)
     if not sure:
@@ -45,7 +45,7 @@ async def sign_in_attempt(
 
 
 async def sign_in_by_code(state: AppState, request: Request, code: str) -> tuple[Person, str, float]:
-    """(person, cookie, when it ends) for a sign-in link, once."""
+    """Returns (person, cookie, expiry in unix seconds) for a sign-in link, which is used up. Raises NotSignedIn."""
     async with sign_in_attempt(state, request, "link"):
         spent = await state.store.sessions.redeem_signin_code(code) if code else None
         if spent is None:
@@ -54,11 +54,12 @@ async def sign_in_by_code(state: AppState, request: Request, code: str) -> tuple
 
 
 async def sign_in_by_token(state: AppState, request: Request, person: str, token: str) -> Person:
-    """The person, who typed their name and one of their tokens. A token that is cut down opens no session: a browser may
-    do all that its person may."""
+    """Returns the person for their name and one of their tokens. Raises NotSignedIn. Raises NotAllowed for a token that
+    is limited to scopes or a cluster, because a browser session has all rights of its person."""
     held = await state.store.tokens.holder(token)
     good = held is not None and held.person.name == person
-    # A good token is never held back, whoever else guesses at this account: it has 256 bits, and guesses only cost.
+    # A valid token is never throttled, even if others try to guess this account's token: with 256 bits, guessing cannot
+    # succeed.
     async with sign_in_attempt(state, request, "token", person, sure=good):
         if held is None or not good:
             raise NotSignedIn("that is no token of that person", hint="headway token create makes one")
@@ -68,19 +69,21 @@ async def sign_in_by_token(state: AppState, request: Request, person: str, token
 
 
 async def start_provider_flow(state: AppState, answer_to: Request) -> tuple[str, str]:
-    """(the provider's address, the state to keep in a cookie)."""
+    """Returns (the provider's address, the state to store in a cookie)."""
     provider = _provider(state)
     state.login_throttle.check(state.clock(), address_key(client_address(answer_to)))
     return await provider.start_flow(state)
 
 
 async def sign_in_by_provider(state: AppState, request: Request, asked: Mapping[str, str]) -> Person:
+    """Returns the person who comes back from the provider. `asked` are the query parameters of the redirect. Raises as
+    `Provider.finish_flow`."""
     async with sign_in_attempt(state, request, "provider"):
         return await _provider(state).finish_flow(state, asked, request.cookies.get(flow_cookie(state), ""))
 
 
 async def open_session(state: AppState, request: Request, person: Person, answer: Response, how: str) -> None:
-    """Signs the browser in: its cookie is a secret of 256 bits that no script and no other site's page can use."""
+    """Signs the browser in. Its cookie is a secret of 256 bits that neither scripts nor pages of other sites can use."""
     cookie, expires = await state.store.sessions.create(person.name)
     await set_session_cookie(state, request, person, answer, how, cookie, expires)
 
@@ -88,9 +91,12 @@ async def open_session(state: AppState, request: Request, person: Person, answer
 async def set_session_cookie(
     state: AppState, request: Request, person: Person, answer: Response, how: str, cookie: str, expires: float
 ) -> None:
+    """Sets the session cookie on the response, ends the browser's previous session and writes the audit entry.
+    `expires` is in unix seconds."""
     before = request.cookies.get(state.settings.cookie, "")
     if before:
-        await state.store.sessions.delete(before)  # the browser forgets it now: nobody shall find it later
+        # The browser replaces its old cookie, so that session must not stay usable
+        await state.store.sessions.delete(before)
     await write_audit_line(state, principal_for(person, client_address(request)), "signin", person.name, how=how)
     answer.set_cookie(
         state.settings.cookie,
@@ -104,7 +110,8 @@ async def set_session_cookie(
 
 
 async def close_session(state: AppState, request: Request, answer: Response) -> None:
-    """Only from our own pages, as every write with a cookie; a session that has ended is fine."""
+    """Signs the browser out. Raises NotAllowed unless the request comes from a page of this server. A session that has
+    already ended is not an error."""
     with contextlib.suppress(NotSignedIn):
         who = await require_signed_in(request)
         await state.store.sessions.delete(request.cookies.get(state.settings.cookie, ""))
@@ -114,11 +121,14 @@ async def close_session(state: AppState, request: Request, answer: Response) -> 
 
 
 def flow_cookie(state: AppState) -> str:
-    return f"{state.settings.cookie.removeprefix('__Host-')}_oidc"  # of one path, which that prefix does not allow
+    """Returns the name of the cookie of the provider flow."""
+    # Without the prefix, which does not allow a cookie for only one path
+    return f"{state.settings.cookie.removeprefix('__Host-')}_oidc"
 
 
 def set_flow_cookie(state: AppState, answer: Response, secret: str) -> None:
-    """Lax: the provider's page sends the browser back, and this cookie must come along."""
+    """Sets the cookie of the provider flow. It is SameSite=Lax, because the provider's page redirects the browser back
+    and this cookie must be sent then."""
     answer.set_cookie(
         flow_cookie(state),
         secret,

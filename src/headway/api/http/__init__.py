@@ -1,1 +1,1 @@
-"""What every answer carries: errors, pages of lists, compression, idempotency keys, streams."""
+"""HTTP details that endpoints share: errors, pagination, compression, idempotency keys, streams."""

@@ -1,4 +1,4 @@
-"""Query parameters that the billing reports share, and the answer as a CSV file."""
+"""Query parameters that the billing reports share, and the CSV response."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.schemas import spreadsheets
 from headway.schemas.base import Wire
 from headway.services.billing.usage import MAX_GPUS, UsageFilter
 
-MAX_ROWS = 1000  # of one page
+MAX_ROWS = 1000  # per page
 MonthText = Annotated[str, Query(max_length=7, description="a month, as 2026-10 (default: the current one)")]
 ReportFormat = Annotated[Literal["json", "csv"], Query(alias="format")]
 FilterText = Annotated[str, Query(max_length=64, description='"-": those without one')]
@@ -37,6 +37,6 @@ UsageFilterQuery = Annotated[UsageFilter, Depends(_usage_filter)]
 
 
 def csv_response(report: Wire, name: str) -> Response:
-    """The report as a CSV attachment called NAME.csv."""
+    """Returns the report as a CSV attachment called NAME.csv."""
     headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
     return Response(spreadsheets.text(report), media_type="text/csv", headers=headers)

@@ -17,8 +17,8 @@ HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class ByteStream(StreamingResponse):
-    """Streams `content`. If that raises StreamAborted, the response breaks off without its final chunk, so no client takes it
-    for complete. `resources` is closed when the response has ended, also if it never began."""
+    """Streams `content`. If that raises StreamAborted, the response is cut off without its final chunk, so that no
+    client takes it for complete. `resources` is closed when the response has ended, even if it never began."""
 
     media_type = "application/octet-stream"
 
@@ -47,27 +47,27 @@ class _LastPiece(bytes):
 
 
 def not_allowed_note(why: str) -> bytes:
-    """The last piece of a plain log stream whose reader may no longer read it."""
+    """Returns the last piece of a plain log stream whose reader has lost the right to read it."""
     return _LastPiece(note_line(why))
 
 
 def not_allowed_frame(why: str) -> bytes:
-    """The last frame of a framed stream whose reader may no longer read it."""
+    """Returns the last frame of a framed stream whose reader has lost the right to read it."""
     return error_frame(NotAllowed(why))
 
 
 def error_frame(error: BaseException) -> bytes:
-    """A frame for an error after the response has begun."""
+    """Returns a frame for an error that happened after the response had begun."""
     return frame("error", error_out(error).model_dump_json().encode())
 
 
 def note_line(words: str) -> bytes:
-    """A line in a plain log that is not part of the log."""
+    """Returns a line in a plain log stream that is not part of the log."""
     return f"--- {words} ---\n".encode()
 
 
 async def abort_after_last_piece(pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
-    """The pieces; raises StreamAborted after one made by `not_allowed_note`."""
+    """Yields the pieces. Raises StreamAborted after one made by `not_allowed_note`."""
     async with contextlib.aclosing(pieces):
         async for piece in pieces:
             yield piece

@@ -20,7 +20,7 @@ log = structlog.get_logger("headway.api")
 
 
 def problem_response(status: int, out: ErrorOut, headers: dict[str, str] | None = None) -> JSONResponse:
-    """The error as a problem document."""
+    """Returns the error as a problem document."""
     problem = Problem(
         type=f"{API_PREFIX}/docs#problem-{out.kind}",
         title=out.kind.replace("_", " ").capitalize(),
@@ -34,10 +34,11 @@ def problem_response(status: int, out: ErrorOut, headers: dict[str, str] | None 
 
 
 def install_error_handlers(app: FastAPI, headers: Mapping[str, str]) -> None:
-    """Installs the handlers. `headers`: the headers of every response, for those that are sent outside the app's middleware."""
+    """Installs the handlers. `headers` are the headers of every response, for responses that are sent outside the app's
+    middleware."""
 
     async def on_headway(request: Request, error: Any) -> JSONResponse:
-        request.state.settled = error.settled or isinstance(error, Unanswered)  # or it may have been done
+        request.state.settled = error.settled or isinstance(error, Unanswered)  # otherwise it may have been carried out
         await audit_failure(request, error)
         scheme = {"www-authenticate": "Bearer"} if error.http_status == 401 else None
         return problem_response(error.http_status, error_out(error), scheme)

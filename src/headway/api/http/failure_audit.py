@@ -14,8 +14,9 @@ log = structlog.get_logger("headway.api")
 
 
 async def audit_failure(request: Request, error: Exception) -> None:
-    """Writes a line for every refusal (NotAllowed) and for every write that failed. Error handlers call it, so endpoints need
-    not. For errors that are not a HeadwayError the line holds only the type; the message goes to the log."""
+    """Writes an audit line for every refusal (NotAllowed) and for every write that failed. Error handlers call it, so
+    endpoints need not. For errors that are not a HeadwayError the line holds only the type; the message goes to the
+    log."""
     who: Principal | None = getattr(request.state, "principal", None)
     was_refused = isinstance(error, NotAllowed)
     if who is None or not (was_refused or request.method not in SAFE_METHODS):
@@ -36,5 +37,5 @@ async def audit_failure(request: Request, error: Exception) -> None:
         await app_state(request).store.audit.record(
             who.person, action, target, detail, address=who.address, result=result
         )
-    except Exception:  # answer the request all the same: the database may be what failed
+    except Exception:  # the request is still answered: the database may be what failed
         log.exception("the audit line of a failed request was not written", person=who.person, action=action)

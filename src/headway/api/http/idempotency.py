@@ -1,11 +1,12 @@
-"""`Idempotency-Key`: a POST with this header is carried out once. Resent within a day with the same key it gets the stored
-response; with another body it is refused.
+"""`Idempotency-Key`: a POST with this header is carried out once. If it is resent within a day with the same key, it
+gets the stored response; with another body it is refused.
 
-If the server was stopped during a request, the resent one is carried on where its progress is known (`RESUMABLE_PATHS`): an
-operation is found by the key, and the head remembers the key of each submission. At other paths it is refused.
+If the server was stopped during a request, the resent one is continued where its progress is known
+(`RESUMABLE_PATHS`): an operation is found by the key, and the head stores the key of each submission. At other paths
+it is refused.
 
-A key belongs to the token or session that sent it. Responses may hold secrets that are shown once (a new token), so they are
-stored encrypted with a key made from that token and the header; the server keeps only hashes of both."""
+A key belongs to the token or session that sent it. Responses may hold secrets that are shown once (a new token), so
+they are stored encrypted with a key made from that token and the header; the server keeps only hashes of both."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from headway.services.mappers import operation_out
 from headway.store import AuditAsk, Operation, StoreUnavailable
 from headway.store.clusters.idempotency_keys import Answer
 
-AUDITED_WITHIN_S = 60.0  # an operation's audit line is written this soon after it is queued
+AUDITED_WITHIN_S = 60.0  # seconds; an operation's audit line is written this soon after it is queued
 REPLAYED = "idempotency-replayed"
 _KEEP_HEADERS = ("content-type", "location")
 _QUEUES = r"apply|scale|down|backup|restore|roll|secrets/rotate|datasets|datasets/.+/(verify|remove)"
@@ -98,7 +99,7 @@ class IdempotentPosts:
         failed = (recorder.status >= 500 or recorder.status == TooManyAtOnce.http_status) and not scope.get(
             "state", {}
         ).get("settled")
-        # The response is sent. If this fails, a resent request is told that it is still under way.
+        # The response has been sent. If this fails, a resent request is answered that the first is still under way.
         with contextlib.suppress(StoreUnavailable):
             if failed or not recorder.whole:
                 await store.idempotency_keys.delete(sealed_key.name)
@@ -111,8 +112,8 @@ class IdempotentPosts:
 async def _take_over(
     state: AppState, who: Principal, sealed_key: _SealedKey, before: Answer, request: str, path: str
 ) -> bool:
-    """Whether the earlier request was interrupted by the end of its server, and this server must carry it out. If it had queued
-    an operation, stores that as the response and returns False."""
+    """Returns whether the earlier request was interrupted because its server ended, so that this server must carry it
+    out. If it had queued an operation, stores that as the response and returns False."""
     store = state.store
     if before.status or before.request != request or not RESUMABLE_PATHS.fullmatch(path):
         return False
@@ -141,19 +142,21 @@ async def _audit_queued(state: AppState, who: Principal, queued: Operation) -> N
 
 
 class _SealedKey:
-    """The name that a key of a token or session is stored under, and the cipher for its response."""
+    """The name under which a key of a token or session is stored, and the cipher for its response."""
 
     def __init__(self, secret: str, key: str) -> None:
         self.name = hashlib.sha256(f"name\n{secret}\n{key}".encode()).hexdigest()
         self._key = hashlib.sha256(f"answer\n{secret}\n{key}".encode()).digest()
 
     def seal(self, headers: Mapping[str, Any], body: bytes) -> str:
+        """Returns the response, encrypted, as text."""
         from cryptography.fernet import Fernet
 
         text = json.dumps([dict(headers), base64.b64encode(body).decode()]).encode()
         return Fernet(base64.urlsafe_b64encode(self._key)).encrypt(text).decode()
 
     def open(self, answer: str) -> tuple[dict[str, str], bytes]:
+        """Returns (headers, body) of a stored response."""
         from cryptography.fernet import Fernet
 
         headers, body = json.loads(Fernet(base64.urlsafe_b64encode(self._key)).decrypt(answer.encode()))

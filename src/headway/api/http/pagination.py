@@ -1,5 +1,5 @@
-"""Lists a page at a time: `limit` and `cursor`, and the next page's address in the `Link` header (RFC 8288). Lists that are
-objects (jobs, audit lines) take the same two words and have the cursor in `next`."""
+"""Pagination of lists: `limit` and `cursor`, and the next page's address in the `Link` header (RFC 8288). Responses
+that are objects (jobs, audit entries) take the same two parameters and have the cursor in `next`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headway.services.cursors import decode_cursor, encode_cursor, invalid_curso
 T = TypeVar("T")
 LIMIT = 100
 MOST = 1000
-DEEP = 10_000  # rows of a table that its list goes back
+DEEP = 10_000  # the most rows of a table that a list goes back
 
 ANY: frozenset[str] = frozenset()
 Words = Annotated[frozenset[str], Query(max_length=50, description="one of these")]
@@ -24,7 +24,7 @@ Cursor = Annotated[str, Query(max_length=400, pattern=r"^[\w-]*$", description="
 
 
 class Paging:
-    """Which page is asked for. `cut` gives its rows and says in the answer where the next one is."""
+    """The requested page. `cut` returns its rows and sets the address of the next page in the response."""
 
     def __init__(self, request: Request, response: Response, limit: int, cursor: str) -> None:
         self._request = request
@@ -37,12 +37,13 @@ class Paging:
         return self._limit
 
     def place(self, *kinds: type) -> tuple[Any, ...] | None:
-        """The key of the row before this page, of values of these kinds; None at the top."""
+        """Returns the key of the last row of the previous page, with values of these types; None for the first page."""
         return decode_cursor(self._cursor, *kinds) if self._cursor else None
 
     def cut(self, rows: Iterable[T], key: Callable[[T], tuple[Any, ...]], *, newest: bool = False) -> list[T]:
-        """Ordered by `key`, which no two rows share; `newest`: the largest first. A cursor is the key of the row before,
-        so a list that changes in between loses and repeats nothing that stayed."""
+        """Returns the rows of the page, ordered by `key`, which must be unique; with `newest` the largest first. A
+        cursor is the key of the previous page's last row, so if the list changes in between, no remaining row is
+        lost or repeated."""
         found = sorted(rows, key=key, reverse=newest)
         if self._cursor:
             found = self._behind(found, key, newest)
@@ -78,10 +79,10 @@ Page = Annotated[Paging, Depends(_paging)]
 
 
 def fits(value: str, wanted: frozenset[str]) -> bool:
-    """Whether it is one of those asked for; nothing asked for is everything."""
+    """Returns whether the value is one of the wanted ones; an empty set accepts every value."""
     return not wanted or value in wanted
 
 
 def says(text: str, *values: str) -> bool:
-    """Whether one of the values has the text in it."""
+    """Returns whether one of the values contains the text, ignoring case."""
     return not text or any(text.casefold() in value.casefold() for value in values)

@@ -1,4 +1,4 @@
-"""Answers that go on: a followed log, a watched command, events. They end when their person may no longer have them."""
+"""Responses that run for long (a followed log, a command, events). They end when their person loses the right to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.api.auth.dependencies import require_right
 from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
 from headway.services.identity import Principal, Right
 
-RECHECK_S = 5.0  # they end so soon after
+RECHECK_S = 5.0  # the right is checked this often
 T = TypeVar("T")
 Check = Callable[[Principal], Awaitable[object]]
 
@@ -24,8 +24,8 @@ async def stream_while_allowed(
     check: Check | None = None,
     say: Callable[[str], T] | None = None,
 ) -> AsyncGenerator[T, None]:
-    """The pieces, for as long as the request's person has the right. `check` raises NotAllowed where it takes more than
-    that; `say` makes the last piece of why it ended."""
+    """Yields the pieces as long as the request's person has the right. `check` raises NotAllowed if more than the right
+    is needed. `say` makes the last piece, which explains why the stream ended."""
     gone = asyncio.ensure_future(_wait_until_not_allowed(request, right, check))
     following: asyncio.Future[Any] = gone
     end = object()
@@ -51,7 +51,7 @@ async def stream_while_allowed(
 
 
 async def _wait_until_not_allowed(request: Request, right: Right, check: Check | None) -> str:
-    """Returns once they may no longer: why not."""
+    """Waits until the person loses the right, and returns why."""
     while True:
         await asyncio.sleep(RECHECK_S)
         try:
@@ -61,4 +61,4 @@ async def _wait_until_not_allowed(request: Request, right: Right, check: Check |
         except (NotSignedIn, NotAllowed, TooManyTries) as error:
             return error.message
         except HeadwayError:
-            continue  # the database or the cluster does not answer just now
+            continue  # the database or the cluster does not answer at the moment

@@ -1,1 +1,1 @@
-"""Keys of a cluster: secrets in the server's store, and a change of the MUNGE key on machines that work."""
+"""Keys of a cluster: secrets in the server's store, and the replacement of the MUNGE key on running machines."""

@@ -1,10 +1,11 @@
-"""Another MUNGE key on machines that work: beside the one they use on all of them first, and only then in its place.
+"""Replaces the MUNGE key on running machines: the new key is first stored next to the old one on all of them, and only
+then activated.
 
-A machine that has another key than the head is heard no more. So one that can't take the new key stops the change before it
-has begun anywhere; a head takes it up before any node does, or gets the old one back; and until all have taken it up, agents
-know why they can't read each other (node/agent/ha/key_change.py). It is the cluster's key, which machines that come up get,
-once the heads have it. Killed before that, the next try goes on where a head has it, or an apply of the cluster's own key
-takes it back there."""
+A head ignores messages of a machine with another key. So a machine that can't take the new key stops the change before
+it has begun anywhere. A head activates the key before any node does, or gets the old one back. Until all machines have
+activated it, agents know why they can't read each other's messages (node/agent/ha/key_change.py). Once the heads have
+the key, it is the cluster's key, which machines that are created or started get. After a killed run, the next one
+continues if a head has the new key; otherwise an apply with the cluster's old key undoes the change."""
 
 from __future__ import annotations
 
@@ -27,32 +28,36 @@ NEXT = f"{MUNGE_KEY}.next"
 MUNGED = "munge.service"
 STAMP = f"/run/headway/loaded/{MUNGED}"  # node/ops/files.py
 STEPS_S = 60.0
-# What munged has read is not known until it is restarted: where this ends before that, an apply sees it by the file's time.
+# Removes the stamp of the key that munged has loaded. If the run ends before munged is restarted, an apply detects that
+# by the file's time.
 _UNKNOWN: Step = {"op": "remove", "path": STAMP}
 _RESTART: Step = {"op": "units", "names": [MUNGED], "action": "restart", "stamps": {}}
 
 
 def machines_to_rekey(goal: DesiredState, seen: Mapping[str, ObservedMachine]) -> tuple[str, ...]:
-    """Machines that work, with another key than they should have."""
+    """Returns the running machines that do not use the key they should have."""
     return tuple(name for name in goal.machines if name in seen and _works(seen[name]) and not _uses(goal, seen, name))
 
 
 def rekey_begun(goal: DesiredState, seen: Mapping[str, ObservedMachine]) -> bool:
-    """Whether some machine has the new key already: then there is no way back."""
+    """Returns whether some machine already has the new key. Then there is no way back."""
     return any(_works(one) and _has(goal, seen, name) for name, one in seen.items() if name in goal.machines)
 
 
 def _works(one: ObservedMachine) -> bool:
+    """Returns whether the machine's agent is active."""
     return AGENT in one.units and one.units[AGENT].active
 
 
 def _has(goal: DesiredState, seen: Mapping[str, ObservedMachine], name: str) -> bool:
+    """Returns whether the machine's key file holds the new key."""
     found = seen[name].files.get(MUNGE_KEY)
     return found is not None and found.digest == goal.roles[goal.cluster.role_of(name)].digests[MUNGE_KEY]
 
 
 def _uses(goal: DesiredState, seen: Mapping[str, ObservedMachine], name: str) -> bool:
-    """Of a head also that its munged has read the key: nodes follow it. A run may have been killed in between."""
+    """Returns whether the machine has the new key. For a head, its munged must also have loaded the key, because nodes
+    follow the head. A run may have been killed in between."""
     if not _has(goal, seen, name) or name not in goal.cluster.heads:
         return _has(goal, seen, name)
     munged = seen[name].units.get(MUNGED)
@@ -62,21 +67,23 @@ def _uses(goal: DesiredState, seen: Mapping[str, ObservedMachine], name: str) ->
 async def distribute_key(
     env: ClusterContext, machines: Mapping[str, Machine], file: File, key: bytes
 ) -> dict[str, HeadwayError]:
-    """Brings the key to each of these; those that did not take it. `file`: whose it is, and its mode."""
+    """Stores the key next to the present one on each of these machines. Returns the errors by machine. `file`: owner
+    and mode of the key file."""
     return await _each(env, machines, [_mark(), file_step(NEXT, file, key)])
 
 
 async def activate_key(env: ClusterContext, machines: Mapping[str, Machine]) -> dict[str, HeadwayError]:
-    """The key beside takes the other's place and munged reads it; machines where it did not."""
+    """Replaces the present key by the new one stored next to it and restarts munged. Returns the errors by machine."""
     return await _each(env, machines, [_mark(), _UNKNOWN, {"op": "rename", "path": NEXT, "to": MUNGE_KEY}, _RESTART])
 
 
 async def rekey_heads(
     env: ClusterContext, goal: DesiredState, observed: Observed, refused: Mapping[str, HeadwayError], old: bytes | None
 ) -> dict[str, HeadwayError]:
-    """The heads among those that wait take up what lies beside; those that did not, where nodes may follow all the same.
-    `refused`: machines where nothing lies. `old`: the cluster's key of before; None: it has this one already, and there is no
-    way back. Raises Refused where one fails; then all have the old key, as far as they answer."""
+    """Activates the new key on the heads that need it. Returns the errors of heads where that failed, if nodes may
+    follow all the same. `refused`: machines that could not store the new key. `old`: the cluster's previous key; None:
+    the new key is the cluster's already, and there is no way back. Raises Refused if a head fails; with `old` all heads
+    that answer get the old key back first."""
     heads, file = goal.cluster.heads, goal.roles["head"].files[MUNGE_KEY]
     machines = {name: observed.machines[name] for name in machines_to_rekey(goal, observed.seen)}
     failed = {name: refused[name] for name in heads if name in refused}
@@ -96,20 +103,21 @@ async def rekey_heads(
 async def restore_key(
     env: ClusterContext, machines: Mapping[str, Machine], file: File, key: bytes
 ) -> dict[str, HeadwayError]:
-    """Puts the old key back on machines that may have the new one; returns the errors by machine. The new key that lies beside
-    is removed first, so that a late `activate_key` finds nothing."""
+    """Puts the old key back on machines that may have the new one. Returns the errors by machine. The stored new key is
+    removed first, so that a late `activate_key` finds nothing."""
     beside: Step = {"op": "remove", "path": NEXT}
     return await _each(env, machines, [beside, _mark(), _UNKNOWN, file_step(MUNGE_KEY, file, key), _RESTART])
 
 
 async def remove_new_key(env: ClusterContext, machines: Mapping[str, Machine], *, marks: bool = True) -> None:
-    """As far as they answer; what stays is root's and MUNGE's alone, and the next key takes its place. `marks`: also what says
-    that keys may differ."""
+    """Removes the new key that is stored next to the present one, from machines that answer. A key file that stays is
+    readable for root and MUNGE only, and the next new key overwrites it. `marks`: also removes the mark that keys may
+    differ."""
     await _each(env, machines, [{"op": "remove", "path": path} for path in ((NEXT, MARK) if marks else (NEXT,))])
 
 
 def old_key_stays_error(refused: Mapping[str, HeadwayError], lost: Iterable[str] = ()) -> Refused:
-    """`lost`: heads of which nobody knows whether they have the old key again."""
+    """Returns the error that all machines keep the old key. `lost`: heads that may still have the new key."""
     names = ", ".join(sorted(lost))
     return Refused(
         f"{_count(refused)} can't take the new MUNGE key, so all keep the old one:\n{_lines(refused)}"
@@ -121,7 +129,7 @@ def old_key_stays_error(refused: Mapping[str, HeadwayError], lost: Iterable[str]
 
 
 def heads_behind_error(refused: Mapping[str, HeadwayError]) -> Refused:
-    """The key is the cluster's already, and its head is behind."""
+    """Returns the error that a head can't take the key that the cluster already uses."""
     return Refused(
         f"{_count(refused)} can't take the cluster's MUNGE key, so no node does before:\n{_lines(refused)}",
         hint="a node with another key than the head would lose its jobs; mend what is said above and run apply again",
@@ -144,6 +152,7 @@ def _mark() -> Step:
 
 
 async def _each(env: ClusterContext, machines: Mapping[str, Machine], steps: list[Step]) -> dict[str, HeadwayError]:
+    """Runs the steps on all machines. Returns the errors by machine."""
     failed: dict[str, HeadwayError] = {}
 
     async def one(name: str) -> None:

@@ -1,4 +1,4 @@
-"""A cluster's secrets: made once, kept in the server's store, never shown."""
+"""A cluster's secrets: created once, stored in the server's store, never shown."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from headway.errors import Refused
 from headway.store import Store
 from headway.transport.process import run
 
-# Secrets that become files on machines, and how many random bytes each has. They are stored as base64.
+# Secrets that become files on machines, with their number of random bytes. They are stored as base64.
 FILE_SECRETS = {"munge_key": 1024, "jwt_key": 32}
 COMMANDS = Path("/etc/headway/commands")
 MUNGE_BYTES = (32, 1024)
 
 
 def new_key() -> str:
-    """A fresh ed25519 private key as OpenSSH text."""
+    """Returns a new ed25519 private key as OpenSSH text."""
     key = Ed25519PrivateKey.generate()
     return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
 
 
 def public_key(private: str) -> str:
-    """The one public key line that belongs to an OpenSSH private key."""
+    """Returns the public key line of an OpenSSH private key."""
     key = load_ssh_private_key(private.encode(), None)
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
@@ -59,7 +59,7 @@ async def read_given_secrets(cluster: Cluster) -> dict[str, str]:
                 hint="whoever keeps that machine puts the programs there that a cluster file may name",
             )
         ran = await run([str(program), *source.command[1:]], timeout_s=60, check=False, max_output=1 << 16)
-        if ran.code != 0:  # what it says may hold what it is asked for
+        if ran.code != 0:  # its output is not shown, because it may contain the secret
             raise Refused(
                 f"secrets.munge: {source.command[0]} ended with {ran.code}", hint="run it as the server's user"
             )
@@ -92,14 +92,15 @@ async def ensure_secrets(
 
 
 def host_key_name(machine: str) -> str:
+    """Returns the name of the secret that holds a machine's private host key."""
     return f"host_key/{machine}"
 
 
 def secret_content(secrets: Mapping[str, str], name: str) -> bytes:
-    """The bytes of the file that holds this secret on a machine."""
+    """Returns the bytes of the file that holds this secret on a machine."""
     return base64.b64decode(secrets[name])
 
 
 def secret_digests(secrets: Mapping[str, str]) -> dict[str, str]:
-    """sha256 of each file secret that exists, to compare machines with."""
+    """Returns the sha256 of each file secret that exists, to compare machines with."""
     return {name: hashlib.sha256(secret_content(secrets, name)).hexdigest() for name in FILE_SECRETS if name in secrets}

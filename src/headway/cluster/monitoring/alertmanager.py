@@ -1,5 +1,5 @@
-"""Hands news to the Alertmanager of a cluster's head, which sends it on by the channels of the cluster file. It listens there
-alone, so it is reached through the pinned SSH connection."""
+"""Sends notifications to the Alertmanager of a cluster's head, which forwards them by the channels of the cluster file.
+It listens on the head's loopback only, so it is reached through the pinned SSH connection."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from headway.errors import HeadwayError, Unreachable
 from headway.render.monitoring.prometheus import ALERTS_PORT, NEWS
 
 ANSWER_S = 10.0
-ALERT_S = 86_400  # so long Alertmanager knows that it told it, should it be handed over again
+ALERT_S = 86_400  # Alertmanager remembers a notification for this long and does not send it again
 
 
 async def send_alerts(connections: Forwards, head: Machine, news: Sequence[Notification], now: float) -> None:
-    """Handing the same over again tells it no second time. Raises Unreachable when Alertmanager, or the head, does not
-    answer, HeadwayError when it refuses."""
+    """Sends the notifications. Sending the same ones again causes no second message. Raises Unreachable if Alertmanager
+    or the head does not answer, HeadwayError if Alertmanager refuses."""
     import httpx
 
     path = await connections.forward_port(head, ALERTS_PORT)
@@ -46,4 +46,5 @@ def _alert(cluster: str, one: Notification, now: float) -> dict[str, object]:
 
 
 def _moment(at: float) -> str:
+    """Returns the time as ISO 8601 in UTC."""
     return datetime.fromtimestamp(at, UTC).isoformat()

@@ -20,7 +20,8 @@ QUERIES_AT_ONCE = 4
 
 
 class Forwards(Protocol):
-    """The part of Connections that is needed here."""
+    """The part of Connections that this module needs. `forward_port` returns the path of a local socket that leads to a
+    port on the machine."""
 
     async def forward_port(self, machine: Machine, port: int) -> str: ...
 
@@ -28,7 +29,8 @@ class Forwards(Protocol):
 async def query_range(
     connections: Forwards, head: Machine, queries: Sequence[Query], start: float, end: float, step_s: int
 ) -> tuple[Row, ...]:
-    """The rows of every query. Raises Unreachable when Prometheus, or the head, does not answer."""
+    """Returns the rows of all queries. `start`, `end`: unix seconds; `step_s`: seconds. Raises Unreachable if
+    Prometheus or the head does not answer, HeadwayError if Prometheus refuses a query."""
     import httpx
 
     path = await connections.forward_port(head, PROMETHEUS_PORT)

@@ -1,4 +1,4 @@
-"""The machines that Prometheus scrapes: those that exist now."""
+"""Updates the machines that Prometheus scrapes: those that exist now."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from headway.render.monitoring.prometheus import TARGETS
 
 
 async def update_scrape_targets(cluster: Cluster, env: ClusterContext) -> None:
-    """Writes the existing machines to Prometheus's target file on the head. Raises Refused without a network."""
+    """Writes the existing machines to Prometheus's target file on the head. Raises Refused if the cluster has no
+    network."""
     machines = {machine.name: machine for machine in await env.provider.list(cluster.name)}
     head, place = machines.get(cluster.head), await env.provider.find(cluster)
     if head is None:

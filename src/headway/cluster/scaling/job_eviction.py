@@ -1,4 +1,4 @@
-"""Empties nodes: warns their jobs before a deadline and requeues them after it."""
+"""Removes jobs from nodes: warns the jobs before a deadline and requeues them after it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from headway.slurm import job_commands, node_jobs
 from headway.slurm.signal_request import SignalRequest, requested_signal
 
 POLL_S = 1.0
-ENDING_S = 60.0  # for jobs that were requeued to be gone from the node
-COMMANDS_AT_ONCE = 8  # commands on the head
+ENDING_S = 60.0  # seconds for requeued jobs to leave the node
+COMMANDS_AT_ONCE = 8  # commands that run on the head at the same time
 RETRY_S = 60.0
 
-JobsByNode = Mapping[str, tuple[int, ...]]  # node -> what runs there
+JobsByNode = Mapping[str, tuple[int, ...]]  # node -> ids of its jobs
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
     wish: SignalRequest | None
-    again_at: float  # where not all of it was answered; a job without a script has none
+    # when to read the job again if its script or command was not found; a job without a script has none
+    again_at: float
 
 
 @dataclass
 class JobEviction:
-    """`why`: what happens to the node, for the jobs' owners."""
+    """Removes the jobs from nodes. `why`: what happens to the node, shown to the jobs' owners."""
 
     cluster: Cluster
     env: ClusterContext
@@ -43,12 +44,11 @@ class JobEviction:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     warned: set[int] = field(default_factory=set)
     warnings: dict[int, _Asked] = field(default_factory=dict)
-    failed_reported: set[int] = field(
-        default_factory=set
-    )  # jobs of which it was said that they could not be sent away yet
+    failed_reported: set[int] = field(default_factory=set)  # jobs whose failed requeue was reported
 
     async def warn_jobs(self, jobs: JobsByNode, ends: float) -> None:
-        """Signals jobs that asked for a signal before their end, at the time before the deadline that they asked for."""
+        """Notifies jobs before the deadline and sends a signal to those that asked for one, at the time before the
+        deadline that they asked for. `ends`: the deadline in unix seconds."""
         run, head = self.env.connections, self.head
         left = {job for numbers in jobs.values() for job in numbers} - self.warned
         await self._read_warnings(left)
@@ -63,7 +63,8 @@ class JobEviction:
                     await job_commands.signal_job(run, head, job, asked.signal, batch_only=asked.batch_only)
 
     async def _read_warnings(self, jobs: Collection[int]) -> None:
-        """What these want to be sent, of those that it is not known of: a deadline may be days away, and each look comes here."""
+        """Reads which signal each job asked for, for jobs not read yet. The results are kept, because a deadline may be
+        days away and each pass calls this."""
         self.warnings = {job: asked for job, asked in self.warnings.items() if job in jobs}
         now, places = self.clock(), asyncio.Semaphore(COMMANDS_AT_ONCE)
 
@@ -78,8 +79,8 @@ class JobEviction:
         await asyncio.gather(*map(ask, due))
 
     async def evict_jobs(self, jobs: JobsByNode) -> frozenset[str]:
-        """Requeues the jobs and waits until they have left their nodes; a job that forbids it is cancelled. A job that is
-        completing is waited for. Returns the nodes of jobs that the controller could not requeue yet."""
+        """Requeues the jobs and waits until they have left their nodes. A job that may not be requeued is cancelled; a
+        completing job is waited for. Returns the nodes of jobs that the controller could not requeue yet."""
         untold = set()
         for job in sorted({job for numbers in jobs.values() for job in numbers}):
             if not await self._try_evict(job):
@@ -91,7 +92,8 @@ class JobEviction:
         return left
 
     async def _try_evict(self, job: int) -> bool:
-        """Whether nothing is left to be told: it goes, or ends."""
+        """Requeues or cancels the job. Returns whether nothing is left to do for it: it leaves the node or has
+        ended."""
         try:
             word = await job_commands.read_job_state(self.env.connections, self.head, job)
             if node_jobs.is_allocated(word):
@@ -99,7 +101,7 @@ class JobEviction:
         except HeadwayError as error:
             await self._report_failed(job, error)
             return False
-        return bool(word)  # none: it is gone, which the next look shows, or the controller did not answer
+        return bool(word)  # "": the job is gone, which the next pass shows, or the controller did not answer
 
     async def _requeue_or_cancel(self, job: int) -> None:
         run, head = self.env.connections, self.head
@@ -121,4 +123,5 @@ class JobEviction:
 
 
 def format_jobs(jobs: Sequence[int]) -> str:
+    """Returns "job 7" or "jobs 7, 8"."""
     return f"job{'s' * (len(jobs) != 1)} {', '.join(map(str, jobs))}"

@@ -27,8 +27,8 @@ async def provision_machine(
     why: str = "Slurm asked for it",
     image: str = "",
 ) -> None:
-    """Creates the machine, sets it up and starts slurmd last. `image`: as in ApplyRun. Raises HeadwayError; a machine that was
-    created stays for inspection or deletion."""
+    """Creates the machine, sets it up and starts slurmd last. `image`: tag of the image, as in ApplyRun. Raises
+    HeadwayError; a machine that was created stays for inspection or deletion."""
     machines = await list_machines(env, cluster.name)
     head = await require_active_head(cluster, env, machines)
     goal = await _goal(cluster, env, {*machines, name})

@@ -1,5 +1,5 @@
-"""Removes machines from a running cluster: nodes are drained, emptied, and their machines deleted. The state is in the nodes'
-reasons in Slurm, so the next run continues a killed one."""
+"""Removes machines from a running cluster: nodes are drained, their jobs end or are requeued, and the machines are
+deleted. The state is in the nodes' reasons in Slurm, so the next run continues a killed one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from headway.domain.slurm.hostlist import compress
 from headway.errors import HeadwayError, Refused
 from headway.slurm import node_commands, node_jobs
 
-LATE_JOB_S = 20.0  # a job that came between the look and the drain may be about to end
+LATE_JOB_S = 20.0  # seconds that a job which started right before the drain gets to end
 
 
 async def keep_node(env: ClusterContext, head: Machine, name: str, reason: str) -> None:
-    """Restores a node that was to leave: in service, or out with its earlier reason. `reason`: Slurm's present one."""
+    """Restores a node that was being scaled in: in service, or drained with its earlier reason. `reason`: its present
+    reason in Slurm."""
     before = reason_before_scale_in(reason) if reason.startswith(SCALE_IN_REASON) else ""
     if before:
         await node_commands.drain_node(env.connections, head, name, before)
@@ -36,28 +37,28 @@ class SteppedAside(Exception):
 
 
 class WaitingWork(Protocol):
-    """Work that goes on while jobs on leaving nodes are waited for, days perhaps."""
+    """Work that goes on while jobs on leaving nodes are waited for, which may take days."""
 
     async def step(self, names: Collection[str]) -> None:
-        """One look; hands off what belongs to these nodes."""
+        """Runs one pass, without touching these nodes."""
         ...
 
     async def other_operation_waits(self) -> bool:
-        """Whether another operation is to go first."""
+        """Returns whether another operation should go first."""
         ...
 
     async def finish_tasks(self) -> None:
-        """Until nothing of it is under way."""
+        """Waits until none of its tasks runs."""
         ...
 
     async def close(self) -> None:
-        """Ends at once what is under way."""
+        """Cancels its running tasks."""
         ...
 
 
 @dataclass
 class ScaleIn:
-    """Removes machines. `deadline` None: jobs must not be requeued."""
+    """Removes machines. With `deadline` None jobs must not be requeued."""
 
     cluster: Cluster
     env: ClusterContext
@@ -67,17 +68,17 @@ class ScaleIn:
     deadline: Deadline | None = None
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    before_release: Callable[[Machine], Awaitable[None]] | None = None  # what is done on a machine that is let go
+    before_release: Callable[[Machine], Awaitable[None]] | None = None  # called for a machine before it is deleted
     waiting_work: WaitingWork | None = None
-    steps_aside: bool = False  # to other operations, while jobs are waited for
-    waited: bool = False  # `beside` had its turns: there may be other machines now than before
-    keeps_slot: bool = False  # the slot, which another machine gets: the provider keeps its place
+    steps_aside: bool = False  # let other operations go first while jobs are waited for
+    waited: bool = False  # `waiting_work` has run, so machines may have been created or deleted meanwhile
+    keeps_slot: bool = False  # another machine gets the slot, so the provider keeps its place
     eviction: JobEviction | None = None
     gone: set[str] = field(default_factory=set)
 
     async def remove_machines(self, names: Sequence[str]) -> None:
-        """Waits until none of these nodes has a machine. Raises Refused, with the nodes back in service, if jobs run there
-        without a deadline; SteppedAside."""
+        """Waits until none of these nodes has a machine. Raises Refused, with the nodes back in service, if jobs run
+        there without a deadline, and SteppedAside if another operation goes first."""
         head = self.head
         if head is None or head.state is not MachineState.RUNNING:
             self._check_no_machine_runs(names)
@@ -90,7 +91,9 @@ class ScaleIn:
         await self._empty_nodes(head, [name for name in names if name not in meant], None)
 
     async def _empty_nodes(self, head: Machine, names: Sequence[str], until: float | None) -> None:
-        known: tuple[str, ...] = ()  # to Slurm
+        """Drains the nodes and deletes each machine once no job runs on it. `until`: deadline in unix seconds; None:
+        raises Refused if jobs still run after LATE_JOB_S."""
+        known: tuple[str, ...] = ()  # the nodes that Slurm knows
         ends = self.clock() + LATE_JOB_S if until is None else until
         said: dict[str, tuple[int, ...]] = {}
         while left := [name for name in names if name not in self.gone]:
@@ -120,15 +123,17 @@ class ScaleIn:
                 await self.sleep(POLL_S)
 
     async def _update_prometheus(self, head: Machine) -> None:
-        """Others are waited for, days perhaps: until then those that went are nobody's to miss."""
+        """Removes the deleted machines from Prometheus's targets, because waiting for the other nodes may take days and
+        missing machines would raise alerts."""
         try:
             await update_scrape_targets(self.cluster, self.env)
         except HeadwayError as error:
             await self.say(head.name, f"Prometheus can't be told: {error.message.splitlines()[0]}", level="warning")
 
     async def _drain(self, head: Machine, names: Sequence[str]) -> tuple[str, ...]:
-        """At each look, for a wait may be days: a person may have returned a node meanwhile. What somebody else has said of it
-        stands behind our reason: it may stay after all. Returns those that Slurm knows."""
+        """Drains the nodes. Called in each pass, because a wait may take days and a person may return a node meanwhile.
+        A reason set by a person is kept behind Headway's, in case the node stays. Returns the nodes that Slurm
+        knows."""
         run, serving = self.env.connections, list[str]()
         states = await node_commands.read_node_reasons(run, head)
         known = tuple(name for name in names if name in states)
@@ -142,9 +147,10 @@ class ScaleIn:
         return known
 
     def _check_no_machine_runs(self, names: Sequence[str]) -> None:
-        """Jobs outlive the controller: without it nobody can say that a machine which runs is idle."""
+        """Raises Refused if one of the machines runs. Jobs continue without the controller, and without it Headway
+        can't tell whether a running machine is idle."""
         if self.head is None:
-            return  # Slurm's state went with it: there is nothing left that a job could come back to
+            return  # Slurm's state is lost with the head, so no job can continue
         running = [name for name in names if self.machines[name].state is not MachineState.STOPPED]
         if running:
             raise Refused(
@@ -158,6 +164,7 @@ class ScaleIn:
             await self.say(name, f"drained; waits for {format_jobs(numbers)}, {left_s} s at most")
 
     async def _refuse_with_jobs(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
+        """Restores the nodes with jobs and raises Refused."""
         states = await node_commands.read_node_reasons(self.env.connections, head)
         for name in jobs:
             await keep_node(self.env, head, name, states.get(name, ("", SCALE_IN_REASON))[1])
@@ -168,7 +175,8 @@ class ScaleIn:
         )
 
     async def _evict_jobs(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
-        """The deadline is over. A node on which another job has started meanwhile stays for the next look."""
+        """Requeues the jobs after the deadline and deletes the machines. A node on which another job has started
+        meanwhile stays for the next pass."""
         assert self.eviction is not None
         left = await self.eviction.evict_jobs(jobs)
         known = await self._drain(head, list(jobs))
@@ -177,8 +185,8 @@ class ScaleIn:
         await self._delete_machines(rid, known)
 
     async def _delete_machines(self, names: Sequence[str], known: Sequence[str] = ()) -> None:
-        """Nothing runs there: the machine goes, then Slurm hears that there is none. One that its provider can't delete stays
-        drained, and is an error when the others have gone."""
+        """Deletes the machines of idle nodes, then marks their slots in Slurm as empty. A machine that its provider
+        can't delete stays drained, and its error is raised after the others are deleted."""
         if not names:
             return
         if self.before_release is not None:

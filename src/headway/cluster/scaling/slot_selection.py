@@ -16,8 +16,8 @@ from headway.slurm import node_commands, node_jobs
 
 
 async def select_slots(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> tuple[str, ...]:
-    """Returns the slots that should have a machine. With too many machines, busy nodes stay; without an answer of Slurm the
-    order of slots decides. Reclaimed machines do not count and are not removed."""
+    """Returns the slots that should have a machine. With too many machines, busy nodes stay; if Slurm does not answer,
+    the order of slots decides. Reclaimed machines do not count and are not removed."""
     if all(group.idle_s is None and group.most == group.nodes for group in cluster.groups):
         return cluster.slot_names
     going = await reclaim_notices(env.provider, cluster) if any(group.spot for group in cluster.groups) else {}
@@ -30,8 +30,8 @@ async def select_slots(cluster: Cluster, env: ClusterContext, machines: Mapping[
 async def leaving_with_jobs(
     cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine], chosen: Collection[str]
 ) -> frozenset[str]:
-    """Returns the other slots that an earlier operation already drains and that still run jobs; none if the controller does not
-    answer."""
+    """Returns the slots outside `chosen` that an earlier operation already drains and that still run jobs. Returns none
+    if the controller does not answer."""
     over = [name for name in cluster.slot_names if name in machines and name not in chosen]
     head = await active_head(cluster, env, machines) if over and env.provider.traits.creates_machines else None
     if head is None:
@@ -66,6 +66,7 @@ async def _chosen(cluster: Cluster, env: ClusterContext, machines: Mapping[str, 
 
 
 def _worth(name: str, busy: Mapping[str, object], states: Mapping[str, tuple[str, str]]) -> KeepPriority:
+    """Returns with which priority the node is kept: a busy node first, then an idle one, then a broken one."""
     if name in busy:
         return KeepPriority.BUSY
     state, _ = states.get(name, ("", ""))

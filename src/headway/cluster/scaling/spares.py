@@ -1,8 +1,8 @@
 """Selects the nodes that Headway's spare reservation should hold. Pure: from slots and Slurm's node states.
 
 A cluster of N nodes and S spares keeps S usable nodes in reserve for as long as N others are usable. When one of the N
-breaks, a spare leaves the reservation and Slurm starts the waiting work on it; the node that comes back stands by next.
-"""
+breaks, a spare leaves the reservation and Slurm starts the waiting work on it. The broken node becomes a spare when it
+returns."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headway.domain.slurm.state import LEMONS, OURS, NodeState
 
 
 def spares_to_reserve(cluster: Cluster, nodes: Mapping[str, NodeState], reserved: frozenset[str]) -> frozenset[str]:
-    """Returns the nodes to reserve. Reserved nodes stay where possible, then idle ones from the last slot backwards; never a
-    node with work or in a person's reservation."""
+    """Returns the nodes to reserve. Reserved nodes stay where possible, then idle ones from the last slot backwards.
+    Never reserves a node with work or in a person's reservation."""
     if not cluster.spares:
         return frozenset()
     return frozenset(name for group in cluster.groups for name in _of_group(group, nodes, reserved))
@@ -30,7 +30,7 @@ def _of_group(group: Group, nodes: Mapping[str, NodeState], reserved: frozenset[
 
 
 def _reserved_by_person(node: NodeState) -> bool:
-    """Whether a person's reservation has begun there: its jobs could not start on a node that stands by as well. Under
-    maintenance no job starts anyhow, and it ends again."""
+    """Returns whether a person's reservation has begun on the node: its jobs could not start if the spare reservation
+    held the node too. Maintenance reservations do not count, because no job starts during them and they end again."""
     named = node.reservation and not node.reservation.startswith(OURS)
     return bool(named) and "MAINTENANCE" not in node.states

@@ -1,1 +1,1 @@
-"""Volumes of a working cluster: how full and how fast they are."""
+"""Volumes of a running cluster: how full and how fast they are."""

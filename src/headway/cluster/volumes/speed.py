@@ -15,7 +15,8 @@ _S_A_VOLUME = 300.0
 
 
 async def measure_volumes(cluster: Cluster, env: ClusterContext, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
-    """Measures home, scratch and every writable volume. `node` "": the head. Raises NotFound, Unreachable."""
+    """Measures home, scratch and every writable volume, in MiB/s. `node`: "" for the head. Raises NotFound,
+    Unreachable."""
     machine = (await list_machines(env, cluster.name)).get(node or cluster.head)
     if machine is None:
         raise NotFound(f"{cluster.name} has no machine {node or cluster.head}", hint=f"headway nodes {cluster.name}")

@@ -16,7 +16,7 @@ ANSWER_S = 15.0
 
 
 async def read_volume_usage(cluster: Cluster, env: ClusterContext) -> tuple[Room, ...]:
-    """Reads the size and free space of home, scratch and all network volumes. Raises Unreachable if the head does not
+    """Returns the size and free space of home, scratch and all network volumes. Raises Unreachable if the head does not
     answer."""
     machine = await require_active_head(cluster, env, await list_machines(env, cluster.name))
     argv = ["python3", "-I", "-S", "-c", program_source("volume_usage"), json.dumps({"paths": cluster.storage.paths})]

@@ -1,2 +1,2 @@
-"""Slurm's own terms as types: accounts, host lists, job and node states, sbatch's options. Nothing here talks to
-Slurm; that is `headway.slurm`."""
+"""Slurm's terms as types: accounts, host lists, job and node states, sbatch's options. The code that talks to Slurm is
+in `headway.slurm`."""

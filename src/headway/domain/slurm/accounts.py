@@ -1,4 +1,4 @@
-"""Slurm accounting as it should be, or as sacctmgr says it is; compared purely by headway.changes."""
+"""Slurm accounting, as desired or as sacctmgr reports it. headway.changes compares the two."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Account:
+    """A Slurm account with its fair-share weight."""
+
     name: str
     share: int
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What an account has used, by sshare: old use counts less and less."""
+    """Use of an account, from sshare. Old use counts less and less."""
 
     account: str
-    norm_shares: float  # of the cluster, as its share says
-    effective_usage: float  # of the cluster's use
+    norm_shares: float  # share of the cluster that the account's weight entitles it to
+    effective_usage: float  # share of the cluster's use
     fair_share: float | None
     gpu_hours: float
 
 
 @dataclass(frozen=True, slots=True)
 class Association:
-    """A user in an account."""
+    """Membership of a user in an account."""
 
     user: str
     account: str
@@ -35,7 +37,8 @@ class Association:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """Limits in sacctmgr's own words, e.g. {"GrpJobs": "50", "GrpTRES": "gres/gpu=16"}; flags sorted."""
+    """A Slurm QOS. `limits` is in sacctmgr's terms, e.g. {"GrpJobs": "50", "GrpTRES": "gres/gpu=16"}; `flags` are
+    sorted."""
 
     name: str
     limits: Mapping[str, str] = field(default_factory=dict)
@@ -44,10 +47,12 @@ class Qos:
 
 @dataclass(frozen=True)
 class Accounts:
+    """All accounting entries of a cluster, desired or observed."""
+
     accounts: tuple[Account, ...] = ()
     associations: tuple[Association, ...] = ()
     qos: tuple[Qos, ...] = ()
     operators: tuple[str, ...] = ()  # users with AdminLevel=Operator
     account_qos: Mapping[str, str] = field(default_factory=dict)  # account -> its default QOS
-    busy: frozenset[tuple[str, str]] = frozenset()  # observed: (user, account) with jobs that have not ended
-    departed_jobs: str = "cancel"  # desired: what happens to a removed user's jobs, "cancel" | "finish"
+    busy: frozenset[tuple[str, str]] = frozenset()  # observed: (user, account) pairs with jobs that have not ended
+    departed_jobs: str = "cancel"  # desired: what happens to the jobs of a removed user, "cancel" | "finish"

@@ -1,4 +1,5 @@
-"""Slurm host lists: `lab-1-[1-4,7],lab-head` <-> names. Round-trips any list of names; zero padding is kept."""
+"""Converts Slurm host lists (`lab-1-[1-4,7],lab-head`) to names and back. Any list of names survives the round trip;
+zero padding is kept."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ _GROUP = re.compile(r"([^,\[\]]*)\[([^\]]*)\]([^,\[\]]*)|([^,\[\]]+)")
 
 
 def compress(names: Iterable[str]) -> str:
-    """Names in any order -> the shortest list with one bracket a prefix, in natural order ("" for none)."""
+    """Returns the shortest host list of the names, in natural order with one bracket per prefix; "" for no names."""
     numbered: dict[tuple[str, int], set[int]] = {}
     plain: dict[str, None] = {}
     for name in names:
@@ -31,7 +32,9 @@ def compress(names: Iterable[str]) -> str:
 
 
 def expand(text: str, most: int | None = None) -> list[str]:
-    """`a[1-3],b` -> ["a1", "a2", "a3", "b"]. Raises ValueError on text that is not a host list, or names more than `most`."""
+    """Returns the names of a host list: `a[1-3],b` gives ["a1", "a2", "a3", "b"].
+
+    Raises ValueError if the text is not a host list or names more than `most` hosts."""
     names = list(islice(_expanded(text), None if most is None else most + 1))
     if most is not None and len(names) > most:
         raise ValueError(f"more than {most} hosts: {text[:80]!r}")
@@ -57,7 +60,7 @@ def _expanded(text: str) -> Iterator[str]:
 
 
 def natural_key(name: str) -> tuple[tuple[int, str], ...]:
-    """Sort key under which lab-1-2 comes before lab-1-10."""
+    """Returns a sort key that places lab-1-2 before lab-1-10."""
     return _natural(name)
 
 

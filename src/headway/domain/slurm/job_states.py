@@ -1,4 +1,4 @@
-"""Slurm's words for how a job stands, in three kinds. `squeue` shows some flags in the place of the state they go with."""
+"""Slurm's job states in three kinds. `squeue` shows some state flags in place of the base state."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ RUNNING = frozenset(
 FAILED = frozenset(
     {"FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED", "REVOKED"}
 )
-ENDED = FAILED | {"COMPLETED"}  # a job keeps these for ever
+ENDED = FAILED | {"COMPLETED"}  # final states

@@ -1,4 +1,4 @@
-"""sbatch's own options: which take a value, and words and #SBATCH lines read apart as sbatch does."""
+"""Options of sbatch: which ones take a value. Also splits words and #SBATCH lines as sbatch does."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-# Of sbatch 22.05 to 24.11, and our plugin's. A flag that is in none of these passes through as it is (of another plugin,
-# of a newer sbatch).
+# Options of sbatch 22.05 to 24.11 and of Headway's plugin. Unknown options (of another plugin or a newer sbatch) are
+# passed through unchanged.
 SHORT_WITHOUT_VALUE = frozenset("hHkOQsuvVW")
 SHORT_WITH_VALUE = frozenset("AabBcCDdeFGiJLmMnNopqStwx")
 _LONG_WITHOUT_VALUE = """
@@ -19,7 +19,7 @@ container-mount-home no-container-mount-home
 LONG_WITHOUT_VALUE = frozenset(_LONG_WITHOUT_VALUE.split())
 LONG_WITH_OPTIONAL_VALUE = frozenset(
     {"exclusive", "get-user-env", "nice", "no-kill", "oom-kill-step", "propagate", "resv-ports"}
-)  # only as --flag=value
+)  # the value must be given as --flag=value
 _LONG_WITH_VALUE = """
 account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment constraint container
 container-id core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency
@@ -40,13 +40,13 @@ _LETTERS = {
     "O": "overcommit", "o": "output", "p": "partition", "Q": "quiet", "q": "qos", "S": "core-spec", "s": "oversubscribe",
     "t": "time", "u": "usage", "V": "version", "v": "verbose", "W": "wait", "w": "nodelist", "x": "exclude",
 }  # fmt: skip
-# A word of an #SBATCH line with its quotes, and the blanks behind it; from a # on the rest is a comment.
+# One word of an #SBATCH line with its quotes and the blanks after it; a # starts a comment.
 _WORD = re.compile(r"""((?:"[^"]*"|'[^']*'|\\.|[^\s#])+)\s*""")
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option by its long name ("" for a word that is none of those named here), as the words it was typed in."""
+    """One option by its long name, with the words as typed. `name` is "" for a word that is not a known option."""
 
     name: str
     value: str
@@ -54,7 +54,7 @@ class Option:
 
 
 def parse_options(words: Iterable[str]) -> Iterator[Option]:
-    """Letters that were typed together (`-HW`) come one by one."""
+    """Yields the options among the words. Combined letters (`-HW`) are yielded one by one."""
     left = deque(words)
     while left:
         word = left.popleft()
@@ -88,7 +88,7 @@ def _short(word: str, left: deque[str]) -> Iterator[Option]:
 
 
 def remove_options(words: Sequence[str], names: Collection[str]) -> list[str]:
-    """The words without these options and their values; the very same where there are none."""
+    """Returns the words without these options and their values; words are unchanged if none of the options occurs."""
     found = list(parse_options(words))
     if not any(one.name in names for one in found):
         return list(words)
@@ -96,17 +96,17 @@ def remove_options(words: Sequence[str], names: Collection[str]) -> list[str]:
 
 
 def script_options(script: str) -> list[Option]:
-    """Of all its #SBATCH lines."""
+    """Returns the options of all #SBATCH lines of the script."""
     return [one for words in script_lines(script) for one in parse_options(words)]
 
 
 def script_lines(script: str) -> list[list[str]]:
-    """The words of each of its #SBATCH lines, with their quotes."""
+    """Returns the words of each #SBATCH line of the script, with their quotes."""
     return [_words(line)[0] for line in _head(script) if line.startswith(_SIGN)]
 
 
 def remove_script_options(script: str, names: Collection[str]) -> str:
-    """The script without these options in its #SBATCH lines; a line that said nothing else goes."""
+    """Returns the script without these options in its #SBATCH lines. A line that had no other option is removed."""
     head = _head(script)
     kept = []
     for line in head:
@@ -123,8 +123,8 @@ _SIGN = "#SBATCH"
 
 
 def _head(script: str) -> list[str]:
-    """Its lines down to the first command, where sbatch stops reading; with their ends. A comment may be indented, though
-    an #SBATCH line may not."""
+    """Returns the lines, with their line ends, before the first command, where sbatch stops reading. Comments may be
+    indented, #SBATCH lines may not."""
     found = []
     for line in re.findall(r"[^\n]*\n|[^\n]+", script):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -134,7 +134,7 @@ def _head(script: str) -> list[str]:
 
 
 def _words(line: str) -> tuple[list[str], list[str]]:
-    """(the words of an #SBATCH line with their quotes, its comment)"""
+    """Returns the words of an #SBATCH line with their quotes, and its comment as a list of at most one."""
     text, words, at = line.removeprefix(_SIGN).strip(), list[str](), 0
     while word := _WORD.match(text, at):
         words.append(word[1])
@@ -151,7 +151,8 @@ def _bare(value: str) -> str:
 
 
 def full_name(typed: str, known: Collection[str] = LONG) -> str:
-    """A long flag may be shortened as long as it is clear (`--part` is `--partition`); else as typed."""
+    """Returns the full name of a long option, which may be shortened while it stays unambiguous (`--part` is
+    `--partition`); otherwise the text as typed."""
     if typed in known:
         return typed
     near = [name for name in known if name.startswith(typed)]

@@ -1,4 +1,4 @@
-"""Nodes, jobs and reservations as Slurm reports them. Parsed by headway.slurm, shown by pages and commands."""
+"""Nodes, jobs and reservations as Slurm reports them. headway.slurm parses them; pages and commands show them."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from dataclasses import dataclass, field
 
 from headway.domain.slots import NO_MACHINE_REASON
 
-MOST_SIBLINGS = 8  # tasks that the number of an array may bring along where one job is asked for
-OURS = "headway_"  # Slurm reservations of Headway's own:
-SPARES = "headway_spares"  # nodes that stand by,
-LEMONS = "headway_lemons"  # and nodes that fail too often, for jobs that say --reservation=headway_lemons
-OUT = frozenset({"DRAIN", "DOWN", "FAIL"})  # states of a node that takes no jobs until somebody returns it
+MOST_SIBLINGS = 8  # the most array tasks that may be returned where one job was requested by the array's number
+OURS = "headway_"  # prefix of Headway's own Slurm reservations
+SPARES = "headway_spares"  # reservation of the spare nodes
+LEMONS = "headway_lemons"  # reservation of nodes that fail too often, for jobs with --reservation=headway_lemons
+OUT = frozenset({"DRAIN", "DOWN", "FAIL"})  # states of a node that takes no jobs until it is returned to service
 _BAD = frozenset({"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN", "INVALID_REG", "FUTURE"})
 _CHANGES = frozenset({"POWERING_UP", "POWERING_DOWN", "POWER_DOWN"})
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
+    """One node, from Slurm's REST interface or commands."""
+
     name: str
     states: tuple[str, ...]  # ("IDLE",), ("DOWN", "NOT_RESPONDING"), ("MIXED", "DRAIN")
     reason: str
     gpus: int
     gpus_used: int
-    gpus_used_index: tuple[int, ...]  # which of them
+    gpus_used_index: tuple[int, ...]  # numbers of the GPUs in use
     cpus: int
     cpus_used: int
     memory_mib: int
@@ -31,25 +33,29 @@ class NodeState:
     partitions: tuple[str, ...]
     reservation: str = ""
     boot_time: int = 0  # unix seconds
-    gpu_types: tuple[str, ...] = ()  # as jobs ask for them: gpu:TYPE:N
+    gpu_types: tuple[str, ...] = ()  # as in a job's request: gpu:TYPE:N
 
     @property
     def absent(self) -> bool:
-        """It is a slot that has no machine, and should have none: no node for anybody who counts nodes."""
+        """Returns whether the node is a slot that has no machine and should have none. Such slots are not counted as
+        nodes."""
         return self.reason == NO_MACHINE_REASON or "POWERED_DOWN" in self.states
 
     @property
     def changes(self) -> bool:
-        """Its machine is being made or given back."""
+        """Returns whether its machine is being created or given back."""
         return not _CHANGES.isdisjoint(self.states)
 
     @property
     def usable(self) -> bool:
+        """Returns whether jobs can run on the node."""
         return _BAD.isdisjoint(self.states)
 
 
 @dataclass(frozen=True, slots=True)
 class JobState:
+    """One job."""
+
     id: int
     name: str
     user: str
@@ -76,7 +82,7 @@ class JobState:
     array_task: str = ""
     comment: str = ""
     gpu_indexes: dict[str, tuple[int, ...]] = field(default_factory=dict)  # node -> GPU numbers
-    description: str = ""  # Slurm's sentence beside the reason, which is one word; often none
+    description: str = ""  # Slurm's sentence that explains the one-word reason; often empty
     cpus: int = 0  # of the whole job
     memory_mib: int = 0  # of the whole job
     dependency: str = ""  # "afterok:12(unfulfilled)"
@@ -85,16 +91,18 @@ class JobState:
     licenses: str = ""
     required_nodes: tuple[str, ...] = ()
     excluded_nodes: tuple[str, ...] = ()
-    scheduled_nodes: tuple[str, ...] = ()  # where backfill means to start it, at `start_time`
-    switches: int = 0  # leaves it wants to lie under at most; 0 = does not say
+    scheduled_nodes: tuple[str, ...] = ()  # nodes on which backfill plans to start it, at `start_time`
+    switches: int = 0  # the most leaf switches that the job wants to span; 0 = no request
     eligible_time: int = 0  # unix seconds from which it may start
     array_limit: int = 0  # tasks of its array that may run at once; 0 = all
     suspend_time: int = 0  # unix seconds, of its last suspend or resume; 0 = none
-    more: Mapping[str, str | int] = field(default_factory=dict)  # squeue's other columns, those that say something
+    more: Mapping[str, str | int] = field(default_factory=dict)  # other columns of squeue that have a value
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
+    """A Slurm reservation. Times are unix seconds."""
+
     name: str
     nodes: tuple[str, ...]
     users: tuple[str, ...]
@@ -105,7 +113,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How full a volume is, in bytes; None where `fault` says why that is not known."""
+    """Size and free space of a volume in bytes; None where `fault` says why they are not known."""
 
     path: str
     size: int | None
@@ -115,7 +123,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of readiness: `headway status` prints them, one (ok, message) a thing."""
+    """One line of the readiness report that `headway status` prints."""
 
     name: str
     ok: bool

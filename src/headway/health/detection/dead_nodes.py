@@ -1,4 +1,4 @@
-"""Detects dead nodes among those without heartbeats: checks the machine at the provider, then probes the node itself."""
+"""Detects dead nodes among those without heartbeats: checks the machine at the provider, then probes the node."""
 
 from __future__ import annotations
 
@@ -21,25 +21,28 @@ from headway.health.detection.silence_rules import (
     find_suspects,
 )
 
-Messages = list[tuple[str, str]]  # (node or job, words) for people to read
+Messages = list[tuple[str, str]]  # (node or job, text), shown to users
 
 
 @dataclass
 class DeadNodeDetector:
-    """Detects one cluster's dead nodes. `jobs_are_handled`: whether an incident has dealt with the node's jobs. `on_dead`:
-    called for each dead node."""
+    """Detects one cluster's dead nodes. `jobs_are_handled` returns whether an incident has already dealt with the
+    node's jobs. `on_dead` is called for each dead node."""
 
     jobs_are_handled: Callable[[str], Awaitable[bool]]
     on_dead: Callable[..., Awaitable[Messages]]
-    probed_at: dict[str, float] = field(default_factory=dict)  # when silent nodes were last asked
-    checked_at: dict[str, float] = field(default_factory=dict)  # when their machines were last looked at
+    probed_at: dict[str, float] = field(default_factory=dict)  # node -> time of the last probe
+    # node -> time of the last check of its machine at the provider
+    checked_at: dict[str, float] = field(default_factory=dict)
 
     async def check_heartbeats(self, context: HealthContext, beats: Heartbeats, now: float) -> Messages:
-        """Finds silent nodes that do not answer either and calls `on_dead` for each. Returns messages as (node, text)."""
+        """Finds silent nodes that do not answer probes either and calls `on_dead` for each. Returns messages as (node,
+        text)."""
         return await self._check_machines(context, beats, now) + await self._probe_silent(context, beats, now)
 
     async def _check_machines(self, context: HealthContext, beats: Heartbeats, now: float) -> Messages:
-        """Where the provider knows that the machine does not run nobody has to be asked, however short the silence."""
+        """Calls `on_dead` for silent nodes that have no running machine at the provider. This needs no probe and no
+        minimum silence. Returns messages."""
         known = (name for name in beats.silent_s if name in context.cluster.slot_names)
         new = [name for name in known if now - self.checked_at.get(name, 0.0) >= CHECK_EVERY_S]
         if not new or beats.relay_away_s is not None:
@@ -56,6 +59,8 @@ class DeadNodeDetector:
         return said
 
     async def _probe_silent(self, context: HealthContext, beats: Heartbeats, now: float) -> Messages:
+        """Probes the nodes that have been silent long enough and calls `on_dead` for those that do not answer. Returns
+        messages."""
         late_s = SILENT_S if context.env.provider.traits.powers_off_machines else LEASE_EXPIRED_S
         due = [
             n for n, s in beats.silent_s.items() if s >= late_s and now - self.probed_at.get(n, 0.0) >= PROBE_EVERY_S
@@ -80,7 +85,8 @@ class DeadNodeDetector:
                 or await _drained_by_person(context, node)
             ):
                 continue
-            hold = await _mass_silence(context, started, late_s)  # asking took its time
+            # the probes took seconds: check again whether many nodes are silent by now
+            hold = await _mass_silence(context, started, late_s)
             if hold:
                 return [*said, ("nodes", hold)]
             silent_s = beats.silent_s[node]
@@ -96,7 +102,8 @@ class DeadNodeDetector:
 
 
 async def _mass_silence(context: HealthContext, started: Mapping[str, float], late_s: float) -> str:
-    """Why nothing is done: meanwhile many others are silent, or nobody can tell."""
+    """Returns why no node is treated as dead: by now many nodes are silent, or the head's heartbeat ages could not be
+    read. Returns "" if there is no such reason."""
     try:
         heard = {node: age for node, age in (await read_heartbeat_ages(context)).items() if node in started}
     except HeadwayError as error:
@@ -110,6 +117,6 @@ async def _mass_silence(context: HealthContext, started: Mapping[str, float], la
 
 
 async def _drained_by_person(context: HealthContext, node: str) -> bool:
-    """A person has taken it out of service and nothing runs on it: what they do with it is theirs."""
+    """Returns whether a person has drained the node and no job runs on it. Headway leaves such a node alone."""
     states, reason = await context.node_state(node)
     return bool(states & OUT) and not is_headway_reason(reason) and not await context.jobs_on(node)

@@ -18,8 +18,9 @@ _MAX_TEXT = 500
 
 @dataclass(frozen=True)
 class Heartbeats:
-    """The heartbeats of one second: how many nodes were heard, and for how many seconds others have been silent.
-    `relay_away_s`: how long the head's agent itself has been away; node states are unknown then."""
+    """The heartbeats of one second. `alive`: number of nodes heard from; `silent_s`: seconds since the last heartbeat
+    of each other node; `relay_away_s`: seconds for which the head's agent itself has been away, during which node
+    states are unknown."""
 
     alive: int = 0
     silent_s: Mapping[str, float] = field(default_factory=dict)
@@ -35,12 +36,12 @@ class OfflineAction:
     node: str
     signal_id: str
     requeued: tuple[int, ...] = ()
-    not_requeueable: tuple[int, ...] = ()  # jobs that forbid it
+    not_requeueable: tuple[int, ...] = ()  # jobs that Slurm may not requeue
 
     @property
     def silent_since(self) -> float | None:
-        """When the node was last heard, in unix seconds, where it was set down for its silence
-        (node/agent/ha/offline_responder.py)."""
+        """Returns when the node was last heard, in unix seconds, if the head's agent set it down because of its silence
+        (node/agent/ha/offline_responder.py). Returns None for other signals."""
         word, _, rest = self.signal_id.partition(" ")
         at = rest.rpartition(" ")[2]
         return float(at) if word == "silent" and at.isdigit() else None
@@ -48,7 +49,8 @@ class OfflineAction:
 
 @dataclass(frozen=True)
 class JobEvents:
-    """Jobs that began or ended on a node, as prolog and epilog report; not `certain`: jobs that slurmctld's log names."""
+    """Jobs that began or ended on a node, as reported by prolog and epilog. `certain` is False for jobs that are only
+    named in slurmctld's log."""
 
     jobs: tuple[int, ...]
     certain: bool = True
@@ -56,14 +58,14 @@ class JobEvents:
 
 @dataclass(frozen=True)
 class PowerRequest:
-    """Slurm asks for machines to be created or deleted; its node states say which."""
+    """Slurm asks for machines to be created or deleted. The node states tell which ones."""
 
 
 AgentEvent = Signal | Heartbeats | OfflineAction | JobEvents | PowerRequest
 
 
 class StreamsOutput(Protocol):
-    """The part of Connections that listening needs."""
+    """The part of Connections that `stream_events` needs."""
 
     def stream(
         self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None
@@ -71,7 +73,8 @@ class StreamsOutput(Protocol):
 
 
 async def stream_events(links: StreamsOutput, head: Machine) -> AsyncIterator[AgentEvent]:
-    """Yields every stored signal, then events as they come. Ends with the stream and raises what `stream` raises."""
+    """Yields every stored signal, then events as they arrive. Ends when the stream ends, and raises what `stream`
+    raises."""
     rest = b""
     argv = ["python3", "-I", "-S", AGENT_PROGRAM, "watch"]
     async with contextlib.aclosing(links.stream(head, argv)) as pieces:  # type: ignore[type-var]
@@ -84,7 +87,7 @@ async def stream_events(links: StreamsOutput, head: Machine) -> AsyncIterator[Ag
 
 
 def parse_event(line: bytes) -> AgentEvent | None:
-    """Returns the event of one line; None for an unreadable line and for a check that is OK again."""
+    """Returns the event of one line. Returns None for an unreadable line and for a check that is OK again."""
     try:
         told = json.loads(line)
         if "fault" in told:
@@ -129,7 +132,8 @@ _SUGGESTED = {
 
 
 def _parse_check(told: dict[str, Any]) -> Signal | None:
-    """A check of a node's agent that is bad acts as it suggests; a warning is noted; None for one that is well again."""
+    """Returns the signal of a check of the node's agent, or None if the check is OK. A failed check (state "bad") gets
+    the action that the agent suggests; a warning is only recorded."""
     state = str(told["state"])
     if state == "ok":
         return None

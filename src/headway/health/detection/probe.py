@@ -8,9 +8,9 @@ import json
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext
 
-PROBE_S = 5.0  # how long an answer may take
+PROBE_S = 5.0  # seconds to wait for an answer
 ATTEMPTS = 2
-# A stopped program's port still takes connections, for the kernel does that: only what the program says counts.
+# The kernel accepts connections for a stopped program too, so only a banner that the SSH server sends counts.
 _BANNER = (
     "import socket, sys\n"
     "with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=4) as link:\n"
@@ -27,14 +27,15 @@ _BEATS = "/run/headway/beats.json"  # node/agent/roles/head.py
 
 
 async def read_heartbeat_ages(context: HealthContext) -> dict[str, float]:
-    """Returns node -> seconds since its last heartbeat, read on the head now. Raises HeadwayError."""
+    """Returns the seconds since the last heartbeat of each node, read on the head now. Raises HeadwayError."""
     argv = ["python3", "-I", "-S", "-c", _AGES, _BEATS]
     ran = await context.env.connections.remote(await context.head(), argv, timeout_s=PROBE_S + 5)
     return {str(node): float(age) for node, age in json.loads(ran.stdout).items()}
 
 
 async def probe_node(context: HealthContext, node: str) -> str:
-    """Returns how the node answered: over SSH from the server, or with its SSH banner to the head. "" if it did not."""
+    """Returns how the node answered: over SSH to the server, or with its SSH banner to the head. Returns "" if it did
+    not answer."""
     machine = (await context.machines()).get(node)
     if machine is None:
         return ""

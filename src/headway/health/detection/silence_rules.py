@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from headway.health.detection.event_stream import Heartbeats
 
 SILENT_S = 5.0
-QUIET_S = 3.0  # two heartbeats missed: counted with the silent ones when another node is about to be fenced
-BOOTING_S = 90.0  # a machine that was started so lately may not speak yet
-LEASE_EXPIRED_S = 28.0  # an agent without contact has ended its node's jobs by then: node/agent/ha/node_lease.py
-CHECK_EVERY_S = 2.0  # whether the machine of a silent node runs at all: asking the provider disturbs nobody
-PROBE_EVERY_S = 10.0  # a node that answers although its agent is silent
+QUIET_S = 3.0  # two missed heartbeats: counted as silent when another node is about to be fenced
+BOOTING_S = 90.0  # a machine that started less than this ago may not send heartbeats yet
+LEASE_EXPIRED_S = 28.0  # by then an agent without contact has ended its node's jobs: node/agent/ha/node_lease.py
+CHECK_EVERY_S = 2.0  # how often the provider is asked whether a silent node's machine runs
+PROBE_EVERY_S = 10.0  # how often a node is probed that answers although its agent is silent
 
 
 @dataclass(frozen=True, slots=True)
 class Suspects:
-    """`nodes`: silent nodes to probe. `hold_reason`: why nothing is done although nodes are silent."""
+    """`nodes`: silent nodes to probe. `hold_reason`: why no node is probed although nodes are silent."""
 
     nodes: tuple[str, ...] = ()
     hold_reason: str = ""
@@ -32,12 +32,15 @@ def find_suspects(
     share: float = 0.5,
     quiet_after_s: float = SILENT_S,
 ) -> Suspects:
-    """`started_at`: when the machines that run were started, in unix seconds; others are known to be gone. `share`: of all
-    nodes that are there; when so many are silent together it is the network, or the head."""
+    """Returns the silent nodes to probe, or the reason why none is probed. `started_at`: start times of the running
+    machines in unix seconds; nodes that are not in it have no running machine and are skipped. `share`: if at least
+    this share of all known nodes is silent at once, the network or the head is at fault, and no node is probed.
+    `quiet_after_s`: seconds of silence from which a node counts for `share`."""
     if beats.relay_away_s is not None:
         return Suspects()
     silent = sorted(node for node, age in beats.silent_s.items() if age >= silent_after_s and node in started_at)
-    known = beats.alive + sum(node in started_at for node in beats.silent_s)  # the head remembers names of long ago
+    # the head still lists nodes that were removed
+    known = beats.alive + sum(node in started_at for node in beats.silent_s)
     quiet = [node for node, age in beats.silent_s.items() if age >= quiet_after_s and node in started_at]
     if len(quiet) > 1 and len(quiet) >= share * known:
         return Suspects(

@@ -1,1 +1,1 @@
-"""One incident from its first signal to the node's return: a module a step, led by `engine`."""
+"""Handling of one incident from its first signal to the node's return: one module per step, called by `engine`."""

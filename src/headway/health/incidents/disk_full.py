@@ -1,4 +1,4 @@
-"""Nodes whose disk is full of their jobs' files: they return to service when space is free again."""
+"""Handles nodes whose disk is full of job files. They return to service when space is free again."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from headway.errors import HeadwayError
 from headway.health.context import HealthContext, fault_text
 from headway.render.system.agent_config import UNFIT
 
-WAIT_S = 7 * 86400.0  # then a person has to see to it
+WAIT_S = 7 * 86400.0  # after this time a person has to free the disk
 POLL_S = 15.0
-STABLE_S = 60.0  # a job that fills and empties its /tmp drains its node once and not each time
-_DISK = "disk: "  # of the agent's check, before its words
+STABLE_S = 60.0  # a job that fills and empties its /tmp repeatedly drains its node only once
+_DISK = "disk: "  # prefix of the agent's disk check in the signal text
 
 
 def waits_for_disk_space(incident: Incident) -> bool:
-    """Tells whether the incident is about a full disk."""
+    """Returns whether the incident is about a full disk."""
     said = (str(step.evidence.get("text") or "") for step in incident.current)
     return incident.action is FaultAction.MOUNT and any(text.startswith(_DISK) for text in said)
 
 
 async def wait_for_disk_space(context: HealthContext, incident: Incident) -> str:
-    """Waits until the node's agent has reported enough space for STABLE_S. Returns "" or the fault that remains after
+    """Waits until the node's agent has reported enough space for STABLE_S. Returns "", or the fault that remains after
     WAIT_S."""
     if not waits_for_disk_space(incident):
         return ""

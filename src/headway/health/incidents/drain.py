@@ -1,4 +1,5 @@
-"""seen -> draining: Slurm starts no new job on the node; the machine of a dead node is fenced before Slurm sets it down."""
+"""seen -> draining: Slurm starts no new job on the node. The machine of a dead node is fenced before Slurm sets the
+node down."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ from headway.slurm import node_commands, node_jobs
 
 
 async def isolate_node(context: HealthContext, incident: Incident) -> Incident:
-    """Drains the node, or fences and sets down a dead one; an error of one job alone only requeues that job. Returns the
-    incident after the step."""
+    """Drains the node, or fences and sets down a dead one. An error that affects only one job just requeues that job.
+    Returns the incident after the step."""
     if incident.action not in DRAINS:
         return await _requeue_only(context, incident)
     if incident.found("dead"):
@@ -36,12 +37,12 @@ async def isolate_node(context: HealthContext, incident: Incident) -> Incident:
 
 
 async def _requeue_only(context: HealthContext, incident: Incident) -> Incident:
-    """Requeues the jobs that the error ended and closes the incident: the error ended with its process, and the node stays in
-    service."""
+    """Requeues the jobs that the error ended and closes the incident. The error ended with the job's process, and the
+    node stays in service."""
     there = await context.jobs_on(incident.node)
     due = jobs_in_signals(incident) & there | await jobs_ended_by_fault(
         context, incident, there
-    )  # not one that runs again elsewhere
+    )  # without jobs that already run again on other nodes
     due -= jobs_in_evidence(incident, "requeued") | await ended_by_user(context, incident.node, due)
     sent = await requeue_jobs(context, incident, due)
     await raise_fault(context, incident, sent)
@@ -50,6 +51,7 @@ async def _requeue_only(context: HealthContext, incident: Incident) -> Incident:
 
 
 async def _drain(context: HealthContext, incident: Incident) -> Incident:
+    """Drains the node in Slurm, unless a person has drained it already. Returns the incident after the step."""
     states, reason = await context.node_state(incident.node)
     if states & OUT and not _reason_is_ours(reason):
         words = f"was drained already ({reason}): that drain stays as it is"
@@ -64,8 +66,9 @@ async def _drain(context: HealthContext, incident: Incident) -> Incident:
 
 
 async def _was_restarted(context: HealthContext, incident: Incident) -> bool:
-    """The server that saw it dead may have been killed, and an apply been at work before the next one goes on: what runs
-    there now is another life of the machine, with jobs of its own. That jobs of the one before are lost is seen by itself."""
+    """Returns whether the dead node's machine was started or created again since the incident began, for example by an
+    apply after the server that opened the incident was killed. The new machine has jobs of its own, so it must not be
+    fenced. Jobs lost with the old machine are detected separately."""
     machine = (await context.machines()).get(incident.node)
     if machine is None or machine.state is not MachineState.RUNNING:
         return False
@@ -74,7 +77,7 @@ async def _was_restarted(context: HealthContext, incident: Incident) -> bool:
 
 
 async def _requeue_fenced_jobs(context: HealthContext, incident: Incident) -> Incident:
-    """Those that the fence ended before it was noted as done."""
+    """Requeues the jobs that fencing ended before the fence was recorded as done."""
     had = jobs_in_evidence(incident, "had") - jobs_in_evidence(incident, "requeued")
     ended = [job for job in sorted(had) if await context.job_state(job) in ENDED_BADLY]
     if not ended:
@@ -86,13 +89,13 @@ async def _requeue_fenced_jobs(context: HealthContext, incident: Incident) -> In
 
 
 async def _fence(context: HealthContext, incident: Incident) -> Incident:
-    """The machine does nothing any more before anybody is told that the node is down: two runs of one job never write
-    at once. Which jobs it had is noted before they are gone from it, and they are kept completing where their scripts run:
-    a script whose tasks are cut off fails before Slurm hears that the node is down."""
+    """Stops the machine before Slurm learns that the node is down, so that two runs of one job never write at the same
+    time. Records the node's jobs before they disappear from it. Their batch hosts keep them completing: a batch script
+    whose tasks are cut off fails before Slurm learns that the node is down."""
     if incident.found("fenced"):
         return incident
     if incident.found("had") is None:
-        # Noted first: whoever goes on after a kill finds them ended by the fence, and nowhere else.
+        # Recorded first: a server that continues after a kill finds the jobs that the fence ended only here.
         hosts = await node_jobs.batch_hosts(context.env.connections, await context.head(), incident.node)
         noted = {"had": sorted(hosts), "held": await hold_completing(context, incident, hosts)}
         words = f"its jobs: {', '.join(map(str, sorted(hosts))) or 'none'}"
@@ -108,7 +111,7 @@ async def _fence(context: HealthContext, incident: Incident) -> Incident:
 
 
 async def _set_down(context: HealthContext, incident: Incident) -> Incident:
-    """Slurm requeues the jobs of a node that is down, and starts them elsewhere."""
+    """Sets the node down. Slurm requeues the jobs of a node that is down and starts them on other nodes."""
     node, head, run = incident.node, await context.head(), context.env.connections
     states, reason = await context.node_state(node)
     mine = not states & OUT or _reason_is_ours(reason)
@@ -120,13 +123,14 @@ async def _set_down(context: HealthContext, incident: Incident) -> Incident:
 
 
 def _reason_is_ours(reason: str) -> bool:
-    """Whether nobody else has taken the node out, also before it was to leave."""
+    """Returns whether Headway set the drain reason; for a node that is being scaled in, whether it set the reason
+    before that."""
     before = reason_before_scale_in(reason) if reason.startswith(SCALE_IN_REASON) else reason
     return is_headway_reason(before) or (before == "" and reason != "")
 
 
 def drain_reason(incident: Incident, before: str) -> str:
-    """Returns the reason to set in Slurm. `before`: Slurm's present reason; a node that leaves keeps that reason in front,
-    because its machine is removed in any case."""
+    """Returns the drain reason to set in Slurm. `before`: the current reason. A node that is being scaled in keeps the
+    scale-in prefix, because its machine is removed in any case."""
     reason = incident.reasons[0]
     return f"{SCALE_IN_REASON}: {reason}" if before.startswith(SCALE_IN_REASON) else reason

@@ -1,4 +1,4 @@
-"""Leads incidents from state to state: a signal of a node opens an incident, and each step moves it on.
+"""Moves incidents from state to state: a signal of a node opens an incident, and each step moves it on.
 
     seen ──────────► draining ──────► jobs moved ──────► repairing ────────► testing ──────► returned
      │ isolate_node    │ move_jobs       │ begin_repair     │ run_repair        │ run_node_tests
@@ -6,11 +6,11 @@
      └► returned (only                   └──► testing                                or out of service
         the job is requeued)
 
-Machines that a provider reclaims go through the same states with the steps of `spot_reclaim`; `headway.autoscale` leads incidents
-of machines that can't be created. `orphaned` closes an incident whose machine is gone.
+Machines that a provider reclaims go through the same states with the steps of `spot_reclaim`. `headway.autoscale` handles
+incidents of machines that can't be created. `orphaned` closes an incident whose machine is gone.
 
-Each step is stored before the next and can be repeated, so that a new server continues after a killed one. Repairs and tests take
-long: they run as tasks that write nothing, and the next server starts them again."""
+Each step is stored before the next and can be repeated, so that a new server continues after a killed one. Repairs and tests
+take long: they run as tasks that write nothing to the store, and a new server starts them again."""
 
 from __future__ import annotations
 
@@ -57,13 +57,15 @@ _NOTED_ONLY = {
     FaultAction.LOG: "noted",
     FaultAction.WATCH: "noted, to be watched",
 }
-MAX_OPEN_INCIDENTS = 10_000  # incidents that are led at a time, the latest first
-MAX_FAULTS_PER_PASS = 4  # then the others wait for the next one: each may have taken half a minute
+MAX_OPEN_INCIDENTS = 10_000  # incidents that are handled at a time, the latest first
+# after so many faults the others wait for the next pass: each fault may have taken half a minute
+MAX_FAULTS_PER_PASS = 4
 Step = Callable[[HealthContext, Incident], Awaitable[Incident]]
 _STEPS: Mapping[IncidentState, Step] = MappingProxyType(
     {IncidentState.SEEN: isolate_node, IncidentState.DRAINING: move_jobs, IncidentState.JOBS_MOVED: repair.begin_repair}
 )
-# What is done for jobs on a node whose slot the file no longer has; its machine is not repaired or tested before it goes.
+# The states whose steps still run for a node whose slot is no longer in the cluster file: its jobs are moved, but its
+# machine is not repaired or tested before it is deleted.
 _STEPS_WITHOUT_SLOT = frozenset({IncidentState.SEEN, IncidentState.DRAINING})
 _RECLAIM_STEPS: Mapping[IncidentState, Step] = MappingProxyType(
     {
@@ -77,19 +79,20 @@ _RECLAIM_STEPS: Mapping[IncidentState, Step] = MappingProxyType(
 
 @dataclass
 class IncidentEngine:
-    """Handles one cluster's incidents for as long as the server runs. Call one method at a time, except
-    `has_finished_tasks`."""
+    """Handles one cluster's incidents for as long as the server runs. Call one method at a time; only
+    `has_finished_tasks` may be read at any time."""
 
     cluster: Cluster
     env: ClusterContext
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    silent_s: Mapping[str, float] = field(default_factory=dict)  # node -> seconds, as last heard
+    # node -> seconds since its last heartbeat, as last reported
+    silent_s: Mapping[str, float] = field(default_factory=dict)
     empty_slots: frozenset[str] = frozenset()  # slots without a machine; the head remembers them as silent nodes
     tasks: dict[int, asyncio.Task[Any]] = field(default_factory=dict)  # incident -> its repair or tests
     last_faults: dict[int, str] = field(
         default_factory=dict
-    )  # incident -> what its step met last; who was tried last is last
+    )  # incident -> last fault of its step; the entry reported last is at the end
 
     mount_limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOUNTS_AT_ONCE))
     dead_node_detector: DeadNodeDetector = field(init=False)
@@ -99,13 +102,14 @@ class IncidentEngine:
 
     @property
     def context(self) -> HealthContext:
+        """Returns the HealthContext of this cluster."""
         return HealthContext(self.cluster, self.env, self.clock, self.sleep, self.mount_limit)
 
-    # --- what comes in
+    # --- signals, silent nodes and reclaim notices
 
     async def handle_signal(self, signal: Signal, jobs: Iterable[JobState]) -> Messages:
-        """Handles one signal of a node's agent: opens or extends an incident and runs its steps. `jobs`: as last read. Returns
-        messages, [] for a known signal."""
+        """Handles one signal of a node's agent: opens or extends an incident and runs its steps. `jobs`: the jobs as
+        last read. Returns messages, [] for a known signal."""
         store, name = self.env.store, self.cluster.name
         if signal.node not in self.cluster.slot_names or await store.signals.exists(name, signal.id):
             return []
@@ -145,8 +149,8 @@ class IncidentEngine:
         return said
 
     async def handle_offline_action(self, deed: OfflineAction) -> Messages:
-        """Records what the head's agent did about a signal while no server was connected. It arrives before the signal itself
-        and becomes part of its incident, so that no job is requeued twice."""
+        """Records what the head's agent did about a signal while no server was connected. The record arrives before the
+        signal itself and becomes part of its incident, so that no job is requeued twice. Returns messages."""
         store, name = self.env.store, self.cluster.name
         if await store.signals.exists(name, deed.id):
             return []
@@ -159,13 +163,14 @@ class IncidentEngine:
         return said + (await self.run_due_steps(incident) if incident else [])
 
     async def _incident_of_silence(self, deed: OfflineAction, jobs: str) -> Incident:
-        """A silence that the head's agent has dealt with: no signal of it follows, so the incident begins here."""
+        """Returns the incident of a silence that the head's agent has dealt with. No signal follows such a silence, so
+        the incident is opened or extended here."""
         store, at = self.env.store, deed.silent_since or deed.at
         found = await self._open_incidents(deed.node)
         evidence = {"dead": True, "at": at, "had": list(deed.requeued)}
         if found and found[0].state is not IncidentState.OUT and not await self._may_have_jobs(found[0]):
             incident = found[0]
-        else:  # it served, or the head's agent would have let it be
+        else:  # the node was in service, because the head's agent acts on no other node
             incident = await self._open_for_dead_node(deed.node, "no heartbeat, and its lease was over", evidence, at)
         back = [job for job in deed.requeued if await self.context.job_state(job) not in ENDED_BADLY]
         await store.incidents.record_requeued_jobs(incident.number, back, deed.at)
@@ -174,8 +179,8 @@ class IncidentEngine:
         )
 
     async def _closed_incident_of(self, signal: Signal, history: Iterable[Incident]) -> Incident | None:
-        """The incident that has dealt with the signal: what is heard late is no new fault, unless it came after the tests that
-        returned the node had begun."""
+        """Returns the closed incident that has dealt with the signal, or None. A signal that arrives late is no new
+        fault, unless it was raised after the tests that returned the node had begun."""
         for incident in history:
             if incident.state.closed and (incident.drained or incident.action is FaultAction.RECLAIM):
                 steps = (await self.env.store.incidents.get(incident.number)).steps
@@ -184,6 +189,8 @@ class IncidentEngine:
         return None
 
     async def _merge_offline_action(self, incident: Incident, signal: Signal) -> Incident:
+        """Adds what the head's agent did about the signal, if anything, to its incident. Returns the incident after the
+        step."""
         found = await self.env.store.signals.of_node(self.cluster.name, signal.node, signal.at)
         deed = next(
             (one for one in found if one.kind == OFFLINE_ACTION and one.id == f"{OFFLINE_ACTION} {signal.id}"), None
@@ -198,8 +205,8 @@ class IncidentEngine:
         )
 
     async def handle_dead_node(self, node: str, what: str, **evidence: object) -> Messages:
-        """Opens or extends an incident for a node whose machine does not run or that Slurm has lost. `at` in `evidence`: since
-        when, in unix seconds, if known."""
+        """Opens or extends an incident for a node whose machine does not run or that Slurm has lost, and runs its
+        steps. `at` in `evidence`: when the fault began, in unix seconds, if known. Returns messages."""
         if await self._jobs_are_handled(node) or await self._leaves_service(node):
             return []
         given = evidence.get("at")
@@ -208,7 +215,8 @@ class IncidentEngine:
         return [(node, what), *await self._run_guarded(incident)]
 
     async def _open_for_dead_node(self, node: str, what: str, evidence: Mapping[str, object], at: float) -> Incident:
-        """It is fenced and set down as one fault with what was wrong before, and repaired at least as a dead one is."""
+        """Opens an incident for a dead node, or extends the one it already has, so that both faults are handled as one.
+        An incident under which jobs could continue becomes a reboot; any other keeps its action."""
         open_ones = await self._open_incidents(node)
         if not open_ones:
             return await self._open_incident(node, what, FaultAction.REBOOT, at, evidence)
@@ -222,12 +230,12 @@ class IncidentEngine:
         )
 
     async def _jobs_are_handled(self, node: str) -> bool:
-        """Whether an incident of it has dealt with its jobs already, or is about to."""
+        """Returns whether an incident of the node has dealt with its jobs, or is about to."""
         return any([not await self._may_have_jobs(incident) for incident in await self._open_incidents(node)])
 
     async def _may_have_jobs(self, incident: Incident) -> bool:
-        """Whether jobs may be there although the incident is open: they go on while a volume is away, have yet to leave, or
-        came after somebody had returned the node past us."""
+        """Returns whether jobs may run on the node although the incident is open: they keep running while a volume is
+        away, have not been moved yet, or started after a person returned the node in Slurm directly."""
         if incident.action in (FaultAction.MOUNT, FaultAction.RECLAIM):
             return incident.action is FaultAction.MOUNT
         if incident.state is IncidentState.OUT:
@@ -237,29 +245,31 @@ class IncidentEngine:
         return not (await self.env.store.incidents.get(incident.number)).found("dead")
 
     async def confirm_dead(self, node: str, jobs: Iterable[int]) -> bool:
-        """Asks the controller whether an earlier finding about a node with a running machine still holds: these jobs are on it
-        or, without jobs, the node is out of service. An apply may have returned it meanwhile."""
+        """Asks the controller whether an earlier finding about a node with a running machine still holds: these jobs
+        are on it or, without jobs, the node is out of service. An apply may have returned the node meanwhile."""
         if jobs:
             return bool(await self.context.jobs_on(node, ending=False) & set(jobs))
         return bool((await self.context.node_state(node))[0] & OUT)
 
     async def handle_heartbeats(self, beats: Heartbeats, now: float) -> Messages:
-        """Handles nodes without heartbeat. A dead node is fenced first, so that it writes nothing after its jobs start
-        elsewhere; without fencing its agent has ended the jobs by then."""
+        """Handles nodes without heartbeats and returns messages. A dead node is fenced first, so that it writes nothing
+        after its jobs start on other nodes; if the provider can't fence, the node's agent has ended the jobs by
+        then."""
         beats = replace(
             beats, silent_s={node: age for node, age in beats.silent_s.items() if node not in self.empty_slots}
         )
         return await self.dead_node_detector.check_heartbeats(self.context, beats, now)
 
     async def handle_reclaim_notices(self) -> Messages:
-        """Opens incidents for machines that the provider is about to reclaim."""
+        """Opens incidents for machines that the provider is about to reclaim. Returns messages."""
         said: Messages = []
         for node, at in (await reclaim_notices(self.env.provider, self.cluster)).items():
             said += await self._handle_reclaim(node, at)
         return said
 
     async def _handle_reclaim(self, node: str, at: float) -> Messages:
-        """Whatever was under way with the node ends: its machine goes for sure."""
+        """Opens or extends the incident of a machine that is reclaimed at `at`. Cancels a running repair or test of the
+        node, because its machine is lost in any case."""
         store, name, now = self.env.store, self.cluster.name, self.clock()
         words = f"the provider takes its machine back in {at - now:.0f} s"
         notice = Signal(f"{FaultAction.RECLAIM} {node} {at:.0f}", now, node, 0, None, words, kind=FaultAction.RECLAIM)
@@ -286,11 +296,11 @@ class IncidentEngine:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    # --- from state to state
+    # --- steps from state to state
 
     async def resume_open(self, only: FaultAction | None = None) -> Messages:
-        """Runs the due steps of every open incident (`only`: of one class). A fault in one incident does not delay the
-        others."""
+        """Runs the due steps of every open incident (`only`: of incidents with this action). A fault in one incident
+        does not delay the others. Returns messages."""
         unfinished = await self.env.store.incidents.search(self.cluster.name, unfinished=True, limit=MAX_OPEN_INCIDENTS)
         moved = await orphaned.close_orphaned(self.context, unfinished, self._cancel_task) if only is None else []
         said = [(one.node, one.steps[-1].text) for one in moved]
@@ -309,8 +319,8 @@ class IncidentEngine:
         return said
 
     async def _run_guarded(self, incident: Incident) -> Messages:
-        """As `run_due_steps`; an error is logged once, and the step is tried again at the next look. So is a bug of ours, which
-        must keep no other incident from being led."""
+        """Calls `run_due_steps`. An error is reported once, and the step is tried again in the next pass. Unexpected
+        exceptions are handled the same way, because a bug in one incident must not stop the others."""
         try:
             said = await self.run_due_steps(incident)
         except HeadwayError as error:
@@ -326,8 +336,8 @@ class IncidentEngine:
         return said
 
     def report_once(self, number: int, where: str, fault: str) -> Messages:
-        """Returns the fault as a message unless it was the incident's last reported one. `number`: of the incident; 0: the
-        cluster."""
+        """Returns the fault as a message unless it was the last fault reported for the incident. `number`: the
+        incident's number, 0 for the cluster."""
         before = self.last_faults.pop(number, "")
         self.last_faults[number] = fault
         return [(where, fault)] if fault != before else []
@@ -336,7 +346,7 @@ class IncidentEngine:
         """Runs an incident's steps until it has to wait. Returns what was done as messages."""
         if not (self.cluster.health.act or incident.state is IncidentState.TESTING):  # a person may ask for tests
             return []
-        if incident.action is FaultAction.MAKE:  # whoever makes machines leads it
+        if incident.action is FaultAction.MAKE:  # `headway.autoscale` handles it
             return []
         incident = await self.env.store.incidents.get(incident.number)
         seen = len(incident.steps)
@@ -353,7 +363,7 @@ class IncidentEngine:
                 return [(incident.node, step.text) for step in incident.steps[seen:]]
 
     async def _run_task(self, incident: Incident) -> Incident:
-        """Begins the repair or the tests, or takes their result."""
+        """Starts the repair or the tests, or takes their result. Returns the incident."""
         task = self.tasks.get(incident.number)
         repairs = incident.state is IncidentState.REPAIRING
         if task is None:
@@ -368,8 +378,8 @@ class IncidentEngine:
         return await self._finish_tests(incident, task.result())
 
     async def _run_tests(self, incident: Incident) -> verification.NodeTestReport:
-        """A person who says that the node works need not switch its machine on as well."""
-        with contextlib.suppress(HeadwayError):  # the tests say what is wrong
+        """Runs the node's tests. If a person asked for them, a stopped machine is started first."""
+        with contextlib.suppress(HeadwayError):  # the tests report what is wrong
             if _tests_begun(incident)[0].evidence.get("asked"):
                 await repair.start_machine(self.context, incident.node)
             await repair.wait_until_booted(self.context, incident.node)
@@ -378,7 +388,8 @@ class IncidentEngine:
         )
 
     async def _finish_tests(self, incident: Incident, report: verification.NodeTestReport) -> Incident:
-        """Returned; or the next repair; or out of service at once where a person had asked for the tests."""
+        """Records the result of the tests. A node that passed returns to service. After a failure it gets the next
+        repair, or is taken out of service if a person had asked for the tests."""
         begun, since = _tests_begun(incident)
         person = str(begun.evidence.get("asked", ""))
         if not report.fault and not any(step.evidence.get("drains") for step in since):
@@ -392,7 +403,7 @@ class IncidentEngine:
 
     @property
     def has_finished_tasks(self) -> bool:
-        """Tells whether a repair or test has ended whose result is not recorded yet."""
+        """Returns whether a repair or test has ended whose result is not recorded yet."""
         return any(task.done() for task in self.tasks.values())
 
     async def close(self) -> None:
@@ -402,20 +413,22 @@ class IncidentEngine:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # --- a person
+    # --- requests of a person
 
     async def return_node(
         self, number: int, person: str, *, false_alarm: bool, begin: bool = True
     ) -> asyncio.Task[Any] | None:
-        """Starts the tests of a node that a person says is repaired. Returns the task to wait for, then call `resume_open`.
-        Without `begin` another server starts the tests. Raises Conflict for an incident that is closed or under repair."""
+        """Starts the tests of a node that a person reports as repaired. Returns the task to wait for; call
+        `resume_open` when it has ended. With `begin=False` only records the request, and another server starts the
+        tests. Raises NotFound for an incident of another cluster, and Conflict for one that is closed, under repair or
+        without a machine to test."""
         incident = await self.env.store.incidents.get(number)
         if incident.cluster != self.cluster.name:
             raise NotFound(f"{self.cluster.name} has no incident {number}", hint="headway incidents lists them")
         if incident.state.closed:
             raise Conflict(f"incident {number} is over: {incident.state.value}", hint=f"headway incident show {number}")
         if incident.action in (FaultAction.RECLAIM, FaultAction.MAKE):
-            if not self.cluster.health.act:  # nobody else ends it
+            if not self.cluster.health.act:  # no other code closes it
                 state = IncidentState.FALSE_ALARM if false_alarm else IncidentState.RETURNED
                 await self.context.add_step(incident, state, "seen to", actor=person)
                 return None
@@ -438,7 +451,7 @@ class IncidentEngine:
         await self._run_task(incident)
         return self.tasks.get(number)
 
-    # --- what else has to be known
+    # --- helpers
 
     async def _open_incident(
         self, node: str, what: str, action: FaultAction, at: float, evidence: Mapping[str, object]
@@ -447,7 +460,8 @@ class IncidentEngine:
         return await self.env.store.incidents.open(self.cluster.name, node, what, action, at, evidence, score=score)
 
     async def _add_signal(self, incident: Incident, signal: Signal, verdict: Verdict, serves: bool) -> Incident:
-        """`serves`: the node takes jobs, so somebody returned it past us and what drains has to be done once more."""
+        """Adds a signal to an incident. `serves`: the node is in service, so a person returned it in Slurm directly,
+        and the drain has to be repeated for a signal that drains."""
         action = more_severe(incident.action, verdict.action) if verdict.acts else incident.action
         state = incident.state
         jobs_ran_on = incident.action is FaultAction.MOUNT and action is not FaultAction.MOUNT
@@ -465,18 +479,21 @@ class IncidentEngine:
         )
 
     async def _release_epilog(self, node: str) -> None:
-        """It was said what the error means: the epilog need not hold jobs any longer. It ends by itself, too."""
+        """Ends the wait of the node's epilog: the error is classified now, so the epilog need not hold jobs any longer.
+        Without this the wait ends after 60 s."""
         with contextlib.suppress(HeadwayError):
             machine = await self.context.running_machine(node)
             await self.env.connections.remote(machine, ["rm", "-f", XID_MARK], timeout_s=5)
 
     async def _open_incidents(self, node: str) -> Sequence[Incident]:
-        """Faults of it; that a machine can't be made, or given back, is none of the node's."""
+        """Returns the node's open incidents, without those of machines that can't be created or deleted, which are no
+        fault of the node."""
         found = await self.env.store.incidents.search(self.cluster.name, node=node, unfinished=True)
         return [one for one in found if one.action is not FaultAction.MAKE]
 
     async def _leaves_service(self, node: str) -> bool:
-        """Its machine was given back, or is about to be and nothing runs there: nobody misses it."""
+        """Returns whether the node's machine is deleted or about to be, and no job runs on it. A missing heartbeat is
+        no fault then."""
         states, reason = await self.context.node_state(node)
         asleep = states & {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"}
         if asleep or reason.startswith(NO_MACHINE_REASON):
@@ -484,7 +501,8 @@ class IncidentEngine:
         return reason.startswith((SCALE_IN_REASON, ROLLOUT_REASON)) and not await self.context.jobs_on(node)
 
     async def _is_rolling(self, node: str) -> bool:
-        """It is made anew, or has been: the roll's own tests judge it, and what runs there is nobody's yet."""
+        """Returns whether a rollout creates the node's machine again and no job runs on it. The rollout runs tests of
+        its own on the node."""
         _, reason = await self.context.node_state(node)
         return reason.startswith(ROLLOUT_REASON) and not await self.context.jobs_on(node)
 
@@ -494,7 +512,7 @@ class IncidentEngine:
 
 
 def _tests_begun(incident: Incident) -> tuple[IncidentStep, tuple[IncidentStep, ...]]:
-    """The step that began the tests, and what came since."""
+    """Returns the step that began the tests and the steps after it."""
     steps = incident.current
     begun = max(i for i, step in enumerate(steps) if "tests" in step.evidence)
     return steps[begun], steps[begun + 1 :]

@@ -1,4 +1,4 @@
-"""Nodes that fail too often and take only spare work: a reservation holds them, which a job has to name."""
+"""Nodes that fail too often run only spare work: a reservation holds them, and a job has to name it to use them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from headway.health.context import HealthContext
 from headway.health.policy import repair_ladder
 from headway.slurm import reservations
 
-_MAX_INCIDENTS = 2000  # incidents that are looked at, the latest first
+_MAX_INCIDENTS = 2000  # number of incidents that are read, the latest first
 
 
 async def find_flaky_nodes(context: HealthContext) -> tuple[str, ...]:
-    """Returns the nodes whose score limits them to spare work; () unless the cluster has `lemon_spare_work`."""
+    """Returns the nodes whose score limits them to spare work. Returns () unless the cluster has `lemon_spare_work`."""
     health, now, store = context.cluster.health, context.clock(), context.env.store
     found = await store.incidents.search(context.cluster.name, limit=_MAX_INCIDENTS) if health.lemon_spare_work else ()
     of = {node: [one for one in found if one.node == node] for node in {one.node for one in found}}
@@ -21,7 +21,8 @@ async def find_flaky_nodes(context: HealthContext) -> tuple[str, ...]:
 
 
 async def update_reservation(context: HealthContext) -> None:
-    """Updates the reservation to hold exactly the flaky nodes, and deletes it when none is left and no job names it."""
+    """Updates the reservation to hold exactly the flaky nodes. Deletes it when no flaky node is left and no job names
+    it."""
     await reservations.set_reserved_nodes(
         context.env.connections, await context.head(), await find_flaky_nodes(context), LEMONS
     )

@@ -1,5 +1,5 @@
-"""Closes incidents whose machine is gone: scaled in, deleted by the provider, or replaced in another slot. A machine that the
-group still lacks stays a fault."""
+"""Closes incidents whose machine is gone: scaled in, deleted by the provider, or replaced in another slot. If the group
+still lacks the machine, the incident stays open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headway.slurm import node_commands
 SURPLUS = "its machine is gone, and none is wanted in its place"
 NO_SLOT = "its slot is no longer part of the cluster file"
 NEW_MACHINE_SERVES = "its machine was made or started anew since, and serves"
-# Before, jobs leave the node first.
+# In earlier states the node's jobs have to be moved first.
 _AFTER_JOBS_MOVED = frozenset(
     {IncidentState.JOBS_MOVED, IncidentState.REPAIRING, IncidentState.TESTING, IncidentState.OUT}
 )
@@ -28,8 +28,8 @@ CancelTask = Callable[[Incident], Awaitable[None]]
 async def close_orphaned(
     context: HealthContext, unfinished: Iterable[Incident], cancel_task: CancelTask
 ) -> list[Incident]:
-    """Closes the incidents that are over and starts tests on replacement machines. `cancel_task` ends the running repair or
-    tests of an incident. Returns the incidents that changed, after their step."""
+    """Closes the incidents that are over and starts tests on replacement machines. `cancel_task` cancels the running
+    repair or tests of an incident. Returns the incidents that changed, after their step."""
     due = [one for one in unfinished if _is_candidate(context, one)]
     if not due:
         return []
@@ -46,17 +46,19 @@ async def close_orphaned(
 
 
 def _is_candidate(context: HealthContext, incident: Incident) -> bool:
-    """Machines that are taken back, and those that can't be made, are led by others while their slot is there."""
+    """Returns whether this module may close the incident. While their slot exists, incidents of machines that are
+    reclaimed or can't be created are handled elsewhere (`spot_reclaim`, `headway.autoscale`)."""
     if incident.node not in context.cluster.group_of:
         return True
     if incident.action is FaultAction.MAKE:
         return False
-    if not context.cluster.health.act:  # nobody leads it anywhere
+    if not context.cluster.health.act:  # no other code moves the incident on
         return True
     return incident.action is not FaultAction.RECLAIM and incident.state in _AFTER_JOBS_MOVED
 
 
 def _machine_changed(context: HealthContext, incident: Incident, machines: Mapping[str, Machine]) -> bool:
+    """Returns whether the slot or its machine is gone or, for a node out of service, whether a newer machine exists."""
     machine = machines.get(incident.node)
     if incident.node not in context.cluster.group_of or machine is None:
         return True
@@ -66,10 +68,10 @@ def _machine_changed(context: HealthContext, incident: Incident, machines: Mappi
 async def _step(
     context: HealthContext, incident: Incident, machines: Mapping[str, Machine], going: Collection[str]
 ) -> Incident | None:
-    """The incident after a step; None where nothing is to be said."""
+    """Returns the incident after a step, or None if nothing changes."""
     group = context.cluster.group_of.get(incident.node)
     machine = machines.get(incident.node)
-    if group is None:  # jobs may be waited for before the machine goes
+    if group is None:  # the machine stays until its jobs have ended
         return await _close(context, incident, NO_SLOT) if machine is None else None
     if machine is not None:
         return await _with_new_machine(context, incident, machine)
@@ -84,7 +86,8 @@ async def _step(
 
 
 async def _with_new_machine(context: HealthContext, incident: Incident, machine: Machine) -> Incident | None:
-    """Out of service, and there is a machine that may be another one."""
+    """Handles a node out of service whose slot has a machine that may be a new one. Returns the incident after a step,
+    or None if nothing changes."""
     states, reason = await context.node_state(incident.node)
     if not states & OUT and "NOT_RESPONDING" not in states and machine.started_at > incident.steps[-1].at:
         return await _close(context, incident, NEW_MACHINE_SERVES)
@@ -97,24 +100,25 @@ async def _with_new_machine(context: HealthContext, incident: Incident, machine:
 
 
 def group_is_short(group: Group, machines: Collection[str], going: Collection[str]) -> bool:
-    """Tells whether the group has fewer machines than it should. `going`: nodes whose machines the provider takes back."""
+    """Returns whether the group has fewer machines than it should. `going`: nodes whose machines the provider
+    reclaims."""
     return sum(name in machines and name not in going for name in group.slots) < group.min_machines
 
 
 async def machine_is_surplus(context: HealthContext, node: str) -> bool:
-    """Tells whether the node has no machine and its group has enough without it."""
+    """Returns whether the node has no machine and its group has enough without it."""
     machines = await context.machines()
     if node in machines:
         return False
     group = context.cluster.group_of[node]
     if group.idle_s is not None and node in group.slots[: group.min_machines]:
-        return False  # it always runs, whoever else does
+        return False  # this slot always has a machine, however many others run
     return not group_is_short(group, machines, await reclaim_notices(context.env.provider, context.cluster))
 
 
 async def close_as_surplus(context: HealthContext, incident: Incident) -> Incident:
-    """Closes an incident whose machine is not needed. The next machine in the slot is a new one and starts without a record of
-    faults."""
+    """Closes an incident whose machine is not needed. The next machine in the slot is a new one and starts with score
+    0."""
     await release_slot(context, incident.node)
     if context.env.provider.traits.creates_machines:
         await context.env.store.incidents.reset_score(context.cluster.name, incident.node)
@@ -122,7 +126,8 @@ async def close_as_surplus(context: HealthContext, incident: Incident) -> Incide
 
 
 async def _close(context: HealthContext, incident: Incident, words: str) -> Incident:
-    """The drain ended with the machine: nothing is returned to service, and what comes is set up and checked as any new one."""
+    """Closes the incident. The drain ended with the machine, so no node is returned to service; the next machine is set
+    up and checked like any new one."""
     return await context.add_step(replace(incident, drained=False), IncidentState.RETURNED, words, drained=False)
 
 
@@ -134,7 +139,7 @@ async def release_slot(context: HealthContext, node: str) -> None:
     head, run = await context.head(), context.env.connections
     if context.cluster.group_of[node].idle_s is None:
         await node_commands.set_removed_nodes_down(run, head, [node], NO_MACHINE_REASON)
-    elif "DOWN" in states:  # which it would stay, switched off
+    elif "DOWN" in states:  # a node that is only powered down would stay DOWN
         await node_commands.open_nodes(run, head, [node])
     else:
         await node_commands.power_down_nodes(run, head, [node])

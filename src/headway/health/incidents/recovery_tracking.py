@@ -8,18 +8,18 @@ from headway.domain.slurm.state import JobState
 from headway.health.context import HealthContext
 from headway.jobs.view.progress import READ_AFTER_END_S
 
-FOLLOW_S = 6 * 3600.0  # one that has not run again by then is followed no longer
+FOLLOW_S = 6 * 3600.0  # a job that has not run again by then is no longer tracked
 
 
 async def track_recovery(context: HealthContext, jobs: Iterable[JobState], reported: Mapping[int, float]) -> bool:
-    """Records restarts and first steps of requeued jobs. `reported`: job -> unix seconds of its newest training step. Returns
-    whether a job may still report its first one."""
+    """Records restarts and first training steps of requeued jobs. `reported`: job -> unix seconds of its newest
+    training step. Returns whether a job may still report its first step."""
     store, now = context.env.store, context.clock()
     running = {job.id: job for job in jobs if job.state in {"RUNNING", "COMPLETED"} and job.start_time}
     waits = False
     for moved in await store.incidents.jobs_recovering(context.cluster.name, now - FOLLOW_S):
         job = running.get(moved.job)
-        # Slurm's times are whole seconds: one that starts in the second of its requeue started after it.
+        # Slurm's times are whole seconds: a job that starts in the second of its requeue started after the requeue.
         if job is None or job.start_time < int(moved.requeued_at):
             continue
         began = moved.running_at

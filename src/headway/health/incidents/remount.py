@@ -1,4 +1,4 @@
-"""Mounts a node's lost network volumes again as soon as their server answers."""
+"""Mounts the lost network volumes of a node again as soon as their file server answers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from headway.providers.base import OwnedMachinesProvider
 from headway.render.system.systemd_files import escape, volume_units
 from headway.transport.remote_program import program_source
 
-MOUNT_S = 7 * 86400.0  # a volume that is away for longer is a person's to see to
-FIRST_PAUSE_S = 3.0  # between two tries; ever more, for a server may be away for a night, and all its nodes try
+MOUNT_S = 7 * 86400.0  # a person has to look at a volume that is away for longer
+FIRST_PAUSE_S = 3.0  # pause between two tries; it grows, because a server may be away for a night and all its nodes try
 LONGEST_PAUSE_S = 60.0
 BACKOFF = 1.3
-_MOUNTED_S = 1.0  # what a mount that works takes
+_MOUNTED_S = 1.0  # seconds in which a working mount answers
 _TRY_S = 30.0
 
 
 async def remount_volumes(context: HealthContext, node: str) -> str:
-    """Waits until every network volume is mounted and answers. Returns "" or the fault that remains after MOUNT_S."""
+    """Waits until every network volume is mounted and answers. Returns "", or the fault that remains after MOUNT_S."""
     units = await _units(context)
     ends, pause_s = context.clock() + MOUNT_S, FIRST_PAUSE_S
     while True:
@@ -36,14 +36,16 @@ async def remount_volumes(context: HealthContext, node: str) -> str:
 
 
 async def _units(context: HealthContext) -> dict[str, str]:
-    """Unit of each volume that another machine has -> its path. What the head exports comes before what may lie there."""
+    """Returns the mount unit of each network volume with its path. The volumes that the head exports come first,
+    because other volumes may be mounted below them."""
     provider = context.env.provider
     exported = await provider.exports(context.cluster.name) if isinstance(provider, OwnedMachinesProvider) else ()
     return {**{f"{escape(where)}.mount": where for where in exported}, **volume_units(context.cluster)}
 
 
 async def _try_mount(context: HealthContext, node: str, units: Mapping[str, str]) -> str:
-    """Waits for no file system: what hangs there stays there, and is asked about no second time meanwhile."""
+    """Starts the mount units once and returns the fault, "" if all volumes answer. It waits for no file system: a check
+    that hangs is not started a second time."""
     machine = await context.running_machine(node)
     start = ["systemctl", "start", "--no-block", *units]
     await context.env.connections.remote(machine, start, timeout_s=_TRY_S)

@@ -1,4 +1,4 @@
-"""jobs moved -> repairing -> testing, or out of service: runs the repair ladder, each repair once."""
+"""jobs moved -> repairing -> testing or out of service: runs the repair ladder, each repair once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from headway.health.policy import repair_ladder
 from headway.store import StoreUnavailable
 from headway.transport.connect import HostKeyChanged, SudoRefused
 
-JOBS_START_S = 20.0  # what a requeued job is given to start on the spare, before its old node is repaired
-BOOT_S = 180.0  # from the start of a machine until it has registered
-REPLACE_S = 600.0  # the same for one that has to be made
-RESTART_S = 1800.0  # what a server in a rack takes to test its memory and start; and a person to switch it on
-_PROBE_S, _PROBE_MAX_S, _BACKOFF = 5.0, 30.0, 1.2  # whether it has; ever more seldom, for many may be without power
-_TICKS = 100  # of a process's start, a second: what the kernel says to programs is the same everywhere
+JOBS_START_S = 20.0  # time for a requeued job to start on the spare before its old node is repaired
+BOOT_S = 180.0  # seconds from the start of a machine until it has registered
+REPLACE_S = 600.0  # the same for a machine that has to be created
+RESTART_S = 1800.0  # time for a physical server to test its memory and start, or for a person to switch it on
+# pause between probes; it grows, because many machines may be without power at once
+_PROBE_S, _PROBE_MAX_S, _BACKOFF = 5.0, 30.0, 1.2
+_TICKS = 100  # ticks per second in /proc/PID/stat: the kernel reports 100 to programs on every machine
 POLL_S = 1.0
 _RESET_S = 120.0
 _WORDS = {
@@ -31,8 +32,8 @@ _WORDS = {
 
 
 async def begin_repair(context: HealthContext, incident: Incident) -> Incident:
-    """Starts the next repair, or takes the node out of service when no repair is left or it failed too often. Returns the
-    incident unchanged while its jobs are about to start elsewhere."""
+    """Starts the next repair, or takes the node out of service when no repair is left or the node failed too often.
+    Returns the incident unchanged while its jobs are about to start on a spare."""
     number = incident.number
     if not incident.drained:
         words = f"its drain is somebody else's, and so is its repair: headway incident return {number}"
@@ -62,13 +63,14 @@ async def begin_repair(context: HealthContext, incident: Incident) -> Incident:
     if repair is Repair.REPLACE and not await _has_new_machine(context, incident):
         return await _request_replacement(context, incident)
     if repair is Repair.REPLACE:
-        repair = Repair.REBOOT  # an apply, say, has made one: that one has to register and is tested
+        repair = Repair.REBOOT  # an apply, for example, has created a machine: it has to register and is tested
     words = "jobs hold its disk's room until they end" if waits_for_disk_space(incident) else _WORDS[repair]
     return await context.add_step(incident, IncidentState.REPAIRING, words, evidence={"try": repair.value})
 
 
 async def _jobs_wait_for_spare(context: HealthContext, incident: Incident) -> bool:
-    """To a spare, which is free for them. Only for a moment: a job may have reasons of its own to wait."""
+    """Returns whether requeued jobs are about to start on a spare. Waits JOBS_START_S at most, because a job may have
+    other reasons to wait."""
     if not context.cluster.spares:
         return False
     moved = (await context.env.store.incidents.get(incident.number)).jobs
@@ -76,8 +78,8 @@ async def _jobs_wait_for_spare(context: HealthContext, incident: Incident) -> bo
 
 
 async def run_repair(context: HealthContext, incident: Incident) -> str:
-    """Carries out the current repair. Returns what went wrong, "" when the node can be tested. Writes nothing and can be run
-    again by another server."""
+    """Runs the current repair. Returns what went wrong, "" when the node can be tested. Writes nothing to the store, so
+    that another server can run it again."""
     try:
         match repair_ladder.tried_repairs(incident)[-1]:
             case Repair.MOUNT:
@@ -106,6 +108,7 @@ async def finish_repair(context: HealthContext, incident: Incident, fault: str) 
 
 
 async def _reset(context: HealthContext, incident: Incident) -> str:
+    """Resets the incident's GPU with nvidia-smi. Returns the fault, "" on success."""
     machine = await context.running_machine(incident.node)
     argv = ["nvidia-smi", "--gpu-reset", "-i", str(incident.found("gpu"))]
     ran = await context.env.connections.remote(machine, argv, timeout_s=_RESET_S, check=False)
@@ -115,8 +118,8 @@ async def _reset(context: HealthContext, incident: Incident) -> str:
 async def restart_machine(
     context: HealthContext, node: str, not_before: float, *, silent_since: float | None = None
 ) -> None:
-    """Restarts the machine unless it started after `not_before` already. `silent_since`: when a dead node was last heard, in
-    unix seconds. Raises HeadwayError if the machine does not come back."""
+    """Restarts the machine unless it already started after `not_before`. `silent_since`: when a dead node was last
+    heard, in unix seconds. Raises HeadwayError if the machine does not come back."""
     provider = context.env.provider
     machine = (await context.machines()).get(node)
     if machine is None:
@@ -133,8 +136,9 @@ async def restart_machine(
 
 
 async def _reboot_over_ssh(context: HealthContext, machine: Machine, began: float, silent_since: float | None) -> None:
-    """One that Headway can't switch off and on is told to restart, and waited for until it has: for a minute more it answers as
-    if nothing were. A dead one can't be told; somebody sees to it, or it starts by itself, and it is tested once it answers."""
+    """Reboots a machine that Headway can't switch off and on, and waits until it has restarted. The machine may still
+    answer for up to a minute after the command. A dead machine can't receive the command: it starts by itself or a
+    person starts it, and it is tested once it answers. Raises HeadwayError after RESTART_S."""
     began = min(began, silent_since or began)
     ends, pause_s = context.clock() + RESTART_S, _PROBE_S
     answered = told = silent = False
@@ -146,11 +150,11 @@ async def _reboot_over_ssh(context: HealthContext, machine: Machine, began: floa
                 return
             if not told:
                 ran = await context.env.connections.remote(machine, ["systemctl", "reboot"], timeout_s=30, check=False)
-                if 0 < ran.code < 128:  # more: it was killed with the rest
+                if 0 < ran.code < 128:  # 128 or more: the command was killed by the shutdown
                     raise Refused(f"{machine.name} does not restart: {(ran.stderr or ran.stdout).strip()[-200:]}")
                 told = True
             fault = f"{machine.name} was told to restart, and has not"
-        except (Refused, HostKeyChanged, SudoRefused):  # no try will do better, and wrong passwords lock accounts
+        except (Refused, HostKeyChanged, SudoRefused):  # another try would fail too, and wrong passwords lock accounts
             raise
         except HeadwayError as error:
             silent = silent or (silent_since is not None and not answered)
@@ -163,7 +167,8 @@ async def _reboot_over_ssh(context: HealthContext, machine: Machine, began: floa
 
 
 async def _started_at(context: HealthContext, machine: Machine) -> float:
-    """When its first process started, in unix seconds by our own clock: a container has its host's kernel."""
+    """Returns when the machine's first process started, in unix seconds of the server's clock. The kernel's boot time
+    would be wrong for a container, which shares its host's kernel."""
     ran = await context.env.connections.remote(machine, ["cat", "/proc/uptime", "/proc/1/stat"], timeout_s=10)
     uptime, _, init = ran.stdout.partition("\n")
     try:
@@ -174,7 +179,7 @@ async def _started_at(context: HealthContext, machine: Machine) -> float:
 
 
 async def start_machine(context: HealthContext, node: str) -> None:
-    """Starts a stopped machine if the provider can; fencing may have stopped it."""
+    """Starts a stopped machine if the provider can. Fencing may have stopped it."""
     machine = (await context.machines()).get(node)
     if machine is None or machine.state is MachineState.RUNNING or not context.env.provider.traits.powers_off_machines:
         return
@@ -183,7 +188,7 @@ async def start_machine(context: HealthContext, node: str) -> None:
 
 
 async def wait_until_booted(context: HealthContext, node: str) -> None:
-    """Waits until a machine that started a moment ago has registered with Slurm, or its boot time is over."""
+    """Waits until a recently started machine has registered with Slurm, or until its boot time is over."""
     machine = (await context.machines()).get(node)
     left_s = machine.started_at + BOOT_S - context.clock() if machine is not None else 0.0
     if left_s > 0:
@@ -191,7 +196,7 @@ async def wait_until_booted(context: HealthContext, node: str) -> None:
 
 
 async def _has_new_machine(context: HealthContext, incident: Incident) -> bool:
-    """Whether somebody else has made or started a machine in its place since the last repair of a dead node."""
+    """Returns whether a dead node's machine was created or started outside of this incident since its last repair."""
     machine = (await context.machines()).get(incident.node)
     if machine is None or machine.state is not MachineState.RUNNING:
         return False
@@ -199,7 +204,8 @@ async def _has_new_machine(context: HealthContext, incident: Incident) -> bool:
 
 
 async def _request_replacement(context: HealthContext, incident: Incident) -> Incident:
-    """The machine is deleted, and an operation makes another one: that alone, whatever else waits for a person's word."""
+    """Deletes the machine and enqueues an operation that creates another one. The operation does only that, even if
+    other changes wait for approval."""
     store, name = context.env.store, context.cluster.name
     machine = (await context.machines()).get(incident.node)
     if machine is not None:
@@ -214,6 +220,7 @@ async def _request_replacement(context: HealthContext, incident: Incident) -> In
 
 
 async def _wait_for_replacement(context: HealthContext, incident: Incident) -> str:
+    """Waits for the operation that creates the machine. Returns "", or why there is none after REPLACE_S."""
     number = str(incident.found("operation"))
     for _ in range(int(REPLACE_S / POLL_S)):
         try:
@@ -232,7 +239,7 @@ async def _wait_for_replacement(context: HealthContext, incident: Incident) -> s
 
 
 async def wait_until_registered(context: HealthContext, node: str, within_s: float) -> str:
-    """Waits until slurmd has registered and SSH answers. Returns "" or what is missing after `within_s` seconds."""
+    """Waits until slurmd has registered and SSH answers. Returns "", or what is missing after `within_s` seconds."""
     ends = context.clock() + within_s
     fault = "it has not registered with Slurm"
     while True:
@@ -254,8 +261,8 @@ async def wait_until_registered(context: HealthContext, node: str, within_s: flo
 
 
 def _repair_began(incident: Incident) -> float:
-    """From when on a start of its machine counts as this repair. One that was found dead may have been started or made by
-    somebody else meanwhile, such as an apply: it must not be stopped under them."""
+    """Returns the time from which a start of the machine counts as this repair, in unix seconds. A dead node's machine
+    may have been started or created by something else meanwhile, such as an apply, and must not be stopped again."""
     steps = incident.current
     begun = max(i for i, step in enumerate(steps) if step.evidence.get("try"))
     if not incident.found("dead"):

@@ -17,14 +17,16 @@ from headway.slurm.signal_request import requested_signal
 
 ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
 _COMPLETED = "COMPLETED"
-_SAME_FAULT_S = 15.0  # from a GPU's error to the end of the job that it ends
-# Errors with which a job on another GPU may still save itself; and a machine that its provider takes back.
+_SAME_FAULT_S = 15.0  # longest time from a GPU's error to the end of the job that it ends
+# Actions that allow a warning: with these errors a job on another GPU can still write a checkpoint, and so can a job on
+# a machine that its provider reclaims.
 _ALLOWS_WARNING = frozenset({FaultAction.RESET, FaultAction.DRAIN, FaultAction.RECLAIM})
 
 
 async def move_jobs(context: HealthContext, incident: Incident) -> Incident:
-    """Runs one pass: warns jobs, requeues those that are due, and moves the incident on when no job is left on the node."""
-    if incident.action is FaultAction.MOUNT:  # they wait for it, or don't need it
+    """Runs one pass: warns jobs, requeues those that are due, and moves the incident on when no job is left on the
+    node. Returns the incident."""
+    if incident.action is FaultAction.MOUNT:  # jobs wait for the volume, or do not use it
         return await context.add_step(incident, IncidentState.JOBS_MOVED, "what runs there goes on")
     if incident.found("dead"):
         return await _finish_jobs_of_dead_node(context, incident)
@@ -38,7 +40,8 @@ async def move_jobs(context: HealthContext, incident: Incident) -> Incident:
         due -= _warned(incident).keys()
     now = context.clock()
     over = {job for job, until in warned.items() if job not in dealt and (now >= until or job not in runs)}
-    # Others requeue too: another node's incident, the job's own handler. Its next run, elsewhere, is nobody's to end.
+    # A job may have been requeued by others: by the incident of another node or by the job's own signal handler. Its
+    # next run, on other nodes, must not be ended.
     left = over
     if over:
         run, head = context.env.connections, await context.head()
@@ -57,8 +60,8 @@ async def move_jobs(context: HealthContext, incident: Incident) -> Incident:
 
 @dataclass(frozen=True, slots=True)
 class RequeueResult:
-    """Jobs that are requeued, by this call or another, and jobs that can't be. `fault`: an error that stopped the rest, which
-    are tried again."""
+    """Jobs that are requeued, by this call or another, and jobs that can't be requeued. `fault`: the error that stopped
+    the rest, which are tried again."""
 
     requeued: list[int]
     not_requeueable: list[int]
@@ -66,7 +69,7 @@ class RequeueResult:
 
 
 async def requeue_jobs(context: HealthContext, incident: Incident, jobs: Iterable[int]) -> RequeueResult:
-    """Requeues whole jobs: a job on several nodes leaves all of them."""
+    """Requeues whole jobs: a job on several nodes leaves all of them. Records the requeued jobs in the incident."""
     done, stay = list[int](), list[int]()
     fault: HeadwayError | None = None
     head = await context.head()
@@ -79,7 +82,7 @@ async def requeue_jobs(context: HealthContext, incident: Incident, jobs: Iterabl
                 stay.append(job)
             else:
                 fault = error
-        except HeadwayError as error:  # the head: no other would fare better
+        except HeadwayError as error:  # the head does not answer: the other jobs would fail too
             fault = error
             break
     await context.env.store.incidents.record_requeued_jobs(incident.number, done, context.clock())
@@ -89,8 +92,8 @@ async def requeue_jobs(context: HealthContext, incident: Incident, jobs: Iterabl
 async def ended_by_user(
     context: HealthContext, node: str, jobs: set[int], *, completed_counts: Collection[int] = ()
 ) -> set[int]:
-    """Returns the jobs that are still completing on the node because a user, an operator or their time limit ended them.
-    `completed_counts`: jobs for which a normal completion counts too."""
+    """Returns the jobs that are still completing on the node because a user, an operator or their time limit ended
+    them. `completed_counts`: jobs for which a normal completion counts too."""
     ending = jobs - await context.jobs_on(node, ending=False) if jobs else jobs
     states = (
         await job_commands.read_accounted_states(context.env.connections, await context.head(), ending)
@@ -105,7 +108,8 @@ async def ended_by_user(
 
 
 async def raise_fault(context: HealthContext, incident: Incident, sent: RequeueResult) -> None:
-    """Raises the error that kept jobs from being requeued, so that the step is tried again. Records the requeued jobs first."""
+    """Raises the error that kept jobs from being requeued, so that the step is tried again. Records the requeued jobs
+    first."""
     if sent.fault is None:
         return
     if sent.requeued:
@@ -115,8 +119,8 @@ async def raise_fault(context: HealthContext, incident: Incident, sent: RequeueR
 
 
 async def requeue_job_of_signal(context: HealthContext, incident: Incident, signal: Signal) -> Incident | None:
-    """Requeues a job that an error ended on a node whose incident is past draining. Returns None if the requeue failed this
-    time."""
+    """Requeues a job that an error ended on a node whose incident is past draining. Returns the incident after the
+    step, or None if the requeue failed this time."""
     job = signal.job
     if job is None or await _was_requeued_since(context, incident, job, signal.at):
         return incident
@@ -132,7 +136,8 @@ async def requeue_job_of_signal(context: HealthContext, incident: Incident, sign
 
 
 async def _was_requeued_since(context: HealthContext, incident: Incident, job: int, at: float) -> bool:
-    """Whether the run that the error of `at` ended was sent back: lines come in bursts, and the next run is another."""
+    """Returns whether the run that the error at `at` ended was requeued already. Log lines arrive in bursts, and the
+    job's next run must not be requeued for the same error."""
     whole = await context.env.store.incidents.get(incident.number)
     return job in jobs_in_evidence(
         replace(whole, steps=tuple(step for step in whole.steps if step.at >= at)), "requeued"
@@ -140,7 +145,8 @@ async def _was_requeued_since(context: HealthContext, incident: Incident, job: i
 
 
 async def _requeue_and_note(context: HealthContext, incident: Incident, jobs: set[int], left: set[int]) -> Incident:
-    """`left`: jobs that are to be let be, for they have left the node by themselves or by somebody's word."""
+    """Requeues the jobs and records the result. `left`: jobs that are not requeued because they left the node by
+    themselves or a person ended them."""
     sent = await requeue_jobs(context, incident, jobs)
     stay = sorted({*sent.not_requeueable, *left})
     if sent.requeued or stay:
@@ -156,8 +162,8 @@ async def _requeue_and_note(context: HealthContext, incident: Incident, jobs: se
 
 
 async def jobs_ended_by_fault(context: HealthContext, incident: Incident, there: set[int]) -> set[int]:
-    """Returns jobs that the fault ended before this pass and that no epilog held. If the GPU's job was not known yet, these are
-    the jobs that failed on the node at that moment."""
+    """Returns jobs that the fault ended before this pass and that no epilog held. If the GPU's job was not known yet,
+    these are the jobs that failed on the node within _SAME_FAULT_S of the error."""
     head, run, at = await context.head(), context.env.connections, incident.found("at")
     gone = jobs_in_signals(incident) - there
     states = {job: await job_commands.read_job_state(run, head, job) for job in gone}
@@ -169,17 +175,19 @@ async def jobs_ended_by_fault(context: HealthContext, incident: Incident, there:
 
 
 async def _finish_jobs_of_dead_node(context: HealthContext, incident: Incident) -> Incident:
-    """Slurm itself requeues the jobs of a node that is down; those that forbid it have failed."""
+    """Records the jobs of a dead node as moved. Slurm itself requeues the jobs of a node that is down; jobs that may
+    not be requeued have failed."""
     head = await context.head()
     had = jobs_in_evidence(incident, "had")
     states = {job: await job_commands.read_job_state(context.env.connections, head, job) for job in sorted(had)}
-    ended = {job for job, state in states.items() if state in ENDED_BADLY}  # also those that its last breath reported
+    # also jobs that the node reported as failed while it died
+    ended = {job for job, state in states.items() if state in ENDED_BADLY}
     ending = {job for job, state in states.items() if state == "COMPLETING"}
     told_of = await job_commands.read_accounted_states(context.env.connections, head, ending) if ending else {}
     for job in (job for job in ending if told_of.get(job) not in job_commands.CANCELLED_STATES):
         if await job_commands.failed_while_completing(
             context.env.connections, head, job
-        ):  # for want of the node, and held in its epilog
+        ):  # the job failed because the node was lost, and an epilog holds it
             ended.add(job)
     sent = await requeue_jobs(context, incident, ended - jobs_in_evidence(incident, "requeued"))
     await raise_fault(context, incident, sent)
@@ -198,8 +206,9 @@ async def _finish_jobs_of_dead_node(context: HealthContext, incident: Incident) 
 
 
 async def _warn_jobs(context: HealthContext, incident: Incident, jobs: set[int]) -> Incident:
-    """Jobs that asked for a signal before their end get it now, and time; their nodes keep them completing after it,
-    so that one which saves itself and ends well is requeued all the same and no end of it is told to its children."""
+    """Sends the requested signal to jobs that asked for one before their end, and gives them time. Their nodes keep
+    them completing after that, so that a job which saves its state and ends with success is requeued too, and its
+    dependent jobs do not start."""
     run, head = context.env.connections, await context.head()
     until: dict[str, float] = {}
     for job in sorted(jobs):
@@ -218,14 +227,15 @@ async def _warn_jobs(context: HealthContext, incident: Incident, jobs: set[int])
 
 
 def _warning_limit_s(context: HealthContext, incident: Incident) -> float:
-    """What a job may have after its warning: where the machine goes at a known time, all but the last of it."""
+    """Returns the longest time that a job gets after its warning, in seconds: the time until the machine has to be
+    empty if that is known, otherwise the cluster's `warning_s`."""
     ends = incident.found("ends")
     return float(ends) - context.clock() if isinstance(ends, int | float) else float(context.cluster.health.warning_s)
 
 
 async def hold_completing(context: HealthContext, incident: Incident, hosts: Mapping[int, str]) -> dict[str, list[int]]:
-    """Keeps the jobs (job -> node of its batch script) in state COMPLETING after their end, until they are requeued. Returns
-    the held jobs by node, without the incident's own node, which is cut off."""
+    """Keeps the jobs (job -> node of its batch script) in state COMPLETING after their end, until they are requeued.
+    Returns the held jobs by node, without the incident's own node, which is cut off."""
     held: dict[str, list[int]] = {}
     for job, host in sorted(hosts.items()):
         if host != incident.node:
@@ -235,14 +245,15 @@ async def hold_completing(context: HealthContext, incident: Incident, hosts: Map
 
 
 async def _hold_on_host(context: HealthContext, host: str, jobs: Iterable[int]) -> None:
-    """A host that can't be told must not keep a dead node from being fenced."""
+    """Tells the epilog of a host to hold the jobs. Errors are ignored, because a host that does not answer must not
+    delay the fencing of a dead node."""
     with contextlib.suppress(HeadwayError):
         argv = ["touch", *(f"{HOLD}/{job}" for job in jobs)]
         await context.env.connections.remote(await context.running_machine(host), argv, timeout_s=2)
 
 
 async def _release_hold(context: HealthContext, node: str, jobs: Iterable[int]) -> None:
-    """The epilog need not hold these any longer."""
+    """Tells the node's epilog to hold these jobs no longer. Errors are ignored."""
     with contextlib.suppress(HeadwayError):
         machine: Machine = await context.running_machine(node)
         argv = ["rm", "-f", *(f"{HOLD}/{job}" for job in sorted(jobs))]
@@ -250,12 +261,12 @@ async def _release_hold(context: HealthContext, node: str, jobs: Iterable[int]) 
 
 
 def jobs_in_signals(incident: Incident) -> set[int]:
-    """Returns the ids of jobs that the incident's signals name."""
+    """Returns the ids of the jobs that the incident's signals name."""
     return {int(str(step.evidence["job"])) for step in incident.current if step.evidence.get("job") is not None}
 
 
 def _warned(incident: Incident) -> dict[int, float]:
-    """Job -> until when it may save itself."""
+    """Returns the warned jobs, each with the time until which it may save its state, in unix seconds."""
     found: dict[int, float] = {}
     for step in incident.current:
         until = step.evidence.get("warned")

@@ -1,9 +1,9 @@
-"""A machine that its provider takes back: its jobs go on elsewhere before that, and another machine takes its place.
+"""Handles a machine that its provider reclaims: its jobs are moved before that, and another machine replaces it.
 
-    seen ──────► draining ──────► jobs moved ──────► repairing ──────► returned
-     │ isolate      │ move           │ give_back        │ replaced
+    seen ──────────► draining ──────────────────► jobs moved ────────► repairing ─────────────► returned
+     │ isolate_node    │ move_jobs_before_reclaim    │ delete_machine     │ wait_for_replacement
 
-Which machine comes instead is `power`'s to say, as for every machine of such a group."""
+`headway.autoscale` creates the replacement, as it does for every machine of such a group."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from headway.health.incidents import orphaned
 from headway.health.incidents.requeue import ENDED_BADLY, move_jobs
 from headway.slurm import node_commands
 
-JOBS_END_BEFORE_S = 15.0  # before the machine goes: until then a job that was warned may go on
+JOBS_END_BEFORE_S = 15.0  # seconds before the machine is reclaimed; a warned job may run until then
 CUT_OFF_BEFORE_S = (
-    5.0  # before it goes: whatever still runs there is ended by Slurm, which would wait minutes for a lost node
+    # seconds before the machine is reclaimed; Slurm then ends what still runs, because it would wait minutes for a lost
+    # node
+    5.0
 )
 
 
 async def move_jobs_before_reclaim(context: HealthContext, incident: Incident) -> Incident:
-    """Warns jobs that asked for a signal and requeues all others at once; jobs that forbid it run until the machine goes."""
+    """Warns jobs that asked for a signal and requeues all others at once. Jobs that may not be requeued run until the
+    machine is reclaimed."""
     if incident.found("dead"):
         return await move_jobs(context, incident)
     machine = (await context.machines()).get(incident.node)
@@ -34,7 +37,8 @@ async def move_jobs_before_reclaim(context: HealthContext, incident: Incident) -
 
 
 async def _end_remaining_jobs(context: HealthContext, incident: Incident) -> Incident:
-    """Its time is over: Slurm ends what still runs there, and requeues what may be."""
+    """Sets the node down when its time is over: Slurm ends the jobs that still run there and requeues those that may be
+    requeued."""
     jobs = await context.jobs_on(incident.node)
     if not jobs:
         return await context.add_step(incident, IncidentState.JOBS_MOVED, "no job is left on it")
@@ -53,8 +57,8 @@ async def _end_remaining_jobs(context: HealthContext, incident: Incident) -> Inc
 
 
 async def delete_machine(context: HealthContext, incident: Incident) -> Incident:
-    """Deletes the machine before its provider takes it and releases its slot. A machine that was created since is a new one and
-    stays."""
+    """Deletes the machine before its provider takes it, and releases its slot. A machine that was created since the
+    notice is a new one and stays."""
     node, head, run = incident.node, await context.head(), context.env.connections
     machine = (await context.machines()).get(node)
     began = incident.found("started_at")
@@ -65,11 +69,11 @@ async def delete_machine(context: HealthContext, incident: Incident) -> Incident
     states, reason = await context.node_state(node)
     if (machine is None or the_one) and states & OUT and is_headway_reason(reason):
         await orphaned.release_slot(context, node)
-    elif states & OUT and reason.startswith(INCIDENT_REASON):  # an apply has made and set up another one meanwhile
+    elif states & OUT and reason.startswith(INCIDENT_REASON):  # an apply has created and set up a new machine meanwhile
         await node_commands.resume_node(run, head, node)
     left_s = reclaim_at(incident) - context.clock()
     words = f"given back {left_s:.0f} s before its time" if the_one else "its machine is gone"
-    # The drain ended with the machine: whatever comes in its place is set up and checked as any new one.
+    # The drain ended with the machine: the next machine in the slot is set up and checked like any new one.
     return await context.add_step(incident, IncidentState.REPAIRING, words, drained=False)
 
 

@@ -10,14 +10,15 @@ from headway.domain.incident import Incident, IncidentState
 
 @dataclass(frozen=True, slots=True)
 class IncidentTimings:
-    """Seconds from the fault to each event; None if it has not happened. Of several jobs the slowest counts."""
+    """Seconds from the fault to each event, None for an event that has not happened. If there are several jobs, the
+    slowest counts."""
 
-    detect_s: float | None = None  # the incident was opened
-    drain_s: float | None = None  # Slurm was told that the node is out
+    detect_s: float | None = None  # the incident is opened
+    drain_s: float | None = None  # the node is drained in Slurm
     requeue_s: float | None = None
     running_s: float | None = None  # the job runs again
-    step_s: float | None = None  # it has reported a training step again
-    closed_s: float | None = None  # the node was returned
+    step_s: float | None = None  # the job reports a training step again
+    closed_s: float | None = None  # the node is returned to service
 
 
 def incident_timings(incident: Incident) -> IncidentTimings:
@@ -36,11 +37,11 @@ def incident_timings(incident: Incident) -> IncidentTimings:
         requeue_s=after(_slowest(job.requeued_at for job in jobs)),
         running_s=after(_slowest(job.running_at for job in jobs)),
         step_s=after(_slowest(job.step_at for job in jobs)),
-        closed_s=after(closed[0] if closed else None),  # what is heard of it later opens it no more,
+        closed_s=after(closed[0] if closed else None),  # steps recorded after the first closing do not count
     )
 
 
 def _slowest(found: Iterable[float | None]) -> float | None:
-    """None as long as one is missing."""
+    """Returns the latest time, None if any is missing."""
     known = list(found)
     return max((at for at in known if at is not None), default=None) if None not in known else None

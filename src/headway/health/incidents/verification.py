@@ -1,4 +1,4 @@
-"""Node tests. A node of an incident returns to service only with a report of passed tests."""
+"""Node tests. A node with an incident returns to service only with a report of passed tests."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from headway.render.machine_paths import AGENT_PROGRAM
 from headway.slurm import node_commands, reservations
 
 _TESTS_S = 300.0
-_MEASURE_S = 2  # for each figure
-_PARTNERS = 2  # for a test between two nodes, one after the other
+_MEASURE_S = 2  # seconds for each measurement
+_PARTNERS = 2  # number of partners tried for a test between two nodes, one after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,15 @@ class NodeTestReport:
 
     @property
     def fault(self) -> str:
-        """The first failure; "" when all tests passed. A report without tests is a failure."""
+        """Returns the first failure, "" when all tests passed. A report without tests is a failure."""
         if not self.results:
             return "no test was run"
         return next((one.text or f"{one.name} failed" for one in self.results if not one.ok), "")
 
 
 async def run_node_tests(context: HealthContext, node: str, *, thorough: bool = False) -> NodeTestReport:
-    """Runs the node's tests and changes nothing. `thorough`: also load tests, for errors that a light test does not find."""
+    """Runs the node's tests and changes nothing. `thorough`: adds load tests, for errors that a light test does not
+    find."""
     results: list[NodeTestResult] = []
     try:
         machine = await context.running_machine(node)
@@ -62,12 +63,14 @@ async def run_node_tests(context: HealthContext, node: str, *, thorough: bool = 
 
 
 async def _test_daemons(context: HealthContext, machine: Machine) -> NodeTestResult:
+    """Tests whether slurmd and munge run."""
     argv = ["systemctl", "is-active", "slurmd", "munge"]
     ran = await context.env.connections.remote(machine, argv, timeout_s=10, check=False)
     return NodeTestResult("daemons", ran.code == 0, "" if ran.code == 0 else "slurmd or munge does not run")
 
 
 async def _test_gpus(context: HealthContext, machine: Machine) -> NodeTestResult:
+    """Tests whether nvidia-smi lists as many GPUs as the machine should have."""
     found = machine.found
     gpus = len(found.usable_gpus) if found else context.cluster.group_of[machine.name].plan.gpus
     if not gpus:
@@ -79,7 +82,8 @@ async def _test_gpus(context: HealthContext, machine: Machine) -> NodeTestResult
 
 
 async def _run_agent_tests(context: HealthContext, machine: Machine, *, thorough: bool) -> list[NodeTestResult]:
-    """The agent's own: all its checks, anew; `thorough`: memory, burn and copy too (node/agent/checks/node_tests.py)."""
+    """Runs the tests of the node's agent: all its checks, with new results. `thorough` adds the memory, burn and copy
+    tests (node/agent/checks/node_tests.py)."""
     argv = [
         "python3",
         "-I",
@@ -105,8 +109,8 @@ async def _run_agent_tests(context: HealthContext, machine: Machine, *, thorough
 
 
 async def _test_with_partner(context: HealthContext, machine: Machine) -> list[NodeTestResult]:
-    """An all-reduce with another node that has nothing to do; [] where there is none. One that fails says nothing about which
-    of the two is bad: with another partner it does."""
+    """Runs an all-reduce with an idle node. Returns [] if no node is idle. If the test fails, it is repeated with
+    another partner, because one failure does not tell which of the two nodes is bad."""
     partners = [name for name in await context.idle_nodes() if name != machine.name][-_PARTNERS:]
     found: list[NodeTestResult] = []
     for name in reversed(partners):
@@ -118,7 +122,7 @@ async def _test_with_partner(context: HealthContext, machine: Machine) -> list[N
 
 
 async def _allreduce(context: HealthContext, machine: Machine, name: str) -> NodeTestResult | None:
-    """None for a partner that was not to be had."""
+    """Runs an all-reduce between the machine and the node `name`. Returns None if that node is not available."""
     run, head = context.env.connections, await context.head()
     other = (await context.machines()).get(name)
     if other is None or other.state is not MachineState.RUNNING:
@@ -164,26 +168,27 @@ def _failure_text(row: dict[str, Any]) -> str:
 
 
 def needs_thorough_tests(incident: Incident) -> bool:
-    """Tells whether the incident's class asks for load tests."""
+    """Returns whether the incident's action asks for load tests."""
     return incident.action in {FaultAction.DRAIN, FaultAction.RMA, FaultAction.HANDS_ON}
 
 
 async def return_to_service(
     context: HealthContext, incident: Incident, report: NodeTestReport, state: IncidentState, actor: str
 ) -> Incident:
-    """Closes the incident and ends the node's drain, if the drain is Headway's and the node does not leave. Raises ValueError
-    unless the report says that all tests passed."""
+    """Closes the incident and ends the node's drain, if the drain is Headway's and the node is not being scaled in.
+    Raises ValueError unless the report says that all tests passed."""
     if report.fault or report.node != incident.node:
         raise ValueError(f"incident {incident.number}: {report.fault or f'tests of {report.node}'}")
     words = "tests passed; its drain is somebody else's and stays"
     if incident.drained:
         _, reason = await context.node_state(incident.node)
-        if reason.startswith(SCALE_IN_REASON):  # should it stay after all, it is returned then (`repeat_return`)
+        if reason.startswith(SCALE_IN_REASON):  # if the scale-in is cancelled, `repeat_return` returns the node
             words = "tests passed; it stays drained, for it leaves"
         elif is_headway_reason(reason):
             spare_work = incident.node in await flaky_nodes.find_flaky_nodes(context)
             if context.cluster.health.lemon_spare_work:
-                # One that the reservation is to hold waits for it; for others the watch tries it again.
+                # A flaky node returns only after the reservation holds it. For other nodes the next pass tries the
+                # update again.
                 with contextlib.nullcontext() if spare_work else contextlib.suppress(CommandFailed):
                     await flaky_nodes.update_reservation(context)
             if not await node_commands.resume_node_if(
@@ -196,8 +201,8 @@ async def return_to_service(
 
 
 async def repeat_return(context: HealthContext, node: str) -> str:
-    """Returns a node to service again if it is out with the reason of a closed incident: slurmctld can forget the return when
-    it is killed. Returns what was done, "" for nothing."""
+    """Returns a node to service again if it is out with the reason of a closed incident: slurmctld can forget the
+    return when it is killed. Returns what was done, "" for nothing."""
     store, name = context.env.store, context.cluster.name
     if await store.incidents.search(name, node=node, unfinished=True):
         return ""

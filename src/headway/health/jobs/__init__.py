@@ -1,1 +1,1 @@
-"""Jobs that hold GPUs and make no progress, and runs that a restart of the controller cut short."""
+"""Jobs that use GPUs without progress, and runs that a restart of the controller killed."""

@@ -1,11 +1,11 @@
-"""Runs that a restart of the controller has killed in their first seconds: they go back to the queue.
+"""Requeues jobs that a restart of the controller killed in their first seconds.
 
-slurmctld writes its state some seconds after it has started a job. Killed before that, it comes back with the job waiting,
-starts it again, and ends what it does not know on the node: the run of before, and with it the new one, which is
-counted as failed by signal 9. Seen on Slurm 24.11 under `bench/chaos.py`. Where both happen within one second, the node takes
-the new run for the one that it was told to end, and does not launch it ("Job credential revoked"): slurmctld counts it as
-failed with exit code 1, and its log says so. A job submitted since has no run of before, so its end has another cause. A second
-head that takes over reads the same state."""
+slurmctld saves its state some seconds after it has started a job. If it is killed before that, it comes back with the
+job pending, starts it again, and ends the run on the node that it does not know: the first run, and with it the new
+one, which is recorded as failed by signal 9. Seen on Slurm 24.11 under `bench/chaos.py`. If both happen within one
+second, the node takes the new run for the one that it was asked to end, and does not launch it ("Job credential
+revoked"): slurmctld records it as failed with exit code 1, and its log says so. A job submitted after the restart has
+no earlier run, so its failure has another cause. A second head that takes over reads the same state."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from headway.errors import CommandFailed
 from headway.slurm import job_commands, scontrol
 from headway.transport.ssh import Remote
 
-SHORT_S = 20  # a run that was longer was not killed for that
-AFTER_S = 60  # from the controller's start until the end of such a run
+SHORT_S = 20  # seconds; longer runs failed for another reason
+AFTER_S = 60  # longest time from the controller's start until the end of such a run, in seconds
 
 
 @dataclass
 class ShortRunRequeuer:
-    """One cluster's. A job is sent back once a restart of its own."""
+    """Requeues the short runs of one cluster. Each run of a job is checked once."""
 
-    leads_file: str = ""  # of two heads, the file in which the one that begins to lead leaves its name
+    leads_file: str = ""  # with two heads: the file in which a head leaves its name when it becomes active
     handled: set[tuple[int, int]] = field(default_factory=set)
 
     async def requeue_short_runs(self, run: Remote, head: Machine, jobs: Iterable[JobState]) -> list[tuple[str, str]]:
-        """What was done as (job, words), for people to read."""
+        """Requeues the jobs whose short run a restart of the controller killed. Returns what was done as (job,
+        text)."""
         short = {(job.id, job.restarts): job for job in jobs if _is_short(job)}
         new = [short[key] for key in sorted(short.keys() - self.handled)]
         self.handled = set(short)

@@ -8,20 +8,23 @@ from enum import StrEnum
 
 from headway.domain.cluster import StallRule
 
-IDLE_BELOW = 1.0  # per cent: what a GPU shows that does nothing
-SPINNING_FROM = 99.0  # per cent: with no memory traffic beside it, a GPU waits for another that never answers
+IDLE_BELOW = 1.0  # per cent: a GPU below this utilization is idle
+# per cent: a GPU at this utilization without memory traffic waits for another GPU that does not answer
+SPINNING_FROM = 99.0
 _COMMENT_RULES = re.compile(r"(?:^|[\s,;])(hang|idle)=(\d{1,7})(?=$|[\s,;])")
 
 
 class StallKind(StrEnum):
+    """The kinds of stalls: a job that hangs, or a job with idle GPUs."""
+
     HANG = "hang"
     IDLE = "idle"
 
 
 @dataclass(frozen=True, slots=True)
 class GpuUsage:
-    """Of all GPUs of a job over a span, in per cent: the most that any did, the least, and the most memory traffic. `seen`:
-    how many of them were looked at for the whole of it."""
+    """Usage of all GPUs of a job over a time span, in per cent: the highest utilization, the lowest, and the highest
+    memory traffic. `observed_gpus`: number of GPUs with samples for the whole span."""
 
     most: float
     least: float
@@ -31,12 +34,15 @@ class GpuUsage:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
+    """A stall of a job, and why it counts as one."""
+
     kind: StallKind
     why: str
 
 
 def job_rules(comment: str, hang: StallRule, idle: StallRule) -> tuple[StallRule, StallRule]:
-    """The cluster's rules as a job has them that says `--comment "hang=600 idle=0"`, in seconds."""
+    """Returns the stall rules (hang, idle) of a job. `--comment "hang=600 idle=0"` on a job overrides the cluster's
+    times, in seconds."""
     said = {kind: int(text) for kind, text in _COMMENT_RULES.findall(comment)}
     return (
         StallRule(said.get("hang", hang.after_s), hang.acts),
@@ -45,8 +51,8 @@ def job_rules(comment: str, hang: StallRule, idle: StallRule) -> tuple[StallRule
 
 
 def detect_hang(rule: StallRule, quiet_s: float, use: GpuUsage | None) -> Stall | None:
-    """`quiet_s`: since the job's last report or line of output, or its start. `use`: of the last `after_s`; None where it
-    isn't known, and then nothing is said of it."""
+    """Returns a stall if the job hangs, else None. `quiet_s`: seconds since the job's last report or line of output, or
+    since its start. `use`: GPU usage over the last `after_s` seconds; with None (not known) nothing is reported."""
     if not rule.after_s or quiet_s < rule.after_s or use is None:
         return None
     told = f"no report and no output for {format_duration(rule.after_s)}"
@@ -58,7 +64,7 @@ def detect_hang(rule: StallRule, quiet_s: float, use: GpuUsage | None) -> Stall 
 
 
 def detect_idle(rule: StallRule, runs_s: float, use: GpuUsage | None) -> Stall | None:
-    """`runs_s`: since the job's start."""
+    """Returns a stall if the job's GPUs were idle, else None. `runs_s`: seconds since the job's start."""
     if not rule.after_s or runs_s < rule.after_s or use is None or use.most >= IDLE_BELOW:
         return None
     return Stall(StallKind.IDLE, f"its GPUs did nothing for {format_duration(rule.after_s)}")

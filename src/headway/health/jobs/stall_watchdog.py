@@ -1,4 +1,4 @@
-"""Finds jobs without progress and tells their owners; by policy hung jobs are requeued and idle ones cancelled."""
+"""Finds jobs without progress and notifies their owners. By policy, hung jobs are requeued and idle ones cancelled."""
 
 from __future__ import annotations
 
@@ -17,33 +17,36 @@ from headway.render.monitoring.prometheus import SCRAPE_S
 from headway.slurm import job_commands
 
 CHECK_EVERY_S = 15.0
-_LONGEST_PATH = 4096  # bytes, Linux's own
-_MIN_SAMPLES_SHARE = 0.9  # of the samples that Prometheus should have of a GPU: one or another is missed
-MAX_REQUEUES = 3  # of a job that hangs each time
+_LONGEST_PATH = 4096  # bytes, Linux's PATH_MAX
+# share of the expected samples that Prometheus must have of a GPU; single samples may be missing
+_MIN_SAMPLES_SHARE = 0.9
+MAX_REQUEUES = 3  # requeues of a job that hangs in every run
 REPORTS = "/var/lib/headway/reports"
 PROMETHEUS = "http://127.0.0.1:9090/api/v1/query"
 _QUERIES = {
     "most": "max by (hpc_job) (max_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]))",
     "least": "min by (hpc_job) (min_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]))",
     "traffic": "max by (hpc_job) (max_over_time(DCGM_FI_DEV_MEM_COPY_UTIL{{hpc_job!=''}}[{window}s]))",
-    # The figures above are of what was seen. So many GPUs were seen all the time: what others did nobody knows.
+    # The queries above only cover GPUs with samples. This one counts the GPUs that had samples all the time; the usage
+    # of other GPUs is unknown.
     "observed_gpus": "count by (hpc_job) (count_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]) >= {samples})",
 }
 
 
 @dataclass
 class StallWatchdog:
-    """Watches one cluster's jobs. Each stall of a job's run is reported once."""
+    """Watches one cluster's jobs. Each stall of a run of a job is reported once."""
 
     cluster: Cluster
     env: ClusterContext
     clock: Callable[[], float] = time.time
     reported: set[tuple[int, int, StallKind]] = field(default_factory=set)
-    requeued: dict[int, int] = field(default_factory=dict)  # hung job -> how often
+    requeued: dict[int, int] = field(default_factory=dict)  # hung job -> number of requeues
     checked_at: float = 0.0
 
     async def check_jobs(self, head: Machine, jobs: Iterable[JobState]) -> list[tuple[str, str]]:
-        """Returns messages as (job, text); [] if the last check is less than CHECK_EVERY_S ago."""
+        """Checks all running jobs with GPUs and handles their stalls. Returns messages as (job, text), [] if the last
+        check is less than CHECK_EVERY_S ago."""
         now = self.clock()
         if now - self.checked_at < CHECK_EVERY_S:
             return []
@@ -56,8 +59,9 @@ class StallWatchdog:
         return [(f"job {job.id}", await self._handle_stall(head, job, stall)) for job, stall in found]
 
     async def _find_stalls(self, head: Machine, jobs: Sequence[JobState], now: float) -> list[tuple[JobState, Stall]]:
+        """Returns the jobs that stall now and were not reported yet, each with its stall."""
         rules = {job.id: job_rules(job.comment, self.cluster.health.hang, self.cluster.health.idle) for job in jobs}
-        # Only those that run long enough to be looked at: none is the usual case.
+        # Only jobs that run longer than their shortest rule; usually there is none.
         old = [j for j in jobs if any(rule.after_s and now - _running_since(j) >= rule.after_s for rule in rules[j.id])]
         if not old:
             return []
@@ -76,6 +80,7 @@ class StallWatchdog:
         return found
 
     async def _handle_stall(self, head: Machine, job: JobState, stall: Stall) -> str:
+        """Notifies the job's owner and, by policy, requeues or cancels the job. Returns what was done."""
         self.reported.add((job.id, job.restarts, stall.kind))
         run = self.env.connections
         rule = self.cluster.health.hang if stall.kind is StallKind.HANG else self.cluster.health.idle
@@ -101,7 +106,8 @@ class StallWatchdog:
         return f"{words}; {done}"
 
     async def _read_gpu_usage(self, head: Machine, window_s: int) -> dict[int, GpuUsage]:
-        """Of each job with GPUs over the last `window_s`; {} where Prometheus does not answer."""
+        """Returns the usage of each job with GPUs over the last `window_s` seconds, {} if Prometheus does not
+        answer."""
         told: dict[str, Mapping[int, float]] = {}
         samples = max(1, int(_MIN_SAMPLES_SHARE * window_s / SCRAPE_S))
         for name, query in _QUERIES.items():
@@ -120,12 +126,13 @@ class StallWatchdog:
         return {job: GpuUsage(**{name: of[job] for name, of in told.items()}) for job in jobs}
 
     async def _read_last_output(self, head: Machine, jobs: Iterable[JobState]) -> dict[int, float]:
-        """When each last reported or wrote, in unix seconds; nothing of one that never did."""
+        """Returns when each job last reported or wrote output, in unix seconds. Jobs that never did are missing."""
         of: dict[str, int] = {}
         for job in jobs:
             of[f"{REPORTS}/{job.id}.jsonl"] = job.id
             of.update({path: job.id for path in (job.stdout, job.stderr) if _is_file_path(path)})
-        look = ["xargs", "-0", "stat", "-L", "-c", "%Y %n", "--"]  # they are people's, and more than one command takes
+        # on stdin, because users choose the paths, and there may be too many for one command line
+        look = ["xargs", "-0", "stat", "-L", "-c", "%Y %n", "--"]
         paths = "\0".join(of).encode(errors="replace")
         ran = await self.env.connections.remote(head, look, timeout_s=20, input=paths, check=False)
         found: dict[int, float] = {}
@@ -137,23 +144,25 @@ class StallWatchdog:
 
 
 def _is_file_path(path: str) -> bool:
-    """Whether it is a file's. One that is none would end the question about all."""
+    """Returns whether the path can be passed to `stat`. A path that can't would make the whole command fail."""
     return path.startswith("/") and not {"\n", "\0"} & set(path) and len(path.encode(errors="replace")) < _LONGEST_PATH
 
 
 def _running_since(job: JobState) -> int:
-    """Since when it has run without a break: one that was suspended did nothing until it was resumed, and need not have."""
+    """Returns when the job began to run without a break, in unix seconds. A suspended job does nothing until it is
+    resumed, so that time does not count."""
     return max(job.start_time, job.suspend_time)
 
 
 def _complete_usage(job: JobState, use: Mapping[int, GpuUsage]) -> GpuUsage | None:
-    """None where some of its GPUs were not looked at for some of the time: Prometheus, or a node's agent, was away."""
+    """Returns the job's usage, or None if some of its GPUs had no samples for part of the time, because Prometheus or a
+    node's agent was down."""
     found = use.get(job.id)
     return found if found is not None and found.observed_gpus >= job.gpus else None
 
 
 def _parse_values(text: str) -> dict[int, float]:
-    """Prometheus's answer by job."""
+    """Returns Prometheus's answer as job -> value, {} for an unreadable answer."""
     try:
         rows = json.loads(text)["data"]["result"]
         return {int(row["metric"]["hpc_job"]): float(row["value"][1]) for row in rows}

@@ -1,4 +1,4 @@
-"""Decides what to tell Slurm when machines die or return. Pure: (machines, nodes, jobs) -> actions."""
+"""Decides what to do in Slurm when machines die or return. Pure: (machines, nodes, jobs) -> actions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import ROLLOUT_REASON, SCALE_IN_REASON
 from headway.domain.slurm.state import JobState, NodeState
 
-_REQUEUE_S = 150  # Slurm lets a requeued job wait for two minutes
+_REQUEUE_S = 150  # seconds; Slurm delays a requeued job by two minutes
 
 
 @dataclass(frozen=True, slots=True)
 class DeadNode:
-    """The machine does not run, or was started again under its jobs, or Slurm has lost it: Slurm need not wait for
-    minutes to requeue the work. `at`: since when, 0 where that isn't known. `runs`: it runs (again). `jobs`: those that
-    Slurm believes in although their machine has been started since."""
+    """A node whose machine does not run or was restarted under its jobs, or that Slurm has lost. Its jobs can be
+    requeued at once instead of after Slurm's timeout of minutes. `at`: since when, in unix seconds, 0 if not known.
+    `running`: the machine runs (again). `jobs`: jobs that Slurm still lists as running although their machine was
+    restarted."""
 
     node: str
     what: str
@@ -77,14 +78,14 @@ def plan_actions(
 
 
 def _lost_with_machine(job: JobState, machine: Machine | None) -> bool:
-    """Whether Slurm still believes in a job whose machine has been started since. A container's slurmd reports the
-    host's boot time, so slurmctld finds out only minutes later that a job is missing."""
+    """Returns whether Slurm lists the job as running although its machine has been started since. A container's slurmd
+    reports the host's boot time, so slurmctld notices only minutes later that a job is missing."""
     return machine is not None and 0 < job.start_time < machine.started_at
 
 
 def _find_dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) -> DeadNode | None:
-    """A node that a person has taken out of service and that nothing runs on is theirs, one of an incident the incident's;
-    one that never came up is apply's; one that leaves or is rolled is missed as long as jobs run there."""
+    """Returns the DeadNode of a dead node, else None. Skipped are idle nodes that a person or an incident has taken out
+    of service, nodes that never registered (apply handles them), and idle nodes that are being scaled in or rolled."""
     goes = node.reason.startswith((SCALE_IN_REASON, ROLLOUT_REASON)) and not node.cpus_used
     if node.absent or node.changes or goes:
         return None
@@ -107,6 +108,7 @@ def _find_dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) 
 
 
 def _waits_after_requeue(job: JobState) -> bool:
-    """A later time than Slurm's own is its owner's (scontrol update StartTime=22:00). With a requeue a job is submitted anew."""
+    """Returns whether the job waits only for the BeginTime that Slurm sets at a requeue. A later begin time was set by
+    the job's owner (scontrol update StartTime=22:00). A requeue sets a new submit time."""
     own = job.eligible_time > job.submit_time + _REQUEUE_S
     return job.state == "PENDING" and job.restarts > 0 and job.reason == "BeginTime" and not own

@@ -10,7 +10,7 @@ from headway.domain.incident import DRAINS, FaultAction, Incident, IncidentState
 from headway.health.policy.signal_policy import DAY_S, Verdict
 
 WEEK_S = 7 * DAY_S
-# What an incident says against its node.
+# The score that an incident adds to its node.
 _SCORES = {
     FaultAction.RESET: 1,
     FaultAction.REBOOT: 1,
@@ -18,7 +18,8 @@ _SCORES = {
     FaultAction.RMA: 3,
     FaultAction.HANDS_ON: 3,
 }
-# mount: it is waited for again; rma: one repair, for it may have been a loose contact; hands_on: a person has to look first.
+# mount: the wait for the volume is repeated. rma: one reboot first, because the cause may have been a loose contact.
+# hands_on: no repair, a person has to look first.
 _LADDERS = {
     FaultAction.MOUNT: (Repair.MOUNT,),
     FaultAction.RESET: (Repair.RESET, Repair.REBOOT, Repair.REPLACE),
@@ -29,7 +30,7 @@ _LADDERS = {
 
 
 def action_score(action: FaultAction) -> int:
-    """Returns how much an incident of this class counts against its node."""
+    """Returns the score that an incident with this action adds to its node."""
     return _SCORES.get(action, 0)
 
 
@@ -47,7 +48,7 @@ def next_repair(incident: Incident, health: Health, *, makes_machines: bool) -> 
     for repair in _LADDERS.get(incident.action, ()):
         if (repair in done and repair is not Repair.MOUNT) or (repair is Repair.REPLACE and not makes_machines):
             continue
-        if repair is Repair.RESET and incident.found("gpu") is None:  # no GPU is named: nothing to reset
+        if repair is Repair.RESET and incident.found("gpu") is None:  # the signal names no GPU, so none can be reset
             continue
         return repair
     return None
@@ -60,13 +61,14 @@ def node_score(incidents: Iterable[Incident], health: Health, now: float) -> int
 
 
 def keep_out_reason(incidents: Iterable[Incident], health: Health, now: float) -> str:
-    """Returns why the node is kept out of service; "" for a node that is not."""
+    """Returns why the node is kept out of service, "" if it is not."""
     line = health.lemon_score * (2 if health.lemon_spare_work else 1)
     return _score_reason(incidents, health, now, line)
 
 
 def spare_work_reason(incidents: Iterable[Incident], health: Health, now: float) -> str:
-    """Why the node is for spare work only, as long as it is not kept out; "" for one that takes any job."""
+    """Returns why the node runs only spare work, "" if it runs any job. The score for keeping a node out of service is
+    higher; see `keep_out_reason`."""
     why = _score_reason(incidents, health, now, health.lemon_score) if health.lemon_spare_work else ""
     return why and f"for spare work only: {why}"
 
@@ -77,7 +79,8 @@ def _score_reason(incidents: Iterable[Incident], health: Health, now: float, lin
 
 
 def escalate_repeated_drain(verdict: Verdict, incidents: Iterable[Incident], now: float) -> Verdict:
-    """A drain, the second within a week on the same node, is an RMA. `incidents`: earlier ones of the node."""
+    """Returns the verdict with a drain raised to an RMA if the node was already drained within a week. `incidents`:
+    earlier incidents of the node."""
     if verdict.action is not FaultAction.DRAIN:
         return verdict
     again = [

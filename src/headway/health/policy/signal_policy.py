@@ -9,24 +9,26 @@ from headway.catalog.xid import xid_class, xid_meaning
 from headway.domain.incident import DRAINS, FaultAction, Incident, Signal
 from headway.domain.slurm.state import JobState
 
-BURST_S = 180.0  # signals of a node so close to each other are one fault
+BURST_S = 180.0  # signals of one node within this time are one fault
 DAY_S = 86400.0
-APP_ERROR_JOBS = 3  # different jobs within a day, each with an error that is the job's own: then it is the node's
+APP_ERROR_JOBS = 3  # number of different jobs with application errors within a day from which the node is at fault
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`action` is what to do; `why` says it in words."""
+    """What to do about a signal (`action`) and why (`why`)."""
 
     action: FaultAction
     why: str
 
     @property
     def drains(self) -> bool:
+        """Returns whether the action drains the node."""
         return self.action in DRAINS
 
     @property
     def acts(self) -> bool:
+        """Returns whether the action changes anything in Slurm; other actions are only recorded."""
         return self.drains or self.action is FaultAction.RESTART_JOB
 
 
@@ -52,10 +54,9 @@ def judge_signal(signal: Signal, before: Iterable[Signal], overrides: Mapping[in
 
 
 def find_incident(signal: Signal, incidents: Iterable[Incident], verdict: Verdict) -> Incident | None:
-    """The incident that the signal belongs to: one of its node that is not over, or whose last signal came less than BURST_S
-    before. What drains is never folded into an incident that is over: it is a new one; nor is a job's own error, which is no
-    part of a fault that was repaired and counts. Nothing belongs to a machine that can't be made, or given back: that is none
-    of the node's faults."""
+    """Returns the incident that the signal belongs to: one of its node that is open, or whose last signal came within
+    BURST_S of this one. A signal that drains, or that is an application error, is never added to a closed incident.
+    Incidents of machines that can't be created or deleted take no signals, because they are no fault of the node."""
     for incident in sorted(incidents, key=lambda one: -one.number):
         if incident.node != signal.node or incident.action is FaultAction.MAKE:
             continue
@@ -68,13 +69,13 @@ def find_incident(signal: Signal, incidents: Iterable[Incident], verdict: Verdic
 
 
 def more_severe(first: FaultAction, second: FaultAction) -> FaultAction:
-    """Returns the more severe of two classes."""
+    """Returns the more severe of two actions."""
     order = list(FaultAction)
     return max(first, second, key=order.index)
 
 
 def signal_evidence(signal: Signal) -> dict[str, object]:
-    """Returns what an incident records of a signal."""
+    """Returns what an incident records about a signal."""
     return {
         "signal": signal.id,
         "at": signal.at,
@@ -86,7 +87,8 @@ def signal_evidence(signal: Signal) -> dict[str, object]:
 
 
 def job_of_gpu(signal: Signal, jobs: Iterable[JobState]) -> int | None:
-    """Returns the job that uses the signal's GPU, or the node's only job if GPU assignments are unknown; None if unclear."""
+    """Returns the job that uses the signal's GPU, or the node's only job if GPU assignments are unknown; None if
+    unclear."""
     there = [job for job in jobs if signal.node in job.nodes and job.state in {"RUNNING", "COMPLETING"}]
     holds = [job.id for job in there if signal.gpu in job.gpu_indexes.get(signal.node, ())]
     if holds:

@@ -1,1 +1,1 @@
-"""Why a job waits and what would start it, in plain words. Pure."""
+"""Explains why a job waits and what would start it. Pure."""

@@ -1,4 +1,5 @@
-"""Explains limits of teams, users and QOS that a job waits for: parses Slurm's reason and names what would make room. Pure."""
+"""Explains limits of teams, users and QOS that a job waits for: parses Slurm's reason and says what would free
+enough. Pure."""
 
 from __future__ import annotations
 
@@ -27,21 +28,23 @@ _WHAT = {
 
 @dataclass(frozen=True, slots=True)
 class Limit:
+    """A limit that Slurm's reason names."""
+
     resource: str  # "GPUs"
     holder: str  # "team" | "association" | "person" | "job" | "node"
-    is_usage: bool = False  # of what was used, or will be, over time
+    is_usage: bool = False  # limits usage over time, past or expected (GPU minutes), not what is in use now
     is_minimum: bool = False
 
 
 def parse_limit(reason: str) -> Limit | None:
-    """The limit that Slurm's word names; None for a word of another kind."""
+    """Returns the limit that a word of Slurm's reason names, or None for a word that names none."""
     found = _LIMIT.fullmatch(reason)
     if found is None or found["what"].lower() not in _WHAT:
         return None
     whose = {"User": "person", "Account": "team", "Job": "job", "Node": "node"}.get(found["per"] or "")
     if whose is None:
-        own = found["of"] == "Assoc" and found["how"] == "Max"  # of the person in that team
-        grp = "team" if found["of"] == "QOS" else "association"  # which may be the team's, or of its user in it
+        own = found["of"] == "Assoc" and found["how"] == "Max"  # the association of the user in that team
+        grp = "team" if found["of"] == "QOS" else "association"  # the association of the team, or of the user in it
         whose = "person" if own else grp if found["how"] == "Grp" else "job"
     what = _WHAT[found["what"].lower()]
     if what == "time" and found["how"] == "Max":
@@ -50,7 +53,7 @@ def parse_limit(reason: str) -> Limit | None:
 
 
 def describe_limit(limit: Limit) -> str:
-    """Why it waits, in one sentence."""
+    """Returns why the job waits, in one sentence."""
     if limit.is_minimum:
         return f"asks for fewer {limit.resource} than a job here must"
     if limit.holder in ("job", "node"):
@@ -75,7 +78,7 @@ def _hours_of(limit: Limit) -> str:
 
 
 def explain_limit(limit: Limit, job: JobState, world: ClusterSnapshot) -> Phrase:
-    """What would start it: how much is held, and which job's end brings enough."""
+    """Returns what would start the job: how much is in use, and which job's end frees enough."""
     team = next((one for one in world.cluster.teams if one.name == job.account), None)
     if limit.is_minimum or limit.holder in ("job", "node"):
         change = f"{'more' if limit.is_minimum else 'less' if limit.resource == 'memory' else 'fewer'} {limit.resource}"
@@ -87,7 +90,7 @@ def explain_limit(limit: Limit, job: JobState, world: ClusterSnapshot) -> Phrase
     if limit.resource == "queued jobs":
         return ("needs another of these jobs to end",)
     if limit.resource == "running jobs" and limit.holder == "person" and team and team.budget and team.budget.cap:
-        # Of limits this is the one that no file sets: the ledger does, once the budget is spent.
+        # No file sets this limit: the ledger sets it when the budget is spent.
         unit = "USD" if team.budget.unit == "usd" else "GPU hours"
         spent = (
             f"the budget of team {team.name} is spent ({team.budget.limit.normalize():,f} {unit} a {team.budget.per})"
@@ -120,7 +123,8 @@ def _enough(
     what: str,
     limit: Limit,
 ) -> Phrase:
-    """`mine`: those that count, the first to end first."""
+    """Returns how much is in use, and the job that frees enough when it ends. `mine` are the jobs that count
+    towards the limit, ordered by their end."""
     held = sum(map(size, mine))
     wants = max(1, size(job))
     who = job.user if limit.holder == "person" else f"team {job.account}"

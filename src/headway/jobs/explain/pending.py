@@ -1,4 +1,4 @@
-"""Why a job waits and what would start it, from Slurm's reason and the cluster as it stands. Pure."""
+"""Explains why a job waits and what would start it, from Slurm's reason and a snapshot of the cluster. Pure."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _HELD = ("JobHeld", "requeued held", "requeued_held", "JobHoldMaxRequeue", "job_
 
 @dataclass(frozen=True, slots=True)
 class PendingReason:
-    """`words`: why it waits; `needs`: what would start it (() where nobody can say); `starts_at`: when Slurm expects to,
-    unix seconds, 0 where it has not said, and on which nodes."""
+    """Why a job waits (`reason`), what would start it (`needs`, () where that is not known), and when and on which
+    nodes Slurm expects to start it (`starts_at`, unix seconds, 0 where Slurm gives no time)."""
 
     reason: str
     needs: Phrase = ()
@@ -45,19 +45,19 @@ class PendingReason:
 
 
 def explain_pending(job: JobState, world: ClusterSnapshot) -> PendingReason | None:
-    """None for a job that does not wait."""
+    """Returns why the job waits, or None for a job that does not wait."""
     if job.state not in WAITING:
         return None
     words, wants = job_reason(job) or "not yet looked at by the scheduler", explain_needs(job, world)
     limit = parse_limit(reason_word(job.reason))
-    # Slurm goes on naming a time for what a limit over time keeps from starting, and for what never will.
+    # Slurm still gives a start time for jobs held back by a limit on usage over time, and for jobs that never start.
     vain = str(wants[0] if wants else "").startswith("never starts") or (limit is not None and limit.is_usage)
     expected = job.start_time if job.start_time > world.now and not vain else 0
     return PendingReason(words, wants, expected, job.scheduled_nodes)
 
 
 def explain_needs(job: JobState, world: ClusterSnapshot) -> Phrase:
-    """What would start it, in words."""
+    """Returns what would start the job, in words."""
     word = reason_word(job.reason)
     if any(held in job.reason for held in _HELD) or job.state == "REQUEUE_HOLD":
         return _held(job, world)
@@ -72,14 +72,14 @@ def _nothing(job: JobState, world: ClusterSnapshot) -> Phrase:
 
 
 def _room(job: JobState, world: ClusterSnapshot) -> Phrase:
-    """Resources: what lacks; where nothing seems to, another job is being given it."""
+    """Returns which resources are missing. Where none seem to be missing, the scheduler has not assigned them yet."""
     if not has_simple_constraint(job):
         return ()
     return explain_placement(job, world) or ("there is room: it should start with the scheduler's next look",)
 
 
 def _priority(job: JobState, world: ClusterSnapshot) -> Phrase:
-    """Those before it, and what it lacks itself."""
+    """Returns which jobs go first, and which resources the job itself is missing."""
     count, first = world.jobs_ahead(job)
     own = explain_placement(job, world)
     if first is None:
@@ -93,7 +93,7 @@ def _priority(job: JobState, world: ClusterSnapshot) -> Phrase:
 
 
 def _dependency(job: JobState, world: ClusterSnapshot) -> Phrase:
-    """The jobs it follows, each with how it stands."""
+    """Returns the unfulfilled dependencies, each with the state of the other job."""
     said: list[Phrase] = []
     for one in _DEPENDENCY.finditer(job.dependency):
         if one["state"] != "unfulfilled":
@@ -119,12 +119,13 @@ def _dependency(job: JobState, world: ClusterSnapshot) -> Phrase:
 
 
 def _of(number: int, world: ClusterSnapshot) -> list[JobState]:
-    """The job of that number, or all tasks of that array."""
+    """Returns the job with that number, or all tasks of that array."""
     return [job for job in world.jobs if number in (job.id, job.array_job_id)]
 
 
 def _after(name: str, minutes: int, jobs: list[JobState]) -> Phrase:
-    """It follows their start, or comes so many minutes after it."""
+    """Returns the words for an `after` dependency: the job may start when the other has started, or so many
+    minutes later."""
     said = (
         f"may start {format_duration(60 * minutes)} after job {name} starts"
         if minutes
@@ -138,7 +139,7 @@ def _after(name: str, minutes: int, jobs: list[JobState]) -> Phrase:
 
 
 def _stands(jobs: list[JobState]) -> Phrase:
-    """How the job that is waited for stands, or the tasks of an array."""
+    """Returns the state of the job, or of the tasks of the array, that is waited for."""
     running = [job for job in jobs if job.state in RUNNING]
     if running:
         if any(job.state in WAITING for job in jobs):
@@ -191,7 +192,7 @@ def _node_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
 
 
 def _not_available(job: JobState, world: ClusterSnapshot) -> Phrase:
-    """The nodes that are out, or reserved, and until when."""
+    """Returns which nodes are out of service or reserved, and until when."""
     found = _UNAVAILABLE.search(job.reason) or _UNAVAILABLE.search(job.description)
     named = set(job.required_nodes or (expand(found[1].rstrip(",")) if found else ()))
     nodes = [node for node in world.nodes if node.name in named]

@@ -1,4 +1,4 @@
-"""Sentences that contain moments ("in 14 min"), kept as data so that they do not change every second. Pure."""
+"""Sentences with times relative to now ("in 14 min"), kept as data so that they do not change every second. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.domain.slurm.state import JobState
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment that is shown as its distance from now: "in 14 min"."""
+    """A time that is shown relative to now: "in 14 min"."""
 
     unix_s: int  # unix seconds
 
@@ -19,7 +19,7 @@ Phrase = tuple[str | Moment, ...]
 
 
 def join_phrases(*parts: str | Moment | Sequence[str | Moment]) -> Phrase:
-    """Concatenate texts, moments and phrases; empty texts are dropped."""
+    """Returns texts, moments and phrases as one phrase, without empty texts."""
     said: list[str | Moment] = []
     for part in parts:
         said += [part] if isinstance(part, str | Moment) else part
@@ -27,19 +27,19 @@ def join_phrases(*parts: str | Moment | Sequence[str | Moment]) -> Phrase:
 
 
 def format_phrase(words: Iterable[str | Moment], now: float) -> str:
-    """Return the phrase as text at the time `now` (unix seconds)."""
+    """Returns the phrase as text at the time `now` (unix seconds)."""
     return "".join(one if isinstance(one, str) else format_wait(one.unix_s - now) for one in words)
 
 
 def format_wait(seconds: float) -> str:
-    """ "in 14 min", "in 2 h 10 min", "in 3 days"; "any moment" for a moment that has passed."""
+    """Returns "in 14 min", "in 2 h 10 min" or "in 3 days"; "any moment" for a time that has passed."""
     if seconds < 1:
         return "any moment"
     return f"in {format_duration(seconds)}"
 
 
 def format_duration(seconds: float) -> str:
-    """ "40 s", "14 min", "2 h 10 min", "3 days"."""
+    """Returns "40 s", "14 min", "2 h 10 min" or "3 days"."""
     whole = round(seconds)
     if whole < 90:
         return f"{whole} s"
@@ -53,12 +53,12 @@ def format_duration(seconds: float) -> str:
 
 
 def describe_end(job: JobState, name: str) -> Phrase:
-    """Say when a running job ends at the latest."""
+    """Returns when a running job ends at the latest, in words."""
     if job.time_limit_s is None:
         return (f"job {name} of {job.user} has no time limit",)
     return (f"job {name} of {job.user} ends ", Moment(job.start_time + job.time_limit_s), " at the latest")
 
 
 def count_of(number: int, one: str) -> str:
-    """Return "1 GPU" or "2 GPUs"."""
+    """Returns "1 GPU" or "2 GPUs"."""
     return f"{number:,} {one}{'' if number == 1 else 's'}"

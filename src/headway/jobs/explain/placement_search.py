@@ -18,18 +18,19 @@ from headway.jobs.view.queue_columns import MAX_PRIORITY, job_label
 from headway.render.slurm.nodes_partitions import features
 
 RESOURCE_REASONS = frozenset({"Resources", "Priority", "Prolog", "NodeDown", "None", ""})
-_BITS = 32  # of a Slurm job id
+_BITS = 32  # of a Slurm job id, for `_queue_key`
 _NUMBER = 2**_BITS - 1
 _FEATURE = r"[\w.-]+"
 _FEATURES = re.compile(rf"{_FEATURE}(?:&{_FEATURE})*|{_FEATURE}(?:\|{_FEATURE})+")  # all of them, or one of them
 _TRES = ("tres-per-node", "tres-per-job", "tres-per-task", "tres-per-socket")
-# `gres/gpu:h100:8`, `gres:gpu:h100` for one; `gres/gpu:8` names no kind
+# `gres/gpu:h100:8`, `gres:gpu:h100` for one GPU; `gres/gpu:8` names no type
 _KIND = re.compile(r"(?:gres[/:])?gpu:(?!\d+$)([^:=]+)(?:[:=]\d+)?")
 
 
 @lru_cache(maxsize=1024)
 def reason_word(reason: str) -> str:
-    """ "ReqNodeNotAvail, UnavailableNodes:lab-1-3" -> "ReqNodeNotAvail"; "(Resources)" -> "Resources"."""
+    """Returns the first word: "ReqNodeNotAvail, UnavailableNodes:lab-1-3" -> "ReqNodeNotAvail"; "(Resources)" ->
+    "Resources"."""
     return reason.strip().strip("()").partition(",")[0].strip()
 
 
@@ -43,14 +44,13 @@ class ClusterSnapshot:
     reservations: tuple[Reservation, ...] = ()
     now: float = 0.0
     leaf_of: Mapping[str, str] = field(default_factory=dict)
-    running: tuple[JobState, ...] = ()  # in the order in which they end
+    running: tuple[JobState, ...] = ()  # sorted by their end
     # By partition: the sorted `_queue_key`s of jobs that wait there for resources.
     queue_keys: Mapping[str, list[int]] = field(default_factory=dict)
-    merged_queue_keys: dict[str, list[int]] = field(default_factory=dict)  # by "a,b" as a job lists them
+    merged_queue_keys: dict[str, list[int]] = field(default_factory=dict)  # by the partitions "a,b" of a job
     by_id: Mapping[int, JobState] = field(default_factory=dict)
-    placements: dict[tuple[object, ...], Phrase] = field(
-        default_factory=dict
-    )  # cached answers of `explain_placement`, by request
+    # Cached answers of `explain_placement`, by request.
+    placements: dict[tuple[object, ...], Phrase] = field(default_factory=dict)
 
     @staticmethod
     def from_readings(
@@ -60,6 +60,7 @@ class ClusterSnapshot:
         reservations: Iterable[Reservation] = (),
         now: float = 0.0,
     ) -> ClusterSnapshot:
+        """Returns the snapshot of these nodes, jobs and reservations."""
         leaves = {slot.name: slot.leaf for slot in cluster.slots}
         empty = ClusterSnapshot(cluster, tuple(nodes), (), tuple(reservations), now, leaves)
         every = tuple(jobs)
@@ -73,9 +74,9 @@ class ClusterSnapshot:
         removed: Iterable[JobState],
         added: Sequence[JobState],
     ) -> ClusterSnapshot:
-        """Return the snapshot with these jobs: `added` are new or changed, `removed` are their earlier versions.
+        """Returns the snapshot with these jobs: `added` are new or changed, `removed` are their earlier versions.
 
-        Incremental, since sorting ten thousand jobs on each reading would delay every request."""
+        It is incremental, because sorting ten thousand jobs on each reading would delay every request."""
         left = {job.id for job in removed}
         running = [job for job in self.running if job.id not in left]
         running += (job for job in added if job.state in RUNNING and job.nodes)
@@ -102,9 +103,9 @@ class ClusterSnapshot:
         )
 
     def jobs_ahead(self, job: JobState) -> tuple[int, JobState | None]:
-        """Return how many jobs are queued before this one, and the first of them."""
+        """Returns how many jobs are queued before this one, and the first of them."""
         turns = self.queue_keys.get(job.partition) or self.merged_queue_keys.get(job.partition)
-        if turns is None:  # of several partitions; or of one in which nobody waits
+        if turns is None:  # the job lists several partitions, or one without waiting jobs
             several = (self.queue_keys.get(partition, ()) for partition in job.partition.split(","))
             turns = self.merged_queue_keys[job.partition] = sorted({turn for waiting in several for turn in waiting})
         count = bisect_left(turns, _queue_key(job))
@@ -120,9 +121,11 @@ class NodeResources:
     memory_mib: int
 
     def fits_in(self, other: NodeResources) -> bool:
+        """Returns whether `other` is at least as large in GPUs, CPUs and memory."""
         return self.gpus <= other.gpus and self.cpus <= other.cpus and self.memory_mib <= other.memory_mib
 
     def add(self, other: NodeResources) -> NodeResources:
+        """Returns the sum of both."""
         return NodeResources(self.gpus + other.gpus, self.cpus + other.cpus, self.memory_mib + other.memory_mib)
 
     def __str__(self) -> str:
@@ -134,7 +137,8 @@ class NodeResources:
 
 
 def requested_per_node(job: JobState) -> NodeResources:
-    """Return what the job requests on each node, including CPUs and memory per GPU, which Slurm adds only when the job starts."""
+    """Returns what the job requests on each node, including CPUs and memory per GPU, which Slurm adds only when
+    the job starts."""
     nodes = max(1, job.node_count)
     gpus = -(-job.gpus // nodes)
     cpus = max(-(-job.cpus // nodes), gpus * _per_gpu(job, "cpus-per-tres"))
@@ -142,39 +146,39 @@ def requested_per_node(job: JobState) -> NodeResources:
 
 
 def allocated_on_node(job: JobState, node: str) -> NodeResources:
-    """Return what a running job has on one of its nodes."""
+    """Returns what a running job has on one of its nodes."""
     nodes = max(1, len(job.nodes))
     gpus = len(job.gpu_indexes.get(node, ())) or job.gpus // nodes
     return NodeResources(gpus, job.cpus // nodes, job.memory_mib // nodes)
 
 
 def free_on_node(node: NodeState) -> NodeResources:
-    """Return what no job has on the node."""
+    """Returns what no job has on the node."""
     return NodeResources(node.gpus - node.gpus_used, node.cpus - node.cpus_used, node.memory_mib - node.memory_used_mib)
 
 
 def is_exclusive(job: JobState) -> bool:
-    """Return whether the job has its nodes to itself (--exclusive)."""
+    """Returns whether the job has its nodes to itself (--exclusive)."""
     return job.more.get("oversubscribe") == "none"
 
 
 def has_simple_constraint(job: JobState) -> bool:
-    """Return whether the --constraint is one that can be evaluated here: none, a name, `a&b` or `a|b`."""
+    """Returns whether the --constraint is one that can be evaluated here: none, a name, `a&b` or `a|b`."""
     return not job.features or _FEATURES.fullmatch(job.features) is not None
 
 
 def requested_gpu_types(job: JobState) -> tuple[str, ...]:
-    """Return the GPU types that the job names (gpu:TYPE:N), in lower case."""
+    """Returns the GPU types that the job names (gpu:TYPE:N), in lower case."""
     parts = (part for name in _TRES for part in str(job.more.get(name, "")).split(","))
     found = (_KIND.fullmatch(part) for part in parts)
     return tuple(dict.fromkeys(one[1].lower() for one in found if one))
 
 
 def explain_placement(job: JobState, world: ClusterSnapshot) -> Phrase:
-    """Return what the job needs, how much of it is free, and which job's end brings the rest.
+    """Returns what the job needs, how much of it is free, and which job's end frees the rest.
 
-    () when enough is free, and when the constraint cannot be evaluated (`has_simple_constraint`). Jobs with equal requests share
-    one answer, which is computed once."""
+    Returns () when enough is free, and when the constraint can't be evaluated (`has_simple_constraint`). Jobs with
+    equal requests share one answer, which is computed once."""
     key = (
         requested_per_node(job), is_exclusive(job), job.node_count, job.partition, job.switches, job.reservation,
         job.required_nodes, job.excluded_nodes, job.features, requested_gpu_types(job),
@@ -204,7 +208,8 @@ def _explain_placement(job: JobState, world: ClusterSnapshot) -> Phrase:
 
 
 class _FreeNodes:
-    """What is free on nodes, growing as jobs are assumed to end. For a job under one leaf switch the best leaf counts."""
+    """The free resources of nodes, which grow as jobs are assumed to end. For a job under one leaf switch, the
+    leaf with the most fitting nodes counts."""
 
     def __init__(self, job: JobState, world: ClusterSnapshot, nodes: Sequence[NodeState]) -> None:
         self._need, self._count, self._leaf = requested_per_node(job), max(1, job.node_count), world.leaf_of
@@ -217,7 +222,7 @@ class _FreeNodes:
         return self._need.fits_in(self._free[name]) and not self._on[name]
 
     def best_count(self) -> tuple[int, str]:
-        """Return (number of nodes that fit, their leaf or "")."""
+        """Returns (number of nodes that fit, their leaf or "")."""
         if not self._one_leaf:
             return len(self._fits), ""
         leaves: dict[str, int] = defaultdict(int)
@@ -226,16 +231,18 @@ class _FreeNodes:
         return max(((n, leaf) for leaf, n in leaves.items()), default=(0, ""))
 
     def is_enough(self) -> bool:
+        """Returns whether enough nodes fit."""
         return self.best_count()[0] >= self._count
 
     def describe(self) -> str:
+        """Returns how many nodes fit, in words."""
         number, leaf = self.best_count()
         if not number:
             return "none is free"
         return f"{number} {'is' if number == 1 else 'are'} free{f' under {leaf}' if leaf else ''}"
 
     def release_job(self, job: JobState) -> bool:
-        """Free what the job has; return whether one more node fits now."""
+        """Frees the resources of the job and returns whether one more node fits now."""
         before = len(self._fits)
         for name in job.nodes:
             if name in self._free:
@@ -247,7 +254,7 @@ class _FreeNodes:
 
 
 def _next_end(world: ClusterSnapshot, lack: _FreeNodes) -> Phrase:
-    """Return the running job whose end frees enough, and how many others must end before it."""
+    """Returns the running job that frees enough when it ends, and how many others must end before it."""
     helpful = 0
     for other in world.running:
         helpful += lack.release_job(other)
@@ -258,7 +265,7 @@ def _next_end(world: ClusterSnapshot, lack: _FreeNodes) -> Phrase:
 
 
 def _describe_reserved(job: JobState, need: NodeResources, world: ClusterSnapshot) -> Phrase:
-    """Describe nodes that fit but are reserved for others: the first reservation, and its end."""
+    """Returns which nodes would fit but are reserved for others: the first reservation, and its end."""
     fit = [node for node in _nodes_with_features(job, world) if _in_partition(job, node) and need.fits_in(_total(node))]
     names = sorted({node.reservation for node in fit if node.reservation not in ("", job.reservation)})
     if not names:
@@ -280,7 +287,7 @@ def _in_partition(job: JobState, node: NodeState) -> bool:
 
 
 def _describe_out_of_service(could: Sequence[NodeState]) -> str:
-    """Describe nodes that fit but are out of service."""
+    """Returns which nodes would fit but are out of service."""
     out = [node for node in could if not node.usable]
     if not out:
         return ""
@@ -303,7 +310,7 @@ def _describe_request(job: JobState, need: NodeResources) -> str:
 
 
 def _candidates(job: JobState, world: ClusterSnapshot) -> Iterator[NodeState]:
-    """Yield nodes of its partitions that it may use: not excluded, and in no other reservation."""
+    """Yields the nodes of the job's partitions that it may use: not excluded, and in no other reservation."""
     for node in _nodes_with_features(job, world):
         if not _in_partition(job, node) or node.name in job.excluded_nodes:
             continue
@@ -314,7 +321,8 @@ def _candidates(job: JobState, world: ClusterSnapshot) -> Iterator[NodeState]:
 
 
 def _nodes_with_features(job: JobState, world: ClusterSnapshot) -> Iterator[NodeState]:
-    """Yield nodes with the requested features and GPU types. A node that the cluster file does not name counts as having them."""
+    """Yields nodes with the requested features and GPU types. A node that is not in the cluster file counts as
+    having the features."""
     wanted, kinds = re.findall(_FEATURE, job.features), set(requested_gpu_types(job))
     enough = any if "|" in job.features else all
     for node in world.nodes:
@@ -327,20 +335,21 @@ def _nodes_with_features(job: JobState, world: ClusterSnapshot) -> Iterator[Node
 
 
 def _per_gpu(job: JobState, key: str) -> int:
-    """`gpu:8` -> 8"""
+    """Returns the number of an amount per GPU: `gpu:8` -> 8. Returns 0 where there is none."""
     tres, _, number = str(job.more.get(key, "")).removeprefix("gres/").rpartition(":")
     return int(number) if tres.startswith("gpu") and number.isdigit() else 0
 
 
 def _pending_partitions(job: JobState) -> Sequence[str]:
-    """Return the partitions in which the job waits for resources; held and dependent jobs do not delay others."""
+    """Returns the partitions in which the job waits for resources; held and dependent jobs do not delay others."""
     if job.state != "PENDING" or reason_word(job.reason) not in RESOURCE_REASONS:
         return ()
     return job.partition.split(",")
 
 
 def _queue_key(job: JobState) -> int:
-    """Return the sort key of the queue: higher priority first, then lower job id. One number, since sorting those is fast."""
+    """Returns the sort key of the queue: higher priority first, then lower job id. One number, because numbers
+    sort fast."""
     return (MAX_PRIORITY - job.priority) << _BITS | job.id
 
 

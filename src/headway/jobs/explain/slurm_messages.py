@@ -1,4 +1,4 @@
-"""Slurm's refusals and reasons in words a person can act on. Pure."""
+"""Explains Slurm's refusals and reasons in words that say what to do. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headway.jobs.explain.placement_search import reason_word
 
 @contextmanager
 def with_sbatch_hints(cluster: Cluster, user: str) -> Iterator[None]:
-    """Gives a refusal of sbatch the hint that its words lack."""
+    """Adds a hint to a refusal of sbatch that has none."""
     try:
         yield
     except Refused as error:
@@ -28,7 +28,7 @@ def with_sbatch_hints(cluster: Cluster, user: str) -> Iterator[None]:
 
 
 def sbatch_hint(said: str, cluster: Cluster, user: str) -> str:
-    """What to do about sbatch's own words; "" when they say it all."""
+    """Returns what to do about sbatch's message `said`, or "" when the message already says it."""
     teams = [team.name for team in cluster.teams if user in team.users]
     if "invalid account" in said.lower():
         mine = f"{user} is in {' and '.join(teams)}" if teams else f"{user} is in no team of {cluster.name}"
@@ -53,7 +53,7 @@ def sbatch_hint(said: str, cluster: Cluster, user: str) -> str:
 
 
 def _node(cluster: Cluster) -> str:
-    if not cluster.provider.creates_machines:  # a machine may be another than its plan says
+    if not cluster.provider.creates_machines:  # an existing machine may differ from its plan
         return f"sinfo -N -o '%N %c %m %G' on the login says what each node of {cluster.name} has"
     kinds = []
     for group in cluster.groups:
@@ -67,7 +67,7 @@ def _list(words: Iterator[str] | list[str]) -> str:
     return ", ".join(words) or "none"
 
 
-# Slurm's reasons for a job that waits, in words, for the page and the commands alike. Any other is shown as Slurm says it.
+# Slurm's reasons for a waiting job, in words, for the pages and the commands. Any other reason is shown unchanged.
 REASON_SENTENCES = {
     "Resources": "waits until enough nodes or GPUs are free",
     "Priority": "waits behind jobs of higher priority",
@@ -99,7 +99,7 @@ REASON_SENTENCES = {
     "DeadLine": "can't end before its deadline",
     "ReservationDeleted": "its reservation was deleted",
     "QOSNotAllowed": "its limits (QOS) are not allowed there",
-    # Of a team whose budget is spent it is the ledger that sets this one.
+    # The ledger sets this limit for a team that has spent its budget.
     "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team may, or the team's budget is spent",
     "QOSUsageThreshold": "its team has used so much that it may not start jobs now",
     "BurstBufferResources": "waits for room in the burst buffer",
@@ -108,7 +108,8 @@ REASON_SENTENCES = {
     "launch_failed_requeued_held": "could not be started on its nodes and is held: headway logs says why",
     "launch failed requeued held": "could not be started on its nodes and is held: headway logs says why",
 }
-CONTAINER_FAILED_CODE = 125  # of a task whose container did not come to be (node/image/spank/container.c)
+# Exit code of a task when its container could not be created (node/image/spank/container.c).
+CONTAINER_FAILED_CODE = 125
 _UNDER_WAY = ("importing ", "imported ", "waiting ")
 _CODES = {
     1: "the program reported an error (exit code 1)",
@@ -120,7 +121,7 @@ _CODES = {
 
 
 def job_reason(job: JobState) -> str:
-    """Why a job waits, or how it ended; "" while all goes well."""
+    """Returns why a job waits or how it ended, or "" for a job without problems."""
     if job.state in WAITING:
         return explain_reason(job.reason)
     if job.state == "OUT_OF_MEMORY":
@@ -141,7 +142,7 @@ def job_reason(job: JobState) -> str:
 
 
 def explain_reason(reason: str) -> str:
-    """Slurm's reason in words; as Slurm says it where there are none; "" for none."""
+    """Returns Slurm's reason in words; Slurm's own words where there is no explanation; "" for no reason."""
     word = reason_word(reason)
     limit = parse_limit(word)
     if word in ("", "None"):
@@ -150,7 +151,8 @@ def explain_reason(reason: str) -> str:
 
 
 def pending_line(job: JobState) -> str:
-    """What a log says while its job waits: "pending (Priority): waits behind jobs of higher priority"."""
+    """Returns the line that a log shows while its job waits, as in "pending (Priority): waits behind jobs of
+    higher priority"."""
     reason = reason_word(job.reason)
     if reason in ("", "None"):
         return "pending: waits for its turn"
@@ -175,7 +177,8 @@ def _failed(job: JobState) -> str:
 
 
 def container_error(log: str) -> str:
-    """Why a container did not start, out of the end of the job's error file; "" when that does not say."""
+    """Returns why a container did not start, from the end of the job's error file, or "" when the file does not
+    say."""
     lines = log.splitlines()
     for at in range(len(lines) - 1, -1, -1):
         said = lines[at].removeprefix("headway: ")

@@ -1,1 +1,1 @@
-"""Logs of jobs: followed as they grow, or a part at a time."""
+"""Logs of jobs: followed as they grow, or read in parts."""

@@ -1,4 +1,4 @@
-"""A job's log as it grows: waits for the job to start, follows the file as the job's user, ends with the job."""
+"""Follows a job's log: waits for the job to start, reads the file as the job's user, and ends with the job."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ from headway.jobs.remote.user_helper import HelperConnections, call_helper, help
 from headway.transport.streams import Reader
 
 _READ_LIMIT = 1024 * 1024
-# Bytes; node/user_helper sends a quarter of it at once, but runs as the person, who may meddle with it.
+# The most bytes of a frame. node/user_helper sends a quarter of it at once, but runs as the user, so it is not trusted.
 _FRAME = 1024 * 1024
-_RECONNECT_S = 60.0  # how long a head that went away may take to come back
+_RECONNECT_S = 60.0  # seconds that an unreachable head may take to come back
 RETRY_S = 1.0
 
 
 class LogPiece(bytes):
-    """What lies in the file, and at which of its bytes it begins."""
+    """Bytes of the file. `offset` is the position of the first of them in the file."""
 
     offset: int
 
 
 def log_piece(data: bytes, at: int) -> LogPiece:
+    """Returns the data as a LogPiece that begins at byte `at`."""
     made = LogPiece(data)
     made.offset = at
     return made
 
 
 def is_log_file(path: str) -> bool:
-    """Whether a job's output becomes a file that can be read."""
+    """Returns whether a job's output goes to a file that can be read."""
     return path.startswith("/") and not path.startswith("/dev/")
 
 
@@ -56,12 +57,11 @@ async def follow_log(
     start: int = 0,
     poll_s: float = 1.0,
 ) -> AsyncIterator[bytes]:
-    """The bytes of the job's output (`err`: of its error file) from `start` on, each a Part, and between them lines
-    `--- ... ---` of ours, which are none.
+    """Yields the bytes of the job's output (`err`: of its error file) from `start` on, each a LogPiece. Between them,
+    lines `--- ... ---` by Headway are plain bytes.
 
-    `job_now` says how the job stands (SlurmReader.job, or what the server remembers). Without `follow`: what is there
-    now. Raises NotFound when there is no file and none can come, Refused when its user may not read it.
-    """
+    `job_now` returns the job's state (SlurmReader.job, or the server's record). Without `follow`, yields what the file
+    has now. Raises NotFound when there is no file and there will be none, Refused when the job's user may not read it."""
     job = await job_now()
     path = job.stderr if err else job.stdout
     if not is_log_file(path):
@@ -87,7 +87,7 @@ def _why(job: JobState) -> str:
 
 @dataclass
 class _LogReader:
-    """Reads a file from an offset to its present end."""
+    """Reads a file from an offset to its current end."""
 
     links: HelperConnections
     head: Machine
@@ -97,6 +97,7 @@ class _LogReader:
     missing: bool = False
 
     async def read_rest(self) -> AsyncIterator[bytes]:
+        """Yields the file from the offset to its current end. Sets `missing` when there is no file."""
         while True:
             one = {"user": self.user, "path": self.path, "offset": self.offset, "limit": _READ_LIMIT}
             ran = await call_helper(self.links, self.head, {"do": "read", "files": [one]}, timeout_s=30)
@@ -115,7 +116,7 @@ class _LogReader:
 
 
 class _Follow:
-    """The live case: one task reads the file, one asks how the job stands; both speak through a queue."""
+    """Follows a log that still grows: one task reads the file, one reads the job's state; both write to one queue."""
 
     def __init__(
         self,
@@ -136,6 +137,7 @@ class _Follow:
         self._ended = asyncio.Event()
 
     async def run(self) -> AsyncGenerator[bytes, None]:
+        """Yields what both tasks put into the queue until the job has ended and its log is read."""
         reader = asyncio.create_task(self._guard(self._read()))
         watcher = asyncio.create_task(self._guard(self._watch()))
         try:
@@ -149,10 +151,10 @@ class _Follow:
             await asyncio.gather(reader, watcher, return_exceptions=True)
 
     async def _guard(self, work: Awaitable[None]) -> None:
-        """An error in either task ends the whole, and is told."""
+        """Runs one of the tasks and passes an error to the caller of `run`, which ends both."""
         try:
             await work
-        except Exception as error:  # handed to the caller, who raises it
+        except Exception as error:  # passed to the caller, which raises it
             await self._queue.put(error)
 
     async def _watch(self) -> None:
@@ -172,7 +174,7 @@ class _Follow:
                     raise
 
     async def _tell(self) -> None:
-        """Why it does not run yet, and that it was started again: each once."""
+        """Reports why the job does not run yet, and each restart; repeats nothing."""
         job = self._job
         if job.restarts > self._restarts:
             self._restarts = job.restarts
@@ -206,7 +208,7 @@ class _Follow:
         await self._queue.put(None)
 
     async def _follow(self) -> None:
-        """Follows the file; goes on at the same place when the connection broke."""
+        """Follows the file, and continues at the same position after the connection was lost."""
         away_since = 0.0
         while True:
             at = self._offset
@@ -228,14 +230,15 @@ class _Follow:
             while (line := await reader.line()) is not None:
                 if line.startswith(b"D "):
                     data = await reader.exactly(int(line[2:]))
-                    # Counted when handed on: a cancel before that leaves the place where it was.
+                    # The offset changes only after the put: when it is cancelled, the data is read again.
                     await self._queue.put(log_piece(data, self._offset))
                     self._offset += len(data)
                 elif line == b"T":
                     await self._cut()
 
     async def _cut(self) -> None:
-        """The file begins anew, as it does when Slurm starts a requeued job again: say so before what it writes."""
+        """Starts at the beginning of a truncated file (Slurm truncates it when a requeued job starts again), and
+        reports the restart before the new output."""
         self._offset = 0
         with contextlib.suppress(HeadwayError):
             self._job = await self._job_now()

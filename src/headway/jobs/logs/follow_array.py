@@ -1,4 +1,4 @@
-"""The logs of an array: every task's lines with its number before them, as they are written."""
+"""Follows the logs of an array: every task's lines as they are written, each with the task's number before it."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from headway.jobs.logs.follow import is_log_file
 from headway.jobs.remote.user_helper import HelperConnections, call_helper
 
 ReadTasks = Callable[[], Awaitable[Sequence[JobState]]]
-_AT_ONCE = 50  # files of one question
-_PIECE = 128 * 1024  # bytes of one file in one answer: with _AT_ONCE the most that is held
+_AT_ONCE = 50  # files of one request
+_PIECE = 128 * 1024  # bytes of one file in one answer; times _AT_ONCE, the most that is in memory
 _LONGEST_LINE = 64 * 1024
 
 
 @dataclass
 class _File:
-    """One log and how far it has been read. Tasks that write into one file share it, and its lines bear no number."""
+    """One log and how far it has been read. Tasks that write to the same file share it, and its lines have no
+    number."""
 
     user: str
     path: str
     label: str
     offset: int = 0
     rest: bytes = b""
-    ended: bool = False  # nothing comes behind what the present look finds
+    ended: bool = False  # this look reads all that the file will have
 
     def lines(self, data: bytes, *, last: bool) -> bytes:
-        """Whole lines with the label before each; with `last` the unfinished one too."""
+        """Returns the complete lines with the label before each; with `last` also an incomplete last line."""
         self.offset += len(data)
         *whole, self.rest = (self.rest + data).split(b"\n")
         if (last or len(self.rest) > _LONGEST_LINE) and self.rest:
@@ -52,18 +53,19 @@ async def follow_array_logs(
     err: bool = False,
     poll_s: float = 0.5,
 ) -> AsyncIterator[bytes]:
-    """What all tasks have written; with `follow` until the last has ended. Raises NotFound when none wrote a log."""
+    """Yields what all tasks have written; with `follow`, until the last task has ended. Raises NotFound when no
+    task wrote a log."""
     files: dict[str, _File] = {}
     said, anything = "", False
     while True:
         tasks = await tasks_now()
         _learn(files, tasks, err=err)
-        unfinished = {_log(task, err=err) for task in tasks if task.state not in ENDED}  # once a look: tasks are many
+        # Computed once a look, because an array can have many tasks.
+        unfinished = {_log(task, err=err) for task in tasks if task.state not in ENDED}
         going = follow and bool(unfinished)
-        reading = [
-            file for file in files.values() if not file.ended or file.path in unfinished
-        ]  # or its task was requeued
-        for file in reading:  # what ended before this look is now read to its end
+        # An ended task may be requeued, so its file is read again when it is unfinished.
+        reading = [file for file in files.values() if not file.ended or file.path in unfinished]
+        for file in reading:  # a task that ended before this look has written everything
             file.ended = not going or file.path not in unfinished
         async for piece in _read(links, head, reading):
             anything = True
@@ -106,7 +108,7 @@ def _waiting(tasks: Sequence[JobState]) -> str:
 
 
 async def _read(links: HelperConnections, head: Machine, files: list[_File]) -> AsyncIterator[bytes]:
-    """New lines of these files, to their present ends."""
+    """Yields new lines of these files, up to their current ends."""
     for start in range(0, len(files), _AT_ONCE):
         some = files[start : start + _AT_ONCE]
         while some:
@@ -119,7 +121,7 @@ async def _read(links: HelperConnections, head: Machine, files: list[_File]) -> 
                     continue
                 data = base64.b64decode(answer["b64"])
                 full = len(data) == _PIECE
-                if answer["size"] < file.offset:  # started again: the file begins anew
+                if answer["size"] < file.offset:  # the task was started again and the file truncated
                     file.offset, file.rest = 0, b""
                     more.append(file)
                     continue

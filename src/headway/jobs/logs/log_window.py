@@ -13,15 +13,16 @@ from headway.errors import HeadwayError, NotFound
 from headway.jobs.remote.user_helper import HelperConnections, call_helper
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 
-WINDOW_BYTES = 256 * 1024  # bytes at most
+WINDOW_BYTES = 256 * 1024  # the most bytes of one part
 MAX_MATCHES = 200
 
 
 async def read_log_window(
     links: HelperConnections, head: Machine, job: JobState, *, before: int | None, lines: int, err: bool
 ) -> LogPartOut:
-    """The last `lines` before byte `before` (None: of all there is), whole ones as far as they are not longer than the
-    window. Nothing where nothing is written yet; NotFound where there is no log file at all."""
+    """Returns the last `lines` lines before byte `before` (None: of the whole log), complete lines unless a line
+    is longer than the window. Returns an empty part where the log has no content yet; raises NotFound where the
+    job has no log file."""
     path = _path(job, err)
     start = -WINDOW_BYTES if before is None else max(0, before - WINDOW_BYTES)
     limit = WINDOW_BYTES if before is None else before - start
@@ -34,8 +35,8 @@ async def read_log_window(
 
 
 def last_lines(data: bytes, offset: int, size: int, lines: int) -> LogPartOut:
-    """The last lines of what was read; half a line at its beginning is left for the part before. The last line may be half
-    of one: there is no line break at its end then."""
+    """Returns the last lines of what was read. A partial line at the beginning is left for the part before it. The
+    last line may be incomplete; then no line break ends it."""
     data = _whole(data)
     end = offset + len(data)
     if offset:
@@ -48,14 +49,15 @@ def last_lines(data: bytes, offset: int, size: int, lines: int) -> LogPartOut:
 
 
 def _whole(data: bytes) -> bytes:
-    """Without the part of a character at its end: the rest of it comes with what follows."""
+    """Returns the data without an incomplete character at its end; the rest of the character comes with the next
+    data."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(data[-4:])
     return data.removesuffix(decoder.getstate()[0])
 
 
 async def search_log(links: HelperConnections, head: Machine, job: JobState, text: str, *, err: bool) -> LogFoundOut:
-    """Lines that hold the text, whatever its case; the search is done on the cluster."""
+    """Returns the lines that contain the text, in upper or lower case. The search runs on the cluster."""
     path = _path(job, err)
     ask = {"do": "search", "user": job.user, "path": path, "text": text, "most": MAX_MATCHES}
     ran = await call_helper(links, head, ask, timeout_s=30)

@@ -1,4 +1,4 @@
-"""A pipeline's file: steps, what each needs, and what each asks for. Every fault at once. Pure."""
+"""The pipeline file: steps, what each needs, and which resources each requests. Reports every fault at once. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ MAX_STEPS = 200
 MAX_VALUES = 300_000
 MAX_DEFAULTS_BYTES = 32 * 1024  # characters
 _SPLIT = f"{MAX_VALUES:,} are the most: make several pipelines of it"
-_NAMED = 10  # of the steps that there are, where one is named that there isn't
+_NAMED = 10  # existing steps that a message about an unknown step lists
 
 
 def _words(value: object) -> object:
-    """`torchrun train.py --name "a b"`, or a list of words. No shell reads them."""
+    """Returns the words of a command that is given as a text (`torchrun train.py --name "a b"`) or as a list. No
+    shell is involved."""
     if not isinstance(value, str):
         return value
     try:
@@ -33,11 +34,14 @@ def _words(value: object) -> object:
 
 
 class StrictModel(BaseModel):
+    """A model that refuses unknown fields."""
+
     model_config = ConfigDict(extra="forbid")
 
 
 class StepFields(JobFields):
-    """What a step requests, with the fields of `headway run`; under `defaults` for every step that does not set them."""
+    """What a step requests, with the fields of `headway run`; under `defaults`, for every step that does not set
+    them."""
 
     time: Annotated[str, BeforeValidator(lambda v: str(v) if isinstance(v, int) else v)] = Field(
         default="", max_length=32
@@ -45,17 +49,21 @@ class StepFields(JobFields):
 
 
 class Step(StepFields):
+    """One step: a command, and the steps that must succeed first."""
+
     run: Annotated[list[str], BeforeValidator(_words)] = Field(min_length=1)
     needs: list[str] = Field(default=[], max_length=MAX_STEPS)
 
 
 class Pipeline(StrictModel):
+    """A pipeline file."""
+
     name: str = Field(pattern=_NAME)
     defaults: StepFields = StepFields()
     steps: dict[Annotated[str, Field(pattern=_NAME)], Step] = Field(min_length=1, max_length=MAX_STEPS)
 
     def steps_in_order(self) -> list[str]:
-        """Each step after those it needs, otherwise as in the file."""
+        """Returns each step after the steps it needs, otherwise in the order of the file."""
         found: list[str] = []
         left = list(self.steps)
         while left:
@@ -65,7 +73,7 @@ class Pipeline(StrictModel):
         return found
 
     def steps_after(self, names: set[str]) -> set[str]:
-        """These steps and all that need them, directly or not."""
+        """Returns these steps and all that need them, directly or indirectly."""
         found = set(names)
         for name in self.steps_in_order():
             if found.intersection(self.steps[name].needs):
@@ -74,7 +82,7 @@ class Pipeline(StrictModel):
 
 
 def read_pipeline(document: Mapping[str, Any]) -> Pipeline:
-    """Raises InvalidSpec with every fault."""
+    """Returns the pipeline of a document. Raises InvalidSpec with every fault."""
     if large := _too_large(document):
         raise InvalidSpec([large], "the pipeline file")
     merged = _with_defaults(document)
@@ -93,7 +101,8 @@ def read_pipeline(document: Mapping[str, Any]) -> Pipeline:
 
 
 def _too_large(document: Mapping[str, Any]) -> Fault | None:
-    """What is looked at no further: of so many steps each fault, and each step's copy of the defaults, would be too much."""
+    """Returns a fault for a file that is too large to be checked further: the faults of so many steps, and a copy
+    of the defaults for each step, would take too much memory."""
     defaults, steps = document.get("defaults"), document.get("steps")
     if isinstance(steps, dict) and len(steps) > MAX_STEPS:
         return Fault("steps", f"there are {len(steps)}, and {MAX_STEPS} are the most", "make several pipelines of them")
@@ -106,7 +115,7 @@ def _too_large(document: Mapping[str, Any]) -> Fault | None:
 
 
 def _values(document: Mapping[str, Any]) -> int:
-    """How many it holds, at whatever depth; not counted any further than is too many."""
+    """Returns how many values the document has at any depth; stops counting above MAX_VALUES."""
     left: list[Any] = [document]
     count = 0
     while left and count <= MAX_VALUES:
@@ -136,7 +145,7 @@ def _with_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _graph_faults(document: Mapping[str, Any]) -> Iterator[Fault]:
-    """Needs that name no step, and steps that wait for each other."""
+    """Yields faults for needs that name no step, and for steps that wait for each other."""
     steps = document.get("steps")
     if not isinstance(steps, dict):
         return

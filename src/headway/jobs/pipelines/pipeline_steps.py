@@ -1,4 +1,4 @@
-"""A pipeline as jobs: each step a run that depends on the jobs of those it needs. Pure."""
+"""A pipeline as jobs: each step is a run that depends on the jobs of the steps it needs. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headway.store.db.rows import PipelineRow
 
 
 def step_run(pipeline: Pipeline, name: str, jobs: Mapping[str, int], *, bundle: str, git: GitIn | None) -> RunIn:
-    """`jobs`: of the steps that have to end well first, by name."""
+    """Returns the run of a step. `jobs` are the jobs of the steps that have to succeed first, by name."""
     step = pipeline.steps[name]
     return RunIn.model_validate(
         {
-            **step.model_dump(exclude={"run", "needs"}),  # what a step asks for has a run's own words
+            **step.model_dump(exclude={"run", "needs"}),  # a step's fields have the names of a run's
             "argv": step.run,
             "name": name,
             "after": [f"ok:{jobs[need]}" for need in step.needs if need in jobs],
@@ -29,12 +29,13 @@ def step_run(pipeline: Pipeline, name: str, jobs: Mapping[str, int], *, bundle: 
 
 
 def latest_jobs(made: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """The job that counts for each step: the last of the (step, job) that were submitted."""
+    """Returns the current job of each step: the last one submitted. `made` has (step, job) in order of submission."""
     return dict(made)
 
 
 def steps_to_retry(pipeline: Pipeline, states: Mapping[str, str], asked: Sequence[str]) -> list[str]:
-    """Steps to run again, in order: those asked for, or those that failed, and all that need them."""
+    """Returns the steps to run again, in order: the requested steps, or else those that failed, and all that need
+    them."""
     first = set(asked) or {name for name, state in states.items() if state in FAILED}
     again = pipeline.steps_after(first)
     return [name for name in pipeline.steps_in_order() if name in again]
@@ -43,7 +44,8 @@ def steps_to_retry(pipeline: Pipeline, states: Mapping[str, str], asked: Sequenc
 def pipeline_out(
     row: PipelineRow, pipeline: Pipeline, made: Sequence[tuple[str, int]], jobs: Mapping[int, JobState]
 ) -> PipelineOut:
-    """`made`: every (step, job) of it, in the order they were submitted."""
+    """Returns the pipeline with its steps' states. `made` has every (step, job), in the order in which they were
+    submitted."""
     now = latest_jobs(made)
     steps = []
     for name in pipeline.steps_in_order():

@@ -1,1 +1,1 @@
-"""Requests that the head carries out as a user: `node/user_helper`, its helpers that stay, tunnels, interactive commands."""
+"""Requests that the head carries out as a user: `node/user_helper`, pooled helpers, tunnels, interactive commands."""

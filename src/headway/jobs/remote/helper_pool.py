@@ -1,8 +1,9 @@
-"""Helpers on the head that are there already: node/user_helper as `serve`, one a person, for submissions and readings.
+"""Keeps helper processes running on the head (node/user_helper as `serve`), each for one user, for submissions and for
+reading files.
 
-A fresh program for each of them takes longer than sbatch does: it starts Python, sends its own text and moves into the
-limits of the person's sessions. A helper has done that once. It ends with its connection, and with it all is as before.
-"""
+A new process for each request takes longer than sbatch does: it starts Python, sends its own text and enters the
+limits of the user's sessions. A helper has done that once. It ends with its connection; after that, requests start a
+new process each until a new helper runs."""
 
 from __future__ import annotations
 
@@ -21,14 +22,14 @@ from headway.transport.process import CommandResult, command_result
 from headway.transport.streams import MAX_OUTPUT, Reader
 
 MAX_HELPERS = 24  # helpers on one head
-MAX_HELPERS_PER_USER = 3  # for one person; who asks for more at once gets a fresh program
+MAX_HELPERS_PER_USER = 3  # for one user; further requests at the same time start a new process each
 HELPER_IDLE_S = 600.0  # without a request
 START_S = 30.0
 _SERVED = ("sbatch", "read")
 
 
 class RemoteProcess(Protocol):
-    """A command that stays, see transport.ssh."""
+    """A long-running command on another machine, see transport.ssh."""
 
     @property
     def over(self) -> bool: ...
@@ -43,13 +44,13 @@ class RemoteProcess(Protocol):
 
 
 class StartsProcesses(HelperConnections, InteractiveConnections, Protocol):
-    """The part of Connections that this needs."""
+    """The part of Connections that the pool needs."""
 
     async def hold(self, machine: Machine, argv: Sequence[str]) -> RemoteProcess: ...
 
 
 class _NotBegun(Unanswered):
-    """The helper had command_result before it began with what it was given."""
+    """The helper ended before it began with the request."""
 
 
 class _Helper:
@@ -61,7 +62,7 @@ class _Helper:
         self._answers = Reader(held.read)
 
     async def started(self) -> bool:
-        """Whether it is there; where it is not, a fresh program says why."""
+        """Returns whether the helper is ready. Where it is not, a new process will say why."""
         try:
             async with asyncio.timeout(START_S):
                 return await self._answers.line() == b"ready"
@@ -69,23 +70,24 @@ class _Helper:
             return False
 
     async def send_request(self, question: bytes) -> tuple[int, bytes, bytes]:
-        """(exit code, stdout, stderr). Raises Unanswered when it command_result first, and _Unbegun where nothing was done."""
-        with contextlib.suppress(Unreachable):  # some of it may have arrived: only the answer tells
+        """Returns (exit code, stdout, stderr). Raises Unanswered when the helper ends before it answers, and
+        _NotBegun when it had not begun."""
+        with contextlib.suppress(Unreachable):  # a part may have arrived; only the answer shows it
             await self.held.write(question)
         line = await self._answers.line()
         if line is None and await self.held.ended():
-            raise _NotBegun("the helper there command_result before it had begun")
+            raise _NotBegun("the helper there ended before it had begun")
         if line == b"begun":
             line = await self._answers.line()
         if line is None:
-            raise Unanswered("the helper there command_result before it had answered")
+            raise Unanswered("the helper there ended before it had answered")
         told = json.loads(line)
         out, err = await self._answers.exactly(told["out"]), await self._answers.exactly(told["err"])
         return int(told["code"]), out, err
 
 
 class HelperPool:
-    """Links to a head whose submissions and readings go to helpers; everything else goes straight through."""
+    """Connections to a head that send submissions and reads to helpers, and everything else directly."""
 
     def __init__(self, links: StartsProcesses, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._links = links
@@ -103,7 +105,8 @@ class HelperPool:
         check: bool = True,
         max_output: int = MAX_OUTPUT,
     ) -> CommandResult:
-        """As Connections.remote. A submission that a helper may have begun with is never given to another: Unanswered."""
+        """Runs a command as Connections.remote does. A submission that a helper may have begun is never sent to
+        another one; it raises Unanswered."""
         question = input or b""
         ask = _served(argv, question)
         helper = await self._helper(machine, str(ask.get("user", ""))) if ask else None
@@ -118,18 +121,21 @@ class HelperPool:
         )
 
     def stream(self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None) -> AsyncIterator[bytes]:
+        """Runs a command without a helper. See Connections.stream."""
         return self._links.stream(machine, argv, timeout_s=timeout_s)
 
     def converse(
         self, machine: Machine, argv: Sequence[str], feed: AsyncIterator[bytes]
     ) -> AsyncIterator[tuple[str, bytes]]:
+        """Runs a command without a helper. See Connections.converse."""
         return self._links.converse(machine, argv, feed)
 
     def has_idle_helper(self, user: str) -> bool:
-        """Whether a helper of this person lives and is free."""
+        """Returns whether a running helper of this user is free."""
         return any(helper.user == user and not helper.busy and not self._stale(helper) for helper in self._helpers)
 
     async def close(self) -> None:
+        """Ends all helpers."""
         helpers, self._helpers = self._helpers, []
         for helper in helpers:
             await helper.held.close()
@@ -150,14 +156,14 @@ class HelperPool:
         except TimeoutError:
             await self._drop(helper)
             raise CommandFailed(argv, None, f"no end after {timeout_s:g} s", where=machine.name) from None
-        except BaseException:  # half an answer may be under way: nobody else may read it
+        except BaseException:  # a part of the answer may still arrive, and no other request may read it
             await self._drop(helper)
             raise
         helper.busy, helper.used_at = False, self._clock()
         return command_result(argv, code, out, err, began=began, check=check, where=machine.name)
 
     async def _helper(self, machine: Machine, user: str) -> _Helper | None:
-        """One that is free, else a new one; None where there may be no more, or it does not start."""
+        """Returns a free helper or a new one; None where no more may start, or the new one does not start."""
         await self._let_go()
         mine = [helper for helper in self._helpers if helper.user == user]
         free = next((helper for helper in mine if not helper.busy), None)
@@ -185,9 +191,11 @@ class HelperPool:
         return None
 
     async def _let_go(self) -> None:
-        """Of those that have command_result or that nobody has asked for long: they end by themselves some time later."""
+        """Drops helpers that have ended or have been idle for HELPER_IDLE_S. Their processes end by themselves
+        some time later."""
         old = [helper for helper in self._helpers if not helper.busy and self._stale(helper)]
-        self._helpers = [helper for helper in self._helpers if helper not in old]  # before anybody else may take one
+        # Removed before the awaits below, so that no other request takes one.
+        self._helpers = [helper for helper in self._helpers if helper not in old]
         for helper in old:
             await helper.held.close()
 
@@ -195,6 +203,8 @@ class HelperPool:
         return helper.held.over or self._clock() - helper.used_at > HELPER_IDLE_S
 
     async def _room(self) -> bool:
+        """Returns whether one more helper may start, after ending the helper that has been idle longest if the
+        head is full."""
         if len(self._helpers) + self._starting < MAX_HELPERS:
             return True
         idle = [helper for helper in self._helpers if not helper.busy]
@@ -209,7 +219,7 @@ class HelperPool:
 
 
 def _served(argv: Sequence[str], question: bytes) -> dict[str, Any] | None:
-    """What is asked of node/user_helper, where a helper can do it."""
+    """Returns the request to node/user_helper in `question`, or None where a helper can't serve it."""
     if list(argv) != stdin_helper_argv():
         return None
     ask: dict[str, Any] = json.loads(question[: question.index(b"\n")])["ask"]

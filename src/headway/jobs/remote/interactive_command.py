@@ -1,6 +1,5 @@
-"""Runs one command on the login node for a connected client: output is streamed, input is forwarded, and the command
-ends when the
-client disconnects."""
+"""Runs one command on the login node for a connected client: output is streamed, input is forwarded, and the
+command ends when the client disconnects."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from typing import Protocol
 from headway.domain.machine import Machine
 from headway.jobs.remote.user_helper import REFUSED_CODE, helper_argv, helper_error
 
-_MARK = b"\0refused\0"  # before a sentence of node/user_helper itself
+_MARK = b"\0refused\0"  # precedes a message of node/user_helper itself
 
 
 class InteractiveConnections(Protocol):
@@ -25,8 +24,8 @@ class InteractiveConnections(Protocol):
 async def run_interactive(
     links: InteractiveConnections, head: Machine, user: str, argv: Sequence[str], feed: AsyncIterator[bytes]
 ) -> AsyncIterator[tuple[str, bytes]]:
-    """("out" | "err", bytes) and last ("code", digits) of a command as root or through a login shell of `user`. Raises
-    what `refusal` makes of it when the person can't be used."""
+    """Yields ("out" | "err", bytes), and at the end ("code", digits), of a command run as root or through a login
+    shell of `user`. Raises the error of `helper_error` when the helper refuses."""
     words = helper_argv({"do": "run", "user": user, "argv": list(argv)})
     refused = b""
     async with aclosing(links.converse(head, words, feed)) as pieces:  # type: ignore[type-var]

@@ -1,7 +1,7 @@
-"""Many connections to one socket on a machine, as its owner, over one session of the pinned SSH connection.
+"""Many connections to one socket on a machine, as the socket's owner, over one session of the pinned SSH connection.
 
-The other half is node/user_helper/tunnel.py, whose words tell the frames. It runs as the person: what it sends is taken as
-theirs, so lengths and windows are checked here."""
+The other end is node/user_helper/tunnel.py, which documents the frames. It runs as the user and is not trusted:
+lengths and windows are checked here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_OPEN = 200  # connections of one tunnel
 
 
 class TunnelProcess(Protocol):
-    """transport.ssh.Held."""
+    """A long-running command on another machine (transport.ssh.Held)."""
 
     @property
     def over(self) -> bool: ...
@@ -52,7 +52,7 @@ class TunnelConnection:
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def read(self) -> bytes:
-        """What came, at least a byte; b"" at its end."""
+        """Returns at least a byte, or b"" at the end."""
         while not self._pieces:
             if self._ended:
                 return b""
@@ -66,14 +66,16 @@ class TunnelConnection:
         return piece
 
     async def write(self, data: bytes) -> None:
-        """Raises Unreachable when the tunnel is gone."""
+        """Sends data. Raises Unreachable when the tunnel is gone."""
         for start in range(0, len(data), MAX_FRAME):
             await self._tunnel.send_frame(self._number, b"D", data[start : start + MAX_FRAME])
 
     async def write_eof(self) -> None:
+        """Ends the sending direction."""
         await self._tunnel.send_frame(self._number, b"F")
 
     async def close(self) -> None:
+        """Closes the connection and tells the other end."""
         if not self._closed:
             self._closed = True
             self.receive_end()
@@ -84,13 +86,14 @@ class TunnelConnection:
     # --- called by the tunnel
 
     def receive_data(self, data: bytes) -> bool:
-        """False when the other half sent more than it may."""
+        """Adds received data. Returns False when the other end sent more than its window."""
         self._waiting += len(data)
         self._pieces.append(data)
         self._came.set()
         return self._waiting <= WINDOW
 
     def receive_end(self) -> None:
+        """Notes that no more data will come."""
         self._ended = True
         self._came.set()
         if not self.opened.done():
@@ -98,7 +101,7 @@ class TunnelConnection:
 
 
 class Tunnel:
-    """Made by `open_tunnel`; closed by whoever has it."""
+    """A tunnel, made by `open_tunnel`. Its owner must close it."""
 
     def __init__(self, pipe: TunnelProcess, where: str) -> None:
         self._pipe, self._where = pipe, where
@@ -109,10 +112,11 @@ class Tunnel:
 
     @property
     def alive(self) -> bool:
+        """Returns whether new connections are possible."""
         return not self._reader.done() and not self._pipe.over
 
     async def connect(self) -> TunnelConnection:
-        """A new connection. Raises Unreachable when nobody listens there."""
+        """Returns a new connection. Raises Unreachable when nothing listens on the socket."""
         if len(self._wires) >= _MOST_OPEN:
             raise Unreachable("too many connections are open to this notebook", hint="close some of its tabs")
         self._last = (self._last + 1) % (1 << 31)
@@ -132,6 +136,7 @@ class Tunnel:
         return wire
 
     async def close(self) -> None:
+        """Ends all connections and the process on the machine."""
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
         self._end_all()
@@ -139,14 +144,16 @@ class Tunnel:
             await self._pipe.close()
 
     async def send_frame(self, number: int, kind: bytes, data: bytes = b"") -> None:
+        """Sends one frame of a connection."""
         async with self._lock:
             await self._pipe.write(HEAD.pack(number, kind, len(data)) + data)
 
     def forget_connection(self, number: int) -> None:
+        """Drops a connection, so that later frames for it are ignored."""
         self._wires.pop(number, None)
 
     async def _read(self) -> None:
-        """Until the pipe ends, or says what it may not."""
+        """Handles frames until the pipe ends or the other end breaks the protocol."""
         buffer = bytearray()
         try:
             while piece := await self._pipe.read():
@@ -167,7 +174,7 @@ class Tunnel:
     def _frame(self, number: int, kind: bytes, data: bytes) -> bool:
         wire = self._wires.get(number)
         if wire is None:
-            return True  # closed here meanwhile
+            return True  # the connection was closed on this side meanwhile
         if kind == b"D":
             return wire.receive_data(data)
         if kind == b"K" and not wire.opened.done():
@@ -186,6 +193,7 @@ class Tunnel:
 
 
 async def open_tunnel(links: StartsTunnels, machine: Machine, user: str, path: str) -> Tunnel:
-    """To a socket of `user`'s on the machine. Raises Unreachable; that nobody listens there is told by `connect`."""
+    """Returns a tunnel to a socket of `user` on the machine. Raises Unreachable. Whether anything listens there
+    shows only in `connect`."""
     pipe = await links.hold(machine, helper_argv({"do": "tunnel", "user": user, "path": path}))
     return Tunnel(pipe, machine.name)

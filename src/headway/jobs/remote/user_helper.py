@@ -1,4 +1,4 @@
-"""Sends node/user_helper to the head: everything done as a person goes through it."""
+"""Sends node/user_helper to the head: everything that is done as a user goes through it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from headway.transport.process import CommandResult
 from headway.transport.remote_program import program_source
 from headway.transport.streams import MAX_OUTPUT
 
-REFUSED_CODE = 97  # how the program says that the person or the folder can't be used
+REFUSED_CODE = 97  # exit code of the program when the user or the folder can't be used
 PROGRAM = "user_helper"
-_MOST = 120_000  # bytes of one word of a command that Linux takes (128 KiB)
+_MOST = 120_000  # bytes of one argument of a command; Linux permits 128 KiB
 
 
 class HelperConnections(Protocol):
@@ -37,18 +37,19 @@ class HelperConnections(Protocol):
 
 
 def helper_argv(ask: dict[str, Any]) -> list[str]:
-    """The argv that does `ask` on the head, for one that reads or writes as long as it lives. Everybody there can read it."""
+    """Returns the argv that does `ask` on the head, for requests that read or write over a long time. All users of
+    the head can read the arguments of a process."""
     return [*stdin_helper_argv(), json.dumps(ask)]
 
 
 def stdin_helper_argv() -> list[str]:
-    """The argv of a program that is asked one `question` on standard input."""
+    """Returns the argv of a program that reads one request from standard input."""
     return ["python3", "-I", "-S", "-c", program_source(PROGRAM)]
 
 
 def encode_request(ask: dict[str, Any], data: bytes = b"") -> bytes:
-    """`ask`, which may hold secrets, and the data that comes with it, for a fresh program and for a helper alike. Raises
-    Refused for arguments that no command can have."""
+    """Returns `ask`, which may contain secrets, and its data as bytes, for a new process and for a helper alike.
+    Raises Refused for arguments that are too long for a command."""
     if (size := len(json.dumps(ask))) > _MOST:
         raise Refused(
             f"the arguments have {size} bytes, more than the {_MOST} a command may have",
@@ -60,7 +61,7 @@ def encode_request(ask: dict[str, Any], data: bytes = b"") -> bytes:
 async def call_helper(
     links: HelperConnections, head: Machine, ask: dict[str, Any], *, timeout_s: float, data: bytes = b""
 ) -> CommandResult:
-    """What the command itself said and how it ended. Raises what `refusal` makes of a refusal."""
+    """Returns the output and exit code of the command. Raises the error of `helper_error` when the helper refuses."""
     ran = await links.remote(
         head, stdin_helper_argv(), timeout_s=timeout_s, input=encode_request(ask, data), check=False
     )
@@ -70,7 +71,7 @@ async def call_helper(
 
 
 def helper_error(said: str) -> HeadwayError:
-    """The program_source's sentence as the right kind of error."""
+    """Returns the error for a refusal of the program, from its message."""
     sentence = said.strip().splitlines()[-1] if said.strip() else "refused"
     if "there is no user" in sentence:
         return NotFound(sentence, hint="add the person to a team in the cluster file, then headway apply")
@@ -80,5 +81,5 @@ def helper_error(said: str) -> HeadwayError:
 
 
 def stream_error(error: CommandFailed) -> HeadwayError:
-    """The same, of a stream that ended so; any other end stays as it is."""
+    """Returns the error of a stream as `helper_error` does when the helper refused; otherwise the same error."""
     return helper_error(error.stderr) if error.code == REFUSED_CODE else error

@@ -1,1 +1,1 @@
-"""From a script or a command to a submitted job: what it asks for, whether it can be right, what is kept of it."""
+"""Turns a script or a command into a submitted job: its resources, checks, script and lineage."""

@@ -1,7 +1,7 @@
-"""The batch script that `headway run` makes: every line with where it comes from. Pure.
+"""The batch script that `headway run` makes: every line with its origin. Pure.
 
-Nothing a person wrote becomes part of a shell line: their command and their container flags reach the script as its
-arguments, checked words stand in #SBATCH lines."""
+No text of the user becomes part of a shell line: the command and the container flags are arguments of the script, and
+the #SBATCH lines contain only checked words."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ _TIME = re.compile(r"(\d+-)?\d+(:\d+){0,2}|UNLIMITED", re.IGNORECASE)
 _AFTER = re.compile(r"(ok|any|notok|start):(\d+)(_\d+)?")
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DEPENDENCY = {"ok": "afterok", "any": "afterany", "notok": "afternotok", "start": "after"}
-# torchrun's options before its script that take no value.
+# Options of torchrun that take no value.
 _TORCHRUN_ALONE = {"--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank"}
 _MPIRUN = {"mpirun", "mpiexec", "prterun"}
-# Behind a folder of checkpoints: tasks of an array must not go on from each other's.
+# Added to a folder of checkpoints, so that tasks of an array do not resume from each other's.
 TASK_SUFFIX = "${SLURM_ARRAY_TASK_ID:+/$SLURM_ARRAY_TASK_ID}"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """A line of the script."""
+
     text: str
-    origin: str = ""  # the flag or the default behind it
+    origin: str = ""  # the flag or default that the line comes from
 
 
 @dataclass(frozen=True)
 class Script:
-    """`args` are the script's own words: `flags` container flags, then the command."""
+    """A batch script. `args` are its arguments: first `flags` container flags, then the command."""
 
     name: str
     launcher: str
@@ -48,11 +50,12 @@ class Script:
     flags: int
 
     def text(self) -> str:
+        """Returns the script as text."""
         return "".join(f"{line_with_origin(line)}\n" for line in self.lines)
 
 
 def line_with_origin(line: Line) -> str:
-    """The line with its origin behind it, as a comment."""
+    """Returns the line with its origin as a comment."""
     return f"{line.text:<48} # {line.origin}" if line.origin else line.text
 
 
@@ -67,8 +70,9 @@ def run_script(
     warner: str = "",
     offer: NodeCapacity | None = None,
 ) -> Script:
-    """`checkpoints`: their folder, where it is not the one in `work`; `warner`: what hands a warning on to ranks, where
-    one is asked for; `offer`: what nodes have, None: what their plans say. Raises Refused with every fault at once."""
+    """Returns the script of a run. `checkpoints` is their folder, where it is not the one in `work`. `warner` is
+    the program that passes a warning on to ranks, where one is requested. `offer` is what the nodes have; None
+    means as their plans say. Raises Refused with every fault at once."""
     launcher = run.launcher or launcher_of(run.argv[0])
     faults = list(_faults(run, cluster, launcher, offer))
     if faults:
@@ -85,14 +89,14 @@ def run_script(
 
 
 def run_faults(run: RunIn, cluster: Cluster, offer: NodeCapacity | None = None) -> list[Fault]:
-    """What is wrong with it, each with the field of RunIn that it is about."""
+    """Returns what is wrong with the run, each fault with its field of RunIn."""
     named = {"--team": "account", "--launcher": "launcher", "": "argv"}
     found = _faults(run, cluster, run.launcher or launcher_of(run.argv[0]), offer)
     return [replace(fault, path=named.get(fault.path, fault.path.removeprefix("--"))) for fault in found]
 
 
 def launcher_of(program: str) -> str:
-    """By the first word of the command."""
+    """Returns the launcher for the first word of a command."""
     last = program.rpartition("/")[2]
     if last == "torchrun":
         return "torchrun"
@@ -100,7 +104,7 @@ def launcher_of(program: str) -> str:
 
 
 def job_name(run: RunIn) -> str:
-    """The name given, else the file that is run: `torchrun train.py` is "train"."""
+    """Returns the given name, or the name of the file that is run: "train" for `torchrun train.py`."""
     if run.name:
         return run.name
     words = [word for word in run.argv if not word.startswith("-")]
@@ -111,7 +115,8 @@ def job_name(run: RunIn) -> str:
 
 
 def dependency(after: list[str]) -> str:
-    """["ok:12", "any:13"] -> "afterok:12,afterany:13". Raises Refused for another word."""
+    """Returns the value of --dependency: ["ok:12", "any:13"] -> "afterok:12,afterany:13". Raises Refused for any
+    other word."""
     found = []
     for word in after:
         match = _AFTER.fullmatch(word)
@@ -122,7 +127,8 @@ def dependency(after: list[str]) -> str:
 
 
 def container_flags(container: ContainerIn, place: UserFolders, work: str) -> list[str]:
-    """The job's files are at the same path inside as outside."""
+    """Returns the container flags of a run. The job's files have the same path inside and outside of the
+    container."""
     shared = f"{place.shared}:{place.shared}:rw"
     flags = [
         f"--container-image={container.image}",
@@ -188,7 +194,8 @@ def _container_words(container: ContainerIn | None) -> list[str]:
 
 
 def _command(run: RunIn, launcher: str) -> list[str]:
-    """torchrun's own word is the script's, and `python train.py` under it is train.py."""
+    """Returns the arguments of the command: without the word torchrun, which the script adds, and without `python`
+    before a script that torchrun runs."""
     argv = list(run.argv)
     last = argv[0].rpartition("/")[2]
     if launcher == "torchrun" and last == "torchrun":
@@ -201,7 +208,7 @@ def _command(run: RunIn, launcher: str) -> list[str]:
 
 
 def _workers(run: RunIn, cluster: Cluster, launcher: str) -> tuple[int, str]:
-    """Processes on each node that share its CPUs, and why so many."""
+    """Returns the number of processes on each node that share its CPUs, and the reason for it."""
     if run.tasks:
         return run.tasks, "--tasks"
     if launcher == "python":
@@ -271,9 +278,9 @@ def _start(run: RunIn, launcher: str, in_container: bool) -> Iterator[Line]:
     if in_container:
         step.append('"${container[@]}"')
     task = 'python3 "$helper" task --'
-    if in_container:  # an image without Python still runs, only without what the helper would set
+    if in_container:  # an image without Python still runs, without the helper's settings
         task = """sh -c 'command -v python3 >/dev/null && exec python3 "$0" task -- "$@"; exec "$@"' "$helper\""""
-    # Slurm warns a job's steps, and never the script itself.
+    # Slurm sends the warning to a job's steps, never to the script itself.
     on_host = (launcher == "python" and not run.warn) or (launcher == "mpi" and _by_mpirun(run))
     if on_host and not in_container:
         yield Line(f'{task} "$@"', "on the job's first node; it starts the rest itself")
@@ -291,7 +298,7 @@ def _by_mpirun(run: RunIn) -> bool:
 
 
 def _torchrun(run: RunIn) -> list[str]:
-    """torchrun's options that the user has not set."""
+    """Returns torchrun's options that the user has not set."""
     given = set(_torchrun_options(run.argv))
     if "--standalone" in given:
         return []
@@ -306,7 +313,7 @@ def _torchrun(run: RunIn) -> list[str]:
 
 
 def _torchrun_options(argv: list[str]) -> Iterator[str]:
-    """Options before torchrun's script, with dashes."""
+    """Yields the names of options before torchrun's script, with dashes."""
     left = list(argv[1:]) if argv[0].rpartition("/")[2] == "torchrun" else []
     while left and left[0].startswith("-"):
         word = left.pop(0)

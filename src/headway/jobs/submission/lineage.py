@@ -17,14 +17,14 @@ _FLAG = "--container-image="
 
 
 def stored_request(prepared: PreparedJob) -> dict[str, Any]:
-    """The request as the store keeps it."""
+    """Returns the request as the store keeps it."""
     request = prepared.request
     return request.model_copy(update={"env": mask_environment(request.env)}).model_dump(mode="json")
 
 
 def used_versions(prepared: PreparedJob, versions: Iterable[DatasetVersion]) -> list[DatasetVersion]:
-    """Versions that the job names: by their path in its script, words, options, variables or folder. Whoever names a
-    dataset without a number may read any of its versions."""
+    """Returns the versions whose path is in the job's script, words, options, variables or folder. A path without
+    a number counts for all versions of the dataset."""
     request = prepared.request
     texts = [request.script or "", request.chdir, *request.script_args, *request.args, *request.env.values()]
     named = {(match[1], match[2] or "") for text in texts for match in _DATASET.finditer(text)}
@@ -32,7 +32,8 @@ def used_versions(prepared: PreparedJob, versions: Iterable[DatasetVersion]) -> 
 
 
 def lineage_facts(prepared: PreparedJob, cluster: Cluster, versions: Iterable[DatasetVersion] = ()) -> dict[str, Any]:
-    """What is known when a job is submitted, and is not in the request. `versions`: of datasets, that it uses."""
+    """Returns facts that are known when a job is submitted and are not in the request. `versions` are the dataset
+    versions that it uses."""
     own = [one for one in cluster.storage.datasets if not one.versioned]
     return {
         "launcher": prepared.launcher,
@@ -49,7 +50,7 @@ def lineage_facts(prepared: PreparedJob, cluster: Cluster, versions: Iterable[Da
 
 
 def _image(prepared: PreparedJob) -> str:
-    """The --container-image of the flags and #SBATCH lines, or of the words that a command's script is given."""
+    """Returns the --container-image of the flags and #SBATCH lines, or of the arguments of a `headway run` script."""
     wants = [want.options.get("container-image", "") for want in requested_resources(prepared.request)]
     given = (word.removeprefix(_FLAG) for word in prepared.request.script_args if word.startswith(_FLAG))
     return next(filter(None, wants), "") or next(given, "")

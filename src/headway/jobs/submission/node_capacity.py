@@ -1,4 +1,4 @@
-"""The most that a job can get of a node of a cluster. Pure."""
+"""The most that a job can get on one node of a cluster. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.domain.slurm.state import NodeState
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """Of each thing what the node has that has most of it."""
+    """The largest number of each resource on any node; `total_gpus` counts the GPUs of all nodes."""
 
     gpus: int
     total_gpus: int
@@ -21,8 +21,9 @@ class NodeCapacity:
 
 
 def largest_node(cluster: Cluster, nodes: Iterable[NodeState] = ()) -> NodeCapacity:
-    """`nodes`: as Slurm lists them, for a machine one owns may be another than its plan says, and Slurm was told what was
-    found. Of those that it does not list the plan's word is taken."""
+    """Returns the largest amount of each resource on any node. `nodes` are the nodes as Slurm lists them: a
+    machine of one's own may differ from its plan, and Slurm has the hardware that was found. Nodes that Slurm does
+    not list count as their plan says."""
     told = {node.name: node for node in nodes if node.cpus}
     gpus, types, cpus, memory = [0], [], [0], [0]
     for group in cluster.groups:

@@ -1,6 +1,5 @@
-"""The resources that a script and its flags request, read as sbatch reads them: flags override #SBATCH lines, and each
-component of a
-heterogeneous job has its own. Pure."""
+"""The resources that a script and its flags request, read as sbatch reads them: flags override #SBATCH lines, and
+each component of a heterogeneous job has its own. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +11,18 @@ from headway.domain.slurm.hostlist import expand
 from headway.domain.slurm.sbatch_options import LONG, parse_options, remove_options, remove_script_options, script_lines
 from headway.schemas.submissions import SubmitIn
 
-_HET = ("hetjob", "packjob")  # `#SBATCH hetjob` is between two components; Slurm once said packjob
-# What the next component asks for too, as sbatch has it, unless it says otherwise.
+_HET = ("hetjob", "packjob")  # `#SBATCH hetjob` separates two components; older versions of Slurm call it packjob
+# Options that a component inherits from the one before, as in sbatch.
 _INHERITED = ("account", "array", "chdir", "error", "job-name", "output", "qos", "time")
 # Options that count GPUs, and those that count other things.
 _OF_A_NODE = ("gpus-per-node", "gres", "gpus-per-socket")
 _OF_A_TASK = ("gpus-per-task", "tres-per-task")
 _NUMBERS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task")
-_ABOUT_SIZE = ("gpu", "gres", "tres", "node")  # how the names of options begin, of a newer sbatch too, that may count
-# `h100:8`, `8`, `h100` for one; `8k` is too many to be read.
+# Prefixes of options that may count nodes or GPUs, also in newer versions of sbatch.
+_ABOUT_SIZE = ("gpu", "gres", "tres", "node")
+# `h100:8`, `8`, or `h100` for one; `8k` does not match.
 _GPUS = re.compile(r"(?:((?=\d*[^\d:()])(?!\d+[a-zA-Z](?:\(|$))[^:()]+)(?::(\d{1,9}))?|(\d{1,9}))(?:\(.*\))?")
-# `2`, `2-4`, `1k`; `2-8:2` is 2, 4, 6 or 8.
+# `2`, `2-4`, `1k`; `2-8:2` means 2, 4, 6 or 8.
 _NODES = re.compile(r"(\d{1,6})([kKmM]?)(?:-(\d{1,6})([kKmM]?))?(?::\d{1,6})?")
 _TIMES = {"": 1, "k": 1024, "m": 1024 * 1024}
 _MOST_NAMED = 100_000
@@ -30,25 +30,27 @@ _MOST_NAMED = 100_000
 
 @dataclass(frozen=True)
 class RequestedResources:
-    """What one component asks for, by the long names of options. None: not said."""
+    """The options of one component, by their long names. A property is None where the options do not say it."""
 
     options: dict[str, str]
 
     @property
     def nodes(self) -> int | None:
-        """The fewest, where it says from how many to how many."""
+        """Returns the number of nodes; the smallest where --nodes gives a range."""
         found = _range(self.options.get("nodes", ""))
         return found[0] if found else None
 
     @property
     def gpus_per_node(self) -> int | None:
-        """As far as it is said so; of --gpus for one node only."""
+        """Returns the GPUs of each node, where an option gives them per node; also from --gpus for a job of one
+        node."""
         each = self._gpus_of_a_node
         return _count(self._listed("gpus")) if each is None and "gpus" in self.options and self.nodes == 1 else each
 
     @property
     def min_nodes(self) -> int:
-        """By what it says of nodes, or of tasks and how many of them a node has, or of all GPUs and those of a node."""
+        """Returns the smallest number of nodes: from --nodes, else from tasks and tasks per node, else from all
+        GPUs and GPUs per node; at least the number of nodes in --nodelist."""
         on_each = self._number("ntasks-per-node")
         by_tasks = _over(self._number("ntasks"), on_each)
         by_gpus = _over(_count(self._listed("gpus")), self._gpus_of_a_node or 0)
@@ -56,12 +58,13 @@ class RequestedResources:
 
     @property
     def has_node_range(self) -> bool:
-        """Whether it leaves it to Slurm how many nodes it has."""
+        """Returns whether --nodes leaves the number of nodes to Slurm."""
         said = _range(self.options.get("nodes", ""))
         return said is not None and said[0] != said[1]
 
     def max_nodes_on(self, gpus: int, cpus: int) -> int:
-        """Of nodes that have so many: the most that it says, else as many as what it asks for fills."""
+        """Returns the largest number of nodes, on nodes with `gpus` GPUs and `cpus` CPUs each: the upper end of
+        --nodes, else as many nodes as the requested tasks and GPUs fill."""
         if said := _range(self.options.get("nodes", "")):
             return max(said[1], self._named or 0)
         tasks_on_each = max(1, cpus // (self._number("cpus-per-task") or 1))
@@ -69,20 +72,20 @@ class RequestedResources:
 
     @property
     def min_tasks(self) -> int:
-        """Tasks that srun would start, as Slurm calls them; at least."""
+        """Returns the smallest number of tasks that srun would start."""
         return self._processes(self.min_nodes)
 
     @property
     def gpus(self) -> int:
-        """Of all its nodes, at least."""
+        """Returns the GPUs of all nodes, at least."""
         return self.gpus_on(self.min_nodes)
 
     def cpus_on(self, nodes: int) -> int:
-        """Of so many nodes together."""
+        """Returns the CPUs of the job when it has `nodes` nodes."""
         return max(nodes, self._processes(nodes) * (self._number("cpus-per-task") or 1))
 
     def gpus_on(self, nodes: int) -> int:
-        """Of so many nodes together."""
+        """Returns the GPUs of the job when it has `nodes` nodes."""
         if "gpus" in self.options:
             return _count(self._listed("gpus"))
         if (each := self._gpus_of_a_node) is not None:
@@ -93,7 +96,7 @@ class RequestedResources:
 
     @property
     def unparsed_options(self) -> list[str]:
-        """Those of its options that say how many nodes or GPUs in a way that is not understood here."""
+        """Returns the options that give a number of nodes or GPUs in a form that can't be read here."""
         named = self.options.get("nodelist") and self._named is None
         found = [name for name in ("gpus", *_OF_A_NODE, *_OF_A_TASK) if None in map(_GPUS.fullmatch, self._parts(name))]
         found += [name for name in _NUMBERS if _integer(self.options.get(name, "0")) is None]
@@ -105,18 +108,21 @@ class RequestedResources:
 
     @property
     def exclusive(self) -> bool:
-        """Its nodes are its own as a whole; with `=user` they are only nobody else's."""
+        """Returns whether the job gets whole nodes (--exclusive). `--exclusive=user` only keeps other users off
+        its nodes."""
         return self.options.get("exclusive") == ""
 
     @property
     def array_size(self) -> int:
-        """Of an array (`0-99:2`, `1,3,5-7%4`); 1 for any other job, and where sbatch will refuse what was written."""
+        """Returns the number of tasks of an array (`0-99:2`, `1,3,5-7%4`); 1 for any other job, and for a text
+        that sbatch will refuse."""
         words = self.options.get("array", "").partition("%")[0].split(",")
         parts = [re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", word) for word in words]
         return sum(len(range(int(one[1]), int(one[2] or one[1]) + 1, int(one[3] or 1))) for one in parts if one) or 1
 
     @property
     def gpu_types(self) -> tuple[str, ...]:
+        """Returns the types of GPU that the options name."""
         listed = (self._listed(name) for name in ("gpus", *_OF_A_NODE, *_OF_A_TASK))
         return tuple(dict.fromkeys(kind for one in listed for kind, _ in one if kind))
 
@@ -138,13 +144,13 @@ class RequestedResources:
 
     @property
     def _sockets(self) -> int:
-        """Of a node; 0 where it does not say."""
+        """Returns the sockets of a node, 0 where the options do not say."""
         extra = self.options.get("extra-node-info", "").partition(":")[0]
         return self._number("sockets-per-node") or _integer(extra) or 0
 
     @property
     def _named(self) -> int | None:
-        """How many nodes it names that it must have; None where that can't be read."""
+        """Returns how many nodes --nodelist names, or None where it can't be read."""
         text = self.options.get("nodelist", "")
         try:
             return None if "/" in text else len(expand(text, _MOST_NAMED))
@@ -152,12 +158,12 @@ class RequestedResources:
             return None
 
     def _listed(self, name: str) -> list[tuple[str, int]]:
-        """(type or "", how many) of each kind of GPU that an option names."""
+        """Returns (type or "", count) of each kind of GPU that an option names."""
         found = map(_GPUS.fullmatch, self._parts(name))
         return [(one[1] or "", int(one[2] or one[3] or 1)) for one in found if one]
 
     def _parts(self, name: str) -> list[str]:
-        """What an option says of GPUs, as `h100:8` or `8`; of other things (`tmp:10G`) nothing."""
+        """Returns the parts of an option that count GPUs, as `h100:8` or `8`, without other resources (`tmp:10G`)."""
         words = (word.replace("=", ":") for word in self.options.get(name, "").split(",") if word)
         parts = [word.removeprefix("gres/").removeprefix("gres:").partition(":") for word in words]
         if name in ("gres", "tres-per-task"):
@@ -169,33 +175,33 @@ class RequestedResources:
 
 
 def requested_resources(request: SubmitIn) -> tuple[RequestedResources, ...]:
-    """Of each component; of one for any job that is not heterogeneous."""
+    """Returns the resources of each component; of one component for a job that is not heterogeneous."""
     script, flags = list(_sections(request.script or "")), _split(request.args)
     found: list[RequestedResources] = []
     for number in range(max(len(script), len(flags))):
         kept = {name: value for name, value in found[-1].options.items() if name in _INHERITED} if found else {}
         own = script[number] if number < len(script) else {}
-        last = flags[min(number, len(flags) - 1)]  # the last ones are for all components that follow
+        last = flags[min(number, len(flags) - 1)]  # the last flags are used for all later components
         found.append(RequestedResources(kept | own | _options(last)))
     return tuple(found)
 
 
 def without_dependency(request: SubmitIn) -> SubmitIn:
-    """The request without what it once waited for, in every component: that has long ended, and minutes after its end
-    Slurm knows it no more and refuses who names it."""
+    """Returns the request without its dependencies, in every component. Those jobs ended long ago: minutes after a
+    job's end Slurm forgets it, and refuses a submission that names it."""
     names = ("dependency", "kill-on-invalid-dep")
     script = request.script and remove_script_options(request.script, names)
     return request.model_copy(update={"script": script, "args": remove_options(request.args, names)})
 
 
 def add_flags(args: Sequence[str], more: Sequence[str]) -> list[str]:
-    """`more` flags behind those of the first component."""
+    """Returns `args` with `more` added to the flags of the first component."""
     at = list(args).index(":") if ":" in args else len(args)
     return [*args[:at], *more, *args[at:]]
 
 
 def _sections(script: str) -> Iterator[dict[str, str]]:
-    """The #SBATCH lines of each component."""
+    """Yields the #SBATCH options of each component."""
     found: dict[str, str] = {}
     for words in script_lines(script):
         if words and words[0] in _HET:
@@ -207,7 +213,7 @@ def _sections(script: str) -> Iterator[dict[str, str]]:
 
 
 def _split(args: Sequence[str]) -> list[list[str]]:
-    """At each lone `:`"""
+    """Splits the flags at each separate `:`."""
     found: list[list[str]] = [[]]
     for word in args:
         if word == ":":
@@ -218,7 +224,8 @@ def _split(args: Sequence[str]) -> list[list[str]]:
 
 
 def parse_time_s(text: str) -> int | None:
-    """Slurm's time: minutes, MM:SS, HH:MM:SS, D-HH[:MM[:SS]]. None for what is none; 0 for UNLIMITED."""
+    """Returns the seconds of a time as Slurm writes it: minutes, MM:SS, HH:MM:SS, D-HH[:MM[:SS]]. Returns None for
+    any other text, 0 for UNLIMITED."""
     if text.upper() in ("UNLIMITED", "INFINITE", "-1"):
         return 0
     found = re.fullmatch(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", text)
@@ -239,7 +246,7 @@ def _options(words: Sequence[str]) -> dict[str, str]:
 
 
 def _range(text: str) -> tuple[int, int] | None:
-    """(the fewest, the most) of `2-4` or `1,3,5`; None for what can't be read."""
+    """Returns (smallest, largest) number of `2-4` or `1,3,5`; None for what can't be read."""
     found = [_NODES.fullmatch(part) for part in text.split(",")]
     if None in found:
         return None
@@ -260,5 +267,5 @@ def _count(listed: Sequence[tuple[str, int]]) -> int:
 
 
 def _over(amount: int, on_each: int) -> int:
-    """How many hold the amount; 0 where each holds none."""
+    """Returns how many nodes the amount needs at `on_each` a node; 0 where `on_each` is 0."""
     return -(-amount // on_each) if on_each else 0

@@ -1,4 +1,5 @@
-"""From a request to what sbatch is given: the script of `headway run`, the folder that files are sent to. Pure."""
+"""Prepares what sbatch is given for a request: the script of `headway run`, and the folder that files are sent to.
+Pure."""
 
 from __future__ import annotations
 
@@ -20,29 +21,31 @@ from headway.paths import node_dir
 from headway.schemas.submissions import RunIn, RunOut, ScriptLine, SubmitIn
 from headway.transport.remote_program import program_source
 
-_MARKED = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")  # the mark of a job's own folder
+_MARKED = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")  # the mark in the name of a job's own folder
 
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """`script` is None for a script of the user's own."""
+    """A request that is ready for sbatch, and the files it needs. `script` is None for a script of the user's own."""
 
     request: SubmitIn
     stage: JobFiles | None
     script: Script | None = None
     launcher: str = ""
-    checkpoints: str = ""  # their folder, where it is known
+    checkpoints: str = ""  # the folder of its checkpoints, where it is known
 
     @property
     def job_folder(self) -> str:
+        """Returns the job's own folder, or ""."""
         return self.stage.work if self.stage else ""
 
 
 def prepare_run(
     run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str = "", offer: NodeCapacity | None = None
 ) -> PreparedJob:
-    """`mark` makes the job's folder its own; `work` is a folder that other steps share (checkpoints are each one's own);
-    `offer`: what nodes have, None: what their plans say. Raises Refused with every fault."""
+    """Returns the job of `headway run`. `mark` makes the job's folder unique. `work` is a folder that steps of a
+    pipeline share (each step has its own checkpoints). `offer` is what the nodes have; None means as their plans
+    say. Raises Refused with every fault."""
     from headway.jobs.submission.batch_script import job_name
 
     there = user_folders(cluster, user)
@@ -54,7 +57,7 @@ def prepare_run(
         return path
 
     helper = sent(program_source("launcher"), "launch")
-    # Sent along, for a container image need not have the package.
+    # Sent with the job, because a container image need not have the package.
     warner = sent((node_dir() / "train" / "headway_train" / "__main__.py").read_text(), "warn") if run.warn else ""
     folder = work or there.job_folder(job_name(run), mark)
     checkpoints = f"{folder}/checkpoints/{job_name(run)}" if work else f"{folder}/checkpoints"
@@ -75,7 +78,7 @@ def prepare_run(
 def preview_run(
     run: RunIn, cluster: Cluster, user: str, offer: NodeCapacity | None = None
 ) -> tuple[SubmitIn | None, list[Fault]]:
-    """The request that the command makes, to be looked at and never sent; or what is wrong with it, by field."""
+    """Returns the request that `headway run` would make, for display only, or its faults by field."""
     found = run_faults(run, cluster, offer)
     if found:
         return None, found
@@ -86,8 +89,8 @@ def preview_run(
 
 
 def prepare_submit(request: SubmitIn, cluster: Cluster, user: str, mark: str) -> PreparedJob:
-    """A script as it is, but for what brings its datasets; with a bundle it works in a copy of those files (`chdir` counts
-    from there)."""
+    """Returns the job of a user's script, unchanged except for lines that copy its datasets. With a bundle it
+    works in a copy of those files (`chdir` is relative to that copy)."""
     request = with_stage(request)
     if not request.bundle:
         return PreparedJob(request, None)
@@ -99,7 +102,8 @@ def prepare_submit(request: SubmitIn, cluster: Cluster, user: str, mark: str) ->
 
 
 def job_own_folder(request: SubmitIn, cluster: Cluster, user: str) -> str:
-    """The folder that was made for this job alone, or for its pipeline; "" for one that works in a folder of the person's."""
+    """Returns the folder that was made for this job, or for its pipeline; "" for a job that works in a folder of
+    the user's."""
     runs, inside = PurePosixPath(user_folders(cluster, user).jobs_root), PurePosixPath(request.chdir)
     first = inside.relative_to(runs).parts[0] if runs in inside.parents else ""
     return str(runs / first) if _MARKED.search(first) else ""
@@ -113,9 +117,10 @@ def prepare_resubmit(
     mark: str,
     change: SubmitIn | None = None,
 ) -> PreparedJob:
-    """The same request in a fresh copy of the same files, with its own checkpoints. `facts` are those kept of the first
-    run; the helper of that day is still where the script names it. `change` brings another script, words and flags: lines and
-    words that the first had too name the new folder, what is new in them is left as it was written."""
+    """Returns the same request in a new copy of the same files, with its own checkpoints. `facts` are those stored
+    of the first run; its helper program still exists at the path in the script. `change` brings another script,
+    words and flags: lines and words that the first request also had get the new folder's path, and new ones stay
+    as written."""
     there = user_folders(cluster, user)
     launcher, checkpoints = str(facts.get("launcher", "")), str(facts.get("checkpoints", ""))
     new = change or request
@@ -144,6 +149,7 @@ def prepare_resubmit(
 
 
 def run_out(prepared: PreparedJob, cluster: str, user: str, job_id: int = 0, message: str = "") -> RunOut:
+    """Returns the answer to a run: its job, and the script line by line."""
     lines = prepared.script.lines if prepared.script else ()
     return RunOut(
         job_id=job_id,

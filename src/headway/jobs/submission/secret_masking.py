@@ -13,17 +13,17 @@ _NAMED = re.compile(
     r"(?<![\w.-])(?:(?P<option>--?[A-Za-z][\w.-]*)(?:=|[ \t]+(?:\\\n[ \t]*)?(?!-))|(?P<name>[A-Za-z_][\w.-]*)=(?!=))"
 )
 _QUOTED = r""""[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^']*+'"""
-# Each character is looked at once, whatever people send: nothing is given back, and what is open at the end of its line goes to
-# that end.
+# Possessive quantifiers read each character once, whatever the text is. An unclosed quote or bracket ends with its
+# line.
 _VALUE = re.compile(
     rf"""(?:{_QUOTED}|\$\{{[^}}\n]*+\}}?|\$\([^)\n]*+\)?|`[^`\n]*+`|\\.|[^\s;&|"'\\()`<>$]++|\$|["'][^\n]*+)++""",
     re.DOTALL,
 )
 _REFERENCE = re.compile(
     r'"?(?:\$\w+|\$[@*#?$!]|\$\{\w+(?::?[-+?])?\}|\$\([^)\n]*+\)|`[^`\n]*+`)++"?'
-    r"|\$\([^)\n]*+"  # goes on in the next line
+    r"|\$\([^)\n]*+"  # continues in the next line
 )
-_DEEPEST = 8  # $(A_KEY=$(B_TOKEN=...)): as deep as references are looked into; below, all is a secret
+_DEEPEST = 8  # $(A_KEY=$(B_TOKEN=...)): how deep references are searched; anything deeper is a secret
 _OPTION = re.compile(r"(--?[A-Za-z][\w.-]*|[A-Za-z_]\w*)=(.+)", re.DOTALL)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
@@ -32,16 +32,16 @@ def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-# Names are looked at word by word: DB_PASSWORD, apiKey, --hf-token.
+# Names are checked word by word: DB_PASSWORD, apiKey, --hf-token.
 _ALWAYS = re.compile(
     r".*secrets?|credentials?|authorization|passcode|jwt|sshpass|.*(?:password|passwd|passphrase)s?"
     r"|.*(?:api|access|secret|private|account|auth|encryption|signing)(?:key|token)s?"
 )
-_LEFT_OUT = _set(
-    "value string header plain raw base64 prod production staging dev test old ro rw readonly"
-)  # at the end
-_SWITCHES = _set("use no enable disable skip require with is has")  # at the beginning: yes or no
-# At the end: what is said of a secret, or where one lies.
+# Ignored at the end of a name.
+_LEFT_OUT = _set("value string header plain raw base64 prod production staging dev test old ro rw readonly")
+# At the beginning of a name: a switch, not a secret.
+_SWITCHES = _set("use no enable disable skip require with is has")
+# At the end of a name: the value describes a secret, or says where it is.
 _ABOUT = _set("file files path dir folder name names arn type len length limit count policy ttl age expiry manager store "
               "provider helper backend prompt")  # fmt: skip
 _KEYS = _set("api access private secret account ssh auth encryption signing license deploy master")
@@ -51,16 +51,15 @@ _OTHER_KEYS = _set(
     "caption message messages shard train val eval batch split order map monitor best score state model content feature "
     "features step time timestamp query value attention attn num max min per"
 )
-# A token of text, as trainings have them.
+# Before "token": a token of text, as in trainings.
 _OTHER_TOKENS = _set(
     "pad padding eos bos unk sep cls mask sos eot eod eom fim prefix suffix middle special start stop end begin first last "
     "next prev current each every by per max min num single extra image video audio vision text speech speaker language "
     "prompt response think thinking reasoning tool turn query memory register blank separator delimiter boundary newline "
     "placeholder latent class sentinel dummy trigger instance concept initializer document lm word sub"
 )
-_TOKENS = _set(
-    "api auth access refresh bearer hf github gitlab gh slack huggingface wandb npm pypi bot session"
-)  # what makes even several of them secret
+# Before "tokens": several secrets.
+_TOKENS = _set("api auth access refresh bearer hf github gitlab gh slack huggingface wandb npm pypi bot session")
 _PASSES = _set(
     "db database user smtp mysql postgres pg redis admin root ftp http proxy mongo registry docker login mail"
 )
@@ -68,14 +67,14 @@ _PATS = _set("github gitlab gh azure ado devops")
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable's or option's name says that its value is one."""
+    """Returns whether the name of a variable or option suggests that its value is a secret."""
     words = [word.lower() for word in _WORD.findall(name)]
     while len(words) > 1 and (words[-1] in _LEFT_OUT or words[-1].isdigit()):
         words.pop()
     words = [part for word in words for part in _parts(word)]
     if not words or (len(words) > 1 and words[0] in _SWITCHES) or words[-1] in _ABOUT:
         return False
-    if words[-2:] == ["application", "credentials"]:  # Google's: a path
+    if words[-2:] == ["application", "credentials"]:  # Google's variable contains a path
         return False
     if any(_ALWAYS.fullmatch(word) for word in words):
         return True
@@ -85,7 +84,7 @@ def is_secret(name: str) -> bool:
 
 
 def _parts(word: str) -> tuple[str, ...]:
-    """HFTOKEN is a token, as HF_TOKEN is."""
+    """Splits HFTOKEN into words as HF_TOKEN is."""
     before = word.removesuffix("token")
     return (before, "token") if before and before != word else (word,)
 
@@ -110,16 +109,17 @@ def _ends_secret(last: str, before: str) -> bool:
 
 
 def mask_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables with the values of secrets masked."""
     return {name: MASK if is_secret(name) else value for name, value in env.items()}
 
 
 def lost_secrets(env: Mapping[str, str]) -> list[str]:
-    """Variables whose values were not kept."""
+    """Returns the variables whose values were masked."""
     return sorted(name for name, value in env.items() if value == MASK)
 
 
 def mask_script_text(text: str) -> str:
-    """`export HF_TOKEN=...` in a script, shown without its value, which may stand in quotes."""
+    """Returns a script with the values of secrets masked, as in `export HF_TOKEN=...`, with or without quotes."""
     found, at = [], 0
     for one in _secrets(text):
         found += [text[at : one.start], MASK]
@@ -128,7 +128,7 @@ def mask_script_text(text: str) -> str:
 
 
 def mask_words(words: Sequence[str]) -> list[str]:
-    """`--hf-token=...` and `--hf-token ...`, shown without their values."""
+    """Returns the words with the values of secrets masked, as in `--hf-token=...` and `--hf-token ...`."""
     found: list[str] = []
     for before, word in pairwise(["", *words]):
         option = _OPTION.fullmatch(word)
@@ -142,7 +142,7 @@ def mask_words(words: Sequence[str]) -> list[str]:
 
 
 def masked_lines(text: str) -> list[tuple[int, str]]:
-    """(number of the line, from 1; name) where a text still holds the mask in a secret's place."""
+    """Returns (line number from 1, name) of each secret in a text whose value is still the mask."""
     found, line, at = list[tuple[int, str]](), 1, 0
     for one in _secrets(text):
         line, at = line + text.count("\n", at, one.start), one.start
@@ -152,7 +152,7 @@ def masked_lines(text: str) -> list[tuple[int, str]]:
 
 
 def masked_names(words: Sequence[str]) -> list[str]:
-    """Options and variables among these words that still hold the mask."""
+    """Returns the options and variables among these words whose value is still the mask."""
     found = []
     for before, word in pairwise(["", *words]):
         if word == MASK and _takes_secret(before, word):
@@ -164,14 +164,14 @@ def masked_names(words: Sequence[str]) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class _Secret:
     name: str
-    start: int  # of the value
-    value: str  # with its quotes
+    start: int  # position of the value
+    value: str  # including its quotes
 
 
 def _secrets(text: str) -> Iterator[_Secret]:
-    """In order, none within another. A value that only says where it comes from, as $(cat FILE) does, is none itself, but may
-    hold some."""
-    over, within = 0, list[int]()  # where the last one ended; where the references end that are looked into
+    """Yields secrets in order, none within another. A value that is only a reference, such as $(cat FILE), is not
+    a secret itself but may contain some."""
+    over, within = 0, list[int]()  # the end of the last secret; the ends of the references that are being searched
     for match in _NAMED.finditer(text):
         name = match["option"] or match["name"]
         value = _VALUE.match(text, match.end()) if match.end() >= over and is_secret(name) else None
@@ -187,5 +187,5 @@ def _secrets(text: str) -> Iterator[_Secret]:
 
 
 def _takes_secret(option: str, word: str) -> bool:
-    """Whether the word is that option's value."""
+    """Returns whether the word is the value of that option, and the option names a secret."""
     return option.startswith("-") and "=" not in option and is_secret(option) and not re.match(r"--?[A-Za-z]", word)

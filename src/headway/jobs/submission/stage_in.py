@@ -1,6 +1,6 @@
-"""`--stage-in`: what a script does before its first command, so that a dataset lies on each node's own disk. Pure.
+"""`--stage-in`: lines that a script runs before its first command, which copy a dataset to each node's own disk. Pure.
 
-The job's /tmp is its own on each node, and goes with it however it ends (the prolog and the epilog see to that)."""
+The job has its own /tmp on each node, which is removed at its end, however it ends (by the prolog and epilog)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCRATCH = "/tmp"
 EXPORT = f"export HEADWAY_SCRATCH={SCRATCH}"
 _PINNED = re.compile(r"([a-z][a-z0-9_-]{0,30})@([0-9]{1,9})")
 _SHELL = re.compile(r"#!\s*(?:\S*/env\s+)?(?:\S*/)?(?:ba|da|k|z)?sh(?:\s.*)?")
-# What the job asked for is for its own steps: the copy takes one small task of each node.
+# Variables of the job's own request, unset for the copy: that takes one small task on each node.
 _ASKED = (
     "CPUS_PER_TASK", "CPU_BIND", "DISTRIBUTION", "GPUS", "GPUS_PER_NODE", "GPUS_PER_TASK", "GPU_BIND", "HINT", "NPROCS", "NTASKS",
     "NTASKS_PER_CORE", "NTASKS_PER_GPU", "NTASKS_PER_NODE", "NTASKS_PER_SOCKET", "THREADS_PER_CORE", "TRES_PER_TASK",
@@ -24,7 +24,7 @@ _ASKED = (
 
 
 def stage_faults(stage_in: Sequence[str], wants: Sequence[RequestedResources]) -> Iterator[Fault]:
-    """`wants`: what each component of the job asks for."""
+    """Yields what is wrong with `stage_in`. `wants` are the resources of each component of the job."""
     if not stage_in:
         return
     names = [one.partition("@")[0] for one in stage_in]
@@ -38,7 +38,8 @@ def stage_faults(stage_in: Sequence[str], wants: Sequence[RequestedResources]) -
 
 
 def stage_lines(stage_in: Sequence[str]) -> list[str]:
-    """`stage_in`: each NAME@VERSION. Raises ValueError for another word, for they become part of a script."""
+    """Returns the lines of the script that copy each NAME@VERSION. Raises ValueError for any other word, because
+    the words become part of a script."""
     unset = " ".join(f"-u SLURM_{name}" for name in _ASKED)
     nodes = "$SLURM_JOB_NUM_NODES"
     srun = f'env {unset} srun --overlap --nodes="{nodes}" --ntasks="{nodes}" --ntasks-per-node=1'
@@ -53,8 +54,8 @@ def stage_lines(stage_in: Sequence[str]) -> list[str]:
 
 
 def with_stage(request: SubmitIn) -> SubmitIn:
-    """The request with a script that brings what `stage_in` names (each NAME@VERSION) before its first command. Raises Refused
-    where that can't be said in the script."""
+    """Returns the request with a script that copies each NAME@VERSION of `stage_in` before its first command.
+    Raises Refused where the script can't do that."""
     if not request.stage_in:
         return request
     if faults := list(stage_faults(request.stage_in, requested_resources(request))):
@@ -67,7 +68,7 @@ def with_stage(request: SubmitIn) -> SubmitIn:
             f"--stage-in is done by the script, and {request.script_name} is none of a shell ({head[:60]})",
             hint="start the program from a script that begins with #!/bin/bash",
         )
-    # sbatch reads its #SBATCH lines up to the first that is neither empty nor a comment.
+    # sbatch reads #SBATCH lines up to the first line that is neither empty nor a comment.
     first = next((n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), len(lines))
     note = f"# --stage-in: {', '.join(request.stage_in)} below $HEADWAY_SCRATCH on each node"
     script = "\n".join([head, *lines[:first], note, EXPORT, *stage_lines(request.stage_in), *lines[first:]])

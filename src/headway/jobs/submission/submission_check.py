@@ -22,7 +22,7 @@ _START = re.compile(
     r"to start at (?P<at>\S+)(?: using (?P<cpus>\d+) processors)?(?: on nodes? (?P<nodes>\S+))?(?: in partition (?P<part>\S+))?"
 )
 _HORIZON_S = 366 * 86400
-# sbatch's own refusals -> the field they are about.
+# Words in sbatch's refusals -> the field that they refer to.
 _ABOUT = (
     ("partition", "partition"), ("account", "account"), ("time limit", "time"), ("QOS", "account"), ("qos", "account"),
     ("Node count", "nodes"), ("node configuration", "gpus"), ("processors requested", "nodes"), ("GRES", "gpus"),
@@ -31,8 +31,9 @@ _ABOUT = (
 
 
 def submission_faults(request: SubmitIn, cluster: Cluster, user: str, offer: NodeCapacity) -> list[Fault]:
-    """All of them, by field: script, args, flags, partition, nodes, gpus, cpus, memory, time, account."""
-    if len((request.script or "").encode()) > MAX_SCRIPT_BYTES:  # no more of it is looked at
+    """Returns all faults, each with its field: script, args, flags, partition, nodes, gpus, cpus, memory, time,
+    account."""
+    if len((request.script or "").encode()) > MAX_SCRIPT_BYTES:  # a longer script is not checked further
         words = f"it is longer than {MAX_SCRIPT_BYTES // 2**20} MiB, which is all that Slurm takes"
         return [Fault("script", words, "put what is long into a file that it reads")]
     wants = requested_resources(request)
@@ -54,8 +55,9 @@ def _of_component(fault: Fault, number: int, of: int) -> Fault:
 
 
 def parse_test_only(said: str, now: float) -> tuple[int, str, str]:
-    """(unix seconds, nodes, partition) of sbatch --test-only under SLURM_TIME_FORMAT=%s; zero and "" where it does not say,
-    or names the end of a reservation that is made for good (spare nodes): no job starts by that."""
+    """Returns (unix seconds, nodes, partition) from the output of sbatch --test-only under SLURM_TIME_FORMAT=%s.
+    The time is 0 and nodes are "" where it does not say, or where it names the end of a permanent reservation
+    (spare nodes), when no job will start."""
     found = _START.search(said)
     if found is None:
         return 0, "", ""
@@ -64,8 +66,8 @@ def parse_test_only(said: str, now: float) -> tuple[int, str, str]:
 
 
 def explain_unavailable(said: str, request: SubmitIn, cluster: Cluster, nodes: Iterable[NodeState]) -> str:
-    """Why --test-only refuses what sbatch itself takes and lets wait: it looks at nodes in service alone. "" where all of
-    them are, or that is not what was said."""
+    """Returns why --test-only refuses a job that sbatch itself accepts and lets wait: --test-only considers only
+    nodes in service. Returns "" where all nodes are in service, or the message is another one."""
     if "node configuration is not available" not in said:
         return ""
     wanted = {
@@ -81,7 +83,7 @@ def explain_unavailable(said: str, request: SubmitIn, cluster: Cluster, nodes: I
 
 
 def sbatch_fault(said: str, hint: str) -> Fault:
-    """sbatch's own words, with the field that they are about."""
+    """Returns sbatch's own words as a fault of the field that they refer to."""
     lines = [line.partition("error: ")[2] or line for line in said.splitlines() if line.strip()]
     text = "; ".join(dict.fromkeys(line.removeprefix("allocation failure: ") for line in lines)) or "sbatch refuses it"
     field = next((field for word, field in _ABOUT if word in text), "script")
@@ -101,7 +103,7 @@ def _script(request: SubmitIn) -> Iterator[Fault]:
 
 
 def _masked(request: SubmitIn) -> Iterator[Fault]:
-    """What was shown without the values of secrets can't be sent so."""
+    """Yields a fault for each secret value that was hidden when the script was shown: it can't be sent like that."""
     again = "type the value again"
     for line, name in masked_lines(request.script or ""):
         yield Fault("script", f"line {line}: the value of {name} was left out, as it is a secret", again)
@@ -115,8 +117,8 @@ def _named(want: RequestedResources) -> list[str]:
 
 
 def requested_partitions(want: RequestedResources, cluster: Cluster, found: str = "") -> list[Partition]:
-    """Those that it names, of which Slurm takes the one where it starts first; else the one that sbatch has `found`, or the
-    default."""
+    """Returns the partitions that the options name, from which Slurm takes the one where the job starts first.
+    Where they name none, returns the partition `found` that sbatch reported, else the default."""
     names = _named(want) or [found] * bool(found)
     return [one for one in cluster.partitions if (one.name in names if names else one.default)]
 
@@ -185,7 +187,7 @@ def _team(wants: Sequence[RequestedResources], cluster: Cluster, user: str) -> I
 
 
 def _caps(team: Team, parts: Sequence[RequestedResources]) -> Iterator[Fault]:
-    """What the team's people may not have in one job."""
+    """Yields a fault for each limit of the team that one job exceeds."""
     gpus = sum(want.gpus for want in parts)
     if team.gpus is not None and gpus > team.gpus:
         yield Fault(
@@ -198,13 +200,14 @@ def _caps(team: Team, parts: Sequence[RequestedResources]) -> Iterator[Fault]:
 
 
 def _number(text: str) -> int:
-    """0 for what is none; one that is too long to be read is more than any node has."""
+    """Returns the number, or 0 for any other text. A number too long to convert counts as 10**9, more than any
+    node has."""
     if not re.fullmatch("[0-9]+", text):
         return 0
     return int(text) if len(text) < 10 else 10**9
 
 
 def _mib(text: str) -> int:
-    """The same."""
+    """Returns an amount of memory in MiB, or 0 for a text that is not one."""
     found = _MEMORY.fullmatch(text)
     return int(min(float(found[1]), 1e15) * _UNITS[found[2].upper() or "M"]) if found else 0

@@ -1,4 +1,4 @@
-"""Submits, cancels and runs as the person: the real sbatch and scancel on the head, never as root."""
+"""Submits, cancels and runs commands as the user: the real sbatch and scancel on the head, never as root."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from headway.schemas.submissions import SubmitIn, SubmitOut
 from headway.slurm.user_commands import CONTROL_VERBS, control_argv, scancel_argv
 from headway.transport.process import CommandResult
 
-OPERATOR = "headway"  # acts where Slurm would refuse the person, and the server has checked that they may
+# Slurm's operator: acts where Slurm would refuse the user and the server has checked the permission.
+OPERATOR = "headway"
 SUBMIT_S = 60.0
 BUNDLE_S = 300.0
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
@@ -28,17 +29,17 @@ _UNSURE = (
     "timed out on send/recv",
     "Zero Bytes were transmitted",
     "Unexpected message received",
-)  # as node/user_helper/idempotency.py
-_NOBODY_KNOWS = 98  # node/user_helper/idempotency.py: what ran under this tag before was cut off
-_SIGNALLED = range(128, 193)  # 128 + the number of a signal, as in a shell; 255 is how sbatch refuses an option
-_LONGEST_OUTPUT = 8 * 1024 * 1024  # bytes of a command's answer: it is held whole, as JSON too, and packed
+)  # the same as in node/user_helper/idempotency.py
+_NOBODY_KNOWS = 98  # exit code of node/user_helper/idempotency.py: an earlier run with this tag was cut off
+_SIGNALLED = range(128, 193)  # 128 + the number of a signal, as in a shell; sbatch uses 255 for a bad option
+_LONGEST_OUTPUT = 8 * 1024 * 1024  # bytes of a command's answer, which is kept in memory whole, as JSON, and compressed
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
 
 
 @dataclass(frozen=True)
 class JobFiles:
-    """What lies on the shared storage before sbatch runs: the job's copy of a bundle ("" = an empty folder), and small
-    files that are written once."""
+    """Files that are put on the shared storage before sbatch runs: the job's copy of a bundle ("" means an empty
+    folder), and small files that are written once."""
 
     root: str
     bundle: str
@@ -49,13 +50,12 @@ class JobFiles:
 async def run_sbatch(
     links: HelperConnections, head: Machine, request: SubmitIn, user: str, stage: JobFiles | None = None, tag: str = ""
 ) -> SubmitOut:
-    """Runs sbatch as `user`, through a login shell, in the asked folder or their home, once `stage` is there. What comes
-    again with the same `tag` is answered as the first time: sbatch runs once for it.
+    """Runs sbatch as `user`, through a login shell, in the requested folder or their home, after `stage` is in place.
+    A request that is repeated with the same `tag` gets the first answer: sbatch runs once for a tag.
 
-    `job_id` is 0 when sbatch did what was asked without submitting (--test-only, --help). Raises Refused with sbatch's
-    own words, NotFound for an unknown user, NotAllowed for one that has left, Unanswered when it is not known whether
-    there is a job now: nothing is ever sent a second time.
-    """
+    `job_id` is 0 when sbatch did what was requested without submitting (--test-only, --help). Raises Refused with
+    sbatch's own words, NotFound for an unknown user, NotAllowed for a user who has left, and Unanswered when it is not
+    known whether the job was submitted: nothing is ever sent a second time."""
     _check(request)
     ask: dict[str, Any] = {
         "do": "sbatch",
@@ -93,7 +93,8 @@ async def run_sbatch(
 
 
 async def _once(links: HelperConnections, head: Machine, ask: dict[str, Any], script: bytes) -> CommandResult:
-    """sbatch's own end. Raises Unanswered when what it had done by then is anybody's guess."""
+    """Returns the result of sbatch. Raises Unanswered when it is not known what sbatch had done before it was cut
+    off."""
     why = ""
     try:
         ran = await call_helper(links, head, ask, timeout_s=SUBMIT_S, data=script)
@@ -116,7 +117,8 @@ async def _once(links: HelperConnections, head: Machine, ask: dict[str, Any], sc
 async def store_bundle(
     links: HelperConnections, head: Machine, user: str, root: str, digest: str, archive: bytes
 ) -> bool:
-    """Whether the user's bundle is on the cluster now; an empty archive only asks. Raises Refused when it can't be kept."""
+    """Stores the user's bundle on the cluster and returns whether it is there; an empty archive only checks.
+    Raises Refused when it can't be stored."""
     ask = {"do": "bundle", "user": user, "root": root, "digest": digest}
     ran = await call_helper(links, head, ask, timeout_s=BUNDLE_S, data=archive)
     if ran.code != 0:
@@ -133,10 +135,9 @@ async def cancel_jobs(
     as_operator: bool = False,
     signal: str = "",
 ) -> None:
-    """scancel of "12", "12_3" or "12_[1-4]", as the person; with `as_operator` as Headway's Slurm operator.
+    """Runs scancel of "12", "12_3" or "12_[1-4]" as the user, or with `as_operator` as Headway's Slurm operator.
 
-    Raises NotAllowed for somebody else's job, NotFound for one that does not exist.
-    """
+    Raises NotAllowed for another user's job, NotFound for a job that does not exist."""
     _named(jobs)
     if signal and not re.fullmatch(r"[A-Z0-9]{1,10}", signal):
         raise Refused(f"not a signal: {signal!r}", hint="by its name without SIG, e.g. USR1")
@@ -161,8 +162,9 @@ async def cancel_jobs(
 async def control_job(
     links: HelperConnections, head: Machine, user: str, verb: str, job: str, *, as_operator: bool = False
 ) -> None:
-    """`scontrol requeue | hold | release` of "12" or "12_3", as the person or as Headway's Slurm operator: what that holds,
-    only an operator releases. Raises NotAllowed, NotFound, and Refused with Slurm's words for a job that stands otherwise."""
+    """Runs `scontrol requeue | hold | release` for job "12" or "12_3", as the user or as Headway's Slurm operator.
+    A job that the operator has put on hold can only be released by an operator. Raises NotAllowed, NotFound, and
+    Refused with Slurm's words when the job's state does not permit it."""
     if verb not in CONTROL_VERBS:
         raise Refused(f"not one of requeue, hold, release: {verb[:20]!r}")
     _named([job])
@@ -204,8 +206,8 @@ async def run_command(
     *,
     timeout_s: float = 3600,
 ) -> tuple[int, bytes, bytes]:
-    """(exit code, stdout, stderr) of one command on the head, as root or through a login shell of `user`. Raises Refused where
-    it has run and said more than an answer holds."""
+    """Returns (exit code, stdout, stderr) of one command on the head, run as root or through a login shell of
+    `user`. Raises Refused when the command has run and its output is larger than an answer may be."""
     if not argv:
         raise Refused("there is no command to run")
     words = list(argv) if user == "root" else helper_argv({"do": "exec", "user": user, "argv": list(argv), "cwd": ""})
@@ -223,7 +225,8 @@ async def run_command(
 
 
 def script_name(name: str) -> str:
-    """The last part of a path, safe as a file name: sbatch names the job after it."""
+    """Returns the last part of a path when it is safe as a file name: sbatch names the job after it. Raises
+    Refused otherwise."""
     last = PurePosixPath(name).name
     if last in ("", ".", "..") or "\0" in last or len(last.encode()) > 200:
         raise Refused(f"not a usable script name: {name[:80]!r}", hint="rename the file: letters, digits, . _ -")
@@ -231,8 +234,8 @@ def script_name(name: str) -> str:
 
 
 def _flags(request: SubmitIn) -> list[str]:
-    """Its flags, and one that exports what `env` names where the script or the flags export a part of the environment only.
-    Raises Refused where that can't be said in one flag."""
+    """Returns the request's flags, with an --export added for the names in `env` where the script or the flags
+    export only a part of the environment. Raises Refused where one flag can't express that."""
     if fault := export_fault(request):
         raise Refused(fault.message, hint=fault.hint)
     names, parts = _exported(request)
@@ -243,15 +246,15 @@ def _flags(request: SubmitIn) -> list[str]:
 
 
 def _exported(request: SubmitIn) -> tuple[list[str], list[str]]:
-    """(names that `env` brings, values of --export that leave some out)."""
-    names = [name for name in request.env if not name.startswith(("SLURM_", "SBATCH_"))]  # sbatch's own
+    """Returns (names in `env`, values of --export that leave some names out)."""
+    names = [name for name in request.env if not name.startswith(("SLURM_", "SBATCH_"))]  # without sbatch's own
     exports = [want.options["export"] for want in requested_resources(request) if "export" in want.options]
     return names, [value for value in exports if "ALL" not in value.upper().split(",")]
 
 
 def export_fault(request: SubmitIn) -> Fault | None:
-    """That what `env` brings can't come beside the --export that is there: of one component among several, or with quotes, which
-    are the script's and no flag's."""
+    """Returns a fault when the names in `env` can't be combined with the --export of the request: --export is
+    given for one component among several, or its value has quotes, which can't be copied into a flag."""
     names, parts = _exported(request)
     if not names or not parts:
         return None

@@ -1,1 +1,1 @@
-"""What is shown of a job: columns, array tasks, placement, progress."""
+"""What pages and commands show of a job: columns, array tasks, placement, progress."""

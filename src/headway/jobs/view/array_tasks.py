@@ -13,7 +13,7 @@ from headway.schemas.submissions import SubmitIn
 
 
 def array_out(states: Mapping[str, str]) -> ArrayOut:
-    """`states`: of each task, by its number."""
+    """Returns the counts of an array's tasks. `states` has the state of each task by its number."""
     words = list(states.values())
     done = words.count("COMPLETED")
     running = sum(word in RUNNING for word in words)
@@ -29,12 +29,12 @@ def array_out(states: Mapping[str, str]) -> ArrayOut:
 
 
 def failed_tasks(states: Mapping[str, str]) -> str:
-    """Those that ended without success, as --array takes them: "3,7-9"."""
+    """Returns the tasks that ended without success, as --array takes them: "3,7-9"."""
     return compress_numbers(int(task) for task, word in states.items() if word not in {"COMPLETED", *RUNNING, *WAITING})
 
 
 def compress_numbers(numbers: Iterable[int]) -> str:
-    """[3, 7, 8, 9] -> "3,7-9"."""
+    """Returns the numbers as ranges: [3, 7, 8, 9] -> "3,7-9"."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:
@@ -45,8 +45,8 @@ def compress_numbers(numbers: Iterable[int]) -> str:
 
 
 def with_array(request: SubmitIn, tasks: str) -> SubmitIn:
-    """The same request for these tasks only, as many at once as it allowed: a flag goes before the script's own #SBATCH
-    line."""
+    """Returns the request for these tasks only, with the same limit of tasks at once. The new --array flag
+    overrides the script's #SBATCH line."""
     flags = (*script_options(request.script or ""), *parse_options(request.args))
     asked = [one.value for one in flags if one.name == "array"]
     _, percent, most = asked[-1].partition("%") if asked else ("", "", "")
@@ -56,7 +56,8 @@ def with_array(request: SubmitIn, tasks: str) -> SubmitIn:
 
 
 def tasks_of(jobs: Sequence[JobState], array: int, task: str = "") -> list[JobState]:
-    """The tasks of an array among jobs; only the named one with `task`. A record that stands for many tasks stays."""
+    """Returns the tasks of an array among the jobs; with `task`, only that one. Without `task`, a record for
+    several waiting tasks is returned unchanged."""
     mine = [job for job in jobs if job.array_job_id == array]
     if not task:
         return mine
@@ -68,7 +69,7 @@ def tasks_of(jobs: Sequence[JobState], array: int, task: str = "") -> list[JobSt
 
 
 def _stands_for(word: str, task: int) -> bool:
-    """Whether "3,7-9%2" holds the number."""
+    """Returns whether "3,7-9%2" contains the number."""
     for part in word.partition("%")[0].strip("[]").split(","):
         first, _, last = part.partition("-")
         if first.isdigit() and int(first) <= task <= int(last.partition(":")[0] or first):

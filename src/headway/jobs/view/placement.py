@@ -11,15 +11,15 @@ from headway.jobs.explain.placement_search import allocated_on_node
 
 
 def leaves_of(nodes: Iterable[str], leaf_of: Mapping[str, str]) -> dict[str, int]:
-    """Nodes under each leaf."""
+    """Returns the number of nodes under each leaf switch."""
     return dict(Counter(leaf_of.get(node, "") for node in nodes))
 
 
 def fewest_leaves(
     run: JobState, nodes: Iterable[NodeState], others: Iterable[JobState], leaf_of: Mapping[str, str]
 ) -> int:
-    """The fewest leaves that had room for as many nodes when the run started: a node had, where the other jobs of that
-    moment left it as many GPUs as the run holds there (without GPUs: as many CPUs)."""
+    """Returns the fewest leaves that had room for the run's nodes when it started. A node had room where the other
+    jobs of that time left as many GPUs as the run uses on a node (for a run without GPUs: as many CPUs)."""
     held = _held(run, others)
     own = set(run.nodes)
     gpus = -(-run.gpus // max(1, len(run.nodes)))
@@ -41,7 +41,7 @@ def fewest_leaves(
 
 
 def _held(run: JobState, others: Iterable[JobState]) -> dict[str, tuple[int, int]]:
-    """Node -> (GPUs, CPUs) that other jobs held when the run started."""
+    """Returns node -> (GPUs, CPUs) that other jobs used when the run started."""
     found: dict[str, tuple[int, int]] = {}
     for other in others:
         going = other.state in RUNNING or other.end_time > run.start_time

@@ -1,7 +1,7 @@
-"""A job's progress: what the training reported (node/agent), or else its own log's lines like `step 120 loss 1.873`.
+"""A job's progress: the training's reports (node/agent), or lines of the job's log like `step 120 loss 1.873`.
 
-Both are files on the head, read on from where the last look ended, in the same remote call. A job that has reported a
-loss is not looked for in its log any more."""
+Both are files on the head. Each look reads on from where the last look ended, both in the same remote call. The log of
+a job that has reported a loss is no longer read."""
 
 from __future__ import annotations
 
@@ -24,47 +24,49 @@ from headway.jobs.view.effective_time import CheckpointStalls, EffectiveTime
 from headway.transport.streams import MAX_OUTPUT
 
 MAX_POINTS = 500
-FIRST_READ_BYTES = 4 * 1024 * 1024  # bytes of a log that is already there when first looked at: its end
+FIRST_READ_BYTES = 4 * 1024 * 1024  # bytes read from the end of a log that exists already at the first look
 READ_BYTES = 1024 * 1024
-READ_AFTER_END_S = 120.0  # longer than the collector takes from one minute to the next
+READ_AFTER_END_S = 120.0  # longer than the collector's interval of a minute
 MAX_ENDED_JOBS = 500
-_MOST_ASKED = 64 * 1024  # characters of one question, which is one word of a command: people choose the paths' lengths
-_MOST_ANSWERED = MAX_OUTPUT // 2  # bytes: a third more as base64, and what is over the bound of an answer is dropped
+# Characters of one request, which is one argument of a command; users choose the length of paths.
+_MOST_ASKED = 64 * 1024
+_MOST_ANSWERED = MAX_OUTPUT // 2  # bytes; base64 adds a third, and an answer is cut at MAX_OUTPUT
 _LONGEST_LINE = 4096
-_MOST = 2**63  # of steps, and of a moment in unix seconds: node/agent lets no more through
-# Looked for one behind the other: a pattern of both would look for a loss behind each of a line's steps.
+_MOST = 2**63  # the limit for a step and for a time in unix seconds; node/agent has the same limit
+# Two searches, one after the other: a combined pattern would search for a loss after every step of a line.
 _STEP = re.compile(rb"\bstep[ \t:=#]*(\d{1,12})\b", re.IGNORECASE)
 _LOSS = re.compile(rb"\bloss[ \t:=]*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b", re.IGNORECASE)
 
 
 @dataclass
 class Progress:
-    """What a job has said so far. `series` has at most MOST_POINTS points, evenly thinned, the last one always in."""
+    """Progress of a job so far. `series` has at most MAX_POINTS points, evenly thinned; the last point is always
+    included."""
 
     step: int = 0
-    loss: float = math.nan  # the newest that was said, which may be of an earlier step
+    loss: float = math.nan  # the newest reported loss, possibly of an earlier step
     seen: bool = False
-    measured: bool = False  # it says a loss, not its steps alone
+    measured: bool = False  # the job reports a loss, not only steps
     points: int = 0  # steps read so far
-    at: float = 0.0  # unix seconds of the newest step: as reported, else when it was read
+    at: float = 0.0  # unix seconds of the newest step: as reported, otherwise when it was read
     tokens_per_s: float | None = None
-    course: EffectiveTime = field(default_factory=EffectiveTime)  # reports have their times; a log's lines have none
+    course: EffectiveTime = field(default_factory=EffectiveTime)  # from reports only: lines of a log have no times
     stalls: CheckpointStalls = field(default_factory=CheckpointStalls)
     _began: float = 0.0
     _points: list[tuple[int, float]] = field(default_factory=list)
-    _last: tuple[int, float] | None = None  # the newest point, whether it is one of those or not
+    _last: tuple[int, float] | None = None  # the newest point, also when `_points` does not include it
     _stride: int = 1
     _skipped: int = 0
     _rest: bytes = b""
 
     def add_log(self, data: bytes) -> None:
-        """More of the log, in any pieces."""
+        """Adds the next piece of the log. A piece may end in the middle of a line."""
         for line in self._lines(data):
-            for part in line.split(b"\r"):  # progress bars write over their own line
+            for part in line.split(b"\r"):  # progress bars overwrite their own line
                 self._line(part)
 
     def add_reports(self, data: bytes) -> None:
-        """More of the reports, in any pieces: JSON objects, one a line. Each may say some of its values only."""
+        """Adds the next piece of the reports: JSON objects, one a line. A report may lack some of the values."""
         for line in self._lines(data):
             with contextlib.suppress(ValueError):
                 told = json.loads(line)
@@ -83,7 +85,8 @@ class Progress:
                 self._measure(loss)
             self.at = at
         self.tokens_per_s = _number(told, "tokens_per_s")
-        if at < self.course.last_report_at:  # read before: the head has thinned its file, which began anew
+        # Already read: the head has thinned the file, and it is read from its beginning.
+        if at < self.course.last_report_at:
             return
         if step is not None:
             self._mark_run(_bounded(told, "run_began", _MOST) or 0.0)
@@ -91,7 +94,8 @@ class Progress:
             self.stalls.add_report(saves, stalled_s)
 
     def _mark_run(self, began: float) -> None:
-        """`began`: when the process that reports was started, 0 where it does not say. Of several the newest counts."""
+        """Notes the start of a run. `began` is when the reporting process started, 0 where the report does not say
+        it. Where several processes report, the newest start counts."""
         restarted = began > self._began > 0
         self._began = max(began, self._began)
         self.course.add_report(self.step, self.at, restarted)
@@ -104,11 +108,13 @@ class Progress:
         return lines
 
     def start_new_log(self) -> None:
-        """The log begins anew (a requeued job): half a line is dropped; what was learned stays until passed again."""
+        """Starts on a log that was written from its beginning again (a requeued job). Drops the unfinished line
+        and keeps all points until the job passes their steps again."""
         self._rest = b""
 
     @property
     def series(self) -> list[tuple[int, float]]:
+        """Returns (step, loss) of the kept points, with the newest point last."""
         if self._last and (not self._points or self._points[-1][0] != self._last[0]):
             return [*self._points, self._last]
         return list(self._points)
@@ -123,13 +129,13 @@ class Progress:
         self._measure(float(loss[1]))
 
     def _step(self, step: int) -> None:
-        if self.seen and step < self.step:  # went on from a checkpoint: the steps after it are done again
+        if self.seen and step < self.step:  # the job resumed from a checkpoint and repeats the steps after it
             self._forget_from(step)
         self.step, self.seen = step, True
         self.points += 1
 
     def _measure(self, loss: float) -> None:
-        """The loss of the step that it is at."""
+        """Sets the loss of the current step."""
         self.measured = True
         self.loss = loss if math.isfinite(loss) else math.nan
         if self._last and self._last[0] >= self.step:
@@ -143,7 +149,7 @@ class Progress:
         self._points.append(self._last)
         self._skipped = self._stride - 1
         if len(self._points) >= MAX_POINTS:
-            self._points = self._points[::2]  # the last one, this one, is among those that go
+            self._points = self._points[::2]  # this drops the last point, which `_last` keeps
             self._stride *= 2
 
     def _forget_from(self, step: int) -> None:
@@ -160,9 +166,10 @@ def _number(told: dict[str, object], name: str) -> float | None:
 
 
 def _bounded(told: dict[str, object], name: str, most: int) -> float | None:
-    """None also for what is no training's figure: what is summed and kept of it would stop those who keep it."""
+    """Returns the value as a number, or None where it is missing or outside 0 to `most`. The sums and the database
+    that take these values would fail on larger ones."""
     found = _number(told, name)
-    return found if found is not None and 0 <= found <= most else None  # nan is neither
+    return found if found is not None and 0 <= found <= most else None  # nan fails both comparisons
 
 
 def _whole(told: dict[str, object], name: str, most: int) -> int | None:
@@ -172,7 +179,7 @@ def _whole(told: dict[str, object], name: str, most: int) -> int | None:
 
 @dataclass
 class _Followed:
-    """One file of a job: its log, or (no `path`) its reports."""
+    """One file of a job: its log, or its reports (then `path` is empty)."""
 
     job: int
     user: str = ""
@@ -182,19 +189,21 @@ class _Followed:
 
     @property
     def limit(self) -> int:
-        """Bytes of the next look."""
+        """Returns the bytes to read with the next look."""
         return FIRST_READ_BYTES if self.offset < 0 else READ_BYTES
 
     def ask(self) -> dict[str, object]:
+        """Returns the entry for this file in the request to node/user_helper."""
         place = {"user": self.user, "path": self.path} if self.path else {"job": self.job}
         return {**place, "offset": self.offset, "limit": self.limit}
 
     def take(self, answer: dict[str, object], now: float) -> None:
+        """Adds what the helper answered for this file. `now` is in unix seconds."""
         first = self.offset < 0
         if "size" not in answer:
             return
         size, offset = int(str(answer["size"])), int(str(answer["offset"]))
-        if size < offset:  # cut short: begin again with the next look
+        if size < offset:  # the file was truncated: the next look reads it from its beginning
             self.offset = 0
             self.progress.start_new_log()
             return
@@ -205,13 +214,14 @@ class _Followed:
             return
         before = self.progress.points
         self.progress.add_log(data)
-        if self.progress.points > before and not first:  # of what was there before the first look nobody knows the time
+        if self.progress.points > before and not first:  # lines from before the first look have no known time
             self.progress.at = now
 
 
 def jobs_to_read(jobs: Sequence[JobState], now: float) -> tuple[JobState, ...]:
-    """Jobs that may have said something since the last look: those that run, and those that ended LAST_S ago or less, the newest
-    of them. A job's last words come as it ends, and all that a short one says may."""
+    """Returns the jobs that may have reported something since the last look: all running jobs, and the jobs that
+    ended at most READ_AFTER_END_S ago, of these the MAX_ENDED_JOBS newest. A job writes its last lines as it ends,
+    and a short job may write everything then."""
     over = (job for job in jobs if job.state in ENDED and job.start_time and now - job.end_time <= READ_AFTER_END_S)
     return (
         *(job for job in jobs if job.state in RUNNING),
@@ -220,7 +230,7 @@ def jobs_to_read(jobs: Sequence[JobState], now: float) -> tuple[JobState, ...]:
 
 
 class ProgressReader:
-    """Keeps the progress of one cluster's jobs that speak: few remote calls a look."""
+    """Keeps the progress of one cluster's jobs, with few remote calls a look."""
 
     def __init__(self, links: HelperConnections, head: Machine) -> None:
         self._links = links
@@ -229,18 +239,19 @@ class ProgressReader:
         self._reports: dict[int, _Followed] = {}
 
     def progress_of(self, job_id: int) -> Progress | None:
-        """What the last look saw; None when the job has said nothing."""
+        """Returns the progress at the last look, or None when the job has reported nothing."""
         found = [source[job_id].progress for source in (self._reports, self._logs) if job_id in source]
         said = [progress for progress in found if progress.seen]
         return next((progress for progress in said if progress.measured), said[0] if said else None)
 
     def losses_by_job(self) -> dict[int, tuple[tuple[float, float], ...]]:
-        """Of each job that was started again: (its last report before, seconds of work that it did again) each."""
+        """Returns for each restarted job: (time of the last report before the restart, seconds of work that was
+        repeated) for each restart."""
         told = {job: one.progress.course.losses for job, one in self._reports.items()}
         return {job: tuple(losses) for job, losses in told.items() if losses}
 
     def stalls_by_job(self) -> dict[int, CheckpointStats]:
-        """Of each job that said how it saves."""
+        """Returns the checkpoint figures of each job that reports its checkpoints."""
         told = {job: one.progress for job, one in self._reports.items()}
         return {
             job: CheckpointStats(one.stalls.count, one.stalls.stalled_s, one.course.up_s)
@@ -249,7 +260,7 @@ class ProgressReader:
         }
 
     async def read_jobs(self, jobs: Iterable[JobState]) -> None:
-        """Reads what these jobs have said since; forgets those that are no longer among them."""
+        """Reads what these jobs have written since the last look, and forgets jobs that are no longer in `jobs`."""
         started = [job for job in jobs if job.start_time]
         self._reports = {job.id: self._reports.get(job.id) or _Followed(job.id) for job in started}
         self._logs = {
@@ -266,7 +277,7 @@ class ProgressReader:
 
 
 def _questions(files: Iterable[_Followed]) -> Iterator[list[_Followed]]:
-    """As many at once as one command can name and one answer can hold."""
+    """Splits the files into groups, each as large as one command can name and one answer can contain."""
     some: list[_Followed] = []
     asked = answered = 0
     for one in files:

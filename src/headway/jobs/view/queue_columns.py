@@ -19,24 +19,24 @@ _COMPACT = {
     "STOPPED": "ST", "SIGNALING": "SI", "STAGE_OUT": "SO", "RESIZING": "RS", "REVOKED": "RV",
 }  # fmt: skip
 MAX_PRIORITY = 2**32 - 1
-LABEL = ("array_job_id", "array_task")  # what `label` looks at, besides the number
+LABEL = ("array_job_id", "array_task")  # fields that `job_label` uses, besides the id
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`of` gives the value: text, a number, unix seconds (moment) or seconds (span); 0 and "" are nothing to show.
-    Spans that run on are measured at the `now` they are given. `reads`: the fields of a job that it looks at."""
+    """A column. `of` returns the value of a job at the time `now`: text, a number, unix seconds (moment) or
+    seconds (span); 0 and "" mean that there is nothing to show. `reads` are the fields of a job that it uses."""
 
     key: str
     title: str
     kind: Kind
     of: Callable[[JobState, float], Value]
     reads: tuple[str, ...]
-    runs_on: bool = False  # another value a second later, without any news of the job
+    runs_on: bool = False  # the value changes with time alone, without a change of the job
 
 
 def job_label(job: JobState) -> str:
-    """`104`, or `104_7` for a task of an array, `104_[8-99]` for those that wait."""
+    """Returns `104`, or `104_7` for a task of an array, `104_[8-99]` for tasks that wait."""
     if not job.array_job_id or not job.array_task:
         return str(job.id)
     task = job.array_task if job.array_task.isdigit() else f"[{job.array_task}]"
@@ -44,7 +44,7 @@ def job_label(job: JobState) -> str:
 
 
 def _field(key: str, title: str, name: str = "", kind: Kind = "text") -> Column:
-    """Of a field of JobState."""
+    """Returns the column of a field of JobState."""
     name = name or key
 
     def of(job: JobState, _now: float) -> Value:
@@ -55,17 +55,18 @@ def _field(key: str, title: str, name: str = "", kind: Kind = "text") -> Column:
 
 
 def _nodes(key: str, title: str, name: str) -> Column:
+    """Returns the column of a list of nodes, in Slurm's short form."""
     return Column(key, title, "text", lambda job, _now: compress(getattr(job, name)), (name,))
 
 
 def _more(key: str, title: str, kind: Kind = "text") -> Column:
-    """Of those that only people read."""
+    """Returns the column of a field in JobState.more: those are only shown and not used otherwise."""
     nothing: Value = "" if kind == "text" else 0
     return Column(key, title, kind, lambda job, _now: job.more.get(key, nothing), ("more",))
 
 
 def elapsed_s(job: JobState, now: float) -> int:
-    """How long it has run, or ran."""
+    """Returns the seconds that a job has run so far, or ran."""
     if not job.start_time or job.state in WAITING:
         return 0
     end = int(now) if job.state in RUNNING else job.end_time
@@ -84,7 +85,7 @@ def _pending_s(job: JobState, now: float) -> int:
 
 
 def _ends(job: JobState, _now: float) -> int:
-    """Of a job that runs: at its limit."""
+    """Returns the end of a job in unix seconds; for a running job, the time at which it reaches its limit."""
     if job.end_time or job.state not in RUNNING or job.time_limit_s is None:
         return job.end_time
     return job.start_time + job.time_limit_s
@@ -95,7 +96,7 @@ def _reason(job: JobState, _now: float) -> str:
 
 
 def _place(job: JobState, now: float) -> str:
-    """squeue's NODELIST(REASON)."""
+    """Returns squeue's NODELIST(REASON)."""
     return compress(job.nodes) or (f"({job.reason})" if _reason(job, now) else "")
 
 
@@ -244,9 +245,9 @@ DEFAULT_COLUMNS = (
 
 
 def sort_key(column: Column, now: float) -> Callable[[JobState], tuple[Any, int]]:
-    """By the column's value, then by the job's number; text without regard to case."""
+    """Returns the sort key of a column: by its value, then by job id; text without regard to case."""
     of = column.of
-    if column.key == "jobarrayid":  # a number before all, whatever it looks like
+    if column.key == "jobarrayid":  # sorted as a number, though the column is text
         return lambda job: (job.array_job_id or job.id, job.id)
     if column.kind == "text":
         return lambda job: (str(of(job, now)).casefold(), job.id)

@@ -1,9 +1,8 @@
-"""Machines you already own, from the inventory in the cluster file (`hosts`): they run and answer SSH.
+"""Owned machines from the inventory in the cluster file (`hosts`). They already run and answer SSH.
 
-Headway neither makes nor removes such machines: `create` checks that one answers and pins its host key, and from then on it
-keeps its place, however the inventory is ordered; the rest of the Protocol has nothing to do and says so. What is looked at
-and changed on them is `cluster.machine_claims`'s.
-"""
+Headway neither creates nor removes such machines: `create` checks that a machine answers and pins its host key. From
+then on the machine keeps its slot, whatever the order of the inventory. The other methods of the Protocol do nothing or
+raise Refused. `cluster.machine_claims` surveys and changes the machines."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from headway.transport.connect import Dialer, HostKeyChanged, fingerprint, publi
 
 
 class SshProvider:
-    """Provider `ssh`."""
+    """The provider `ssh`."""
 
     traits = SSH
 
@@ -78,9 +77,9 @@ class SshProvider:
         return await self.place(cluster)
 
     async def list(self, cluster: str) -> tuple[Machine, ...]:
-        """The machines that have a place; whether one answers is for `Connections` to find out. One keeps it until an apply has
-        given it to another: its jobs run there, whatever the inventory says. The name of one that nobody can resolve stands for
-        its address: the others are there all the same."""
+        """Returns the machines that have a slot; `Connections` finds out whether one answers. A machine keeps its slot
+        until an apply gives the slot to another one, because its jobs run there, whatever the inventory says. If its
+        name can't be resolved, the name is returned as its address, so that the other machines are still listed."""
         places = self._named(cluster)
         machines = {}
         for name, one in self._kept.read_record(cluster).machines.items():
@@ -103,8 +102,8 @@ class SshProvider:
         return _machine(cluster.name, name, ClaimedHost(host, key), await _reached_at(host, kept))
 
     async def create(self, request: MachineRequest) -> Machine:
-        """Checks that the machine answers, and pins its host key at first contact. Raises Unreachable when it does not,
-        or answers with another key than the one pinned before."""
+        """Checks that the machine answers, and pins its host key at the first contact. Raises Unreachable if it does
+        not answer or shows another key than the pinned one."""
         host = self._host(request.cluster, [host.name for host in self._hosts if host.name], request.name)
         key = await self._shown(host)
         wanted = _line(host.host_key) or key
@@ -130,7 +129,7 @@ class SshProvider:
         return self._kept.read_record(cluster).nfs
 
     async def start(self, machine: Machine) -> None:
-        """Headway can't switch on a machine it did not make; raises Unreachable unless it answers already."""
+        """Raises Unreachable unless the machine already answers: Headway can't switch on an owned machine."""
         dialer = Dialer("", 5, 5)
         try:
             await dialer.host_key(machine.address, machine.port, machine.jump)
@@ -140,32 +139,33 @@ class SshProvider:
             await dialer.close()
 
     async def stop(self, machine: Machine) -> None:
-        """Nothing: a machine you own is yours to switch off."""
+        """Does nothing: the owner switches an owned machine off."""
 
     async def fence(self, machine: Machine) -> None:
         raise Refused(f"{machine.name} is yours to switch off: provider ssh can't do that")
 
     async def delete(self, machine: Machine) -> None:
-        """The machine stays; only its place is free again."""
+        """Frees the machine's slot; the machine itself stays."""
         await asyncio.to_thread(self._kept.release_host, machine.cluster, machine.name)
 
     def look_inside(self, machine: Machine) -> str:
         return f"is {machine.address} on, and does its SSH server run? look at its console"
 
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
-        """Nothing: machines you own mount their own storage."""
+        """Does nothing: owned machines mount their own storage."""
 
     async def attached(self, cluster: str) -> tuple[str, ...]:  # noqa: ARG002
         return ()
 
     async def release(self, cluster: str, *, delete_data: bool) -> tuple[str, ...]:
-        """Forgets the cluster's places. Homes and scratch are yours, and never deleted from here."""
+        """Deletes the records of the cluster. Home and scratch belong to the owner and are never deleted."""
         kept = [host.address for host in self._hosts if host.name == f"{cluster}-head"]
         await asyncio.to_thread(self._kept.remove_cluster, cluster)
         return (f"{kept[0]}:/srv/headway-state",) if kept and not delete_data else ()
 
     async def watch(self, cluster: str) -> AsyncIterator[tuple[str, str]]:  # noqa: ARG002
-        """No news ever: nobody tells when a machine of yours goes away; Slurm's own ping does. Ends when cancelled."""
+        """Yields nothing until it is cancelled, because nothing reports that an owned machine went away; Slurm's ping
+        detects it."""
         await asyncio.Event().wait()
         yield "", ""
 
@@ -215,7 +215,8 @@ def _at(host: Host) -> tuple[str, int]:
 
 
 def _same(host: Host, one: ClaimedHost) -> bool:
-    """Whether it is the machine that has the place: one with a new host key in the inventory was installed anew."""
+    """Returns whether the inventory names the machine that has the slot. A new host key in the inventory means that the
+    machine was reinstalled."""
     return _at(host) == _at(one.host) and _line(host.host_key) in ("", one.key)
 
 
@@ -239,19 +240,19 @@ def _operators(hosts: Iterable[Host]) -> dict[str, tuple[str, ...]]:
 
 
 async def _ways_in(gateway: str, hosts: Iterable[Host]) -> tuple[str, ...]:
-    """From where Headway's server comes to the machines."""
+    """Returns the addresses from which Headway's server connects to the machines."""
     jumps = {host.jump.address for host in hosts if host.jump}
     found = {gateway}
     for jump in sorted(jumps):
         try:
             found.add(await _address(jump))
         except HeadwayError:
-            continue  # its name is known elsewhere only: the connections that are open stay open all the same
+            continue  # the name can only be resolved elsewhere; open connections stay open anyway
     return tuple(sorted(found))
 
 
 async def _address(name: str) -> str:
-    """IPv4 address of a host name or address. Raises Unreachable."""
+    """Returns the IPv4 address of a host name or address. Raises Unreachable."""
     try:
         return str(ipaddress.ip_address(name))
     except ValueError:
@@ -264,7 +265,8 @@ async def _address(name: str) -> str:
 
 
 async def _reached_at(host: Host, kept: ClaimedHost | None) -> str:
-    """Its address; where nobody knows its name just now, the one it had at the last apply. Raises Unreachable."""
+    """Returns the host's address; if its name can't be resolved now, the address at the last apply. Raises Unreachable
+    if there is none."""
     try:
         return await _address(host.address)
     except Unreachable:
@@ -274,7 +276,7 @@ async def _reached_at(host: Host, kept: ClaimedHost | None) -> str:
 
 
 async def _known_at(one: ClaimedHost) -> str:
-    """As `_reached_at`; "" where nobody knows."""
+    """Returns the same as `_reached_at`, or "" instead of raising."""
     try:
         return await _reached_at(one.host, one)
     except Unreachable:
@@ -282,14 +284,14 @@ async def _known_at(one: ClaimedHost) -> str:
 
 
 def _around(addresses: Sequence[str]) -> str:
-    """The smallest network that holds all addresses."""
+    """Returns the smallest network that contains all addresses."""
     numbers = [int(ipaddress.IPv4Address(address)) for address in addresses]
     prefix = 32 - (min(numbers) ^ max(numbers)).bit_length()
     return str(ipaddress.IPv4Network((min(numbers), prefix), strict=False))
 
 
 def _source_address(target: str) -> str:
-    """Our own address on the way to a machine; no packet is sent."""
+    """Returns this host's own address on the route to a machine; no packet is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((target, 9))
         return str(probe.getsockname()[0])

@@ -1,4 +1,4 @@
-"""Records of owned machines in the state folder, one file a cluster: slot, host key and hardware of each host."""
+"""Records of owned machines in the state folder, one file per cluster: slot, host key and hardware of each host."""
 
 from __future__ import annotations
 
@@ -17,28 +17,30 @@ from headway.images.podman import file_lock
 
 @dataclass(frozen=True, slots=True)
 class ClaimedHost:
-    """A machine that has a place."""
+    """An owned machine that has a slot."""
 
     host: Host
     key: str  # pinned host key
     found: DetectedHardware | None = None
-    address: str = ""  # at the last apply; "" where none got that far
+    address: str = ""  # at the last apply; "" if no apply got that far
 
 
 @dataclass(frozen=True)
 class ClusterRecord:
+    """The record of one cluster. `nfs`: the volumes that the head exports."""
+
     machines: Mapping[str, ClaimedHost] = field(default_factory=dict)  # head or slot name -> the machine
     nfs: tuple[str, ...] = ()
 
 
 class Inventory:
-    """The files of `state_dir/hosts`."""
+    """Reads and writes the files of `state_dir/hosts`."""
 
     def __init__(self, state_dir: Path) -> None:
         self._folder = state_dir / "hosts"
 
     def server_id(self) -> str:
-        """Made at first use."""
+        """Returns the id of this server, which the first call creates."""
         path = self._folder / "server-id"
         with file_lock(path.with_suffix(".lock")):
             if not path.exists():
@@ -46,6 +48,7 @@ class Inventory:
             return path.read_text().strip()
 
     def read_record(self, cluster: str) -> ClusterRecord:
+        """Returns the record of a cluster, an empty one if there is none. Raises Refused if the file is damaged."""
         path = self._path(cluster)
         try:
             told = json.loads(path.read_text())
@@ -57,8 +60,8 @@ class Inventory:
             raise Refused(f"{path} is damaged: {error}", hint="remove it; host keys are pinned anew") from error
 
     def assign_hosts(self, cluster: str, names: Sequence[str], hosts: Sequence[Host]) -> dict[str, Host]:
-        """Which machine has which place: one that has a place keeps it as long as there are both, whatever the order of the
-        inventory; the others take the free ones in order."""
+        """Returns the machine of each slot. A machine keeps its slot while both exist, whatever the order of the
+        inventory; the other machines fill the free slots in order."""
         kept = self.read_record(cluster).machines
         left = {(host.address, host.port): host for host in hosts}
         places: dict[str, Host] = {}
@@ -73,7 +76,7 @@ class Inventory:
         return places
 
     def check_head(self, cluster: str, head: str, hosts: Sequence[Host]) -> None:
-        """Raises Refused when another machine is to be the head."""
+        """Raises Refused if the inventory names another machine as the head."""
         known = self.read_record(cluster).machines.get(head)
         if known is not None and hosts and (known.host.address, known.host.port) != (hosts[0].address, hosts[0].port):
             raise Refused(
@@ -82,8 +85,8 @@ class Inventory:
             )
 
     def pin_host_key(self, cluster: str, name: str, one: ClaimedHost) -> str:
-        """Gives the machine its place, and pins its key unless one is pinned already; returns the pinned one. A key that the
-        inventory names takes the place of the pinned one."""
+        """Gives the machine its slot, pins its key unless one is pinned already, and returns the pinned key. A key in
+        the inventory replaces the pinned one."""
 
         def change(machines: dict[str, ClaimedHost]) -> None:
             known = machines.get(name)
@@ -98,6 +101,8 @@ class Inventory:
     def record_survey(
         self, cluster: str, found: Mapping[str, DetectedHardware], addresses: Mapping[str, str], nfs: Sequence[str]
     ) -> None:
+        """Saves hardware and addresses of machines, and the volumes that the head exports."""
+
         def change(machines: dict[str, ClaimedHost]) -> None:
             for name, hardware in found.items():
                 if name in machines:
@@ -106,16 +111,18 @@ class Inventory:
         self._change(cluster, change, nfs)
 
     def release_host(self, cluster: str, name: str) -> None:
+        """Removes a machine from the cluster's record."""
         self._change(cluster, lambda machines: machines.pop(name, None))
 
     def remove_cluster(self, cluster: str) -> None:
+        """Deletes the cluster's record."""
         self._path(cluster).unlink(missing_ok=True)
 
     def _path(self, cluster: str) -> Path:
         return self._folder / f"{cluster}.json"
 
     def _change(self, cluster: str, change: Any, nfs: Sequence[str] | None = None) -> ClusterRecord:
-        """Machines are created side by side, so reading and writing are one step under a lock."""
+        """Changes the record under a lock, because machines are created concurrently."""
         path = self._path(cluster)
         with file_lock(path.with_suffix(".lock")):
             kept = self.read_record(cluster)

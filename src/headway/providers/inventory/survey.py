@@ -28,8 +28,8 @@ async def survey_machine(
     state: str = "",
     uids: Iterable[int] = (),
 ) -> Survey:
-    """One look. `state`: a folder whose file system is asked for, "" for none; `uids`: who has them is asked. Raises
-    Unreachable."""
+    """Returns the survey of one machine. `state`: a folder whose file system is reported, "" for none; `uids`: uids
+    whose user names are reported. Raises Unreachable if the script did not finish."""
     script = (node_dir() / "survey.sh").read_bytes()
     began = time.time()
     argv = ["sh", "-s", "--", " ".join(paths), " ".join(users), state, " ".join(map(str, uids))]
@@ -42,7 +42,7 @@ async def survey_machine(
 
 
 def split_sections(text: str) -> dict[str, list[str]]:
-    """Of the script's output: {"system": lines, ...}, empty lines left out."""
+    """Returns the sections of the script's output: {"system": lines, ...}, without empty lines."""
     parts: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
@@ -54,7 +54,8 @@ def split_sections(text: str) -> dict[str, list[str]]:
 
 
 def parse_survey(name: str, address: str, parts: Mapping[str, list[str]], began: float, ended: float) -> Survey:
-    """Pure. `began` and `ended`: of the look, by our own clock, in unix seconds."""
+    """Returns the survey from the script's sections. `began` and `ended`: unix seconds before and after the script, by
+    this host's clock."""
     release = dict(_pairs(parts["system"], "="))
     release = {key: value.strip('"') for key, value in release.items()}
     version = _VERSION_ID.match(release.get("VERSION_ID", ""))
@@ -93,8 +94,8 @@ def parse_survey(name: str, address: str, parts: Mapping[str, list[str]], began:
 
 
 def _clock_off_s(lines: list[str], began: float, ended: float) -> float:
-    """By how much its clock is ahead of ours for sure, or behind (-): a look may wait long for a connection or a driver, but its
-    first word was said after we began, and its last one before we had it."""
+    """Returns by how many seconds the machine's clock is certainly ahead, or behind (negative). The script may wait
+    long for a connection or a driver; but it printed its first time after `began` and its last one before `ended`."""
     told = [float(line) for line in lines]
     if not told:
         return 0.0
@@ -102,7 +103,7 @@ def _clock_off_s(lines: list[str], began: float, ended: float) -> float:
 
 
 def _ipv4(text: str) -> str:
-    """ "" for everything else: it becomes a part of the firewall's rules."""
+    """Returns the IPv4 address in the text, "" for any other text, because the value becomes part of firewall rules."""
     try:
         return str(ipaddress.IPv4Address(text.removeprefix("::ffff:")))
     except ValueError:
@@ -118,7 +119,7 @@ def _found(parts: Mapping[str, list[str]], disk: list[str]) -> DetectedHardware:
         if not allowed or int(cpu) in allowed
     )
     places = sorted({(package, core) for package, core, _ in rows})
-    number = {place: index for index, place in enumerate(places)}  # as Slurm counts cores: socket after socket
+    number = {place: index for index, place in enumerate(places)}  # numbered as Slurm does: socket after socket
     core_of = {cpu: number[package, core] for package, core, cpu in rows}
     sockets = len({package for package, _ in places}) or 1
     return DetectedHardware(
@@ -134,7 +135,7 @@ def _found(parts: Mapping[str, list[str]], disk: list[str]) -> DetectedHardware:
 
 
 def _gpus(parts: Mapping[str, list[str]], core_of: Mapping[int, int]) -> Iterator[DetectedGpu]:
-    """Those the driver answers for, in its order; then those that are only seen on the bus."""
+    """Yields the GPUs that the driver reports, in its order, then those that are only visible on the bus."""
     near: dict[str, tuple[int, ...]] = {}
     silent: list[str] = []
     for line in parts["pci"]:
@@ -160,7 +161,7 @@ def _gpus(parts: Mapping[str, list[str]], core_of: Mapping[int, int]) -> Iterato
 
 
 def _bus(text: str) -> str:
-    """nvidia-smi writes 00000000:3B:00.0 for what the kernel calls 0000:3b:00.0."""
+    """Returns a bus address in the kernel's form: nvidia-smi writes 00000000:3B:00.0 for 0000:3b:00.0."""
     return text.lower()[-12:]
 
 
@@ -188,7 +189,7 @@ def _nics(lines: list[str]) -> Iterator[DetectedNic]:
 
 
 def _mounts(lines: list[str]) -> Iterator[tuple[str, DetectedMount]]:
-    """Folder -> what is mounted right there; inode and times mark a folder that several machines share."""
+    """Yields (folder, mount at exactly that folder). Inode and times identify a folder that several machines share."""
     for line in lines:
         path, inode, changed, size, *rest = line.split()
         kind, source = (rest[0], rest[1]) if len(rest) > 1 else ("", "")
@@ -222,7 +223,7 @@ def _holder(lines: list[str]) -> MachineClaim | None:
         told = json.loads("".join(lines))
         return MachineClaim(str(told["cluster"]), str(told["server"]), str(told["machine"]))
     except (ValueError, KeyError, TypeError):
-        return MachineClaim("?", "?", "?")  # somebody's mark all the same
+        return MachineClaim("?", "?", "?")  # an unreadable mark still means that the machine is in use
 
 
 def _cpus(text: str) -> frozenset[int]:

@@ -1,7 +1,6 @@
-"""Mounts on the host that reach into running local machines: one shared mount a cluster, datasets below it.
+"""Mounts on the host that are visible in running local machines: one shared mount per cluster, with datasets below it.
 
-mount(2) is called directly on open folders, so that no path can be swapped for a symbolic link in between.
-"""
+mount(2) is called directly on open folders, so that no path can be replaced by a symbolic link in between."""
 
 from __future__ import annotations
 
@@ -31,7 +30,8 @@ def _mount(source: str, target: str, flags: int) -> None:
 
 
 def _umount(target: str) -> None:
-    """Takes off the top mount there; none is fine. Lazy: files in use stay usable until closed."""
+    """Unmounts the top mount at `target`, if there is one. The unmount is lazy: open files stay usable until they are
+    closed."""
     if _libc.umount2(os.fsencode(target), _MNT_DETACH | _UMOUNT_NOFOLLOW) != 0:
         number = ctypes.get_errno()
         if number not in (errno.EINVAL, errno.ENOENT):
@@ -39,12 +39,12 @@ def _umount(target: str) -> None:
 
 
 def read_mounts() -> dict[str, tuple[str, bool]]:
-    """Mount point -> (root of the mount within its file system, read-only?), topmost mount of each point."""
+    """Returns mount point -> (root of the mount within its file system, read-only?) of the topmost mount at each point."""
     return {point: (root, read_only) for point, root, read_only, _ in _table()}
 
 
 def _table() -> Iterator[tuple[str, str, bool, bool]]:
-    """(mount point, root, read-only, shared) of every mount, in mount order."""
+    """Yields (mount point, root, read-only, shared) of every mount, in mount order."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         left, _, _ = line.partition(" - ")
         fields = left.split(" ")
@@ -54,10 +54,10 @@ def _table() -> Iterator[tuple[str, str, bool, bool]]:
 
 
 def make_shared_mount(folder: Path) -> None:
-    """Makes `folder` a mount of its own from which later mounts travel on into machines. Idempotent.
+    """Makes `folder` a mount of its own whose later submounts propagate into machines. Idempotent.
 
-    It is cut from its parent's group first: else every dataset would appear a second time below the parent.
-    """
+    It is first detached from its parent's peer group; otherwise every dataset would appear a second time below the
+    parent."""
     here = [shared for point, _, _, shared in _table() if point == str(folder)]
     if here and here[-1]:
         return
@@ -76,7 +76,8 @@ def remove_shared_mount(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _open(path: str, *, follow: bool = False, inside: int | None = None) -> Iterator[int]:
-    """A handle on a folder (`inside`: its name within an open one), which stays it whatever happens to its name."""
+    """Yields a handle on a folder (`inside`: `path` is a name within this open folder). The handle stays valid if the
+    folder is renamed."""
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     handle = os.open(path, flags, dir_fd=inside)
     try:
@@ -91,7 +92,7 @@ def _at(handle: int) -> str:
 
 @contextlib.contextmanager
 def _places(shared: Path) -> Iterator[int]:
-    """A handle on shared/datasets. Root in a machine can write there, so no link is followed."""
+    """Yields a handle on shared/datasets. Root in a machine can write there, so no symbolic link is followed."""
     base = shared / "datasets"
     with contextlib.suppress(FileExistsError):
         base.mkdir(mode=0o755)
@@ -103,8 +104,10 @@ def _places(shared: Path) -> Iterator[int]:
 
 
 def attach_datasets(shared: Path, datasets: Sequence[Dataset]) -> None:
-    """Makes exactly these datasets appear at shared/datasets/NAME. Raises Refused for a source that is no folder or
-    is reached through a symbolic link, and for a name that is no plain name; a fault of one keeps no other away."""
+    """Makes exactly these datasets appear at shared/datasets/NAME.
+
+    Raises Refused for a source that is no folder or is reached through a symbolic link, and for an invalid name. The
+    other datasets are attached anyway."""
     wanted = {dataset.name: dataset for dataset in datasets}
     faults = []
     with _places(shared) as places:
@@ -122,7 +125,7 @@ def attach_datasets(shared: Path, datasets: Sequence[Dataset]) -> None:
 
 
 def attached_datasets(shared: Path) -> tuple[str, ...]:
-    """Names of the datasets that are mounted now."""
+    """Returns the names of the datasets that are mounted now."""
     base = f"{shared / 'datasets'}/"
     return tuple(sorted({point[len(base) :] for point, *_ in _table() if point.startswith(base)}))
 
@@ -160,8 +163,8 @@ def _source(dataset: Dataset) -> Iterator[int]:
 
 
 def _bind(source: int, place: int, stage: Path, *, read_only: bool) -> None:
-    """Mounts one open folder on another. Read-only is set on a private mount first, which is then mounted in its place:
-    a flag that is changed later would not travel into machines."""
+    """Mounts one open folder on another. Read-only is set on a private mount first, which is then mounted in its place,
+    because a later change of the flag would not propagate into machines."""
     stage.mkdir(mode=0o700, exist_ok=True)
     extra = _MS_NOSUID | _MS_NODEV | (_MS_RDONLY if read_only else 0)
     _mount(_at(source), str(stage), _MS_BIND)
@@ -175,7 +178,7 @@ def _bind(source: int, place: int, stage: Path, *, read_only: bool) -> None:
 
 
 def _same(dataset: Dataset, target: Path) -> bool:
-    """Whether what is mounted at target is the dataset's folder, with the wanted writability."""
+    """Returns whether the dataset's folder is mounted at `target`, with the wanted read-only flag."""
     there, source = target.stat(), Path(dataset.source).stat()
     same = (there.st_dev, there.st_ino) == (source.st_dev, source.st_ino)
     return same and read_mounts()[str(target)][1] == dataset.read_only

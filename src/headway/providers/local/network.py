@@ -1,4 +1,4 @@
-"""Addresses of local clusters: one /24 a cluster out of 10.64.0.0/10, kept by podman's network of the cluster."""
+"""Addresses of local clusters: one /24 per cluster from 10.64.0.0/10, recorded by the cluster's podman network."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from headway.providers.base import Placement
 _RANGE = ipaddress.IPv4Network("10.64.0.0/10")
 _COUNT = 1 << (24 - _RANGE.prefixlen)
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1  # linux/sockios.h, net/if.h
-HEAD_HOST = 10  # the head's place in the subnet; slot n has HEAD_HOST + n, the second head HEAD_HOST - 1
+HEAD_HOST = 10  # host number of the head in the subnet; slot n has HEAD_HOST + n, the second head HEAD_HOST - 1
 MAX_SLOTS = 240
 
 
 def choose_subnet(seed: str, taken: Iterable[ipaddress.IPv4Network]) -> ipaddress.IPv4Network:
-    """The first free /24 from the place that `seed` hashes to, so a cluster made again tends to get its old one."""
+    """Returns the first free /24, starting at the position that `seed` hashes to, so that a recreated cluster tends to
+    get the same subnet. Raises Refused if none is free."""
     busy = list(taken)
     first = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big") % _COUNT
     for step in range(_COUNT):
@@ -34,7 +35,8 @@ def choose_subnet(seed: str, taken: Iterable[ipaddress.IPv4Network]) -> ipaddres
 
 
 def routed_networks(table: str | None = None) -> list[ipaddress.IPv4Network]:
-    """Networks this host has routes to (the default route aside); `table` is /proc/net/route's text."""
+    """Returns the networks that this host has routes to, except the default route. `table` is the text of
+    /proc/net/route."""
     text = Path("/proc/net/route").read_text() if table is None else table
     found = []
     for line in text.splitlines()[1:]:
@@ -47,7 +49,7 @@ def routed_networks(table: str | None = None) -> list[ipaddress.IPv4Network]:
 
 
 def addresses(cluster: Cluster, subnet: ipaddress.IPv4Network) -> dict[str, str]:
-    """Head and every slot -> address."""
+    """Returns the address of the heads and every slot by name. Raises Refused if there are more slots than addresses."""
     if any(slot.number > MAX_SLOTS for slot in cluster.slots):
         raise Refused(
             f"cluster {cluster.name}: one machine holds at most {MAX_SLOTS} local nodes",
@@ -60,6 +62,7 @@ def addresses(cluster: Cluster, subnet: ipaddress.IPv4Network) -> dict[str, str]
 def placement_in(
     cluster: Cluster, subnet: ipaddress.IPv4Network, *, cpus: int, memory_mib: int, tmp_mib: int
 ) -> Placement:
+    """Returns the placement of a cluster in a subnet. CPUs and sizes are the host's."""
     return Placement(
         subnet=str(subnet),
         gateway=str(subnet[1]),
@@ -72,15 +75,16 @@ def placement_in(
 
 
 def mac_address(address: str) -> str:
-    """A locally administered MAC that belongs to the address, so that a restarted machine keeps its own."""
+    """Returns a locally administered MAC address derived from the IP address, so that a restarted machine keeps its
+    own."""
     return "02:48:" + ":".join(f"{part:02x}" for part in ipaddress.IPv4Address(address).packed)
 
 
 def set_link(pid: int, *, up: bool) -> None:
-    """Pulls the cable of the container whose first process is `pid`, or puts it in: this host's end of it. Inside, addresses
-    and routes stay as they are. Raises Refused when there is no such end."""
+    """Takes the network link of the container with the first process `pid` down or up, on the host's end of it.
+    Addresses and routes inside the container stay. Raises Refused if the link is not found."""
     try:
-        # /sys of a container is that of its network.
+        # /sys of a container shows its own network namespace.
         other = Path(f"/proc/{pid}/root/sys/class/net/eth0/iflink").read_text().strip()
         (name,) = (
             path.parent.name for path in Path("/sys/class/net").glob("*/ifindex") if path.read_text().strip() == other

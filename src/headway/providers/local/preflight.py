@@ -1,4 +1,4 @@
-"""Checks what this host lacks for local machines: every gap at once, each with how to close it."""
+"""Checks this host for local machines and reports every gap at once, each with a fix."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from headway.domain.machine import Gap
 
 _PROGRAMS = ("podman", "runc", "conmon", "netavark", "iptables", "mmdebstrap")
 _ELSEWHERE = ("/usr/sbin", "/usr/lib/podman", "/usr/libexec/podman", "/usr/local/lib/podman")
-_INOTIFY = 512  # fs.inotify.max_user_instances below this: systemd in a tenth machine can't watch its files
+# Minimum of fs.inotify.max_user_instances: with less, systemd in the tenth machine can't watch its files
+_INOTIFY = 512
 _PTYS = 1024
 
 
 @dataclass(frozen=True)
 class Probe:
-    """The host as preflight sees it; tests give another one."""
+    """Access to the host for the checks; tests replace it."""
 
     root: Path = Path("/")
     uid: Callable[[], int] = os.geteuid
@@ -31,6 +32,7 @@ class Probe:
     port_error: Callable[[int], str] = lambda port: _port_error(port)
 
     def read(self, path: str) -> str:
+        """Returns the text of a file, "" if it can't be read."""
         try:
             return (self.root / path.lstrip("/")).read_text()
         except OSError:
@@ -45,8 +47,8 @@ def host_gaps(
     disk: Path = Path("/var/lib"),
     probe: Probe | None = None,
 ) -> tuple[Gap, ...]:
-    """Everything missing here for machines that take `need_mib` of memory and `need_disk_mib` of disk (measured where
-    `disk` lies), and for servers on `ports`."""
+    """Returns all gaps of this host for machines that need `need_mib` of memory and `need_disk_mib` of disk (measured
+    on the disk with `disk`), and for servers on `ports`."""
     host = probe or Probe()
     found: list[Gap] = []
     for check in (_rights, _system, _programs, _cgroups, _limits):
@@ -92,7 +94,7 @@ def _cgroups(host: Probe) -> Iterator[Gap]:
     else:
         v1 = {name for fields in groups if fields[2] == "cgroup" for name in fields[3].split(",")}
         v2 = set(host.read("/sys/fs/cgroup/cgroup.controllers").split())
-        # Devices are constrained by a program under v2, which needs no controller.
+        # With v2, devices are restricted by a BPF program, which needs no controller.
         have = v1 | v2 | ({"devices"} if v2 else set())
         missing = sorted({"cpuset", "devices", "memory"} - have)
         if missing:
@@ -110,7 +112,7 @@ def _limits(host: Probe) -> Iterator[Gap]:
 
 
 def disk_space_gaps(need_mib: int, disk: Path, probe: Probe | None = None) -> tuple[Gap, ...]:
-    """That too little is free where `disk` lies (or will lie), or nothing."""
+    """Returns a gap if less than `need_mib` is free on the disk where `disk` is or will be."""
     host = probe or Probe()
     while not disk.exists():
         disk = disk.parent
@@ -133,7 +135,7 @@ def _room(host: Probe, need_mib: int, need_disk_mib: int, disk: Path) -> Iterato
 
 
 def _port_error(port: int) -> str:
-    """Why a server can't listen on this loopback port; "" when it can."""
+    """Returns why a server can't listen on this loopback port; "" if it can."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

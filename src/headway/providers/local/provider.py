@@ -1,8 +1,7 @@
 """Local machines: podman system containers that boot systemd from a Headway node image.
 
-podman only creates, lists, starts, stops and deletes them; all that happens inside goes by SSH, as for any machine.
-Every object carries the state folder's instance hash in its name and labels, so clusters and state folders never
-collide.
+podman only creates, lists, starts, stops and deletes them; all work inside goes over SSH, as for any machine. Every
+object has a hash of the state folder in its name and labels, so that clusters of different state folders never collide.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from headway.providers.base import Placement, ReclaimNotice
 from headway.providers.local import mounts, network
 from headway.transport.process import run_to_completion
 
-UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # is there with cgroup v2
-_AT_ONCE = 4  # `podman run`s side by side: more only wait for podman's own locks
+UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # exists with cgroup v2
+_AT_ONCE = 4  # concurrent `podman run` calls; more would only wait for podman's own locks
 _HEAD_MIB = 400  # state folder: the first database files and logs of a new cluster
-_LEAST_MIB = 32  # for a change to one that is there
-_NOTICE = "reclaim"  # beside what a machine boots with: unix seconds at which it is taken back
+_LEAST_MIB = 32  # for a change to an existing cluster
+_NOTICE = "reclaim"  # file next to the boot files of a machine: unix seconds at which it is taken back
 _RUNNING = {
     "running": MachineState.RUNNING,
     "paused": MachineState.RUNNING,
@@ -45,7 +44,7 @@ _RUNNING = {
 
 
 class LocalProvider:
-    """Provider `local`. `state_dir` is the server's state folder; machines, data and locks of it live there."""
+    """The provider `local`. `state_dir` is the server's state folder; it contains the machines' data and locks."""
 
     traits = LOCAL
 
@@ -55,7 +54,7 @@ class LocalProvider:
         self._podman = Podman(self.state_dir)
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
-    # ---- where things are
+    # ---- names and folders
 
     def _owner(self, cluster: str) -> str:
         return f"headway-{self.instance}-{cluster}"
@@ -70,7 +69,7 @@ class LocalProvider:
         return volumes_dir(self.state_dir, cluster)
 
     def _labels(self, cluster: str) -> Sequence[tuple[str, str]]:
-        # headway.owner joins both: podman ORs several label filters of `events`.
+        # headway.owner combines instance and cluster, because podman ORs several label filters of `events`.
         return [
             ("headway", "1"),
             ("headway.instance", self.instance),
@@ -85,7 +84,7 @@ class LocalProvider:
 
         try:
             there = {machine.name for machine in await self.list(cluster.name)}
-        except CommandFailed:  # no podman, or one that does not work: named below, or by what is done next
+        except CommandFailed:  # no working podman: reported below, or by the next command
             there = set()
         missing = len({*cluster.machine_names} - there)
         need_mib, need_disk_mib = (400 + 220 * missing, 1024 + 300 * missing) if missing else (0, _LEAST_MIB)
@@ -93,7 +92,8 @@ class LocalProvider:
         return (*host_gaps(need_mib, need_disk_mib), *disk_space_gaps(head_mib, self.state_dir))
 
     async def place(self, cluster: Cluster) -> Placement:
-        network.addresses(cluster, ipaddress.IPv4Network("10.64.0.0/24"))  # too many nodes: say so before making any
+        # Raises Refused for too many nodes before anything is created
+        network.addresses(cluster, ipaddress.IPv4Network("10.64.0.0/24"))
         found = await self.find(cluster)
         if found is not None:
             return found
@@ -173,7 +173,8 @@ class LocalProvider:
         await asyncio.to_thread(self._folders, request.cluster)
         await asyncio.to_thread(self._write_boot, request)
         argv = await self._run_argv(request, info.tag)
-        # A podman that is ended while it sets the network up loses the address for good: a server that stops lets it end.
+        # If podman is killed while it sets up the network, the address is lost for good. So a stopping server lets it
+        # finish.
         async with self._gate:
             try:
                 await run_to_completion(self._podman(*argv, timeout_s=120))
@@ -206,7 +207,7 @@ class LocalProvider:
             f"{self._boot(request.cluster, request.name)}:/etc/headway/boot:ro",
             f"{volumes / 'shared'}:/srv/headway:rslave",
         ]
-        if request.head:  # each has all of it: whoever leads goes on from where the other was
+        if request.head:  # each head has the whole state, so that a standby can continue
             binds.append(f"{volumes / 'head'}:/srv/headway-state")
         shm_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 21)
         return [
@@ -227,7 +228,8 @@ class LocalProvider:
         hint = "run `headway doctor`; then `headway apply` again"
         if "no space left" in error.stderr:
             hint = "the disk is full: make room, then apply again"
-        elif "already allocated" in error.stderr:  # podman was killed while it set the network up; only a new one helps
+        # podman was killed while it set up the network; only a new network helps
+        elif "already allocated" in error.stderr:
             hint = (
                 f"podman has lost an address of this cluster: `headway down {request.cluster}` (keeps the data), apply"
             )
@@ -236,11 +238,12 @@ class LocalProvider:
         )
 
     def _folders(self, cluster: str) -> None:
-        """The data folders of a cluster and its parent mount; idempotent, also right after a reboot of the host."""
+        """Creates the data folders of a cluster and its shared mount. Idempotent, and restores the mount after a reboot
+        of the host."""
         volumes = self._volumes(cluster)
         for folder in (volumes / "shared", volumes / "head"):
             folder.mkdir(parents=True, exist_ok=True)
-            folder.chmod(0o755)  # users and daemons of machines pass through it; the server's umask is its own
+            folder.chmod(0o755)  # users and daemons of machines need access; the server's umask may forbid it
         volumes.chmod(0o711)
         with file_lock(volumes / ".lock"):
             for name, mode in (("home", 0o755), ("scratch", 0o1777), ("datasets", 0o755)):
@@ -258,7 +261,7 @@ class LocalProvider:
         folder = self._boot(request.cluster, request.name)
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
-        (folder / _NOTICE).unlink(missing_ok=True)  # of a machine that was here before
+        (folder / _NOTICE).unlink(missing_ok=True)  # left by an earlier machine of this name
         for name, text in (
             ("authorized_keys", request.authorized_key),
             ("ssh_host_ed25519_key", request.host_key_private),
@@ -271,7 +274,7 @@ class LocalProvider:
         await self._podman("start", self._container(machine.cluster, machine.name), timeout_s=120)
 
     async def stop(self, machine: Machine) -> None:
-        if await self._stands_still(machine):  # it can end nothing in good order; killed first, it never goes on
+        if await self._stands_still(machine):  # a frozen machine can't shut down; it is killed without running again
             await self.kill(machine)
             return
         await self._podman("stop", "--time", "10", self._container(machine.cluster, machine.name), timeout_s=60)
@@ -285,7 +288,7 @@ class LocalProvider:
     async def kill(self, machine: Machine) -> None:
         name = self._container(machine.cluster, machine.name)
         if await self._stands_still(machine):
-            # Each of its processes gets the signal before it goes on: none does another thing after it stood still.
+            # Every process gets SIGKILL before the machine is thawed, so that none runs again.
             ran = await self._podman("inspect", "--format", "{{.Id}}", name, timeout_s=QUERY_TIMEOUT_S)
             await asyncio.to_thread(_end_all, ran.stdout.strip())
             await self._podman("unpause", name, check=False, timeout_s=60)
@@ -324,7 +327,8 @@ class LocalProvider:
         draft.replace(folder / _NOTICE)
 
     async def notices(self, cluster: str) -> tuple[ReclaimNotice, ...]:
-        """A machine whose time is over is gone before this returns: here nobody else would take it."""
+        """Returns the notices. A machine whose time is over is removed first: a local machine has no provider that
+        would do so."""
         found = sorted((self.state_dir / "machines" / cluster).glob(f"*/{_NOTICE}"))
         notices = [ReclaimNotice(path.parent.name, float(path.read_text())) for path in found]
         for notice in notices:
@@ -344,7 +348,7 @@ class LocalProvider:
 
     async def _remove(self, cluster: str, machine: str) -> None:
         argv = ("rm", "--force", "--ignore", "--time", "0", "--volumes", self._container(cluster, machine))
-        for pause_s in (0.1, 0.3, 1.0):  # what a killed podman left busy is free a moment later
+        for pause_s in (0.1, 0.3, 1.0):  # resources that a killed podman left busy are free a moment later
             try:
                 await self._podman(*argv, timeout_s=120)
                 return
@@ -383,12 +387,12 @@ class LocalProvider:
     @staticmethod
     def _delete_data(volumes: Path) -> None:
         inside = [point for point in mounts.read_mounts() if point.startswith(f"{volumes}/")]
-        if inside:  # never delete through a mount: a dataset's own files lie behind it
+        if inside:  # never deletes through a mount, because a dataset's own files are behind it
             raise HeadwayError(f"{inside[0]} is still mounted, so nothing was deleted", hint="unmount it, then repeat")
         shutil.rmtree(volumes, ignore_errors=False) if volumes.is_dir() else None
 
     async def watch(self, cluster: str) -> AsyncIterator[tuple[str, str]]:
-        """(machine name, "died" | "started" | "removed") as it happens; ends when the caller stops listening."""
+        """Yields (machine name, "died" | "started" | "removed") as events happen; ends when the caller closes it."""
         words = {"died": "died", "start": "started", "remove": "removed"}
         events = self._podman.events("type=container", f"label=headway.owner={self._owner(cluster)}")
         async with contextlib.aclosing(events) as heard:  # type: ignore[type-var]
@@ -413,12 +417,13 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def systemd_argv() -> list[str]:
-    """Options of `podman run` for a machine whose systemd has a cgroup tree of its own: with the host's, slurmd can't tell
-    which job a process belongs to, and machines' systemds meet in one tree."""
+    """Returns the options of `podman run` for a machine whose systemd has its own cgroup tree. In the host's tree,
+    slurmd could not tell which job a process belongs to, and the systemds of all machines would share one tree."""
     own = ["--cgroupns", "private"]
     if UNIFIED.exists():
         return [*own, "--systemd=always"]
-    # On cgroup v1 that binds the host's systemd tree in; what else it does is here.
+    # With cgroup v1, --systemd=always would mount the host's systemd tree, so the other settings of that option are
+    # listed here.
     folders = ("/run:mode=755", "/run/lock:mode=1777", "/tmp:mode=1777")
     return [
         *own,
@@ -428,7 +433,7 @@ def systemd_argv() -> list[str]:
 
 
 def _end_all(container: str, proc: Path = Path("/proc")) -> None:
-    """SIGKILL to every process in the container's cgroups."""
+    """Sends SIGKILL to every process in the container's cgroups."""
     for entry in proc.iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
@@ -437,6 +442,6 @@ def _end_all(container: str, proc: Path = Path("/proc")) -> None:
 
 
 def _data(volumes: Path) -> list[Path]:
-    """Folders with data somebody may want again."""
+    """Returns the folders with data that should be reported when it is kept."""
     candidates = [volumes / "shared" / "home", volumes / "shared" / "scratch", volumes / "head"]
     return [folder for folder in candidates if folder.is_dir() and any(folder.iterdir())]

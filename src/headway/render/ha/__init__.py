@@ -1,1 +1,1 @@
-"""What a second head needs: where Slurm's state lies, and what keeps two controllers from leading at once."""
+"""Files that a second head needs: they place Slurm's state and prevent two active controllers."""

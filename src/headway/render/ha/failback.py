@@ -1,12 +1,14 @@
-"""The program that keeps two heads from leading at the same time.
+"""Renders the program that prevents two heads from running an active controller at the same time.
 
-Before slurmctld starts on the first of them the second one stands down. Slurm's own way (the first asks for control back)
-takes half a minute in which nobody schedules, and a slurmctld that has led once can't do so again without slurmdbd. So the
-second is told to end: it saves its state, systemd starts it anew, and it stands by. One that leads and can't be reached, by
-the heartbeat in the state folder, keeps the first from starting: two would schedule.
+Before slurmctld starts on the first head, the second one gives up control. Slurm's own way (the first requests control
+back) takes half a minute without scheduling, and afterwards a slurmctld that was once active can't take over again
+without slurmdbd. So the program ends the second slurmctld: it saves its state, systemd starts it again, and it becomes
+the standby. If the heartbeat in the state folder shows that the second head is active but it can't be reached, the
+first one does not start, because both would schedule.
 
-A controller that begins to lead says so in the state folder. One that stood still, or could not reach that folder, and goes on
-after the other has taken over finds another name there: the agent ends it (node/agent/ha/leader.py)."""
+A controller that becomes active writes its name to the state folder. If it was frozen or could not reach that folder,
+and continues after the other has taken over, it finds another name there, and the agent ends it
+(node/agent/ha/leader.py)."""
 
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ PORT = 6817
 
 
 def files(cluster: Cluster, *, first: bool) -> dict[str, File]:
+    """Returns the files of a head; none in a cluster with one controller."""
     if cluster.controllers == 1:
         return {}
     leads = {LEADS: File(_leads(path(cluster.state_folder, "storage.state")), mode=0o755)}
@@ -36,8 +39,9 @@ def _take_back(cluster: Cluster) -> dict[str, File]:
 
 
 def _leads(state: str) -> str:
-    """Run by slurmctld, as slurm. The name is new each time; that of this machine goes with the process. The folder is part of
-    it: the file may name another one while this process goes on."""
+    """Returns the script that slurmctld runs as the user slurm when it becomes active. It writes a new name to the
+    state folder and keeps a copy on this machine for the agent. The name contains the state folder, because the
+    cluster file may change that folder while this process runs."""
     return f"""\
 #!/bin/sh
 # {MARK}

@@ -1,7 +1,8 @@
-"""Before slurmctld starts on a machine one owns: the folder with Slurm's state is really there, and the state came along.
+"""Renders the check that runs before slurmctld starts on an owned machine: the folder with Slurm's state must exist,
+and the state must be in it.
 
-A file system that is not mounted leaves an empty folder, or none: a controller that began there would know no job. When the
-cluster file names another folder than before, the first head brings the state over while no controller runs."""
+A file system that is not mounted leaves an empty folder or none, and a controller started there would know no jobs. If
+the cluster file names a new folder, the first head copies the state there while no controller runs."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from headway.domain.managed_file import File
 from headway.render.escaping import path, script
 
 PROGRAM = "/usr/lib/headway/state-folder"
-LAST = "/srv/headway-state/slurmctld-is-at"  # where it lay at the last start
-BEATS_S = 5  # a controller writes one each second
-START_S = 1800  # so long a start of slurmctld may take, with a queue of many thousand jobs' scripts to copy
+LAST = "/srv/headway-state/slurmctld-is-at"  # contains the folder of the last start
+BEATS_S = 5  # a controller writes one heartbeat per second
+START_S = 1800  # longest start of slurmctld, with the scripts of many thousand jobs to copy
 
 
 def files(cluster: Cluster, *, first: bool) -> dict[str, File]:
-    """`first`: of the head that leads whenever it can, the only one that ever moves the state."""
+    """Returns the program of a head. `first`: it is the first head, the only one that ever moves the state."""
     if cluster.provider.provides_head_state:
         return {}
     return {PROGRAM: File(_program(path(cluster.state_folder, "storage.state"), first=first), mode=0o755)}
@@ -34,8 +35,8 @@ def _program(now: str, *, first: bool) -> str:
     )
 
 
-# One that was not stopped, or was started meanwhile, would go on there with a queue that this one takes along. A heartbeat is
-# gone for a moment while it is written: what differs is one.
+# A controller that still runs in the old folder, or was started there meanwhile, would continue there with the queue that
+# was copied. The heartbeat file is missing for a moment while it is written: any difference counts as a heartbeat.
 _QUIET = (
     'beat() { cat "$was/heartbeat" 2>/dev/null | od -A n -t x1; }',
     "quiet() {",
@@ -44,7 +45,7 @@ _QUIET = (
     '    [ "$one" = "$(beat)" ] || die "a controller works in $was, from where Slurm\'s state is to come"',
     "}",
 )
-# A move that was cut short between its last two steps is ended.
+# Completes a move that was interrupted between its last two steps.
 _COMES_ALONG = ('[ -d "$now" ] || [ ! -d "$now.coming" ] || mv "$now.coming" "$now"',)
 _SHARED = (
     "# With its file system not mounted, a folder of this name would be this machine's alone.",

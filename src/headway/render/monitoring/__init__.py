@@ -1,1 +1,1 @@
-"""Prometheus, Alertmanager, Grafana: configuration, alert rules (data/rules.yml), and the queries that Headway asks."""
+"""Prometheus, Alertmanager and Grafana: their configuration, alert rules (data/rules.yml), and Headway's queries."""

@@ -1,4 +1,4 @@
-"""The named queries that Headway sends to a cluster's Prometheus. Pure; only checked names become part of a query."""
+"""The named queries that Headway sends to a cluster's Prometheus. No I/O; only validated names become part of a query."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-SCRAPE_S = 10  # prometheus.py
-MOST_LINES = 64  # of one chart; beyond that lowest, mean and highest are drawn
+SCRAPE_S = 10  # the scrape interval of prometheus.py
+MOST_LINES = 64  # lines of one chart; with more GPUs, only the lowest, mean and highest values are drawn
 Over = Literal["node", "job", "cluster"]
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`metric`: {} stands for the labels. `within`: how the values of one step become one."""
+    """A chart. `metric`: {} is the place of the labels. `within`: the function that reduces the values of one step to
+    one."""
 
     key: str
     title: str
@@ -21,7 +22,7 @@ class Series:
     metric: str
     over: tuple[Over, ...]
     within: str = "avg_over_time"
-    of_gpu: bool = True  # a line a GPU; else one a node, or one for all
+    of_gpu: bool = True  # one line per GPU; otherwise one per node, or one in all
 
 
 _GPU: tuple[Over, ...] = ("node", "job")
@@ -70,7 +71,8 @@ SERIES: dict[str, Series] = {
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One question to Prometheus; each answered row becomes a line of this series, named by its labels or by `line`."""
+    """One query to Prometheus. Each row of its result becomes a line of the series `key`, named by its labels or by
+    `line`."""
 
     key: str
     text: str
@@ -79,7 +81,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of an answer: its labels, and (unix seconds, value) each."""
+    """One line of a result: its labels, and pairs of (unix seconds, value)."""
 
     key: str
     line: str
@@ -88,8 +90,8 @@ class Row:
 
 
 def queries(keys: Iterable[str], over: Over, name: str, step_s: int, gpus: int = 0) -> list[Query]:
-    """`name`: a node's or a job's number; "" for the cluster. `gpus`: how many the job has: of too many to draw a line
-    each, three questions are asked."""
+    """Returns the queries of these series. `name`: a node's name or a job's number; "" for the cluster. `gpus`: GPUs of
+    the job; with more than MOST_LINES, three queries (lowest, mean, highest) replace the lines per GPU."""
     return [query for key in keys for query in _queries(SERIES[key], over, name, step_s, gpus)]
 
 

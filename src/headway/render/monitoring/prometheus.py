@@ -1,6 +1,6 @@
-"""Prometheus and Alertmanager of the head: what is scraped, what is worth an alert, and where alerts go.
+"""Configures Prometheus and Alertmanager of the head: targets, alert rules, and where alerts are sent.
 
-Both are Debian's own packages, listen on the head alone, and keep what they know on the head's own volume."""
+Both are Debian's packages, listen on the head's loopback address only, and keep their data on the head's own volume."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headway.render.system.systemd_files import TRIES, drop_in
 
 FOLDER = "/etc/headway/prometheus"
 CONFIG = f"{FOLDER}/prometheus.yml"
-SCRAPE_S = 10  # between two looks of Prometheus at a machine
+SCRAPE_S = 10  # time between two scrapes of a machine
 RULES = f"{FOLDER}/rules.yml"
 TARGETS = f"{FOLDER}/targets.json"
 ALERTS = "/etc/headway/alertmanager.yml"
@@ -27,14 +27,14 @@ DATA = "/srv/headway-state/prometheus"
 ALERTS_DATA = "/srv/headway-state/alertmanager"
 USER = "prometheus"
 PROMETHEUS_PORT, ALERTS_PORT = 9090, 9093
-NEWS = "news"  # label of what is told once, with its key
+NEWS = "news"  # label of a message that is sent once; its value is the message's key
 _TITLE = "{{ .CommonAnnotations.title }}"
 _PROMETHEUS, _ALERTMANAGER = "prometheus.service", "prometheus-alertmanager.service"
 DIRS = ((DATA, USER, 0o750), (ALERTS_DATA, USER, 0o750))
 
 
 def files(cluster: Cluster, site: Site) -> dict[str, File]:
-    """The head's. Alertmanager's file holds addresses that are as good as passwords: nobody else reads it."""
+    """Returns the head's files. Alertmanager's file has mode 600 because it holds addresses that work like passwords."""
     return {
         CONFIG: File(prometheus_yml(cluster)),
         RULES: File(f"# {MARK}\n{_data('rules.yml')}"),
@@ -47,7 +47,8 @@ def files(cluster: Cluster, site: Site) -> dict[str, File]:
 
 
 def units() -> Sequence[Unit]:
-    """Nothing waits for them. Machines that come or go are no reload: Prometheus follows the list by itself."""
+    """Returns the systemd units; no other unit waits for them. Added or removed machines need no reload: Prometheus
+    watches the list of targets."""
     reload = ("systemctl", "reload")
     return (
         Unit(
@@ -73,6 +74,7 @@ def _data(name: str) -> str:
 
 
 def prometheus_yml(cluster: Cluster) -> str:
+    """Returns Prometheus' configuration."""
     own = [
         {"targets": [f"127.0.0.1:{PROMETHEUS_PORT}"], "labels": {"service": "prometheus"}},
         {"targets": [f"127.0.0.1:{ALERTS_PORT}"], "labels": {"service": "alertmanager"}},
@@ -95,7 +97,8 @@ def prometheus_yml(cluster: Cluster) -> str:
 
 
 def targets(cluster: Cluster, site: Site) -> str:
-    """JSON that Prometheus reads again by itself when it changes: every machine that there is or is going to be."""
+    """Returns the list of targets as JSON: every machine that exists or will be created. Prometheus reads the file
+    again by itself when it changes."""
     leaf = {slot.name: slot.leaf for slot in cluster.slots}
     rows = [
         {
@@ -108,6 +111,7 @@ def targets(cluster: Cluster, site: Site) -> str:
 
 
 def alertmanager_yml(cluster: Cluster) -> str:
+    """Returns Alertmanager's configuration."""
     told = {
         "route": {
             "receiver": "people",
@@ -121,7 +125,7 @@ def alertmanager_yml(cluster: Cluster) -> str:
                     "receiver": "news",
                     "group_by": [NEWS],
                     "group_wait": "1s",
-                    "repeat_interval": "96h",  # longer than an alert of news lasts: it is told once
+                    "repeat_interval": "96h",  # longer than such an alert lasts, so that it is sent once
                 }
             ],
         },
@@ -141,7 +145,8 @@ def alertmanager_yml(cluster: Cluster) -> str:
 
 
 def _ways(cluster: Cluster, alerts: Alerts, *, news: bool = False) -> dict[str, object]:
-    """An alert has an end, which is told as well; news has none, and a title of its own."""
+    """Returns the receivers. The end of an alert is sent too; a message that is sent once has no end, and a title of
+    its own."""
     ways: dict[str, object] = {}
     if alerts.webhook:
         ways["webhook_configs"] = [{"url": alerts.webhook, "send_resolved": not news}]
@@ -166,7 +171,7 @@ def _ways(cluster: Cluster, alerts: Alerts, *, news: bool = False) -> dict[str, 
 
 
 def _yaml(told: object) -> str:
-    """YAML 1.2 holds all of JSON, where no value can become anything but a value."""
+    """Returns JSON, which is valid YAML 1.2, so that no value can change the structure."""
     return f"# {MARK}\n{json.dumps(told, indent=2)}\n"
 
 

@@ -13,11 +13,11 @@ from headway.render.slurm.codec import Line
 from headway.render.slurm.node_hardware import Gpus, Hardware, hardware_of
 from headway.render.slurm.slurm_conf import PRIVATE
 
-SHARED_IMAGES = ".containers"  # below scratch: images that an administrator imported for everybody
+SHARED_IMAGES = ".containers"  # folder on scratch: images that an administrator imported for everybody
 
 
 def gres_conf(cluster: Cluster, site: Site) -> str:
-    """The devices behind the GPUs that slurm.conf promises, and which cores are beside them."""
+    """Returns gres.conf: the device files of the GPUs in slurm.conf, and the cores next to them."""
     alike: dict[tuple[str, tuple[Gpus, ...]], list[str]] = {}
     for name in cluster.slot_names:
         node = hardware_of(cluster, site, name)
@@ -40,13 +40,14 @@ def _places(node: Hardware) -> tuple[Gpus, ...]:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """[0, 1, 2, 5] -> "0-2,5"."""
+    """Returns the numbers as ranges: [0, 1, 2, 5] gives "0-2,5"."""
     text = compress(f"n{number}" for number in numbers).removeprefix("n")
     return text.strip("[]")
 
 
 def cgroup_conf(*, pretends: bool, old: bool = False) -> str:
-    """`old`: the host has cgroup v1. Slurm tells by what lies on top, which there a newer systemd has changed for itself
+    """Returns cgroup.conf. `old`: the host has cgroup v1. There Slurm's autodetection fails, because it looks at the
+    file system on /sys/fs/cgroup, which a newer systemd has mounted for itself
     (node/image/rootfs/usr/lib/headway/init)."""
     lines = [
         Line(comment=MARK),
@@ -63,6 +64,7 @@ def cgroup_conf(*, pretends: bool, old: bool = False) -> str:
 
 
 def mpi_conf() -> str:
+    """Returns mpi.conf."""
     return slurm_text(
         [
             Line(comment=MARK),
@@ -73,7 +75,7 @@ def mpi_conf() -> str:
 
 
 def topology_conf(cluster: Cluster) -> str:
-    """The switches, leaves first as Slurm's own examples have them."""
+    """Returns topology.conf: the switches, leaves first as in Slurm's own examples."""
     lines = [Line(comment=MARK)]
     for switch in sorted(cluster.switches, key=lambda switch: bool(switch.children)):
         kind, members = ("Switches", switch.children) if switch.children else ("Nodes", switch.nodes)
@@ -82,13 +84,13 @@ def topology_conf(cluster: Cluster) -> str:
 
 
 def simulated_gpus(plan: Plan) -> str:
-    """What the nvidia-smi of local machines shows; JSON, so it carries no comment."""
+    """Returns the data that nvidia-smi of local machines shows. JSON allows no comments."""
     shown = {"product": plan.gpu_product, "memory_mib": plan.gpu_memory_mib, "count": plan.gpus}
     return json.dumps(shown) + "\n"
 
 
 def plugstack_conf(cluster: Cluster) -> str:
-    """Not job_container/tmpfs: see node/image/spank/private_tmp.c."""
+    """Returns plugstack.conf. node/image/spank/private_tmp.c explains why it does not use job_container/tmpfs."""
     rows = [f"# {MARK}"]
     rows += ["# Each job has its own /tmp and shared memory.", "optional /usr/lib/headway/spank/private_tmp.so"]
     if cluster.containers == "builtin":
@@ -106,7 +108,8 @@ def plugstack_conf(cluster: Cluster) -> str:
 
 
 def enroot_conf(cluster: Cluster) -> str:
-    """Enroot's settings: what is fetched is kept on scratch, by and for each user alone; what runs is the node's own."""
+    """Returns enroot.conf: downloaded layers are on scratch, one folder per user; running containers are on the node's
+    own disk."""
     scratch = path(cluster.storage.scratch, "storage.scratch")
     rows = [
         f"# {MARK}",
@@ -125,6 +128,7 @@ def enroot_conf(cluster: Cluster) -> str:
 
 
 def slurmdbd_conf(cluster: Cluster, site: Site) -> str:
+    """Returns slurmdbd.conf."""
     return slurm_text(
         [
             Line(comment=MARK),

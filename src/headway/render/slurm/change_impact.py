@@ -1,4 +1,4 @@
-"""What a changed slurm.conf disturbs when it is activated. Pure: from the two texts."""
+"""Tells what a changed slurm.conf disturbs when it is activated, from the old and the new text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headway.domain.changeset import Disturbs
 from headway.domain.slurm.hostlist import expand
 from headway.render.slurm import codec
 
-# Read once at the start of the controller, in every version: who it is, where it listens, what it keeps its state in.
+# Every Slurm version reads these keys only at the start of the controller: identity, addresses, state folder.
 _RESTART_ALWAYS = frozenset(
     [
         "authtype",
@@ -27,7 +27,7 @@ _RESTART_ALWAYS = frozenset(
         "communicationparameters",
     ]
 )
-# Keys 22.05 takes up only at a start, by its own manual.
+# Keys that 22.05 reads only at a start, according to its manual.
 _RESTART_2205 = _RESTART_ALWAYS | frozenset(
     [
         "accountingstoragetype",
@@ -60,27 +60,27 @@ _RESTART_2205 = _RESTART_ALWAYS | frozenset(
     ]
 )
 
-# Of a node: slurmctld ends what runs there as soon as one of them is another ("due to change in socket/core configuration of
-# allocated nodes", "invalid GRES configuration"; src/slurmctld/read_config.c, job_mgr.c).
+# Keys of a node. slurmctld ends the node's jobs as soon as one of them changes ("due to change in socket/core
+# configuration of allocated nodes", "invalid GRES configuration"; src/slurmctld/read_config.c, job_mgr.c).
 _SHAPE = ("cpus", "boards", "socketsperboard", "sockets", "corespersocket", "threadspercore", "gres")
 
-_MOST_NODES = 65536  # of one line: Slurm's own limit (MAX_SLURM_NODES)
+_MOST_NODES = 65536  # limit for one line: Slurm's own (MAX_SLURM_NODES)
 
 
 @dataclass(frozen=True, slots=True)
 class AbortingChanges:
-    """What a changed slurm.conf ends the jobs of, without asking anybody: they become NODE_FAIL."""
+    """Partitions and nodes whose jobs a changed slurm.conf ends without a warning: the jobs become NODE_FAIL."""
 
-    partitions: frozenset[str] = frozenset()  # that are not there any more, their waiting jobs too
-    nodes: frozenset[str] = frozenset()  # that have other processors or GPUs
+    partitions: frozenset[str] = frozenset()  # partitions that no longer exist; their pending jobs end too
+    nodes: frozenset[str] = frozenset()  # nodes with other processors or GPUs
 
     def __bool__(self) -> bool:
         return bool(self.partitions or self.nodes)
 
 
 def unreadable(text: str) -> str:
-    """Why a slurm.conf that may have been edited by hand can't be compared with another; "" where it can. The rest of this
-    module raises ValueError for it."""
+    """Returns why a slurm.conf, which may have been edited by hand, can't be compared with another; "" if it can. The
+    other functions of this module raise ValueError for such a text."""
     try:
         _shapes(text)
     except ValueError as error:
@@ -89,7 +89,7 @@ def unreadable(text: str) -> str:
 
 
 def aborting_changes(old: str, new: str) -> AbortingChanges:
-    """From the two texts. No old text: nothing runs."""
+    """Returns what the change from `old` to `new` ends. An empty `old` means that nothing runs."""
     partitions = frozenset(_lines(old, "partitionname")) - _lines(new, "partitionname").keys()
     before, after = _shapes(old), _shapes(new)
     nodes = frozenset(name for name in before.keys() & after.keys() if before[name] != after[name])
@@ -97,7 +97,7 @@ def aborting_changes(old: str, new: str) -> AbortingChanges:
 
 
 def _shapes(text: str) -> dict[str, tuple[str, ...]]:
-    """Node -> its processors and GPUs."""
+    """Returns the values of the _SHAPE keys (processors, GPUs) by node name."""
     return {
         name: tuple(line.get(key) or "" for key in _SHAPE)
         for names, line in _lines(text, "nodename").items()
@@ -111,13 +111,13 @@ def _lines(text: str, kind: str) -> dict[str, codec.Line]:
 
 
 def changed_keys(old: str, new: str) -> tuple[str, ...]:
-    """Cluster-wide keys (lower case) whose value differs, sorted."""
+    """Returns the cluster-wide keys (lower case, sorted) whose values differ."""
     before, after = codec.settings(codec.parse_lines(old)), codec.settings(codec.parse_lines(new))
     return tuple(sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key)))
 
 
 def impact_of_change(old: str, new: str, slurm_version: str) -> Disturbs:
-    """The mildest way that makes the change take hold. No old text: nothing runs that could be disturbed."""
+    """Returns the mildest way to activate the change. An empty `old` means that nothing runs."""
     if not old or old == new:
         return Disturbs.NOTHING
     keys = set(changed_keys(old, new))

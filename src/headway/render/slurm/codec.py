@@ -1,8 +1,9 @@
-"""slurm.conf-style text, both ways: `parse` and `write`. The same for gres.conf, cgroup.conf, topology.conf, slurmdbd.conf.
+"""Reads and writes the syntax of slurm.conf: `parse_lines` and `format_lines`. gres.conf, cgroup.conf, topology.conf
+and slurmdbd.conf have the same syntax.
 
-A line holds any number of key=value pairs (`NodeName=a CPUs=4`), an `Include`, a comment, or nothing. Keys are
-case-insensitive and keep their spelling; a value with blanks stands in double quotes; `#` starts a comment wherever it
-stands, unless escaped; a backslash at the end of a line continues it."""
+A line has any number of key=value pairs (`NodeName=a CPUs=4`), an `Include`, a comment, or nothing. Keys are
+case-insensitive and keep their spelling; a value with blanks is in double quotes; an unescaped `#` starts a comment
+anywhere; a backslash at the end of a line continues it."""
 
 from __future__ import annotations
 
@@ -20,35 +21,38 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029#\"\\]")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One logical line. `pairs` in order, as spelled; `comment` without its `#`; an empty one is a blank line."""
+    """One logical line. `pairs` keep order and spelling; `comment` has no `#`; a line without any of the three is
+    blank."""
 
     pairs: tuple[tuple[str, str], ...] = ()
     comment: str = ""
     include: str = ""
 
     def get(self, key: str) -> str | None:
-        """The value of `key`, whatever its case; the last one wins, as in Slurm."""
+        """Returns the value of `key`, ignoring case; the last one counts, as in Slurm."""
         found = [value for name, value in self.pairs if name.lower() == key.lower()]
         return found[-1] if found else None
 
     @property
     def first(self) -> str:
-        """The first key in lower case: what kind of line this is ("nodename", "partitionname", ...)."""
+        """The first key in lower case, which is the kind of the line ("nodename", "partitionname", ...)."""
         return self.pairs[0][0].lower() if self.pairs else ""
 
 
 def parse_lines(text: str) -> tuple[Line, ...]:
-    """Text -> logical lines. Raises ValueError naming the line that is not slurm.conf."""
+    """Returns the logical lines of a text. Raises ValueError that names the first line with invalid syntax."""
     return tuple(_line(raw, number) for number, raw in _logical(text))
 
 
 def format_lines(lines: Iterable[Line]) -> str:
-    """The inverse of `parse`, one physical line each. Raises ValueError for a value that would break out of its line."""
+    """Returns the text of the lines, one physical line each; the inverse of `parse_lines`. Raises ValueError for a
+    value that would end its line."""
     return "".join(_text(line) + "\n" for line in lines)
 
 
 def value(text: str) -> str:
-    """A value as it stands in the file, quoted where it must be. Raises ValueError for one that can't be written."""
+    """Returns a value as it is written in the file, quoted if needed. Raises ValueError for a value that can't be
+    written."""
     if _FORBIDDEN.search(text):
         raise ValueError(f"a Slurm value can't hold control characters, '#', '\"' or a backslash: {text!r}")
     if not text:
@@ -57,8 +61,8 @@ def value(text: str) -> str:
 
 
 def settings(lines: Iterable[Line]) -> dict[str, str]:
-    """The cluster-wide keys in lower case -> value, leaving out lines that describe nodes, partitions and the like. The values
-    of a key that stands there several times, as SlurmctldHost may, are joined by commas."""
+    """Returns the cluster-wide keys in lower case with their values; lines for nodes, partitions and similar are left
+    out. Values of a repeated key, such as SlurmctldHost, are joined by commas."""
     found: dict[str, str] = {}
     for line in lines:
         if line.first not in GROUPED:
@@ -74,7 +78,7 @@ GROUPED = frozenset(
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
-    """(number, text) of each logical line: comments end at the physical line, then continuations join."""
+    """Yields (number, text) of each logical line. A comment ends at its physical line; then continuations are joined."""
     held, start = "", 0
     number = 0
     for number, raw in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):

@@ -1,4 +1,4 @@
-"""The hardware of a node as slurm.conf states it: from the plan, the provider, or a survey of the machine."""
+"""The hardware of a node as written to slurm.conf, from the plan, the provider, or a survey of the machine."""
 
 from __future__ import annotations
 
@@ -9,36 +9,38 @@ from dataclasses import dataclass
 from headway.domain.cluster import Cluster, Plan, Site
 from headway.domain.survey import DetectedHardware
 
-# Kept back on a real machine for the system: what the kernel and daemons take before a job sees it.
+# Share of a real machine's memory that is reserved for the kernel and daemons.
 _SYSTEM_SHARE = 0.04
-_MEMORY_STEP_MIB = 64  # a kernel's update takes a little memory more or less
+_MEMORY_STEP_MIB = 64  # rounding, because a kernel update changes the memory size a little
 _MODEL = re.compile(r"\b([A-Z]{1,3}[0-9]{1,4}[A-Za-z]{0,2})\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """GPUs of one type that are beside the same cores of a machine one owns."""
+    """GPUs of one type that are next to the same cores of an owned machine."""
 
     minors: tuple[int, ...]  # N of /dev/nvidiaN
-    cores: tuple[int, ...] = ()  # as Slurm counts them; () = all alike
+    cores: tuple[int, ...] = ()  # numbered as Slurm does; () = no preference
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """One node. `pretended`: the machine has less than the plan says (a local one), and Slurm is told to believe it."""
+    """Hardware of one node. `pretended`: the (local) machine has less than the plan says, and Slurm is configured to
+    accept that."""
 
     cpus: int
     memory_mib: int
     gpus: int
     gpu_type: str
     pretended: bool
-    tmp_mib: int = 0  # room for jobs' own /tmp; 0 = nobody knows, and --tmp is refused
-    sockets: tuple[int, int, int] | None = None  # sockets, cores each, threads each; None = Slurm may guess
-    places: tuple[Gpus, ...] = ()  # which device files; () = the first ones
+    tmp_mib: int = 0  # space for the jobs' private /tmp; 0 = unknown, and --tmp is refused
+    sockets: tuple[int, int, int] | None = None  # sockets, cores per socket, threads per core; None = Slurm guesses
+    places: tuple[Gpus, ...] = ()  # device files of the GPUs; () = the first ones
 
     @property
     def cpus_per_gpu(self) -> int:
-        """An equal part each, of whole cores: Slurm gives nothing less, so an odd thread would be missed by the last GPU."""
+        """CPUs that a GPU brings: equal parts in whole cores, because Slurm allocates whole cores and an odd thread
+        would be missing for the last GPU."""
         if not self.gpus:
             return 1
         threads, part = self.sockets[2] if self.sockets else 1, self.cpus // self.gpus
@@ -46,27 +48,29 @@ class Hardware:
 
     @property
     def memory_mib_per_gpu(self) -> int:
-        """An equal part each, so that one-GPU jobs that ask for no memory fill a node side by side."""
+        """Memory that a GPU brings: equal parts, so that one-GPU jobs without a memory request fill a node."""
         return max(1, self.memory_mib // self.gpus) if self.gpus else 0
 
     @property
     def memory_mib_per_cpu(self) -> int:
-        """For jobs without GPUs: an equal part on a CPU node, little on a GPU node, whose memory is its GPUs' part."""
+        """Memory that a CPU brings to a job without GPUs: an equal part on a CPU node; at most 2048 MiB on a GPU node,
+        whose memory goes with its GPUs."""
         part = max(1, self.memory_mib // self.cpus)
         return max(1, min(2048, part // 2)) if self.gpus else part
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a GPU or a CPU brings a job that says no more, whichever of some nodes it comes to."""
+    """CPUs and memory that a job gets by default for each GPU or CPU, the same on all nodes of a set."""
 
-    cpus_per_gpu: int  # 0 = no GPUs there
+    cpus_per_gpu: int  # 0 = no GPUs
     memory_mib_per_gpu: int
     memory_mib_per_cpu: int
 
 
 def smallest_gpu_share(nodes: Iterable[Hardware]) -> Share:
-    """The least of them in each thing, so that a job for all GPUs of a node fits on any that has so many."""
+    """Returns the lowest defaults of the nodes, so that a job for all GPUs of a node fits on any node with that many
+    GPUs."""
     every = tuple(nodes)
     with_gpus = [node for node in every if node.gpus]
     return Share(
@@ -77,24 +81,25 @@ def smallest_gpu_share(nodes: Iterable[Hardware]) -> Share:
 
 
 def distinct_hardware(cluster: Cluster, site: Site, names: Sequence[str]) -> tuple[Hardware, ...]:
-    """What these nodes have, each kind once. Of machines one owns those that were found, where any was."""
+    """Returns the distinct hardware of these nodes. Of owned machines only surveyed ones count, if there are any."""
     known = [name for name in names if name in site.found] or names
     return tuple(dict.fromkeys(hardware_of(cluster, site, name) for name in known))
 
 
 def hardware_of(cluster: Cluster, site: Site, name: str) -> Hardware:
-    """Of one node, by its slot's name."""
+    """Returns the hardware of one node, by the name of its slot."""
     found, plan = site.found.get(name), cluster.group_of[name].plan
     return _really(plan, found) if found else _of(plan, site)
 
 
 def hardware_is_simulated(cluster: Cluster, site: Site) -> bool:
-    """Whether any node has less than is said of it."""
+    """Returns whether any node has less than its plan says."""
     return not site.found and any(_of(group.plan, site).pretended for group in cluster.groups)
 
 
 def _of(plan: Plan, site: Site) -> Hardware:
-    """The plan as it is where the machines are pretended; what is left after the system's part where they are real."""
+    """Returns the plan's hardware where machines only pretend to have it; on real machines the system's share of memory
+    is subtracted."""
     fewer_cpus = 0 < site.real_cpus < plan.cpus
     less_memory = 0 < site.real_memory_mib < plan.memory_mib * 0.9
     pretends = site.simulated_gpus or fewer_cpus or less_memory
@@ -107,7 +112,8 @@ def _of(plan: Plan, site: Site) -> Hardware:
 def _really(plan: Plan, found: DetectedHardware) -> Hardware:
     memory = int(found.memory_mib * (1 - _SYSTEM_SHARE)) // _MEMORY_STEP_MIB * _MEMORY_STEP_MIB
     gpus = found.usable_gpus
-    # Cores of two kinds, or some of them kept from Slurm: it takes no such count of sockets, nor a core's number then.
+    # If cores differ in kind or some are reserved from Slurm, Slurm accepts neither the count of sockets nor core
+    # numbers.
     packages, cores, threads = found.topology
     even = found.cpus in (packages, packages * cores, packages * cores * threads)
     places: dict[tuple[int, ...], list[int]] = {}
@@ -126,7 +132,7 @@ def _really(plan: Plan, found: DetectedHardware) -> Hardware:
 
 
 def gpu_type(plan: Plan, product: str) -> str:
-    """What jobs call a GPU that names itself so: the plan's word where it is the plan's GPU, else its model."""
+    """Returns the GPU type that jobs use for a product name: the plan's type if it is the plan's GPU, else the model."""
     if plan.gpu_type and (product == plan.gpu_product or plan.gpu_type in product.lower()):
         return plan.gpu_type
     model = _MODEL.search(product.removeprefix("NVIDIA ").replace("-", " "))

@@ -10,12 +10,14 @@ from headway.domain.slurm.hostlist import compress
 from headway.render.slurm.codec import Line
 from headway.render.slurm.node_hardware import Hardware, Share, distinct_hardware, hardware_of, smallest_gpu_share
 
-# Billing units that one whole GPU (in a cluster without any, one CPU) counts for; the rest of a node in proportion.
+# Billing units of one whole GPU (in a cluster without GPUs, of one CPU); the other resources of a node are weighted in
+# proportion.
 _BILLING_PER_GPU = 1000
 
 
 def node_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
-    """One line a leaf and kind, spares and slots without a machine included: they have their place from the start."""
+    """Yields one line per leaf and kind of node. Spares and slots without a machine are included, so that they exist in
+    Slurm from the start."""
     yield Line(comment="--- nodes, spares included; the name carries the leaf switch")
     weights = _weights(cluster)
     if weights:
@@ -44,19 +46,20 @@ def node_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
 
 
 def features(group: Group, leaf: str) -> tuple[str, ...]:
-    """What jobs may ask for with --constraint."""
+    """Returns the features of nodes, for --constraint."""
     named = () if group.name == MAIN_GROUP else (group.name,)
     return tuple(dict.fromkeys((*named, group.plan.name, leaf, *(("spot",) if group.spot else ()))))
 
 
 def _weights(cluster: Cluster) -> dict[str, int]:
-    """Group -> Slurm's weight; {} where all nodes are alike."""
+    """Returns Slurm's weight by group; {} if there is only one group."""
     if len(cluster.groups) == 1:
         return {}
     return {group.name: 1 + int(group.price_usd_per_node_hour * 100) for group in cluster.groups}
 
 
 def partition_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
+    """Yields the PartitionName lines."""
     yield Line(comment="--- partitions; a job counts for its largest part of a node, 1000 = one GPU")
     everything = set(cluster.slot_names)
     all_kinds = distinct_hardware(cluster, site, cluster.slot_names)
@@ -70,8 +73,8 @@ def partition_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
 def _partition(
     partition: Partition, nodes: Sequence[Hardware], usual: Share, cpu: float, everything: set[str], *, preempting: bool
 ) -> Line:
-    """`nodes`: each kind that it has; `usual`: the cluster's share, which holds where nothing is said; `cpu`: what one counts
-    for on nodes without GPUs."""
+    """Returns the line of one partition. `nodes`: its kinds of nodes; `usual`: the cluster-wide defaults; `cpu`:
+    billing units of a CPU on nodes without GPUs."""
     pairs = [
         ("PartitionName", partition.name),
         ("Nodes", "ALL" if set(partition.nodes) == everything else compress(partition.nodes)),
@@ -96,7 +99,7 @@ def _partition(
 
 
 def _defaults(own: Share, usual: Share) -> list[tuple[str, str]]:
-    """What a GPU or a CPU brings in a partition where that is another part than the cluster's."""
+    """Returns the partition's defaults per GPU and CPU where they differ from the cluster's."""
     found = []
     if own.cpus_per_gpu and (own.cpus_per_gpu, own.memory_mib_per_gpu) != (
         usual.cpus_per_gpu,
@@ -109,7 +112,7 @@ def _defaults(own: Share, usual: Share) -> list[tuple[str, str]]:
 
 
 def duration(seconds: int | None) -> str:
-    """Slurm's D-HH:MM:SS; None is no limit."""
+    """Returns a time as D-HH:MM:SS; None is UNLIMITED."""
     if seconds is None:
         return "UNLIMITED"
     minutes, second = divmod(seconds, 60)
@@ -119,15 +122,16 @@ def duration(seconds: int | None) -> str:
 
 
 def _cpu(kinds: Sequence[Hardware]) -> float:
-    """As much as on the cluster's nodes with GPUs, where it has any: a node without them is no hundred GPUs' worth."""
+    """Returns the billing units of a CPU on nodes without GPUs. It is as low as on the cluster's GPU nodes, so that a
+    CPU node does not count like a hundred GPUs."""
     return min((_BILLING_PER_GPU * node.gpus / node.cpus for node in kinds if node.gpus), default=_BILLING_PER_GPU)
 
 
 def _billing(nodes: Sequence[Hardware], per_cpu: float) -> str:
     with_gpus = [node for node in nodes if node.gpus]
     counted = with_gpus or nodes
-    # Whole nodes count for their GPUs exactly: sums are cut to whole units, so what is rounded is rounded up by a hair; and
-    # of several kinds the least weight, for none may count for more than its GPUs.
+    # A whole node must count for exactly its GPUs. Slurm truncates sums to whole units, so weights are rounded up
+    # slightly. With several kinds of nodes the lowest weight is used, so that none counts for more than its GPUs.
     cpu = min(_whole(node, per_cpu) / node.cpus for node in counted)
     memory = min(_whole(node, per_cpu) / (node.memory_mib / 1024) for node in counted)
     weights = [f"CPU={_weight(cpu)}", f"Mem={_weight(memory)}G"]
@@ -141,5 +145,5 @@ def _whole(node: Hardware, per_cpu: float) -> float:
 
 
 def _weight(exact: float) -> str:
-    """Six digits behind the point are enough for a terabyte; trailing zeros say nothing."""
+    """Returns a weight with six decimals, which is enough for a terabyte, without trailing zeros."""
     return f"{math.ceil(exact * 1e6) / 1e6:.6f}".rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""Groups that scale by themselves: Slurm's power saving, and the programs that tell Headway's server of its wishes."""
+"""Autoscaled groups: Slurm's power saving, and the programs that pass its requests to Headway's server."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from headway.domain.slurm.hostlist import compress
 from headway.render.escaping import MARK
 from headway.render.machine_paths import AGENT_PROGRAM
 
-ASKED = "/var/lib/headway-power"  # Slurm's user alone writes there
+ASKED = "/var/lib/headway-power"  # only Slurm's user can write there
 _FOLDER = "/etc/headway/power"
 UP, DOWN, FAILED = f"{_FOLDER}/up", f"{_FOLDER}/down", f"{_FOLDER}/failed"
-MAKE_S = 900  # for a machine to be made, set up and heard of
-GO_S = 30  # for one to go
+MAKE_S = 900  # seconds until a machine must be created, set up and registered
+GO_S = 30  # seconds until a machine must be gone
 
 
 def autoscaled_groups(cluster: Cluster) -> tuple[Group, ...]:
+    """Returns the groups that Slurm scales by demand."""
     return tuple(group for group in cluster.groups if group.idle_s is not None)
 
 
 def settings(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
-    """(key, value, why) of slurm.conf; () where no group scales by itself."""
+    """Returns (key, value, why) for slurm.conf; () if no group is autoscaled."""
     groups = autoscaled_groups(cluster)
     if not groups:
         return ()
@@ -40,7 +41,8 @@ def settings(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
 
 
 def _states(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
-    """A machine at which somebody looks, or at whose fault Headway is at work, does not go for want of jobs."""
+    """Returns settings that keep a node with a person's or Headway's attention (DOWN, DRAIN) from being powered off for
+    lack of jobs."""
     if not slurm_release(cluster.slurm_version).has_suspend_exc_states:
         return ()
     return (
@@ -50,20 +52,23 @@ def _states(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
 
 
 def _kept(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
-    """No row where there is no such node: Slurm has no word for none."""
+    """Returns the setting of nodes that are never powered off; no row if there is none, because Slurm has no value for
+    that."""
     fixed = [name for group in cluster.groups if group.idle_s is None for name in group.slots]
-    # By name: with a count Slurm keeps so many idle ones beside those that work (power_save.c, _pick_exc_nodes).
+    # By name: with a count, Slurm keeps that many idle nodes in addition to the busy ones (power_save.c,
+    # _pick_exc_nodes).
     least = [name for group in autoscaled_groups(cluster) for name in group.slots[: group.min_machines]]
     names = ",".join(compress(some) for some in (fixed, least) if some)
     return (("SuspendExcNodes", names, "Nodes that people scale, and those that always run."),) if names else ()
 
 
 def tmpfiles(cluster: Cluster) -> tuple[str, ...]:
+    """Returns the head's tmpfiles rows."""
     return (f"d {ASKED} 0700 slurm slurm -",) if autoscaled_groups(cluster) else ()
 
 
 def files(cluster: Cluster) -> dict[str, File]:
-    """Of the head."""
+    """Returns the head's programs."""
     if not autoscaled_groups(cluster):
         return {}
     return {path: File(_program(word), mode=0o755) for path, word in ((UP, "up"), (DOWN, "down"), (FAILED, "failed"))}

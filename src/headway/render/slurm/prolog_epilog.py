@@ -1,6 +1,7 @@
-"""Prolog and epilog: run by slurmd as root on each node of a job, before its first and after its last step.
+"""Renders the prolog and epilog, which slurmd runs as root on each node of a job: before its first and after its last
+step.
 
-They must be quick and must not fail for reasons of the job's own: a failing prolog drains the node."""
+They must be quick and must not fail for reasons that lie in the job: a failing prolog drains the node."""
 
 from __future__ import annotations
 
@@ -13,13 +14,16 @@ from headway.render.machine_paths import EPILOG, JOB_TMP, PMIX, PROLOG
 from headway.render.system.agent_config import LOOKED, UNFIT
 
 JOB_SHM = "/dev/shm/headway"
-# Where anybody may write, beside volumes; what is memory first: the others may hold millions of files.
+# Places besides volumes where everybody may write. Those in memory come first, because the others may hold millions of
+# files.
 LEFT = f"/dev/shm /dev/mqueue {PMIX} /tmp /var/tmp"
 SYSV = "/proc/sysvipc"
-XID_MARK = "/run/headway/xid"  # made by the agent (node/agent), removed by health.incidents.engine
-HOLD = "/run/headway/hold"  # a file JOB there, made and removed by health.incidents.requeue: that job is going to be requeued
+XID_MARK = "/run/headway/xid"  # created by the agent (node/agent), removed by health.incidents.engine
+# A file named after a job means that it will be requeued; health.incidents.requeue creates and removes it
+HOLD = "/run/headway/hold"
 
-# " PLACE" of each volume that is not mounted although its source is there. It waits for no disk but that source's, and not long.
+# Returns 0 if a volume is not mounted although its source exists. It only accesses the disk of the source, for at most
+# 2 seconds.
 _LOST = """\
 lost() {{
     for volume in {volumes}; do
@@ -169,8 +173,9 @@ def scripts(
     volumes: Sequence[tuple[str, str, bool]] = (),
     outside: Sequence[str] = (),
 ) -> dict[str, File]:
-    """`containers`: what runs them, as in `Cluster`. `acts`: whether jobs are requeued after faults. `volumes`: as
-    systemd.volumes gives them. `outside`: places of what is mounted from elsewhere."""
+    """Returns the two scripts. `containers`: what runs them, as in `Cluster`. `acts`: whether jobs are requeued after
+    faults. `volumes`: as returned by systemd_files.volumes. `outside`: mount points of file systems from other
+    servers."""
     rows = [f"{path(what, 'storage')}:{path(where, 'storage')}" for what, where, _ in volumes]
     rows += [f"/:{path(where, 'storage')}" for where in outside]
     lost = _LOST.format(volumes=" ".join(rows))

@@ -1,4 +1,4 @@
-"""/etc/slurm/slurm.conf: the controller's file, which nodes fetch from it (configless)."""
+"""Renders /etc/slurm/slurm.conf, the controller's file. Nodes fetch it from the controller (configless)."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ PATH = "/etc/slurm/slurm.conf"
 LEADS = "/usr/lib/headway/leads"
 LEADS_WHY = "It says in the state folder who leads: a controller that comes late finds another name there."
 SUBMITTED_WHY = "sbatch notes its command in the home: a controller that is killed may not have saved it yet."
-# As headway.services.authorization has it: the queue is everybody's to see, what a team has used its own people's.
+# The same rule as in headway.services.authorization: everybody sees the queue; only a team's members see its use.
 PRIVATE = "usage"
 PRIVATE_WHY = "Who sees the queue sees all of it; what somebody has used is theirs to see, and their team's."
-SRUN_PORTS = (60001, 63000)  # where srun listens for its tasks, on machines one owns
-SLURMCTLD_TIMEOUT_S = 4  # the least: below that slurmctld writes its heartbeat without a pause
+SRUN_PORTS = (60001, 63000)  # ports where srun listens for its tasks, on owned machines
+SLURMCTLD_TIMEOUT_S = 4  # the minimum: below that, slurmctld writes its heartbeat without a pause
 BACKFILL_LOOK_AHEAD_MAX_S = 14 * 86400
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One cluster-wide key, and why it is what it is ("" where the name says it)."""
+    """One cluster-wide key and the reason for its value ("" if the name says enough)."""
 
     key: str
     value: str
@@ -38,12 +38,14 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Section:
+    """Settings under one heading."""
+
     title: str
     settings: tuple[Setting, ...]
 
 
 def slurm_conf(cluster: Cluster, site: Site) -> str:
-    """The whole file. Raises InvalidSpec for a value that can't stand on a line."""
+    """Returns the whole file. Raises InvalidSpec for a value that can't be written on a line."""
     known = slurm_release(cluster.slurm_version)
     pretends = hardware_is_simulated(cluster, site)
     sections = [
@@ -74,14 +76,16 @@ def _settings(sections: Iterable[Section]) -> Iterator[Line]:
 
 
 def _said(slurm: Mapping[str, str]) -> dict[str, str]:
-    """Of the cluster file. A time that Slurm would call an error at each start is as long as it must be."""
+    """Returns the cluster file's own keys. An UnkillableStepTimeout that Slurm would report as an error is raised to
+    the lowest allowed value."""
     least = least_unkillable_s(slurm)
     short = {key: str(least) for key, value in slurm.items() if key == "UnkillableStepTimeout" and int(value) < least}
     return {**slurm, **short}
 
 
 def _with_overrides(sections: list[Section], overrides: Mapping[str, str]) -> list[Section]:
-    """The cluster file's `slurm:` keys take the place of ours, whatever their case; new ones come last."""
+    """Returns the sections with the cluster file's `slurm:` keys in place of Headway's, ignoring case; further keys
+    come last."""
     left = {key.lower(): Setting(key, value, "From the cluster file.") for key, value in overrides.items()}
     result = []
     for section in sections:
@@ -117,7 +121,7 @@ def _control(cluster: Cluster, site: Site) -> Section:
 
 
 def _ports(site: Site) -> tuple[Setting, ...]:
-    """Where there is a firewall, srun listens where it leaves the cluster's machines through, and nobody else."""
+    """Returns srun's ports for owned machines, whose firewall opens them to the cluster's machines only."""
     first, last = SRUN_PORTS
     why = "Tasks speak to srun on these; the firewall keeps others from them."
     return (Setting("SrunPortRange", f"{first}-{last}", why),) if site.own else ()
@@ -153,7 +157,8 @@ def _resources(each: Share) -> Section:
         ),
         Setting("SelectTypeParameters", "CR_Core_Memory"),
     ]
-    rows.append(Setting("GresTypes", "gpu"))  # also without any: teams may have a cap on them, and a GPU group may come
+    # Also without GPUs: teams may have a limit on them, and a group with GPUs may be added
+    rows.append(Setting("GresTypes", "gpu"))
     if each.cpus_per_gpu:
         rows += [
             Setting(
@@ -209,7 +214,7 @@ def _accounting(cluster: Cluster) -> Section:
     rows = [
         Setting("AccountingStorageType", "accounting_storage/slurmdbd"),
         Setting("AccountingStorageHost", cluster.head),
-        # Without GPUs too: sacctmgr knows no limit on what is not accounted, and would refuse the team that has one.
+        # Also without GPUs: sacctmgr refuses a limit on a resource that is not accounted.
         Setting("AccountingStorageTRES", "gres/gpu", "GPU time is recorded and can be limited."),
         Setting(
             "AccountingStorageEnforce",
@@ -270,12 +275,12 @@ def _scheduling(cluster: Cluster) -> Section:
     )
     window_s = min(max(longest_s, 86400), BACKFILL_LOOK_AHEAD_MAX_S)
     parameters = [
-        "sched_interval=5",  # seconds between looks at the whole queue
+        "sched_interval=5",  # seconds between two passes over the whole queue
         "batch_sched_delay=1",
         "default_queue_depth=500",
-        "max_rpc_cnt=150",  # leave off scheduling while so many requests wait
+        "max_rpc_cnt=150",  # pauses scheduling while this many requests wait
         "bf_continue",
-        # Whoever asks slurmctld something gets a turn twice a second in between, not every two seconds.
+        # Lets slurmctld answer requests twice per second while backfill runs, instead of every two seconds.
         "bf_yield_interval=500000",
         "bf_yield_sleep=200000",
         "bf_interval=10",

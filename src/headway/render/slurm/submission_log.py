@@ -12,7 +12,7 @@ from headway.render.system.systemd_files import UNITS
 FILTER = "/etc/slurm/cli_filter.lua"
 RECALL = "headway-recall.service"
 
-# Lua 5.1, in sbatch, srun and salloc. Whatever goes wrong here, the submission goes on.
+# Lua 5.1, run by sbatch, srun and salloc. An error here does not stop the submission.
 _FILTER = f"""\
 -- {MARK}
 -- A line a submission to this cluster in the person's home: job, second, command line. The head reads the last minute's where
@@ -70,7 +70,8 @@ Restart=on-failure
 RestartSec=10
 """
 
-# In slurmctld's own unit: before it deletes the scripts of jobs it does not know, and once it answers.
+# For slurmctld's unit: `keep` runs before slurmctld deletes the scripts of unknown jobs, the recall unit after it
+# answers.
 AROUND = f"""\
 ExecStartPre=+-/usr/bin/python3 -I -S {AGENT_PROGRAM} keep
 ExecStartPost=+-/usr/bin/systemctl start --no-block {RECALL}
@@ -78,6 +79,6 @@ ExecStartPost=+-/usr/bin/systemctl start --no-block {RECALL}
 
 
 def files(cluster: Cluster, *, recalls: bool) -> dict[str, File]:
-    """A head's. `recalls`: it is the one that submits again; two would do it twice."""
+    """Returns the files of a head. `recalls`: this head resubmits lost jobs; only one may, or they would run twice."""
     notes = _FILTER.replace("@CLUSTER@", word(cluster.name, "name"))
     return {FILTER: File(notes), **({f"{UNITS}/{RECALL}": File(_UNIT)} if recalls else {})}

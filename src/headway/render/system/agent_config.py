@@ -1,5 +1,5 @@
-"""The agent of every machine: its unit, and what it has to know of the cluster. The program itself comes with the code
-that runs on machines, see node/agent."""
+"""The agent of every machine: its unit, and its knowledge of the cluster. The program itself is part of the code that
+runs on machines, see node/agent."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ AGENT = "headway-agent.service"
 CONFIG = "/etc/headway/agent.json"
 METRICS_PORT = 6822
 SIMULATED_LOG = "/run/headway/kmsg"
-# Of a second head, see node/agent/ha/first_head_away.py.
+# For a second head, see node/agent/ha/first_head_away.py.
 _LETS_IN = """\
 # A rule against a first head that is gone does not outlive who takes it away again.
 ExecStopPost=-/usr/sbin/ip rule del pref 6817
 """
-UNFIT = "/run/headway/unfit"  # there while the agent thinks that no job should begin
-LOOKED = "/run/headway/looked"  # there once it has looked at the machine since that booted
+UNFIT = "/run/headway/unfit"  # exists while the agent finds the machine unfit for new jobs
+LOOKED = "/run/headway/looked"  # exists once the agent has checked the machine after its boot
 
 
 def node_files(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
+    """Returns the agent's files on a node."""
     return {f"{UNITS}/{AGENT}": File(_unit("node")), CONFIG: File(config(cluster, site, group))}
 
 
 def head_files(cluster: Cluster, site: Site, head: str) -> dict[str, File]:
+    """Returns the agent's files on a head."""
     told = config(cluster, site, cluster.groups[0], head=head)
     unit = _unit("head", _LETS_IN if head != cluster.head else "")
     return {f"{UNITS}/{AGENT}": File(unit), CONFIG: File(told)}
@@ -58,7 +60,8 @@ WantedBy=multi-user.target
 
 
 def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str:
-    """JSON, so it carries no comment. Checks and tests hold the machine against it. `head`: of that one; else of nodes."""
+    """Returns the agent's configuration as JSON, which allows no comments. Checks and tests compare the machine with
+    it. `head`: name of the head that the file is for; "" for nodes."""
     plan = group.plan
     from_head = () if head else nfs_exports.exported(site)
     mounts = [
@@ -95,8 +98,8 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
 
 
 def _machine(cluster: Cluster, site: Site, name: str) -> dict[str, object]:
-    """Of a machine one owns, what stands for the plan's: what it had when it was taken. Figures that the plan expects are of
-    the plan's GPU, and of no other."""
+    """Returns the values of an owned machine that replace the plan's: those found when it was taken over. The plan's
+    expected figures only apply to the plan's GPU."""
     found, plan = site.found[name], cluster.group_of[name].plan
     node, gpus = hardware_of(cluster, site, name), found.usable_gpus
     told: dict[str, object] = {"gpus": node.gpus, "memory_mib": found.memory_mib}
@@ -110,7 +113,8 @@ def _machine(cluster: Cluster, site: Site, name: str) -> dict[str, object]:
 
 
 def _second(cluster: Cluster, site: Site, head: str) -> dict[str, object]:
-    """Nodes speak to every head. The second one acts by itself only while its controller leads."""
+    """Returns the entries about a second head. Nodes report to every head; the second head acts only while its
+    controller is active."""
     if cluster.controllers == 1:
         return {}
     first, *others = (word(site.addresses[name], "addresses") for name in cluster.heads)

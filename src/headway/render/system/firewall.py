@@ -1,7 +1,8 @@
-"""nftables of machines one owns: Slurm's, the database's and the agent's ports are the cluster's own; SSH as the spec says.
+"""nftables of owned machines: only the cluster's machines reach the ports of Slurm, the database and the agent; SSH is
+as in the cluster file.
 
-A table of our own that drops and accepts nothing else: what the site filters itself stays as it is. Local machines have a
-network of their own instead."""
+The rules are in a table of their own that affects nothing else, so the site's own filters stay as they are. Local
+machines have a private network instead."""
 
 from __future__ import annotations
 
@@ -14,23 +15,26 @@ from headway.render.system.agent_config import METRICS_PORT
 
 RULES = "/etc/headway/firewall.nft"
 SERVICE = "headway-firewall.service"
-# NFS, MariaDB, slurmctld, slurmd, slurmdbd, slurmrestd where somebody opens it, what agents say to each other (heartbeats,
-# leases; node/agent/roles/head.py), their figures, Prometheus and Alertmanager, the test of all-reduce
+# NFS, MariaDB, slurmctld, slurmd, slurmdbd, slurmrestd if a site opens it, messages between agents (heartbeats, leases;
+# node/agent/roles/head.py), their metrics, Prometheus and Alertmanager, the all-reduce test
 # (node/agent/checks/node_tests.py).
 PORTS = (2049, 3306, 6817, 6818, 6819, 6820, 6821, METRICS_PORT, 9090, 9093, 29655)
 _UNIT = f"/etc/systemd/system/{SERVICE}"
 
 
 def files(cluster: Cluster, site: Site) -> dict[str, File]:
+    """Returns the files of the firewall; none for local machines."""
     return {RULES: File(rules(cluster, site), mode=0o600), _UNIT: File(_unit())} if site.own else {}
 
 
 def units(site: Site) -> tuple[Unit, ...]:
+    """Returns the unit of the firewall; none for local machines."""
     reload = ("systemctl", "reload", SERVICE)
     return (Unit(SERVICE, restart_on=(_UNIT,), reload_on=(RULES,), reload=reload),) if site.own else ()
 
 
 def rules(cluster: Cluster, site: Site) -> str:
+    """Returns the nftables rules of owned machines."""
     own = site.own
     assert own is not None
     machines = ", ".join(word(site.addresses[name], "addresses") for name in cluster.machine_names)

@@ -1,4 +1,4 @@
-"""/etc/hosts with every machine, and a resolver that never waits."""
+"""Renders /etc/hosts with every machine, and a resolv.conf without name servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headway.render.escaping import one_line, script
 
 
 def hosts(cluster: Cluster, site: Site) -> str:
-    """The heads first, then nodes in slot order. Every look-up, reverse ones too, ends here."""
+    """Returns /etc/hosts: the heads first, then nodes in slot order. It answers every look-up, reverse ones too."""
     known_as = site.own.known_as if site.own else {}
     rows = [
         "127.0.0.1 localhost",
@@ -23,10 +23,11 @@ def hosts(cluster: Cluster, site: Site) -> str:
 
 
 def _names(name: str, known_as: Mapping[str, str]) -> str:
-    """Ours first: a look-up by address gives it. The one the machine had before leads there too."""
+    """Returns the names of a machine. Headway's name comes first, because reverse look-ups return the first one; the
+    machine's earlier name follows."""
     return " ".join(dict.fromkeys((name, known_as.get(name, name))))
 
 
 def resolv_conf() -> str:
-    """No name server: a dead one costs seconds at each reverse look-up."""
+    """Returns resolv.conf. It names no server, because a dead one costs seconds at each reverse look-up."""
     return script("# Local machines know each other from /etc/hosts and reach no name server.")

@@ -1,7 +1,8 @@
-"""SSH between the nodes of one job, for launchers that start their parts by it: as the user, with no key of theirs.
+"""SSH between the nodes of one job, for launchers that start their processes by SSH, as the user and without a key of
+the user.
 
-A node vouches for its users with its own host key (host-based sign-in). Only nodes believe nodes; the head does not, and
-who comes in still needs a job there (pam_slurm_adopt)."""
+A node vouches for its users with its own host key (host-based authentication). Only nodes trust nodes; the head does
+not, and a user who signs in still needs a job on the node (pam_slurm_adopt)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _KEY = "ssh_host_ed25519_key"
 
 
 def files(cluster: Cluster, site: Site) -> dict[str, File]:
-    """What a node has of it."""
+    """Returns the SSH files of a node."""
     return {
         SSHD: File(_sshd()),
         CLIENT: File(_client(cluster)),
@@ -27,7 +28,7 @@ def files(cluster: Cluster, site: Site) -> dict[str, File]:
 
 
 def tmpfiles(cluster: Cluster) -> list[str]:
-    """ssh looks for a machine's keys in one place only, and those of local machines lie in another."""
+    """Returns tmpfiles rows for local machines, whose host keys are not in the only place where ssh looks for them."""
     if not cluster.provider.boots_node_images:
         return []
     boot = f"/etc/headway/boot/{_KEY}"

@@ -1,4 +1,4 @@
-"""MariaDB of the head: only the accounting database, reached by its socket alone."""
+"""MariaDB of the head. It only holds the accounting database and is reached through its socket only."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ DATADIR = "/srv/headway-state/mysql"
 
 
 def mariadb_cnf() -> str:
+    """Returns MariaDB's settings."""
     return f"""\
 # Written by Headway from the cluster file; changes made here are lost.
 [mariadbd]

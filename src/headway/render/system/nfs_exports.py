@@ -1,4 +1,4 @@
-"""NFS from the head, where machines one owns don't all mount one /home and /scratch already."""
+"""NFS exports of the head, for owned machines that do not already share /home and /scratch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ SERVER = "nfs-server.service"
 
 
 def exported(site: Site) -> tuple[str, ...]:
+    """Returns the paths that the head exports."""
     return site.own.nfs if site.own else ()
 
 
 def head_files(cluster: Cluster, site: Site) -> dict[str, File]:
-    """Nodes' root is nobody there: only the head makes homes."""
+    """Returns the head's exports. root_squash maps root of a node to nobody, so only the head can create homes."""
     where = exported(site)
     if not where:
         return {}
@@ -26,12 +27,13 @@ def head_files(cluster: Cluster, site: Site) -> dict[str, File]:
 
 
 def head_units(site: Site) -> tuple[Unit, ...]:
+    """Returns the NFS server of the head, if it exports anything."""
     reload = ("exportfs", "-ra")
     return (Unit(SERVER, reload_on=(EXPORTS,), reload=reload),) if exported(site) else ()
 
 
 def mount(site: Site, where: str) -> str:
-    """A node's mount unit."""
+    """Returns the mount unit of a node."""
     return f"""\
 # {MARK}
 [Unit]

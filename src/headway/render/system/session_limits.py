@@ -1,6 +1,6 @@
 """Limits of user sessions on heads with cgroup v1, whose controllers systemd does not manage.
 
-With cgroup v2 the drop-ins of user.slice do the same (`systemd.user_limits`)."""
+With cgroup v2 the drop-ins of user.slice do the same (`systemd_files.user_limits`)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ ONE_TASKS, ALL_TASKS = 2048, 16384
 
 
 def one_cpu_percent(cpus: int) -> int:
-    """Half of the head's CPUs, at least one, in percent of a CPU."""
+    """Returns half of the head's CPUs, but at least one, in percent of a CPU."""
     return max(100, cpus * 50)
 
 
 def session_program(cpus: int) -> str:
-    """Run by PAM as root when a session opens; sshd is its parent, the session its parent's child."""
+    """Returns the program that PAM runs as root when a session opens. Its parent process is sshd; the session is
+    another child of sshd."""
     return f"""\
 #!/bin/bash
 # {MARK}

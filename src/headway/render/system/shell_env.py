@@ -9,6 +9,7 @@ MODULES = "/opt/modulefiles"
 
 
 def profile() -> str:
+    """Returns the part of /etc/profile that makes `module` find the modules."""
     return script(
         "# Modules of this cluster; `module avail` lists them.",
         'case ":${MODULEPATH:-}:" in',
@@ -19,7 +20,8 @@ def profile() -> str:
 
 
 def environment() -> str:
-    """Read by PAM for every session, with or without a login shell, so that `module` works in their batch scripts."""
+    """Returns /etc/environment, which PAM reads for every session, with or without a login shell, so that `module`
+    works in batch scripts."""
     return script(
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         f"MODULEPATH={MODULES}:/etc/lmod/modules:/usr/share/lmod/lmod/modulefiles",
@@ -29,6 +31,7 @@ def environment() -> str:
 
 
 def module_pytorch() -> str:
+    """Returns the module file of PyTorch."""
     return f"""\
 -- {MARK}
 help([[The PyTorch of the node image: python3 and torchrun.]])
@@ -39,6 +42,7 @@ setenv("HEADWAY_MODULE_PYTORCH", "system")
 
 
 def limits() -> str:
+    """Returns the resource limits of login sessions."""
     return script(
         "# Locked memory for the network cards, many files for data loaders; jobs have Slurm's limits.",
         "* soft nofile 16384",
@@ -49,7 +53,7 @@ def limits() -> str:
 
 
 def msmtprc(cluster: Cluster) -> str:
-    """Where mail of --mail-type goes. Raises InvalidSpec for a relay that is not host:port."""
+    """Returns the configuration for mail of --mail-type. Raises InvalidSpec for a relay that is not host:port."""
     host, _, port = cluster.mail_relay.partition(":")
     return script(
         "defaults",

@@ -1,4 +1,4 @@
-"""sshd and PAM: keys only, and on compute nodes only users with a job there."""
+"""sshd and PAM: sign-in by keys only, and on compute nodes only for users with a job there."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _ADOPT = "action_no_jobs=deny action_unknown=newest action_adopt_failure=deny ac
 
 
 def sshd_conf(site: Site) -> str:
-    """The host key and root's key of local machines are the image's part: they are there before the first sign-in. Headway itself
-    is not locked out with a user of that name who left."""
+    """Returns sshd's configuration. The host key and root's key of local machines come with the image, because they
+    must exist before the first sign-in. Users that Headway signs in as are not denied even if a departed user has
+    the same name."""
     ours = operators(site)
     deny = [f"DenyUsers {word(name, 'teams')}" for name in site.departed if name not in ours]
     denied = ["# They left: locked out whatever keys lie in their homes.", *deny] if deny else []
@@ -45,12 +46,12 @@ def sshd_conf(site: Site) -> str:
 
 
 def operators(site: Site) -> tuple[str, ...]:
-    """Who signs in for Headway on machines one owns, and becomes root by sudo."""
+    """Returns the users that Headway signs in as on owned machines, where they become root by sudo."""
     return tuple(word(name, "hosts") for name in sorted(site.own.operators) if name != "root") if site.own else ()
 
 
 def pam_node(operators: tuple[str, ...] = ()) -> str:
-    """`operators` come in as root does."""
+    """Returns PAM's rules for sshd on a node. `operators` may sign in without a job, like root."""
     who = "account    [success={} default=ignore] pam_succeed_if.so quiet user in {}\n"
     also = who.format(2, ":".join(operators)) if operators else ""
     return f"""\
@@ -77,6 +78,7 @@ session    required     pam_env.so envfile=/etc/default/locale
 
 
 def pam_head() -> str:
+    """Returns PAM's rules for sshd on a head."""
     return f"""\
 # {MARK}
 @include common-auth
@@ -95,8 +97,8 @@ session    optional     pam_exec.so quiet {session_limits.PROGRAM}
 
 
 def pam_manager() -> str:
-    """The user's own service manager on the head, which starts what `systemd-run --user` is given: beside the session,
-    so it needs the session's limits too."""
+    """Returns PAM's rules for a user's own service manager on the head, which starts what `systemd-run --user` is
+    given. It runs outside the session, so it needs the session's limits too."""
     return f"""\
 # {MARK}
 @include common-account

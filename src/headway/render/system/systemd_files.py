@@ -1,4 +1,5 @@
-"""systemd: drop-ins for the daemons, mount units of the volumes, limits of users on the head, tmpfiles and sysusers."""
+"""systemd files: drop-ins for the daemons, mount units of the volumes, limits of users on the head, tmpfiles and
+sysusers."""
 
 from __future__ import annotations
 
@@ -15,26 +16,28 @@ from headway.render.system.mariadb import DATADIR
 
 UNITS = "/etc/systemd/system"
 REST_SOCKET = "/run/headway/slurmrestd.sock"
-_REST_LISTEN = "/run/slurmrestd/slurmrestd.sock"  # in the daemon's own folder; REST_SOCKET leads there
+_REST_LISTEN = "/run/slurmrestd/slurmrestd.sock"  # in the daemon's own folder; REST_SOCKET is a link to it
 _REST_THREADS = 4
 _REST_MEMORY_PERCENT = 25
 _PROTECT = "# The kernel ends users' programs before this daemon.\nOOMScoreAdjust=-900"
 _MUNGE_THREADS = "# Every message of every node is checked here.\nEnvironment=OPTIONS=--num-threads=10"
 _EVERY_LINE = "# An array of 10,000 logs more in a moment than journald takes from others.\nLogRateLimitIntervalSec=0"
-# Debian 12's unit names another file than slurm.conf: where a step follows the start, systemd would wait for it for ever.
+# Debian 12's unit names another pid file than slurm.conf. With a step after the start, systemd would wait for that file
+# forever.
 _NO_PID_FILE = "RuntimeDirectory=slurmctld\nPIDFile="
-# However it ended, but by systemctl stop. What does not come up in five minutes' tries has a fault that more tries don't mend.
+# Restarts after any end except systemctl stop. After 100 starts within ten minutes (TRIES) systemd gives up, because
+# more tries would not repair the fault.
 _AGAIN = "# Started again whenever it ends.\nRestart=always\nRestartSec=1"
 TRIES = "StartLimitIntervalSec=600\nStartLimitBurst=100"
 
 
 def drop_in(unit: str) -> str:
-    """Path of Headway's additions to a unit."""
+    """Returns the path of Headway's additions to a unit."""
     return f"{UNITS}/{unit}.d/headway.conf"
 
 
 def database_units() -> dict[str, File]:
-    """Drop-ins of the accounting daemons, which the first head has."""
+    """Returns drop-ins of the accounting daemons, which only the first head runs."""
     return _drop_ins(
         {
             "mariadb.service": f"[Unit]\nRequiresMountsFor={DATADIR}\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
@@ -46,7 +49,7 @@ def database_units() -> dict[str, File]:
 
 
 def controller_units(cluster: Cluster, known: SlurmRelease, name: str, *, around: str) -> dict[str, File]:
-    """Drop-ins of a head's other daemons. `around`: what runs before and after each start of slurmctld."""
+    """Returns drop-ins of a head's other daemons. `around`: commands before and after each start of slurmctld."""
     first = name == cluster.head
     beside = "Wants=slurmdbd.service\nAfter=slurmdbd.service\n" if first else ""
     own = not cluster.provider.provides_head_state
@@ -71,7 +74,8 @@ def controller_units(cluster: Cluster, known: SlurmRelease, name: str, *, around
 
 
 def _unless_half(place: str) -> str:
-    """node/slurm_state.py makes and removes it."""
+    """Returns a condition that prevents a start on a half-restored folder. node/slurm_state.py creates and removes the
+    marker."""
     return (
         f"# Not on what a restore has put back in part: run it again.\nConditionPathExists=!{place}{RESTORING_SUFFIX}\n"
     )
@@ -115,14 +119,14 @@ ExecStart=/bin/sh -c 'exec /usr/sbin/slurmd {arguments} $$([ -e /run/headway/slu
 ExecStartPost=/usr/bin/touch /run/headway/slurmd-began"""
 
 
-# Not over what steps are using: then at the next start.
+# Does not mount over a folder that steps are using; the next start tries again.
 _OWN_ROOM = f"""\
 # Everybody writes there. It has room of its own, for a full /run stops all of the machine.
 ExecStartPre=-/bin/sh -c 'mountpoint -q {PMIX} || [ -n "$$(ls -A {PMIX})" ] || exec mount -t tmpfs -o {_PMIX_ROOM} pmix {PMIX}'"""
 
 
 def node_units(cluster: Cluster, known: SlurmRelease, group: Group) -> dict[str, File]:
-    """slurmd fetches its configuration from the heads (configless)."""
+    """Returns drop-ins of a node's daemons. slurmd fetches its configuration from the heads (configless)."""
     head = ",".join(word(name, "name") for name in cluster.heads)
     start = f"ExecStart=/usr/sbin/slurmd {known.slurmd_arguments} --conf-server {head}"
     if cluster.provider.shares_one_host and group.idle_s is not None:
@@ -146,7 +150,8 @@ ExecStart=
 
 
 def user_limits(cpus: int) -> dict[str, File]:
-    """On the head: neither one person nor all together may take the daemons' part. `cpus`: how many the head has."""
+    """Returns limits for the head, so that neither one user nor all together can starve the daemons. `cpus`: CPUs of
+    the head."""
     each = f"""\
 # {MARK}
 [Slice]
@@ -182,8 +187,8 @@ TasksMax=infinity
 
 
 def mounts(cluster: Cluster, site: Site, *, head: bool) -> dict[str, str]:
-    """Unit name -> text: bound from the parent mount; on the nodes of machines one owns, from the head by NFS where it
-    exports them."""
+    """Returns the text of each mount unit by its name. Volumes are bind mounts from the parent mount; on nodes of owned
+    clusters, the head's exports are NFS mounts."""
     bound = {f"{escape(where)}.mount": _mount(what, where, ro) for what, where, ro in volumes(cluster, site)}
     from_head = () if head else nfs_exports.exported(site)
     outside = {f"{escape(volume.path)}.mount": _outside(volume) for volume in cluster.storage.volumes}
@@ -191,8 +196,8 @@ def mounts(cluster: Cluster, site: Site, *, head: bool) -> dict[str, str]:
 
 
 def volumes(cluster: Cluster, site: Site) -> list[tuple[str, str, bool]]:
-    """Home, scratch and every dataset that Headway brings: (folder on the machine, where, read-only). Machines one owns have a
-    home and scratch of their own, and mount the other datasets of the file themselves."""
+    """Returns home, scratch and the datasets that Headway provides: (folder on the machine, mount point, read-only).
+    Owned machines have their own home and scratch, and mount datasets without versions themselves."""
     storage = cluster.storage
     if site.own:
         return [(path(d.source, "storage.datasets"), d.mount, True) for d in storage.datasets if d.versioned]
@@ -209,12 +214,13 @@ def volumes(cluster: Cluster, site: Site) -> list[tuple[str, str, bool]]:
 
 
 def volume_units(cluster: Cluster) -> dict[str, str]:
-    """Unit of each volume that is mounted from elsewhere -> its path."""
+    """Returns the mount points of volumes from other servers by their unit names."""
     return {f"{escape(volume.path)}.mount": volume.path for volume in cluster.storage.volumes}
 
 
 def _mount_word(text: str) -> str:
-    """A source or an option, which may have colons: filer:/export."""
+    """Returns a mount source or option, which may contain colons: filer:/export. Raises InvalidSpec for any other
+    special character."""
     for part in text.split(":"):
         word(part or "-", "storage.volumes")
     return text
@@ -264,7 +270,7 @@ WantedBy=multi-user.target
 
 
 def escape(where: str) -> str:
-    """A mount point as systemd names its unit: /datasets/my-set -> datasets-my\\x2dset."""
+    r"""Returns a mount point as systemd escapes it in unit names: /datasets/my-set gives datasets-my\x2dset."""
     name = path(where, "storage").strip("/")
     text = "".join(
         "-"
@@ -281,8 +287,8 @@ _ENROOT_HOOKS = ("50-slurm-pmi.sh", "50-slurm-pytorch.sh")
 
 
 def tmpfiles(site: Site, *, head: bool, gpus: int = 0, containers: str = "", more: Sequence[str] = ()) -> str:
-    """Folders and device nodes that are made at every boot. `gpus`: how many the node has; `containers`: what runs them,
-    as in `Cluster`."""
+    """Returns folders and device nodes that are made at every boot. `gpus`: GPUs of the node; `containers`: what runs
+    them, as in `Cluster`."""
     rows = [
         "d /run/headway 0755 root root -",
         "d /var/lib/slurm 0755 slurm slurm -",
@@ -328,7 +334,7 @@ def tmpfiles(site: Site, *, head: bool, gpus: int = 0, containers: str = "", mor
 
 
 def _shared_folders(site: Site) -> list[str]:
-    """On the head. Folders that every machine mounts already are left as they are."""
+    """Returns rows for the head's shared folders. Folders that every machine already mounts are not touched."""
     if not site.own:
         return ["d /srv/headway/scratch 1777 root root -", "d /srv/headway/home 0755 root root -"]
     return [
@@ -337,6 +343,7 @@ def _shared_folders(site: Site) -> list[str]:
 
 
 def sysusers() -> str:
+    """Returns the system users that a head needs."""
     return script(
         "# Runs slurmrestd, which refuses root and SlurmUser.",
         'u slurmrestd - "Slurm REST daemon"',
@@ -346,8 +353,10 @@ def sysusers() -> str:
 
 
 def files(texts: dict[str, str]) -> dict[str, File]:
+    """Returns the files of units by path."""
     return {f"{UNITS}/{name}": File(text) for name, text in texts.items()}
 
 
 def names(units: Iterable[str]) -> tuple[str, ...]:
+    """Returns unit names in the order in which they must be mounted: parents first."""
     return tuple(sorted(units, key=lambda unit: (unit.count("-"), unit)))

@@ -1,4 +1,4 @@
-"""The systemd units of each role, in bring-up order, and which files each must have read."""
+"""The systemd units of each role in bring-up order, and the files that each must have read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.render.system import agent_config, firewall, intra_job_ssh, mariadb
 
 MUNGE_KEY = "/etc/munge/munge.key"
 _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "cli_filter.lua")
-# What a slurmctld, or what runs at its start, reads once.
+# Files that slurmctld, or a program at its start, reads only once.
 _CONTROLLER = (
     machine_paths.JWT_KEY,
     systemd_files.drop_in("slurmctld.service"),
@@ -24,19 +24,21 @@ _CONTROLLER = (
 )
 
 
-# A slurmctld that takes over with records for slurmdbd still unsent meets their answers before its own job table is there,
-# and ends by a division by zero (24.11.5: dbd's answer to a job's start; seen in a cluster's first seconds).
+# If a slurmctld takes over while records for slurmdbd are unsent, slurmdbd's answers arrive before slurmctld's job table is
+# loaded, and it ends with a division by zero (24.11.5: answer to a job's start; seen in the first seconds of a
+# cluster). So RECONFIGURE waits until the queue for slurmdbd is empty.
 RECONFIGURE = """\
 for try in $(seq 150); do sdiag 2>/dev/null | grep -q 'DBD Agent queue size: *0$' && break; sleep 0.1; done
 exec scontrol reconfigure"""
 
 
 def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
-    """The units of each role. Changed keys of slurm.conf may need more than a reload: see `slurm.change_impact`."""
+    """Returns the units of each role. Changed keys of slurm.conf may need more than a reload: see
+    `slurm.change_impact`."""
     wall = firewall.units(site)
     munge = Unit("munge.service", restart_on=(MUNGE_KEY, systemd_files.drop_in("munge.service")))
     head, node = _mounts(cluster, site, head=True), _mounts(cluster, site, head=False)
-    # A node mounts what the head exports: it waits for the controller, which comes up after that.
+    # Nodes mount the head's exports, so these mounts wait for the controller, which starts after the exports.
     if nfs_exports.exported(site):
         node = tuple(replace(unit, stage="node") if unit.stage == "base" else unit for unit in node)
     of_node = (*wall, *node, munge, _ssh(intra_job_ssh.SSHD), _slurmd(), _agent("node"))
@@ -58,8 +60,9 @@ def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
 
 
 def _mounts(cluster: Cluster, site: Site, *, head: bool) -> tuple[Unit, ...]:
-    """Of volumes that another machine has none is waited for before the cluster works: it may be away. They come last: one may
-    be bound from any other mount, and of those that the head exports a node has none before `units` lets it."""
+    """Returns the mount units. The cluster does not wait for volumes from other servers, which may be down
+    (`may_fail`). They come last: one may be a bind mount from any other mount, or from an export of the head, which
+    nodes mount in stage "node"."""
     names = systemd_files.names(systemd_files.mounts(cluster, site, head=head))
     volumes = {f"{systemd_files.escape(volume.path)}.mount": volume for volume in cluster.storage.volumes}
     own = tuple(_mount(name) for name in names if name not in volumes)
@@ -79,7 +82,7 @@ def _mount(name: str) -> Unit:
 
 
 def _on_export(volume: Volume, site: Site) -> bool:
-    """Whether it is bound from, or mounted in, a folder that the head exports."""
+    """Returns whether the volume is bound from, or mounted in, a folder that the head exports."""
     places = (f"{volume.source}/", f"{volume.path}/")
     return any(place.startswith(f"{folder}/") for place in places for folder in nfs_exports.exported(site))
 
@@ -89,7 +92,7 @@ def _ssh(*more: str) -> Unit:
 
 
 def _agent(stage: str) -> Unit:
-    """Last, and with the daemons that people wait for: nothing waits for it."""
+    """Returns the agent's unit. It starts last in its stage, because no other unit waits for it."""
     own = (f"{systemd_files.UNITS}/{agent_config.AGENT}", machine_paths.AGENT_PROGRAM, agent_config.CONFIG)
     return Unit(agent_config.AGENT, restart_on=own, stage=stage)
 
@@ -106,7 +109,7 @@ def _head() -> tuple[Unit, ...]:
         Unit(
             "slurmdbd.service",
             restart_on=("/etc/slurm/slurmdbd.conf", machine_paths.JWT_KEY, systemd_files.drop_in("slurmdbd.service")),
-            disturbs=Disturbs.NOTHING,  # the controller keeps records until it is back
+            disturbs=Disturbs.NOTHING,  # slurmctld keeps records until slurmdbd is back
             stage="accounting",
         ),
         Unit(
@@ -122,7 +125,8 @@ def _head() -> tuple[Unit, ...]:
 
 
 def _standby() -> Unit:
-    """The slurmctld of a second head. It waits and answers nothing but pings: a start is how it reads its files anew."""
+    """Returns the slurmctld of a second head. A standby answers only pings, and reads its changed files only by a
+    restart."""
     beside = (f"/etc/slurm/{name}" for name in _BESIDE)
     own = (*_CONTROLLER, slurm_conf.PATH, *beside)
     return Unit("slurmctld.service", restart_on=own, disturbs=Disturbs.NOTHING, stage="controller")

@@ -1,4 +1,4 @@
-"""Users on every machine (libnss-extrausers), departed users locked, and their SSH keys."""
+"""Files of users on every machine (libnss-extrausers): accounts, locked accounts of departed users, and SSH keys."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ KEYS = "/etc/ssh/headway_keys"
 
 
 def people(cluster: Cluster, site: Site) -> dict[str, File]:
-    """passwd, group, shadow and one key file a user. The formats have no comments."""
+    """Returns passwd, group, shadow and one key file per user. These formats have no comments."""
     rows = list(_rows(cluster, site))
     passwd = [
         f"{name}:x:{uid}:{uid}:{name}:{cluster.storage.home}/{name}:{'/usr/sbin/nologin' if gone else '/bin/bash'}"
         for name, uid, gone in rows
     ]
     group = [f"{name}:x:{uid}:" for name, uid, _ in rows]
-    # No password works ("*"); the account of one who left ended on day 1 of 1970, so that no key works either.
+    # No password works ("*"). The account of a departed user expired on day 1 of 1970, so that no key works either.
     shadow = [f"{name}:{'!' if gone else '*'}:19000:0:99999:7::{'1' if gone else ''}:" for name, _, gone in rows]
     path(cluster.storage.home, "storage.home")
     return {
@@ -33,7 +33,8 @@ def people(cluster: Cluster, site: Site) -> dict[str, File]:
 
 
 def _key_files(cluster: Cluster, site: Site) -> dict[str, File]:
-    """Who signs in for Headway on machines one owns gets in whatever becomes of /home, also if it is a user of the cluster."""
+    """Returns one key file per user. A user that Headway signs in as on owned machines gets a file too, so that the
+    sign-in does not depend on /home; it may also be a user of the cluster."""
     known = site.own.operators if site.own else {}
     lines = {user.name: _keys(user) for user in cluster.users}
     for name, keys in known.items():
@@ -60,6 +61,7 @@ def _text(lines: list[str]) -> str:
 
 
 def nsswitch() -> str:
+    """Returns /etc/nsswitch.conf."""
     return f"""\
 # {MARK}
 # People are in /var/lib/extrausers, the same on every machine; names of machines are in /etc/hosts.

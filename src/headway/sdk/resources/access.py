@@ -37,7 +37,7 @@ class Tokens(Resource):
 
 
 class People(Resource):
-    """Who may sign in, and what they did."""
+    """The people who may sign in, and the audit trail."""
 
     def list(self) -> builtins.list[PersonOut]:
         """Returns everyone who may sign in."""
@@ -54,7 +54,7 @@ class People(Resource):
         self._connection.request_json("DELETE", f"/people/{path_segment(person)}")
 
     def audit_trail(self, filters: dict[str, str]) -> Iterator[bytes]:
-        """Yields the audit trail as the server exports it; `filters`: person, action, target, format (jsonl or csv)."""
+        """Yields the audit trail in the server's export format; `filters`: person, action, target, format (jsonl or csv)."""
         with self._connection.stream("/audit/export", filters, self._connection.timeout_s) as answer:
             yield from answer.iter_bytes()
 

@@ -26,7 +26,7 @@ from headway.sdk.connection import Resource, cluster_path
 
 
 class RunFilters(TypedDict, total=False):
-    """Which runs are counted; "-" selects runs without such a value, a missing key selects all."""
+    """Selects the runs that are counted; "-" selects runs without such a value, a missing key selects all."""
 
     team: str
     user: str
@@ -36,7 +36,8 @@ class RunFilters(TypedDict, total=False):
 
 
 class Billing(Resource):
-    """A month is "2026-10" ("": the current one). Times are days, months, ISO 8601 times or unix seconds."""
+    """Usage, invoices and reports. A month is "2026-10" ("": the current one). Times are days, months, ISO 8601
+    times or unix seconds."""
 
     def usage(
         self,

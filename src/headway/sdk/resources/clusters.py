@@ -60,7 +60,7 @@ class Clusters(Resource):
         confirmed: bool = False,
         deadline_s: int | None = None,
     ) -> OperationOut:
-        """Queues a change of the number of nodes by group ("" where there is one group). Raises as `apply`."""
+        """Queues a change of the number of nodes by group ("" if there is one group). Raises the same errors as `apply`."""
         body = ScaleIn(groups=dict(groups), digest=digest, confirmed=confirmed, deadline_s=deadline_s)
         return self._connection.post(cluster_path(cluster, "scale"), OperationOut, body)
 
@@ -89,7 +89,7 @@ class Clusters(Resource):
         return self._connection.post(cluster_path(cluster, "secrets", "rotate"), OperationOut, RotateIn(what=what))
 
     def list(self) -> builtins.list[ClusterOut]:
-        """Returns every cluster that this person sees."""
+        """Returns every cluster that this person may see."""
         return self._connection.get_list("/clusters", ClusterOut)
 
     def get(self, cluster: str) -> ClusterOut:

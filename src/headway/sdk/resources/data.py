@@ -61,9 +61,10 @@ class Datasets(Resource):
         return self._connection.get_list(cluster_path(cluster, "datasets"), DatasetOut)
 
     def add(self, cluster: str, name: str, source: str, *, s3: S3In | None = None) -> OperationOut:
-        """Queues a new version from a folder of the server's machine or s3://BUCKET/PREFIX (`s3`: headway.sdk.s3.s3_access).
+        """Queues a new version from a folder of the server's machine or s3://BUCKET/PREFIX (`s3`:
+        headway.sdk.s3.s3_access).
 
-        `kept` of its operation names where it is mounted."""
+        `kept` of its operation contains the mount point."""
         return self._connection.post(
             cluster_path(cluster, "datasets"),
             OperationOut,

@@ -38,7 +38,8 @@ class Jobs(Resource):
         return self._connection.get(cluster_path(cluster, "jobs", str(int(job_id)), "tasks"), ArrayOut)
 
     def lineage(self, cluster: str, job_id: int) -> LineageOut:
-        """Returns where a job comes from. Raises NotFound for a job that was not submitted through Headway."""
+        """Returns the lineage of a job: its script, files, datasets and parent job. Raises NotFound for a job that
+        was not submitted through Headway."""
         return self._connection.get(cluster_path(cluster, "jobs", str(int(job_id)), "lineage"), LineageOut)
 
     def retry(self, cluster: str, job_id: int, request: RetryIn) -> SubmitOut:
@@ -94,11 +95,13 @@ class Jobs(Resource):
         task: str = "",
         patience_s: float = 60.0,
     ) -> Iterator[bytes]:
-        """Yields the job's output (or with `err` its error output) in pieces; `follow` continues until the job has ended.
+        """Yields the job's output (or with `err` its error output) in pieces; `follow` continues until the job has
+        ended.
 
-        An array's output is every task's lines, prefixed with the task's number, or only those of `task`. A lost server is
-        waited for up to `patience_s` seconds, and the log continues where it stopped. Raises Unreachable when none returns,
-        at once for an array's tasks together, which have no position."""
+        An array's output is every task's lines, prefixed with the task's number, or only those of `task`. After a
+        lost connection this waits up to `patience_s` seconds for a server and continues where it stopped. Raises
+        Unreachable if no server answers by then; immediately for all tasks of an array together, because that output
+        has no position."""
         path = cluster_path(cluster, "jobs", str(int(job_id)), "log")
         flags = {"frames": "1", "follow": "1" if follow else "", "err": "1" if err else "", "task": task}
         yield from follow_log(
@@ -199,7 +202,7 @@ class Job:
     id: int
 
     def status(self) -> JobOut:
-        """Returns the job as the server knows it now."""
+        """Returns the job's current state on the server."""
         return self.jobs.get(self.cluster, self.id)
 
     def wait(
@@ -209,10 +212,11 @@ class Job:
         poll_s: float = POLL_S,
         on_lost: Callable[[Unreachable], None] | None = None,
     ) -> JobOut:
-        """Waits until the job has ended (an array: all its tasks) and returns it. Raises TimeoutError after `timeout_s`.
+        """Waits until the job has ended (an array: all its tasks) and returns it. Raises TimeoutError after
+        `timeout_s`.
 
-        A server that does not answer is waited for, as the job continues: `on_lost` is called once for each outage. Raises
-        Unreachable when none has answered for two days."""
+        If the server does not answer, this keeps waiting, because the job continues; `on_lost` is called once for
+        each outage. Raises Unreachable when no server has answered for two days."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         outage, state = ServerOutage(on_lost), "not known yet"
         while True:
@@ -228,7 +232,7 @@ class Job:
             time.sleep(poll_s)
 
     def poll(self, outage: ServerOutage) -> tuple[JobOut, bool] | None:
-        """Returns what `state` returns; None while the server does not answer (its address is looked up again)."""
+        """Returns the result of `state`; None while the server does not answer (its address is looked up again)."""
         try:
             found = self.state()
         except Unreachable as error:
@@ -265,7 +269,7 @@ class Job:
         return self.jobs.tasks(self.cluster, self.id)
 
     def lineage(self) -> LineageOut:
-        """Returns where the job comes from."""
+        """Returns the lineage of the job: its script, files, datasets and parent job."""
         return self.jobs.lineage(self.cluster, self.id)
 
     def retry(self, *, env: Mapping[str, str] | None = None, task: int | None = None) -> Job:

@@ -10,7 +10,7 @@ from headway.sdk.connection import Resource, cluster_path
 
 
 class Incidents(Resource):
-    """Node faults from first signal to return."""
+    """Incidents: node faults from the first signal to the return to service."""
 
     def list(self, cluster: str, *, steps: bool = False) -> builtins.list[IncidentOut]:
         """Returns incidents, latest first; with `steps` also each one's steps, requeued jobs and times."""

@@ -17,14 +17,14 @@ from headway.sdk.connection import Resource, cluster_path, non_empty
 
 
 class Notebooks(Resource):
-    """JupyterLab as jobs."""
+    """Notebooks: JupyterLab servers that run as jobs."""
 
     def list(self, cluster: str) -> builtins.list[NotebookOut]:
         """Returns the cluster's notebooks."""
         return self._connection.get_list(cluster_path(cluster, "notebooks"), NotebookOut)
 
     def start(self, cluster: str, request: NotebookIn) -> NotebookOut:
-        """Submits JupyterLab as a job; `get` tells when it runs."""
+        """Submits JupyterLab as a job; `get` returns whether it runs."""
         return self._connection.post(cluster_path(cluster, "notebooks"), NotebookOut, request, timeout_s=120)
 
     def get(self, cluster: str, notebook: str) -> NotebookOut:
@@ -41,7 +41,7 @@ class Notebooks(Resource):
 
 
 class Pipelines(Resource):
-    """Jobs that depend on each other."""
+    """Pipelines: jobs that depend on each other."""
 
     def start(self, cluster: str, request: PipelineIn) -> PipelineOut:
         """Submits every step. Raises Refused with all faults before anything is submitted."""
@@ -62,7 +62,7 @@ class Pipelines(Resource):
 
 
 class Bundles(Resource):
-    """Uploaded working folders, stored by content."""
+    """Bundles: uploaded working folders, stored by content."""
 
     def exists(self, cluster: str, digest: str, *, user: str = "") -> bool:
         """Returns whether these files are on the cluster already."""

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 
 class Backend(NodeActions):
-    """headway.services.cluster_backend.Work on the work rooms. Their heavy libraries are imported at first use."""
+    """Implements headway.services.cluster_backend.ClusterBackend, where the methods are documented. Heavy libraries
+    are imported at first use."""
 
     # --- the spec
 
@@ -224,7 +225,7 @@ class Backend(NodeActions):
         from headway.jobs.submission.submit import run_sbatch
 
         held = await self._held(cluster)
-        known = held.slurm  # a helper that lives is on the head as it is: the provider need not be asked where that is
+        known = held.slurm  # a live helper process proves that the head has not moved: the provider need not be queried
         warm = known is not None and cluster.controllers == 1 and known.links.has_idle_helper(user)
         slurm = known if known is not None and warm else await self._slurm(cluster)
         with with_sbatch_hints(cluster, user):
@@ -321,7 +322,7 @@ class Backend(NodeActions):
                 yield piece
 
     async def _tasks(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
-        """An array's tasks that the controller knows."""
+        """Returns the tasks of an array job that the controller still knows."""
         return await (await self._slurm(cluster)).reader.array_tasks(job_id)
 
     async def run_command(self, cluster: Cluster, request: ExecIn, user: str) -> ExecOut:

@@ -1,4 +1,4 @@
-"""Connections that stay open for each cluster between requests: SSH, slurmrestd, the cluster's context and its health loop."""
+"""Keeps connections open for each cluster between requests: SSH, slurmrestd, the cluster's context and its health loop."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from headway.jobs.view.progress import ProgressReader
     from headway.slurm.reader import SlurmReader
 
-LOOK_S = 2.0  # asking the provider takes longer than most of what is asked of the head: not before each question
+# seconds between queries to the provider for the head's address; a query takes longer than most commands on the head
+LOOK_S = 2.0
 
 
 @dataclass(frozen=True)
 class SlurmConnection:
-    """What speaks to one head."""
+    """The connections and readers for one head."""
 
     links: HelperPool
     head: Machine
@@ -42,6 +43,7 @@ class SlurmConnection:
     poll: SlurmPoller
 
     async def close(self) -> None:
+        """Closes the poller, the helper processes and the reader."""
         await self.poll.close()
         await self.links.close()
         await self.reader.close()
@@ -49,32 +51,35 @@ class SlurmConnection:
 
 @dataclass
 class ClusterConnections:
-    """What is held open for one cluster."""
+    """Everything that is kept open for one cluster."""
 
     env: ClusterContext
-    key: object  # None once it is left behind
+    key: object  # None if the connections are to be reopened at the next use
     slurm: SlurmConnection | None = None
-    looked_at: float = 0.0  # when the provider last said where the head is
-    cluster: Cluster | None = None  # by its newest file, for what began under an earlier one and goes on
+    looked_at: float = 0.0  # monotonic time when the provider was last queried for the head
+    cluster: Cluster | None = None  # by its newest file, for work that began under an older one
     watch: HealthReconciler | None = None
     jobs: tuple[JobState, ...] = ()  # as last read
     responder: IncidentEngine | None = None
     waker: Autoscaler | None = None
-    making: asyncio.Lock = field(default_factory=asyncio.Lock)  # an apply, or machines that Slurm asks for
-    acting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one who acts on faults at a time, here
+    # locked while an apply or the autoscaler creates machines
+    making: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # locked while this server acts on faults, so that only one action runs at a time
+    acting: asyncio.Lock = field(default_factory=asyncio.Lock)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     listing: asyncio.Task[tuple[Machine, ...]] | None = None
 
     async def machines(self, cluster: str) -> tuple[Machine, ...]:
-        """The provider's machines; who asks while it is being asked gets the same answer. On a host that is short of
-        processor time podman needs seconds, and a reading that asked twice would never be done in time."""
+        """Returns the provider's machines. Concurrent callers share one provider query: on a host short of CPU time
+        podman needs seconds, and a reading that queried it twice would time out."""
         if self.listing is None or self.listing.done():
             self.listing = asyncio.create_task(self.env.provider.list(cluster))
         return await asyncio.shield(self.listing)
 
 
 class ConnectionPool:
-    """Opened at first use; `forget` what is gone, `close` at the end. Heavy libraries are imported at first use."""
+    """Opens connections at first use. `forget` closes those of one cluster, `close` all. Heavy libraries are
+    imported at first use."""
 
     def __init__(self, store: Store, state_dir: Path) -> None:
         self._store = store
@@ -83,6 +88,7 @@ class ConnectionPool:
         self._opening = asyncio.Lock()
 
     async def forget(self, cluster: str) -> None:
+        """Closes everything that is open for a cluster."""
         held = self._open.pop(cluster, None)
         if held is not None:
             if held.responder is not None:
@@ -94,12 +100,13 @@ class ConnectionPool:
             await held.env.close()
 
     async def close(self) -> None:
+        """Closes everything that is open for all clusters."""
         await asyncio.gather(*(self.forget(name) for name in list(self._open)), return_exceptions=True)
 
     async def stand_by(self) -> None:
-        """Another server leads from now on: whatever acts by itself ends, and is begun anew when this one leads again. What is
-        open stays so for who is at work with it, but the next use opens it anew: the one that leads may change keys and heads
-        before anybody here follows it."""
+        """Stops all automatic actions because another server now leads; they restart when this server leads again.
+        Open connections stay open for work in progress, but the next use reopens them: the leader may change keys
+        and heads before this server notices."""
         ending: list[Awaitable[None]] = []
         for held in list(self._open.values()):
             ending += [one.close() for one in (held.responder, held.waker) if one is not None]
@@ -107,6 +114,7 @@ class ConnectionPool:
         await asyncio.gather(*ending)
 
     async def read(self, cluster: Cluster) -> SlurmReading:
+        """Returns the latest reading of the cluster's Slurm. Raises Unreachable."""
         return await (await self._slurm(cluster)).poll.read()
 
     async def _env(self, cluster: Cluster) -> ClusterContext:
@@ -114,8 +122,9 @@ class ConnectionPool:
 
     @contextlib.asynccontextmanager
     async def _to_look(self, cluster: Cluster) -> AsyncIterator[ClusterContext]:
-        """For one look by a file that may name other hosts than the cluster has: what is held open for those stays open,
-        for who goes on with them would close the other in turn."""
+        """Yields a context for one read-only plan. The given file may name other hosts than the running cluster: in
+        that case a separate context is opened and closed again, so that the cluster's open connections are not
+        replaced."""
         held = self._open.get(cluster.name)
         if held is None or held.key == _key(cluster):
             yield await self._env(cluster)
@@ -142,12 +151,13 @@ class ConnectionPool:
 
                 env = await open_context(cluster, self._store, self._state_dir)
                 held = self._open[cluster.name] = ClusterConnections(env, key)
-        if held.env.connections.keyless:  # another server may have made the cluster since
+        if held.env.connections.keyless:  # another server may have created the cluster in the meantime
             held.env.connections.use_key((await self._store.secrets.of_cluster(cluster.name)).get("bootstrap_key", ""))
         return held
 
     async def _slurm(self, cluster: Cluster) -> SlurmConnection:
-        """What speaks to the head as it is now: one that was made again has another address or host key."""
+        """Returns the connection to the current head. A head that was recreated has another address or host key, so
+        the connection is checked every LOOK_S seconds and replaced if they changed. Raises Unreachable."""
         from headway.cluster.keys.secrets import secret_content
         from headway.jobs.remote.helper_pool import HelperPool
         from headway.jobs.view.progress import ProgressReader
@@ -185,5 +195,6 @@ class ConnectionPool:
 
 
 def _key(cluster: Cluster) -> object:
-    """Where another one is, other machines are spoken to."""
+    """Returns what decides whether open connections still fit: after a change of provider or hosts the machines are
+    other ones."""
     return cluster.provider, cluster.hosts

@@ -1,4 +1,4 @@
-"""Actions on nodes: the health loop, events of the agents, and what people do to a node (drain, return, reboot, test)."""
+"""Actions on nodes: the health loop, events from the node agents, and manual actions (drain, return, reboot, test)."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from headway.health.incidents.engine import IncidentEngine
 
 _LOOK_S = 0.5
-_LAST_WORD_S = 0.3  # the answer goes out before a server kills itself
+_LAST_WORD_S = 0.3  # seconds until the server kills itself, so that the HTTP response is sent first
 
 
 class NodeActions(ConnectionPool):
-    """One who acts on a cluster's faults at a time (`_turn`)."""
+    """Actions on nodes. Only one caller at a time acts on the faults of a cluster (`_turn`)."""
 
     @contextlib.asynccontextmanager
     async def _turn(self, cluster: Cluster, held: ClusterConnections) -> AsyncIterator[None]:
-        """Here, and of all servers on the database."""
+        """Holds the lock for acting on a cluster's faults, in this server and across all servers of the database."""
         async with held.acting, self._store.presence.turn(f"acting/{cluster.name}"):
             yield
 
     async def step(
         self, cluster: Cluster, nodes: Iterable[NodeState], jobs: Iterable[JobState]
     ) -> list[tuple[str, str]]:
-        """One look of the cluster's watch, which acts on faults."""
+        """Runs one pass of the cluster's health loop, which acts on faults. Returns what was done, as (node or job, text)."""
         from headway.health.context import fault_text
         from headway.health.jobs.stall_watchdog import StallWatchdog
         from headway.health.reconciler import HealthReconciler
@@ -57,14 +57,14 @@ class NodeActions(ConnectionPool):
             try:
                 said = await responder.handle_reclaim_notices() + await responder.resume_open()
                 responder.last_faults.pop(0, None)
-            except HeadwayError as error:  # nodes that die are seen to all the same
+            except HeadwayError as error:  # dead nodes are handled even if this fails
                 said = responder.report_once(0, cluster.name, fault_text(error))
             said += await held.watch.reconcile(nodes, held.jobs)
             await self._follow(cluster, held)
         return said + await self._wake(cluster, held)
 
     async def hurry(self, cluster: Cluster) -> list[tuple[str, str]]:
-        """What can't wait until an operation has ended: machines that are taken back."""
+        """Handles what can't wait until an operation has ended: machines that the provider reclaims."""
         held = await self._held(cluster)
         async with self._turn(cluster, held):
             responder = self._responder(cluster, held)
@@ -73,7 +73,8 @@ class NodeActions(ConnectionPool):
     async def _wake(
         self, cluster: Cluster, held: ClusterConnections, *, at_once: bool = False
     ) -> list[tuple[str, str]]:
-        """Makes and gives back machines as Slurm wishes, where groups scale by themselves."""
+        """Creates and releases machines as Slurm requests, in groups with autoscaling. Does nothing while another
+        task creates machines."""
         from headway.autoscale.executor import Autoscaler
 
         if held.making.locked():
@@ -86,16 +87,16 @@ class NodeActions(ConnectionPool):
 
     @contextlib.asynccontextmanager
     async def _alone(self, cluster: Cluster) -> AsyncIterator[ClusterConnections]:
-        """Nobody else makes machines of the cluster meanwhile."""
+        """Holds the lock for creating machines: no other task of this server creates machines of the cluster meanwhile."""
         held = await self._held(cluster)
-        async with held.making:  # first: a look that is under way may begin another machine
+        async with held.making:  # take the lock first: a running autoscaler pass may start another machine
             if held.waker is not None:
                 await held.waker.pause()
                 held.waker = None
             yield held
 
     async def _follow(self, cluster: Cluster, held: ClusterConnections) -> None:
-        """When jobs that were moved run again, and have done something again."""
+        """Records when jobs that were moved run again, and when they have made progress again."""
         from headway.health.incidents.recovery_tracking import track_recovery
         from headway.jobs.view.progress import jobs_to_read
 
@@ -112,9 +113,11 @@ class NodeActions(ConnectionPool):
     async def hear(
         self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...], bool], None]
     ) -> AsyncIterator[Messages]:
-        """Acts on what the nodes' agents say, as it comes; yields what was done, for people to read. Ends, or raises, when
-        the head can't be heard any more. `calm`: whether no operation is at work, which may restart machines itself.
-        `turned` is told the jobs that begin or end on a node (True), and those that the controller's log names (False)."""
+        """Acts on events from the node agents as they arrive and yields what was done, as text for people. Ends, or
+        raises, when the connection to the head is lost.
+
+        `calm` returns whether no operation is running (an operation may restart machines itself). `turned` is called
+        with the jobs that begin or end on a node (True), and with those that the controller's log names (False)."""
         from headway.health.detection.event_stream import JobEvents, PowerRequest, stream_events
 
         slurm, held = await self._slurm(cluster), await self._held(cluster)
@@ -130,7 +133,7 @@ class NodeActions(ConnectionPool):
                         yield await self._wake(newest, held, at_once=True)
                     continue
                 said = await self._act(newest, held, news, calm())
-                if said and said != before:  # that many nodes are silent is said once
+                if said and said != before:  # the report that many nodes are silent is not repeated
                     yield said
                     yield await self._settle(newest)
                 before = said or before
@@ -156,7 +159,8 @@ class NodeActions(ConnectionPool):
             return await responder.handle_offline_action(news)
 
     async def _settle(self, cluster: Cluster) -> Messages:
-        """A node was taken out: the spare takes over now, not with the next look."""
+        """Runs the health loop at once after a node was drained, so that the spare takes over without waiting for
+        the next pass."""
         reading = await self.read(cluster)
         return await self.step(cluster, reading.nodes, reading.jobs)
 
@@ -172,6 +176,8 @@ class NodeActions(ConnectionPool):
         return self._responder(cluster, await self._held(cluster)).context
 
     async def bring_back(self, cluster: Cluster, number: int, person: str, *, false_alarm: bool) -> Incident:
+        """Returns the closed incident after its node has passed its tests and is back in service. If another server
+        leads, that one runs the tests. Raises Conflict if the node stays out of service."""
         held = await self._held(cluster)
         responder = self._responder(cluster, held)
         leads = self._store.presence.leads
@@ -190,7 +196,7 @@ class NodeActions(ConnectionPool):
         return found
 
     async def _tested_elsewhere(self, number: int) -> Incident:
-        """The incident once the server that leads has its tests behind it."""
+        """Returns the incident after the leading server has finished its tests. Polls the store every _LOOK_S seconds."""
         while True:
             found = await self._store.incidents.get(number)
             if found.state is not IncidentState.TESTING:
@@ -198,6 +204,7 @@ class NodeActions(ConnectionPool):
             await asyncio.sleep(_LOOK_S)
 
     async def drain_node(self, cluster: Cluster, node: str, reason: str, person: str) -> str:
+        """Drains a node in the name of a person. Returns what was done."""
         from headway.health.manual_actions import drain_node
 
         held = await self._held(cluster)
@@ -205,6 +212,7 @@ class NodeActions(ConnectionPool):
             return await drain_node(self._responder(cluster, held).context, node, reason, person)
 
     async def return_node(self, cluster: Cluster, node: str, person: str) -> str:
+        """Returns a node to service in the name of a person. Returns what was done."""
         from headway.health.manual_actions import return_node
 
         held = await self._held(cluster)
@@ -212,12 +220,16 @@ class NodeActions(ConnectionPool):
             return await return_node(self._responder(cluster, held).context, node, person)
 
     async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Awaitable[str]:
+        """Returns the reboot as an awaitable, which returns what went wrong, "" if it succeeded. `busy` allows it
+        while jobs run."""
         from headway.health.manual_actions import check_reboot
 
         await check_reboot(await self._tools(cluster), node, end_jobs=busy)
         return self._rebooted(cluster, node, person, busy=busy)
 
     async def reboot_again(self, cluster: Cluster, node: str) -> tuple[str, Awaitable[str]] | None:
+        """Returns (person, reboot) for a reboot that a stopped server has not finished; None if there is none or it
+        is running."""
         from headway.health.manual_actions import person_rebooting
 
         if await self._store.presence.in_turn(f"reboot/{cluster.name}/{node}"):
@@ -232,12 +244,14 @@ class NodeActions(ConnectionPool):
             return await reboot_node(await self._tools(cluster), node, person, end_jobs=busy)
 
     async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> tuple[tuple[str, bool, str], ...]:
+        """Runs a node's tests. Returns (name, passed, text) for each. `hard` adds the tests that need an idle node."""
         from headway.health.incidents.verification import run_node_tests
 
         tools = self._responder(cluster, await self._held(cluster)).context
         return tuple((one.name, one.ok, one.text) for one in (await run_node_tests(tools, node, thorough=hard)).results)
 
     async def inject(self, cluster: Cluster, fault: FaultIn) -> str:
+        """Injects a fault into a local cluster, or removes it. Returns what was done."""
         from headway.health.fault_injection import inject_fault
 
         if fault.daemon is Daemon.SERVER:

@@ -1,4 +1,4 @@
-"""Hands readings to the watch of each cluster (headway.health), which acts on faults."""
+"""The interface through which readings reach the health loop of each cluster (headway.health), which acts on faults."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from headway.domain.slurm.state import JobState, NodeState
 
 
 class Watcher(Protocol):
+    """Acts on the faults of a cluster."""
+
     async def step(
         self, cluster: Cluster, nodes: Iterable[NodeState], jobs: Iterable[JobState]
     ) -> list[tuple[str, str]]:
-        """What was done, as (node or job, words)."""
+        """Runs one pass of the health loop. Returns what was done, as (node or job, text)."""
         ...
 
     async def hurry(self, cluster: Cluster) -> list[tuple[str, str]]:
-        """The same, of what can't wait while an operation works on the cluster."""
+        """Handles only what can't wait while an operation runs on the cluster. Returns what was done, as (node or
+        job, text)."""
         ...

@@ -1,4 +1,4 @@
-"""Apply and scale."""
+"""The handlers of apply and scale operations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from headway.store import ClusterRow, Operation
 
 
 async def apply(run: OperationRun) -> tuple[str, ...]:
-    """Applies a cluster's file. Returns the id of the operation that continues it, where it stepped aside for another."""
+    """Applies a cluster's file. Returns the id of the operation that follows: the one that continues it if it gave
+    way to another operation, or the rollout of the nodes after an upgrade of Slurm; else ()."""
     state, operation, say = run.state, run.operation, run.say
     name, params = operation.cluster, ApplyParams.from_json(operation.params)
     if await replaced(state, operation):
@@ -33,7 +34,7 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
                 f"since the apply before it, it would disturb what runs on {name}", hint="headway plan, then apply"
             )
         run.replanned.add(operation.id)
-    # Machines for jobs may have come since it was asked for.
+    # Machines for jobs may have been added since it was queued.
     before = await state.resolved(row) if row else None
     if over := await cost_limit_conflict(state, before, cluster):
         raise over
@@ -53,14 +54,16 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
     try:
         aside = await state.work.apply(cluster, say, deadline, waiting)
     except HeadwayError:
-        # Of one machine, perhaps: nodes that were drained to follow their heads do so all the same.
+        # The error may concern one machine only: nodes that were drained for an upgrade still have to follow their
+        # heads.
         await nodes_follow(state, operation, cluster, deadline)
         raise
     return await waiting.go_on_later() if aside else await nodes_follow(state, operation, cluster, deadline)
 
 
 def _deadline(state: AppState, operation: Operation, params: ApplyParams) -> Deadline | None:
-    """Until when jobs may go on. An operation that continues another has the deadline of that one, for the same nodes."""
+    """Returns until when jobs may run; None = no deadline. An operation that continues another has that one's
+    deadline, for the same nodes."""
     if params.until is not None:
         return Deadline(params.until, frozenset(params.nodes or ()))
     if params.deadline_s is None:
@@ -69,7 +72,7 @@ def _deadline(state: AppState, operation: Operation, params: ApplyParams) -> Dea
 
 
 def _document(operation: Operation, params: ApplyParams, row: ClusterRow | None) -> Document:
-    """The document to apply. A scale changes numbers of nodes in the document that was applied last."""
+    """Returns the document to apply. A scale changes node counts in the document that was applied last."""
     if params.scale is None:
         return Document.model_validate(operation.document)
     if row is None:

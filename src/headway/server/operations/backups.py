@@ -1,4 +1,4 @@
-"""Operations of backups and keys, and the loop that makes scheduled backups."""
+"""Handlers of backup, restore and key rotation, and the loop that makes scheduled backups."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from headway.backup.archive import Header
 
 LOOK_S = 20.0
-AGAIN_S = 600.0  # after one that failed
-LATE_S = 3600.0  # so much later than it should be there people are told
-PERSON = "headway"  # in whose name the loop asks
+AGAIN_S = 600.0  # seconds until the next try after a failure
+LATE_S = 3600.0  # seconds after which an overdue backup is reported
+PERSON = "headway"  # the name under which scheduled backups are queued
 
 log = structlog.get_logger("headway.server.backups")
 
 
 class BackupOperations:
-    """Carries out operations of the kinds backup, restore and rotate. `say`: as cluster.context.Say."""
+    """Carries out operations of the kinds backup, restore and rotate. `say`: a headway.cluster.context.ReportProgress."""
 
     def __init__(self, state: AppState, operation: Operation, say: Any) -> None:
         self._state = state
@@ -44,7 +44,7 @@ class BackupOperations:
         self._say = say
 
     async def backup(self) -> tuple[str, ...]:
-        """The file that was made."""
+        """Makes a backup and returns its path. Older ones beyond `keep` are removed."""
         from headway.backup.archive import Header
         from headway.backup.backup import file_of
 
@@ -56,19 +56,20 @@ class BackupOperations:
         await back_up(state, row, cluster, self._say, path, header, await self._key())
         if params.keep:
             stay = await asyncio.to_thread(retain, path.parent, name, params.keep, path)
-            if stay:  # the backup is made all the same: a second one would take another good one's place
+            if stay:  # still a success: another backup would displace a further good one
                 text = f"older ones could not be removed: {'; '.join(stay)}"
                 await self._say("backup", text, level="warning", done=True)
                 state.live.add_notice(name, f"backups: {text}", level="warning")
         return (str(path),)
 
     async def restore(self) -> None:
+        """Restores the cluster from a backup. After an error the partial restore is discarded."""
         try:
             await self._restore()
         except HeadwayError:
             await self._state.store.cluster_records.discard_partial_restore(
                 self._operation.cluster
-            )  # of a server that was ended under it
+            )  # if the server was stopped during a restore
             raise
 
     async def _restore(self) -> None:
@@ -94,7 +95,7 @@ class BackupOperations:
         await self._say("proof", f"{kept.proof.bytes} bytes are whole", done=True)
         count = await keep.remember(name, state.store, path, key, kept)
         await self._say("records", f"{count} of Headway's own records are back", done=True)
-        cluster = (await state.resolve(document)).cluster  # with the datasets of those records
+        cluster = (await state.resolve(document)).cluster  # resolved again, with the datasets from the restored records
         if cluster.provider.volumes_on_server:
             await self._datasets(cluster)
         owner = str(kept.about.get("owner") or "")
@@ -103,12 +104,12 @@ class BackupOperations:
         )
         await state.store.prices.record(prices_of(cluster, await state.store.prices.of_cluster(name), state.clock()))
         state.live.notify_row_changed(name)
-        await state.forget(name)  # what was held open was opened with other keys
+        await state.forget(name)  # open connections use the old keys
         await state.work.restore(cluster, self._say, path, key, params.ref)
         await state.store.cap_refills.revert_to(name, kept.proof.header.at)
 
     async def _datasets(self, cluster: Cluster) -> None:
-        """Machines mount their folders, also where no backup could bring the files back."""
+        """Creates the folders of all datasets, because machines mount them, even if no backup could restore their files."""
         store, library = self._state.store, self._state.library(cluster)
         versions = await store.datasets.versions(cluster.name)
         for name in {one.name for one in versions}:
@@ -119,6 +120,7 @@ class BackupOperations:
             await self._say("datasets", text, level="warning", done=True)
 
     async def rotate(self) -> None:
+        """Replaces a key of the cluster."""
         state, name = self._state, self._operation.cluster
         params = RotateParams.from_json(self._operation.params)
         _, cluster = await state.cluster(name)
@@ -129,9 +131,10 @@ class BackupOperations:
         try:
             await state.work.rotate(cluster, self._say, params.what, params.ref, begins)
         finally:
-            await state.forget(name)  # the head may have the new key, whoever else has not
+            await state.forget(name)  # the head may have the new key already, even after an error
 
     async def _key(self) -> bytes:
+        """Returns the encryption key stored for this operation. Raises Refused if it is gone."""
         have = await self._state.store.secrets.of_cluster(self._operation.cluster)
         value = have.get(self._operation.secret)
         if value is None:
@@ -140,16 +143,18 @@ class BackupOperations:
 
 
 async def back_up_cluster(run: OperationRun) -> tuple[str, ...]:
-    """Returns the path of the backup that was made."""
+    """Makes a backup and returns its path."""
     return await BackupOperations(run.state, run.operation, run.say).backup()
 
 
 async def restore_cluster(run: OperationRun) -> tuple[str, ...]:
+    """Restores a cluster from a backup."""
     await BackupOperations(run.state, run.operation, run.say).restore()
     return ()
 
 
 async def rotate_key(run: OperationRun) -> tuple[str, ...]:
+    """Replaces a key of a cluster."""
     await BackupOperations(run.state, run.operation, run.say).rotate()
     return ()
 
@@ -157,7 +162,7 @@ async def rotate_key(run: OperationRun) -> tuple[str, ...]:
 async def back_up(
     state: AppState, row: ClusterRow, cluster: Cluster, say: Any, path: Path, header: Header, key: bytes
 ) -> None:
-    """`path`, read back whole. Raises as headway.backup.backup.back_up."""
+    """Writes a backup to `path` and verifies it by reading it back. Raises the errors of headway.backup.backup.back_up."""
     about = {"document": dict(row.document), "owner": row.owner, "created_at": row.created_at}
     began = time.monotonic()
     await state.work.back_up(cluster, about, say, path, header, key)
@@ -165,9 +170,9 @@ async def back_up(
 
 
 def retain(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]:
-    """Removes all but `keep` backups of the cluster in this folder: the one that was just made, and the latest others; and
-    the latest of another Slurm. A clock that was ahead may have dated those later than that one. Those that can't be removed
-    stay: why, a sentence each."""
+    """Removes old backups of the cluster in this folder. `keep` are kept: the one just made (`made`) and the most
+    recent others; the most recent one of another Slurm version is kept as well. Backups may carry later dates than
+    `made` if a clock was ahead. Returns one message for each that could not be removed."""
     from headway.backup.archive import found
 
     stay = []
@@ -176,7 +181,8 @@ def retain(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]
     except Refused as error:
         return (error.message,)
     now = {header.slurm_version for path, header in rows if path == made}
-    back = next((path for path, header in rows if now and header.slurm_version not in now), None)  # to the Slurm before
+    # to return to the previous Slurm version
+    back = next((path for path, header in rows if now and header.slurm_version not in now), None)
     others = [path for path, _ in rows if path not in (made, back)]
     for path in others[max(0, keep - 1) :]:
         try:
@@ -187,16 +193,17 @@ def retain(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]
 
 
 class BackupSchedule:
-    """Asks for a backup of each cluster whose file wants one, when its time has come."""
+    """Queues a backup of each cluster that has `backup` in its file, when it is due."""
 
     def __init__(self, state: AppState, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._state = state
         self._pause = pause
-        self._refused: dict[str, float] = {}  # cluster -> when it could not even be asked for
-        self._seen: dict[str, float] = {}  # cluster -> since when this server knows that its file wants them
-        self._told: dict[str, float] = {}  # cluster -> when its people were last told that there is none
+        self._refused: dict[str, float] = {}  # cluster -> when queuing a backup last failed
+        self._seen: dict[str, float] = {}  # cluster -> when this server first saw that its file wants backups
+        self._told: dict[str, float] = {}  # cluster -> when a missing backup was last reported
 
     async def run(self) -> None:
+        """Checks all clusters every LOOK_S seconds, until cancelled."""
         while True:
             for row in await self._rows():
                 await self._look(row)
@@ -205,11 +212,12 @@ class BackupSchedule:
     async def _rows(self) -> tuple[ClusterRow, ...]:
         try:
             return await self._state.store.clusters.all()
-        except Exception as error:  # a database that is away comes back
+        except Exception as error:  # the database may be unreachable for a while
             log.warning("clusters", error=str(error))
             return ()
 
     async def _look(self, row: ClusterRow) -> None:
+        """Queues a backup of one cluster if it is due, and reports a missing one."""
         state, name = self._state, row.name
         if not row.document.get("spec", {}).get("backup"):
             return
@@ -217,7 +225,7 @@ class BackupSchedule:
             cluster = await state.resolved(row)
             if cluster.backup is None:
                 return
-            busy = await state.store.operations.active(name)  # a roll may wait for days, and steps aside
+            busy = await state.store.operations.active(name)  # a rollout may wait for days, and gives way to a backup
             if busy is None or (busy.kind, busy.state) == (OperationKind.ROLL, "running"):
                 await self._ask(name, cluster.backup)
             await self._tell(name, cluster.backup, busy)
@@ -227,26 +235,28 @@ class BackupSchedule:
             state.live.add_notice(
                 name, f"the backup that the file asks for can't be made: {error.message}", level="error"
             )
-        except Exception as error:  # a database that is away comes back
+        except Exception as error:  # the database may be unreachable for a while
             log.warning("scheduled backup", cluster=name, error=str(error))
 
     async def _ask(self, name: str, rule: BackupRule) -> None:
+        """Queues a backup if it is due. After a failure it is due again after AGAIN_S seconds at most."""
         state, now = self._state, self._state.clock()
         last = await state.store.operations.latest_scheduled_backup(name)
         if last is not None and not last.finished:
             return
         due = 0.0
-        if last is not None and last.created_at <= now:  # else the clock was ahead then: it may be due at any time
+        # otherwise the clock was ahead at that time: a backup may be due now
+        if last is not None and last.created_at <= now:
             due = last.created_at + (rule.every_s if last.state == "done" else min(rule.every_s, AGAIN_S))
         if now < due or 0 <= now - self._refused.get(name, float("-inf")) < AGAIN_S:
             return
         folder = require_allowed_path(state, rule.to)
         passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
-        ref = f"scheduled-{due:.0f}"  # another server on this database thinks of the same
+        ref = f"scheduled-{due:.0f}"  # another server on this database computes the same reference
         await queue_backup(state, name, PERSON, folder, passphrase, keep=rule.keep, ref=ref)
 
     async def _tell(self, name: str, rule: BackupRule, busy: Operation | None) -> None:
-        """Once a turn, that there has been none for too long."""
+        """Adds a notice when there has been no backup for too long, once per backup interval."""
         state, now = self._state, self._state.clock()
         last, done = (
             await state.store.operations.latest_scheduled_backup(name),
@@ -270,7 +280,7 @@ class BackupSchedule:
 
 
 def passphrase_of(file: Path) -> str:
-    """The first line of a key file on the server's machine. Raises Refused."""
+    """Returns the first line of a key file on the server's machine. Raises Refused."""
     try:
         first = file.read_text().strip().splitlines()
     except (OSError, UnicodeDecodeError) as error:

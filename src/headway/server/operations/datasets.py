@@ -1,4 +1,4 @@
-"""Operations of datasets."""
+"""The handler of dataset operations."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from headway.services.cluster.datasets import require_free_name, require_unused
 from headway.services.cluster.path_policy import require_dataset_source
 from headway.store import Operation
 
-FIRST_LOOK_S = 1.0  # between words on how far it is; they come ever more seldom
+FIRST_LOOK_S = 1.0  # seconds between progress reports, growing up to LAST_LOOK_S
 LAST_LOOK_S = 20.0
 T = TypeVar("T")
 
 
 async def change_dataset(run: OperationRun) -> tuple[str, ...]:
-    """Adds, verifies or removes a version. Returns the mount point of an added one."""
+    """Adds, verifies or removes a dataset version. Returns the mount point of an added version."""
     return await DatasetOperations(run.state, run.operation, run.say).carry_out()
 
 
 class DatasetOperations:
-    """Carries out an operation of the kind dataset. `say`: as cluster.context.Say."""
+    """Carries out an operation of the kind dataset. `say`: a headway.cluster.context.ReportProgress."""
 
     def __init__(self, state: AppState, operation: Operation, say: Any) -> None:
         self._state = state
@@ -47,7 +47,7 @@ class DatasetOperations:
         self._name = self._params.name
 
     async def carry_out(self) -> tuple[str, ...]:
-        """Where a version that was added is mounted."""
+        """Runs the operation. Returns the mount point of a version that was added."""
         action = self._params.action
         self._shelf = await self._shelf_of()
         if action == "add":
@@ -75,7 +75,8 @@ class DatasetOperations:
             await self._say("version", f"{same.label} holds the same already", done=True)
             made = same
         else:
-            while not await self._shelf.publish(self._name, number, manifest):  # of a server whose records are lost
+            # the number exists on disk if a server lost its records
+            while not await self._shelf.publish(self._name, number, manifest):
                 number += 1
             made = DatasetVersion(
                 self._cluster, self._name, number, manifest.digest, len(manifest.files), manifest.size, path,
@@ -114,7 +115,8 @@ class DatasetOperations:
         return lambda: Bucket(path, access)
 
     def _opened(self, path: Path) -> Folder:
-        """What was opened is judged, not what the name led to before. Raises Refused or NotAllowed."""
+        """Opens a source folder. Checks the folder that was opened, not the path, which may have changed. Raises
+        Refused or NotAllowed."""
         folder = Folder(path)
         try:
             require_dataset_source(self._state, str(folder.real))
@@ -140,7 +142,7 @@ class DatasetOperations:
         await self._say("files", text, done=True, seconds=time.monotonic() - began)
 
     async def _remove(self, one: DatasetVersion) -> None:
-        """What was removed before the server was killed is removed to its end."""
+        """Removes a version. Also finishes a removal that a killed server left half done."""
         force = bool(self._params.force)
         if one.removed_at is None:
             count, _ = await self._state.store.datasets.jobs_using(one.cluster, one.name, one.number)
@@ -153,8 +155,8 @@ class DatasetOperations:
             await self._place(attached=False)
 
     async def _place(self, *, attached: bool) -> None:
-        """Mounts the dataset's folder on every machine, or takes it off; nothing when that is so already. It is the apply of
-        the cluster's own file, unless that would disturb something that nobody was asked about."""
+        """Mounts the dataset's folder on every machine, or unmounts it; does nothing if that is already so. This
+        applies the cluster's current file, unless that would also make other changes that need a confirmation."""
         state = self._state
         state.forget_datasets(self._cluster)
         _, cluster = await state.cluster(self._cluster)
@@ -178,14 +180,14 @@ class DatasetOperations:
             ) from error
 
     def _mine(self, change: Change) -> bool:
-        """Whether it is about this dataset's mount."""
+        """Returns whether a change concerns this dataset's mount."""
         unit = f"{escape(f'{FOLDER}/{self._name}')}.mount"
         if change.kind in ("dataset.attach", "dataset.detach"):
             return change.what == self._name
         return change.what.rpartition("/")[2] == unit
 
     async def _watched(self, step: str, word: str, work: Callable[[Progress], Coroutine[Any, Any, T]]) -> T:
-        """Says how far it is. A cancelled one has ended when this returns."""
+        """Runs `work` and reports its progress. If cancelled, waits until the work has ended."""
         progress, pause = Progress(), FIRST_LOOK_S
         task = asyncio.create_task(work(progress))
         try:

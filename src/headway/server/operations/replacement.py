@@ -1,4 +1,4 @@
-"""Replace: the machine of a broken node is deleted and made again."""
+"""The handler of replace operations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from headway.server.operations.run import OperationRun
 
 
 async def replace_machine(run: OperationRun) -> tuple[str, ...]:
-    """A second attempt does not know how far the first one came, so it makes the machine again in any case."""
+    """Deletes the machine of a broken node and creates it again. A second attempt does not know how far the first
+    one came, so it recreates the machine in any case."""
     operation = run.operation
     _, cluster = await run.state.cluster(operation.cluster)
     since = operation.created_at if operation.attempts == 1 else None

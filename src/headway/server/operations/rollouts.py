@@ -1,6 +1,5 @@
 """The operation that rolls out another node image. While it waits for nodes the cluster stays ready, faults are
-handled, and operations
-that are queued meanwhile run first."""
+handled, and operations that are queued meanwhile run first."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ _TAKES_OVER = (OperationKind.ROLL, OperationKind.DOWN)
 
 
 async def roll(run: OperationRun) -> tuple[str, ...]:
-    """Returns the id of the operation that continues it; () when it is done, or another roll or a down takes over."""
+    """Returns the id of the operation that continues it; () when it is done, or another rollout or a down takes over."""
     return await RolloutOperation(run.state, run.operation, run.say).run()
 
 
 class RolloutOperation:
-    """Carries out operations of the kind roll. `say`: as cluster.context.Say."""
+    """Carries out operations of the kind roll. `say`: a headway.cluster.context.ReportProgress."""
 
     def __init__(self, state: AppState, operation: Operation, say: Any) -> None:
         self._state = state
@@ -29,7 +28,8 @@ class RolloutOperation:
         self._say = say
 
     async def run(self) -> tuple[str, ...]:
-        """The operation that goes on with it; () when it is done, or whoever comes next has other wishes."""
+        """Runs the rollout. Returns the id of the operation that continues it; () when it is done or another rollout
+        or a down takes over."""
         state, name = self._state, self._operation.cluster
         params = RollParams.from_json(self._operation.params)
         row, cluster = await state.cluster(name)
@@ -37,8 +37,9 @@ class RolloutOperation:
             await state.work.halt_roll(cluster, self._say)
             return ()
         back, until = params.back, params.until
-        # A server that was ended while the head was made anew has left it so: without its controller no node can be looked at.
-        state.waiting.add(self._operation.id)  # days, perhaps, and a node or two at a time
+        # If a server was stopped while the head was being recreated, there is no controller, and nodes can't be
+        # checked.
+        state.waiting.add(self._operation.id)  # it may take days, a node or two at a time
         state.wake.set()
         at_the_head = params.head and row.state == "changing"
         if not at_the_head and not await state.work.roll(cluster, self._say, self._waits, back=back, until=until):
@@ -49,11 +50,11 @@ class RolloutOperation:
             state.live.notify_row_changed(name)
             await state.work.roll_head(cluster, self._say, back=back)
             await state.store.clusters.save(name, state="ready")
-            await state.forget(name)  # what was held open was open to the machine before
+            await state.forget(name)  # open connections lead to the machine before
         return ()
 
     async def _waiting(self) -> list[Operation]:
-        """The first in line first."""
+        """Returns the queued operations of the cluster, oldest first."""
         found = await self._state.store.operations.recent(self._operation.cluster)
         return [one for one in reversed(found) if one.state == "queued"]
 

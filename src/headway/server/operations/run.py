@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from headway.services.app_state import AppState
 from headway.store import Operation
 
-if TYPE_CHECKING:  # its libraries are loaded with the first cluster
+if TYPE_CHECKING:  # these libraries are loaded with the first cluster
     from headway.cluster.context import ReportProgress
 
 
 @dataclass(frozen=True)
 class OperationRun:
-    """One run of an operation. `say` adds an event to it. `replanned`: ids of operations whose plan this server has checked
-    again; begun a second time, they would find their own changes."""
+    """One run of an operation. `say` adds an event to it. `replanned`: ids of operations whose plan this server has
+    already checked again; a second check would find the changes that the operation itself made."""
 
     state: AppState
     operation: Operation
@@ -24,5 +24,6 @@ class OperationRun:
     replanned: set[str]
 
 
-# Carries an operation out; returns what the operation's `kept` says: files, mount points, or the operation that continues it.
+# Carries an operation out. Returns what is stored as its `kept`: files, mount points, or the id of the operation that
+# continues it.
 Handler = Callable[[OperationRun], Awaitable[tuple[str, ...]]]

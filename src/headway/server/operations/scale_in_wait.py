@@ -1,5 +1,5 @@
-"""Operations that wait for jobs on leaving nodes, possibly for days. The cluster stays ready meanwhile, faults are handled, and
-operations that are queued meanwhile run first."""
+"""Operations that wait for jobs on nodes to be removed, possibly for days. Meanwhile the cluster stays ready, faults
+are handled, and operations that are queued run first."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from headway.services.app_state import AppState
 from headway.services.cluster.planning import announce_operation
 from headway.store import Operation
 
-# After a restore surplus nodes stay: which of them the backup's jobs run on is not known.
+# A restore keeps surplus nodes: it is not known which of them the backup's jobs run on.
 ENDS = (OperationKind.DOWN, OperationKind.RESTORE)
 
 
 class ScaleInWait:
-    """headway.services.cluster_backend.Waiting of one apply or scale. `say`: as cluster.context.Say; `deadline`: the apply's."""
+    """Implements headway.services.cluster_backend.WaitForJobs for one apply or scale. `say`: a
+    headway.cluster.context.ReportProgress; `deadline`: the apply's."""
 
     def __init__(
         self, state: AppState, operation: Operation, cluster: Cluster, say: Any, deadline: Deadline | None
@@ -29,10 +30,11 @@ class ScaleInWait:
         self._say = say
         self._deadline = deadline
         self._waits = False
-        self._nodes: frozenset[str] = frozenset()  # whose jobs are waited for
-        self._waited_for: frozenset[str] = frozenset()  # their groups
+        self._nodes: frozenset[str] = frozenset()  # nodes whose jobs are waited for
+        self._waited_for: frozenset[str] = frozenset()  # the groups of these nodes
 
     async def begin(self) -> None:
+        """Marks the operation as waiting and the cluster as ready."""
         if not self._waits:
             self._waits = True
             self._state.waiting.add(self._operation.id)
@@ -40,14 +42,16 @@ class ScaleInWait:
             await self._turn("ready")
 
     async def end(self) -> None:
+        """Marks the operation as working again and the cluster as changing."""
         if self._waits:
             self._waits = False
             self._state.waiting.discard(self._operation.id)
             await self._turn("changing")
 
     async def others(self, nodes: Collection[str]) -> bool:
-        """A roll steps aside for this one itself, and what goes on after another has waited its turn. One with a deadline of its
-        own would end jobs here by that: it waits its turn, unless it is for all groups whose jobs are waited for."""
+        """Returns whether a queued operation should run before this one continues. Rollouts do not count because
+        they give way themselves, nor do operations that continue another. An operation with its own deadline would
+        end jobs here at that deadline: it has to wait, unless it covers all groups whose jobs are waited for."""
         groups, self._nodes = self._cluster.group_of, frozenset(nodes)
         self._waited_for = frozenset(groups[name].name for name in nodes if name in groups)
         others = [
@@ -60,8 +64,9 @@ class ScaleInWait:
         return bool(others) and all(self._replaces(one) or not _has_deadline(one) for one in others)
 
     async def go_on_later(self) -> tuple[str, ...]:
-        """The operation that goes on with it: the file as it is by then, so whoever comes first may have taken it back. Nothing
-        is left for it to do where one of those that take its place was carried out (`replaced`)."""
+        """Queues the operation that continues this one and returns its id. It applies the file as it is by then, so
+        an operation that runs first may have undone the change. It does nothing if an operation that replaces it was
+        carried out (`replaced`)."""
         mine = self._operation
         instead = [one.id for one in await self._queued() if self._replaces(one)]
         words = "what is asked now takes its place" if instead else "another operation goes first"
@@ -84,8 +89,8 @@ class ScaleInWait:
         return (following.id,)
 
     def _replaces(self, other: Operation) -> bool:
-        """Whether it ends what this one began, or says itself for how long all these jobs may go on. Of an apply that is known
-        where there is one group only."""
+        """Returns whether an operation ends what this one began, or sets its own deadline for all these jobs. For an
+        apply that is known only if the cluster has one group."""
         if other.kind in ENDS:
             return True
         names = [group.name for group in self._cluster.groups]
@@ -104,7 +109,7 @@ class ScaleInWait:
 
 
 async def replaced(state: AppState, operation: Operation) -> bool:
-    """Whether another has taken the place of one that goes on, and was carried out."""
+    """Returns whether an operation that replaces a continued one was carried out."""
     others = [await state.store.operations.get(one) for one in ApplyParams.from_json(operation.params).instead or ()]
     return any(other.state == "done" for other in others)
 

@@ -1,4 +1,4 @@
-"""Before and after an upgrade of Slurm: the backup to return to, and the rollout of the nodes."""
+"""Steps before and after an upgrade of Slurm: the backup to return to, and the rollout of the nodes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
 
 async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cluster, say: ReportProgress) -> None:
-    """Nothing where Slurm stays what it is. The file that is to be says where to and with which key. Raises HeadwayError, and
-    then nothing was touched; so also where this Slurm can't take over, as the cluster is by now, or its image can't be made."""
+    """Makes a backup before an upgrade of Slurm; does nothing if the version stays the same. The new file says where
+    to and with which key. Raises HeadwayError, with nothing changed; also if the running Slurm can't be upgraded to
+    this version, or its image can't be built."""
     written = state.stored_slurm_version(after, before)
     if fault := upgrade_fault(written, after, exists=True):
         raise InvalidSpec([fault])
     if not is_upgrade(written, before, after):
         return
-    state.record_slurm_version(after, written)  # its file is another one at the next try
+    state.record_slurm_version(after, written)  # the stored file will be the new one at the next try
     await state.work.image_there(after, say)
     from headway.backup import archive
     from headway.backup.backup import file_of
@@ -49,7 +50,8 @@ async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cl
 async def nodes_follow(
     state: AppState, operation: Operation, cluster: Cluster, deadline: Deadline | None
 ) -> tuple[str, ...]:
-    """The roll that takes the nodes along, where the heads have another Slurm now and none is on its way."""
+    """Queues the rollout of the nodes if the heads run another Slurm version and no rollout is queued or running.
+    Returns its id."""
     if not await state.work.wants_roll(cluster):
         return ()
     rows = await state.store.operations.recent(cluster.name)

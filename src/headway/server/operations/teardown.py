@@ -1,4 +1,4 @@
-"""Down: a cluster is taken down, with or without its data."""
+"""The handler of down operations, which delete a cluster with or without its data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def take_down(run: OperationRun) -> tuple[str, ...]:
 
 
 async def _stop_billing(state: AppState, name: str) -> None:
-    """Ends the cluster's machines, runs and prices now. An end that accounting reports later replaces that of a run."""
+    """Ends the cluster's machines, runs and prices now. An end time that accounting reports later replaces that of a run."""
     store, now = state.store, state.clock()
     await store.machine_lives.end_all(name, int(now))
     await store.runs.end(name, await store.runs.still_running(name), int(now))
@@ -49,7 +49,7 @@ async def _stop_billing(state: AppState, name: str) -> None:
 
 
 async def _read_last_accounting(state: AppState, cluster: Cluster) -> None:
-    """Reads accounting a last time, as it may go with the machines. An error is logged only."""
+    """Reads accounting a last time, because it may be deleted with the machines. Errors are only logged."""
     try:
         async with asyncio.timeout(LAST_ACCOUNTS_S):
             await read_accounting(state, cluster, int(state.clock()))

@@ -18,17 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class WatchWhileWaiting:
-    """headway.cluster.scaling.scale_in.WaitingWork. The cluster is, until the wait is over, as its file was before; what is
-    made meanwhile is to have a place in the one that comes (`after`)."""
+    """Implements headway.cluster.scaling.scale_in.WaitingWork. Until the wait is over the cluster runs by its
+    previous file; machines created meanwhile must have a place in the next one (`after`)."""
 
     held: ClusterConnections
     say: ReportProgress
     after: Cluster
     waiting: WaitForJobs | None = None
     waker: Autoscaler | None = None
-    nodes: frozenset[str] = field(default_factory=frozenset)  # those whose jobs were waited for at the last look
+    nodes: frozenset[str] = field(default_factory=frozenset)  # nodes whose jobs were waited for at the last pass
 
     async def step(self, names: Collection[str]) -> None:
+        """Runs one pass while the jobs on these nodes are waited for."""
         from headway.autoscale.executor import Autoscaler
 
         self.nodes = frozenset(names)
@@ -43,9 +44,11 @@ class WatchWhileWaiting:
             await self.say(where, text)
 
     async def other_operation_waits(self) -> bool:
+        """Returns whether a queued operation should run before this one continues."""
         return self.waiting is not None and await self.waiting.others(self.nodes)
 
     async def finish_tasks(self) -> None:
+        """Ends the wait and pauses the autoscaler."""
         if self.waiting is not None:
             await self.waiting.end()
         if self.waker is not None:
@@ -53,6 +56,7 @@ class WatchWhileWaiting:
             self.waker = None
 
     async def close(self) -> None:
+        """Closes the autoscaler."""
         if self.waker is not None:
             await self.waker.close()
             self.waker = None

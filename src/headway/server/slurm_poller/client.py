@@ -1,4 +1,4 @@
-"""The server's end of a cluster's poller: what was read last, kept up to date by what the poller says has changed."""
+"""The server's end of a cluster's poller: keeps the last reading and updates it with the changes that the poller reports."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from headway.transport.process import start_process, stop_process
 if TYPE_CHECKING:
     from headway.domain.slurm.state import JobState, NodeState, Reservation
 
-ANSWER_S = 60.0  # a reading that takes longer will never end
-BREATH = 16  # frames between which others come to their turn; a request takes some ten turns
+ANSWER_S = 60.0  # seconds; a reading that takes longer will never end
+BREATH = 16  # frames between yields to other tasks; a request takes some ten yields
 ARGV = (sys.executable, "-m", "headway.server.slurm_poller.process")
 
 
 class SlurmPoller:
-    """Starts the poller with the first reading, and again after it died. `read` is for any number of callers: those who
-    come while a reading is under way get that one."""
+    """Starts the poller process with the first reading, and again after it died. Concurrent callers of `read` share
+    one reading."""
 
     def __init__(
         self, head: Machine, bootstrap_key: str, jwt_key: bytes, version: str, argv: tuple[str, ...] = ARGV
@@ -55,17 +55,19 @@ class SlurmPoller:
         self._reading: asyncio.Task[SlurmReading] | None = None
         self._jobs: dict[int, JobState] = {}
         self._rows: dict[int, bytes] = {}
-        self._anew = False  # the poller has started and has not told all it knows yet
+        self._anew = False  # the poller has started and has not yet reported its full state
         self._nodes: tuple[NodeState, ...] = ()
         self._reservations: tuple[Reservation, ...] = ()
         self._listed: tuple[JobState, ...] = ()
 
     @property
     def pid(self) -> int | None:
+        """Returns the process id of the poller; None if it is not running."""
         return self._process.pid if self._process is not None and self._process.returncode is None else None
 
     async def read(self) -> SlurmReading:
-        """Raises Unreachable when Slurm does not answer, or the poller has died (the next reading starts another)."""
+        """Returns the current state of Slurm. Raises Unreachable if Slurm does not answer or the poller has died
+        (the next reading starts another)."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())
         reading = self._reading
@@ -75,10 +77,11 @@ class SlurmPoller:
             task = asyncio.current_task()
             if not reading.cancelled() or (task is not None and task.cancelling()):
                 raise
-            # What was closed is that reading, not whoever waits for it.
+            # That reading was cancelled, not the task that waits for it.
             raise Unreachable(f"what reads {self._name} was closed", hint="it is opened anew by itself") from None
 
     async def close(self) -> None:
+        """Cancels the current reading and stops the poller process."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
@@ -111,7 +114,8 @@ class SlurmPoller:
         return self._process
 
     async def _hear(self, process: asyncio.subprocess.Process) -> None:
-        """One reading's frames. They count when the last has come: a poller that dies half-way leaves what was known."""
+        """Reads the frames of one reading. They are applied only after the last one: a poller that dies half-way
+        leaves the known state unchanged."""
         assert process.stdout is not None
         jobs: dict[int, JobState] = {}
         rows: dict[int, bytes] = {}
@@ -147,7 +151,7 @@ class SlurmPoller:
 
     def _take(self, jobs: dict[int, JobState], rows: dict[int, bytes], gone: list[int]) -> None:
         if self._anew:
-            # What did not change while there was no poller stays the very same.
+            # Jobs that did not change while there was no poller keep the same object.
             jobs = {
                 number: self._jobs[number] if self._jobs.get(number) == job else job for number, job in jobs.items()
             }

@@ -1,9 +1,8 @@
 """The poller of one cluster, a separate process (`python -m headway.server.slurm_poller.process`), so that the server
-never blocks on
-reading ten thousand jobs. It reads Slurm on request, keeps what it read, and reports what has changed.
+never blocks on reading ten thousand jobs. It reads Slurm on request, keeps what it read, and reports what has changed.
 
-Its first line of standard input says which head and with which keys; each further line asks for a reading. It ends with
-its standard input."""
+The first line of standard input names the head and its keys, as JSON; each further line requests a reading. The
+process ends when standard input is closed."""
 
 from __future__ import annotations
 
@@ -36,12 +35,12 @@ from headway.services.mappers import job_row
 from headway.slurm.reader import SlurmReader
 from headway.transport.ssh import Connections
 
-FEW = 256  # jobs that are told one by one, each with its row
-AT_ONCE = 64  # jobs in one frame of many
+FEW = 256  # up to this many changed jobs are sent one by one, each with its row
+AT_ONCE = 64  # jobs in one MANY frame
 
 
 class SnapshotChanges:
-    """What the server knows, and the frames that bring it up to date."""
+    """The state that the server knows. Makes the frames that update it."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, JobState] = {}
@@ -51,6 +50,7 @@ class SnapshotChanges:
     def of(
         self, nodes: tuple[NodeState, ...], jobs: tuple[JobState, ...], reservations: tuple[Reservation, ...] = ()
     ) -> Iterator[bytes]:
+        """Yields the frames that update the server to this state."""
         if nodes != self._nodes:
             some = some_nodes(self._nodes, nodes)
             if some is None:
@@ -79,8 +79,8 @@ def _alone(job: JobState) -> bytes:
 
 
 def _together(news: Iterable[tuple[JobState | None, JobState]]) -> Iterator[bytes]:
-    """Once a minute all priorities are others. To tell only that, and no rows, costs whoever hears it a tenth; of ten
-    thousand rows few are ever shown."""
+    """Yields frames for many changed jobs, grouped by the fields that changed. Once a minute all priorities change:
+    sending only these, without rows, costs the server a tenth as much; of ten thousand rows few are ever shown."""
     alike: dict[tuple[int, ...], list[JobState]] = defaultdict(list)
     for before, job in news:
         if before is None:
@@ -93,7 +93,7 @@ def _together(news: Iterable[tuple[JobState | None, JobState]]) -> Iterator[byte
 
 
 async def reading(reader: SlurmReader, changes: SnapshotChanges) -> list[bytes]:
-    """The frames of one reading."""
+    """Returns the frames of one reading."""
     try:
         nodes, jobs, reservations = await asyncio.gather(reader.nodes(), reader.jobs(), reader.reservations())
     except HeadwayError as error:
@@ -103,6 +103,7 @@ async def reading(reader: SlurmReader, changes: SnapshotChanges) -> list[bytes]:
 
 
 async def main() -> None:
+    """Answers requests on standard input until it is closed."""
     told = asyncio.StreamReader(limit=1024 * 1024)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(told), sys.stdin.buffer)
@@ -120,7 +121,7 @@ async def main() -> None:
 
 
 def _write(frames: list[bytes]) -> None:
-    """All of it, however slowly it is read."""
+    """Writes all frames, however slowly the server reads them."""
     out = sys.stdout.buffer
     for one in frames:
         out.write(one)
@@ -128,5 +129,5 @@ def _write(frames: list[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    os.nice(2)  # people who wait for an answer come first
+    os.nice(2)  # requests that people wait for have priority
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Keeps every cluster's ledger up to date, one cluster after the other."""
+"""The loop that keeps every cluster's ledger up to date, one cluster after the other."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from headway.services.billing.ledger.collector import EVERY_S
 from headway.services.billing.ledger.daily_rollups import sum_days
 from headway.services.billing.ledger.ledger_refresh import ensure_ledger_fresh
 
-FIRST_S = 20.0  # after the server's start, whose first seconds belong to people
+FIRST_S = 20.0  # seconds after the server's start, so that the first requests of people are not delayed
 
 log = structlog.get_logger("headway.billing")
 
 
 class BillingWorker:
+    """Updates the ledgers periodically."""
+
     def __init__(self, state: AppState) -> None:
         self._state = state
         self._silent: set[str] = set()  # clusters whose accounting did not answer
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Updates all ledgers every EVERY_S seconds, until cancelled."""
         await asyncio.sleep(FIRST_S)
         while True:
             try:
                 await self.step()
-            except Exception as error:  # a database that is away comes back
+            except Exception as error:  # the database may be unreachable for a while
                 log.warning("ledger", error=str(error))
             await asyncio.sleep(EVERY_S)
 
     async def step(self) -> None:
-        """Every cluster that works, once."""
+        """Updates the ledger of every cluster that is ready, failed or degraded once."""
         for row in await self._state.store.clusters.all():
             if row.state not in {"ready", "failed", "degraded"}:
                 continue

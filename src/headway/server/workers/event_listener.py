@@ -1,4 +1,4 @@
-"""Keeps an ear on every cluster that works: what its nodes say is acted on as it comes."""
+"""Listens to the node agents of every running cluster and acts on their events as they arrive."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ from headway.services.app_state import AppState
 from headway.store import ClusterRow
 
 TICK_S = 1.0
-AGAIN_S = 5.0  # after a stream ended
-_WORKS = frozenset({"ready", "failed", "changing"})  # an apply that failed may have left a cluster that works
+AGAIN_S = 5.0  # seconds until an ended stream is reopened
+_WORKS = frozenset({"ready", "failed", "changing"})  # a cluster whose apply failed may still run jobs
 _CALM = frozenset({"ready", "failed"})
 
 log = structlog.get_logger("headway.server.event_listener")
 
 
 class EventSource(Protocol):
+    """A source of events, which also acts on them (NodeActions.hear)."""
+
     def hear(
         self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...], bool], None]
     ) -> AsyncIterator[list[tuple[str, str]]]: ...
 
 
 class EventListener:
+    """Keeps an event stream open to each running cluster."""
+
     def __init__(self, state: AppState, ears: EventSource) -> None:
         self._state = state
         self._ears = ears
@@ -37,7 +41,7 @@ class EventListener:
         self._states: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Starts and restarts the streams of all running clusters, until cancelled."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -61,7 +65,8 @@ class EventListener:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _turned(self, name: str, jobs: tuple[int, ...], sure: bool) -> None:
-        """What only the log names is looked at when somebody looks: most of it is the scheduler's own."""
+        """Requests a refresh of jobs that changed. Jobs that only the controller's log names are refreshed only if
+        someone watches the cluster: most of those lines come from the scheduler itself."""
         if sure or self._state.live.is_watched(name):
             self._state.live.request_refresh(name, jobs)
 

@@ -1,5 +1,5 @@
-"""One of the servers on a database leads: it alone carries out operations, acts on faults and makes backups by the clock. The
-others answer people meanwhile, and one of them follows when it is gone."""
+"""Elects one leader among the servers of a database. Only the leader runs operations, acts on faults and makes
+scheduled backups. The others answer requests, and one of them takes over if the leader fails."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from headway.store import Operation
 from headway.store.db.advisory_locks import ANSWER_S
 
 LOOK_S = 0.5
-# One that has lost its connection has noticed by then, and let go of everything.
+# By then a leader that lost its database connection has noticed it and stopped everything.
 GRACE_S = LOOK_S + ANSWER_S + 1.0
 FOLLOW_S = 1.0
-END_S = 10.0  # for what was cancelled to end, before it is cancelled again
+END_S = 10.0  # seconds that cancelled loops get to end before they are cancelled again
 _MANY = 100
 
 log = structlog.get_logger("headway.server.leader_election")
@@ -27,7 +27,7 @@ Loops = Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
 
 
 class LeaderElection:
-    """`loops` run while this server leads. `let_go`: what is to end with the lead besides."""
+    """Runs `loops` while this server leads. `let_go` stops everything else that must end with the lead."""
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class LeaderElection:
         self._loops = loops
         self._let_go = let_go
         self._broke = broke
-        self._ending: set[asyncio.Task[None]] = set()  # loops of a lead that is over
+        self._ending: set[asyncio.Task[None]] = set()  # loops of the previous lead that have not ended yet
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Takes part in the election until cancelled."""
         try:
             while True:
                 following = asyncio.create_task(Follower(self._state).run(), name="follow")
@@ -65,13 +65,13 @@ class LeaderElection:
                 await self._end()
                 if not self._ending and await presence.take_lead():
                     await asyncio.sleep(GRACE_S)
-                    if await presence.take_lead():  # it is ours still: asking again costs nothing
+                    if await presence.take_lead():  # checked again after GRACE_S: taking the lead twice is harmless
                         freed = await self._state.store.operations.expire_leases(
                             ""
-                        )  # nobody else carries anything out now
+                        )  # no other server runs operations now
                         log.info("this server leads", freed_leases=freed)
                         return
-            except Exception as error:  # a database that is away comes back
+            except Exception as error:  # the database may be unreachable for a while
                 if str(error) != said:
                     log.warning("the database does not answer, so nobody leads", error=str(error))
                 said = str(error)
@@ -94,7 +94,7 @@ class LeaderElection:
             for task in tasks:
                 task.cancel()
             self._ending = set(tasks)
-            # First: a loop may wait long for a connection that is dead, and another server leads soon.
+            # Before waiting for the loops: a loop may wait long for a dead connection, and another server leads soon.
             await self._rest()
 
     async def _rest(self) -> None:
@@ -105,7 +105,7 @@ class LeaderElection:
             log.error("what acts by itself did not end well", exc_info=error)
 
     async def _end(self) -> None:
-        """Waits for the loops of the lead before; one that still waits for something dead is cancelled again."""
+        """Waits for the loops of the previous lead to end; cancels again those that still wait for a dead connection."""
         if not self._ending:
             return
         _, self._ending = await asyncio.wait(self._ending, timeout=END_S)
@@ -115,14 +115,14 @@ class LeaderElection:
 
 
 class Follower:
-    """Tells the people of this server what operations do that another one carries out."""
+    """Publishes the progress of operations that another server runs to the people connected to this server."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
         self._known: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Until cancelled; at once where there is nobody to follow."""
+        """Follows operations until cancelled. Returns at once if the database is not shared."""
         if not self._state.store.presence.shared:
             return
         first = True
@@ -135,6 +135,7 @@ class Follower:
             await asyncio.sleep(FOLLOW_S)
 
     async def look(self, *, silent: bool = False) -> None:
+        """Publishes state changes of operations since the last call. `silent`: only records them."""
         found = await self._state.store.operations.recent(limit=_MANY)
         for operation in reversed(found):
             before = self._known.get(operation.id)

@@ -1,4 +1,4 @@
-"""Claims operations by lease and carries them out. The API only writes rows; everything long happens here."""
+"""Claims operations by lease and runs them. The API only writes rows; all long work happens here."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from headway.store.clusters.operations import MAX_ATTEMPTS
 from headway.store.db.transactions import CommitUnknown
 
 LEASE_S = 30.0
-LOOK_S = 1.0  # another server, or a lease that passes, does not wake us
-AT_ONCE = 8  # beside those that only wait for jobs
+# seconds between claims: an operation queued by another server, or an expired lease, does not wake this one
+LOOK_S = 1.0
+AT_ONCE = 8  # operations at a time, not counting those that only wait for jobs
 STEADY_S = 600.0
-AWAY_S = 2.0  # between looks whether the database is back
-MOST_LATE = 5  # questions that were not answered in time, of one operation: one of them takes too long in itself
+AWAY_S = 2.0  # seconds between tries to reach the database
+MOST_LATE = 5  # statements of one operation that may time out before it fails: one of them takes too long in itself
 WAS_AWAY = "the server's database was away; going on"
 
 log = structlog.get_logger("headway.server.operation_worker")
 
 
 class OperationWorker:
-    """`owner` names this server in leases: no two living ones have the same."""
+    """Runs queued operations. `owner` names this server in leases and is unique among running servers."""
 
     def __init__(self, state: AppState, owner: str, *, lease_s: float = LEASE_S) -> None:
         self._state = state
@@ -44,7 +45,8 @@ class OperationWorker:
         self._replanned: set[str] = set()
 
     async def run(self) -> None:
-        """Until cancelled. What is then under way is cancelled too, and its leases are free for the next server."""
+        """Claims and runs operations until cancelled. Running operations are then cancelled too, and their leases
+        are released for the next server."""
         state = self._state
         try:
             while True:
@@ -69,7 +71,7 @@ class OperationWorker:
         try:
             held = [task.get_name() for task in self._tasks]
             return await self._state.store.operations.claim(self._owner, self._state.clock(), self._lease_s, held)
-        except Exception as error:  # a database that is away comes back
+        except Exception as error:  # the database may be unreachable for a while
             log.error("claim", error=str(error))
             return None
 
@@ -82,7 +84,7 @@ class OperationWorker:
             log.error("operation", operation=task.get_name(), exc_info=task.exception())
 
     async def _hold(self, operation: Operation) -> None:
-        """Carries the operation out while its lease is renewed; a lost lease ends the work here."""
+        """Runs the operation while its lease is renewed; stops it if the lease is lost."""
         work = asyncio.create_task(self._carry_out(operation))
         renewal = asyncio.create_task(self._renew(operation))
         try:
@@ -97,7 +99,7 @@ class OperationWorker:
             work.result()
 
     async def _renew(self, operation: Operation) -> None:
-        """Returns when the lease is lost."""
+        """Renews the lease periodically. Returns when it is lost."""
         began = time.monotonic()
         held_until = began + self._lease_s
         while True:
@@ -126,7 +128,7 @@ class OperationWorker:
                 )
             kept = await self._patiently(operation)
         except Exception as failure:
-            if stopping():  # what it met while it put its things away: the next server goes on with it
+            if stopping():  # an error during cleanup: the next server continues the operation
                 log.warning("operation stopped", operation=operation.id, error=str(failure))
                 raise asyncio.CancelledError from failure
             if not isinstance(failure, HeadwayError):
@@ -142,9 +144,10 @@ class OperationWorker:
         state.live.notify_row_changed(operation.cluster)
 
     async def _patiently(self, operation: Operation) -> tuple[str, ...]:
-        """Begun anew where the database was away, as after the server was killed; while it is away for longer than a lease this
-        ends with the lease, and whoever claims the operation next goes on. One that asks what the database never answers in
-        time fails. Returns the operations that go on with it."""
+        """Runs the operation, and runs it again after the database was unreachable, as after a restart of the
+        server. If the database is unreachable for longer than a lease, this ends with the lease, and the server that
+        claims the operation next continues it. An operation fails if MOST_LATE of its statements are not answered in
+        time. Returns what the handler returned."""
         said = "the server was started again; going on" if operation.attempts > 1 else ""
         late = 0
         while True:
@@ -163,7 +166,8 @@ class OperationWorker:
                 await asyncio.sleep(AWAY_S)
 
     async def _written(self, operation: Operation, error: ErrorOut | None, kept: tuple[str, ...]) -> None:
-        """What is done is not done again because its end can't be written: that is tried until the lease is over."""
+        """Writes the operation's end. Retries while the database is unreachable, until the lease is over, because
+        finished work must not be repeated."""
         while True:
             try:
                 return await self._end(operation, error, kept)
@@ -175,11 +179,12 @@ class OperationWorker:
         state, name = self._state, operation.cluster
         if error is not None:
             row = await state.store.clusters.get(name)
-            # What runs beside changes nothing of the cluster, and what was refused before it began touched nothing.
+            # Operations that do not change the cluster leave its state, and an operation refused before it began
+            # changed nothing.
             waits = operation.kind.changes_cluster and operation.id in state.waiting
             if waits or (row is not None and row.state in ("changing", "creating")):
                 await state.store.clusters.save(name, state="failed")
-            first = first_line(error)  # whoever follows is told all of it at the end
+            first = first_line(error)  # clients that follow the operation get the full error at the end
             await self._say(operation, operation.kind, first, level="error", done=True)
             state.live.add_notice(name, f"{operation.kind} failed: {first}", level="error")
         elif operation.kind is not OperationKind.DOWN:
@@ -212,6 +217,6 @@ class OperationWorker:
 
 
 def stopping() -> bool:
-    """Whether the task that asks was cancelled, also after something else came out of its cleaning up."""
+    """Returns whether the current task was cancelled, even if its cleanup raised another exception."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""Reads every cluster again and again into its snapshot, and lets the watch act on what it saw."""
+"""Reads every cluster periodically into its snapshot, and passes each reading to the health loop."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from headway.services.cluster.nodes import resume_reboots
 from headway.services.read_model.snapshot import ALL_JOBS, Snapshot
 from headway.store import ClusterRow
 
-WATCHED_S = 1.5  # somebody looks
-BUSY_S = 2.0  # jobs run or wait, or a node is not well
-POKED_S = 0.3  # after the reading before; news come in flocks
-MANY = 1000  # jobs from which on only those are read that something is known of
-FEW = 16  # and no more of them at once: the next reading of everything brings the rest
+WATCHED_S = 1.5  # seconds between readings while someone watches the cluster
+BUSY_S = 2.0  # seconds while jobs run or wait, or a node is not healthy
+POKED_S = 0.3  # minimum seconds after the previous reading, because events come in bursts
+MANY = 1000  # from this many jobs on, only jobs with known changes are read on request
+FEW = 16  # if more jobs have known changes, they wait for the next full reading
 CALM_S = 15.0
-EXTRAS_S = 10.0  # losses when nobody looks, checks when somebody does
+EXTRAS_S = 10.0  # seconds between readings of losses for unwatched clusters, and of checks for watched ones
 TICK_S = 1.0
 
 log = structlog.get_logger("headway.server.snapshot_worker")
 
 
 class SnapshotWorker:
-    """`watcher` is told every fresh reading of a cluster that is ready."""
+    """Keeps the snapshots current. `watcher` gets every new reading of a cluster that is ready."""
 
     def __init__(self, state: AppState, watcher: Watcher | None = None) -> None:
         self._state = state
@@ -48,7 +48,7 @@ class SnapshotWorker:
         self._meter = MachineMeter()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Reads all clusters until cancelled."""
         hub = self._state.live.hub
         loop = asyncio.get_running_loop()
         try:
@@ -69,12 +69,12 @@ class SnapshotWorker:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def let_go(self) -> None:
-        """Nothing is done any more about what was seen: this server does not lead."""
+        """Cancels the running readings because this server does not lead any more."""
         for task in self._tasks.values():
             task.cancel()
 
     def _start(self, row: ClusterRow, now: float) -> None:
-        """One reading at a time of each cluster, when its time has come."""
+        """Starts a reading of the cluster if it is due and none is running."""
         task = self._tasks.get(row.name)
         due = self._due.get(row.name, 0.0)
         many = len(self._state.live.snapshot(row.name).jobs) >= MANY
@@ -84,7 +84,7 @@ class SnapshotWorker:
         poked = ALL_JOBS in known if many else bool(known)
         if poked:
             due = min(due, self._began.get(row.name, 0.0) + POKED_S)
-        else:  # a request may have seen what the last look did not
+        else:  # a request may have found a change that the last reading missed
             due = min(due, self._began.get(row.name, 0.0) + self._pace(self._state.live.snapshot(row.name)))
         if (task is not None and not task.done()) or now < due:
             return
@@ -95,7 +95,7 @@ class SnapshotWorker:
         self._tasks[row.name] = asyncio.create_task(self._look(row, 0.0 if poked else BUSY_S / 2))
 
     def _glance(self, row: ClusterRow) -> None:
-        """Reads the jobs alone that something is known of: a long queue takes seconds, and is read beside."""
+        """Reads only the jobs with known changes, in parallel to full readings: reading a long queue takes seconds."""
         task = self._glances.get(row.name)
         if task is not None and not task.done():
             return
@@ -131,7 +131,7 @@ class SnapshotWorker:
                 await self._meter.record_machines(self._state, cluster, snapshot.machines)
             if not leads:
                 pass
-            elif row.state in {"ready", "failed"}:  # an apply that failed may have left a cluster that works
+            elif row.state in {"ready", "failed"}:  # a cluster whose apply failed may still run jobs
                 await self._act(cluster, snapshot)
             elif row.state == "changing":
                 await self._hurry(cluster)
@@ -146,7 +146,7 @@ class SnapshotWorker:
             self._due[row.name] = loop.time() + CALM_S
 
     def _pace(self, snapshot: Snapshot) -> float:
-        """Seconds between the beginnings of two readings, or from the end of one to the next where it takes longer."""
+        """Returns the seconds from the start of a reading to the next one, or from its end if it takes longer."""
         if self._state.live.is_watched(snapshot.cluster):
             return WATCHED_S
         jobs = any(job.state in RUNNING | WAITING for job in snapshot.jobs)
@@ -155,7 +155,7 @@ class SnapshotWorker:
         return BUSY_S if jobs or ill else CALM_S
 
     async def _machines_only(self, cluster: Cluster) -> None:
-        """While a cluster is made there is no Slurm to ask; its machines appear one by one."""
+        """Reads only the machines: while a cluster is created Slurm does not run yet, and machines appear one by one."""
         machines = await self._state.work.machines(cluster)
         if self._state.store.presence.leads:
             await self._meter.record_machines(self._state, cluster, machines)
@@ -167,7 +167,7 @@ class SnapshotWorker:
         if self._watcher is None or snapshot.stale:
             return
         await self._note(cluster, self._watcher.step(cluster, snapshot.nodes, snapshot.jobs))
-        with contextlib.suppress(HeadwayError):  # with the next look
+        with contextlib.suppress(HeadwayError):  # retried with the next reading
             await resume_reboots(self._state, cluster)
 
     async def _hurry(self, cluster: Cluster) -> None:
@@ -183,7 +183,8 @@ class SnapshotWorker:
             log.warning("watch", cluster=cluster.name, error=error.message)
 
     async def _extras(self, cluster: Cluster) -> None:
-        """What costs a look at files and units: losses whenever jobs run or have just ended, checks for those who look."""
+        """Reads data that needs files and units on the machines: losses while jobs run or have just ended, checks
+        for people who watch the cluster."""
         from headway.jobs.view.progress import jobs_to_read
 
         state, now = self._state, asyncio.get_running_loop().time()

@@ -1,1 +1,1 @@
-"""People and their roles, access tokens, teams, and the audit trail."""
+"""People and their roles, access tokens, teams, and the audit log."""

@@ -1,4 +1,4 @@
-"""The audit trail: who did what, from where, when, and how it ended."""
+"""The audit log: who did what, from where, when, and with which result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ExportFormat = Literal["jsonl", "csv"]
 
 
 async def load_audit_page(state: AppState, filters: AuditAsk, *, limit: int, cursor: str = "") -> AuditPage:
-    """One page of audit lines, the latest first. Raises Refused for a cursor that does not belong to the trail."""
+    """Returns one page of audit entries, the latest first. Raises Refused for a cursor that does not belong to the log."""
     rows = await state.store.audit.search(filters, limit=limit + 1, before=_line_number(cursor))
     more = len(rows) > limit
     return AuditPage(
@@ -31,7 +31,7 @@ async def load_audit_page(state: AppState, filters: AuditAsk, *, limit: int, cur
 
 
 async def export_lines(state: AppState, filters: AuditAsk, form: ExportFormat) -> AsyncIterator[str]:
-    """All matching lines, the oldest first, as text in pieces: one JSON object a line, or CSV with a header."""
+    """Yields all matching entries, the oldest first, as text: one JSON object per line, or CSV with a header."""
     after = 0
     if form == "csv":
         yield _csv_line(COLUMNS)
@@ -49,7 +49,7 @@ def _export_line(row: AuditRow, form: ExportFormat) -> str:
 
 
 def _csv_line(cells: Iterable[object]) -> str:
-    """Cells that a spreadsheet would take for formulas are prefixed with an apostrophe."""
+    """Returns one CSV line. Cells that a spreadsheet would take for formulas are prefixed with an apostrophe."""
     out = io.StringIO()
     safe = [f"'{cell}" if isinstance(cell, str) and cell[:1] in _FORMULA_STARTS and cell else cell for cell in cells]
     csv.writer(out).writerow(safe)

@@ -17,7 +17,7 @@ from headway.validation.syntax_rules import user_name_fault
 
 
 async def describe_server(state: AppState, who: Principal) -> ServerOut:
-    """The server's address and version; its process, folder and database only for admins."""
+    """Returns the server's address and version. Only admins also get its process, folder and database."""
     clusters = [row for row in await state.store.clusters.all() if who.may_see_cluster(row.name)]
     admin = who.may(Right.ADMIN)
     return ServerOut(
@@ -32,26 +32,26 @@ async def describe_server(state: AppState, who: Principal) -> ServerOut:
 
 
 async def list_people(state: AppState) -> list[PersonOut]:
-    """All people, with the teams that each cluster's file lists them in."""
+    """Returns all people, with the teams in which each cluster's file lists them."""
     clusters = await _readable_clusters(state)
     return [_person_out(person, clusters) for person in await state.store.people.all()]
 
 
 async def load_person(state: AppState, name: str) -> PersonOut:
-    """One person. Raises NotFound."""
+    """Returns one person. Raises NotFound."""
     return _person_out(await _existing_person(state, name), await _readable_clusters(state))
 
 
 async def save_person(state: AppState, who: Principal, name: str, request: PersonIn) -> PersonOut:
-    """As `store_person`, and returns the person as the API shows them."""
+    """Stores the person as `store_person`, and returns them in the form of the API."""
     return _person_out(await store_person(state, who, name, request), await _readable_clusters(state))
 
 
 async def store_person(state: AppState, who: Principal, name: str, request: PersonIn) -> Person:
-    """Adds a person, or changes their role and Linux user, and writes the audit line. Their notebook sessions end.
+    """Adds a person, or changes their role and Linux user, and writes the audit entry. Their notebook sessions end.
 
-    Raises Refused for a name that is no valid user name, for a Linux user that is somebody else's, and for the last admin's
-    demotion."""
+    Raises Refused for a name that is not a valid user name, for a Linux user that another person has, and for the
+    demotion of the last admin."""
     known = await state.store.people.get(name)
     if known is None and (fault := user_name_fault(name)):
         raise Refused(f"the name {name!r} {fault}", hint="use the person's Linux user name")
@@ -60,14 +60,14 @@ async def store_person(state: AppState, who: Principal, name: str, request: Pers
     user = request.user if known is None or request.user is not None else known.user
     check = require_unused_user(name, name if user is None else user)
     person = await state.store.people.change(name, role=request.role, user=user, beside=check, made=known is None)
-    state.notebooks.end_sessions_of(name)  # they may open them again, with their new rights
+    state.notebooks.end_sessions_of(name)  # they can open them again, with their new rights
     await write_audit_line(state, who, "person.change" if known else "person.add", name, role=request.role, user=user)
     return person
 
 
 async def remove_person(state: AppState, who: Principal, name: str) -> None:
-    """Removes a person; their tokens and sessions end at once. Their jobs continue, since a cluster's file says who may work
-    there. Raises NotFound."""
+    """Removes a person. Their tokens and sessions end at once. Their jobs continue, because the cluster's file says who
+    may work there. Raises NotFound."""
     await _existing_person(state, name)
     await state.store.people.delete(name)
     state.notebooks.end_sessions_of(name)
@@ -82,8 +82,8 @@ async def _existing_person(state: AppState, name: str) -> Person:
 
 
 def require_unused_user(person: str, user: str) -> Callable[[Sequence[Person]], None]:
-    """Makes a check of all people that raises Refused if somebody else has this Linux user. Names alone do not tell: the
-    people `root` and `Ann.Lee` have Linux users of other names."""
+    """Returns a check of all people that raises Refused if another person has this Linux user. Comparing names is not
+    enough: the people `root` and `Ann.Lee` have Linux users of other names."""
 
     def check(people: Sequence[Person]) -> None:
         for other in people:
@@ -94,7 +94,7 @@ def require_unused_user(person: str, user: str) -> Callable[[Sequence[Person]], 
 
 
 async def _readable_clusters(state: AppState) -> list[Cluster]:
-    """The clusters whose documents this version can read."""
+    """Returns the clusters whose documents this version can read."""
     found = []
     for row in await state.store.clusters.all():
         try:

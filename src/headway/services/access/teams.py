@@ -1,4 +1,4 @@
-"""A cluster's teams: their share of the cluster against what they use."""
+"""A cluster's teams: their share of the cluster and their usage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READ_TIMEOUT_S = 10.0
 
 
 async def list_users(state: AppState, name: str) -> list[UserOut]:
-    """The Linux users that the cluster's file creates, with their teams. Raises NotFound."""
+    """Returns the Linux users that the cluster's file creates, with their teams. Raises NotFound."""
     cluster = await state.cached_cluster(name)
     leads = {
         user: [one.name for one in cluster.teams if user in one.leads] for one in cluster.teams for user in one.leads
@@ -32,7 +32,7 @@ async def list_users(state: AppState, name: str) -> list[UserOut]:
 
 
 async def list_teams(state: AppState, who: Principal, name: str) -> TeamsOut:
-    """All teams of the cluster's file; usage only of those whose usage the person may see. Raises NotFound."""
+    """Returns all teams of the cluster's file; usage only of those whose usage the person may see. Raises NotFound."""
     _, cluster = await state.cluster(name)
     shares, stale = await _shares(state, cluster)
     jobs, capped = state.live.snapshot(name).jobs, await cached_cap_usage(state, cluster)
@@ -48,7 +48,7 @@ async def list_teams(state: AppState, who: Principal, name: str) -> TeamsOut:
 
 
 async def _shares(state: AppState, cluster: Cluster) -> tuple[dict[str, Share], str]:
-    """(shares by account, why there are none)."""
+    """Returns (shares by account, the reason if there are none)."""
     if away := state.live.snapshot(cluster.name).stale:
         return {}, away
     try:

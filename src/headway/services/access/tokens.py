@@ -15,13 +15,13 @@ from headway.store import Token
 
 
 async def list_tokens(state: AppState, who: Principal) -> list[TokenOut]:
-    """The person's own tokens; for an admin everybody's."""
+    """Returns the person's own tokens, and for an admin those of all people."""
     return [_token_out(row) for row in await _visible_tokens(state, who)]
 
 
 async def create_token(state: AppState, who: Principal, request: TokenIn) -> TokenOut:
-    """Creates a token for the person, or by an admin for anybody, who is added with `role` if unknown. Only this answer holds
-    the token itself. Raises NotAllowed, and NotFound for an unknown cluster."""
+    """Creates a token for the person. Admins can create one for any person; an unknown person is added with `role`.
+    Only this response holds the token itself. Raises NotAllowed, and NotFound for an unknown cluster."""
     person = request.person or who.person
     if (person != who.person or request.role is not None) and not who.may(Right.ADMIN):
         raise NotAllowed(f"{who.person} may only make tokens for themself, without a role", hint="ask an admin")
@@ -50,7 +50,8 @@ async def _ensure_person(state: AppState, who: Principal, person: str, request: 
 
 
 async def revoke_token(state: AppState, who: Principal, token_id: str) -> None:
-    """Revokes a token. Its person's browsers are signed out too, and their unused sign-in links end. Raises NotFound."""
+    """Revokes a token. Its person's browsers are signed out too, and their unused sign-in links become invalid. Raises
+    NotFound."""
     token = next((row for row in await _visible_tokens(state, who) if row.id == token_id), None)
     if token is None:
         raise NotFound(f"no token {token_id!r}", hint="headway token ls")
@@ -60,8 +61,8 @@ async def revoke_token(state: AppState, who: Principal, token_id: str) -> None:
 
 
 async def create_signin_link(state: AppState, who: Principal, base_url: str) -> SignInLinkOut:
-    """A link that signs a browser in as this person, once, within five minutes. `base_url`: where the server is reached if its
-    settings name no address."""
+    """Returns a link that signs a browser in as this person, once, within five minutes. `base_url` is the server's
+    address that is used if its settings have none."""
     code, expires_at = await state.store.sessions.create_signin_code(who.person)
     await write_audit_line(state, who, "signin.link", who.person)
     base = state.settings.url or base_url.rstrip("/")

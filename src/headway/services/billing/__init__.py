@@ -1,1 +1,2 @@
-"""The facts of the store put through the rules of `headway.billing`: invoices, chargeback, goodput, notifications."""
+"""Billing reports: applies the rules of `headway.billing` to the facts in the store (invoices, chargeback, goodput,
+notifications)."""

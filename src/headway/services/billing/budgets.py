@@ -24,7 +24,8 @@ MAX_AGE_S = 10.0
 async def load_budget_states(
     state: AppState, cluster: Cluster, now: int, until: int | None = None
 ) -> list[budgets.BudgetStatus]:
-    """What each team has used of its budget in the current period; with `until` (unix seconds): as it was just before then."""
+    """Returns what each team has used of its budget in the current period; with `until` (unix seconds), as it was just
+    before then."""
     billed = BilledCluster(cluster.name, cluster, now)
     until = now + 1 if until is None else until
     here = datetime.fromtimestamp(until - 1, zone(cluster.costs.timezone))
@@ -40,8 +41,8 @@ async def load_budget_states(
 
 
 async def load_cap_usage(state: AppState, cluster: Cluster, now: int) -> dict[str, Fraction]:
-    """GPU-hours that count against each team's cap: those since its usage was last reset. Slurm counts them for the team's QOS,
-    which only slurmctld knows; the account's usage in `sshare` decays."""
+    """Returns the GPU-hours that count against each team's cap: those since its usage was last reset. Slurm counts them
+    for the team's QOS, which only slurmctld knows; the account's usage in `sshare` decays."""
     billed, since = BilledCluster(cluster.name, cluster, now), await state.store.cap_refills.of_cluster(cluster.name)
     return {
         team.name: await _gpu_hours(state, billed, Period("", int(since.get(team.name, now)), now + 1), team.name)
@@ -61,12 +62,12 @@ async def _gpu_hours(state: AppState, billed: BilledCluster, period: Period, tea
 
 
 async def load_visible_budgets(state: AppState, billed: BilledCluster, seen: tuple[str, ...] | None) -> list[BudgetOut]:
-    """The budgets of the teams `seen` (None: all)."""
+    """Returns the budgets of the teams `seen` (None: all)."""
     return [one for one in await load_budgets(state, billed) if seen is None or one.team in seen]
 
 
 async def load_budgets(state: AppState, billed: BilledCluster, until: int | None = None) -> list[BudgetOut]:
-    """The budgets of all teams as they are now, or just before `until` (unix seconds)."""
+    """Returns the budgets of all teams as they are now, or just before `until` (unix seconds)."""
     if billed.cluster is None:
         return []
     found = await load_budget_states(state, billed.cluster, billed.now, until)
@@ -74,20 +75,20 @@ async def load_budgets(state: AppState, billed: BilledCluster, until: int | None
 
 
 async def cached_budgets(state: AppState, cluster: Cluster) -> list[BudgetOut]:
-    """All budgets, at most MAX_AGE_S old, without refreshing the ledger: for pages that many people have open."""
+    """Returns all budgets, at most MAX_AGE_S old, without refreshing the ledger: for pages that many people have open."""
     now = int(state.clock())
     found = await state.cache.get(f"{cluster.name}/budgets", MAX_AGE_S, lambda: load_budget_states(state, cluster, now))
     return await _budgets_out(state, cluster, found)
 
 
 async def cached_cap_usage(state: AppState, cluster: Cluster) -> dict[str, Fraction]:
-    """As `load_cap_usage`, at most MAX_AGE_S old."""
+    """Returns the same as `load_cap_usage`, at most MAX_AGE_S old."""
     now = int(state.clock())
     return await state.cache.get(f"{cluster.name}/caps", MAX_AGE_S, lambda: load_cap_usage(state, cluster, now))
 
 
 def spent_or_nearly_spent(found: Iterable[BudgetOut]) -> list[BudgetOut]:
-    """The budgets that have reached their warning level."""
+    """Returns the budgets that have reached their warning level."""
     return [one for one in found if one.level != Level.OK.value]
 
 
@@ -117,5 +118,5 @@ def _end(one: BudgetStatus, where: tzinfo) -> int:
 
 
 def unit_label(unit: str) -> str:
-    """A budget's unit for people."""
+    """Returns a budget's unit as a word for users."""
     return "USD" if unit == "usd" else "GPU-hours"

@@ -23,7 +23,8 @@ Waits = list[tuple[int, int, int]]
 
 
 async def load_capacity(state: AppState, scope: ReportScope) -> CapacityOut:
-    """The month's utilization, fragmentation and waiting times, and the GPUs that are free now, of all teams."""
+    """Returns the month's utilisation, fragmentation and waiting times, and the GPUs that are free now, for all teams
+    together."""
     billed, month, span = scope.billed, scope.month, scope.span
     until = min(month.end, billed.now)
     marks = range(month.start, max(until, month.start + 1) + HOUR_S - 1, HOUR_S)
@@ -49,7 +50,7 @@ async def load_capacity(state: AppState, scope: ReportScope) -> CapacityOut:
 
 
 async def _types(state: AppState, billed: BilledCluster, span: ReportSpan, marks: range) -> tuple[list[TypeOut], Waits]:
-    """(hours by GPU type, waiting times). Runs two long queries at a time."""
+    """Returns (hours by GPU type, waiting times). Runs two long queries at a time."""
 
     async def held_and_waits() -> tuple[dict[str, list[float]], Waits]:
         return await _held(state, billed, span, whole), await state.store.capacity.queue_waits(billed.name, span)
@@ -80,8 +81,8 @@ async def _types(state: AppState, billed: BilledCluster, span: ReportSpan, marks
 
 
 async def _held(state: AppState, billed: BilledCluster, span: ReportSpan, whole: Cover) -> dict[str, list[float]]:
-    """GPU-seconds that runs held in each hour, by GPU type. Only groups that the file still names count, since the GPUs of other
-    groups' machines are unknown."""
+    """Returns the GPU-seconds that runs held in each hour, by GPU type. Only groups that the file still names count,
+    because the GPUs of other groups' machines are unknown."""
     every = await load_held_seconds_by_day_sums(state.store, billed.name, span, whole)
     plans = gpu_plans_by_group(billed)
     found: dict[str, list[float]] = {}
@@ -95,7 +96,8 @@ async def _held(state: AppState, billed: BilledCluster, span: ReportSpan, whole:
 def _there(
     billed: BilledCluster, gpus: Mapping[str, int], lives: Iterable[MachineLifetime], span: ReportSpan, marks: range
 ) -> dict[str, list[float]]:
-    """GPU-seconds that machines offered in each hour, by GPU type, of groups that the file still names. `gpus`: by node."""
+    """Returns the GPU-seconds that machines offered in each hour, by GPU type, of groups that the file still names.
+    `gpus` is by node."""
     found: dict[str, Stretches] = {}
     plans = gpu_plans_by_group(billed)
     for life in lives:

@@ -1,4 +1,4 @@
-"""How long trainings stand still for checkpoints, and how often a job should write one."""
+"""How long trainings pause for checkpoints, and how often a job should write one."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from headway.store.billing.losses import Saved
 from headway.store.billing.run_sums import Only
 from headway.store.billing.usage import RunRow
 
-FAILURE_HISTORY_S = 90 * 86_400  # how often a node fails is measured over this period
+FAILURE_HISTORY_S = 90 * 86_400  # seconds; the failure rate of nodes is measured over this period
 
 
 DEFAULT_FAILURE_HOURS = 24 * 365.0  # assumed for a node that has not failed yet
 
 
-MIN_CHECKPOINTS = 2  # needed to know how often a job saves
+MIN_CHECKPOINTS = 2  # needed to know how often a job writes one
 
 
 MAX_ADVISED_JOBS = 100  # those that would save most
@@ -43,7 +43,8 @@ _MILLIONTHS = 10**6  # of a dollar
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStall:
-    """What a job's checkpoints took in a period. `usd`: what the whole job cost in it. `failure_s`: its mean time to failure."""
+    """The time that a job's checkpoints took in a period. `usd` is what the whole job cost in it, `failure_s` its mean
+    time to failure."""
 
     job: int
     saves: CheckpointStats
@@ -53,23 +54,24 @@ class CheckpointStall:
 
     @property
     def share(self) -> float:
-        """The share of its time that went into checkpoints, 0 to 1."""
+        """Returns the share of its time that went into checkpoints, 0 to 1."""
         return min(1.0, self.saves.stalled_s / self.saves.up_s)
 
     @property
     def advice(self) -> Advice:
-        """How often it should save instead."""
+        """Returns the recommended interval."""
         return good.advice(self.saves.every_s, self.failure_s, self.saves.write_s)
 
     def out(self) -> AdviceOut:
-        """The advice as the API answers it, with what it would save in the period."""
+        """Returns the advice in the form of the API, with what it would save in the period."""
         told = advice_out(self.job, self.saves.write_s, self.failure_s, self.advice)
         return told.model_copy(update={"saves_usd": usd(cents(self.usd * Fraction(self.advice.saves)))})
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStalls:
-    """Checkpoint pauses of all jobs of a period. `dearest`: the jobs that a better interval would save most, largest first."""
+    """Checkpoint pauses of all jobs of a period. `dearest` are the jobs that a better interval would save most, largest
+    first."""
 
     dearest: tuple[CheckpointStall, ...] = ()
     gpu_s: int = 0
@@ -78,16 +80,15 @@ class CheckpointStalls:
 
     @property
     def causes(self) -> list[Cause]:
-        """The pauses as a cause of loss. They are also contained in the productive time."""
+        """Returns the pauses as a cause of loss. They are also contained in the productive time."""
         return [Cause("checkpoints", CHECKPOINTS, self.gpu_s, self.usd, self.longest)] if self.longest else []
 
 
 async def advise_checkpoints(
     state: AppState, who: Principal, billed: BilledCluster, job: int, every_s: float, write_s: float, nodes: int
 ) -> AdviceOut:
-    """The best interval between checkpoints, in seconds. Zeros are replaced by what was measured of the job (0: no job).
-
-    Raises Refused if the interval or the writing time is neither given nor measured."""
+    """Returns the best interval between checkpoints, in seconds. Zeros are replaced by the values measured of the job
+    (0: no job). Raises Refused if the interval or the writing time is neither given nor measured."""
     teams = visible_teams(billed, who)
     runs = await load_runs_of_job(state, billed.name, job, teams) if job else []
     measured = (await state.store.checkpoints.of_jobs(billed.name, [job])).get(job) if runs else None
@@ -104,7 +105,7 @@ async def advise_checkpoints(
 
 
 def advice_out(job: int, write_s: float, failure_s: float, told: Advice) -> AdviceOut:
-    """The advice as the API answers it."""
+    """Returns the advice in the form of the API."""
     return AdviceOut(
         job=job,
         now_s=round(told.now_s, 1),
@@ -116,7 +117,8 @@ def advice_out(job: int, write_s: float, failure_s: float, told: Advice) -> Advi
 
 
 async def load_checkpoint_stalls(state: AppState, scope: ReportScope) -> CheckpointStalls:
-    """The pauses of all jobs in the scope that report their checkpoints. Jobs are streamed, and only the top ones kept."""
+    """Returns the pauses of all jobs in the scope that report their checkpoints. Jobs are streamed, and only the top
+    ones are kept in memory."""
     billed, month = scope.billed, scope.month
     segments = await priced_segments(state, billed, month)
     hours = await failure_hours(state, billed, Period("", billed.now - FAILURE_HISTORY_S, billed.now))
@@ -180,18 +182,18 @@ def _keep(into: list[Any], one: Any, most: int) -> None:
 
 
 def _nodes(rows: Sequence[RunRow] | Sequence[Saved]) -> int:
-    """The nodes of a job's last run in all groups. `rows`: its runs, the last at the end."""
+    """Returns the number of nodes of a job's last run in all groups. `rows` are its runs, the last at the end."""
     return sum(one.node_count for one in rows if one.start == rows[-1].start)
 
 
 def _failure_s(hours: float | None, nodes: int) -> float:
-    """Mean time between failures of a job on this many nodes, in seconds."""
+    """Returns the mean time between failures of a job on this many nodes, in seconds."""
     return (hours or DEFAULT_FAILURE_HOURS) * HOUR_S / nodes
 
 
 async def failure_hours(state: AppState, billed: BilledCluster, month: Period) -> float | None:
-    """Mean time between failures of one node in hours: machine hours / incidents that took a node out of service; None without
-    incidents. A previous cluster of this name, deleted with its data, does not count."""
+    """Returns the mean time between failures of one node in hours: machine hours / incidents that took a node out of
+    service; None without incidents. A previous cluster of this name, deleted with its data, does not count."""
     month = replace(month, start=max(month.start, await data_began_at(state, billed.name)))
     lives = await state.store.machine_lives.between(billed.name, month.start, month.end)
     hours = sum(_seconds(life, month, billed.now) for life in lives) / HOUR_S

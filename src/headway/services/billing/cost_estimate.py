@@ -1,4 +1,4 @@
-"""What a job would cost before it is submitted, and whether its team's budget allows it."""
+"""The cost of a job before it is submitted, and whether its team's budget allows it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headway.services.identity import Principal
 async def estimate_cost(
     state: AppState, who: Principal, cluster: Cluster, ask: CheckJobIn, checked: CheckJobOut, offer: NodeCapacity
 ) -> EstimateOut:
-    """The estimate of a job that was checked without faults. `offer`: what the cluster's nodes have."""
+    """Returns the estimate of a job that was checked without faults. `offer` is the capacity of the cluster's nodes."""
     request = ask.submit or ask.run
     assert request is not None
     user = who.user_to_act_as(request.user)
@@ -33,7 +33,7 @@ async def estimate_cost(
     assert submit is not None
     wants = requested_resources(submit)
     tasks = wants[0].array_size
-    # If no partition is named, the first part of the job gets the one that sbatch found, the others the default.
+    # If no partition is named, the first component of the job gets the one that sbatch found, the others the default.
     parts = [
         requested_partitions(want, cluster, "" if number else checked.partition) for number, want in enumerate(wants)
     ]
@@ -75,13 +75,13 @@ def _usd_per_hour(group: Group, want: RequestedResources) -> Fraction:
 
 
 def _nodes(group: Group, want: RequestedResources) -> int:
-    """Nodes that it takes; of a range no more than the group has."""
+    """Returns the number of nodes that the job takes; for a range, no more than the group has."""
     most = want.max_nodes_on(group.plan.gpus, group.plan.cpus)
     return min(most, max(want.min_nodes, len(group.slots))) if want.has_node_range else most
 
 
 def _priced_nodes(group: Group, want: RequestedResources) -> Fraction:
-    """How many of the group's nodes it pays for: 2 of a node's 8 GPUs are a quarter of one."""
+    """Returns how many of the group's nodes the job pays for: 2 of a node's 8 GPUs are a quarter of one."""
     plan, nodes = group.plan, _nodes(group, want)
     if want.exclusive:
         return Fraction(nodes)
@@ -96,7 +96,7 @@ def _gpus(group: Group, want: RequestedResources) -> int:
 
 
 def _spent(budget: BudgetOut) -> bool:
-    """Whether no job of the team can start before the period ends."""
+    """Returns whether no job of the team can start before the period ends."""
     return budget.held_back or (budget.cap and budget.left <= 0)
 
 
@@ -110,7 +110,7 @@ def _budget_warning(budget: BudgetOut, cost: Fraction | None, gpu_hours: float |
 
 
 def _limit_s(want: RequestedResources, partitions: Sequence[Partition]) -> int | None:
-    """The longest that it may run in one of these partitions; None without a limit."""
+    """Returns the longest time in seconds that the job may run in one of these partitions; None without a limit."""
     asked_s = parse_time_s(want.options.get("time", ""))
     if asked_s:
         return asked_s
@@ -122,8 +122,8 @@ def _limit_s(want: RequestedResources, partitions: Sequence[Partition]) -> int |
 def _dearest_group(
     cluster: Cluster, want: RequestedResources, partitions: Sequence[Partition]
 ) -> tuple[Group, RequestedResources]:
-    """The group where the job would cost most among those that it may run on, and what it takes there: whole nodes in a partition
-    that allocates exclusively."""
+    """Returns the group where the job would cost most among those that it may run on, and the resources it takes there:
+    whole nodes in a partition that allocates exclusively."""
     types = {kind.lower() for kind in want.gpu_types}
     places = [(group, want) for group in cluster.groups]
     if any(one.nodes for one in partitions):

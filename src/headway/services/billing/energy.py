@@ -1,4 +1,4 @@
-"""Energy of a month by team: measured, else estimated by GPU type."""
+"""Energy of a month by team: measured, otherwise estimated by GPU type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headway.store.billing.usage import Total
 
 
 async def load_energy(state: AppState, scope: ReportScope) -> EnergyOut:
-    """The month's energy and its cost, by team, for the teams that the reader may see."""
+    """Returns the month's energy and its cost, by team, for the teams that the person may see."""
     billed, month = scope.billed, scope.month
     totals = await state.store.usage.totals(billed.name, scope.span, ["team", "gpu_type"], Only(scope.visible_teams))
     teams: dict[str, list[Total]] = {}

@@ -1,10 +1,11 @@
-"""Fragmentation over time: free GPUs on nodes that jobs hold other GPUs of, as a share of all free GPUs.
+"""Fragmentation over time: free GPUs on nodes that are partly held by jobs, as a share of all free GPUs.
 
-Counted for every second of a node with a machine that was neither down, drained nor a spare. Free GPUs: those that the machine
-has, less those that runs held according to accounting. Fragmented GPUs: the free ones of a node while a run held at least one of
-its GPUs; a job that needs whole nodes can't use them. A period's fragmentation is fragmented / free GPU-hours. Assumptions: a run
-on several nodes holds the same number on each; jobs without GPUs block none; idle GPUs in a reservation other than the spares'
-count as free, since past reservations are not stored."""
+Counted for every second of a node with a machine that was neither down, drained nor a spare. Free GPUs are those of
+the machine minus those that runs held according to accounting. Fragmented GPUs are the free ones of a node while a
+run held at least one of its GPUs; a job that needs whole nodes cannot use them. A period's fragmentation is
+fragmented / free GPU-hours. Assumptions: a run on several nodes holds the same number on each; jobs without GPUs
+block none; idle GPUs in a reservation other than that of the spares count as free, because past reservations are not
+stored."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from headway.store.billing.run_sums import ReportSpan
 async def load_fragmentation(
     state: AppState, billed: BilledCluster, lives: Iterable[MachineLifetime], span: ReportSpan, whole: Cover
 ) -> dict[str, Callable[[Sequence[float]], Fragments]]:
-    """By GPU type a function from the GPU-seconds that runs held between each two marks to the fragments of that interval."""
+    """Returns by GPU type a function from the GPU-seconds that runs held between each two marks to the fragments of
+    these intervals."""
     store, until, marks = state.store, min(span.end, span.now), whole.marks
     by_group = gpu_plans_by_group(billed)
     plans = {life.machine: by_group[life.group] for life in lives if life.group in by_group}
@@ -49,7 +51,7 @@ async def load_fragmentation(
     ]
     then: dict[str, list[Stretch]] = {}
     for run in await store.capacity.held_on(billed.name, away, span.now):
-        if run.units:  # it ran on while its node was drained, or beyond the end of its machine
+        if run.units:  # it continued while its node was drained, or after the end of its machine
             plan = plans[run.node]
             away_held[plan.gpu_type].add(run.start, run.end, run.units * plan.gpus / run.per_node)
             then.setdefault(run.node, []).append((run.start, run.end))
@@ -62,12 +64,12 @@ async def load_fragmentation(
 
 
 def gpus_by_node(state: AppState, billed: BilledCluster) -> dict[str, int]:
-    """GPUs of each node as Slurm counts them; an inventory machine may have fewer than its plan says."""
+    """Returns the GPUs of each node as Slurm counts them; an inventory machine may have fewer than its plan says."""
     return {node.name: node.gpus for node in state.live.snapshot(billed.name).nodes}
 
 
 def gpu_plans_by_group(billed: BilledCluster) -> dict[str, Plan]:
-    """The plan of each group with GPUs, by the cluster's last known file."""
+    """Returns the plan of each group with GPUs, according to the cluster's last known file."""
     return (
         {group.name: group.plan for group in billed.last_known_cluster.groups if group.plan.gpus}
         if billed.last_known_cluster
@@ -78,7 +80,7 @@ def gpu_plans_by_group(billed: BilledCluster) -> dict[str, Plan]:
 async def _worked(
     state: AppState, billed: BilledCluster, lives: Iterable[MachineLifetime], span: ReportSpan
 ) -> dict[str, list[Stretch]]:
-    """The intervals in which each node had a machine and was neither down, drained nor a spare."""
+    """Returns the intervals in which each node had a machine and was neither down, drained nor a spare."""
     there: dict[str, list[Stretch]] = {}
     other: dict[str, list[Stretch]] = {}
     until = min(span.end, span.now)

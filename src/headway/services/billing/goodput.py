@@ -1,4 +1,4 @@
-"""Goodput: the productive share of the GPU time that jobs held, and what took the rest."""
+"""Goodput: the productive share of the GPU time that jobs held, and how the rest was lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headway.store.billing.usage import RunRow, Times
 
 
 async def load_goodput(state: AppState, scope: ReportScope) -> GoodputOut:
-    """The month's goodput by team, the causes of loss (the most expensive first) and advice on checkpoints."""
+    """Returns the month's goodput by team, the causes of loss (the most expensive first) and advice on checkpoints."""
     billed, month = scope.billed, scope.month
     sums = SegmentTotals(state, billed, Only(scope.visible_teams), timed=True)
     segments = await priced_segments(state, billed, month)
@@ -71,7 +71,8 @@ async def load_goodput(state: AppState, scope: ReportScope) -> GoodputOut:
 
 
 async def load_job_goodput(state: AppState, billed: BilledCluster, job: int, who: Principal) -> JobGoodputOut:
-    """One job's goodput over all its runs. Raises NotFound if the ledger has no run of it that the person may see."""
+    """Returns one job's goodput over all its runs. Raises NotFound if the ledger has no run of it that the person may
+    see."""
     runs = await load_runs_of_job(state, billed.name, job, visible_teams(billed, who))
     if not runs:
         raise NotFound(
@@ -91,7 +92,7 @@ async def load_job_goodput(state: AppState, billed: BilledCluster, job: int, who
 
 
 def _parts_of(run: RunRow, now: int) -> Parts:
-    """The parts of one run's GPU-seconds, counted as the store's sums count them (store.billing.usage)."""
+    """Returns the parts of one run's GPU-seconds, counted in the same way as the store's sums (store.billing.usage)."""
     during = max(0, (run.end or now) - run.start)
     lost = min(run.lost_s, during)
     idle = min(run.idle_s, during - lost)
@@ -116,8 +117,8 @@ def _parts_out(team: str, one: Parts) -> PartsOut:
 
 
 async def _queue(state: AppState, scope: ReportScope, sums: SegmentTotals, whole: Parts) -> list[Cause]:
-    """Waiting jobs as a cause of loss: at most the cost of GPUs that were idle meanwhile. Only for readers who may see the
-    invoice."""
+    """Returns waiting jobs as a cause of loss: at most the cost of GPUs that were idle meanwhile. Only for people who
+    may see the invoice."""
     if scope.visible_teams is not None or not whole.waiting:
         return []
     found = (await invoicing.load_bill(state, scope.billed, scope.month, sums)).chargeback

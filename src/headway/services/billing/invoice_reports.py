@@ -1,4 +1,4 @@
-"""Invoices and chargeback as the API answers them."""
+"""Invoices and chargeback in the form of the API."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from headway.services.identity import Principal
 
 
 async def load_invoice(state: AppState, billed: BilledCluster, month: Period) -> InvoiceOut:
-    """The month's invoice: as it was closed, else up to now."""
+    """Returns the month's invoice: the closed one, otherwise the costs up to now."""
     return _invoice_out(billed, await load_bill(state, billed, month))
 
 
 async def load_closed_invoices(state: AppState, billed: BilledCluster) -> list[InvoiceOut]:
-    """The closed invoices, the latest first."""
+    """Returns the closed invoices, the latest first."""
     return [
         _invoice_out(billed, Bill(Chargeback(invoice.unpacked(row.document["invoice"]), (), ()), row))
         for row in reversed(await state.store.invoices.of_cluster(billed.name))
@@ -36,9 +36,8 @@ async def load_closed_invoices(state: AppState, billed: BilledCluster) -> list[I
 
 
 async def close_invoice(state: AppState, who: Principal, billed: BilledCluster, month: Period) -> InvoiceOut:
-    """Closes the month's invoice for good; later changes become corrections on the next one.
-
-    Raises Refused while accounting can't be read, and as `close_month`."""
+    """Closes the month's invoice permanently; later changes become corrections on the next one. Raises Refused while
+    accounting cannot be read, and as `close_month`."""
     if stale := await refresh_ledger(state, billed):
         raise Refused(f"accounting of {billed.name} can't be read: {stale}", hint="close it once that works again")
     row = await close_month(state, billed, month, who.person)
@@ -47,7 +46,7 @@ async def close_invoice(state: AppState, who: Principal, billed: BilledCluster, 
 
 
 async def load_chargeback(state: AppState, scope: ReportScope) -> ChargebackOut:
-    """Which team pays which part of the month's invoice, for the teams that the person may see."""
+    """Returns which team pays which part of the month's invoice, for the teams that the person may see."""
     return _chargeback_out(scope, await load_bill(state, scope.billed, scope.month))
 
 

@@ -22,18 +22,19 @@ log = structlog.get_logger("headway.billing")
 
 @dataclass(frozen=True)
 class Bill:
-    """A month's invoice and who pays which part. `closed_row`: the stored invoice once it is closed, None before."""
+    """A month's invoice and which team pays which part. `closed_row` is the stored invoice once it is closed, None
+    before."""
 
     chargeback: Chargeback
     closed_row: InvoiceRow | None
 
     @property
     def period(self) -> Period:
-        """The billed period."""
+        """Returns the billed period."""
         return self.chargeback.invoice.period
 
     def timezone(self, billed: BilledCluster) -> str:
-        """The time zone that the month's limits are in; for a closed invoice that of its closing."""
+        """Returns the time zone of the month's limits; for a closed invoice the one at its closing."""
         return (
             str(self.closed_row.document.get("timezone", billed.costs.timezone))
             if self.closed_row
@@ -41,7 +42,7 @@ class Bill:
         )
 
     def rules(self, billed: BilledCluster) -> dict[str, str]:
-        """How idle, spare and broken capacity is charged; for a closed invoice the rules of its closing."""
+        """Returns how idle, spare and broken capacity is charged; for a closed invoice the rules at its closing."""
         return (
             dict(self.closed_row.document.get("rules", {})) or asdict(billed.rules)
             if self.closed_row
@@ -50,7 +51,8 @@ class Bill:
 
 
 async def load_bill(state: AppState, billed: BilledCluster, period: Period, sums: SegmentTotals | None = None) -> Bill:
-    """The period's bill: as it was closed, else up to now. `sums`: allocations of all teams, if already loaded."""
+    """Returns the period's bill: the closed one, otherwise up to now. `sums` are allocations of all teams, if already
+    loaded."""
     closed = {row.period: row for row in await state.store.invoices.of_cluster(billed.name)}
     row = closed.get(period.name)
     if row is not None:
@@ -60,8 +62,10 @@ async def load_bill(state: AppState, billed: BilledCluster, period: Period, sums
 
 
 async def close_month(state: AppState, billed: BilledCluster, period: Period, person: str) -> InvoiceRow:
-    """Closes the month and returns the stored invoice. Raises Refused before the month is over, NotFound for a month before the
-    first machine, and Conflict if it is closed already, an earlier month is not, or accounting could not be read."""
+    """Closes the month and returns the stored invoice.
+
+    Raises Refused before the month is over, NotFound for a month before the first machine, and Conflict if an
+    earlier month is not closed, accounting could not be read, or it is closed already."""
     if period.end > billed.now:
         raise Refused(f"{period.name} is not over yet", hint="close its invoice once the month is over")
     mark = await state.store.ledger_progress.get(billed.name)
@@ -87,8 +91,8 @@ async def close_month(state: AppState, billed: BilledCluster, period: Period, pe
 
 
 async def _joined_to_last_closed(state: AppState, billed: BilledCluster, period: Period) -> Period:
-    """The period, started where the last closed month ended. A changed time zone would otherwise bill some hours twice or not
-    at all."""
+    """Returns the period, started where the last closed month ended. A changed time zone would otherwise bill some
+    hours twice or not at all."""
     rows = await state.store.invoices.of_cluster(billed.name)
     if not rows or period.name != _month_after(rows[-1].period, billed).name:
         return period
@@ -96,7 +100,7 @@ async def _joined_to_last_closed(state: AppState, billed: BilledCluster, period:
 
 
 async def _next_to_close(state: AppState, billed: BilledCluster) -> Period:
-    """The month to be closed next. Raises NotFound if there never was a machine."""
+    """Returns the month to be closed next. Raises NotFound if there never was a machine."""
     where = zone(billed.costs.timezone)
     rows = await state.store.invoices.of_cluster(billed.name)
     if rows:
@@ -110,7 +114,7 @@ async def _next_to_close(state: AppState, billed: BilledCluster) -> Period:
 async def _compute(
     state: AppState, billed: BilledCluster, period: Period, sums: SegmentTotals | None = None
 ) -> Chargeback:
-    """The chargeback computed from the facts as they are now."""
+    """Returns the chargeback computed from the facts as they are now."""
     own, costs = await _own_costs(state, billed, period, sums or SegmentTotals(state, billed))
     lines = (*own.lines, *await _corrections(state, billed, period))
     whole = Invoice(billed.name, period, lines)
@@ -147,7 +151,7 @@ async def _own_costs(
 
 
 async def _corrections(state: AppState, billed: BilledCluster, period: Period) -> list[invoice.Line]:
-    """Corrections of closed months (what they would be billed now, less what they were), for the first open invoice only."""
+    """Returns corrections of closed months (the present amount minus the billed one), for the first open invoice only."""
     rows = await state.store.invoices.of_cluster(billed.name)
     if not rows or period.name != _month_after(rows[-1].period, billed).name:
         return []
@@ -163,6 +167,3 @@ async def _corrections(state: AppState, billed: BilledCluster, period: Period) -
 def _month_after(name: str, billed: BilledCluster) -> Period:
     where = zone(billed.costs.timezone)
     return month_of(month(name, where).end, where)
-
-
-# --- budgets

@@ -1,7 +1,7 @@
 """Attributes lost and idle GPU time of a period to its causes, in USD.
 
-The database sums over all runs. Single runs are read only if an incident ended them, if they are notebooks, or to name the most
-expensive ones."""
+The database sums over all runs. Single runs are read only if an incident ended them, if they are notebooks, or to
+name the most expensive ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headway.store.billing.losses import Blamed, CutShort, Piece
 from headway.store.billing.run_sums import Only, ReportSpan
 from headway.store.billing.usage import Behind
 
-MAX_INCIDENT_DISTANCE_S = 120.0  # between a run's end and the incident that is taken to have ended it
+MAX_INCIDENT_DISTANCE_S = 120.0  # between a run's end and the incident that is assumed to have ended it
 IDLE = "GPUs allocated but idle"
 NOTEBOOKS = "idle notebooks"
 QUEUE = "idle GPUs while jobs waited, at most"  # its runs are those that waited
@@ -30,27 +30,28 @@ _TOP_RUNS = 20  # runs from which the named jobs are chosen; one job may have se
 
 @dataclass
 class _Tally:
-    """Sums of one cause. `runs`: (USD, job) of the single runs that are known."""
+    """Sums of one cause. `runs` are (USD, job) of the single runs that are known."""
 
     gpu_s: int = 0
     usd: Fraction = Fraction(0)
     runs: list[tuple[Fraction, int]] = field(default_factory=list)
 
     def cause(self, kind: str, what: str) -> Cause:
+        """Returns the sums as a cause of this kind."""
         return Cause(kind, what, self.gpu_s, self.usd, _named(self.runs))
 
 
 @dataclass(frozen=True, slots=True)
 class LossesByCause:
-    """What lost work and idle GPUs cost, by cause."""
+    """The cost of lost work and idle GPUs, by cause."""
 
     lost_work: list[Cause]
     notebooks: _Tally
-    idlest_runs: list[tuple[Fraction, int]]  # (USD, job) of the runs that idled most, notebooks left out
+    idlest_runs: list[tuple[Fraction, int]]  # (USD, job) of the runs that idled most, without notebooks
 
     def causes(self, whole: Parts, idle_usd: Fraction) -> list[Cause]:
-        """The causes. They sum to chargeback's lost and held-idle columns: idle time that is no notebook's is the rest of `whole`
-        and of `idle_usd`. Losses on nodes that cost nothing have no cause."""
+        """Returns the causes. They add up to chargeback's lost and held-idle columns: idle time of other jobs than
+        notebooks is the rest of `whole` and of `idle_usd`. Losses on nodes that cost nothing have no cause."""
         rest = _Tally(whole.idle - self.notebooks.gpu_s, idle_usd - self.notebooks.usd, self.idlest_runs)
         idle = [
             self.notebooks.cause("notebook", NOTEBOOKS),
@@ -60,18 +61,19 @@ class LossesByCause:
 
 
 async def attribute_losses(state: AppState, scope: ReportScope, segments: Sequence[Segment]) -> LossesByCause:
-    """The losses of the scope's month. `segments`: the month cut by prices."""
+    """Returns the losses of the scope's month. `segments` are the month cut by prices."""
     return LossesByCause(await _lost(state, scope, segments), *await _idle(state, scope, segments))
 
 
 async def data_began_at(state: AppState, name: str) -> int:
-    """When the present cluster of this name began, in unix seconds. Checkpoints that trainings reported earlier were deleted
-    with the previous cluster's data; its runs were not."""
+    """Returns when the present cluster of this name began, in unix seconds. Checkpoints that trainings reported earlier
+    were deleted with the previous cluster's data; its runs were not."""
     return int(max(await state.store.operations.data_deletion_times(name), default=0))
 
 
 async def runs_behind_cause(state: AppState, name: str, span: ReportSpan, only: Only, what: str) -> Behind:
-    """Selects the runs behind a cause, given as goodput words it. Raises Refused if nothing was lost to it."""
+    """Returns a selection of the runs behind a cause, given in the words of goodput. Raises Refused if nothing was lost
+    to it."""
     store = state.store
     if what in (IDLE, NOTEBOOKS):
         books = tuple(dict.fromkeys(one.run[:2] for one in await store.losses.idle_notebooks(name, span, only)))
@@ -128,7 +130,7 @@ def _blame(run: Blamed) -> str:
 
 
 def _words(how: CutShort) -> tuple[str, str]:
-    """(kind of the cause, the cause in words)"""
+    """Returns (kind of the cause, the cause in words)."""
     if how.state == "PREEMPTED":
         return "preemption", "preemption"
     if how.state == "NODE_FAIL":
@@ -138,7 +140,7 @@ def _words(how: CutShort) -> tuple[str, str]:
 
 
 def _lost_of(run: Blamed, scope: ReportScope, segments: Iterable[Segment]) -> tuple[int, Fraction]:
-    """(GPU-seconds, USD) that the run lost, rounded as the database rounds them."""
+    """Returns (GPU-seconds, USD) that the run lost, rounded as the database rounds them."""
     gpu_s, cost = 0, Fraction(0)
     for one in segments:
         if one.group == run.group:
@@ -157,7 +159,7 @@ async def _losers(
     blamed: Iterable[Blamed],
     shown: Iterable[Cause],
 ) -> dict[CutShort, tuple[int, ...]]:
-    """The jobs that lost most, by how they ended, of shown causes that no incident explains."""
+    """Returns the jobs that lost most, by how they ended, for shown causes that no incident explains."""
     names = {(one.kind, one.what) for one in shown if not one.jobs}
     wanted, others = [how for how in hows if _words(how) in names], {one.run for one in blamed}
     runs: dict[CutShort, list[tuple[Fraction, int]]] = {}
@@ -177,7 +179,7 @@ async def _losers(
 async def _idle(
     state: AppState, scope: ReportScope, segments: Sequence[Segment]
 ) -> tuple[_Tally, list[tuple[Fraction, int]]]:
-    """(notebooks, the most expensive idle runs of all other jobs)"""
+    """Returns (notebooks, the most expensive idle runs of all other jobs)."""
     store, name = state.store, scope.billed.name
     books, idlest = _Tally(), []
     found = await store.losses.idle_notebooks(name, scope.span, Only(scope.visible_teams))
@@ -204,6 +206,6 @@ def _costs(segment: Segment, pieces: Iterable[Piece]) -> list[tuple[Fraction, in
 
 
 def _named(runs: Iterable[tuple[Fraction, int]]) -> tuple[int, ...]:
-    """The jobs of the most expensive runs."""
+    """Returns the jobs of the most expensive runs."""
     dearest = sorted(runs, key=lambda one: (-one[0], one[1]))
     return tuple(dict.fromkeys(job for cost, job in dearest if cost))[:MAX_NAMED_JOBS]

@@ -1,4 +1,4 @@
-"""What runs cost: time on nodes at the prices that were valid then, in exact USD."""
+"""Costs of runs: time on nodes at the prices that were valid then, in exact USD."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ ALL = Only()
 
 
 class SegmentTotals:
-    """Allocated node time per price segment, read from the database once a report. `timed`: with the times for goodput."""
+    """Allocated node time per price segment, read from the database once per report. `timed`: with the times for
+    goodput."""
 
     def __init__(self, state: AppState, billed: BilledCluster, only: Only = ALL, *, timed: bool = False) -> None:
         self._state, self._place, self._only, self._timed = state, billed, only, timed
         self._known: dict[tuple[str, int, int], list[Cell]] = {}
 
     async def load_cells(self, segment: Segment) -> list[Cell]:
-        """The allocations in the segment, summed as the store sums them."""
+        """Returns the allocations in the segment, summed by the store."""
         key = (segment.group, segment.start, segment.end)
         if key not in self._known:
             span = ReportSpan(segment.start, segment.end, self._place.now)
@@ -38,7 +39,7 @@ class SegmentTotals:
         return self._known[key]
 
     async def times_by_team(self, segments: Sequence[Segment]) -> dict[str, Times]:
-        """The times of all segments together, by team."""
+        """Returns the times of all segments together, by team."""
         found: dict[str, Times] = {}
         for segment in segments:
             for cell in await self.load_cells(segment):
@@ -46,7 +47,7 @@ class SegmentTotals:
         return found
 
     async def idle_cost_usd(self, segments: Sequence[Segment]) -> Fraction:
-        """The cost of allocated but idle time in these segments, in exact USD."""
+        """Returns the cost of allocated but idle time in these segments, in exact USD."""
         cost = Fraction(0)
         for segment in segments:
             for cell in await self.load_cells(segment):
@@ -55,20 +56,20 @@ class SegmentTotals:
 
 
 async def priced_segments(state: AppState, billed: BilledCluster, period: Period) -> list[Segment]:
-    """The period cut by the prices of every group that ever had one."""
+    """Returns the period cut by the prices of every group that ever had one."""
     return await cut_by_prices(
         state, billed, period, {row.group for row in await state.store.prices.of_cluster(billed.name)}
     )
 
 
 async def unpriced_segments(state: AppState, billed: BilledCluster, period: Period) -> list[Segment]:
-    """The period, once for each group that runs were on but that never had a price."""
+    """Returns the period once for each group that runs were on but that never had a price."""
     known = {row.group for row in await state.store.prices.of_cluster(billed.name)}
     return invoice.segments([], {*await state.store.usage.groups(billed.name)} - known, period)
 
 
 async def cut_by_prices(state: AppState, billed: BilledCluster, period: Period, groups: set[str]) -> list[Segment]:
-    """The period cut wherever the price of one of these groups changed, group by group."""
+    """Returns the period cut wherever the price of one of these groups changed, group by group."""
     prices = [
         NodePrice(row.group, int(row.since), Decimal(row.usd_per_hour), row.spot, row.reserved)
         for row in await state.store.prices.of_cluster(billed.name)
@@ -79,7 +80,7 @@ async def cut_by_prices(state: AppState, billed: BilledCluster, period: Period, 
 async def usage_cost(
     state: AppState, billed: BilledCluster, period: Period, only: Only = ALL, by: tuple[str, ...] = ()
 ) -> list[tuple[tuple[str, ...], Fraction]]:
-    """The cost of allocated nodes, as (values of `by`, exact USD), sorted."""
+    """Returns the cost of allocated nodes, as (values of `by`, exact USD), sorted."""
     found: dict[tuple[str, ...], Fraction] = {}
     for segment in await priced_segments(state, billed, period):
         if only.group and only.group != segment.group:
@@ -93,7 +94,7 @@ async def usage_cost(
 
 
 async def run_costs(state: AppState, billed: BilledCluster, runs: Sequence[RunRow], within: Period) -> list[Fraction]:
-    """What each run cost within the period, in exact USD. Runs that have not ended count until now."""
+    """Returns the cost of each run within the period, in exact USD. Runs that have not ended count until now."""
     segments = await cut_by_prices(state, billed, within, {one.group for one in runs})
 
     def cost(one: RunRow, segment: Segment) -> Fraction:

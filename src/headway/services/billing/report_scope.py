@@ -1,4 +1,4 @@
-"""The cluster, the period and the teams that a billing report is about."""
+"""The cluster, the period and the teams that a billing report covers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ log = structlog.get_logger("headway.billing")
 class BilledCluster:
     """A cluster that has billing records.
 
-    cluster: as it is now, None if it is down. cluster_at_teardown: as its last file defined it, None if unreadable. now: unix
-    seconds.
-    """
+    `cluster` is as it is now, None if it is down. `cluster_at_teardown` is as its last file defined it, None if
+    unreadable. `now` is in unix seconds."""
 
     name: str
     cluster: Cluster | None
@@ -36,31 +35,31 @@ class BilledCluster:
 
     @property
     def last_known_cluster(self) -> Cluster | None:
-        """The cluster as it is, else as it was when it was taken down."""
+        """Returns the cluster as it is, otherwise as it was when it was taken down."""
         return self.cluster or self.cluster_at_teardown
 
     @property
     def simulated(self) -> bool:
-        """Whether its GPUs are simulated."""
+        """Returns whether its GPUs are simulated."""
         return self.last_known_cluster is not None and self.last_known_cluster.simulated_gpus
 
     @property
     def costs(self) -> Costs:
-        """The billing settings of its file."""
+        """Returns the billing settings of its file."""
         return self.last_known_cluster.costs if self.last_known_cluster else Costs()
 
     @property
     def rules(self) -> Rules:
-        """How idle, spare and broken capacity is charged."""
+        """Returns how idle, spare and broken capacity is charged."""
         return Rules(self.costs.idle, self.costs.spare, self.costs.broken)
 
     @property
     def shares(self) -> dict[str, int]:
-        """The teams' shares by name."""
+        """Returns the teams' shares by name."""
         return {team.name: team.share for team in self.last_known_cluster.teams} if self.last_known_cluster else {}
 
     def month(self, name: str) -> Period:
-        """The month called `name` (2026-10), or the current one for "". Raises Refused for a malformed name."""
+        """Returns the month called `name` (2026-10), or the current one for "". Raises Refused for a malformed name."""
         where = zone(self.costs.timezone)
         try:
             return month(name, where) if name else month_of(self.now, where)
@@ -70,7 +69,7 @@ class BilledCluster:
 
 @dataclass(frozen=True, slots=True)
 class ReportScope:
-    """What a monthly report covers. `visible_teams`: the teams that the reader may see, None for all."""
+    """The scope of a monthly report. `visible_teams` are the teams that the person may see, None for all."""
 
     billed: BilledCluster
     month: Period
@@ -78,12 +77,12 @@ class ReportScope:
 
     @property
     def span(self) -> ReportSpan:
-        """The month as the store takes it."""
+        """Returns the month in the form of the store."""
         return ReportSpan(self.month.start, self.month.end, self.billed.now)
 
 
 async def load_billed_cluster(state: AppState, name: str) -> BilledCluster:
-    """The cluster by its name. Raises NotFound if no cluster ever had that name."""
+    """Returns the cluster by its name. Raises NotFound if no cluster ever had that name."""
     row = await state.store.clusters.get(name)
     cluster = await state.resolved(row) if row else None
     if cluster is None and name not in await state.store.machine_lives.clusters():
@@ -92,20 +91,20 @@ async def load_billed_cluster(state: AppState, name: str) -> BilledCluster:
 
 
 async def _last(state: AppState, name: str) -> Cluster | None:
-    """The cluster as its file defined it when it was taken down; None if that can't be read."""
+    """Returns the cluster as its file defined it when it was taken down; None if that file cannot be read."""
     ended = await state.store.operations.last_down(name)
     if ended is None or not ended.document:
         return None
     try:
         return await state.resolved(ClusterRow(name, ended.document, {}, "down", ended.person, ended.created_at))
-    except HeadwayError as error:  # a file of another Headway
+    except HeadwayError as error:  # a file of another Headway version
         log.warning("the last file can't be read", cluster=name, error=error.message)
         return None
 
 
 def visible_teams(billed: BilledCluster, who: Principal) -> tuple[str, ...] | None:
-    """The teams whose usage the person may see, None for all. Raises NotAllowed for a cluster that is down and a person who may
-    not see all."""
+    """Returns the teams whose usage the person may see, None for all. Raises NotAllowed if the cluster is down and the
+    person may not see all teams."""
     if who.may(Right.ADMIN) or who.may(Right.OPERATE_NODES):
         return None
     if billed.cluster is None:
@@ -116,7 +115,7 @@ def visible_teams(billed: BilledCluster, who: Principal) -> tuple[str, ...] | No
 
 
 def parse_period(billed: BilledCluster, start: str, end: str) -> Period:
-    """The period from `start` (default: the start of this month) to `end` (default: now). Raises Refused."""
+    """Returns the period from `start` (default: the start of this month) to `end` (default: now). Raises Refused."""
     where = zone(billed.costs.timezone)
     try:
         begun = moment(start, where) if start else billed.month("").start
@@ -129,5 +128,5 @@ def parse_period(billed: BilledCluster, start: str, end: str) -> Period:
 
 
 def to_hours(seconds: float) -> float:
-    """Hours, rounded to four decimals."""
+    """Returns hours, rounded to four decimals."""
     return round(seconds / HOUR_S, 4)

@@ -21,8 +21,8 @@ from headway.store.billing.usage import Order, RunRow, run_place
 
 
 async def load_runs_of_job(state: AppState, name: str, job: int, seen: tuple[str, ...] | None) -> list[RunRow]:
-    """A job's runs, of the newest cluster of that name that had this job, as far as people of the teams `seen` (None: all) may
-    see them."""
+    """Returns a job's runs in the newest cluster of that name that had this job, limited to the teams `seen` (None:
+    all)."""
     runs = await state.store.usage.runs_of_job(name, job)
     ends = await state.store.operations.data_deletion_times(name)
     newest = bisect(ends, runs[-1].start) if runs else 0
@@ -31,11 +31,11 @@ async def load_runs_of_job(state: AppState, name: str, job: int, seen: tuple[str
 
 @dataclass(frozen=True, slots=True)
 class RunSelection:
-    """Which runs of a period to list, and in which order.
+    """Filter and order of the runs of a period.
 
-    job: only this job's runs, over its whole life. lossy: only runs that lost or idled, the most expensive first. waited: only
-    runs that started in the period, the longest wait first. cause: only runs behind this cause of loss, worded as in goodput.
-    """
+    `job`: only this job's runs, over its whole life. `lossy`: only runs that lost or idled, the most expensive
+    first. `waited`: only runs that started in the period, the longest wait first. `cause`: only runs behind this
+    cause of loss, in the words of goodput."""
 
     job: int = 0
     lossy: bool = False
@@ -44,14 +44,14 @@ class RunSelection:
 
     @property
     def order(self) -> Order:
-        """The order in which the store lists them."""
+        """Returns the order in which the store lists them."""
         return run_order(self.lossy, self.waited or self.cause == QUEUE)
 
 
 async def load_runs(
     state: AppState, billed: BilledCluster, period: Period, only: Only, selection: RunSelection, cursor: str, limit: int
 ) -> RunsOut:
-    """One page of runs and their costs. Raises Refused for a cursor that does not belong to this order."""
+    """Returns one page of runs and their costs. Raises Refused for a cursor that does not belong to this order."""
     order, cause = selection.order, selection.cause
     integers = 2 if order == "latest" and not cause else 3
     after = decode_cursor(cursor, *[int] * integers, str) if cursor else None
@@ -76,12 +76,13 @@ async def load_runs(
 
 
 def run_order(lossy: bool, waited: bool) -> Order:
-    """The store's name of the order."""
+    """Returns the store's name of the order."""
     return "lossy" if lossy else "waited" if waited else "latest"
 
 
 def _run_line(one: RunRow, billed: BilledCluster, period: Period, cost: Fraction, whole: Fraction) -> RunLine:
-    """The run, with what it held, lost, idled and drew within the period, counted as the sums of that period count it."""
+    """Returns the run, with what it held, lost, idled and used within the period, counted in the same way as the sums
+    of that period."""
     end = max(one.start, one.end or billed.now)
     elapsed, until = end - one.start, min(period.end, billed.now)
     held, lost, idle = within(one.start, end, one.lost_s, one.idle_s, period.start, until)

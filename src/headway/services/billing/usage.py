@@ -24,7 +24,7 @@ MAX_GPUS = 2**31 - 1  # the largest number that a database column holds
 
 @dataclass(frozen=True, slots=True)
 class UsageFilter:
-    """Which usage a report is about; empty fields do not narrow it. The value "-" selects usage without a team, user etc."""
+    """Filter of a usage report; empty fields accept everything. The value "-" selects usage without a team, user etc."""
 
     team: str = ""
     user: str = ""
@@ -36,7 +36,8 @@ class UsageFilter:
 
 
 def parse_dimensions(words: Iterable[str]) -> list[str]:
-    """Returns the ledger's columns for what a report sums by, as in "team" or "user,gpu". Raises Refused for unknown ones."""
+    """Returns the ledger's columns for the requested dimensions, such as "team" or "user,gpu". Raises Refused for
+    unknown ones."""
     names = ["gpu_type" if name == "gpu" else name for word in words for name in word.split(",")]
     if unknown := [name for name in names if name not in BY]:
         raise Refused(f"usage can't be summed by {unknown[0]}", hint="use team, user, partition, gpu or group")
@@ -44,7 +45,7 @@ def parse_dimensions(words: Iterable[str]) -> list[str]:
 
 
 def usage_selection(billed: BilledCluster, who: Principal, filters: UsageFilter) -> Only:
-    """The filter as the store takes it, limited to the teams whose usage the person may see."""
+    """Returns the filter in the form of the store, limited to the teams whose usage the person may see."""
     teams = visible_teams(billed, who)
     if filters.team:
         team = "" if filters.team == NONE else filters.team
@@ -57,7 +58,7 @@ def usage_selection(billed: BilledCluster, who: Principal, filters: UsageFilter)
 async def load_usage(
     state: AppState, billed: BilledCluster, period: Period, by: Sequence[str], only: Only, stale: str = ""
 ) -> UsageOut:
-    """Sums of the period by the columns in `by`. `stale`: why the ledger could not be refreshed."""
+    """Returns sums of the period by the columns in `by`. `stale` says why the ledger could not be refreshed."""
     span = ReportSpan(period.start, period.end, billed.now)
     totals, costs = await asyncio.gather(
         state.store.usage.totals(billed.name, span, [*by, "gpu_type"], only),
@@ -87,7 +88,7 @@ async def load_usage(
 
 
 def energy_sum(parts: Iterable[Total]) -> Energy:
-    """The energy of these sums; the last of their `by` values must be the GPU type."""
+    """Returns the energy of these sums; the last of their `by` values must be the GPU type."""
     measured = estimated = 0
     for one in parts:
         measured += one.energy_j

@@ -1,4 +1,4 @@
-"""A cluster's activity: operations, incidents, and what people did to its nodes, in words."""
+"""A cluster's activity: operations, incidents, and actions of people on its nodes, in words."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEVELS: dict[str, Literal["info", "warning", "error"]] = {
 
 
 async def get_activity(state: AppState, name: str, *, kind: Kind, limit: int, cursor: str) -> HappeningPage:
-    """Up to `limit` entries, the latest first. Raises Refused for a cursor of another list."""
+    """Returns up to `limit` entries, the latest first. Raises Refused for a cursor of another list."""
     await state.row(name)
     after = _decode_place(cursor) if cursor else None
     rows = await state.store.activity.recent(name, kind=kind, after=after, limit=limit + 1)

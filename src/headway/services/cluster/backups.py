@@ -1,6 +1,7 @@
 """Backups, restores and key rotation: requests check their input and queue an operation.
 
-Passphrases are not stored. While an operation runs, its row holds the key derived from the passphrase and the backup's salt."""
+Passphrases are not stored. While an operation runs, its row holds the key derived from the passphrase and the
+backup's salt."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 async def start_backup(state: AppState, who: Principal, name: str, ask: BackupIn) -> OperationOut:
-    """Queues a backup; jobs go on. The operation's `kept` names the file."""
+    """Queues a backup; jobs continue. The operation's `kept` names the file."""
     folder = require_allowed_path(state, ask.to)
     operation = await queue_backup(state, name, who.person, folder, ask.passphrase, idempotency_key=who.idempotency_key)
     assert operation is not None
@@ -37,8 +38,8 @@ async def start_backup(state: AppState, who: Principal, name: str, ask: BackupIn
 
 
 async def start_restore(state: AppState, who: Principal, name: str, ask: RestoreIn) -> OperationOut:
-    """Queues a restore. Raises Refused if the file is no backup of this cluster or the passphrase is wrong, NeedsConfirmation
-    if the cluster exists."""
+    """Queues a restore. Raises Refused if the file is not a backup of this cluster or the passphrase is wrong, and
+    NeedsConfirmation if the cluster exists."""
     from headway.backup import archive
 
     path = require_allowed_path(state, ask.path)
@@ -65,7 +66,8 @@ async def start_restore(state: AppState, who: Principal, name: str, ask: Restore
 
 
 async def list_backups(state: AppState, folder: str) -> list[BackupOut]:
-    """Backups in a folder of the server's machine; without one, in the folders that cluster files schedule backups to."""
+    """Returns the backups in a folder of the server's machine; without one, in the folders to which cluster files
+    schedule backups."""
     from headway.backup import archive
 
     folders = [folder] if folder else await _scheduled_folders(state)
@@ -77,7 +79,7 @@ async def list_backups(state: AppState, folder: str) -> list[BackupOut]:
 
 
 async def _scheduled_folders(state: AppState) -> list[str]:
-    """Folders that cluster files write backups to. Raises Refused if there are none."""
+    """Returns the folders to which cluster files write backups. Raises Refused if there are none."""
     files = [row.document.get("spec", {}).get("backup") or {} for row in await state.store.clusters.all()]
     found = sorted({str(one["to"]) for one in files if one.get("to")})
     if not found:
@@ -86,7 +88,8 @@ async def _scheduled_folders(state: AppState) -> list[str]:
 
 
 async def verify_backup(state: AppState, ask: VerifyIn) -> BackupOut:
-    """Reads all of a backup. Raises Refused if it is damaged or the passphrase is wrong."""
+    """Reads a backup completely and returns its description. Raises Refused if it is damaged or the passphrase is
+    wrong."""
     from headway.backup import archive
     from headway.backup.backup import prove
 
@@ -99,7 +102,7 @@ async def verify_backup(state: AppState, ask: VerifyIn) -> BackupOut:
 
 
 async def start_key_rotation(state: AppState, who: Principal, name: str, ask: RotateIn) -> OperationOut:
-    """Queues replacing a key by a new one. No job is lost. Raises Refused for keys that Headway does not own."""
+    """Queues the replacement of a key by a new one. No job is lost. Raises Refused for keys that Headway does not own."""
     _, cluster = await state.cluster(name)
     if ask.what == "database":
         raise Refused(
@@ -135,8 +138,9 @@ async def queue_backup(
     ref: str = "",
     idempotency_key: str = "",
 ) -> Operation | None:
-    """Queues a backup and returns its operation. `keep`: how many of the cluster's backups stay in the folder; 0: all. `ref`
-    names a scheduled backup, so that only one of several servers queues it: None if another server did."""
+    """Queues a backup and returns its operation. `keep` is how many of the cluster's backups stay in the folder; 0
+    keeps all. `ref` names a scheduled backup, so that only one of several servers queues it: returns None if another
+    server did."""
     from headway.backup import archive
 
     _, cluster = await state.cluster(name)

@@ -1,4 +1,4 @@
-"""One cluster: its state, its stored document, how to reach it by SSH; and queueing what changes it."""
+"""One cluster: its state, its stored document, SSH access to it, and queueing the operations that change it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from headway.services.mappers import check_out, cluster_out, node_outs, operatio
 
 
 async def get_cluster(state: AppState, name: str) -> ClusterOut:
-    """The cluster as last read. Raises NotFound."""
+    """Returns the cluster as last read. Raises NotFound."""
     return cluster_out(await state.row(name), state.live.snapshot(name))
 
 
 async def get_status(state: AppState, name: str) -> StatusOut:
-    """The cluster's readiness checks and nodes, read now."""
+    """Returns the cluster's checks and nodes, read now."""
     row, cluster = await state.cluster(name)
     snapshot, checks = await asyncio.gather(state.refresh(cluster), state.checks(cluster))
     return StatusOut(
@@ -32,12 +32,12 @@ async def get_status(state: AppState, name: str) -> StatusOut:
 
 
 async def get_document(state: AppState, name: str) -> Document:
-    """The document that was last applied, without secrets."""
+    """Returns the document that was last applied, without secrets."""
     return without_secrets(Document.model_validate((await state.row(name)).document))
 
 
 async def get_ssh_access(state: AppState, who: Principal, name: str) -> AccessOut:
-    """Addresses and host keys for plain ssh to the cluster. Raises Conflict before its head exists."""
+    """Returns the addresses and host keys for plain ssh to the cluster. Raises Conflict before its head exists."""
     _, cluster = await state.cluster(name)
     machines = await state.work.machines(cluster)
     by_name = {machine.name: machine for machine in machines}
@@ -74,7 +74,7 @@ async def apply_document(state: AppState, who: Principal, name: str, ask: ApplyI
 
 
 async def scale_cluster(state: AppState, who: Principal, name: str, ask: ScaleIn) -> OperationOut:
-    """Queues another number of nodes. Raises as planning.queue_apply."""
+    """Queues a change of the number of nodes. Raises as planning.queue_apply."""
     operation = await planning.queue_scale(state, who, name, ask)
     await write_audit_line(
         state, who, "scale", name, operation=operation.id, groups=ask.groups, deadline_s=ask.deadline_s

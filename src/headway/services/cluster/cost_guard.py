@@ -12,8 +12,9 @@ COST_LIMIT_FIELD = "cost.usd_per_hour"
 
 
 async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cluster) -> Conflict | None:
-    """The error if `after` would exceed its limit: the machines that it always runs, plus those that its scaling groups run now.
-    None if it does not, or if it asks for no more always-on machines than `before` (then power saving keeps the limit)."""
+    """Returns the error if `after` would exceed its limit: the machines that it always runs, plus those that its
+    scaling groups run now. Returns None if it does not, or if it asks for no more always-on machines than `before`
+    (then power saving keeps the limit)."""
     limit = after.max_usd_per_hour
     if before is None or limit is None or _usd_per_hour_always_on(after) <= _usd_per_hour_always_on(before):
         return None
@@ -22,7 +23,7 @@ async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cl
         return None  # a fixed cost above the limit is a fault of the file
     machines = {machine.name for machine in await state.work.machines(before)}
     there = {group.name: len(machines & set(group.slots)) for group in scaling}
-    # Machines in a group's first `wanted` slots are counted as always on.
+    # Machines in a group's first `min_machines` slots are counted as always on.
     more = {
         group.name: group.price_usd_per_node_hour * len(machines & set(group.slots[group.min_machines :]))
         for group in scaling
@@ -39,5 +40,5 @@ async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cl
 
 
 def _usd_per_hour_always_on(cluster: Cluster) -> Decimal:
-    """USD per hour of the nodes and spares that always run."""
+    """Returns USD per hour of the nodes and spares that always run."""
     return sum((group.price_usd_per_node_hour * group.min_machines for group in cluster.groups), Decimal(0))

@@ -20,7 +20,7 @@ from headway.services.mappers import operation_out
 
 
 async def list_versions(state: AppState, name: str) -> list[DatasetOut]:
-    """Every version that the cluster has, by dataset name and number."""
+    """Returns every version that the cluster has, by dataset name and number."""
     await state.row(name)
     jobs = await state.store.datasets.job_counts(name)
     found = [
@@ -30,8 +30,8 @@ async def list_versions(state: AppState, name: str) -> list[DatasetOut]:
 
 
 async def add_version(state: AppState, who: Principal, name: str, ask: DatasetIn) -> OperationOut:
-    """Queues a new version, from a folder of the server's machine or an S3 bucket. The operation's `kept` names its mount
-    point."""
+    """Queues a new version, from a folder of the server's machine or an S3 bucket. The operation's `kept` names its
+    mount point."""
     _, cluster = await state.cluster(name)
     require_free_name(cluster, ask.name)
     if not ask.source.startswith("s3://"):
@@ -47,7 +47,7 @@ async def add_version(state: AppState, who: Principal, name: str, ask: DatasetIn
 
 
 async def verify_version(state: AppState, who: Principal, name: str, dataset: str, version: int) -> OperationOut:
-    """Queues reading all of a version again. The operation fails, naming the files, if one is damaged."""
+    """Queues a check that reads a version completely. If files are damaged, the operation fails and names them."""
     one = await _find_version(state, name, dataset, version)
     return await _queue(state, who, name, DatasetParams("verify", one.name, version=one.number))
 
@@ -55,7 +55,7 @@ async def verify_version(state: AppState, who: Principal, name: str, dataset: st
 async def remove_version(
     state: AppState, who: Principal, name: str, dataset: str, version: int, *, force: bool
 ) -> OperationOut:
-    """Queues removing a version. Raises Conflict while the lineage of jobs names it, unless `force`."""
+    """Queues the removal of a version. Raises Conflict while the lineage of jobs names it, unless `force`."""
     one = await _find_version(state, name, dataset, version, removed=True)  # a removal that failed is completed
     if one.removed_at is None and not force:
         await require_unused(state, one)
@@ -63,7 +63,7 @@ async def remove_version(
 
 
 async def pin_versions(state: AppState, cluster: Cluster, stage_in: Sequence[str]) -> list[str]:
-    """Each as NAME@VERSION; a name without a version becomes its latest. Raises NotFound."""
+    """Returns each as NAME@VERSION; a name without a version gets its latest. Raises NotFound."""
     if not stage_in:
         return []
     known = await state.store.datasets.versions(cluster.name)
@@ -103,7 +103,7 @@ async def require_unused(state: AppState, version: DatasetVersion) -> None:
 async def _find_version(
     state: AppState, cluster: str, dataset: str, number: int, *, removed: bool = False
 ) -> DatasetVersion:
-    """Raises NotFound; also for a removed one, unless `removed`."""
+    """Returns a version. Raises NotFound, also for a removed one unless `removed`."""
     await state.row(cluster)
     one = await state.store.datasets.get(cluster, dataset, number)
     if one.removed_at is not None and not removed:
@@ -125,7 +125,7 @@ async def _queue(
 
 
 def _version_out(version: DatasetVersion, jobs: int) -> DatasetOut:
-    """`jobs`: how many name it in their lineage."""
+    """Returns the version in the form of the API. `jobs` is the number of jobs whose lineage names it."""
     return DatasetOut(
         name=version.name,
         version=version.number,

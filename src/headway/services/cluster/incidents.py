@@ -1,4 +1,4 @@
-"""Incidents of nodes, and simulated faults."""
+"""Incidents of nodes, and injected faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.services.mappers import incident_out
 
 
 async def get_incident(state: AppState, name: str, number: int) -> IncidentOut:
-    """Raises NotFound, also for an incident of another cluster."""
+    """Returns an incident. Raises NotFound, also for an incident of another cluster."""
     await state.row(name)
     found = await state.store.incidents.get(number) if number else None
     if found is None or found.cluster != name:
@@ -23,7 +23,7 @@ async def get_incident(state: AppState, name: str, number: int) -> IncidentOut:
 async def return_from_incident(
     state: AppState, who: Principal, name: str, number: int, *, false_alarm: bool
 ) -> IncidentOut:
-    """Tests the node and returns it to service; returns the closed incident."""
+    """Tests the node and returns it to service. Returns the closed incident."""
     _, cluster = await state.cluster(name)
     await get_incident(state, name, number)
     done = await state.work.bring_back(cluster, number, who.person, false_alarm=false_alarm)
@@ -33,7 +33,7 @@ async def return_from_incident(
 
 
 async def get_node_history(state: AppState, name: str, node: str) -> NodeHistoryOut:
-    """The node's incidents and the score that they give it. Raises NotFound."""
+    """Returns the node's incidents and the score that results from them. Raises NotFound."""
     cluster = (await state.cluster(name))[1]
     if node not in cluster.slot_names:
         raise NotFound(f"{name} has no node {node}", hint=f"headway nodes {name}")
@@ -51,7 +51,7 @@ async def get_node_history(state: AppState, name: str, node: str) -> NodeHistory
 
 
 async def inject_fault(state: AppState, who: Principal, name: str, ask: FaultIn) -> FaultMadeOut:
-    """Makes or heals a simulated fault on a local cluster."""
+    """Injects or heals a fault. Raises Refused where real machines do the work, unless `ask.force`."""
     _, cluster = await state.cluster(name)
     done = await state.work.inject(cluster, ask)
     await write_audit_line(state, who, "fault", f"{name}/{ask.node}", kind=ask.kind, code=ask.code, heal=ask.heal)

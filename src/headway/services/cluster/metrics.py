@@ -1,4 +1,4 @@
-"""Figures over time from Prometheus on the cluster's head: a fixed set of named series of a node, a job or the cluster."""
+"""Time series from Prometheus on the cluster's head: a fixed set of named series of a node, a job or the cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _USE = known.Query("use", "max by (node, gpu) (DCGM_FI_DEV_GPU_UTIL)")
 
 @dataclass(frozen=True, slots=True)
 class MetricsQuery:
-    """Which series of what, and when. `node` or `job` selects one; neither means the whole cluster."""
+    """Names of series, what they are about, and the period. `node` or `job` selects one; neither means the whole
+    cluster."""
 
     series: Sequence[str]
     node: str = ""
@@ -31,7 +32,8 @@ class MetricsQuery:
 
 
 async def get_metrics(state: AppState, name: str, query: MetricsQuery) -> MetricsOut:
-    """The series, one line a GPU or node. Raises Refused for impossible times, NotFound, Unreachable without Prometheus."""
+    """Returns the series, one line per GPU or node. Raises Refused for invalid times, NotFound, and Unreachable without
+    Prometheus."""
     series, node, job = query.series, query.node, query.job
     start, end, points = query.start, query.end, query.points
     cluster = (await state.cluster(name))[1]
@@ -62,7 +64,8 @@ async def get_metrics(state: AppState, name: str, query: MetricsQuery) -> Metric
 
 
 async def get_gpu_utilisation(state: AppState, cluster: Cluster) -> tuple[dict[tuple[str, int], int], str]:
-    """({(node, GPU): percent} now, the reason if there are no figures). One shared query for each scrape of Prometheus."""
+    """Returns ({(node, GPU): percent} now, the reason if there are no figures). One query per scrape of Prometheus is
+    shared by all."""
     return await state.cache.get(f"{cluster.name}/use", SCRAPE_S, lambda: _read_gpu_utilisation(state, cluster))
 
 
@@ -90,7 +93,7 @@ def _check_series(cluster: Cluster, keys: Iterable[str], over: Over, node: str) 
 
 
 async def _job_lifetime(state: AppState, cluster: Cluster, number: int) -> tuple[int, float, float]:
-    """(GPUs, start, end) of a job in unix seconds; end 0 while it runs. Raises Refused before its start."""
+    """Returns (GPUs, start, end) of a job in unix seconds; end is 0 while it runs. Raises Refused before its start."""
     job = await state.job(cluster, number)
     if not job.start_time or job.start_time > state.clock():
         raise Refused(f"job {number} has not started", hint="its charts begin with it")

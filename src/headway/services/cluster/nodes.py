@@ -1,4 +1,4 @@
-"""One node: its details, and what operators do with it: drain, return, reboot, test."""
+"""One node: its details, and the actions of operators: drain, return, reboot, test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 
 
 async def get_node(state: AppState, name: str, node: str) -> NodeDetailOut:
-    """The node as last read, with its open incident and the latest reboot or test. Raises NotFound."""
+    """Returns the node as last read, with its open incident and the latest reboot or test. Raises NotFound."""
     cluster = await _cluster_with_node(state, name, node)
     incident = await _open_incident(state, name, node)
     out = next((one for one in node_outs(cluster, state.live.snapshot(name)) if one.name == node), None)
@@ -34,7 +34,7 @@ async def get_node(state: AppState, name: str, node: str) -> NodeDetailOut:
 
 
 async def drain_node(state: AppState, who: Principal, name: str, node: str, reason: str) -> DoneOut:
-    """Drains the node: running jobs go on, no new job starts until the node is returned to service."""
+    """Drains the node: running jobs continue, and no new job starts until the node is returned to service."""
     cluster = await _cluster_with_node(state, name, node)
     done = await state.work.drain_node(cluster, node, " ".join(reason.split()), who.person)
     await _record_action(state, who, "node.drain", name, node, done, reason=reason)
@@ -55,8 +55,9 @@ async def return_node(state: AppState, who: Principal, name: str, node: str) -> 
 
 
 async def start_reboot(state: AppState, who: Principal, name: str, node: str, *, busy: bool) -> DeedOut:
-    """Starts a reboot in the background; `get_node` shows its result. A node that was in service returns to it once its tests
-    pass. Raises Conflict during an incident or another reboot or test, and for running jobs unless `busy`."""
+    """Starts a reboot in the background; `get_node` shows its result. A node that was in service is returned to service
+    once its tests pass. Raises Conflict during an incident or another reboot or test, and for running jobs unless
+    `busy`."""
     cluster = await _cluster_with_node(state, name, node)
     incident = await _open_incident(state, name, node)
     if incident is not None:
@@ -73,7 +74,8 @@ async def start_reboot(state: AppState, who: Principal, name: str, node: str, *,
 
 
 async def resume_reboots(state: AppState, cluster: Cluster) -> None:
-    """Carries on the reboots that an earlier server process began: their nodes are drained, and their machines may be off."""
+    """Continues the reboots that an earlier server process began: their nodes are drained, and their machines may be
+    off."""
     for node in state.live.snapshot(cluster.name).nodes:
         action = state.node_actions.get((cluster.name, node.name))
         if not node.reason.endswith(f": {REBOOTS}") or (action is not None and action.ended_at is None):
@@ -87,7 +89,8 @@ async def resume_reboots(state: AppState, cluster: Cluster) -> None:
 
 
 async def start_tests(state: AppState, who: Principal, name: str, node: str, *, hard: bool) -> DeedOut:
-    """Starts the node's tests in the background; they change nothing. Raises Conflict for `hard` tests while jobs run there."""
+    """Starts the node's tests in the background; they change nothing. Raises Conflict for `hard` tests while jobs run
+    there."""
     cluster = await _cluster_with_node(state, name, node)
     _require_idle(state, name, node)
     known = next((one for one in state.live.snapshot(name).nodes if one.name == node), None)
@@ -105,7 +108,7 @@ async def _run_tests(state: AppState, cluster: Cluster, node: str, action: DeedO
 
 
 def _run_in_background(state: AppState, name: str, node: str, action: DeedOut, work: Awaitable[str]) -> DeedOut:
-    """Runs `work` (which returns a fault or "") after the response; the result is kept in `AppState.node_actions`."""
+    """Runs `work` (which returns a fault or "") after the response. The result is stored in `AppState.node_actions`."""
 
     async def run() -> None:
         try:
@@ -129,7 +132,7 @@ def _run_in_background(state: AppState, name: str, node: str, action: DeedOut, w
 
 
 def _require_idle(state: AppState, name: str, node: str) -> None:
-    """Raises Conflict while a reboot or test of the node is under way."""
+    """Raises Conflict while a reboot or test of the node is running."""
     action = state.node_actions.get((name, node))
     if action is not None and action.ended_at is None:
         raise Conflict(
@@ -140,7 +143,7 @@ def _require_idle(state: AppState, name: str, node: str) -> None:
 async def _record_action(
     state: AppState, who: Principal, action: str, name: str, node: str, words: str, **detail: str | bool
 ) -> None:
-    """Writes the audit line and the event, and reads the cluster again so that pages show the change."""
+    """Writes the audit entry and the event, and reads the cluster again so that pages show the change."""
     await write_audit_line(state, who, action, f"{name}/{node}", **detail)
     state.live.add_notice(name, words, where=node)
     with contextlib.suppress(HeadwayError):
@@ -149,7 +152,7 @@ async def _record_action(
 
 
 async def _cluster_with_node(state: AppState, name: str, node: str) -> Cluster:
-    """The cluster; raises NotFound if it has no such node."""
+    """Returns the cluster. Raises NotFound if it has no such node."""
     _, cluster = await state.cluster(name)
     if node not in cluster.slot_names:
         raise NotFound(f"{name} has no node {node}", hint=f"headway nodes {name}")
@@ -157,6 +160,6 @@ async def _cluster_with_node(state: AppState, name: str, node: str) -> Cluster:
 
 
 async def _open_incident(state: AppState, name: str, node: str) -> Incident | None:
-    """Its open incident; not those that say that a machine could not be created or deleted."""
+    """Returns the node's open incident. Incidents that say that a machine could not be created or deleted are left out."""
     found = await state.store.incidents.search(name, node=node, unfinished=True)
     return next((one for one in found if one.action is not FaultAction.MAKE), None)

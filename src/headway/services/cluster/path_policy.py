@@ -23,7 +23,7 @@ KEY_FOLDERS = (Path("/etc/munge"), OWN_FOLDER)
 def require_allowed_path(
     state: AppState, path: str, hint: str = "keep backups in a folder, best on a disk, of their own"
 ) -> Path:
-    """The real path, for backups. Raises Refused for a relative path, NotAllowed for a protected folder."""
+    """Returns the real path, for backups. Raises Refused for a relative path, NotAllowed for a protected folder."""
     if not path.startswith("/") or "\0" in path:
         raise Refused(f"{path!r} is not an absolute path", hint="name a folder of the server's machine")
     real = Path(os.path.realpath(path))
@@ -36,7 +36,7 @@ def require_allowed_path(
 
 
 async def path_faults(state: AppState, resolved: ResolvedCluster) -> list[Fault]:
-    """Faults of all paths on the server's machine that a cluster file names."""
+    """Returns the faults of all paths on the server's machine that a cluster file names."""
     names = await state.store.datasets.names(resolved.cluster.name)
     return [
         *dataset_faults(state, resolved),
@@ -47,7 +47,8 @@ async def path_faults(state: AppState, resolved: ResolvedCluster) -> list[Fault]
 
 
 def moved_dataset_faults(before: Cluster, cluster: Cluster) -> Iterator[Fault]:
-    """Faults for datasets of a local cluster whose folder changed: its machines have the old folder mounted, with files open."""
+    """Yields faults for datasets of a local cluster whose folder changed: its machines have the old folder mounted,
+    with files open."""
     if not (before.provider.volumes_on_server and cluster.provider.volumes_on_server):
         return
     known = {one.name: one.source for one in before.storage.datasets if not one.versioned}
@@ -72,7 +73,7 @@ def _library_faults(resolved: ResolvedCluster, names: Iterable[str]) -> Iterator
 
 
 def require_dataset_source(state: AppState, path: str) -> Path:
-    """The real path of a folder that a dataset may be imported from. Raises Refused or NotAllowed."""
+    """Returns the real path of a folder from which a dataset may be imported. Raises Refused or NotAllowed."""
     real, roots = (
         require_allowed_path(state, path, "keep the data in a folder of its own"),
         state.settings.dataset_roots,
@@ -97,7 +98,8 @@ def _backup_faults(state: AppState, resolved: ResolvedCluster) -> Iterator[Fault
 
 
 def _key_faults(state: AppState, resolved: ResolvedCluster) -> Iterator[Fault]:
-    """The MUNGE key is copied to every machine, so the file must not be another secret of the server's."""
+    """Yields faults of the MUNGE key's file. The key is copied to every machine, so the file must not be another secret
+    of the server."""
     source = resolved.cluster.munge_key
     if source is None or not source.file:
         return
@@ -112,12 +114,13 @@ def _key_faults(state: AppState, resolved: ResolvedCluster) -> Iterator[Fault]:
 
 
 def _protected_folders(state: AppState) -> tuple[Path, ...]:
-    """The host's own folders, and those of this server's state and data."""
+    """Returns the host's own folders, and those of this server's state and data."""
     return (*SYSTEM_FOLDERS, state.settings.state_dir.resolve(), state.settings.data.resolve())
 
 
 def dataset_faults(state: AppState, resolved: ResolvedCluster) -> list[Fault]:
-    """Datasets are the only paths of a file that the server opens: each must be a folder that its settings allow."""
+    """Returns faults of dataset folders. Datasets are the only paths of a file that the server opens: each must be a
+    folder that its settings allow."""
     faults = []
     for index, dataset in enumerate(resolved.cluster.storage.datasets):
         if not dataset.source or dataset.versioned:

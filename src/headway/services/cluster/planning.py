@@ -28,7 +28,7 @@ PLAN_MAX_AGE_S = 15.0
 
 
 async def plan_document(state: AppState, who: Principal, document: Document) -> ChangeSetOut:
-    """What applying the document would change, and its digest. Raises InvalidSpec with all faults."""
+    """Returns what applying the document would change, and its digest. Raises InvalidSpec with all faults."""
     document, resolved = await resolve_document(state, who, document)
     changes = await _compute_changes(state, resolved.cluster)
     kept = state.plans[resolved.cluster.name] = _stored_plan(state, document, changes)
@@ -39,7 +39,7 @@ async def plan_document(state: AppState, who: Principal, document: Document) -> 
 
 
 async def check_document(state: AppState, who: Principal, document: Document) -> tuple[Cluster | None, list[Fault]]:
-    """(the cluster if the document has no errors, all its faults and warnings), without contacting a machine."""
+    """Returns (the cluster if the document has no errors, all its faults and warnings), without contacting a machine."""
     try:
         _, resolved = await resolve_document(state, who, document)
     except InvalidSpec as error:
@@ -50,8 +50,8 @@ async def check_document(state: AppState, who: Principal, document: Document) ->
 
 
 async def queue_apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Operation:
-    """Queues the apply. Raises Conflict if the plan differs from the one that was shown, NeedsConfirmation if it disturbs
-    running work and `ask.confirmed` is false."""
+    """Queues the apply. Raises Conflict if the plan differs from the one that was shown, NeedsConfirmation if it
+    disturbs running work and `ask.confirmed` is false."""
     document, resolved = await resolve_document(state, who, ask.document)
     cluster = resolved.cluster
     if cluster.name != name:
@@ -72,14 +72,14 @@ async def queue_apply(state: AppState, who: Principal, name: str, ask: ApplyIn) 
 
 
 async def plan_scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> ChangeSetOut:
-    """What another number of nodes would change."""
+    """Returns what another number of nodes would change."""
     _, document = await _scaled(state, name, ask)
     return await plan_document(state, who, document)
 
 
 async def queue_scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> Operation:
-    """Queues another number of nodes. Groups that are not named keep the number that they have when it runs. Raises as
-    `queue_apply`."""
+    """Queues a change of the number of nodes. Groups that are not named keep the number that they have when the
+    operation runs. Raises as `queue_apply`."""
     targets, document = await _scaled(state, name, ask)
     document, resolved = await resolve_document(state, who, document)
     waits = await state.store.operations.active(name) is not None
@@ -103,7 +103,7 @@ async def _scaled(state: AppState, name: str, ask: ScaleIn) -> tuple[dict[str, i
 
 
 def scaled_document(document: Document, targets: Mapping[str, int]) -> Document:
-    """The document with these numbers of nodes, by group, in its spec and text."""
+    """Returns the document with these numbers of nodes, by group, in its spec and text."""
     spec = with_node_counts(document.spec, targets)
     return document.model_copy(update={"spec": spec, "text": edit_node_counts(document.text, document.spec, spec)})
 
@@ -120,7 +120,8 @@ async def queue_down(state: AppState, who: Principal, name: str, *, delete_data:
 
 
 async def resolve_document(state: AppState, who: Principal, document: Document) -> tuple[Document, ResolvedCluster]:
-    """The document with its owner filled in, and the resolved cluster. Raises InvalidSpec with every fault."""
+    """Returns the document with its owner filled in, and the resolved cluster. Raises InvalidSpec with every fault, and
+    NotAllowed."""
     name = document.spec.get("name")
     row = await state.store.clusters.get(name) if isinstance(name, str) else None
     owner = document.owner or (row.owner if row else "") or who.user
@@ -143,8 +144,8 @@ async def resolve_document(state: AppState, who: Principal, document: Document) 
 
 
 def _require_known_resources(who: Principal, cluster: Cluster, known: Cluster | None) -> None:
-    """Raises NotAllowed if a non-admin names new machines, keys or folders: planning makes the server connect to and read
-    them."""
+    """Raises NotAllowed if a person who is not an admin names new machines, keys or folders, because planning makes the
+    server connect to and read them."""
     if known is None:
         other = not cluster.provider.creates_machines or bool(cluster.hosts) or cluster.munge_key is not None
     else:
@@ -159,7 +160,7 @@ def _require_known_resources(who: Principal, cluster: Cluster, known: Cluster | 
 
 
 def plan_digest(changes: ChangeSet) -> str:
-    """A hash that is equal for equal plans."""
+    """Returns a hash that is equal for equal plans."""
     rows: list[Any] = [[c.kind, c.where, c.what, c.why, c.disturbs.value, list(c.diff)] for c in changes.changes]
     return hashlib.sha256(json.dumps([changes.cluster, rows]).encode()).hexdigest()[:32]
 
@@ -167,8 +168,8 @@ def plan_digest(changes: ChangeSet) -> str:
 async def _require_agreement(
     state: AppState, document: Document, resolved: ResolvedCluster, ask: ApplyIn | ScaleIn
 ) -> None:
-    """Raises Conflict if the plan differs from the shown one, exceeds the cost limit, or removes busy nodes without a deadline;
-    raises NeedsConfirmation if it disturbs running work without confirmation."""
+    """Raises Conflict if the plan differs from the shown one, exceeds the cost limit, or removes busy nodes without a
+    deadline. Raises NeedsConfirmation if it disturbs running work without confirmation."""
     name = resolved.cluster.name
     now = await _shown_or_new_plan(state, document, resolved)
     if ask.digest and ask.digest != now.digest:
@@ -184,7 +185,7 @@ async def _require_agreement(
 
 
 async def _shown_or_new_plan(state: AppState, document: Document, resolved: ResolvedCluster) -> ShownPlan:
-    """The plan of this document that was shown within PLAN_MAX_AGE_S, or a new one."""
+    """Returns the plan of this document that was shown within PLAN_MAX_AGE_S, or a new one."""
     name = resolved.cluster.name
     kept = state.plans.pop(name, None)
     young = kept is not None and state.clock() - kept.at < PLAN_MAX_AGE_S
@@ -194,14 +195,15 @@ async def _shown_or_new_plan(state: AppState, document: Document, resolved: Reso
 
 
 def _stored_plan(state: AppState, document: Document, changes: ChangeSet) -> ShownPlan:
-    goes = ("machine.delete", "machine.create")  # "create" is here too: it replaces an owned machine in a slot
+    # "create" is included because it replaces an inventory machine in a slot
+    goes = ("machine.delete", "machine.create")
     busy = ", ".join(c.where for c in changes.changes if c.kind in goes and c.data.get("jobs"))
     key = fingerprint(document.model_dump())
     return ShownPlan(key, plan_digest(changes), len(changes.asks), state.clock(), busy)
 
 
 async def _compute_changes(state: AppState, cluster: Cluster) -> ChangeSet:
-    """Changes on machines, and changes of settings that only the server uses."""
+    """Returns changes on machines, and changes of settings that only the server uses."""
     changes, before = await state.work.plan(cluster), await _applied_cluster(state, cluster.name)
     first = backup_before_upgrade(state.stored_slurm_version(cluster, before), before, cluster)
     listed = (*first, *changes.changes, *setting_changes(before, cluster)) or file_change(before, cluster)
@@ -209,7 +211,7 @@ async def _compute_changes(state: AppState, cluster: Cluster) -> ChangeSet:
 
 
 async def _applied_cluster(state: AppState, name: str) -> Cluster | None:
-    """The cluster as last applied; None for a new one."""
+    """Returns the cluster as last applied; None for a new one."""
     row = await state.store.clusters.get(name)
     return await state.resolved(row) if row else None
 

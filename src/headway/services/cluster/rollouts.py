@@ -1,4 +1,4 @@
-"""Node image rollouts: nodes get another image one after the other, while jobs run."""
+"""Rollouts of node images: nodes get another image one after the other, while jobs run."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from headway.services.mappers import changeset_out, operation_out
 
 
 async def plan_rollout(state: AppState, name: str, ask: RollIn) -> ChangeSetOut:
-    """Which nodes a rollout would replace, and why."""
+    """Returns which nodes a rollout would replace, and why."""
     _, cluster = await state.cluster(name)
     changes = await state.work.plan_roll(cluster, back=ask.back, head=ask.head, by=ask.by_s is not None)
     return changeset_out(changes, cluster, "", [Fault("", note, level="warning") for note in changes.notes])
 
 
 async def start_rollout(state: AppState, who: Principal, name: str, ask: RollIn) -> OperationOut:
-    """Queues a rollout of the node image, or its stop. Raises what makes it impossible."""
+    """Queues a rollout of the node image, or its stop. Raises the errors that make it impossible."""
     _, cluster = await state.cluster(name)
     if not ask.stop:
         await state.work.plan_roll(
             cluster, back=ask.back, head=ask.head, by=ask.by_s is not None
-        )  # raises what stops it
+        )  # raises if the rollout is impossible
     until = None if ask.by_s is None else state.clock() + ask.by_s
     params = RollParams(ask.back, ask.head, ask.stop, until)
     operation = await state.store.operations.enqueue(

@@ -1,4 +1,4 @@
-"""A cluster's volumes: which nodes have them, free space and speed."""
+"""A cluster's volumes: the nodes that have them, free space and speed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _AWAY = frozenset({"DOWN", "POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "UNKN
 
 
 async def get_storage(state: AppState, name: str) -> StorageOut:
-    """Each volume: the nodes that lost it, its free space, and its speed when last measured."""
+    """Returns each volume: the nodes on which it is not available, its free space, and its speed when last measured."""
     cluster = (await state.cluster(name))[1]
     rooms: dict[str, Room] = {}
     snapshot = await state.cached_snapshot(cluster)
-    stale = snapshot.stale  # a head that is known not to answer is not asked again by each reader
+    stale = snapshot.stale  # a head that is known not to answer is not asked again by each viewer
     try:
         if not stale:
             rooms = {room.path: room for room in await state.volume_usage(cluster, MAX_AGE_S)}
@@ -41,7 +41,7 @@ async def get_storage(state: AppState, name: str) -> StorageOut:
 
 
 async def measure_speed(state: AppState, who: Principal, name: str, ask: BenchIn) -> list[VolumeSpeedOut]:
-    """Measures the speed of each volume from one machine, and stores it as the latest. Its test files are removed."""
+    """Measures the speed of each volume from one machine, and stores it as the latest. The test files are removed."""
     _, cluster = await state.cluster(name)
     found = await state.work.storage_bench(cluster, ask.node, ask.mib)
     now, node = state.clock(), ask.node or cluster.head
@@ -81,7 +81,8 @@ def _volume(
 
 
 def _lost_by(path: str, nodes: list[NodeState], incidents: tuple[Incident, ...]) -> Iterator[LostOut]:
-    """Nodes whose checks say that the volume is missing or unusable, with the text of their incident or drain reason."""
+    """Yields the nodes whose checks say that the volume is missing or unusable, with the text of their incident or
+    drain reason."""
     named = re.compile(rf"(?<![\w/.-]){re.escape(path)}(?![\w/.-])")
     told = {one.node: one.what for one in incidents if named.search(one.what)}
     for node in nodes:

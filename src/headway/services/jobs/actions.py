@@ -1,4 +1,4 @@
-"""Acting on one job: cancel, requeue, hold, release."""
+"""Actions on one job: cancel, requeue, hold, release."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _WHY_NOT = {
 
 
 async def act_on_job(state: AppState, who: Principal, name: str, job_id: int, action: Action, task: str = "") -> None:
-    """Does it as the person's user, or as Headway's Slurm operator for a lead or admin. The number of an array covers all of
-    its tasks. Raises NotAllowed, and Conflict in a state where Slurm would refuse."""
+    """Carries out the action as the person's user, or as Headway's Slurm operator for a lead or admin. The number of an
+    array covers all of its tasks. Raises NotAllowed, and Conflict in a state where Slurm would refuse."""
     _, cluster = await state.cluster(name)
     job = await read_job_now(state, cluster, job_id)
     target, states = slurm_target(state, cluster, job, job_id, task)

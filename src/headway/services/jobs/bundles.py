@@ -1,4 +1,4 @@
-"""Bundles: a job's files as one archive, kept on the cluster under its digest."""
+"""Bundles: a job's files as one archive, stored on the cluster under its digest."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headway.services.authorization import cluster_to_work_on, command_slot, wri
 from headway.services.identity import Principal
 
 MAX_ARCHIVE = 64 * 1024 * 1024  # bytes, compressed
-MAX_ARCHIVES_IN_MEMORY = 4  # on their way to one cluster at a time
-MAX_ARCHIVES_OF_PERSON = 2  # of these, one person's
+MAX_ARCHIVES_IN_MEMORY = 4  # uploads to one cluster at a time
+MAX_ARCHIVES_OF_PERSON = 2  # how many of these may be of one person
 TURN_TIMEOUT_S = 60.0  # how long an upload waits for its turn
 
 
 async def find_bundle(state: AppState, who: Principal, name: str, digest: str, user: str) -> BundleOut:
-    """Whether the cluster has the bundle already, under that user's home."""
+    """Returns whether the cluster already has the bundle under that user's home."""
     user, cluster = who.user_to_act_as(user), await cluster_to_work_on(state, name, who)
     with command_slot(state, who):
         present = await state.work.keep_bundle(cluster, user, user_folders(cluster, user).root, digest, b"")
@@ -31,10 +31,12 @@ async def find_bundle(state: AppState, who: Principal, name: str, digest: str, u
 async def store_bundle(
     state: AppState, who: Principal, name: str, digest: str, user: str, chunks: AsyncIterator[bytes]
 ) -> BundleOut:
-    """Stores a tar.gz, read-only and owned by the user. Raises Refused beyond MAX_ARCHIVE bytes, and TooManyAtOnce."""
+    """Stores a tar.gz, read-only and owned by the user. Raises Refused if it has more than MAX_ARCHIVE bytes, and
+    TooManyAtOnce."""
     user, cluster = who.user_to_act_as(user), await cluster_to_work_on(state, name, who)
     size = 0
-    with tempfile.TemporaryFile(dir=state.settings.state_dir) as file:  # uploads may be slow, and many at a time
+    # On disk, because uploads may be slow and many at a time
+    with tempfile.TemporaryFile(dir=state.settings.state_dir) as file:
         async for chunk in chunks:
             size += file.write(chunk)
             if size > MAX_ARCHIVE:
@@ -53,8 +55,8 @@ async def store_bundle(
 
 @contextlib.asynccontextmanager
 async def _turn(state: AppState, cluster: str, person: str) -> AsyncIterator[None]:
-    """Limits the archives in memory. A hanging home or cluster does not hold up other people and clusters. Raises
-    TooManyAtOnce."""
+    """Limits the number of archives in memory. A hanging home or cluster does not delay other people and clusters.
+    Raises TooManyAtOnce."""
     own = state.bundle_slots.setdefault((cluster, person), asyncio.Semaphore(MAX_ARCHIVES_OF_PERSON))
     every = state.bundle_slots.setdefault((cluster, ""), asyncio.Semaphore(MAX_ARCHIVES_IN_MEMORY))
     async with contextlib.AsyncExitStack() as entered:

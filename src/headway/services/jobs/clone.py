@@ -1,4 +1,4 @@
-"""Cloning a job: what the submit form is prefilled with. Only the job's owner gets the values of its secrets."""
+"""Cloning of a job: the values that prefill the submit form. Only the job's owner gets the values of its secrets."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ from headway.store import JobRecord
 
 @dataclass(frozen=True, slots=True)
 class CloneSource:
-    """What a clone is made from. `job`: the job whose files and variables the clone gets too; 0 if it gets only the script."""
+    """The source of a clone. `job` is the job whose files and variables the clone gets too; 0 if it gets only the
+    script."""
 
     script: ScriptOut
     job: int = 0
-    folder: str = ""  # the job's own folder, which the clone does not share; "" = none
+    folder: str = ""  # the job's own folder, which the clone does not share; "" if it has none
     lost_secrets: tuple[str, ...] = ()  # environment variables whose values must be given again
 
 
 async def clone_source(state: AppState, who: Principal, name: str, job_id: int) -> CloneSource:
-    """Raises NotAllowed, and Refused for a job that can't be cloned."""
+    """Returns the source of a clone. Raises NotAllowed, and Refused for a job that cannot be cloned."""
     cluster = await cluster_to_work_on(state, name, who)
     found = await state.job(cluster, job_id)
     await authorize_action(state, cluster, who, found, f"read the script of job {job_id}")
@@ -42,7 +43,7 @@ async def clone_source(state: AppState, who: Principal, name: str, job_id: int) 
     script = script.model_copy(update={"text": fresh.script or "", "sbatch_args": fresh.args})
     if found.user != who.user:
         return CloneSource(mask_script(script))
-    if record is None:  # the flags of its sbatch are unknown, its working folder is known
+    if record is None:  # the flags of its sbatch are unknown, but its working folder is known
         return CloneSource(script.model_copy(update={"chdir": found.workdir}))
     request = SubmitIn.model_validate(record.request)
     folder = job_own_folder(request, cluster, record.user)
@@ -52,13 +53,13 @@ async def clone_source(state: AppState, who: Principal, name: str, job_id: int) 
 
 
 async def can_clone(state: AppState, cluster: Cluster, who: Principal, found: JobState) -> bool:
-    """Whether the job, which they may act on, can be cloned."""
+    """Returns whether the job can be cloned by the person, who may act on it."""
     record = await find_record(state, cluster, found)
     return record is None or not _why_not(record, cluster, who)
 
 
 def _why_not(record: JobRecord, cluster: Cluster, who: Principal) -> str:
-    """Why the job can't be cloned, as the rest of "job 7 ..."; "" if it can."""
+    """Returns why the job cannot be cloned, as the rest of "job 7 ..."; "" if it can."""
     if record.kind == "notebook":
         return "is a notebook: one is started on the page of notebooks"
     request = SubmitIn.model_validate(record.request)

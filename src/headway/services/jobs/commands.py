@@ -9,7 +9,8 @@ from headway.services.identity import Principal
 
 
 async def run_login_command(state: AppState, who: Principal, name: str, request: ExecIn) -> ExecOut:
-    """Runs one command to its end as the named user; by default as root for admins, else as oneself."""
+    """Runs one command to its end as the named user (default: root for admins, otherwise the person's own user), and
+    returns its exit code and output."""
     user = who.command_user(request.user)
     cluster = await cluster_to_work_on(state, name, who)
     await write_audit_line(state, who, "exec", name, user=user, program=request.argv[0][:100])

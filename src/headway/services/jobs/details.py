@@ -1,4 +1,4 @@
-"""Reading about one job: its state, its runs, its submitted script, parts of its log."""
+"""Details of one job: its state, its runs, its submitted script, parts of its log."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _MAX_INCIDENTS_SHOWN = 20
 
 
 async def get_job(state: AppState, who: Principal, name: str, job_id: int, task: str = "") -> JobOut:
-    """One job, or one task of an array (pending tasks may share one record in Slurm).
+    """Returns one job, or one task of an array (pending tasks may share one record in Slurm).
 
-    The reason why a container did not start comes from the job's log, so only those who may read the log get it."""
+    The reason why a container did not start comes from the job's log, so only people who may read the log get it."""
     _, cluster = await state.cluster(name)
     job = await state.task(cluster, job_id, task) if task else await state.job(cluster, job_id)
     out = job_out(job, state.clock(), await state.progress(cluster, job), pending_reason(state, cluster, job))
@@ -61,14 +61,15 @@ async def get_job(state: AppState, who: Principal, name: str, job_id: int, task:
 
 
 async def get_runs(state: AppState, name: str, job_id: int) -> JobRunsOut:
-    """Every run of the job (it may have been requeued), its network placement, and the incidents that affected it."""
+    """Returns every run of the job (it may have been requeued), its network placement, and the incidents that affected
+    it."""
     _, cluster = await state.cluster(name)
     job = await state.job(cluster, job_id)
     runs = [run for run in await state.work.runs(cluster, job_id) if run.start_time or run.state in WAITING]
     if runs and runs[-1].start_time in (0, job.start_time):
-        runs = runs[:-1]  # slurmctld knows more about the last run than accounting, and sooner
+        runs = runs[:-1]  # slurmctld has more data about the last run than accounting, and earlier
     others = state.live.snapshot(name).with_ended(await job_history(state, cluster))
-    # The expected start of a pending job is no start; accounting's REQUEUED is a run that ended.
+    # A pending job's start time is only expected; accounting's REQUEUED is a run that has ended.
     every = [*runs, replace(job, start_time=0, end_time=0) if job.state in WAITING else job]
     return JobRunsOut(
         runs=[_run_out(run, state, cluster, others) for run in every],
@@ -96,7 +97,7 @@ def _run_out(run: JobState, state: AppState, cluster: Cluster, others: tuple[Job
 
 
 async def _incidents(state: AppState, name: str, job_id: int, runs: list[JobState]) -> list[IncidentOut]:
-    """Incidents that requeued the job, and those of its nodes while it ran there; the latest at the end."""
+    """Returns the incidents that requeued the job, and those of its nodes while it ran there; the latest at the end."""
     numbers = set(await state.store.incidents.that_requeued(name, job_id))
     began = min((run.start_time for run in runs if run.start_time), default=0)
     for one in await state.store.incidents.search(name, since=began, limit=_MAX_INCIDENTS_READ) if began else ():
@@ -110,7 +111,7 @@ async def _incidents(state: AppState, name: str, job_id: int, runs: list[JobStat
 
 
 async def get_array_tasks(state: AppState, who: Principal, name: str, job_id: int) -> ArrayOut:
-    """The states of an array's tasks; total 0 for a job that is no array."""
+    """Returns the number of an array's tasks by state; total 0 for a job that is not an array."""
     _, cluster = await state.cluster(name)
     return array_out(await array_task_states(state, who, cluster, job_id))
 
@@ -118,7 +119,7 @@ async def get_array_tasks(state: AppState, who: Principal, name: str, job_id: in
 async def read_log_part(
     state: AppState, who: Principal, name: str, job_id: int, *, task: str, before: int | None, lines: int, err: bool
 ) -> LogPartOut:
-    """The last `lines` of the log, or those before the byte offset `before`."""
+    """Returns the last `lines` of the log, or those before the byte offset `before`."""
     cluster, job = await _job_with_readable_log(state, who, name, job_id, task)
     with command_slot(state, who):
         return await state.work.log_part(cluster, job, before=before, lines=lines, err=err)
@@ -127,7 +128,7 @@ async def read_log_part(
 async def search_log(
     state: AppState, who: Principal, name: str, job_id: int, text: str, *, task: str, err: bool
 ) -> LogFoundOut:
-    """Log lines that contain the text, case-insensitive. The search runs on the cluster."""
+    """Returns log lines that contain the text, ignoring case. The search runs on the cluster."""
     cluster, job = await _job_with_readable_log(state, who, name, job_id, task)
     if not text:
         return LogFoundOut(found=[])
@@ -138,7 +139,8 @@ async def search_log(
 async def _job_with_readable_log(
     state: AppState, who: Principal, name: str, job_id: int, task: str
 ) -> tuple[Cluster, JobState]:
-    """Raises NotAllowed."""
+    """Returns the cluster and the job, or the task of its array. Raises NotAllowed for a person who may not read its
+    log."""
     _, cluster = await state.cluster(name)
     job = await state.job(cluster, job_id)
     await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")
@@ -149,7 +151,7 @@ async def _job_with_readable_log(
 
 
 async def get_script(state: AppState, who: Principal, name: str, job_id: int) -> ScriptOut:
-    """The submitted script, from Headway's record or else from Slurm's accounting. Secrets are masked."""
+    """Returns the submitted script, from Headway's record or otherwise from Slurm's accounting. Secrets are masked."""
     cluster = await cluster_to_work_on(state, name, who)
     job = await state.job(cluster, job_id)
     await authorize_action(state, cluster, who, job, f"read the script of job {job_id}")
@@ -158,7 +160,7 @@ async def get_script(state: AppState, who: Principal, name: str, job_id: int) ->
 
 
 def mask_script(script: ScriptOut) -> ScriptOut:
-    """The script without the values of secrets in its text and arguments."""
+    """Returns the script without the values of secrets in its text and arguments."""
     masked = {"script_args": mask_words(script.script_args), "sbatch_args": mask_words(script.sbatch_args)}
     return script.model_copy(update={"text": mask_script_text(script.text), **masked})
 
@@ -166,7 +168,8 @@ def mask_script(script: ScriptOut) -> ScriptOut:
 async def read_script(
     state: AppState, who: Principal, cluster: Cluster, job: JobState
 ) -> tuple[ScriptOut, JobRecord | None]:
-    """(the script with its secrets, the record that it is from or None). The caller checks who may read it. Raises NotFound."""
+    """Returns (the script with its secrets, the record that it comes from or None). The caller checks who may read it.
+    Raises NotFound."""
     record = await find_record(state, cluster, job)
     if record is not None:
         sent = SubmitIn.model_validate(record.request)

@@ -35,7 +35,7 @@ print(json.dumps({"checkpoints": checkpoints, "used": used}))
 
 
 async def get_lineage(state: AppState, who: Principal, name: str, job_id: int) -> LineageOut:
-    """What was submitted, by whom, from which commit, and what Slurm gave the job. Secrets are masked."""
+    """Returns what was submitted, by whom, from which commit, and what Slurm allocated. Secrets are masked."""
     cluster = await cluster_to_work_on(state, name, who)
     record = await require_record(state, cluster, who, job_id)
     await authorize_action(state, cluster, who, record, f"look into job {job_id}")
@@ -79,7 +79,7 @@ async def get_lineage(state: AppState, who: Principal, name: str, job_id: int) -
 
 
 async def _datasets(state: AppState, record: JobRecord) -> list[dict[str, str]]:
-    """The dataset versions that the job named; one that was removed since then says by whom and when."""
+    """Returns the dataset versions that the job named. One that was removed since then says by whom and when."""
     rows: list[dict[str, str]] = [dict(row) for row in record.facts.get("datasets", [])]
     if not any("sha256" in row for row in rows):
         return rows
@@ -95,7 +95,7 @@ async def _datasets(state: AppState, record: JobRecord) -> list[dict[str, str]]:
 
 
 def _checkpoint_folder(record: JobRecord, job: JobState | None) -> str:
-    """The folder of the job's, or of its array task's, checkpoints; "" if none is known."""
+    """Returns the folder of the job's, or of its array task's, checkpoints; "" if none is known."""
     folder = str(record.facts.get("checkpoints", ""))
     task = job.array_task if job and job.id != record.job_id else ""
     per_task = folder and task.isdigit() and TASK_SUFFIX in str(record.request.get("script") or "")
@@ -110,7 +110,7 @@ async def _job_or_none(state: AppState, cluster: Cluster, job_id: int) -> JobSta
 
 
 async def _list_files(state: AppState, cluster: Cluster, user: str, job_id: int, folder: str) -> dict[str, Any]:
-    """{"checkpoints": file names, "used": images that its steps ran}, read on the cluster as the owner."""
+    """Returns {"checkpoints": file names, "used": images that its steps ran}, read on the cluster as the owner."""
     used = f"{user_folders(cluster, user).shared}/.containers/.used-{job_id}"
     request = ExecIn(argv=["python3", "-I", "-S", "-c", _LIST_FILES, folder or "/nonexistent", used], user=user)
     done = await state.work.run_command(cluster, request, user)
@@ -118,7 +118,7 @@ async def _list_files(state: AppState, cluster: Cluster, user: str, job_id: int,
 
 
 def _image_digest(image: str, used: Sequence[Mapping[str, str]]) -> str:
-    """The digest of the container image that ran, else the one that its reference pins, else ""."""
+    """Returns the digest of the container image that ran, otherwise the one that its reference pins, otherwise ""."""
     for one in used:
         match = re.search(r"sha256-([0-9a-f]{64})", str(one.get("file", "")))
         if match and one.get("image") in (image, None, ""):

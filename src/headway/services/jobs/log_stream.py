@@ -1,4 +1,4 @@
-"""A job's log as a stream of bytes, and the checks for who may read it."""
+"""A job's log as a stream of bytes, and the check of who may read it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StreamAborted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LogStream:
-    """An open log. `start`: byte offset of its first piece; None for the merged logs of an array's tasks."""
+    """An open log. `start` is the byte offset of its first piece; None for the merged logs of an array's tasks."""
 
     cluster: Cluster
     job: JobState
@@ -45,8 +45,9 @@ async def open_log(
 ) -> LogStream:
     """Opens the log of a job, or of all tasks of an array (each line then begins with its task number).
 
-    `follow` goes on until the job has ended. `resources` gets what must be released after the stream. Waits for the first piece,
-    at most FIRST_PIECE_TIMEOUT_S, so that a missing log raises here. Raises NotFound, NotAllowed, TooManyAtOnce."""
+    With `follow` the stream ends when the job has ended. `resources` gets what must be released after the stream.
+    Waits for the first piece, at most FIRST_PIECE_TIMEOUT_S, so that a missing log raises here. Raises NotFound,
+    NotAllowed, TooManyAtOnce."""
     _, cluster = await state.cluster(name)
     job = await state.job(cluster, job_id)
     await authorize_log(state, who, cluster, job, job_id)
@@ -68,14 +69,15 @@ async def open_log(
 
 
 async def authorize_log(state: AppState, who: Principal, cluster: Cluster, job: JobState, job_id: int) -> None:
-    """Raises NotAllowed unless the job is theirs, of a team they lead, or they are an admin."""
+    """Raises NotAllowed unless the person owns the job, leads its team, or is an admin."""
     await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")
 
 
 async def _until_stopping(
     state: AppState, first: asyncio.Future[bytes | None], stream: AsyncIterator[bytes]
 ) -> AsyncGenerator[bytes, None]:
-    """The pieces to the end of the log. Raises StreamAborted when the server stops before, and what the stream raises."""
+    """Yields the pieces to the end of the log. Raises StreamAborted if the server stops before, and the stream's own
+    errors."""
     stopping = asyncio.ensure_future(state.live.stopping.wait())
     following = first
     try:

@@ -1,4 +1,4 @@
-"""Finding a job: as Slurm has it now, by an array's task number, or by what Headway recorded when it was submitted."""
+"""Finding a job: in Slurm's present state, by an array's task number, or in Headway's record of its submission."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from headway.store import JobRecord
 
 
 async def read_job_now(state: AppState, cluster: Cluster, job_id: int) -> JobState:
-    """The job as Slurm has it now, for code that is about to act on it. Raises NotFound."""
+    """Returns the job in Slurm's present state, for code that is about to act on it. Raises NotFound."""
     known = (await state.refresh(cluster)).by_id.get(job_id)
     return known if known is not None else await state.work.job(cluster, job_id)
 
 
 def slurm_target(state: AppState, cluster: Cluster, job: JobState, job_id: int, task: str) -> tuple[str, list[str]]:
-    """(the id to give Slurm, the states of the jobs that it covers).
+    """Returns (the id to give Slurm, the states of the jobs that it covers).
 
-    With `task` it is that task of the job's array. Without, it is the job itself; the number of an array covers all its tasks.
-    Raises NotFound for a task that the array does not have."""
+    With `task` it is that task of the job's array. Without, it is the job itself; the number of an array covers all
+    its tasks. Raises NotFound for a task that the array does not have."""
     known = state.live.snapshot(cluster.name).jobs
     if not task:
         return str(job_id), [one.state for one in known if job_id in (one.id, one.array_job_id)] or [job.state]
@@ -40,13 +40,13 @@ def slurm_target(state: AppState, cluster: Cluster, job: JobState, job_id: int, 
 
 
 async def array_task_states(state: AppState, who: Principal, cluster: Cluster, job_id: int) -> dict[str, str]:
-    """The state of each task of an array, by task number; empty for a job that is no array."""
+    """Returns the state of each task of an array, by task number; empty for a job that is not an array."""
     with command_slot(state, who):
         return await state.work.array(cluster, job_id)
 
 
 def only_task(states: Mapping[str, str], cluster: Cluster, job_id: int, task: str) -> dict[str, str]:
-    """The state of that one task, by its number. Raises NotFound."""
+    """Returns the state of only that task, by its number. Raises NotFound."""
     number = str(int(task))
     if number not in states:
         raise NotFound(
@@ -56,12 +56,14 @@ def only_task(states: Mapping[str, str], cluster: Cluster, job_id: int, task: st
 
 
 async def find_record(state: AppState, cluster: Cluster, job: JobState) -> JobRecord | None:
-    """What Headway recorded when the job, or the array that it is a task of, was submitted; None if it was not by Headway."""
+    """Returns Headway's record of the submission of the job or of its array; None if it was not submitted through
+    Headway."""
     return await state.store.jobs.get(cluster.name, job.array_job_id or job.id, job.user)
 
 
 async def require_record(state: AppState, cluster: Cluster, who: Principal, job_id: int) -> JobRecord:
-    """As `find_record`, by number; raises NotFound. If Slurm no longer knows the job, their own of that number comes first."""
+    """Returns the record of a job as `find_record`, by number. If Slurm no longer knows the job, the person's own job
+    of that number comes first. Raises NotFound."""
     try:
         record = await find_record(state, cluster, await state.job(cluster, job_id))
     except NotFound:

@@ -1,6 +1,7 @@
 """One-time codes and browser sessions of notebooks, and the tunnels to them.
 
-All in memory: after a server restart the notebook must be opened again. Codes and sessions are stored as SHA-256 digests."""
+They are kept in memory only: after a server restart the notebook must be opened again. Codes and sessions are stored
+as SHA-256 digests."""
 
 from __future__ import annotations
 
@@ -42,14 +43,14 @@ class NotebookSessions:
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
 
     def create_code(self, notebook: str, person: str, now: float) -> tuple[str, float]:
-        """(a new code, unix seconds when it expires)."""
+        """Returns (a new code, unix seconds when it expires)."""
         _prune(self._codes, now, MAX_CODES)
         code = random.token_urlsafe(32)
         self._codes[_digest(code)] = _Pass(notebook, person, now + CODE_S, now)
         return code, now + CODE_S
 
     def find_code(self, code: str, now: float) -> tuple[str, str] | None:
-        """(notebook, person) of an unused code; None for any other."""
+        """Returns (notebook, person) of an unused code; None for any other."""
         known = self._codes.get(_digest(code))
         return (known.notebook, known.person) if known is not None and known.expires > now else None
 
@@ -58,14 +59,15 @@ class NotebookSessions:
         self._codes.pop(_digest(code), None)
 
     def create_session(self, notebook: str, person: str, now: float) -> str:
-        """A new session secret for a browser."""
+        """Returns a new session secret for a browser."""
         _prune(self._sessions, now, MAX_SESSIONS)
         session = random.token_urlsafe(32)
         self._sessions[_digest(session)] = _Pass(notebook, person, now + SESSION_S, now)
         return session
 
     def check_session(self, session: str, notebook: str, now: float) -> tuple[str, bool] | None:
-        """(person, whether it is time to check their access again) of a session of this notebook; None if there is none."""
+        """Returns (person, whether it is time to check their access again) for a session of this notebook; None if
+        there is none."""
         known = self._sessions.get(_digest(session))
         if known is None or known.notebook != notebook or known.expires <= now:
             return None
@@ -92,13 +94,14 @@ class NotebookSessions:
         await self.close_tunnel(notebook)
 
     async def close_tunnel(self, notebook: str) -> None:
-        """Closes the tunnel, if there is one: its job has ended or moved."""
+        """Closes the tunnel, if there is one, because its job has ended or moved."""
         self.ready.pop(notebook, None)
         _, tunnel = self.tunnels.pop(notebook, (None, None))
         if tunnel is not None:
             await tunnel.close()
 
     async def close_all(self) -> None:
+        """Ends all codes, sessions and tunnels of notebooks with a tunnel, when the server stops."""
         for notebook in list(self.tunnels):
             await self.forget_notebook(notebook)
 

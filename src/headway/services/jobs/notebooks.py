@@ -1,4 +1,4 @@
-"""Notebooks: JupyterLab as a job of the person's, opened through the server on an origin of its own."""
+"""Notebooks: JupyterLab as a job of the person, opened through the server on a web origin of its own."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from headway.store import NotebookRow, StoreUnavailable
 if TYPE_CHECKING:
     from headway.jobs.remote.tunnel import Tunnel
 
-PROBE_TIMEOUT_S = 2.0  # for Jupyter's socket to answer
-RESEND_WINDOW_S = 86400.0  # a request whose submission was cut off may come again within this time
-KEEP_ENDED_S = 300.0  # an ended notebook stays in the list this long, since its log tells why it ended
+PROBE_TIMEOUT_S = 2.0  # seconds for Jupyter's socket to answer
+RESEND_WINDOW_S = 86400.0  # seconds; a request whose submission was interrupted may be sent again within this time
+KEEP_ENDED_S = 300.0  # seconds that an ended notebook stays in the list, because its log says why it ended
 
 
 async def list_notebooks(state: AppState, who: Principal, name: str) -> list[NotebookOut]:
-    """The person's own notebooks; for admins all."""
+    """Returns the person's own notebooks, and for admins all of them."""
     _, cluster = await state.cluster(name)
     visible = [
         row for row in await state.store.notebooks.of_cluster(name) if row.person == who.person or who.may(Right.ADMIN)
@@ -54,7 +54,7 @@ async def list_notebooks(state: AppState, who: Principal, name: str) -> list[Not
 
 
 async def start_notebook(state: AppState, who: Principal, name: str, ask: NotebookIn) -> NotebookOut:
-    """Submits its job as the person's user. Raises Refused on a server without an address for notebooks."""
+    """Submits a notebook's job as the person's user. Raises Refused on a server without an address for notebooks."""
     if not state.settings.notebooks:
         raise Refused("this server shows no notebooks", hint="headway server start gives them a port of their own")
     cluster = await cluster_to_work_on(state, name, who)
@@ -64,7 +64,8 @@ async def start_notebook(state: AppState, who: Principal, name: str, ask: Notebo
     )
     made = NotebookRow(notebook_id, name, 0, who.person, who.user, folder, secret, ask.idle_minutes * 60, state.clock())
     row = await state.store.notebooks.save(made)
-    if row.secret != secret:  # an earlier try of this request: its job, which the head may know, has that try's secret
+    # The row is from an earlier try of this request, and its job may already use that try's secret
+    if row.secret != secret:
         prepared, _ = jupyter.prepare_notebook(ask, cluster, offer, who.user, notebook_id, row.secret)
     try:
         with command_slot(state, who):
@@ -72,7 +73,7 @@ async def start_notebook(state: AppState, who: Principal, name: str, ask: Notebo
     except Unanswered:
         raise
     except HeadwayError:
-        if row.secret == secret:  # else the earlier try may have a job, which needs its row
+        if row.secret == secret:  # otherwise the earlier try may have a job, which needs its row
             await _forget_row(state, row)
         raise
     row = replace(row, job_id=done.job_id, at=state.clock())
@@ -80,7 +81,7 @@ async def start_notebook(state: AppState, who: Principal, name: str, ask: Notebo
         await state.store.notebooks.set_job(row.id, row.job_id, row.at)
         await record_submission(state, who, cluster, prepared, who.user, done, "notebook")
     except HeadwayError:
-        if not who.idempotency_key:  # else the same request finds it again
+        if not who.idempotency_key:  # otherwise a resent request finds it again
             with contextlib.suppress(HeadwayError):
                 await state.work.cancel(cluster, str(done.job_id), who.user, as_operator=False)
             await _forget_row(state, row)
@@ -89,20 +90,20 @@ async def start_notebook(state: AppState, who: Principal, name: str, ask: Notebo
 
 
 def _notebook_id(who: Principal) -> str:
-    """A new notebook's id; the same for the same idempotency key."""
+    """Returns a new notebook's id; the same for the same idempotency key."""
     if not who.idempotency_key:
         return random.token_hex(8)
     return hashlib.sha256(f"notebook\n{who.idempotency_key}".encode()).hexdigest()[:16]
 
 
 async def _forget_row(state: AppState, row: NotebookRow) -> None:
-    """Deletes the row of a notebook without a job. If that fails the row stays hidden, and is deleted later."""
+    """Deletes the row of a notebook without a job. If that fails, the row stays hidden and is deleted later."""
     with contextlib.suppress(StoreUnavailable):
         await state.store.notebooks.delete(row.id)
 
 
 async def get_notebook(state: AppState, who: Principal, name: str, notebook_id: str) -> NotebookOut:
-    """Raises NotFound, also for somebody else's."""
+    """Returns a notebook. Raises NotFound, also for another person's notebook."""
     row = await _find_row(state, who, name, notebook_id)
     _, cluster = await state.cluster(name)
     current = await _current(state, cluster, who, row, await _find_job(state, cluster, row))
@@ -110,7 +111,8 @@ async def get_notebook(state: AppState, who: Principal, name: str, notebook_id: 
 
 
 async def make_link(state: AppState, who: Principal, name: str, notebook_id: str) -> NotebookLinkOut:
-    """An address that lets one browser in, once. Only for the notebook's own person; raises NotAllowed, Conflict."""
+    """Returns an address that opens the notebook in one browser, once. Only for the notebook's own person. Raises
+    NotAllowed, Conflict."""
     row = await _find_row(state, who, name, notebook_id)
     if row.person != who.person:
         raise NotAllowed(f"{who.person} may not open a notebook of {row.person}", hint="its owner may")
@@ -125,28 +127,28 @@ async def make_link(state: AppState, who: Principal, name: str, notebook_id: str
 
 
 async def stop_notebook(state: AppState, who: Principal, name: str, notebook_id: str) -> None:
-    """Cancels its job. Saved files stay."""
+    """Cancels the notebook's job. Saved files are kept."""
     row = await _find_row(state, who, name, notebook_id)
     _, cluster = await state.cluster(name)
     try:
         if await _find_job(state, cluster, row) is not None:
             await act_on_job(state, who, name, row.job_id, "cancel")
     except (Conflict, NotFound):
-        pass  # it has ended by itself
+        pass  # it has already ended
     await state.notebooks.forget_notebook(row.id)
     await state.store.notebooks.delete(row.id)
 
 
-# --- used by the proxy that browsers reach notebooks through
+# --- used by the proxy through which browsers reach notebooks
 
 
 def notebook_origin(state: AppState, notebook_id: str) -> str:
-    """The web origin that the notebook is shown on; each has its own if the server's setting contains a `*`."""
+    """Returns the web origin on which the notebook is shown; each has its own if the server's setting contains a `*`."""
     return state.settings.notebooks.replace("*", f"n-{notebook_id}")
 
 
 async def owner_may_still_open(state: AppState, row: NotebookRow) -> bool:
-    """Whether the notebook's person may still work on its cluster, as the same Linux user."""
+    """Returns whether the notebook's person may still work on its cluster, as the same Linux user."""
     person = await state.store.people.get(row.person)
     if person is None:
         return False
@@ -160,7 +162,8 @@ async def owner_may_still_open(state: AppState, row: NotebookRow) -> bool:
 
 
 async def open_tunnel(state: AppState, row: NotebookRow) -> Tunnel:
-    """The SSH tunnel to its Jupyter; a new one if the job moved to another node. Raises Conflict if the job is not running."""
+    """Returns the SSH tunnel to the notebook's Jupyter; a new one if the job moved to another node. Raises Conflict if
+    the job is not running."""
     async with state.notebooks.lock(row.id):
         run, known = state.notebooks.tunnels.get(row.id, (None, None))
         if known is not None:
@@ -178,12 +181,12 @@ async def open_tunnel(state: AppState, row: NotebookRow) -> Tunnel:
 
 
 def run_of(job: JobState) -> NotebookRun:
-    """The job's present run: its first node and start time."""
+    """Returns the job's present run: its first node and start time."""
     return (job.nodes[0] if job.nodes else "", job.start_time or 0.0)
 
 
 async def _is_ready(state: AppState, row: NotebookRow, job: JobState) -> bool:
-    """Whether its Jupyter answers. Remembered for the run."""
+    """Returns whether the notebook's Jupyter answers. A positive result is stored for the run."""
     if state.notebooks.ready.get(row.id) == run_of(job):
         return True
     try:
@@ -199,7 +202,7 @@ async def _is_ready(state: AppState, row: NotebookRow, job: JobState) -> bool:
 async def _current(
     state: AppState, cluster: Cluster, who: Principal, row: NotebookRow, job: JobState | None
 ) -> NotebookOut | None:
-    """Its present state; None for one that ended more than KEEP_ENDED_S ago, whose row is deleted."""
+    """Returns the notebook's present state; None for one that ended more than KEEP_ENDED_S ago, whose row is deleted."""
     now = state.clock()
     if job is None and now - row.at < KEEP_ENDED_S:  # the last reading of the queue may be older than the job
         job = await _find_job(state, cluster, row)
@@ -260,7 +263,7 @@ def _out(
 
 
 def _why(job: JobState) -> str:
-    """Why it is pending, or how it ended."""
+    """Returns why the job is pending, or how it ended."""
     if job.state in WAITING:
         return explain_reason(job.reason) or "about to start"
     words = {
@@ -281,12 +284,13 @@ async def _find_job(state: AppState, cluster: Cluster, row: NotebookRow) -> JobS
 
 
 def _own_job(row: NotebookRow, job: JobState | None) -> JobState | None:
-    """The job if it is the row's user's, else None: the number comes from sbatch's output, which the user can forge."""
+    """Returns the job if it belongs to the row's user, otherwise None: the number comes from sbatch's output, which the
+    user can forge."""
     return job if job is not None and job.user == row.user else None
 
 
 async def _find_row(state: AppState, who: Principal, name: str, notebook_id: str) -> NotebookRow:
-    """Raises NotFound, also for another person's notebook, so that ids can't be guessed."""
+    """Returns the notebook's row. Raises NotFound, also for another person's notebook, so that ids cannot be guessed."""
     row = await state.store.notebooks.get(notebook_id)
     if row.cluster != name or (row.person != who.person and not who.may(Right.ADMIN)):
         raise NotFound("there is no such notebook", hint=f"headway notebook {name} starts one")

@@ -1,4 +1,4 @@
-"""Pipelines: each step is a job with Slurm dependencies, so a pipeline goes on without this server."""
+"""Pipelines: each step is a job with Slurm dependencies, so a pipeline continues without this server."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ async def start_pipeline(state: AppState, who: Principal, name: str, request: Pi
 
 
 async def describe_pipelines(state: AppState, name: str, rows: Sequence[PipelineRow]) -> list[PipelineOut]:
-    """These stored pipelines with the present state of their jobs."""
+    """Returns these stored pipelines with the present state of their jobs."""
     _, cluster = await state.cluster(name)
     ended: dict[int, JobState] = {}
     if rows:
-        with contextlib.suppress(HeadwayError):  # jobs of the last days, one shared reading
+        with contextlib.suppress(HeadwayError):  # jobs of the last days, in one shared request
             ended = {job.id: job for job in await state.history(cluster)}
     return [await _describe(state, cluster, row, ended) for row in rows]
 
 
 async def get_pipeline(state: AppState, name: str, pipeline: str) -> PipelineOut:
-    """By id, or the latest of that name. Raises NotFound."""
+    """Returns the pipeline with this id, or the latest with this name. Raises NotFound."""
     _, cluster = await state.cluster(name)
     return await _describe(state, cluster, await state.store.pipelines.get(name, pipeline))
 
@@ -66,7 +66,7 @@ async def get_pipeline(state: AppState, name: str, pipeline: str) -> PipelineOut
 async def retry_pipeline(
     state: AppState, who: Principal, name: str, pipeline: str, request: PipelineRetryIn
 ) -> PipelineOut:
-    """Submits the failed steps (or those named) and all that depend on them again, in the same folder."""
+    """Submits the failed steps (or the named ones) and all that depend on them again, in the same folder."""
     cluster = await cluster_to_work_on(state, name, who)
     row = await state.store.pipelines.get(name, pipeline)
     await authorize_as_owner(state, cluster, who, row, f"retry {row.name}")
@@ -103,7 +103,8 @@ async def _submit(
     steps: Sequence[str],
     jobs: Mapping[str, int],
 ) -> list[tuple[str, int]]:
-    """(step, job id) of each, in order. `jobs`: ids of steps that are there already. If one fails, all are cancelled."""
+    """Returns (step, job id) of each submitted step, in order. `jobs` are ids of steps that already exist. If one
+    fails, all are cancelled."""
     known = dict(jobs)
     git = row.document.get("git")
     made: list[tuple[str, int]] = []
@@ -129,7 +130,8 @@ async def _submit(
 
 
 def _tag(who: Principal, row: PipelineRow, step: str) -> str:
-    """Names the submission of one step, so that the head recognises a resent one; "" without an idempotency key."""
+    """Returns the tag of the submission of one step, by which the head recognises a resent one; "" without an
+    idempotency key."""
     return (
         hashlib.sha256(f"{who.idempotency_key}\n{row.id}\n{step}".encode()).hexdigest() if who.idempotency_key else ""
     )
@@ -149,7 +151,7 @@ def _check(pipeline: Pipeline, cluster: Cluster, offer: NodeCapacity, user: str,
 
 
 def _masked(pipeline: Pipeline) -> dict[str, Any]:
-    """The pipeline file without the values of secrets."""
+    """Returns the pipeline file without the values of secrets."""
     document = pipeline.model_dump(mode="json", exclude={"defaults"})
     for step in document["steps"].values():
         step["env"] = secret_masking.mask_environment(step["env"])
@@ -157,7 +159,7 @@ def _masked(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _with_env(pipeline: Pipeline, env: Mapping[str, str]) -> Pipeline:
-    """The pipeline with its secret values, which are not stored, from `env`. Raises Refused if one is missing."""
+    """Returns the pipeline with its secret values, which are not stored, from `env`. Raises Refused if one is missing."""
     lost: set[str] = set()
     for step in pipeline.steps.values():
         step.env = {name: env.get(name, value) for name, value in step.env.items()}
@@ -184,7 +186,7 @@ async def _out(
     made: Sequence[tuple[str, int]],
     ended: Mapping[int, JobState] = MappingProxyType({}),
 ) -> PipelineOut:
-    """`made`: (step, job id) of all its submissions, in order."""
+    """Returns a pipeline's response. `made` are (step, job id) of all its submissions, in order."""
     jobs = await _jobs(state, cluster, latest_jobs(made).values(), ended)
     return pipeline_out(row, read_pipeline(row.document["document"]), made, jobs)
 
@@ -192,7 +194,7 @@ async def _out(
 async def _jobs(
     state: AppState, cluster: Cluster, numbers: Collection[int], ended: Mapping[int, JobState] = MappingProxyType({})
 ) -> dict[int, JobState]:
-    """These jobs by id: from the snapshot, from `ended`, else one by one from accounting."""
+    """Returns these jobs by id: from the snapshot, from `ended`, otherwise one by one from Slurm."""
     found = dict(ended) | (await state.cached_snapshot(cluster)).by_id
     for number in numbers:
         if number not in found:

@@ -1,4 +1,4 @@
-"""Submitting a recorded job again: the failed tasks of an array, the whole job, or a changed copy."""
+"""Submission of a recorded job again: the failed tasks of an array, the whole job, or a changed copy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ async def retry_failed_tasks(state: AppState, who: Principal, name: str, job_id:
 
 
 async def rerun(state: AppState, who: Principal, name: str, job_id: int, request: RetryIn) -> SubmitOut:
-    """Submits the same script, arguments, environment and files again in a new folder; of an array, one task if asked."""
+    """Submits the same script, arguments, environment and files again in a new folder. With `request.task` only that
+    task of an array."""
     cluster = await cluster_to_work_on(state, name, who)
     record = await require_record(state, cluster, who, job_id)
     await authorize_as_owner(state, cluster, who, record, f"run job {job_id} again")
@@ -52,8 +53,8 @@ async def rerun(state: AppState, who: Principal, name: str, job_id: int, request
 
 
 async def rerun_changed(state: AppState, who: Principal, name: str, job_id: int, change: SubmitIn) -> SubmitOut:
-    """Submits one's own job again with another script, arguments and flags, the same environment and files, in a new folder.
-    `change.env` gives the secrets that were not stored."""
+    """Submits the person's own job again with another script, arguments and flags, the same environment and files, in a
+    new folder. `change.env` gives the secrets that were not stored."""
     cluster = await cluster_to_work_on(state, name, who)
     record = await require_record(state, cluster, who, job_id)
     if record.user != who.user:
@@ -65,7 +66,8 @@ async def rerun_changed(state: AppState, who: Principal, name: str, job_id: int,
 
 
 def _with_secrets(record: JobRecord, request: RetryIn) -> SubmitIn:
-    """The recorded request with the secret values, which are not stored, from `request`. Raises Refused if one is missing."""
+    """Returns the recorded request with the secret values, which are not stored, from `request`. Raises Refused if one
+    is missing."""
     sent = SubmitIn.model_validate(record.request)
     env = {**sent.env, **request.env}
     lost = secret_masking.lost_secrets(env)

@@ -1,4 +1,4 @@
-"""Submitting jobs: a script or a command, checked, sent to sbatch, and recorded with its origin."""
+"""Submission of jobs: a script or a command, checked, sent to sbatch, and recorded with its origin."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from headway.services.identity import Principal
 from headway.services.mappers import fault_out
 from headway.store import StoreUnavailable
 
-RECORD_RETRY_S = 1.0  # pause before recording a submitted job is tried a second time
+RECORD_RETRY_S = 1.0  # pause before the second try to record a submitted job
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}  # sbatch prints times as unix seconds
 
 
@@ -42,7 +42,7 @@ async def submit(state: AppState, who: Principal, name: str, request: SubmitIn) 
 
 
 async def run(state: AppState, who: Principal, name: str, request: RunIn) -> RunOut:
-    """Makes the script of a command and submits it; with `dry_run` only makes it."""
+    """Makes a batch script from a command and submits it; with `dry_run` it only makes the script."""
     user = who.user_to_act_as(request.user)
     cluster = await cluster_to_work_on(state, name, who)
     request = request.model_copy(update={"stage_in": await pin_versions(state, cluster, request.stage_in)})
@@ -54,9 +54,8 @@ async def run(state: AppState, who: Principal, name: str, request: RunIn) -> Run
 
 
 async def check(state: AppState, who: Principal, name: str, ask: CheckJobIn) -> CheckJobOut:
-    """Whether the job could be submitted, and when and where it would start (sbatch --test-only). Submits nothing.
-
-    Raises Unreachable while Slurm does not answer."""
+    """Returns whether the job could be submitted, and when and where it would start (sbatch --test-only). Submits
+    nothing. Raises Unreachable while Slurm does not answer."""
     request = ask.submit or ask.run
     assert request is not None
     user = who.user_to_act_as(request.user)
@@ -91,7 +90,8 @@ async def check(state: AppState, who: Principal, name: str, ask: CheckJobIn) -> 
 
 
 def new_folder_suffix(who: Principal) -> str:
-    """Makes a job folder's name unique and sortable by time. The same for the same idempotency key."""
+    """Returns a suffix that makes a job folder's name unique and sortable by time. It is the same for the same
+    idempotency key."""
     at, tail = (
         (who.first_sent_at, who.idempotency_key[:4]) if who.idempotency_key else (time.time(), random.token_hex(2))
     )
@@ -99,7 +99,7 @@ def new_folder_suffix(who: Principal) -> str:
 
 
 def node_offer(state: AppState, cluster: Cluster) -> NodeCapacity:
-    """What the cluster's nodes have, by the last reading; computed once a reading."""
+    """Returns the capacity of the cluster's nodes according to the last reading; computed once per reading."""
     snapshot = state.live.snapshot(cluster.name)
     known: tuple[Cluster, NodeCapacity] | None = snapshot.derived.get("offer")
     if known is None or known[0] is not cluster:
@@ -110,7 +110,7 @@ def node_offer(state: AppState, cluster: Cluster) -> NodeCapacity:
 async def submit_and_record(
     state: AppState, who: Principal, cluster: Cluster, prepared: PreparedJob, user: str, kind: str, **links: Any
 ) -> SubmitOut:
-    """Runs sbatch and records the job. `links`: parent (the job that it repeats)."""
+    """Runs sbatch and records the job. `links` may have `parent`, the job that this one repeats."""
     with command_slot(state, who):
         answer = await state.work.submit(cluster, prepared.request, user, prepared.stage, tag=who.idempotency_key)
     await record_submission(state, who, cluster, prepared, user, answer, kind, **links)
@@ -127,9 +127,9 @@ async def record_submission(
     kind: str,
     **links: Any,
 ) -> None:
-    """Stores the origin of a job that sbatch has just accepted. `links`: parent, pipeline, step.
+    """Stores the origin of a job that sbatch has just accepted. `links` may have parent, pipeline and step.
 
-    Raises Unanswered if it can't be stored: the job exists, so the request must not be sent again."""
+    Raises Unanswered if it cannot be stored: the job exists, so the request must not be sent again."""
     since = who.first_sent_at if who.idempotency_key else state.clock()
 
     async def write() -> None:
@@ -153,7 +153,7 @@ async def record_submission(
 
     for last in (False, True):
         try:
-            # An earlier server process, or the first try whose answer came too late, may have recorded it already.
+            # An earlier server process, or a first try whose response came too late, may have recorded it already.
             may_be_recorded = who.idempotency_key or last
             if not (may_be_recorded and await _is_recorded(state, cluster, answer.job_id, who, user, since)):
                 await write()
@@ -170,13 +170,14 @@ async def record_submission(
 
 
 async def _is_recorded(state: AppState, cluster: Cluster, job_id: int, who: Principal, user: str, since: float) -> bool:
-    """Whether a job of that number was recorded for this person since then. (Slurm's numbers can start again at 1.)"""
+    """Returns whether a job of that number was recorded for this person since then. (Slurm's numbers can start again at
+    1.)"""
     record = await state.store.jobs.get(cluster.name, job_id, user)
     return record is not None and record.person == who.person and record.at >= since
 
 
 async def _dataset_versions(state: AppState, cluster: Cluster, prepared: PreparedJob) -> list[DatasetVersion]:
-    """The dataset versions that the job names."""
+    """Returns the dataset versions that the job names."""
     if not any(one.versioned for one in cluster.storage.datasets):
         return []
     return lineage.used_versions(prepared, await state.store.datasets.versions(cluster.name))

@@ -1,1 +1,1 @@
-"""The snapshot of each cluster in memory, and the lists that are made of it. Slurm is read once for everybody."""
+"""The snapshot of each cluster in memory, and the lists made from it. Slurm is read once for all requests."""

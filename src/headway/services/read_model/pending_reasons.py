@@ -14,7 +14,7 @@ from headway.services.read_model.snapshot_diff import diff_since
 
 
 def pending_reason(state: AppState, cluster: Cluster, job: JobState) -> PendingReason | None:
-    """Why it waits, by the cluster's last reading; None for a job that does not."""
+    """Returns why the job waits, according to the cluster's last reading; None for a job that does not wait."""
     snapshot = state.live.snapshot(cluster.name)
     known = state.placement_worlds.get(cluster.name)
     if known is None or known[0] is not snapshot:
@@ -33,13 +33,13 @@ def _world(state: AppState, cluster: Cluster, before: ClusterSnapshot | None) ->
     )
     if before is None or news is None:
         anew = ClusterSnapshot.from_readings(cluster, snapshot.nodes, snapshot.jobs, snapshot.reservations, at)
-        return replace(anew, by_id=snapshot.by_id)  # for whom lists look for the same news
+        return replace(anew, by_id=snapshot.by_id)  # the same mapping as in the snapshot, so that lists share the diff
     here = replace(before, nodes=snapshot.nodes, reservations=snapshot.reservations)
     return here.update(at, snapshot.jobs, snapshot.by_id, *news)
 
 
 async def job_history(state: AppState, cluster: Cluster) -> tuple[JobState, ...]:
-    """Jobs of the last days; none while accounting does not answer."""
+    """Returns the jobs of the last days; none while accounting does not answer."""
     try:
         return await state.history(cluster)
     except (HeadwayError, TimeoutError, OSError):

@@ -35,17 +35,17 @@ from headway.services.read_model.snapshot import Snapshot
 from headway.services.read_model.snapshot_diff import BATCH, diff_since
 
 JOB_STATES = sorted(ENDED | RUNNING | WAITING)
-MAX_CACHED = 256  # what was made of one snapshot, before it is forgotten
-ORDER_WAIT_S = 0.01  # of who asks, for an order that is still being made
-MAX_OLD_PAGE_S = 5.0  # and of a reading older than this nobody gets a page instead
+MAX_CACHED = 256  # entries derived from one snapshot, before they are dropped
+ORDER_WAIT_S = 0.01  # seconds that a request waits for an order that is still being computed
+MAX_OLD_PAGE_S = 5.0  # seconds; no page of an older reading is returned instead
 
 
 async def jobs_page_json(
     state: AppState, name: str, who: Principal, ask: JobsAsk, *, compressed: bool = False
 ) -> bytes:
-    """Returns one page of a cluster's jobs as JSON, gzipped if `compressed`. Equal questions within a second share one answer.
-
-    Raises NotFound, Refused for an order or cursor that does not exist, and Unreachable where Slurm was never read."""
+    """Returns one page of a cluster's jobs as JSON, gzipped if `compressed`. Equal requests within a second share one
+    response. Raises NotFound, Refused for an order or cursor that does not exist, and Unreachable if Slurm was never
+    read."""
     who.require_cluster(name)
     cluster = await state.cached_cluster(name)
     snapshot = await state.cached_snapshot(cluster)
@@ -62,7 +62,7 @@ async def jobs_page_json(
     if kept is not None:
         return bytes(kept)
     page = await find_page(snapshot, question, jobs, now, patience_s=ORDER_WAIT_S)
-    kept = page.snapshot.derived.get(key)  # by another who waited
+    kept = page.snapshot.derived.get(key)  # made by another request meanwhile
     if kept is not None:
         return bytes(kept)
     body = _body(page, now, snapshot.stale)
@@ -75,7 +75,7 @@ async def jobs_page_json(
 
 
 def queue_query_of(ask: JobsAsk) -> QueueQuery:
-    """The API's question as the queue's."""
+    """Returns the request's filters and order as a QueueQuery. Raises Refused for an unknown job state."""
     meant = {word: [known for known in JOB_STATES if word and known.startswith(word.upper())] for word in ask.state}
     for word, found in meant.items():
         if not found:
@@ -119,7 +119,7 @@ def _body(page: PageOfSnapshot, now: float, stale: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class PageOfSnapshot:
-    """A page, and the reading that it is of."""
+    """A page, and the reading that it was made from."""
 
     page: QueuePage
     snapshot: Snapshot
@@ -133,11 +133,12 @@ async def find_page(
     *,
     patience_s: float | None = None,
 ) -> PageOfSnapshot:
-    """One page of `jobs`; None: of the snapshot's own, whose order is made once for all who ask. Where that takes longer than
-    `patience_s` it is the page of the reading before, if anybody asked the same of that."""
+    """Returns one page of `jobs`; with None, of the snapshot's own jobs, whose order is computed once for all requests.
+    If that takes longer than `patience_s`, returns the page of the previous reading, if the same query was made of
+    it."""
     if jobs is not None:
         return PageOfSnapshot(page_of_result(find_jobs(jobs, question, now), question), snapshot)
-    # The order holds for as long as the snapshot does: a column that runs on runs on for all rows alike.
+    # The order stays valid as long as the snapshot: a column that grows with time grows equally for all rows.
     whole = replace(question, cursor="", limit=0)
     orders = snapshot.job_orders
     held = orders.get(whole)
@@ -161,8 +162,8 @@ async def find_page(
 
 
 async def _order(snapshot: Snapshot, whole: QueueQuery, now: float, before: QueryResult | None) -> QueryResult:
-    """Piece by piece, others come to their turn in between: each minute all priorities change, and then the order of every
-    question that is about them. (Another thread would take the interpreter from all that answer meanwhile.)"""
+    """Computes the order in pieces, so that other tasks can run in between: each minute all priorities change, and with
+    them the order of every query that uses them. (A thread would take the interpreter away from all other requests.)"""
     async with snapshot.derived.setdefault("one order at a time", asyncio.Lock()):
         found = await _remade(snapshot, whole, now, before) if before is not None else None
         if found is None:
@@ -178,7 +179,8 @@ async def _order(snapshot: Snapshot, whole: QueueQuery, now: float, before: Quer
 
 
 async def _remade(snapshot: Snapshot, whole: QueueQuery, now: float, before: QueryResult) -> QueryResult | None:
-    """Who fits is another question than in which order, and has mostly the same answer as before. None where it has not."""
+    """Returns the new result from the previous one, or None if that is not possible. Which jobs match and in which
+    order are separate questions, and the former mostly has the same answer as before."""
     news = diff_since(snapshot, before.of)
     for name in sorted(filter_fields(whole) | sort_fields(whole)):
         if not news.is_cheap((name,)):
@@ -193,7 +195,8 @@ async def _remade(snapshot: Snapshot, whole: QueueQuery, now: float, before: Que
 
 
 async def _keys(snapshot: Snapshot, whole: QueueQuery, found: QueryResult, now: float) -> Mapping[int, Any]:
-    """What these jobs are put in order by. The places in the usual order serve every question that has that order."""
+    """Returns the sort keys of these jobs by number. The positions in the default order serve every query with that
+    order."""
     if whole.sort:
         return await _made(sort_key_of(whole, now), [snapshot.by_id[number] for number in found.order])
     places: dict[int, int] | None = snapshot.derived.get("places")

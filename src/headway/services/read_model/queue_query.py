@@ -18,13 +18,14 @@ from headway.jobs.view.queue_columns import BY_KEY, LABEL, job_label, sort_key
 from headway.services.read_model.snapshot_diff import JobsDiff
 
 KINDS = ("running", "waiting", "ended")
-MAX_PAGE = 1000  # jobs of one page
+MAX_PAGE = 1000  # jobs per page
 _RANK = {"running": 0, "waiting": 1, "ended": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class QueueQuery:
-    """Which jobs, in which order. Empty words ask for everything; several values of one kind are alternatives."""
+    """Filters and order of a job list. An empty filter accepts everything; several values of one filter are
+    alternatives."""
 
     kinds: frozenset[str] = frozenset({"running", "waiting"})
     states: frozenset[str] = frozenset()
@@ -33,52 +34,55 @@ class QueueQuery:
     partitions: frozenset[str] = frozenset()
     node: str = ""
     search: str = ""  # in number, name, user, account, partition, reason, nodes
-    sort: str = ""  # a column's key, "-" in front: the other way round; "": running, then waiting by priority
+    sort: str = ""  # a column's key, with "-" in front for descending; "": running jobs, then pending ones by priority
     limit: int = 100
     cursor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
+    """One page of a job list."""
+
     jobs: tuple[JobState, ...]
-    total: int  # that fit the question
-    before: int  # of them before this page
-    counts: Mapping[str, int]  # of every kind, whatever kinds were asked for
-    next: str = ""  # cursor of the next page; "" at the end
+    total: int  # jobs that match the query
+    before: int  # how many of them are on earlier pages
+    counts: Mapping[str, int]  # of every kind, regardless of the requested kinds
+    next: str = ""  # cursor of the next page; "" on the last page
 
 
 def kind_of(state: str) -> str:
-    """running | waiting | ended"""
+    """Returns running, waiting or ended."""
     return "running" if state in RUNNING else "waiting" if state in WAITING else "ended"
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """All that fit a question, in its order; the same for each of its pages."""
+    """All jobs that match a query, in its order; shared by all of its pages."""
 
-    order: Sequence[int]  # their numbers
+    order: Sequence[int]  # job numbers
     counts: Mapping[str, int]
-    now: float  # which the order was made with
-    of: Mapping[int, JobState]  # the jobs it was found among
+    now: float  # time for which the order was computed
+    of: Mapping[int, JobState]  # the jobs that were searched
 
 
 class QueueSearch:
-    """Looks jobs through, all at once or a piece after the other. Raises Refused for an order that does not exist."""
+    """Searches jobs, all at once or in pieces. Raises Refused for an order that does not exist."""
 
     def __init__(self, ask: QueueQuery, now: float) -> None:
         self._ask, self._now = ask, now
         self._key, self._descending = _order(ask.sort, now)
         self._states: Counter[str] = Counter()
-        self._keys: dict[int, Any] = {}  # of those that fit; no two share one
+        self._keys: dict[int, Any] = {}  # sort key of each matching job; unique
 
     def add_jobs(self, jobs: Iterable[JobState]) -> None:
+        """Adds the matching jobs of a piece."""
         key, fitting = self._key, _fitting(jobs, self._ask)
         self._states.update(job.state for job in fitting)
         wanted = {state for state in self._states if kind_of(state) in self._ask.kinds}
         self._keys.update((job.id, key(job)) for job in fitting if job.state in wanted)
 
     def result(self, of: Mapping[int, JobState]) -> QueryResult:
-        """`of`: all of the jobs."""
+        """Returns the result. `of` are all jobs that were searched."""
         counts = dict.fromkeys(KINDS, 0)
         for state, count in self._states.items():
             counts[kind_of(state)] += count
@@ -87,7 +91,7 @@ class QueueSearch:
 
 
 def find_jobs(jobs: Iterable[JobState], ask: QueueQuery, now: float) -> QueryResult:
-    """All that fit. Raises Refused for an order that does not exist."""
+    """Returns all jobs that match. Raises Refused for an order that does not exist."""
     of = {job.id: job for job in jobs}
     search = QueueSearch(ask, now)
     search.add_jobs(of.values())
@@ -95,9 +99,9 @@ def find_jobs(jobs: Iterable[JobState], ask: QueueQuery, now: float) -> QueryRes
 
 
 def update_result(found: QueryResult, news: JobsDiff, ask: QueueQuery, now: float) -> QueryResult | None:
-    """What `find` says of the jobs of a later reading, out of what it said of an earlier one: to look at ten thousand jobs
-    for each question and reading costs more than all else that a list needs. None where it is not worth that: many jobs
-    are another in what the question looks at, or places change by the clock alone."""
+    """Returns the result of `find_jobs` for a later reading, made from the result of an earlier one: searching ten
+    thousand jobs for each query and reading is the most expensive part of a list. Returns None if that is not
+    worthwhile, because many jobs changed in the fields of the query, or because the order depends on the time."""
     column = BY_KEY.get(ask.sort.removeprefix("-"))
     changed = news.changed_in(filter_fields(ask) | sort_fields(ask))
     if changed is None or (column is not None and column.runs_on):
@@ -118,7 +122,8 @@ def update_result(found: QueryResult, news: JobsDiff, ask: QueueQuery, now: floa
 
 
 def update_members(found: QueryResult, news: JobsDiff, ask: QueueQuery, now: float) -> QueryResult | None:
-    """The same in no order: all places may be others, as when priorities change."""
+    """Returns the same as `update_result`, but without an order: used if all positions may have changed, as when
+    priorities change."""
     changed = news.changed_in(filter_fields(ask))
     if changed is None:
         return None
@@ -130,7 +135,8 @@ def update_members(found: QueryResult, news: JobsDiff, ask: QueueQuery, now: flo
 def _come_and_gone(
     found: QueryResult, news: JobsDiff, ask: QueueQuery, changed: Iterable[int]
 ) -> tuple[list[JobState], list[JobState], dict[str, int]]:
-    """(as they were, those that leave; as they are, those that come; how many there are of each kind then)"""
+    """Returns (the jobs that leave the result, as they were; the jobs that enter it, as they are; the new counts by
+    kind)."""
     counts = dict(found.counts)
     left = _fitting((news.before[number] for number in (*news.removed, *changed)), ask)
     come = _fitting((news.after[number] for number in (*news.added, *changed)), ask)
@@ -142,24 +148,25 @@ def _come_and_gone(
 
 
 def sort_result(found: QueryResult, keys: Mapping[int, Any], ask: QueueQuery) -> QueryResult:
-    """Put in order; `keys`: what `key_of` says of each of them, or its place among those."""
+    """Returns the result in order. `keys` has for each job its `sort_key_of` value, or its position in that order."""
     return replace(found, order=sorted(found.order, key=keys.__getitem__, reverse=ask.sort.startswith("-")))
 
 
 def sort_key_of(ask: QueueQuery, now: float) -> Callable[[JobState], Any]:
-    """Of jobs that are put in order, the least first; no two share one. Raises Refused for an order that does not exist."""
+    """Returns the function that gives a job's sort key; keys are unique and the smallest comes first. Raises Refused
+    for an order that does not exist."""
     key: Callable[[JobState], Any] = _order(ask.sort, now)[0]
     return key
 
 
 def query_page(jobs: Iterable[JobState], ask: QueueQuery, now: float) -> QueuePage:
-    """Raises Refused for an order or a cursor that does not exist. A cursor is the place of the last row of the page
-    before, so a queue that changes in between loses and repeats nothing that stayed."""
+    """Returns one page. Raises Refused for an order or a cursor that does not exist. A cursor is the position of the
+    previous page's last row, so if the queue changes in between, no remaining row is lost or repeated."""
     return page_of_result(find_jobs(jobs, ask, now), ask)
 
 
 def page_of_result(whole: QueryResult, ask: QueueQuery) -> QueuePage:
-    """One page of what `find` found."""
+    """Returns one page of a result of `find_jobs`. Raises Refused for an order or a cursor that does not exist."""
     order, of = whole.order, whole.of
     passed, moment = _passed(ask, whole.now)
     key, descending = _order(ask.sort, moment)
@@ -178,7 +185,7 @@ def page_of_result(whole: QueryResult, ask: QueueQuery) -> QueuePage:
 
 
 def _fitting(jobs: Iterable[JobState], ask: QueueQuery) -> list[JobState]:
-    """Of every kind."""
+    """Returns the matching jobs of every kind."""
     return list(jobs) if _asks_nothing(ask) else [job for job in jobs if _fits(job, ask)]
 
 
@@ -207,7 +214,7 @@ def _said(job: JobState, word: str) -> bool:
 
 
 def filter_fields(ask: QueueQuery) -> frozenset[str]:
-    """Fields of a job that say whether it fits, and of which kind it is."""
+    """Returns the fields of a job that decide whether it matches and of which kind it is."""
     asked: tuple[tuple[object, tuple[str, ...]], ...] = (
         (ask.users, ("user",)),
         (ask.accounts, ("account",)),
@@ -219,7 +226,7 @@ def filter_fields(ask: QueueQuery) -> frozenset[str]:
 
 
 def sort_fields(ask: QueueQuery) -> frozenset[str]:
-    """Fields of a job that say where its place is."""
+    """Returns the fields of a job that decide its position."""
     column = BY_KEY.get(ask.sort.removeprefix("-"))
     return frozenset(column.reads if column else ("state", "priority", "submit_time", "start_time", "end_time"))
 
@@ -234,7 +241,8 @@ def _order(sort: str, now: float) -> tuple[Any, bool]:
 
 
 def _turn(job: JobState) -> tuple[int, int]:
-    """Those that wait by priority, the longest running first, and of those that ended the latest."""
+    """Returns the sort key within a kind: pending jobs by priority, running jobs with the longest running first, ended
+    jobs with the latest first."""
     if job.state in WAITING:
         return -job.priority, job.submit_time
     return (job.start_time, 0) if job.state in RUNNING else (-job.end_time, 0)
@@ -245,8 +253,9 @@ def _cursor(sort: str, key: Sequence[Any], moment: int) -> str:
 
 
 def _passed(ask: QueueQuery, now: float) -> tuple[tuple[Any, ...], int]:
-    """(The key of the row that the page before ended with, () at the top; the moment that the order is of.) By what grows
-    while a job runs or waits that is the first page's moment: of what ended the places would be others a second later."""
+    """Returns (the key of the previous page's last row, or () for the first page; the time for which the order is
+    computed). For columns that grow while a job runs or waits, that is the time of the first page: otherwise ended
+    jobs would change their position a second later."""
     column = BY_KEY.get(ask.sort.removeprefix("-"))
     if not ask.cursor:
         return (), int(now)
@@ -262,7 +271,7 @@ def _passed(ask: QueueQuery, now: float) -> tuple[tuple[Any, ...], int]:
 def _after(
     order: Sequence[int], of: Mapping[int, JobState], passed: tuple[Any, ...], key: Any, descending: bool
 ) -> int:
-    """How many of them the cursor has passed."""
+    """Returns how many of the jobs are before or at the cursor."""
     low, high = 0, len(order)
     try:
         while low < high:
@@ -272,7 +281,7 @@ def _after(
                 low = middle + 1
             else:
                 high = middle
-    except TypeError:  # not made of what this order is made of
+    except TypeError:  # the key has values of other types than this order's
         raise _foreign() from None
     return low
 

@@ -20,11 +20,12 @@ from headway.domain.slurm.state import Check, JobState, NodeState, Reservation
 from headway.schemas.clusters import NewsOut
 from headway.schemas.jobs import ProgressOut
 
-MAX_EVENTS = 20_000  # an array of ten thousand tasks starts and ends
-MAX_CONCURRENT_STREAMS = 2  # are brought up to date by the same reading: who waits for an answer comes in between
-UNUSED_ORDER_S = 60.0  # then an order of jobs is forgotten, and the reading that it was made of
-ALL_JOBS = 0  # among the numbers of jobs that something is known of: nobody knows which
-OPERATIONS_TOPIC = "operations"  # topic: some operation has ended
+MAX_EVENTS = 20_000  # enough for the starts and ends of an array of ten thousand tasks
+# Streams that are updated at the same time after a reading, so that requests can run in between
+MAX_CONCURRENT_STREAMS = 2
+UNUSED_ORDER_S = 60.0  # seconds after which an unused order of jobs and its reading are dropped
+ALL_JOBS = 0  # among requested job numbers: it is unknown which jobs have changed
+OPERATIONS_TOPIC = "operations"  # published when an operation has ended
 
 
 @dataclass(frozen=True)
@@ -33,17 +34,17 @@ class Notice:
 
     at: float
     text: str
-    level: str = "info"  # info | warning | error
+    level: str = "info"  # info, warning or error
     where: str = ""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A cluster as last read. `stale` says why the figures are old; "" when they are fresh."""
+    """A cluster as last read. `stale` says why the figures are old; "" if they are current."""
 
     cluster: str
     nodes: tuple[NodeState, ...] = ()
-    jobs: tuple[JobState, ...] = ()  # queued, running, and those that ended within minutes
+    jobs: tuple[JobState, ...] = ()  # queued, running, and those that ended within the last minutes
     machines: tuple[Machine, ...] = ()
     checks: tuple[Check, ...] = ()
     progress: dict[int, ProgressOut] = field(default_factory=dict)
@@ -51,32 +52,35 @@ class Snapshot:
     stale: str = ""
     reservations: tuple[Reservation, ...] = ()
     job_rows: dict[int, bytes] = field(default_factory=dict, compare=False)  # job id -> its JSON for lists
-    # Question -> what fits and the reading it was found in, this one or one before.
+    # Query -> its result and the reading that it was made from (this one or an earlier one).
     job_orders: dict[Any, tuple[Any, Snapshot]] = field(default_factory=dict, compare=False)
-    derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)  # what was made of it
+    # Cache of values computed from this snapshot
+    derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)
 
     @cached_property
     def counts(self) -> tuple[int, int]:
-        """(running, waiting) jobs."""
+        """Returns the number of (running, waiting) jobs."""
         states = Counter(job.state for job in self.jobs)
         return sum(states[word] for word in RUNNING), sum(states[word] for word in WAITING)
 
     @cached_property
     def gpus_used(self) -> int:
+        """Returns the number of allocated GPUs."""
         return sum(node.gpus_used for node in self.nodes)
 
     @cached_property
     def has_failed_nodes(self) -> bool:
-        """Whether a node that should be there is out of service."""
+        """Returns whether a node that should be in service is not."""
         return any(not (node.usable or node.changes) for node in self.nodes)
 
     @cached_property
     def by_id(self) -> dict[int, JobState]:
+        """Returns the jobs by number."""
         return {job.id: job for job in self.jobs}
 
     def take_recent_orders(self, now: float) -> dict[Any, tuple[Any, Snapshot]]:
-        """`orders` for the next reading, without those that nobody asks for any more. This one has none from then on, or
-        each reading would keep all before it."""
+        """Returns `job_orders` for the next reading, without those that have not been used for UNUSED_ORDER_S, and
+        empties them here: otherwise each reading would keep all earlier ones in memory."""
         young = {
             question: one for question, one in self.job_orders.items() if now - (one[1].as_of or 0.0) < UNUSED_ORDER_S
         }
@@ -84,12 +88,12 @@ class Snapshot:
         return young
 
     def with_ended(self, history: Iterable[JobState]) -> tuple[JobState, ...]:
-        """Its jobs, and those that only accounting remembers."""
+        """Returns the snapshot's jobs, and those that only accounting still has."""
         return tuple(({job.id: job for job in history} | self.by_id).values())
 
 
 class TopicHub:
-    """Wakes everybody who waits on a topic. A topic's number grows with every change, so none is missed."""
+    """Wakes everything that waits on a topic. A topic's number grows with every change, so none is missed."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -97,16 +101,18 @@ class TopicHub:
         self._watchers: dict[str, int] = {}
 
     def publish(self, topic: str) -> None:
+        """Increases the topic's number and wakes its waiters."""
         self._numbers[topic] = self._numbers.get(topic, 0) + 1
         for waiter in self._waiting.pop(topic, ()):
             if not waiter.done():
                 waiter.set_result(None)
 
     def version(self, topic: str) -> int:
+        """Returns the topic's number; 0 before its first change."""
         return self._numbers.get(topic, 0)
 
     async def wait_for_change(self, topic: str, seen: int, timeout_s: float | None = None) -> int:
-        """Returns the topic's number once it is not `seen`, or after the time."""
+        """Returns the topic's number once it is not `seen`, or after the timeout."""
         if self.version(topic) == seen:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(topic, set()).add(waiter)
@@ -124,7 +130,7 @@ class TopicHub:
 
     @contextlib.contextmanager
     def count_watcher(self, topic: str) -> Iterator[None]:
-        """Counts a viewer: what is watched is read more often."""
+        """Counts a viewer while the context is open: a watched cluster is read more often."""
         self._watchers[topic] = self._watchers.get(topic, 0) + 1
         self.publish("watchers")
         try:
@@ -138,14 +144,14 @@ class TopicHub:
         return self._watchers.get(topic, 0) > 0
 
     def close(self) -> None:
-        """Wakes everybody, for the end."""
+        """Wakes all waiters, when the server stops."""
         for topic in list(self._waiting):
             self.publish(topic)
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedEvent:
-    """A piece of news under its number, as JSON that is made once for all who follow."""
+    """An event and its number, as JSON that is made once for all subscribers."""
 
     number: int
     cluster: str
@@ -154,7 +160,7 @@ class PublishedEvent:
 
 
 class LiveState:
-    """Snapshots by cluster name. Written by the poller and the operations; read by the API and the page."""
+    """Snapshots by cluster name. Written by the poller and the operations; read by the API and the pages."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.hub = TopicHub()
@@ -163,16 +169,14 @@ class LiveState:
         self._notices: dict[str, deque[Notice]] = {}
         self.stopping = asyncio.Event()
         self.stream_slots = asyncio.Semaphore(MAX_CONCURRENT_STREAMS)
-        self.epoch = random.token_hex(4)  # numbers of news begin anew with the server
+        self.epoch = random.token_hex(4)  # event numbers start again with each start of the server
         self.last_event_number = 0
-        self.refresh_requests: dict[
-            str, set[int]
-        ] = {}  # clusters of which something has changed: the jobs, where that is known
+        self.refresh_requests: dict[str, set[int]] = {}  # cluster -> jobs that have changed, or ALL_JOBS
         self._told: deque[PublishedEvent] = deque(maxlen=MAX_EVENTS)
         self._incidents: dict[str, dict[int, str]] = {}
 
     def publish_events(self, *news: NewsOut) -> None:
-        """To everybody who follows the events."""
+        """Publishes events to all event streams."""
         for one in news:
             self.last_event_number += 1
             text = one.model_dump_json(exclude_defaults=True)
@@ -183,13 +187,14 @@ class LiveState:
             self.hub.publish(events_topic(""))
 
     def events_after(self, seen: int) -> list[PublishedEvent] | None:
-        """Those behind this number; None when some of them are forgotten."""
+        """Returns the events after this number; None if some of them are no longer stored."""
         if seen < self.last_event_number - len(self._told):
             return None
         return list(itertools.islice(self._told, len(self._told) - (self.last_event_number - seen), None))
 
     def publish_incident_changes(self, cluster: str, incidents: Iterable[Incident]) -> None:
-        """Of those that are in another state than when this was last asked; at first of none."""
+        """Publishes an event for each incident whose state has changed since the last call. The first call publishes
+        none."""
         now = {one.number: one for one in incidents}
         known = self._incidents.get(cluster)
         self._incidents[cluster] = {number: one.state.value for number, one in now.items()}
@@ -207,28 +212,30 @@ class LiveState:
         )  # fmt: skip
 
     def open_incidents(self, cluster: str) -> frozenset[int]:
-        """Incidents that were open when they were last told of."""
+        """Returns the incidents that were open at the last call of `publish_incident_changes`."""
         known = self._incidents.get(cluster, {}).items()
         return frozenset(number for number, state in known if not IncidentState(state).closed)
 
     def request_refresh(self, cluster: str, jobs: Iterable[int] = ()) -> None:
-        """Something has changed there, these jobs perhaps: it is read now and not at the next look."""
+        """Requests a reading now, before the next regular one, because the cluster, perhaps these jobs, has changed."""
         self.refresh_requests.setdefault(cluster, set()).update(tuple(jobs) or (ALL_JOBS,))
         self.hub.publish("watchers")
 
     def is_watched(self, cluster: str) -> bool:
-        """Whether anybody looks."""
+        """Returns whether the cluster has viewers."""
         return any(
             self.hub.is_watched(place) for place in (cluster_topic(cluster), events_topic(cluster), events_topic(""))
         )
 
     def snapshot(self, cluster: str) -> Snapshot:
+        """Returns the last snapshot of a cluster; an empty one if it was never read."""
         return self._snapshots.get(cluster) or Snapshot(cluster)
 
     def store_snapshot(self, snapshot: Snapshot) -> None:
+        """Stores a new snapshot, publishes the differences from the previous one, and notifies subscribers."""
         before = self.snapshot(snapshot.cluster)
         self._snapshots[snapshot.cluster] = snapshot
-        if before.as_of is not None and snapshot.as_of is not None:  # of the first reading of all there is a list
+        if before.as_of is not None and snapshot.as_of is not None:  # the first reading is no change
             moved = _changed_jobs(before, snapshot)
             for notice in _notices_between(before, snapshot, moved, self._now()):
                 self.add_notice(snapshot.cluster, notice.text, level=notice.level, where=notice.where)
@@ -236,14 +243,15 @@ class LiveState:
         self.hub.publish(cluster_topic(snapshot.cluster))
 
     def mark_stale(self, cluster: str, why: str) -> None:
-        """Keeps the last figures and says why they are old."""
+        """Keeps the last figures and stores why they are old."""
         self.store_snapshot(replace(self.snapshot(cluster), stale=why))
 
     def notify_row_changed(self, cluster: str) -> None:
-        """The cluster's row changed."""
+        """Notifies subscribers that the cluster's row has changed."""
         self.hub.publish(cluster_topic(cluster))
 
     def forget_cluster(self, cluster: str) -> None:
+        """Drops everything about a cluster that was taken down."""
         self._snapshots.pop(cluster, None)
         self._notices.pop(cluster, None)
         self._incidents.pop(cluster, None)
@@ -251,14 +259,15 @@ class LiveState:
         self.hub.publish(cluster_topic(cluster))
 
     def add_notice(self, cluster: str, text: str, *, level: str = "info", where: str = "") -> None:
+        """Adds a line to the cluster's recent history, which keeps the last 50."""
         self._notices.setdefault(cluster, deque(maxlen=50)).appendleft(Notice(self._now(), text, level, where))
 
     def notices(self, cluster: str) -> tuple[Notice, ...]:
-        """Newest first."""
+        """Returns the notices, the newest first."""
         return tuple(self._notices.get(cluster, ()))
 
     async def watch_changes(self, cluster: str) -> AsyncIterator[None]:
-        """Yields whenever the snapshot or the row changed; ends when the server stops."""
+        """Yields whenever the snapshot or the row has changed; ends when the server stops."""
         name = cluster_topic(cluster)
         with self.hub.count_watcher(name):
             seen = self.hub.version(name)
@@ -272,7 +281,7 @@ def cluster_topic(cluster: str) -> str:
 
 
 def events_topic(cluster: str) -> str:
-    """ "" for those of all clusters."""
+    """Returns the topic of a cluster's events; "" is the topic of all clusters."""
     return f"news/{cluster}"
 
 
@@ -281,7 +290,7 @@ def operation_topic(operation: str) -> str:
 
 
 def _changed_jobs(before: Snapshot, after: Snapshot) -> list[tuple[JobState | None, JobState]]:
-    """(as it was, as it is) of the jobs that are new, in another state or requeued."""
+    """Returns (as it was, as it is) for the jobs that are new, in another state or requeued."""
     if before.jobs is after.jobs:
         return []
     was = before.by_id.get
@@ -296,7 +305,7 @@ def _changed_jobs(before: Snapshot, after: Snapshot) -> list[tuple[JobState | No
 def _events_between(
     before: Snapshot, after: Snapshot, moved: Iterable[tuple[JobState | None, JobState]], now: float
 ) -> Iterator[NewsOut]:
-    """What is another between two readings."""
+    """Yields events for the differences between two readings."""
     name = after.cluster
     was = {node.name: node for node in before.nodes} if before.nodes is not after.nodes else {}
     for node in after.nodes if was else ():
@@ -323,7 +332,7 @@ def _events_between(
 def _notices_between(
     before: Snapshot, after: Snapshot, moved: Iterable[tuple[JobState | None, JobState]], now: float
 ) -> Iterator[Notice]:
-    """What happened between two readings, in words."""
+    """Yields what happened between two readings, in words."""
     was = {node.name: node for node in before.nodes} if before.nodes is not after.nodes else {}
     for node in after.nodes if was else ():
         old = was.get(node.name)

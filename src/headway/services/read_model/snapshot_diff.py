@@ -10,15 +10,14 @@ from operator import attrgetter, is_not, ne
 from headway.domain.slurm.state import JobState
 from headway.services.read_model.snapshot import Snapshot
 
-BATCH = 250  # jobs that are looked at at a time
-MAX_CHANGES = 500  # jobs that are taken out and put in one by one
+BATCH = 250  # jobs that are processed at a time
+MAX_CHANGES = 500  # jobs that are removed and inserted one by one
 
 
 class JobsDiff:
-    """Between two readings. A job that did not change is the very same object in both.
+    """The jobs that differ between two readings. An unchanged job is the same object in both.
 
-    Each minute all priorities are others, and little else: so it is also known of each field which jobs it is another of.
-    """
+    Each minute all priorities change, and little else. The changed jobs are therefore also found for each field."""
 
     def __init__(self, before: Mapping[int, JobState], after: Mapping[int, JobState]) -> None:
         self.before, self.after = before, after
@@ -27,8 +26,8 @@ class JobsDiff:
         self._moved: dict[str, frozenset[int]] = {}
 
     def changed_in(self, fields: Iterable[str]) -> frozenset[int] | None:
-        """Numbers of the jobs that are in both, and differ in one of these; None where with those that have come or gone
-        they are more than MOST_NEWS."""
+        """Returns the numbers of the jobs that are in both readings and differ in one of these fields; None if they and
+        the added and removed jobs are more than MAX_CHANGES."""
         found: frozenset[int] = frozenset()
         for name in fields:
             found |= self._in(name)
@@ -37,19 +36,20 @@ class JobsDiff:
         return found
 
     def all_changes(self) -> tuple[list[JobState], list[JobState]] | None:
-        """(as they were, as they are) of all jobs with news: one that changed is in both. None where they are more."""
+        """Returns (as they were, as they are) for all jobs that changed; a job that is in both readings is in both
+        lists. None if there are more than MAX_CHANGES."""
         _, old, new = self._pairs
         if len(self.removed) + len(self.added) + len(new) > MAX_CHANGES:
             return None
         return [*(self.before[n] for n in self.removed), *old], [*(self.after[n] for n in self.added), *new]
 
     def is_cheap(self, fields: Iterable[str]) -> bool:
-        """Whether `few` of these is answered without comparing thousands of jobs."""
+        """Returns whether `changed_in` can answer for these fields without comparing thousands of jobs."""
         return len(self._pairs[0]) <= BATCH or self._moved.keys() >= set(fields)
 
     @cached_property
     def _pairs(self) -> tuple[list[int], list[JobState], list[JobState]]:
-        """(numbers, as they were, as they are) of the jobs that are in both and no longer the same."""
+        """Returns (numbers, as they were, as they are) of the jobs that are in both readings and have changed."""
         before, both = self.before, [number for number in self.after if number in self.before]
         old, new = [before[number] for number in both], [self.after[number] for number in both]
         others = list(map(is_not, old, new))
@@ -64,8 +64,9 @@ class JobsDiff:
 
 
 def diff_since(snapshot: Snapshot, before: Mapping[int, JobState]) -> JobsDiff:
-    """Looked for once a reading: all questions of the one before ask it."""
-    key = ("turnover", id(before))  # which it holds, so that no other one has the same
+    """Returns the difference between the snapshot and earlier jobs. It is computed once per reading and shared by all
+    queries."""
+    key = ("turnover", id(before))  # the diff holds `before`, so the id is not used for another object
     known: JobsDiff | None = snapshot.derived.get(key)
     if known is None:
         known = snapshot.derived[key] = JobsDiff(before, snapshot.by_id)

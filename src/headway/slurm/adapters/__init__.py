@@ -1,4 +1,5 @@
-"""One adapter per slurmrestd version that was really run. `adapter(slurm_version)` gives the one to use."""
+"""One adapter per slurmrestd version that has been run with Headway. `adapter(slurm_version)` returns the right
+one."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from headway.slurm.adapters.base import Adapter
 
 
 def adapter(slurm_version: str) -> Adapter:
-    """The adapter for a Slurm version such as "24.11.5". Raises Refused for one that no node image carries."""
+    """Returns the adapter for a Slurm version such as "24.11.5". Raises Refused for a version that no node image
+    has."""
     from headway.slurm.adapters import v0_0_38, v0_0_42
 
     release = SLURM_RELEASES.get(release_of(slurm_version))

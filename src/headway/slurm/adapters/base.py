@@ -17,14 +17,14 @@ _MEMORY = re.compile(r"\bmem=(\d+(?:\.\d+)?)([KMGTP]?)")
 _MIB = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 _BETWEEN = re.compile(r",(?![^(]*\))")  # commas that are not inside "(IDX:0-1,4)"
 
-# Flags that squeue shows instead of the base state while they last.
+# Flags that squeue shows instead of the base state while they are set.
 _SHOWN_FLAGS = ("COMPLETING", "CONFIGURING", "STAGE_OUT", "REQUEUE_HOLD", "SPECIAL_EXIT", "STOPPED", "SIGNALING")
 
 
 @dataclass(frozen=True)
 class Field:
-    """`name` is ours, `source` Slurm's key, `parse` makes the one from the other; `unit` is what Slurm counts in.
-    `default` stands where a record lacks the key, which older and newer peers may do."""
+    """A field of a record. `name` is Headway's name, `source` is Slurm's key, `parse` converts the value, `unit`
+    is Slurm's unit. `default` is used where a record lacks the key, as in older or newer versions."""
 
     name: str
     source: str
@@ -34,7 +34,7 @@ class Field:
 
 
 def read_record(fields: Iterable[Field], row: Mapping[str, Any]) -> dict[str, Any]:
-    """A record of Slurm's -> our fields."""
+    """Returns Headway's fields of one of Slurm's records."""
     found = {}
     for one in fields:
         value = row.get(one.source)
@@ -53,35 +53,35 @@ class Adapter:
     reservations: str
     ping: str
     plain: Mapping[str, str]  # parameters that leave out the per-core lists
-    detailed: Mapping[str, str]  # parameters that bring gres_detail
+    detailed: Mapping[str, str]  # parameters that add gres_detail
     node_state: Callable[[Mapping[str, Any]], NodeState]
     job_state: Callable[[Mapping[str, Any]], JobState]
     reservation: Callable[[Mapping[str, Any]], Reservation]
-    reservations_apart: bool = False  # nodes do not name their reservation
+    reservations_apart: bool = False  # True where nodes do not name their reservation
 
 
 # ---- parsers, by the shape of a value --------------------------------------------------------------------------------
 
 
 def text(value: Any) -> str:
-    """`(null)` and `N/A` are how Slurm writes nothing."""
+    """Returns the value as text; "" for `(null)` and `N/A`, which Slurm writes for nothing."""
     return "" if value in ("(null)", "N/A", "None", None) else str(value)
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A list, or words with commas between."""
+    """Returns the words of a list, or of a text with commas."""
     if isinstance(value, str):
         value = [word for word in value.split(",") if word]
     return tuple(str(word) for word in value)
 
 
 def number(value: Any) -> int:
-    """A plain number, or Slurm's {"set", "infinite", "number"}; not set and infinite are 0."""
+    """Returns a plain number, or the number of Slurm's {"set", "infinite", "number"}; 0 for not set and infinite."""
     return _number(value) or 0
 
 
 def seconds_from_minutes(value: Any) -> int | None:
-    """None: without limit."""
+    """Returns minutes as seconds; None for no limit."""
     minutes = _number(value)
     return None if minutes is None else minutes * 60
 
@@ -95,24 +95,24 @@ def _number(value: Any) -> int | None:
 
 
 def hosts(value: Any) -> tuple[str, ...]:
-    """A host list as names, in Slurm's order."""
+    """Returns the names of a host list, in Slurm's order."""
     listed = text(value)
     return tuple(expand(listed)) if listed else ()
 
 
 def gpu_count(value: Any) -> int:
-    """`gpu:h100:8(S:0-1),gpu:l40s:2` -> 10."""
+    """Returns the GPUs of a GRES text: `gpu:h100:8(S:0-1),gpu:l40s:2` -> 10."""
     return sum(int(match[1]) for part in _BETWEEN.split(text(value)) if (match := _GRES_COUNT.match(part)))
 
 
 def gpu_types(value: Any) -> tuple[str, ...]:
-    """`gpu:h100:8(S:0-1),gpu:l40s:2` -> ("h100", "l40s")."""
+    """Returns the types of a GRES text: `gpu:h100:8(S:0-1),gpu:l40s:2` -> ("h100", "l40s")."""
     found = (_GRES_TYPE.match(part) for part in _BETWEEN.split(text(value)))
     return tuple(dict.fromkeys(match[1] for match in found if match))
 
 
 def gpu_indexes(value: Any) -> tuple[int, ...]:
-    """`gpu:h100:3(IDX:0-1,5)` -> (0, 1, 5)."""
+    """Returns the GPU numbers of a GRES text: `gpu:h100:3(IDX:0-1,5)` -> (0, 1, 5)."""
     found: set[int] = set()
     for part in _BETWEEN.split(text(value)):
         match = _IDX.search(part)
@@ -125,7 +125,8 @@ def gpu_indexes(value: Any) -> tuple[int, ...]:
 
 
 def gpus_of_tres(value: Any) -> int:
-    """`cpu=2,mem=200M,gres/gpu=4,gres/gpu:h100=4` -> 4 (the total stands beside the counts by type)."""
+    """Returns the GPUs of a TRES text: `cpu=2,mem=200M,gres/gpu=4,gres/gpu:h100=4` -> 4 (the total, not the counts
+    by type)."""
     for part in text(value).split(","):
         name, _, count = part.partition("=")
         if name == "gres/gpu":
@@ -134,13 +135,13 @@ def gpus_of_tres(value: Any) -> int:
 
 
 def memory_of_tres(value: Any) -> int:
-    """`cpu=2,mem=1.5G,node=1` -> 1536 MiB."""
+    """Returns the MiB of a TRES text: `cpu=2,mem=1.5G,node=1` -> 1536."""
     match = _MEMORY.search(text(value))
     return int(float(match[1]) * _MIB[match[2]]) if match else 0
 
 
 def one_line_text(value: Any) -> str:
-    """Whatever it is, as one line: lists with commas between, what is not set as nothing."""
+    """Returns any value as one line: lists with commas, "" for a value that is not set."""
     if isinstance(value, dict):
         return _of_number(value) if "number" in value else ""
     if isinstance(value, list):
@@ -149,7 +150,7 @@ def one_line_text(value: Any) -> str:
 
 
 def flag_text(value: Any) -> str:
-    """A flag that squeue shows as a word."""
+    """Returns "yes" or "", for a flag that squeue shows as a word."""
     return "yes" if value and value not in ("0", "no") else ""
 
 
@@ -159,7 +160,8 @@ def _of_number(value: dict[str, Any]) -> str:
 
 
 def base_state(value: Any) -> str:
-    """Base state and flags as squeue shows them in one word: a job that ends is COMPLETING until its epilog is done."""
+    """Returns the state as squeue shows it in one word: the first flag that squeue shows, else the base state. A
+    job that ends is COMPLETING until its epilog is done."""
     words = texts(value)
     for flag in _SHOWN_FLAGS:
         if flag in words:

@@ -1,12 +1,12 @@
-"""slurmrestd v0.0.38, as Slurm 22.05 answers it.
+"""slurmrestd v0.0.38, as in Slurm 22.05.
 
-- Wants the user's name in a header beside the token.
-- Numbers are plain, null when not set or without limit; a job's state is one word, a node's is small letters with the
-  flags in `state_flags`.
+- It requires the user's name in a header besides the token.
+- Numbers are plain, null when not set or without limit. A job's state is one word. A node's state is in lower case, with
+  the flags in `state_flags`.
 - Nodes do not name their reservation: it is taken from the reservations.
-- No `flags` parameter: the lists are always detailed, with `gres_detail` and a line for each core.
-- `standard_output` is as sbatch was told, patterns and all, and empty for the default; `exit_code` is a wait status.
-"""
+- There is no `flags` parameter: the lists are always detailed, with `gres_detail` and a line for each core.
+- `standard_output` is the text given to sbatch with its patterns, and empty for the default; `exit_code` is a wait
+  status."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _exit(wait_status: int) -> int:
 
 
 def _changed(fields: tuple[Field, ...], *others: Field) -> tuple[Field, ...]:
-    """The newer version's fields, those of the same name replaced."""
+    """Returns the newer version's fields with those of the same name replaced."""
     by_name = {one.name: one for one in others}
     return tuple(by_name.get(one.name, one) for one in fields)
 
@@ -40,12 +40,14 @@ NODE = _changed(newer.NODE, Field("states", "state", _upper, default=()))
 
 
 def node_state(row: Mapping[str, Any]) -> NodeState:
+    """Returns the node of a record."""
     found = read_record(NODE, row)
     found["states"] += tuple(row.get("state_flags") or ())
     return NodeState(**found)
 
 
 def job_state(row: Mapping[str, Any]) -> JobState:
+    """Returns the job of a record, with the patterns of its log files filled in."""
     task = row.get("array_task_id")
     codes = {name: {"return_code": _exit(row.get(name) or 0)} for name in ("exit_code", "derived_exit_code")}
     shaped = {**row, **codes}
@@ -58,7 +60,7 @@ def job_state(row: Mapping[str, Any]) -> JobState:
 
 
 def fill_filename_pattern(pattern: str, job: JobState) -> str:
-    """sbatch's file name patterns, as the batch step's output has them: node, step and task are 0."""
+    """Returns the file name for sbatch's pattern, as for the batch step: node, step and task are 0."""
     first_node = job.nodes[0] if job.nodes else ""
     values = {
         "j": str(job.id),

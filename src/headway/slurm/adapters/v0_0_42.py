@@ -1,13 +1,12 @@
-"""slurmrestd v0.0.42, as Slurm 24.11 and 26.05 answer it (26.11 is to have it no more).
+"""slurmrestd v0.0.42, as in Slurm 24.11 and 26.05 (26.11 will drop it).
 
 - Numbers are {"set", "infinite", "number"}; states are lists: the base state first, then flags.
-- /node/NAME leaves out what is allocated (CPUs 0, state ALLOCATED); /nodes/ has it, so that is what is asked.
-- /jobs/ without parameters means flags=DETAIL: with it come `gres_detail` (one entry a node, in the order of `nodes`)
-  and a line for each core of each node of each job, four times the bytes of flags=ALL on 64-core nodes.
-- `standard_output` comes with its patterns already filled in.
-- `state_reason` is the short word; `state_description` has a sentence now and then, and is empty otherwise. Where the
-  sentence is a word of its own ("launch failed requeued held"), the job's reason is only that it is held.
-"""
+- /node/NAME leaves out what is allocated (CPUs 0, state ALLOCATED); /nodes/ has it, so /nodes/ is used.
+- /jobs/ without parameters means flags=DETAIL, which adds `gres_detail` (one entry a node, in the order of `nodes`)
+  and a line for each core of each node of each job: four times the bytes of flags=ALL on 64-core nodes.
+- `standard_output` has its patterns already filled in.
+- `state_reason` is the short word; `state_description` sometimes has a sentence, and is empty otherwise. Where the
+  sentence is a word of its own ("launch failed requeued held"), the job's reason says only that it is held."""
 
 from __future__ import annotations
 
@@ -100,7 +99,7 @@ JOB = (
     Field("suspend_time", "suspend_time", number, "unix s", 0),
 )
 
-# squeue's columns that only people read: by squeue's own name of each.
+# Columns of squeue that are only shown, by squeue's names.
 MORE = (
     Field("accruetime", "accrue_time", number, "unix s"),
     Field("admin_comment", "admin_comment", text),
@@ -180,11 +179,13 @@ RESERVATION = (
 
 
 def node_state(row: Mapping[str, Any]) -> NodeState:
+    """Returns the node of a record."""
     return NodeState(**read_record(NODE, row))
 
 
 def job_state(row: Mapping[str, Any]) -> JobState:
-    """`end_time` is 0 until the job has ended (Slurm foretells one), `gpu_indexes` empty without gres_detail."""
+    """Returns the job of a record. `end_time` is 0 until the job has ended (Slurm gives an expected one),
+    `gpu_indexes` is empty without gres_detail."""
     found = read_record(JOB, row)
     if found["state"] not in ENDED:
         found["end_time"] = 0
@@ -201,17 +202,18 @@ def job_state(row: Mapping[str, Any]) -> JobState:
 
 
 def _reason(row: Mapping[str, Any]) -> str:
-    """The word; and what the sentence names behind it, which the word lacks ("ReqNodeNotAvail, UnavailableNodes:a-1")."""
+    """Returns the reason's word, or the sentence where it says more ("ReqNodeNotAvail, UnavailableNodes:a-1")."""
     word, sentence = text(row.get("state_reason")), text(row.get("state_description"))
     return sentence if sentence and (not word or sentence.startswith(word) or "requeued" in sentence) else word
 
 
 def reservation(row: Mapping[str, Any]) -> Reservation:
+    """Returns the reservation of a record."""
     return Reservation(**read_record(RESERVATION, row))
 
 
 def _indexes(nodes: tuple[str, ...], details: Any) -> dict[str, tuple[int, ...]]:
-    """A job that ended keeps its gres_detail without any IDX."""
+    """Returns node -> GPU numbers. The gres_detail of an ended job has no IDX, so its result is empty."""
     if len(details) != len(nodes):
         return {}
     return {node: found for node, detail in zip(nodes, details, strict=True) if (found := gpu_indexes(detail))}

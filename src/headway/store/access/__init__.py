@@ -1,1 +1,1 @@
-"""What the server remembers of people, their tokens, sessions and Linux users, and the audit trail."""
+"""Stored data about people: their tokens, sessions and Linux users, and the audit trail."""

@@ -16,11 +16,11 @@ from headway.store.db.transactions import StorePart
 
 @dataclass(frozen=True, slots=True)
 class AuditAsk:
-    """Which lines are wanted; "" and 0 narrow nothing."""
+    """A filter for audit lines; "" and 0 mean no restriction."""
 
     person: str = ""
-    action: str = ""  # its beginning
-    target: str = ""  # its beginning: a cluster's name finds all that was done there
+    action: str = ""  # a prefix
+    target: str = ""  # a prefix: a cluster's name finds everything done on it
     result: str = ""
     since: float = 0.0
     until: float = 0.0
@@ -36,7 +36,8 @@ def audit_line(
     address: str = "",
     result: str = "ok",
 ) -> Insert:
-    """Without NUL bytes, which PostgreSQL's texts can't have: a line that can't be written is a deed without one."""
+    """Returns the INSERT for one line. NUL bytes are removed, because PostgreSQL does not store them in text:
+    otherwise the line could not be written and the action would be missing from the trail."""
     return insert(t.audit).values(
         at=at,
         person=_text(person, 64),
@@ -53,6 +54,8 @@ def _text(text: str, most: int) -> str:
 
 
 class AuditTrail(StorePart):
+    """Writes and reads the audit trail."""
+
     async def record(
         self,
         person: str,
@@ -63,7 +66,7 @@ class AuditTrail(StorePart):
         address: str = "",
         result: str = "ok",
     ) -> None:
-        """One line. `result`: ok | refused | failed. Never pass a secret."""
+        """Adds one line. `result`: ok | refused | failed. Never pass a secret."""
         line = audit_line(self._database.now(), person, action, target, detail or {}, address=address, result=result)
         async with self._database.write() as db:
             await db.execute(line)
@@ -71,7 +74,8 @@ class AuditTrail(StorePart):
     async def search(
         self, ask: AuditAsk | None = None, *, limit: int = 100, before: int = 0, after: int = -1
     ) -> tuple[AuditRow, ...]:
-        """The latest first, those with a number below `before`; or with `after`, the oldest first, those above it."""
+        """Returns matching lines: the latest first, with numbers below `before`; or, if `after` is given, the oldest
+        first, with numbers above it."""
         a, ask = t.audit.c, ask or AuditAsk()
         query = select(t.audit).limit(limit)
         for column, value in ((a.person, ask.person), (a.result, ask.result)):

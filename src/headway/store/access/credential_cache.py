@@ -1,4 +1,5 @@
-"""A short-lived cache of who holds a token or session, shared by the parts of the store that read and change them."""
+"""A short-lived cache of the holders of tokens and sessions, shared by the parts of the store that read and change
+them."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CachedHolder:
-    """`until`: when the entry goes stale, by the monotonic clock."""
+    """A cached holder. `until`: when the entry expires, by the monotonic clock."""
 
     until: float
     expires_at: float | None
@@ -30,13 +31,15 @@ class CachedHolder:
 
 
 def digest(secret: str) -> str:
-    """The SHA-256 of a token, cookie or code. They carry 256 random bits, so neither salt nor stretching is needed."""
+    """Returns the SHA-256 of a token, cookie or code. They have 256 random bits, so neither salt nor stretching is
+    needed."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 class CredentialCache:
-    """Remembers the holder of a token or session for a second: a page that follows a cluster asks ten times in one. This server
-    drops its entries with every change; another server on the same database sees the change a second later."""
+    """Caches the holder of a token or session for one second, because a page that shows a cluster sends about ten
+    requests per second. This server clears the cache with every change; another server on the same database sees the
+    change within a second."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -46,12 +49,12 @@ class CredentialCache:
 
     @property
     def changes(self) -> int:
-        """The number of changes so far; pass it to `put`."""
+        """Returns the number of changes so far; pass it to `put`."""
         return self._changes
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """A write transaction after which a holder may do less than before: it empties the cache."""
+        """Opens a write transaction that may reduce what a holder is allowed to do, and clears the cache after it."""
         try:
             async with self._database.write() as db:
                 yield db
@@ -60,11 +63,13 @@ class CredentialCache:
             self._holders.clear()
 
     def get(self, key: str) -> CachedHolder | None:
+        """Returns the cached holder, or None if there is none or the entry has expired."""
         known = self._holders.get(key)
         return None if known is None or time.monotonic() >= known.until else known
 
     async def query_once(self, key: str, query: Callable[[], Awaitable[T]]) -> T:
-        """Runs the query, or waits for the same one that is under way, unless something was changed since it began."""
+        """Runs the query, or waits for the same query if it is already running and nothing has changed since it
+        began."""
         mark = (key, self._changes)
         if mark not in self._pending:
             self._pending[mark] = asyncio.ensure_future(query())
@@ -73,7 +78,7 @@ class CredentialCache:
         return found
 
     def put(self, key: str, value: TokenHolder | Person, expires_at: float | None, changes: int) -> None:
-        """Keeps a holder, unless something was changed since `changes` was read."""
+        """Caches a holder, unless something has changed since `changes` was read."""
         if changes == self._changes:
             if len(self._holders) > _MAX_ENTRIES:
                 self._holders.clear()

@@ -1,4 +1,5 @@
-"""Linux users: the uid of each name, the same on all clusters, and who was ever on which cluster."""
+"""Linux users: the uid of each name, which is the same on all clusters, and which names were ever used on which
+cluster."""
 
 from __future__ import annotations
 
@@ -13,15 +14,20 @@ from headway.store.db import schema as t
 from headway.store.db.transactions import StorePart
 
 FIRST_UID = 20_000
-LAST_UID = 59_999  # a larger one is another directory's, and says nothing of where ours go on
+LAST_UID = 59_999  # a larger uid comes from another directory and does not affect which uid is assigned next
 
 
 class LinuxUsers(StorePart):
+    """Assigns uids and records the Linux users of each cluster."""
+
     async def assign_uids(
         self, names: Iterable[str], *, give: bool = True, wishes: Mapping[str, int] | None = None
     ) -> dict[str, int]:
-        """The uid of each name, given out in order from FIRST_UID on and never used for another name. Without `give` a
-        new name shows the uid it would be given now, and gets none. `wishes`: uids for new names, where nobody has them."""
+        """Returns the uid of each name. Uids are assigned in ascending order from FIRST_UID and are never reused for
+        another name.
+
+        With `give=False` nothing is assigned: a new name gets the uid that it would be assigned now. `wishes`:
+        preferred uids for new names, used if they are free. Raises Refused if no uid is left."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
@@ -39,36 +45,38 @@ class LinuxUsers(StorePart):
         return known
 
     async def known_uids(self, names: Iterable[str]) -> dict[str, int]:
-        """Of those of these names that have one."""
+        """Returns the uids of those of the names that have one."""
         async with self._database.read() as db:
             return await self._query_uids(db, sorted(set(names)))
 
     async def _query_uids(self, db: Any, names: list[str]) -> dict[str, int]:
         found: dict[str, int] = {}
-        for start in range(0, len(names), 500):  # SQLite takes a bounded number of parameters
+        for start in range(0, len(names), 500):  # SQLite limits the number of parameters
             part = names[start : start + 500]
             rows = await db.execute(select(t.uids.c.name, t.uids.c.uid).where(t.uids.c.name.in_(part)))
             found |= {row.name: row.uid for row in rows}
         return found
 
     async def of_cluster(self, cluster: str) -> set[str]:
-        """Everybody who was ever on the cluster."""
+        """Returns every name that was ever used on the cluster."""
         async with self._database.read() as db:
             rows = await db.execute(select(t.cluster_users.c.name).where(t.cluster_users.c.cluster == cluster))
             return {row.name for row in rows}
 
     async def add_to_cluster(self, cluster: str, names: Iterable[str]) -> None:
+        """Records that these names are used on the cluster."""
         new = sorted(set(names) - await self.of_cluster(cluster))
         for name in new:
             try:
                 async with self._database.write() as db:
                     await db.execute(insert(t.cluster_users).values(cluster=cluster, name=name))
             except IntegrityError:
-                continue  # noted meanwhile
+                continue  # another server has just recorded it
 
 
 def _new_uids(names: Iterable[str], taken: set[int], wishes: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    """In order behind the last one that was given, then what is free before it; a wish goes before. Raises Refused."""
+    """Yields a uid for each name: the preferred one if it is free, else the next one after the last assigned uid, else
+    any free one before that. Raises Refused if none is left."""
     used = set(taken)
     rest = []
     for name in names:

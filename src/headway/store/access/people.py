@@ -23,6 +23,7 @@ PERSON_COLUMNS = (t.people.c.name, t.people.c.role, t.people.c.user, t.people.c.
 
 
 def person_of_row(row: Any) -> Person:
+    """Returns the person of a row with PERSON_COLUMNS."""
     return Person(row.name, Role(row.role), row.user, row.subject or "", row.created_at)
 
 
@@ -31,7 +32,8 @@ async def _everybody(db: AsyncConnection) -> tuple[Person, ...]:
 
 
 async def _need_other_admin(db: AsyncConnection, name: str) -> None:
-    """Raises Conflict when this person is the only admin: one with a Linux user, for without they may only look."""
+    """Raises Conflict if this person is the only admin with a Linux user. Admins without a Linux user do not count,
+    because they can only read."""
     p = t.people.c
     admins = (
         (await db.execute(select(p.name).where(p.role == Role.ADMIN, or_(p.user.is_(None), p.user != ""))))
@@ -43,14 +45,15 @@ async def _need_other_admin(db: AsyncConnection, name: str) -> None:
 
 
 class People(StorePart):
-    """Changes go through the credential cache: what a person may do is part of what it remembers."""
+    """Creates, changes and finds people. Changes clear the credential cache, because it also caches roles and Linux
+    users."""
 
     def __init__(self, database: Database, credentials: CredentialCache) -> None:
         super().__init__(database)
         self._credentials = credentials
 
     async def set_role(self, name: str, role: Role) -> Person:
-        """Creates a person, or gives an existing one this role."""
+        """Creates a person with this role, or changes the role of an existing person."""
         async with self._credentials.write() as db:
             changed = await db.execute(update(t.people).where(t.people.c.name == name).values(role=Role(role)))
             if not changed.rowcount:
@@ -60,8 +63,11 @@ class People(StorePart):
     async def change(
         self, name: str, *, role: Role, user: str | None, beside: Beside = lambda _: None, made: bool = False
     ) -> Person:
-        """Raises NotFound for nobody, unless they are to be `made`; Conflict for the last admin of all, who would leave nobody
-        to undo it; and what `beside` does when it is given everybody there is."""
+        """Changes a person's role and Linux user.
+
+        Raises NotFound if the person does not exist (with `made`, creates the person instead), Conflict if this would
+        remove the last admin, and whatever `beside` raises. `beside` is called in the transaction with all people, to
+        check the change against them."""
         async with self._credentials.write() as db:
             if role is not Role.ADMIN or user == "":
                 await _need_other_admin(db, name)
@@ -77,7 +83,7 @@ class People(StorePart):
         return person_of_row(row)
 
     async def delete(self, name: str) -> None:
-        """With their tokens and sessions. NotFound and Conflict as `change`."""
+        """Deletes a person with their tokens and sessions. Raises NotFound and Conflict like `change`."""
         async with self._credentials.write() as db:
             await _need_other_admin(db, name)
             gone = await db.execute(delete(t.people).where(t.people.c.name == name))
@@ -85,6 +91,7 @@ class People(StorePart):
                 raise NotFound(f"no person {name!r}", hint="headway people")
 
     async def by_subject(self, subject: str) -> Person | None:
+        """Returns the person with this subject of the sign-in provider, or None."""
         async with self._database.read() as db:
             row = (await db.execute(select(*PERSON_COLUMNS).where(t.people.c.subject == subject))).first()
         return person_of_row(row) if row else None
@@ -92,8 +99,8 @@ class People(StorePart):
     async def add_from_provider(
         self, name: str, subject: str, *, role: Role, user: str, beside: Beside = lambda _: None
     ) -> Person:
-        """A person who came by the sign-in provider for the first time. Conflict when the name is another's already; `beside`
-        as in `change`."""
+        """Creates a person who signed in through the sign-in provider for the first time. Raises Conflict if the name
+        is taken. `beside` is as in `change`."""
         async with self._database.write() as db:
             beside(await _everybody(db))
             if (await db.execute(select(t.people.c.name).where(t.people.c.name == name))).first():
@@ -103,10 +110,12 @@ class People(StorePart):
         return made
 
     async def get(self, name: str) -> Person | None:
+        """Returns the person of this name, or None."""
         async with self._database.read() as db:
             row = (await db.execute(select(*PERSON_COLUMNS).where(t.people.c.name == name))).first()
         return person_of_row(row) if row else None
 
     async def all(self) -> tuple[Person, ...]:
+        """Returns all people, sorted by name."""
         async with self._database.read() as db:
             return await _everybody(db)

@@ -20,12 +20,14 @@ OIDC_FLOWS_KEPT = 10_000
 
 
 class Sessions(StorePart):
+    """Creates and checks browser sessions, sign-in codes and OpenID Connect flows."""
+
     def __init__(self, database: Database, credentials: CredentialCache) -> None:
         super().__init__(database)
         self._credentials = credentials
 
     async def create_signin_code(self, person: str) -> tuple[str, float]:
-        """(one-time code, when it expires)."""
+        """Returns (one-time code, its expiry time in unix seconds)."""
         code, expires = random.token_urlsafe(32), self._database.now() + SIGNIN_CODE_S
         async with self._database.write() as db:
             await db.execute(delete(t.signin_codes).where(t.signin_codes.c.expires_at <= self._database.now()))
@@ -33,7 +35,8 @@ class Sessions(StorePart):
         return code, expires
 
     async def redeem_signin_code(self, code: str) -> tuple[Person, str, float] | None:
-        """(person, session cookie, when it expires), once per code; None when it is unknown, used or too old."""
+        """Returns (person, session cookie, its expiry time) the first time a code is used; None if it is unknown, used
+        or expired."""
         now = self._database.now()
         async with self._database.write() as db:
             query = (
@@ -42,7 +45,8 @@ class Sessions(StorePart):
                 .where(t.signin_codes.c.hash == digest(code), t.signin_codes.c.expires_at > now)
             )
             row = (await db.execute(query)).first()
-            # Whoever deletes the row has spent the code: of two at once only one sees a row count of 1.
+            # The request that deletes the row has used the code: of two concurrent requests only one sees a row count
+            # of 1.
             spent = await db.execute(delete(t.signin_codes).where(t.signin_codes.c.hash == digest(code)))
             if row is None or not spent.rowcount:
                 return None
@@ -50,7 +54,7 @@ class Sessions(StorePart):
         return person_of_row(row), cookie, expires
 
     async def create(self, person: str) -> tuple[str, float]:
-        """(session cookie, when it expires) for somebody who has shown who they are."""
+        """Returns (session cookie, its expiry time) for a person who is authenticated."""
         async with self._database.write() as db:
             return await self._insert(db, person)
 
@@ -64,8 +68,8 @@ class Sessions(StorePart):
         return cookie, expires
 
     async def start_oidc_flow(self, state: str, nonce: str, verifier: str) -> None:
-        """Remembers a browser that goes to the sign-in provider; its `state` is kept as a hash. Anybody may go there, so
-        only the latest are kept."""
+        """Records that a browser goes to the sign-in provider; only a hash of `state` is stored. Requests are
+        unauthenticated, so only the latest OIDC_FLOWS_KEPT flows are kept."""
         now, f = self._database.now(), t.oidc_flows
         async with self._database.write() as db:
             await db.execute(delete(f).where(f.c.expires_at <= now))
@@ -77,7 +81,7 @@ class Sessions(StorePart):
             await db.execute(insert(f).values(**values))
 
     async def finish_oidc_flow(self, state: str) -> tuple[str, str] | None:
-        """(nonce, verifier) of a browser that came back, once; None for one that never left or was too long away."""
+        """Returns (nonce, verifier) the first time the browser comes back; None if the flow is unknown or expired."""
         f = t.oidc_flows
         async with self._database.write() as db:
             mine = f.c.hash == digest(state)
@@ -86,6 +90,7 @@ class Sessions(StorePart):
         return (row.nonce, row.verifier) if row is not None and gone.rowcount else None
 
     async def person(self, cookie: str) -> Person | None:
+        """Returns the person of a session cookie, or None if it is unknown or expired."""
         key = digest(cookie)
         known = self._credentials.get(key)
         if known is not None and isinstance(known.value, Person):
@@ -107,5 +112,6 @@ class Sessions(StorePart):
         return person_of_row(row)
 
     async def delete(self, cookie: str) -> None:
+        """Ends the session of this cookie."""
         async with self._credentials.write() as db:
             await db.execute(delete(t.sessions).where(t.sessions.c.hash == digest(cookie)))

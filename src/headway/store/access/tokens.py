@@ -15,14 +15,16 @@ from headway.store.db import schema as t
 from headway.store.db.rows import Token, TokenHolder
 from headway.store.db.transactions import Database, DatabaseLocked, StorePart
 
-_TOUCH_S = 60.0  # a token's last use is written at most this often
+_TOUCH_S = 60.0  # the last use of a token is written at most this often
 
 
 class Tokens(StorePart):
+    """Creates, checks and deletes API tokens."""
+
     def __init__(self, database: Database, credentials: CredentialCache) -> None:
         super().__init__(database)
         self._credentials = credentials
-        self._touched: dict[str, float] = {}  # token -> when its last use was last written, or tried to be
+        self._touched: dict[str, float] = {}  # token id -> when a write of its last use was last attempted
 
     async def create(
         self,
@@ -33,7 +35,8 @@ class Tokens(StorePart):
         scopes: Sequence[str] = ("all",),
         cluster: str = "",
     ) -> tuple[Token, str]:
-        """(the token's row, the token itself, which is not kept)."""
+        """Returns (the token's row, the token itself, which is not stored). Raises NotFound if the person does not
+        exist."""
         now = self._database.now()
         token_id, secret = random.token_hex(6), f"hw_{random.token_urlsafe(32)}"
         expires = None if days is None else now + days * 86400
@@ -56,7 +59,8 @@ class Tokens(StorePart):
         return Token(token_id, person, role, label, now, expires, None, tuple(scopes), cluster), secret
 
     async def holder(self, secret: str) -> TokenHolder | None:
-        """Whose token this is and what it is good for; None for an unknown or expired one. Notes when it was last used."""
+        """Returns the holder and the scopes of a token, or None if it is unknown or expired. Records when it was last
+        used."""
         key = digest(secret)
         known = self._credentials.get(key)
         if known is not None and isinstance(known.value, TokenHolder):
@@ -83,7 +87,7 @@ class Tokens(StorePart):
             return None
         if now - max(row.last_used_at or float("-inf"), self._touched.get(row.id, float("-inf"))) >= _TOUCH_S:
             self._touched[row.id] = now
-            with suppress(DatabaseLocked):  # that it was used is no reason to refuse it
+            with suppress(DatabaseLocked):  # failing to record the use must not reject the token
                 async with self._database.write() as db:
                     await db.execute(update(t.tokens).where(t.tokens.c.id == row.id).values(last_used_at=now))
         held = TokenHolder(person_of_row(row), tuple(row.scopes.split()), row.cluster)
@@ -91,6 +95,7 @@ class Tokens(StorePart):
         return held
 
     async def all(self, person: str | None = None) -> tuple[Token, ...]:
+        """Returns all tokens, or those of one person, the oldest first."""
         query = select(t.tokens, t.people.c.role).join(t.people, t.people.c.name == t.tokens.c.person)
         if person is not None:
             query = query.where(t.tokens.c.person == person)
@@ -112,7 +117,8 @@ class Tokens(StorePart):
             )
 
     async def delete(self, token_id: str) -> None:
-        """And the person's browser sessions and unused sign-in codes, which a token may have made."""
+        """Deletes a token. Also deletes the person's browser sessions and unused sign-in codes, which the token may
+        have created. Raises NotFound if the token does not exist."""
         async with self._credentials.write() as db:
             person = (await db.execute(select(t.tokens.c.person).where(t.tokens.c.id == token_id))).scalar()
             if person is None:

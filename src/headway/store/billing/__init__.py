@@ -1,1 +1,1 @@
-"""What the server remembers of usage: runs of jobs, lives of machines, prices, invoices, and sums over them."""
+"""Stored data about usage and cost: runs of jobs, machine lifetimes, prices, invoices, and sums over them."""

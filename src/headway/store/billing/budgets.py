@@ -1,4 +1,4 @@
-"""Which budget level each team was told of, and which teams are capped."""
+"""The budget level that each team was last notified of, and which teams are capped."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from headway.store.db.transactions import StorePart
 
 
 class Budgets(StorePart):
+    """Stores the budget level of each team."""
+
     async def get(self, cluster: str, team: str, start: int) -> tuple[str, bool]:
-        """(level that was told in this period, whether its jobs are held back); ("", False) before anything was."""
+        """Returns (last level the team was notified of in this period, whether its jobs are held back); ("", False) if
+        none was."""
         b = t.budget_notes
         query = select(b.c.level, b.c.capped).where(b.c.cluster == cluster, b.c.team == team, b.c.start == start)
         async with self._database.read() as db:
@@ -18,7 +21,7 @@ class Budgets(StorePart):
         return (row.level, row.capped) if row else ("", False)
 
     async def record(self, cluster: str, team: str, start: int, level: str, *, capped: bool) -> None:
-        """Of the period that began then; older ones are forgotten."""
+        """Records the level for the period that began at `start`; older periods of the team are deleted."""
         b = t.budget_notes
         async with self._database.write() as db:
             await db.execute(delete(b).where(b.c.cluster == cluster, b.c.team == team))
@@ -26,7 +29,7 @@ class Budgets(StorePart):
             await db.execute(insert(b).values(**values))
 
     async def capped_teams(self, cluster: str) -> frozenset[str]:
-        """Teams whose budget is spent: none of their jobs starts."""
+        """Returns the teams that have used up their budget, so that none of their jobs may start."""
         b = t.budget_notes
         async with self._database.read() as db:
             rows = await db.execute(select(b.c.team).where(b.c.cluster == cluster, b.c.capped.is_(True)))

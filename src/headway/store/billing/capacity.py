@@ -33,17 +33,18 @@ from headway.store.billing.runs import OPEN
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import Database, StorePart
 
-_LONGEST_WAIT_S = 3600 * 24 * 365  # longer ones are told as so long
-_PLACES = 10_000  # hours of a month and more
-_PARTS = 1000  # stretches of nodes that one question names
-Seconds = Sequence[int]  # of each half hour of a day
+_LONGEST_WAIT_S = 3600 * 24 * 365  # longer waits are counted as this long
+_PLACES = 10_000  # more than the number of intervals (hours) in a month
+_PARTS = 1000  # node time spans per query
+Seconds = Sequence[int]  # one value for each half hour of a day
 Moments = dict[tuple[str, str], dict[int, tuple[int, int]]]
-NodePart = tuple[str, int, int]  # a node from one moment until another
+NodePart = tuple[str, int, int]  # node, start, end
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOn:
-    """`units` of `per_node` on a node from `start` until `end`, both within what was asked about."""
+    """A run held `units` of the node's `per_node` units from `start` until `end`, both within the requested
+    time span."""
 
     node: str
     units: int
@@ -54,17 +55,19 @@ class HeldOn:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """Stretches of time in which runs held something of a node, of many nodes, gathered by the stretches between marks that their
-    beginnings and ends lie in (-1: before the first mark; the number of stretches: after the last)."""
+    """Time spans in which runs held something on a node, summed over nodes. They are grouped by the intervals between
+    marks in which they begin and end (-1: before the first mark; the number of intervals: after the last mark)."""
 
     began_in: int
     ended_in: int
     count: int
-    began: int  # sum of the beginnings, as all moments here from the first mark on
+    began: int  # sum of the beginnings, counted from the first mark; `ended` likewise
     ended: int
 
 
 class CapacityReports(StorePart):
+    """Sums over held GPUs, busy nodes and queue waits."""
+
     def __init__(self, database: Database, rollups: DailyRollups, progress: LedgerProgress, sums: RunSums) -> None:
         super().__init__(database)
         self._rollups = rollups
@@ -72,10 +75,10 @@ class CapacityReports(StorePart):
         self._sums = sums
 
     async def held_on(self, cluster: str, parts: Sequence[NodePart], now: int) -> list[HeldOn]:
-        """What runs held on nodes within stretches of their time, a row for each run and stretch."""
+        """Returns what runs held on nodes within the time spans `parts`, one row per run and span."""
         n = t.run_nodes
         longest = (await self._progress.get(cluster)).longest_s
-        still = await self._sums._first_running(cluster)  # whatever runs on began no sooner
+        still = await self._sums._first_running(cluster)  # runs that have not ended began at this time or later
         found: list[HeldOn] = []
         async with self._database.read() as db:
             for at in range(0, len(parts), _PARTS):
@@ -96,14 +99,16 @@ class CapacityReports(StorePart):
         return found
 
     async def busy_stretches(self, cluster: str, nodes: Sequence[str], span: ReportSpan, marks: range) -> list[Touched]:
-        """When nodes were not wholly free: of a node no two of the stretches overlap. Each is what a run adds to those that began
-        before it. One pass, in the order of nodes and time."""
+        """Returns when nodes were at least partly held, with marks as in `Touched`.
+
+        Spans of one node do not overlap: each is the time that a run adds to the runs that began before it on that
+        node. The database needs one pass, sorted by node and time."""
         both, _, query = await self._stretches(cluster, span, marks, nodes)
         async with self._database.read() as db:
             return [_touched_of(*row) for row in await db.execute(query.group_by(both))]
 
     async def busy_stretches_by_node(self, cluster: str, span: ReportSpan, marks: range) -> list[tuple[str, Touched]]:
-        """The same of each node, of a stretch that is short."""
+        """Returns the same as `busy_stretches` for each node separately; use it for short time spans."""
         both, node, query = await self._stretches(cluster, span, marks)
         async with self._database.read() as db:
             rows = await db.execute(query.add_columns(node).group_by(both, node))
@@ -130,22 +135,22 @@ class CapacityReports(StorePart):
             inside = whole(moment - first, marks.step)
             return case((moment < first, literal(-1)), (moment >= last, literal(len(marks) - 1)), else_=inside)
 
-        both = (place(began) + 1) * _PLACES + place(runs.c.ended) + 1  # gathered by one number
+        both = (place(began) + 1) * _PLACES + place(runs.c.ended) + 1  # group by one number, which is faster
         query = select(both, func.count(), func.sum(began - first), func.sum(runs.c.ended - first)).where(
             or_(runs.c.before.is_(None), runs.c.ended > runs.c.before)
         )
         return both, runs.c.node, query
 
     async def begin_day(self, cluster: str, day: int) -> None:
-        """From now on what changes the day's hours is noticed by `save_day`."""
+        """Marks the day as being computed, so that `save_day` notices later changes to its runs."""
         async with self._database.write() as db:
             await self._rollups.mark_day(db, cluster, HOURS, day, -1)
 
     async def save_day(
         self, cluster: str, day: int, held: Mapping[tuple[str, str], Seconds], touched: Mapping[str, Seconds]
     ) -> bool:
-        """Keeps what was reckoned of a day's half hours: GPU-seconds held by GPU type and group, seconds of nodes that were not
-        wholly free. False, and nothing is kept, where runs have changed meanwhile."""
+        """Stores the values of a day's half hours: GPU-seconds held, by GPU type and group, and seconds in which each
+        node was at least partly held. Returns False and stores nothing if runs have changed since `begin_day`."""
         h, n = t.held_days, t.touched_days
         async with self._database.write() as db:
             if not await self._rollups.finish_day(db, cluster, HOURS, day):
@@ -164,19 +169,19 @@ class CapacityReports(StorePart):
         return True
 
     async def saved_days(self, cluster: str, start: int, end: int) -> list[int]:
-        """Days from `start` to `end` whose hours are kept."""
+        """Returns the days from `start` to `end` whose half hours are stored."""
         async with self._database.read() as db:
             return await self._rollups.kept_days(db, cluster, HOURS, start, end)
 
     async def saved_gpu_seconds(self, cluster: str, days: Sequence[int]) -> list[tuple[str, str, int, Seconds]]:
-        """(GPU type, group, day, GPU-seconds of its half hours)"""
+        """Returns (GPU type, group, day, GPU-seconds of each half hour)."""
         h = t.held_days
         query = select(h.c.gpu_type, h.c.group, h.c.day, h.c.seconds).where(h.c.cluster == cluster, h.c.day.in_(days))
         async with self._database.read() as db:
             return [(kind, group, day, seconds) for kind, group, day, seconds in await db.execute(query)]
 
     async def saved_busy_seconds(self, cluster: str, days: Sequence[int]) -> AsyncIterator[tuple[str, int, Seconds]]:
-        """(node, day, seconds of its half hours)"""
+        """Yields (node, day, busy seconds of each half hour)."""
         n = t.touched_days
         query = select(n.c.node, n.c.day, n.c.seconds).where(n.c.cluster == cluster, n.c.day.in_(days))
         async with self._database.read() as db:
@@ -184,12 +189,15 @@ class CapacityReports(StorePart):
                 yield node, day, seconds
 
     async def gpu_changes(self, cluster: str, span: ReportSpan, marks: range, ends: bool) -> Moments:
-        """GPU type and group -> the number of the stretch between two marks (-1: before the first) -> (GPUs, GPUs times moment)
-        of the runs that began (or ended) there, of all that held GPUs in the span. What still runs ends now. Types and groups
-        are few, and each is gathered by one number: that is what a database does quickest."""
+        """Returns the GPUs of runs that began (or ended) in each interval between two marks, of all runs that held
+        GPUs in the span.
+
+        The result maps (GPU type, group) to {interval: (GPUs, sum of GPUs times unix time)}; interval -1 is before the
+        first mark. Runs that have not ended count as ending now. There are few types and groups, so each is a separate
+        query grouped by one number, which is what databases do fastest."""
         k, r = t.run_kinds, t.runs
         first, last = marks[0], marks[-1]
-        if ends:  # what ended before the first mark held nothing after it
+        if ends:  # a run that ended before the first mark held nothing after it
             moment, within = r.c.end, and_(r.c.end > first, r.c.end < last)
         else:
             low = await self._sums.earliest_start(cluster, span.start)
@@ -222,7 +230,7 @@ class CapacityReports(StorePart):
         marks: range,
         found: Moments,
     ) -> None:
-        """Adds what still runs, as if it ended now."""
+        """Adds the runs that have not ended as if they ended now."""
         k, r = t.run_kinds, t.runs
         query = (
             select(k.c.gpu_type, k.c.group, func.sum(r.c.gpus))
@@ -236,18 +244,20 @@ class CapacityReports(StorePart):
             found[kind, group][place] = (was[0] + int(gpus), was[1] + int(gpus) * span.now)
 
     async def queue_waits(self, cluster: str, span: ReportSpan) -> list[tuple[int, int, int]]:
-        """(GPUs, seconds waited, how many) of the runs that began in the span; long waits are rounded to whole minutes."""
+        """Returns (GPUs, seconds waited, number of runs) for the runs that began in the span. Waits of 10 minutes or
+        more are rounded down to whole minutes."""
         k, r, other, its = t.run_kinds, t.runs, t.runs.alias(), t.run_kinds.alias()
         waited = self._sums.least(r.c.start - r.c.eligible, _LONGEST_WAIT_S)
         rounded = case((waited < 0, literal(0)), (waited < 600, waited), else_=waited - waited % 60)
-        both = cast(r.c.gpus, BigInteger) * (_LONGEST_WAIT_S + 1) + rounded  # gathered by one number
+        both = cast(r.c.gpus, BigInteger) * (_LONGEST_WAIT_S + 1) + rounded  # group by one number, which is faster
         query = (
             select(both, func.count())
             .select_from(k.join(r, r.c.kind == k.c.id))
             .where(k.c.cluster == cluster, r.c.first == 1, r.c.start >= span.start, r.c.start < span.end)
             .group_by(both)
         )
-        # Those of several groups are few: they are counted with their first one, and then with all.
+        # Few runs are in several groups: they are first counted with the GPUs of their first group, then corrected to
+        # all their GPUs.
         same = and_(r.c.job == other.c.job, r.c.start == other.c.start)
         more = (
             select(both, func.sum(other.c.gpus))
@@ -265,5 +275,5 @@ class CapacityReports(StorePart):
 
 
 def _touched_of(number: int, *sums: Any) -> Touched:
-    """PostgreSQL's sums of numbers are decimals."""
+    """Returns a `Touched` from a result row. PostgreSQL returns sums as decimals, so they are converted to int."""
     return Touched(number // _PLACES - 1, number % _PLACES - 1, *(int(each) for each in sums))

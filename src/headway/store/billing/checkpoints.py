@@ -11,12 +11,15 @@ from headway.store.billing.runs import upsert
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart
 
-_JOBS_AT_ONCE = 500  # that one query names
+_JOBS_AT_ONCE = 500  # jobs per query
 
 
 class Checkpoints(StorePart):
+    """Stores the checkpoint totals of each job."""
+
     async def record(self, cluster: str, saves: Mapping[int, CheckpointStats], at: int) -> None:
-        """What trainings said in all. One of which less is known than before (its first reports are gone) stays."""
+        """Stores the totals that training jobs reported. A job's stored totals stay if the new ones are smaller, which
+        happens when its first reports were deleted."""
         known = await self.of_jobs(cluster, list(saves))
         rows = [
             {"cluster": cluster, "job": job, "at": at, "saves": one.count, "stalled_s": one.stalled_s, "up_s": one.up_s}
@@ -28,6 +31,7 @@ class Checkpoints(StorePart):
                 await db.execute(upsert(db, t.job_saves, ("cluster", "job")), rows)
 
     async def of_jobs(self, cluster: str, jobs: Sequence[int]) -> dict[int, CheckpointStats]:
+        """Returns the stored totals of these jobs."""
         s, found = t.job_saves, {}
         async with self._database.read() as db:
             for i in range(0, len(jobs), _JOBS_AT_ONCE):

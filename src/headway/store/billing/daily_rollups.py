@@ -1,7 +1,6 @@
 """Daily sums of the ledger. Reports read the sums of past days instead of every run. A write that changes a day's
-input deletes that
-day's sums in the same transaction, and the server computes them again later: a sum is either right or missing, and reports are
-the same with and without it. Days are UTC."""
+input deletes that day's sums in the same transaction, and the server computes them again later: a sum is either right
+or missing, and reports are the same with and without it. Days are UTC."""
 
 from __future__ import annotations
 
@@ -16,19 +15,20 @@ from headway.domain.billing import DAY_S
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart, insert_into
 
-RUNS = "runs"  # sums of the runs that began in the day and have ended
+RUNS = "runs"  # sums over the runs that began in the day and have ended
 HOURS = "hours"  # what was held in each half hour of the day
-_EVER = 2**40  # later than any moment
+_EVER = 2**40  # later than any real time
 _BATCH = 500
 _HOLDS = ("nodes", "kind", "gpus", "units")
 _ADDS = ("first", "eligible", "cpus", "lost_s", "idle_s", "measured_s", "energy_j", "cpu_measured_s")
-Part = tuple[int, int, str]  # job, start, group: a row of runs
-Facts = dict[Part, tuple[int, tuple[object, ...], tuple[object, ...]]]  # its end (or _EVER), _HOLDS, _ADDS
+Part = tuple[int, int, str]  # job, start, group: the key of a row of runs
+# End (or _EVER), values of _HOLDS, values of _ADDS.
+Facts = dict[Part, tuple[int, tuple[object, ...], tuple[object, ...]]]
 SUMS = (t.summed_days, t.run_days, t.held_days, t.touched_days)
 
 
 async def forget_sums(db: AsyncConnection, cluster: str) -> None:
-    """All that are kept of a cluster."""
+    """Deletes all daily sums of a cluster."""
     kinds = select(t.run_kinds.c.id).where(t.run_kinds.c.cluster == cluster)
     for table in SUMS:
         mine = table.c.kind.in_(kinds) if table is t.run_days else table.c.cluster == cluster
@@ -36,14 +36,17 @@ async def forget_sums(db: AsyncConnection, cluster: str) -> None:
 
 
 def between(days: Sequence[int], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """What is left of the time from `start` to `end` without these days, of which each is wholly in it."""
+    """Yields the parts of the time from `start` to `end` that are not in these days, each of which lies entirely in
+    that time."""
     edges = [start, *(edge for day in sorted(days) for edge in (day, day + DAY_S)), end]
     return ((low, high) for low, high in list(pairwise(edges))[::2] if low < high)
 
 
 class DailyRollups(StorePart):
+    """Tracks which days have valid sums."""
+
     async def missing_days(self, cluster: str, what: str, until: int) -> list[int]:
-        """Days that ended by `until` and have no sums, from the first run on, the latest first."""
+        """Returns the days that ended by `until` and have no sums, from the first run on, the latest first."""
         r, s = t.runs, t.summed_days
         async with self._database.read() as db:
             first = (await db.execute(select(func.min(r.c.start)).where(r.c.cluster == cluster))).scalar()
@@ -55,14 +58,14 @@ class DailyRollups(StorePart):
     async def kept_days(
         self, db: AsyncConnection, cluster: str, what: str, start: int, end: int, ended_by: int = _EVER
     ) -> list[int]:
-        """Days from `start` to `end` whose sums are kept, of runs that had ended by that moment."""
+        """Returns the days from `start` to `end` whose sums are valid and whose runs had all ended by `ended_by`."""
         s = t.summed_days
         mine = (s.c.cluster == cluster, s.c.what == what, s.c.day >= start, s.c.day <= end - DAY_S)
         query = select(s.c.day).where(*mine, s.c.last_end.between(0, ended_by)).order_by(s.c.day)
         return [day for (day,) in await db.execute(query)]
 
     async def mark_day(self, db: AsyncConnection, cluster: str, what: str, day: int, last_end: int) -> None:
-        """`last_end`: -1 while the sums are being made."""
+        """Records a day. `last_end`: the latest end of its runs, or -1 while the sums are being computed."""
         values = {"cluster": cluster, "what": what, "day": day, "last_end": last_end}
         made = insert_into(db, t.summed_days).values(**values)
         await db.execute(
@@ -70,7 +73,7 @@ class DailyRollups(StorePart):
         )
 
     async def finish_day(self, db: AsyncConnection, cluster: str, what: str, day: int) -> bool:
-        """Whether the day's sums hold: nothing that they are made of was written since they were begun."""
+        """Marks a day's sums as valid. Returns False if data they depend on was written since they were begun."""
         s = t.summed_days
         mine = (s.c.cluster == cluster, s.c.what == what, s.c.day == day, s.c.last_end == -1)
         return bool((await db.execute(update(s).where(*mine).values(last_end=0))).rowcount)
@@ -79,8 +82,11 @@ class DailyRollups(StorePart):
     async def invalidating(
         self, db: AsyncConnection, cluster: str, jobs: Iterable[int], *, ended: bool = False
     ) -> AsyncIterator[None]:
-        """Whatever is written of runs of these jobs is written in here: sums of days that it changes hold no more. `ended`: only
-        rows of runs that have ended are looked at, for nothing is changed that sums have of others."""
+        """Invalidates the daily sums that a write changes. Every write to the runs of `jobs` must happen inside this
+        context.
+
+        `ended`: compare only rows of runs that have ended, for writes that change nothing in the other rows that sums
+        include."""
         numbers = sorted(set(jobs))
         before = await self._run_facts(db, cluster, numbers, ended)
         yield
@@ -108,7 +114,7 @@ class DailyRollups(StorePart):
         await self._drop_days(db, cluster, HOURS, days, still)
 
     async def _drop_days(self, db: AsyncConnection, cluster: str, what: str, days: Iterable[int], since: int) -> None:
-        """These days, and every one that was not over by that moment."""
+        """Invalidates these days, and every day that was not over at `since`."""
         s, wanted = t.summed_days, sorted(days)
         if not wanted and since >= _EVER:
             return

@@ -15,15 +15,17 @@ from headway.store.db.transactions import StorePart
 
 
 class Invoices(StorePart):
+    """Stores closed invoices."""
+
     async def of_cluster(self, cluster: str) -> list[InvoiceRow]:
-        """Those that are closed, the oldest first."""
+        """Returns the closed invoices of a cluster, the oldest first."""
         i = t.invoices
         async with self._database.read() as db:
             rows = await db.execute(select(i).where(i.c.cluster == cluster).order_by(i.c.period))
             return [InvoiceRow(**row._mapping) for row in rows]
 
     async def close(self, cluster: str, period: str, document: Mapping[str, Any], person: str) -> InvoiceRow:
-        """Kept for good. Raises Conflict when that period is closed already."""
+        """Stores a closed invoice, which never changes. Raises Conflict if the period is already closed."""
         i = t.invoices
         values = {"cluster": cluster, "period": period, "closed_at": self._database.now(), "closed_by": person}
         try:

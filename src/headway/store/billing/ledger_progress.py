@@ -18,7 +18,7 @@ from headway.store.db.transactions import StorePart, insert_into
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far the ledger has come, in unix seconds."""
+    """How far the collection of usage data has come, in unix seconds; `longest_s` is the longest run in seconds."""
 
     collected_to: int = 0
     measured_to: int = 0
@@ -28,25 +28,29 @@ class Mark:
 
 
 class LedgerProgress(StorePart):
+    """Stores the progress of each cluster."""
+
     async def get(self, cluster: str) -> Mark:
+        """Returns the progress of a cluster, zeros if nothing was collected yet."""
         m = t.ledger_marks
         async with self._database.read() as db:
             row = (await db.execute(select(m).where(m.c.cluster == cluster))).first()
         return Mark(row.collected_to, row.measured_to, row.swept_at, row.longest_s, row.error) if row else Mark()
 
     async def update(self, cluster: str, **values: Any) -> None:
+        """Changes the given columns."""
         async with self._database.write() as db:
             await self.update_in(db, cluster, values)
 
     async def update_in(self, db: AsyncConnection, cluster: str, values: Mapping[str, Any]) -> None:
-        """As `update`, within a transaction of the caller."""
+        """Does the same as `update`, within the caller's transaction."""
         m = t.ledger_marks
         if not (await db.execute(update(m).where(m.c.cluster == cluster).values(**values))).rowcount:
             blank = {"collected_to": 0, "measured_to": 0, "swept_at": 0, "longest_s": 0, "error": ""}
             await db.execute(insert_into(db, m).values(**{**blank, **values, "cluster": cluster}))
 
     async def longest_s(self, db: AsyncConnection, cluster: str, seconds: int) -> int:
-        """The duration of the longest run known of the cluster, or `seconds` if that is longer."""
+        """Returns the duration of the longest known run of the cluster, or `seconds` if that is longer."""
         m = t.ledger_marks
         known = (await db.execute(select(m.c.longest_s).where(m.c.cluster == cluster))).scalar()
         return max(seconds, known or 0)

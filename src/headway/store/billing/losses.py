@@ -1,6 +1,5 @@
-"""Sums of lost and idle GPU time over the runs of a period, and the few runs with the largest losses. Sums are made by
-the database, so
-that no list of runs is held."""
+"""Sums of lost and idle GPU time over the runs of a period, and the few runs with the largest losses. The database
+computes the sums, so that the server never loads all runs."""
 
 from __future__ import annotations
 
@@ -15,16 +14,18 @@ from headway.store.db import billing_schema as t
 from headway.store.db import schema as others
 from headway.store.db.transactions import Database, StorePart
 
-LOST = t.runs.c.lost_s > literal_column("0")  # in words that the index of lost runs has, too
-NOTEBOOK = others.jobs.c.kind == literal_column("'notebook'")  # the same
+# Written like the condition of the index of lost runs, so that the index is used.
+LOST = t.runs.c.lost_s > literal_column("0")
+NOTEBOOK = others.jobs.c.kind == literal_column("'notebook'")  # likewise for the index of notebooks
 NODE_FAIL = "NODE_FAIL"
-_MANY = 500  # jobs that one question names
-EARLY_S = 600.0  # so much later than accounting says may Headway have noted that a job was submitted
+_MANY = 500  # jobs per query
+EARLY_S = 600.0  # Headway may record a job's submission this many seconds later than accounting
 
 
 @dataclass(frozen=True, slots=True)
 class CutShort:
-    """How runs ended whose work was done again: "PREEMPTED", "NODE_FAIL" with the nodes that they were on, or "" (requeued)."""
+    """How runs ended whose work had to be repeated: "PREEMPTED", "NODE_FAIL" with the nodes of the run, or ""
+    (requeued)."""
 
     state: str = ""
     nodes: str = ""
@@ -32,7 +33,7 @@ class CutShort:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Of runs in one group whose nodes have `per_node` units."""
+    """Lost or idle time of the runs in one group whose nodes have `per_node` units."""
 
     group: str
     per_node: int
@@ -42,7 +43,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one run lost or idled."""
+    """The lost or idle time of one run."""
 
     job: int
     start: int
@@ -53,12 +54,13 @@ class Piece:
 
     @property
     def run(self) -> tuple[int, int, str]:
+        """Returns the key of the run's row: job, start, group."""
         return self.job, self.start, self.group
 
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """A run that lost work when an incident sent its job back to the queue: `what` on `node`."""
+    """A run that lost work when an incident requeued its job: fault `what` on `node`."""
 
     job: int
     start: int
@@ -74,12 +76,14 @@ class Blamed:
 
     @property
     def run(self) -> tuple[int, int, str]:
+        """Returns the key of the run's row: job, start, group."""
         return self.job, self.start, self.group
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A run of a job that says how long it stood still for its checkpoints: in all its runs together."""
+    """A run of a job that reported its checkpoints. `saves`, `stalled_s` and `up_s` are totals over all runs of the
+    job."""
 
     job: int
     start: int
@@ -95,17 +99,19 @@ class Saved:
 
 
 class LossReports(StorePart):
+    """Reports on lost and idle time."""
+
     def __init__(self, database: Database, sums: RunSums) -> None:
         super().__init__(database)
         self._sums = sums
 
     async def totals(self, cluster: str, span: ReportSpan, only: Only) -> list[tuple[CutShort, Amount]]:
-        """What was lost, by how the runs ended."""
+        """Returns the lost time, by how the runs ended."""
         k, r = t.run_kinds, t.runs
         _, lost, _ = self._sums.clipped(span)
         state, _ = _how()
         within = await self._sums.within(cluster, span)
-        # Names of nodes are only asked of those that are told by them: the others are gathered quicker without.
+        # Only NODE_FAIL needs the node names; grouping the other states without them is faster.
         ways = (((state,), r.c.state != NODE_FAIL), ((r.c.state, r.c.nodes), r.c.state == NODE_FAIL))
         found = []
         async with self._database.read() as db:
@@ -123,7 +129,7 @@ class LossReports(StorePart):
     async def largest_losses(
         self, cluster: str, span: ReportSpan, only: Only, hows: Collection[CutShort], limit: int
     ) -> list[tuple[CutShort, Piece]]:
-        """The runs of one group that lost most in each of those ways: so many of each."""
+        """Returns, for each of `hows`, the `limit` runs of one group that lost most."""
         r = t.runs
         _, lost, _ = self._sums.clipped(span)
         ended, _ = _how()
@@ -143,12 +149,12 @@ class LossReports(StorePart):
         return found
 
     async def most_idle(self, cluster: str, span: ReportSpan, only: Only, limit: int) -> list[Piece]:
-        """The runs of one group that idled most, notebooks among them."""
+        """Returns the runs of one group that were idle most, including notebooks."""
         r = t.runs
         _, _, idle = self._sums.clipped(span)
         _, _, all_of_it = self._sums.whole_run()
         inside = and_(r.c.start >= span.start, r.c.end > 0, r.c.end <= min(span.end, span.now))
-        # Of those that lie in the span as a whole, nearly all, it is quicker to reckon.
+        # For runs that lie entirely in the span, which is nearly all of them, the simpler formula is faster.
         return await self._largest(cluster, span, only, case((inside, all_of_it), else_=idle), limit, [r.c.idle_s > 0])
 
     async def _largest(
@@ -166,7 +172,7 @@ class LossReports(StorePart):
             return [Piece(*row) for row in rows]
 
     def _pieces(self, cluster: str, only: Only, seconds: ColumnElement[int]) -> Select[Any]:
-        """Piece's columns."""
+        """Returns the query for the columns of `Piece`."""
         k, r = t.run_kinds, t.runs
         sums = ((r.c.gpus * seconds).label("gpu_s"), (r.c.units * seconds).label("unit_s"))
         columns = (r.c.job, r.c.start, k.c.group, k.c.per_node, *sums)
@@ -176,7 +182,8 @@ class LossReports(StorePart):
         return (cast(t.runs.c.units * seconds, Float) / t.run_kinds.c.per_node).desc()
 
     async def idle_notebooks(self, cluster: str, span: ReportSpan, only: Only) -> list[Piece]:
-        """Runs of notebooks that idled. A notebook is what was submitted as one, however long ago."""
+        """Returns the runs of notebooks that were idle. A notebook is any job that was submitted as one, however long
+        ago."""
         j, r = others.jobs, t.runs
         _, _, idle = self._sums.clipped(span)
         async with self._database.read() as db:
@@ -187,8 +194,8 @@ class LossReports(StorePart):
         return [Piece(*row[:-1]) for row in rows if since[row.job] <= row.submit + EARLY_S]
 
     async def lost_to_incidents(self, cluster: str, span: ReportSpan, only: Only, apart_s: float) -> list[Blamed]:
-        """Runs of the stretch that lost work and whose job an incident sent back to the queue within `apart_s` of their end: of
-        several incidents the nearest."""
+        """Returns the runs in the span that lost work and whose job was requeued by an incident within `apart_s`
+        seconds of the run's end. If there are several incidents, the nearest one counts."""
         k, r, i, m = t.run_kinds, t.runs, others.incidents, others.incident_jobs
         said: dict[int, list[tuple[float, str, str]]] = {}
         async with self._database.read() as db:
@@ -219,7 +226,8 @@ class LossReports(StorePart):
     async def with_checkpoints(
         self, cluster: str, span: ReportSpan, only: Only, fewest: int, since: int = 0
     ) -> AsyncIterator[Saved]:
-        """The runs of jobs that told of `fewest` checkpoints or more, a job's one after the other. `since`: as of `Behind`."""
+        """Yields the runs of jobs that reported at least `fewest` checkpoints, sorted by job. `since`: only runs that
+        began at or after this time, as in `Behind`."""
         k, r, s = t.run_kinds, t.runs, t.job_saves
         columns = (r.c.job, r.c.start, r.c.end, k.c.group, r.c.units, k.c.per_node, r.c.gpus, r.c.node_count)
         query = (

@@ -1,4 +1,4 @@
-"""From when to when each machine existed, which is what is billed."""
+"""The lifetimes of machines, which are what is billed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from headway.store.db.transactions import StorePart
 
 
 class MachineLives(StorePart):
+    """Stores machine lifetimes."""
+
     async def between(self, cluster: str, start: int, end: int) -> list[MachineLifetime]:
-        """Those that were there at some time from `start` until `end`."""
+        """Returns the lifetimes that overlap the time from `start` until `end`."""
         v = t.lives
         query = select(v).where(v.c.cluster == cluster, v.c.began < end, or_(v.c.ended == 0, v.c.ended > start))
         async with self._database.read() as db:
@@ -22,6 +24,7 @@ class MachineLives(StorePart):
             return [MachineLifetime(row.machine, row.group, row.began, row.ended, row.seen) for row in rows]
 
     async def running(self, cluster: str) -> list[MachineLifetime]:
+        """Returns the lifetimes of machines that still exist."""
         v = t.lives
         async with self._database.read() as db:
             rows = await db.execute(select(v).where(v.c.cluster == cluster, v.c.ended == 0))
@@ -35,6 +38,8 @@ class MachineLives(StorePart):
         seen: Iterable[str],
         now: int,
     ) -> None:
+        """Writes one reading: new machines, ended lifetimes, and the machines that were seen (`now` becomes their
+        last seen time)."""
         v = t.lives
         async with self._database.write() as db:
             for life in ended:
@@ -48,14 +53,14 @@ class MachineLives(StorePart):
                 await db.execute(update(v).where(v.c.cluster == cluster, v.c.ended == 0).values(seen=now))
 
     async def end_all(self, cluster: str, now: int) -> None:
-        """The cluster was taken down: whatever of it was there is there no more."""
+        """Ends all open lifetimes and node spans of a cluster that was taken down."""
         async with self._database.write() as db:
             for table in (t.lives, t.node_spans):
                 open_ = (table.c.cluster == cluster, table.c.ended == 0)
                 await db.execute(update(table).where(*open_).values(ended=now))
 
     async def clusters(self) -> list[str]:
-        """Every cluster that ever had a machine, those that are gone too."""
+        """Returns every cluster that ever had a machine, including deleted ones."""
         async with self._database.read() as db:
             return [
                 name for (name,) in await db.execute(select(t.lives.c.cluster).distinct().order_by(t.lives.c.cluster))

@@ -1,4 +1,4 @@
-"""Stretches of time in which nodes were in a state that counts for billing."""
+"""Time spans in which nodes were in a state that matters for billing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from headway.store.db.transactions import StorePart
 
 
 class NodeSpans(StorePart):
+    """Stores node spans."""
+
     async def between(self, cluster: str, start: int, end: int) -> list[NodeSpan]:
+        """Returns the spans that overlap the time from `start` until `end`."""
         n = t.node_spans
         query = select(n).where(n.c.cluster == cluster, n.c.began < end, or_(n.c.ended == 0, n.c.ended > start))
         async with self._database.read() as db:
@@ -21,13 +24,14 @@ class NodeSpans(StorePart):
             return [NodeSpan(row.node, SpanKind(row.kind), row.began, row.ended, row.reason) for row in rows]
 
     async def running(self, cluster: str) -> list[NodeSpan]:
+        """Returns the spans that have not ended."""
         n = t.node_spans
         async with self._database.read() as db:
             rows = await db.execute(select(n).where(n.c.cluster == cluster, n.c.ended == 0))
             return [NodeSpan(row.node, SpanKind(row.kind), row.began, 0, row.reason) for row in rows]
 
     async def save(self, cluster: str, spans: Iterable[NodeSpan]) -> None:
-        """Each once, by its node, kind and beginning; a later word about its end goes before."""
+        """Stores each span once, keyed by node, kind and beginning; a later call replaces its end and reason."""
         rows = [
             {"cluster": cluster, "node": one.node, "kind": one.kind.value, "began": one.began, "ended": one.ended,
              "reason": one.reason[:500]}

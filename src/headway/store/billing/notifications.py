@@ -12,21 +12,25 @@ from headway.store.db.transactions import StorePart, insert_into
 
 
 class Notifications(StorePart):
+    """Stores notifications and whether they were sent."""
+
     async def add(self, cluster: str, one: Notification) -> None:
-        """To be told, once: where news with its key is known already nothing happens."""
+        """Adds a notification to be sent; does nothing if one with its key exists."""
         n = t.news
         values = {name: getattr(one, name) for name in Notification.__dataclass_fields__}
         async with self._database.write() as db:
             await db.execute(insert_into(db, n).values(cluster=cluster, told_at=0, **values).on_conflict_do_nothing())
 
     async def exists(self, cluster: str, key: str) -> bool:
+        """Returns whether a notification with this key exists."""
         n = t.news
         async with self._database.read() as db:
             found = await db.execute(select(n.c.key).where(n.c.cluster == cluster, n.c.key == key))
             return found.first() is not None
 
     async def pending(self, cluster: str, since: int) -> list[Notification]:
-        """The oldest first; what is older than `since` is no news any more."""
+        """Returns notifications that were not sent yet, the oldest first; those older than `since` are omitted because
+        they are outdated."""
         n = t.news
         query = select(*(n.c[name] for name in Notification.__dataclass_fields__))
         async with self._database.read() as db:
@@ -36,6 +40,7 @@ class Notifications(StorePart):
             return [Notification(*row) for row in rows]
 
     async def mark_sent(self, cluster: str, keys: Iterable[str], at: int) -> None:
+        """Records when these notifications were sent."""
         n = t.news
         async with self._database.write() as db:
             await db.execute(update(n).where(n.c.cluster == cluster, n.c.key.in_(list(keys))).values(told_at=at))

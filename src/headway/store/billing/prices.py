@@ -12,8 +12,10 @@ from headway.store.db.transactions import StorePart
 
 
 class Prices(StorePart):
+    """Stores price changes."""
+
     async def record(self, rows: Iterable[PriceRow]) -> None:
-        """Kept where a group's price, or the kind of it, is another than the newest one that is known."""
+        """Stores the rows whose price, spot flag or reserved count differs from the newest stored row of the group."""
         p = t.prices
         async with self._database.write() as db:
             for row in rows:
@@ -24,7 +26,8 @@ class Prices(StorePart):
                     await db.execute(insert(p).values(values))
 
     async def of_cluster(self, cluster: str) -> tuple[PriceRow, ...]:
-        """The oldest first. Those of a cluster that is down stay: its hours are still to be paid."""
+        """Returns the prices of a cluster, the oldest first. Prices of a deleted cluster are kept because its usage is
+        still billed."""
         p = t.prices
         async with self._database.read() as db:
             rows = await db.execute(select(p).where(p.c.cluster == cluster).order_by(p.c.since, p.c.group))

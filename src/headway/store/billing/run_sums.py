@@ -15,12 +15,12 @@ from headway.store.billing.runs import KIND, OPEN
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import Database, StorePart
 
-NONE = "-"  # of a name: what has none, such as runs without GPUs
+NONE = "-"  # as a filter value: runs with an empty value, such as runs without GPUs
 
 
 @dataclass(frozen=True, slots=True)
 class ReportSpan:
-    """A stretch that is asked about, and the moment up to which what still runs counts."""
+    """The time span of a report. Runs that have not ended count until `now`."""
 
     start: int
     end: int
@@ -29,8 +29,10 @@ class ReportSpan:
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """What of it; "" = all. `teams`: () = none, None = every one. `gpus`: from and to so many, both included. `lossy`: only what
-    lost or idled. `since`: only runs that began from then on."""
+    """A filter for runs; "" means no restriction.
+
+    `teams`: () = none, None = all. `gpus`: smallest and largest number of GPUs, both included. `lossy`: only runs that
+    lost work or were idle. `since`: only runs that began at or after this time."""
 
     teams: tuple[str, ...] | None = None
     user: str = ""
@@ -43,11 +45,13 @@ class Only:
 
     @property
     def of_kinds(self) -> bool:
-        """Whether it takes all runs of a kind, or none."""
+        """Returns whether the filter selects either all or none of the runs of each kind."""
         return self.gpus is None and not self.lossy and self.since is None
 
 
 class RunSums(StorePart):
+    """Computes sums over runs, for reports."""
+
     def __init__(self, database: Database, rollups: DailyRollups, progress: LedgerProgress) -> None:
         super().__init__(database)
         self._rollups = rollups
@@ -61,9 +65,12 @@ class RunSums(StorePart):
         cut: Sequence[ColumnElement[Any]],
         whole: Sequence[str],
     ) -> list[tuple[Mapping[str, Any], list[int]]]:
-        """The sums over the runs of each kind that has any: kinds are few, and of one the index is read in its order. `whole`
-        names the same sums (of SUMS) for runs that lie in the span as a whole: nearly all, and quicker to add up, or known
-        already of days whose sums are kept."""
+        """Returns sums over the runs of each kind that has any. Kinds are few, and the index is read in order for
+        each.
+
+        `cut` are the sums for runs that are partly in the span. `whole` names the same sums (from USED and UNITS) for
+        runs that are entirely in the span: these are nearly all runs, faster to add up, and already stored for days
+        with valid daily sums."""
         k, r, d = t.run_kinds, t.runs, t.run_days
         high, last, count = min(span.end, span.now), min(span.end, span.now + 1), len(KIND)
         early, late = await self.earliest_start(cluster, span.start), await self.earliest_start(cluster, high)
@@ -94,7 +101,8 @@ class RunSums(StorePart):
         return found
 
     async def save_day(self, cluster: str, day: int) -> None:
-        """Keeps the sums of the runs that began in the day and have ended, until one of them changes."""
+        """Stores the sums over the runs that began in the day and have ended; they are valid until one of these runs
+        changes."""
         k, r, d = t.run_kinds, t.runs, t.run_days
         kinds = select(k.c.id).where(k.c.cluster == cluster)
         sums = self._whole_sums()
@@ -112,9 +120,11 @@ class RunSums(StorePart):
             await self._rollups.mark_day(db, cluster, RUNS, day, last_end=int((await db.execute(last)).scalar() or 0))
 
     async def within(self, cluster: str, span: ReportSpan, *, looked_up: bool = False) -> ColumnElement[bool]:
-        """The runs that were there at some time of the span; one that ended as it began, in that second. `looked_up`: they are
-        found by other means than by when they began, which SQLite, having no statistics, takes for the better way even to a
-        hundredth of them."""
+        """Returns the condition for runs that overlap the span; a run that ended in the second it began counts in that
+        second.
+
+        `looked_up`: the rows are found by another index than that of the start time. SQLite has no statistics and
+        would otherwise prefer the start time even if the other index leaves a hundredth of the rows."""
         r = t.runs
         start = r.c.start + 0 if looked_up else r.c.start
         return and_(
@@ -124,22 +134,24 @@ class RunSums(StorePart):
         )
 
     async def earliest_start(self, cluster: str, moment: int) -> int:
-        """Start of the first run that may have been there at that moment. No run is longer than the longest: so runs are read
-        from that much earlier on, not from the beginning of time."""
+        """Returns the earliest start of a run that may still have been running at `moment`. No run is longer than the
+        longest known one, so reports do not have to read older runs."""
         earliest = moment - (await self._progress.get(cluster)).longest_s
         return min(earliest, await self._first_running(cluster) or earliest)
 
     async def _first_running(self, cluster: str) -> int:
-        """Start of the longest run that still runs; 0 where nothing does."""
+        """Returns the start of the run that has been running longest, 0 if none is running."""
         r = t.runs
         async with self._database.read() as db:
             found = await db.execute(select(func.min(r.c.start)).where(r.c.cluster == cluster, OPEN))
             return int(found.scalar() or 0)
 
     def least(self, *values: Any) -> ColumnElement[int]:
+        """Returns the SQL expression for the smallest value."""
         return func.min(*values) if self._database.dialect == "sqlite" else func.least(*values)
 
     def most(self, *values: Any) -> ColumnElement[int]:
+        """Returns the SQL expression for the largest value."""
         return func.max(*values) if self._database.dialect == "sqlite" else func.greatest(*values)
 
     def _end(self, span: ReportSpan) -> ColumnElement[int]:
@@ -147,8 +159,9 @@ class RunSums(StorePart):
         return case((r.c.end == 0, self.most(literal(span.now), r.c.start)), else_=r.c.end)
 
     def clipped(self, span: ReportSpan) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
-        """Seconds of a run that lie in the span: all, those that were lost (at its end), and those it idled (of the rest, in
-        proportion). Whole numbers, the last two never more than the first; as `billing.goodput.within` has them."""
+        """Returns the seconds of a run in the span: (all, lost, idle). Lost time lies at the end of the run; idle time
+        is spread evenly over the rest. All are integers, and the last two are never more than the first. Same formula
+        as `billing.goodput.within`."""
         r = t.runs
         ended = self._end(span)
         low, high = literal(span.start), literal(max(span.start, min(span.end, span.now)))
@@ -165,20 +178,20 @@ class RunSums(StorePart):
         return during, lost, idle
 
     def whole_run(self) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
-        """As `clipped`, of runs that lie in the span as a whole."""
+        """Returns the same as `clipped`, for runs that lie entirely in the span."""
         r = t.runs
         during = r.c.end - r.c.start
         lost, idle = self.least(r.c.lost_s, during), self.least(r.c.idle_s, during - self.least(r.c.lost_s, during))
         return during, _where(r.c.lost_s, lost), _where(r.c.idle_s, idle)
 
     def _whole_sums(self) -> dict[str, ColumnElement[Any]]:
-        """As `_sums`, of runs that lie in the span as a whole, and units as `_whole` has their seconds."""
+        """Returns the same sums as `sums`, and the unit-seconds, for runs that lie entirely in the span."""
         r = t.runs
         during, lost, idle = self.whole_run()
-        waited = r.c.start - r.c.eligible  # the store keeps no eligible time after the start
+        waited = r.c.start - r.c.eligible  # the store never keeps an eligible time after the start
         gpu_s, cpu_s = r.c.gpus * during, r.c.cpus * during
         seen = _where(r.c.measured_s, r.c.gpus * self.least(r.c.measured_s, during))
-        read = r.c.cpu_measured_s  # never more than it held, but for a run that ended sooner than known
+        read = r.c.cpu_measured_s  # at most the CPU-seconds held, except for a run that ended earlier than was known
         return {
             "runs": func.sum(r.c.first),
             "gpu_s": func.sum(gpu_s),
@@ -196,7 +209,7 @@ class RunSums(StorePart):
         }
 
     def sums(self, span: ReportSpan) -> list[ColumnElement[Any]]:
-        """In the order of USED."""
+        """Returns the sums of a usage report, in the order of USED."""
         r = t.runs
         during, lost, idle = self.clipped(span)
         waited = case((r.c.start >= span.start, self.most(0, r.c.start - r.c.eligible)), else_=literal(0))
@@ -219,7 +232,7 @@ class RunSums(StorePart):
 
 
 def fits(cluster: str, only: Only) -> ColumnElement[bool]:
-    """Of runs with their kinds."""
+    """Returns the condition that selects the runs (joined with their kinds) that match the filter."""
     k = t.run_kinds
     wanted = [k.c.cluster == cluster]
     if only.teams is not None:
@@ -236,7 +249,8 @@ def fits(cluster: str, only: Only) -> ColumnElement[bool]:
 
 
 def _size(cluster: str) -> ColumnElement[int]:
-    """GPUs of a run in all groups that it holds nodes of. Each run's parts are only looked up where there is one of several."""
+    """Returns the GPUs of a run in all groups whose nodes it holds. The rows of a run are only added up if the cluster
+    has any run in several groups."""
     r, part, other = t.runs, t.runs.alias(), t.runs.alias()
     several = select(other.c.job).where(other.c.cluster == cluster, other.c.first == 0).exists()
     parts = (part.c.cluster == cluster, part.c.job == r.c.job, part.c.start == r.c.start)
@@ -244,16 +258,18 @@ def _size(cluster: str) -> ColumnElement[int]:
 
 
 def _where(known: ColumnElement[int], amount: ColumnElement[Any]) -> ColumnElement[int]:
-    """The amount of the few runs that have any: it is not even reckoned for the others."""
+    """Returns the amount where `known` > 0, else 0. Few runs have any, and the amount is not computed for the
+    others."""
     return case((known > 0, amount), else_=literal(0))
 
 
 def _part(number: ColumnElement[Any], during: ColumnElement[int], life: ColumnElement[int]) -> ColumnElement[int]:
-    """number * during / life, without a product that a whole number of 64 bits can't hold: joules of a large run that lasts for
-    weeks, times its seconds, are more."""
+    """Returns number * during / life without the full product, which may exceed 64 bits: the joules of a large run
+    over weeks times its seconds do."""
     return whole(number, life) * during + whole(number % life * during, life)
 
 
 def whole(number: ColumnElement[Any], by: Any) -> ColumnElement[int]:
-    """Divided without its fraction: what both databases do with whole numbers, unless SQLAlchemy makes them other ones."""
-    return number.op("/", precedence=8, return_type=BigInteger())(by)  # binds as a division does
+    """Returns the integer quotient. Both databases divide integers this way, but SQLAlchemy would convert them
+    first."""
+    return number.op("/", precedence=8, return_type=BigInteger())(by)  # same precedence as division

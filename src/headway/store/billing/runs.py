@@ -1,4 +1,4 @@
-"""Runs of jobs as accounting tells them, each exactly once, and what Headway itself measured of them."""
+"""The runs of jobs as reported by accounting, each stored exactly once, and what Headway measured for them."""
 
 from __future__ import annotations
 
@@ -31,17 +31,21 @@ from headway.store.db import billing_schema as t
 from headway.store.db.transactions import Database, StorePart, insert_into
 
 Kind = tuple[str, str, str, str, str, int]  # the values of KIND
-Sample = tuple[int, int, int, int, int | None]  # job, at, seconds, idle seconds, joules (None: power was not said)
+# Job, time, seconds, idle seconds, joules (None: power was not reported).
+Sample = tuple[int, int, int, int, int | None]
 KIND = ("team", "user", "partition", "gpu_type", "group", "per_node")
-OPEN = t.runs.c.end == literal_column("0")  # in words that the index of open runs has, too
+# Written like the condition of the index of open runs, so that the index is used.
+OPEN = t.runs.c.end == literal_column("0")
 _MEASURED = frozenset(
     {"measured_s", "idle_s", "energy_j", "cpu_measured_s", "saved_at"}
-)  # by Headway, not by accounting
+)  # measured by Headway, not reported by accounting
 _KEY = ("cluster", "job", "start", "group")
 _BATCH = 500
 
 
 class Runs(StorePart):
+    """Stores runs."""
+
     def __init__(self, database: Database, rollups: DailyRollups, progress: LedgerProgress) -> None:
         super().__init__(database)
         self._rollups = rollups
@@ -50,11 +54,15 @@ class Runs(StorePart):
     async def save(
         self, cluster: str, runs: Iterable[tuple[JobRun, Sequence[GroupAllocation], int]], **mark: int
     ) -> None:
-        """(run, what it holds by the file of now, seconds lost at its end as far as its state says) each: all of them and the
-        new mark, or nothing. A run that is known (its job and start) takes what accounting says now; what Headway measured
-        stays, and so do its groups while its nodes are the same: another file changes nothing of what was held. A run whose
-        start was moved, as Slurm does when the nodes that it waited for are up, is still the one run that it was."""
-        told = {(one[0].job, one[0].start): one for one in runs}.values()  # halves of an answer may both have a run
+        """Stores runs and the new progress mark, in one transaction.
+
+        Each entry of `runs` is (run, what it holds according to the present cluster file, seconds lost at its end as
+        far as its state tells). A run that is known (same job and start) is updated with what accounting reports now.
+        Headway's own measurements stay, and so do its groups while its nodes are the same: a changed cluster file does
+        not change what a run held. If Slurm moves the start of a run, as it does when the nodes it waited for have
+        booted, it stays the same run."""
+        # Two halves of an accounting answer may both contain a run.
+        told = {(one[0].job, one[0].start): one for one in runs}.values()
         rows, nodes, kinds, longest, others = [], [], [], 0, []
         async with self._database.write() as db:
             were = await self._known_parts(db, cluster, {run.job for run, _, _ in told})
@@ -94,7 +102,7 @@ class Runs(StorePart):
     async def _known_parts(
         self, db: AsyncConnection, cluster: str, jobs: Iterable[int]
     ) -> dict[tuple[int, int], list[GroupAllocation]]:
-        """What each known run of these jobs holds, as it was put down; the part that is counted once first."""
+        """Returns the stored allocations of each known run of these jobs, the row with `first` = 1 first."""
         k, r, numbers = t.run_kinds, t.runs, sorted(jobs)
         columns = (r.c.job, r.c.start, r.c.group, r.c.nodes, k.c.gpu_type, r.c.gpus, r.c.cpus, r.c.units, k.c.per_node)
         query = select(*columns).select_from(r.join(k, r.c.kind == k.c.id)).order_by(r.c.first.desc(), r.c.group)
@@ -112,9 +120,11 @@ class Runs(StorePart):
         told: Iterable[JobRun],
         were: Mapping[tuple[int, int], Sequence[GroupAllocation]],
     ) -> list[tuple[JobRun, int]]:
-        """Those of these runs that are known to run on the same nodes from an earlier start, and that start. Accounting has one
-        record of a job and the moment it was submitted at, which a requeue changes; after a restore that record may be
-        another run's, and what ran before was held."""
+        """Returns (run, earlier start) for the runs that are stored with an earlier start on the same nodes and have
+        not ended.
+
+        Accounting has one record per job and submit time, and a requeue changes the submit time. After a restore that
+        record may belong to another run, so the nodes must be the same; if not, the earlier run did hold its nodes."""
         r, of = t.runs, {(run.job, run.submit): run for run in told}
         jobs, found = sorted({job for job, _ in of}), []
         known = select(r.c.job, r.c.submit, r.c.start).where(r.c.cluster == cluster, OPEN, r.c.first == 1)
@@ -129,7 +139,7 @@ class Runs(StorePart):
     async def _take_out(
         self, db: AsyncConnection, cluster: str, job: int, start: int, groups: Collection[str]
     ) -> dict[str, Any]:
-        """Removes what a run was known to hold but for its parts of these groups; returns what was measured of it."""
+        """Deletes the rows of a run except those of these groups; returns the run's measurements."""
         r, n = t.runs, t.run_nodes
         mine = (r.c.cluster == cluster, r.c.job == job, r.c.start == start)
         gone = (*mine, r.c.group.not_in(groups))
@@ -149,7 +159,7 @@ class Runs(StorePart):
         }
 
     async def _put_in(self, db: AsyncConnection, cluster: str, run: JobRun, measured: Mapping[str, Any]) -> None:
-        """What `_take_out` returned, for the parts that there are now."""
+        """Adds the measurements returned by `_take_out` to the present rows of the run."""
         r = t.runs
         mine = (r.c.cluster == cluster, r.c.job == run.job, r.c.start == run.start)
         of_all = {name: value for name, value in measured.items() if name not in ("energy_j", "cpu_s")}
@@ -161,7 +171,7 @@ class Runs(StorePart):
         await db.execute(update(r).where(*mine, r.c.first == 1).values(**drawn))
 
     async def _kind_ids(self, db: AsyncConnection, cluster: str, wanted: Iterable[Kind]) -> dict[Kind, int]:
-        """The number of each; new ones are made."""
+        """Returns the id of each kind; missing kinds are created."""
         k = t.run_kinds
         names = [k.c[name] for name in KIND]
 
@@ -178,8 +188,8 @@ class Runs(StorePart):
         return await known()
 
     async def collect_again(self, cluster: str) -> None:
-        """What accounting said is forgotten and read again from its beginning; what was measured, and money, stay. Rows are
-        left where they are: accounting's own words come over them, and what it no longer has is kept."""
+        """Makes the collector read accounting again from the beginning. Measurements and billing data stay. Rows stay
+        as well: accounting's data overwrites them, and rows it no longer has are kept."""
         await self._progress.update(cluster, collected_to=0, swept_at=0)
 
     async def add_measurements(
@@ -189,10 +199,12 @@ class Runs(StorePart):
         measured_to: int,
         hosts: Mapping[Part, tuple[int, int]] = MappingProxyType({}),
     ) -> None:
-        """Each of so many seconds before its moment, of which every run of the job has its part: of what its GPUs drew each of
-        its groups by their number. `hosts`: (joules, CPU-seconds) of what runs held of nodes whose counters were read. With the
-        mark, so that nothing is added twice. Nobody else writes until all of it is there: each run is told its sums once, and who
-        has much hands it over in pieces."""
+        """Adds measurements to runs, together with the progress mark so that nothing is added twice.
+
+        A sample covers the seconds before its time, and every run of the job gets its part of it. GPU energy is
+        divided among the groups of a run by their number of GPUs. `hosts`: (joules, CPU-seconds) of runs on nodes
+        whose power counters were read. All is written in one transaction that blocks other writers, with one update
+        per run, so callers pass large amounts in several calls."""
         r, by_job = t.runs, dict[int, list[Sample]]()
         for sample in found:
             by_job.setdefault(sample[0], []).append(sample)
@@ -221,7 +233,7 @@ class Runs(StorePart):
     async def _share_samples(
         self, db: AsyncConnection, cluster: str, by_job: Mapping[int, Sequence[Sample]]
     ) -> list[dict[str, int | str]]:
-        """What each run of these jobs has of their samples, by group; those that have nothing of them are left out."""
+        """Returns the sums of the samples for each run of these jobs, by group; runs without any are omitted."""
         r, jobs, sums = t.runs, sorted(by_job), list[dict[str, int | str]]()
         runs: dict[tuple[int, int, int], dict[str, int]] = {}
         since = min((at - seconds for samples in by_job.values() for _, at, seconds, _, _ in samples), default=0)
@@ -248,6 +260,7 @@ class Runs(StorePart):
         return sums
 
     async def record_loss(self, cluster: str, job: int, start: int, lost_s: int, saved_at: float | None = None) -> None:
+        """Records the seconds lost at the end of a run, and when its last checkpoint was written (unix seconds)."""
         r = t.runs
         values: dict[str, Any] = {"lost_s": lost_s} | ({} if saved_at is None else {"saved_at": saved_at})
         async with self._database.write() as db, self._rollups.invalidating(db, cluster, [job], ended=True):
@@ -256,8 +269,10 @@ class Runs(StorePart):
             )
 
     async def end(self, cluster: str, runs: Iterable[tuple[int, int]], at: int) -> None:
-        """(job, start) each, of which accounting knows no more: they were seen running at that moment last. Some at a time,
-        for nobody else writes meanwhile; those that are left when it is cut off still run, and are asked about again."""
+        """Ends the runs (job, start) that accounting no longer knows; `at` is when they were last seen running.
+
+        Each transaction ends a limited number of runs, because it blocks other writers. If the call is interrupted,
+        the remaining runs stay open and are checked again later."""
         r, n, wanted = t.runs, t.run_nodes, sorted(runs)
         of_run = (r.c.cluster == cluster, r.c.job == bindparam("its_job"), r.c.start == bindparam("its_start"))
         of_node = (n.c.cluster == cluster, n.c.job == bindparam("its_job"), n.c.start == bindparam("its_start"))
@@ -266,7 +281,9 @@ class Runs(StorePart):
             ends = [{"its_job": job, "its_start": start, "its_end": max(at, start)} for job, start in some]
             async with self._database.write() as db:
                 parts = await self._known_parts(db, cluster, {job for job, _ in some})
-                on = [  # by name: only so does the database find them without a look at all that ever ran
+                # With the node's name the database can use the primary key; without it, it would read all runs ever
+                # stored.
+                on = [
                     {**one, "its_node": node}
                     for one in ends
                     for part in parts.get((one["its_job"], one["its_start"]), ())
@@ -283,7 +300,7 @@ class Runs(StorePart):
                     )
 
     async def allocations(self, cluster: str, since: int, until: int) -> list[CpuAllocation]:
-        """What runs held of nodes at some time from `since` until `until`, which is not long ago."""
+        """Returns what runs held on nodes at any time from `since` until `until`, which must be recent."""
         k, r = t.run_kinds, t.runs
         columns = (r.c.job, r.c.start, r.c.end, r.c.group, r.c.nodes, r.c.cpus)
         running = select(*columns).where(r.c.cluster == cluster, OPEN, r.c.start < until)
@@ -300,7 +317,7 @@ class Runs(StorePart):
             ]
 
     async def still_running(self, cluster: str) -> list[tuple[int, int]]:
-        """(job, start) of those that have no end yet."""
+        """Returns (job, start) of the runs that have not ended."""
         r = t.runs
         query = select(r.c.job, r.c.start).where(r.c.cluster == cluster, OPEN, r.c.first == 1)
         async with self._database.read() as db:
@@ -308,13 +325,13 @@ class Runs(StorePart):
 
 
 async def in_batches(db: AsyncConnection, statement: Update, rows: Sequence[Mapping[str, Any]]) -> None:
-    """The same for each of these rows, many at once."""
+    """Executes the statement for each of these rows, in batches."""
     for at in range(0, len(rows), _BATCH):
         await db.execute(statement, rows[at : at + _BATCH])
 
 
 def _shared(joules: int, gpus: Mapping[str, int]) -> dict[str, int]:
-    """By the GPUs of each group, to the joule; the first has all where none has any."""
+    """Divides joules by the number of GPUs in each group, exactly. If no group has GPUs, the first group gets all."""
     whole, before, found = sum(gpus.values()), 0, dict[str, int]()
     for group, count in gpus.items():
         found[group] = joules * (before + count) // whole - joules * before // whole if whole else joules * (not found)
@@ -323,13 +340,13 @@ def _shared(joules: int, gpus: Mapping[str, int]) -> dict[str, int]:
 
 
 def _added(name: str) -> BindParameter[int]:
-    """A number of a row of `in_batches`."""
+    """Returns a bind parameter for a number in a row passed to `in_batches`."""
     return bindparam(name, type_=BigInteger)
 
 
 def as_known(now: Sequence[GroupAllocation], before: list[GroupAllocation]) -> Sequence[GroupAllocation]:
-    """`before` itself where it is of the same nodes and holds as much of them: groups and plans are those of the run's start.
-    Else what the run holds `now`, and also where a node had no group that has one now."""
+    """Returns `before` if it is for the same nodes and resources as `now`, because the groups at the start of the run
+    count. Else returns `now`, also if a node that had no group has one now."""
     if not before or _nodes_and_all(before) != _nodes_and_all(now):
         return now
     nameless = {node for part in before if not part.group for node in part.nodes}
@@ -368,7 +385,7 @@ def _row(cluster: str, run: JobRun, part: GroupAllocation, lost_s: int, *, first
 
 
 def _node(cluster: str, run: JobRun, part: GroupAllocation, node: str) -> dict[str, Any]:
-    """A job's nodes hold the same of it, as far as accounting says."""
+    """Returns the row of one node. Accounting only reports totals, so a job's nodes count as holding equal amounts."""
     return {
         "cluster": cluster,
         "node": node,
@@ -381,13 +398,15 @@ def _node(cluster: str, run: JobRun, part: GroupAllocation, node: str) -> dict[s
 
 
 def upsert(db: AsyncConnection, table: Table, key: Sequence[str]) -> Insert:
+    """Returns an INSERT that updates the row with the same key, except for columns that Headway measures."""
     made = insert_into(db, table)
     fresh = {
         column.name: made.excluded[column.name]
         for column in table.columns
         if column.name not in key and column.name not in _MEASURED
     }
-    if table is t.runs:  # what the training itself said of its last checkpoint goes before what its state lets guess
+    # The checkpoint time reported by the training job is more accurate than the guess from the job's state.
+    if table is t.runs:
         fresh["lost_s"] = case((table.c.saved_at.is_(None), made.excluded.lost_s), else_=table.c.lost_s)
     found: Insert = made.on_conflict_do_update(index_elements=list(key), set_=fresh)
     return found

@@ -27,17 +27,19 @@ from headway.store.db.billing_schema import UNITS, USED
 from headway.store.db.transactions import Database, StorePart
 
 Order = Literal["latest", "lossy", "waited"]
-RunPlace = tuple[int | str, ...]  # of a run in a list: what the list goes by
+RunPlace = tuple[int | str, ...]  # the sort key of a run in a list
 _ALL = Only()
 BY = ("team", "user", "partition", "gpu_type", "group")
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """Which runs took what a cause of loss says. `lost`, `idle`, `saved`: those that lost work, that idled, whose jobs tell of
-    their checkpoints. `state` and `nodes`: how they ended that lost work ("" of state: requeued, "*": whatever). `runs`: only
-    these (job, start), where they are known one by one, and `but` none of those. `since`: of `saved`, only runs from then on:
-    before, another cluster had the name, and its jobs the same numbers."""
+    """A filter for the runs that belong to one cause of loss.
+
+    `lost`, `idle`, `saved`: runs that lost work, were idle, or whose jobs reported checkpoints. `state` and `nodes`:
+    how the runs that lost work ended ("" = requeued, "*" = any state). `runs`: only these (job, start), if the runs
+    are known individually; `but`: excludes these. `since`: for `saved`, only runs that began at or after this time;
+    before that, another cluster had this name, and its jobs the same numbers."""
 
     lost: bool = False
     idle: bool = False
@@ -49,14 +51,17 @@ class Behind:
     since: int = 0
 
 
-_A_JOB = 2**32  # more than any unix second
+_A_JOB = 2**32  # larger than any time in unix seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """One row of a usage report. `by` has the values asked for; the rest are sums over the stretch. `unmeasured_gpu_s` and
-    `unmeasured_cpu_s`: held while nobody measured the GPUs' power, or read the counters of the nodes. `waited_s` counts each
-    run once, in the stretch it began in; `waited_gpu_s` each GPU of it."""
+    """One row of a usage report. `by` has the values of the requested columns; the other fields are sums over the
+    span.
+
+    `unmeasured_gpu_s` and `unmeasured_cpu_s`: time held while the power of the GPUs was not measured, or the power
+    counters of the nodes were not read. `waited_s` counts each run once, in the span in which it began; `waited_gpu_s`
+    counts each of its GPUs."""
 
     by: tuple[str, ...]
     runs: int
@@ -73,7 +78,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """As in Total: what goodput is made of. The times of two stretches sum to those of both together."""
+    """The times needed for goodput, as in `Total`. The times of two spans add up to those of both together."""
 
     gpu_s: int = 0
     lost_gpu_s: int = 0
@@ -89,13 +94,13 @@ class Times:
         )
 
 
-_TIMES = tuple(Times.__dataclass_fields__)  # names of sums
-_HELD = 3  # sums of a Use
+_TIMES = tuple(Times.__dataclass_fields__)  # names of the sums
+_HELD = 3  # number of sums in a GroupUsage
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What runs held of node groups, by any key. `times`: empty unless asked for."""
+    """What runs held in a node group, by any key. `times` is empty unless requested."""
 
     by: tuple[str, ...]
     group: str
@@ -105,7 +110,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run as lists show it; of several groups, one row each."""
+    """A run as shown in lists; a run in several groups has one row per group."""
 
     job: int
     start: int
@@ -136,12 +141,13 @@ class RunRow:
 
 
 def run_place(run: RunRow, first: Order, behind: Behind | None) -> RunPlace:
-    """Its place among the runs that `runs` lists with these words."""
+    """Returns the position of a run in the list that `runs` returns for these arguments."""
     return tuple(value for value, _ in _order(run, first, behind))
 
 
 def _order(of: Any, first: Order, behind: Behind | None) -> list[tuple[Any, bool]]:
-    """What a list of runs goes by, of a row or of the table's columns, and whether the largest is first. No two are alike."""
+    """Returns the sort order of a list of runs: (value, whether it is descending). `of` is a row or the table's
+    columns. No two rows have the same values."""
     if behind is not None:
         wasted = [of.lost_s] * behind.lost + [of.idle_s] * behind.idle
         dearest = [(of.units * sum(wasted[1:], wasted[0]), True)] if wasted else []
@@ -153,7 +159,7 @@ def _order(of: Any, first: Order, behind: Behind | None) -> list[tuple[Any, bool
 
 
 def _later(order: list[tuple[Any, bool]], place: RunPlace) -> ColumnElement[bool]:
-    """Whether a row comes behind the place."""
+    """Returns the condition for rows that come after the position `place`."""
     found: ColumnElement[bool] = false()
     for (value, falls), mark in reversed(list(zip(order, place, strict=True))):
         found = or_(value < mark if falls else value > mark, and_(value == mark, found))
@@ -161,12 +167,14 @@ def _later(order: list[tuple[Any, bool]], place: RunPlace) -> ColumnElement[bool
 
 
 class UsageReports(StorePart):
+    """Reports on usage."""
+
     def __init__(self, database: Database, sums: RunSums) -> None:
         super().__init__(database)
         self._sums = sums
 
     async def totals(self, cluster: str, span: ReportSpan, by: Sequence[str], only: Only = _ALL) -> list[Total]:
-        """Sums for each value of `by` (names of BY), the most GPU-seconds first."""
+        """Returns sums for each value of the columns `by` (from BY), sorted by GPU-seconds, the largest first."""
         found: dict[tuple[str, ...], list[int]] = {}
         for kind, sums in await self._sums.by_kind(cluster, span, only, self._sums.sums(span), USED):
             mine = found.setdefault(tuple(kind[name] for name in by), [0] * len(sums))
@@ -178,8 +186,8 @@ class UsageReports(StorePart):
     async def unit_seconds(
         self, cluster: str, span: ReportSpan, by: Sequence[str] = (), only: Only = _ALL, *, timed: bool = False
     ) -> list[Cell]:
-        """What was held of each group, by team and whatever `by` names besides. `timed`: with the times too, of the same reading
-        of the runs."""
+        """Returns what was held in each group, by team and the columns in `by`. `timed`: also returns the times, from
+        the same query."""
         r = t.runs
         times = _TIMES if timed else ()
         timed_sums = dict(zip(USED, self._sums.sums(span), strict=True))
@@ -199,7 +207,7 @@ class UsageReports(StorePart):
         ]
 
     async def groups(self, cluster: str) -> list[str]:
-        """Those that runs held nodes of; "" of nodes that no file knew."""
+        """Returns the groups whose nodes runs have held; "" is for nodes that were in no cluster file."""
         k = t.run_kinds
         async with self._database.read() as db:
             found = await db.execute(select(k.c.group).distinct().where(k.c.cluster == cluster).order_by(k.c.group))
@@ -216,9 +224,11 @@ class UsageReports(StorePart):
         after: RunPlace | None = None,
         limit: int = 100,
     ) -> list[RunRow]:
-        """The runs behind a figure; `behind`: those that a cause of loss is made of, the dearest first. `first`: "lossy" are only
-        those that lost or idled, the dearest first, "waited" those that began in the span, the longest wait first. `after`: the
-        place of the last one that was read before."""
+        """Returns the runs behind a figure.
+
+        `behind`: the runs that belong to a cause of loss, the most expensive first. `first`: "lossy" lists only runs
+        that lost work or were idle, the most expensive first; "waited" lists only runs that began in the span, the
+        longest wait first. `after`: the position of the last run of the previous page."""
         r = t.runs
         order = _order(r.c, first, behind)
         only = listed(only, first, span.start) if behind is None else only
@@ -232,7 +242,7 @@ class UsageReports(StorePart):
             return [RunRow(*row) for row in await db.execute(query.limit(limit))]
 
     async def runs_of_job(self, cluster: str, job: int) -> list[RunRow]:
-        """Every run of a job, the first first."""
+        """Returns every run of a job, the oldest first."""
         r = t.runs
         query = _rows().where(r.c.cluster == cluster, r.c.job == job).order_by(r.c.start, r.c.group)
         async with self._database.read() as db:
@@ -240,7 +250,7 @@ class UsageReports(StorePart):
 
 
 def listed(only: Only, first: Order, start: int) -> Only:
-    """Those of them that a list in that order shows, from `start` on: what is above it is of no others."""
+    """Returns the filter for a list in that order, which narrows `only`; `start` is the beginning of the span."""
     return replace(only, lossy=first == "lossy", since=start if first == "waited" else None)
 
 
@@ -266,15 +276,15 @@ def _narrowed(query: Select[Any], cluster: str, behind: Behind) -> Select[Any]:
 
 
 def _one_of(runs: Iterable[tuple[int, int]]) -> ColumnElement[bool]:
-    """Whether a run is one of these, by job and start. They may be thousands: as pairs, or as parameters, a database takes
-    only so many, so each is one number, and part of the question."""
+    """Returns the condition that a run is one of these (job, start). There may be thousands, and databases limit the
+    number of pairs and of parameters, so each is encoded as one number in the text of the query."""
     both = t.runs.c.job * literal_column(str(_A_JOB)) + t.runs.c.start
     numbers = [job * _A_JOB + start for job, start in runs]
     return both.in_(bindparam("runs", numbers, type_=BigInteger, unique=True, expanding=True, literal_execute=True))
 
 
 def _rows() -> Select[Any]:
-    """RunRow's columns, from either table."""
+    """Returns the query for the columns of `RunRow`."""
     k, r = t.run_kinds, t.runs
     columns = [k.c[name] if name in KIND and name != "group" else r.c[name] for name in RunRow.__dataclass_fields__]
     return select(*columns).select_from(r.join(k, r.c.kind == k.c.id))

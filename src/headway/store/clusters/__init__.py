@@ -1,1 +1,1 @@
-"""What the server remembers of clusters: files, secrets, operations, incidents, datasets, activity."""
+"""Stored data about clusters: cluster files, secrets, operations, incidents, datasets, activity."""

@@ -12,16 +12,18 @@ from headway.store.db.rows import ActivityRow, HappeningPlace
 from headway.store.db.transactions import StorePart
 
 KINDS = ("operation", "incident", "deed")
-# Of an incident's many states those that people ask about afterwards; its own page has all.
+# The states of an incident that people look for later; the incident's own page shows all of them.
 _STATES = ("seen", "jobs moved", "returned", "out of service", "false alarm")
 _DEEDS = ("node.drain", "node.return", "node.reboot", "node.test", "fault")
 
 
 class ActivityLog(StorePart):
+    """Reads the activity of a cluster."""
+
     async def recent(
         self, cluster: str, *, kind: str = "", after: HappeningPlace | None = None, limit: int = 100
     ) -> tuple[ActivityRow, ...]:
-        """The latest first, those behind the place `after`."""
+        """Returns the latest entries first, starting after the place `after`."""
         found: list[ActivityRow] = []
         async with self._database.read() as db:
             for read in (_operations, _incidents, _deeds) if not kind else (_OF[kind],):
@@ -37,7 +39,8 @@ async def _rows(
     after: HappeningPlace | None,
     limit: int,
 ) -> list[Any]:
-    """`columns`: by which those of one kind are in order, the moment first. No two rows share them."""
+    """Runs a query, the latest rows first. `columns` is the sort order within this kind, with the time first; no two
+    rows have the same values."""
     if after is not None:
         at, moment = columns[0], after[0]
         if kind == after[1]:
@@ -48,7 +51,8 @@ async def _rows(
 
 
 async def _operations(db: AsyncConnection, cluster: str, after: HappeningPlace | None, limit: int) -> list[ActivityRow]:
-    """Each once: where it stands, or when it ended."""
+    """Returns each operation once, in its present state; its time is when it ended, or else started, or else was
+    created."""
     o = t.operations.c
     at = func.coalesce(o.finished_at, o.started_at, o.created_at)
     columns = (o.number, o.id, o.state, o.person, o.kind, o.error, o.started_at, o.finished_at)
@@ -94,7 +98,7 @@ async def _deeds(db: AsyncConnection, cluster: str, after: HappeningPlace | None
     query = select(t.audit).where(
         or_(a.target == cluster, a.target.startswith(f"{cluster}/", autoescape=True)),
         a.action.in_(_DEEDS),
-        a.result == "ok",  # nothing happened by what was refused or failed
+        a.result == "ok",  # a refused or failed action changed nothing
     )
     return [
         ActivityRow(

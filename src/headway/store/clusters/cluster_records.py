@@ -1,7 +1,7 @@
-"""Everything that is remembered of one cluster, to be kept elsewhere and brought back.
+"""All stored records of one cluster, for backup and restore.
 
-Which tables those are is asked of the schema: all that name a cluster, and what hangs on their rows. A table that a later
-version adds is kept without a word here."""
+The tables are found from the schema: every table with a `cluster` column, and the tables that refer to their rows. A
+table added in a later version is included without a change here."""
 
 from __future__ import annotations
 
@@ -20,26 +20,28 @@ from headway.store.db import billing_schema as ledger
 from headway.store.db import schema as t
 from headway.store.db.transactions import Database, StorePart, insert_into
 
-# The cluster's own row and its secrets are kept apart; operations and notebooks are of a moment; tokens and node images are the
-# server's; sums of days are made of what is kept. Of datasets the files are in no backup, and may be there still: their numbers
-# are not to be given twice.
+# The cluster's own row and its secrets are backed up separately. Operations and notebooks are temporary; tokens and
+# node images belong to the server; daily sums are computed from the other tables. Dataset rows are included although
+# backups do not contain the files: the files may still exist, and a version number must not be used twice.
 _NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit", "node_images"} | {one.name for one in SUMS}
 Row = tuple[str, dict[str, Any]]  # (table, its values)
-AT_ONCE = 5000  # rows, a fraction of a second
-_NAMED = re.compile(r"(\bincident (?:return |show )?)(\d+)")  # an incident, in the words of a step
-BRINGING = "restore.records"  # among secrets: the tables that rows are being brought back to
+AT_ONCE = 5000  # rows per transaction, which takes a fraction of a second
+_NAMED = re.compile(r"(\bincident (?:return |show )?)(\d+)")  # an incident's number in the text of a step
+BRINGING = "restore.records"  # name of the secret that lists the tables being restored
 
 
 class ClusterRecords(StorePart):
+    """Exports and restores the records of a cluster."""
+
     def __init__(self, database: Database, secrets: Secrets) -> None:
         super().__init__(database)
         self._secrets = secrets
 
     async def export(self, cluster: str) -> AsyncIterator[Row]:
-        """All rows of a cluster as they are at one moment, parents before what hangs on them, and its people's uids. Whoever
-        takes them may take their time: this waits for a disk."""
+        """Yields all rows of a cluster from one consistent snapshot, parents before the rows that refer to them, and
+        the uids of its users. The consumer may be slow, as writing to a disk is."""
         async with self._database.read() as db:
-            if self._database.presence.shared:  # of SQLite every transaction sees one moment, and none is given up
+            if self._database.presence.shared:  # every SQLite transaction is a snapshot and has no timeout
                 await db.execution_options(isolation_level="REPEATABLE READ")
                 await db.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             for table in tables():
@@ -51,7 +53,7 @@ class ClusterRecords(StorePart):
                 yield t.uids.name, dict(row._mapping)
 
     async def uid_conflicts(self, uids: Mapping[str, int]) -> tuple[str, ...]:
-        """Why these names can't have these uids here: one sentence each."""
+        """Returns one sentence for each name that cannot have its uid on this server."""
         async with self._database.read() as db:
             known = {row.name: row.uid for row in await db.execute(select(t.uids))}
         holder = {uid: name for name, uid in known.items()}
@@ -66,10 +68,12 @@ class ClusterRecords(StorePart):
         return tuple(sorted([*other, *taken]))
 
     async def restore(self, cluster: str, rows: AsyncIterable[Row]) -> int:
-        """Brings rows back; how many. What the server remembers of the cluster is newer than any backup: a table that has rows
-        of it stays as it is. Of a million rows it takes a minute, so they come in pieces, between which others may write:
-        leases are renewed. All or none come nevertheless: what a try brought that did not end goes again, at the latest
-        before the next one."""
+        """Restores rows; returns how many.
+
+        Existing data is newer than any backup, so a table that already has rows of the cluster is not changed. A
+        million rows take a minute, so they are written in several transactions, and others can write in between, for
+        example to renew leases. The restore is still all or nothing: rows of a failed attempt are deleted, at the
+        latest before the next attempt."""
         await self.discard_partial_restore(cluster)
         empty = await self._empty_tables(cluster)
         await self._secrets.set(cluster, BRINGING, " ".join(sorted(empty)))
@@ -88,8 +92,8 @@ class ClusterRecords(StorePart):
         return count
 
     async def _end_open_spans(self, cluster: str, brought: set[str]) -> None:
-        """Machines that are known from elsewhere ended as they were seen last: nobody can say what was between then and now, and
-        it would be billed. Those that are there begin anew."""
+        """Ends restored machine lifetimes and node spans at the time the machines were last seen. What happened
+        between then and now is unknown, and it would be billed. Machines that still exist begin a new lifetime."""
         v, n = ledger.lives, ledger.node_spans
         async with self._database.write() as db:
             last = (await db.execute(select(func.max(v.c.seen)).where(v.c.cluster == cluster))).scalar() or 0
@@ -100,7 +104,7 @@ class ClusterRecords(StorePart):
                     await db.execute(update(table).where(*open_).values(ended=ended))
 
     async def _empty_tables(self, cluster: str) -> set[str]:
-        """The tables that have nothing of the cluster."""
+        """Returns the tables that have no rows of the cluster."""
         async with self._database.read() as db:
             named = [table for table in tables() if "cluster" in table.c]
             full = {table.name for table in named if await _has(db, table, cluster)}
@@ -108,7 +112,8 @@ class ClusterRecords(StorePart):
         return {table.name for table in tables()} - full - hanging
 
     async def discard_partial_restore(self, cluster: str) -> None:
-        """What a try brought that did not end. For who gives up as well: later those rows would be taken for old ones."""
+        """Deletes the rows of a restore that did not complete. Call it also when giving up on a restore: otherwise the
+        next restore would take these rows for existing data."""
         brought = (await self._tables_being_restored(cluster)).split()
         if not brought:
             return
@@ -128,7 +133,7 @@ class ClusterRecords(StorePart):
 
 
 def tables() -> tuple[Table, ...]:
-    """Parents first."""
+    """Returns the tables that are exported, parents first."""
     found: list[Table] = []
     for table in t.metadata.sorted_tables:
         if table.name not in _NOT and ("cluster" in table.c or _parent(table, found) is not None):
@@ -137,7 +142,7 @@ def tables() -> tuple[Table, ...]:
 
 
 def _parent(table: Table, among: Iterable[Table]) -> tuple[Column[Any], Table] | None:
-    """(its column, the table whose row it names)."""
+    """Returns (the column that refers to the parent, the parent table), or None."""
     names = {one.name: one for one in among}
     for key in table.foreign_keys:
         if key.column.table.name in names:
@@ -156,7 +161,7 @@ def _rows_of(table: Table, cluster: str) -> Select[Any]:
 
 
 def _counted(table: Table) -> str:
-    """The column that the database counts up; "" where there is none."""
+    """Returns the name of the autoincrement column, "" if there is none."""
     keys = list(table.primary_key.columns)
     counts = len(keys) == 1 and isinstance(keys[0].type, Integer) and keys[0].autoincrement is True
     return str(keys[0].name) if counts else ""
@@ -180,14 +185,14 @@ async def _pieces(rows: AsyncIterable[Row]) -> AsyncIterator[list[Row]]:
 async def _bring(
     db: AsyncConnection, name: str, some: list[dict[str, Any]], empty: set[str], numbers: dict[tuple[str, int], int]
 ) -> int:
-    """Inserts rows of a table; how many had something to hang on."""
+    """Inserts rows of one table; returns how many were inserted. Rows whose parent was not restored are skipped."""
     if name == t.uids.name:
         for values in some:
             if (await db.execute(select(t.uids.c.uid).where(t.uids.c.name == values["name"]))).first() is None:
                 await db.execute(insert(t.uids).values(**values))
         return 0
     table = t.metadata.tables.get(name)
-    if table is None or name not in empty:  # of a newer Headway, or with rows of its own
+    if table is None or name not in empty:  # the table is unknown here (from a newer Headway) or already has rows
         return 0
     some = [{column: value for column, value in values.items() if column in table.c} for values in some]
     parent = _parent(table, tables())
@@ -210,7 +215,8 @@ async def _bring(
 async def _numbered(
     db: AsyncConnection, table: Table, counted: str, some: list[dict[str, Any]], numbers: dict[tuple[str, int], int]
 ) -> None:
-    """Under the numbers they had, by which Slurm and people know incidents; behind all others where those are taken here."""
+    """Inserts rows with the numbers they had, because Slurm and people refer to incidents by number. A number that is
+    already used here is replaced by one above all others."""
     column = table.c[counted]
     old = [values[counted] for values in some]
     taken = set(await db.scalars(select(column).where(column.in_(old))))
@@ -219,13 +225,14 @@ async def _numbered(
         last += number in taken
         numbers[table.name, number] = last if number in taken else number
     await db.execute(insert(table), [{**values, counted: numbers[table.name, values[counted]]} for values in some])
-    if db.dialect.name == "postgresql":  # which counts by itself, whatever numbers are given
+    if db.dialect.name == "postgresql":  # PostgreSQL's sequence does not notice numbers that are inserted explicitly
         counter = func.pg_get_serial_sequence(table.name, counted)
         await db.execute(select(func.setval(counter, select(func.max(column)).scalar_subquery())))
 
 
 def _said_anew(step: dict[str, Any], numbers: Mapping[tuple[str, int], int]) -> dict[str, Any]:
-    """A step of an incident whose number may be another here. The first one keeps that before: Slurm's reason may name it."""
+    """Returns the step with the incident's number on this server. If the number changed, the first step records the
+    old one, because a reason in Slurm may contain it."""
 
     def number_of(old: int) -> int:
         return numbers.get((t.incidents.name, old), old)

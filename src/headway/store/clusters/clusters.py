@@ -1,4 +1,4 @@
-"""Clusters: the document last applied, its summary, state and owner."""
+"""Clusters: the document last applied, its summary, its state and its owner."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from headway.store.db.transactions import StorePart
 
 
 class Clusters(StorePart):
+    """Stores one row per cluster."""
+
     async def save(
         self,
         name: str,
@@ -23,7 +25,7 @@ class Clusters(StorePart):
         state: str | None = None,
         owner: str = "",
     ) -> None:
-        """Makes the cluster's row, or changes what is given of it. A new row needs a document."""
+        """Creates the cluster's row, or changes the given fields. Creating a row requires a document."""
         given: dict[str, Any] = {}
         if document is not None:
             given["document"] = dict(document)
@@ -43,18 +45,20 @@ class Clusters(StorePart):
             await db.execute(insert(t.clusters).values(**{**defaults, **given, "name": name}))
 
     async def get(self, name: str) -> ClusterRow | None:
+        """Returns the cluster of this name, or None."""
         async with self._database.read() as db:
             row = (await db.execute(select(t.clusters).where(t.clusters.c.name == name))).first()
         return ClusterRow(**row._mapping) if row else None
 
     async def all(self) -> tuple[ClusterRow, ...]:
+        """Returns all clusters, sorted by name."""
         async with self._database.read() as db:
             rows = await db.execute(select(t.clusters).order_by(t.clusters.c.name))
             return tuple(ClusterRow(**row._mapping) for row in rows)
 
     async def delete(self, name: str, *, delete_data: bool = False) -> None:
-        """Removes the row. Secrets stay for a later cluster of this name that finds the kept data, unless
-        `delete_data`. Uids always stay."""
+        """Removes the row. Secrets are kept for a later cluster of this name that uses the kept data, unless
+        `delete_data` is set. Uids are always kept."""
         async with self._database.write() as db:
             await db.execute(delete(t.clusters).where(t.clusters.c.name == name))
             await db.execute(delete(t.notebooks).where(t.notebooks.c.cluster == name))
@@ -65,7 +69,7 @@ class Clusters(StorePart):
                 await db.execute(delete(t.volume_speeds).where(t.volume_speeds.c.cluster == name))
                 await db.execute(delete(t.refills).where(t.refills.c.cluster == name))
                 await db.execute(delete(ledger.budget_notes).where(ledger.budget_notes.c.cluster == name))
-                # A new cluster of this name counts its jobs from 1 again.
+                # A new cluster of this name numbers its jobs from 1 again.
                 await db.execute(delete(ledger.job_saves).where(ledger.job_saves.c.cluster == name))
                 await db.execute(delete(t.jobs).where(t.jobs.c.cluster == name))
                 await db.execute(delete(t.datasets).where(t.datasets.c.cluster == name))

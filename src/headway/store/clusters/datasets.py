@@ -1,4 +1,4 @@
-"""Versions of datasets, and which jobs' lineage names them."""
+"""Versions of datasets, and the jobs whose lineage refers to them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from headway.store.db.transactions import StorePart
 
 
 class Datasets(StorePart):
+    """Stores dataset versions."""
+
     async def versions(self, cluster: str, name: str = "", *, removed: bool = False) -> tuple[DatasetVersion, ...]:
-        """By name and number; those that were removed only when asked for."""
+        """Returns versions sorted by name and number; removed versions only if `removed` is set."""
         d = t.datasets
         query = select(d).where(d.c.cluster == cluster).order_by(d.c.name, d.c.number)
         if name:
@@ -27,7 +29,7 @@ class Datasets(StorePart):
             return tuple(_version(row) for row in await db.execute(query))
 
     async def get(self, cluster: str, name: str, number: int) -> DatasetVersion:
-        """NotFound when there was never one; it may have been removed."""
+        """Returns a version, which may have been removed. Raises NotFound if it never existed."""
         d = t.datasets
         query = select(d).where(d.c.cluster == cluster, d.c.name == name, d.c.number == number)
         async with self._database.read() as db:
@@ -37,14 +39,15 @@ class Datasets(StorePart):
         return _version(row)
 
     async def names(self, cluster: str) -> tuple[str, ...]:
-        """Of datasets that have a version."""
+        """Returns the names of datasets that have at least one version that was not removed."""
         d = t.datasets
         query = select(d.c.name).where(d.c.cluster == cluster, d.c.removed_at.is_(None)).distinct().order_by(d.c.name)
         async with self._database.read() as db:
             return tuple(row.name for row in await db.execute(query))
 
     async def next_number(self, cluster: str, name: str) -> int:
-        """The number of a dataset's next version: none that was given here, or that a job's lineage names."""
+        """Returns a number for the next version of a dataset, one that was never used here nor in the lineage of a
+        job."""
         async with self._database.read() as db:
             last = 0
             for given in (t.datasets, t.job_datasets):
@@ -53,14 +56,16 @@ class Datasets(StorePart):
             return last + 1
 
     async def add(self, version: DatasetVersion) -> None:
+        """Adds a version."""
         async with self._database.write() as db:
             await db.execute(insert(t.datasets).values(**asdict(version)))
 
     async def record_verification(self, version: DatasetVersion, damage: str) -> None:
-        """Every file was read again; `damage`: what was found, "" for nothing."""
+        """Records that every file was read and checked. `damage` describes what was wrong, "" if nothing."""
         await self._update(version, checked_at=self._database.now(), damage=damage)
 
     async def record_removal(self, version: DatasetVersion, person: str, *, forced: bool) -> None:
+        """Records that the files of a version were removed, and by whom."""
         await self._update(version, removed_at=self._database.now(), removed_by=person, forced=forced)
 
     async def _update(self, version: DatasetVersion, **values: Any) -> None:
@@ -70,7 +75,7 @@ class Datasets(StorePart):
             await db.execute(update(d).where(*mine).values(**values))
 
     async def jobs_using(self, cluster: str, name: str, number: int, *, limit: int = 5) -> tuple[int, list[int]]:
-        """(how many jobs name it, the latest of them)."""
+        """Returns (how many jobs use the version, the latest of them)."""
         j = t.job_datasets
         mine = (j.c.cluster == cluster, j.c.name == name, j.c.number == number)
         async with self._database.read() as db:
@@ -79,7 +84,7 @@ class Datasets(StorePart):
             return int(count), [row.job_id for row in rows]
 
     async def job_counts(self, cluster: str) -> dict[tuple[str, int], int]:
-        """(name, number) -> how many jobs name the version."""
+        """Returns how many jobs use each version, by (name, number)."""
         j = t.job_datasets
         query = select(j.c.name, j.c.number, func.count().label("jobs")).where(j.c.cluster == cluster)
         async with self._database.read() as db:
@@ -88,7 +93,7 @@ class Datasets(StorePart):
 
 
 def job_lines(cluster: str, job_id: int, used: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
-    """Rows of job_datasets."""
+    """Returns the rows of job_datasets for one job."""
     return [
         {"cluster": cluster, "name": name, "number": number, "job_id": job_id} for name, number in sorted(set(used))
     ]

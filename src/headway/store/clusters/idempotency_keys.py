@@ -1,5 +1,5 @@
-"""Answers to requests with an idempotency key, kept for a day: a repeated request gets the stored answer and is not
-carried out again."""
+"""Stored responses to requests with an idempotency key, kept for a day: a repeated request gets the stored response
+and is not carried out again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ KEPT_S = 86400.0
 
 
 class Answer(NamedTuple):
-    """`status` is 0 while the request is under way, or was cut off with its `server`."""
+    """A stored response. `status` is 0 while the request is in progress, and also if its `server` stopped before it
+    was done."""
 
     request: str
     status: int
@@ -25,8 +26,11 @@ class Answer(NamedTuple):
 
 
 class IdempotencyKeys(StorePart):
+    """Stores the responses by key."""
+
     async def begin(self, name: str, request: str) -> Answer | None:
-        """None when this is the first of that name, which is now under way; else what there is of the one before."""
+        """Returns None if this is the first request with that name, and marks it as in progress; else returns the
+        earlier entry."""
         a, now = t.answers, self._database.now()
         begun = {
             "id": name,
@@ -45,6 +49,7 @@ class IdempotencyKeys(StorePart):
         return None
 
     async def get(self, name: str) -> Answer | None:
+        """Returns the entry of that name, or None."""
         a = t.answers
         query = select(a.c.request, a.c.status, a.c.answer, a.c.at, a.c.server).where(a.c.id == name)
         async with self._database.read() as db:
@@ -52,7 +57,8 @@ class IdempotencyKeys(StorePart):
         return Answer(*row) if row else None
 
     async def take_over(self, name: str, server: int) -> bool:
-        """Whether the request that was cut off with that server is now this one's to answer."""
+        """Returns whether this server may now carry out the request, which was in progress on the server with that
+        number."""
         a = t.answers
         async with self._database.write() as db:
             taken = await db.execute(
@@ -63,10 +69,11 @@ class IdempotencyKeys(StorePart):
         return bool(taken.rowcount)
 
     async def finish(self, name: str, status: int, answer: str) -> None:
+        """Stores the response."""
         async with self._database.write() as db:
             await db.execute(update(t.answers).where(t.answers.c.id == name).values(status=status, answer=answer))
 
     async def delete(self, name: str) -> None:
-        """It was not done, and may be asked for again."""
+        """Deletes the entry: the request was not carried out and may be repeated."""
         async with self._database.write() as db:
             await db.execute(delete(t.answers).where(t.answers.c.id == name))

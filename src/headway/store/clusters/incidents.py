@@ -1,4 +1,4 @@
-"""Incidents, every state they went through and the jobs they sent back to the queue."""
+"""Incidents, the states they went through, and the jobs they requeued."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ _CLOSED = [state.value for state in IncidentState if state.closed]
 
 
 class Incidents(StorePart):
+    """Stores incidents, their steps and their requeued jobs."""
+
     async def open(
         self,
         cluster: str,
@@ -30,7 +32,7 @@ class Incidents(StorePart):
         *,
         score: int = 0,
     ) -> Incident:
-        """A new one, in state `seen`. `at`: when the fault happened."""
+        """Creates an incident in state `seen`. `at`: when the fault happened, unix seconds."""
         fields: dict[str, Any] = {
             "cluster": cluster,
             "node": node,
@@ -62,8 +64,8 @@ class Incidents(StorePart):
         last_signal_at: float | None = None,
         score: int | None = None,
     ) -> Incident:
-        """Notes a step, which may be in the state that the incident is in already. ValueError for a node that would be
-        returned to service although nothing says that its tests passed."""
+        """Adds a step, which may have the same state as the incident already has. Raises ValueError if the step
+        returns a drained node to service and the evidence does not say that its tests passed."""
         returns = state is IncidentState.RETURNED and incident.state is not state and incident.drained
         if returns and not (evidence or {}).get("passed"):
             raise ValueError(f"incident {incident.number}: {incident.node} would be returned untested")
@@ -101,19 +103,20 @@ class Incidents(StorePart):
         )
 
     async def close_all(self, cluster: str) -> None:
-        """The cluster's machines are gone, and their faults with them."""
+        """Closes all open incidents of a cluster that was taken down, since its machines no longer exist."""
         for incident in await self.search(cluster, unfinished=True, limit=10_000):
-            gone = replace(incident, drained=False)  # there is no node any more that could serve untested
+            gone = replace(incident, drained=False)  # the node no longer exists, so it cannot be returned untested
             await self.add_step(gone, IncidentState.RETURNED, "the cluster was taken down")
 
     async def reset_score(self, cluster: str, node: str) -> None:
-        """What the node's incidents said against it counts no more: a person vouches for it, or it is another machine."""
+        """Resets the score of the node's incidents: an administrator vouched for the node, or the slot has another
+        machine."""
         i = t.incidents
         async with self._database.write() as db:
             await db.execute(update(i).where(i.c.cluster == cluster, i.c.node == node).values(score=0))
 
     async def record_requeued_jobs(self, incident: int, jobs: Iterable[int], at: float) -> None:
-        """Sent back to the queue; one that was noted before stays as it is."""
+        """Records jobs that were requeued. Jobs that are already recorded do not change."""
         m = t.incident_jobs
         async with self._database.write() as db:
             known = {row.job for row in await db.execute(select(m.c.job).where(m.c.incident == incident))}
@@ -123,6 +126,7 @@ class Incidents(StorePart):
     async def record_job_recovery(
         self, moved: RequeuedJob, *, running_at: float | None = None, step_at: float | None = None
     ) -> None:
+        """Records when a requeued job was running again, and when it reported a step again."""
         m = t.incident_jobs
         given = {"running_at": running_at, "step_at": step_at}
         values = {key: value for key, value in given.items() if value is not None}
@@ -130,7 +134,7 @@ class Incidents(StorePart):
             await db.execute(update(m).where(m.c.incident == moved.incident, m.c.job == moved.job).values(**values))
 
     async def jobs_recovering(self, cluster: str, since: float) -> tuple[RequeuedJob, ...]:
-        """Jobs moved since then that have not reported a step again."""
+        """Returns jobs that were requeued since then and have not reported a step yet."""
         i, m = t.incidents, t.incident_jobs
         query = (
             select(m)
@@ -141,7 +145,7 @@ class Incidents(StorePart):
             return tuple(_moved_of(row) for row in await db.execute(query))
 
     async def get(self, number: int) -> Incident:
-        """With its steps. NotFound when there is none."""
+        """Returns an incident with its steps and jobs. Raises NotFound if it does not exist."""
         i, s = t.incidents, t.incident_steps
         async with self._database.read() as db:
             row = (await db.execute(select(i).where(i.c.number == number))).first()
@@ -153,7 +157,7 @@ class Incidents(StorePart):
         return _incident(row, tuple(_step_of(one) for one in rows), tuple(_moved_of(one) for one in moved))
 
     async def with_steps(self, incidents: Iterable[Incident]) -> tuple[Incident, ...]:
-        """The same with their steps, and with the jobs they moved."""
+        """Returns the same incidents with their steps and the jobs they requeued."""
         found = tuple(incidents)
         s, m, numbers = t.incident_steps, t.incident_jobs, [one.number for one in found]
         steps: dict[int, list[IncidentStep]] = defaultdict(list)
@@ -168,7 +172,8 @@ class Incidents(StorePart):
     async def search(
         self, cluster: str, *, node: str = "", unfinished: bool = False, since: float = 0.0, limit: int = 100
     ) -> tuple[Incident, ...]:
-        """The latest first, without their steps. `since`: those opened from then on, in unix seconds."""
+        """Returns incidents, the latest first, without their steps. `since`: only those opened at or after this time,
+        unix seconds."""
         i = t.incidents
         query = select(i).where(i.c.cluster == cluster).order_by(i.c.number.desc()).limit(limit)
         if node:
@@ -181,7 +186,7 @@ class Incidents(StorePart):
             return tuple(_incident(row) for row in await db.execute(query))
 
     async def open_and_recent(self, cluster: str, latest: int = 100, also: Iterable[int] = ()) -> tuple[Incident, ...]:
-        """All that are open, however old they are, the latest of the others, and those with the numbers `also`: the latest
+        """Returns all open incidents, the `latest` newest ones, and those with the numbers in `also`; the latest
         first, without their steps."""
         i = t.incidents
         last = select(i.c.number).where(i.c.cluster == cluster).order_by(i.c.number.desc()).limit(latest)
@@ -191,7 +196,7 @@ class Incidents(StorePart):
             return tuple(_incident(row) for row in await db.execute(query))
 
     async def counts(self, cluster: str) -> tuple[int, int]:
-        """(all, those that are open)."""
+        """Returns (number of incidents, number of open incidents)."""
         i = t.incidents
         query = select(func.count(), func.count().filter(i.c.state.not_in(_CLOSED))).where(i.c.cluster == cluster)
         async with self._database.read() as db:
@@ -199,8 +204,8 @@ class Incidents(StorePart):
         return int(every), int(still)
 
     async def count_failures(self, cluster: str, start: float, end: float) -> int:
-        """Incidents opened from `start` until `end` that took a node out, whatever became of its machine; not of nodes that
-        somebody else had taken out."""
+        """Counts the incidents opened from `start` until `end` that drained a node, whatever happened to its machine
+        later. Nodes that were already out of service for another reason do not count."""
         i, s = t.incidents, t.incident_steps
         out = select(s.c.seq).where(s.c.incident == i.c.number, s.c.state == IncidentState.DRAINING.value).exists()
         before = (
@@ -213,7 +218,7 @@ class Incidents(StorePart):
             return int((await db.execute(select(func.count()).select_from(i).where(*mine))).scalar() or 0)
 
     async def that_requeued(self, cluster: str, job: int) -> tuple[int, ...]:
-        """Numbers of the incidents that sent a job back to the queue, the first first."""
+        """Returns the numbers of the incidents that requeued a job, in ascending order."""
         i, j = t.incidents, t.incident_jobs
         query = select(i.c.number).join(j, j.c.incident == i.c.number).where(i.c.cluster == cluster, j.c.job == job)
         async with self._database.read() as db:

@@ -1,9 +1,7 @@
-"""Operations: the queue of applies and downs, their leases, and their events.
+"""Operations: the queue of applies and downs, their leases and their events.
 
-An operation runs under a lease. Only the oldest unfinished operation of a cluster can be claimed, so a
-second apply
-waits for the first and never mixes with it; a unique index makes the database refuse what this code should
-not do.
+An operation runs under a lease. Only the oldest unfinished operation of a cluster can be claimed, so a second apply
+waits for the first and never runs at the same time. A unique index enforces this in the database as well.
 """
 
 from __future__ import annotations
@@ -24,13 +22,13 @@ from headway.store.db import schema as t
 from headway.store.db.rows import Operation, OperationEvent
 from headway.store.db.transactions import StorePart
 
-MAX_ATTEMPTS = 5  # an operation that brought its server down this often is not tried again
+MAX_ATTEMPTS = 5  # an operation is not tried again after its server stopped this often while running it
 UNFINISHED = ("queued", "running")
 
 
 @dataclass(frozen=True, slots=True)
 class OperationAsk:
-    """Which operations are wanted; "" and nothing narrow nothing."""
+    """A filter for operations; "" and empty collections mean no restriction."""
 
     cluster: str = ""
     kinds: Collection[str] = ()
@@ -39,6 +37,8 @@ class OperationAsk:
 
 
 class Operations(StorePart):
+    """Stores operations, their leases and their events."""
+
     async def enqueue(
         self,
         cluster: str,
@@ -50,9 +50,11 @@ class Operations(StorePart):
         secret: str = "",
         key: str = "",
     ) -> Operation:
-        """Puts an operation behind those of the same cluster that have not finished. `secret`: kept for it alone until it has
-        ended, under its name from own_secret(). `key`: who asks for the same again with it within a day gets this one
-        (`by_key`). Raises Conflict when there is one of either name that is another."""
+        """Adds an operation to the end of the cluster's queue.
+
+        `secret`: stored for this operation only, until it has ended, under the name from own_secret(). `key`:
+        idempotency key; the same request with the same key within a day returns this operation (`by_key`). Raises
+        Conflict if the key or the secret's name is already used by a different operation."""
         operation_id, now = f"op-{random.token_hex(6)}", self._database.now()
         row = {
             "id": operation_id,
@@ -83,7 +85,7 @@ class Operations(StorePart):
         return await self.get(operation_id)
 
     async def get(self, operation_id: str) -> Operation:
-        """NotFound when there is none."""
+        """Returns an operation. Raises NotFound if it does not exist."""
         async with self._database.read() as db:
             row = (await db.execute(select(t.operations).where(t.operations.c.id == operation_id))).first()
         if row is None:
@@ -91,13 +93,13 @@ class Operations(StorePart):
         return _operation(row)
 
     async def by_key(self, key: str) -> Operation | None:
-        """The operation that a request of this key has queued."""
+        """Returns the operation queued by the request with this key, or None."""
         async with self._database.read() as db:
             row = (await db.execute(select(t.operations).where(t.operations.c.key == key))).first()
         return _operation(row) if row else None
 
     async def recent(self, cluster: str = "", *, limit: int = 50) -> tuple[Operation, ...]:
-        """The latest first."""
+        """Returns operations, the latest first."""
         query = select(t.operations).order_by(t.operations.c.number.desc()).limit(limit)
         if cluster:
             query = query.where(t.operations.c.cluster == cluster)
@@ -107,7 +109,8 @@ class Operations(StorePart):
     async def search(
         self, ask: OperationAsk, *, after: tuple[Any, ...] | None = None, limit: int
     ) -> tuple[Operation, ...]:
-        """Those that fit, the latest first, without their documents and params. `after`: (created_at, id) of the one before."""
+        """Returns matching operations, the latest first, without their documents and params. `after`: (created_at, id)
+        of the last one of the previous page."""
         o = t.operations.c
         query = select(*(column for column in o if column.name not in ("document", "params")))
         if ask.cluster:
@@ -122,7 +125,8 @@ class Operations(StorePart):
             return tuple(_operation(row) for row in rows)
 
     async def last_down(self, cluster: str) -> Operation | None:
-        """The one that took the cluster of that name down last; its document is what the cluster was."""
+        """Returns the operation that last took down a cluster of this name, or None; its document describes that
+        cluster."""
         o = t.operations
         query = select(o).where(o.c.cluster == cluster, o.c.kind == OperationKind.DOWN, o.c.state == "done")
         async with self._database.read() as db:
@@ -130,7 +134,8 @@ class Operations(StorePart):
         return _operation(row) if row else None
 
     async def data_deletion_times(self, cluster: str) -> tuple[float, ...]:
-        """When clusters of that name were taken down with their data, the first first: the next one counts its jobs from 1."""
+        """Returns when clusters of this name were taken down with their data, in ascending order. After each of these
+        times, job numbers start at 1 again."""
         o = t.operations
         query = select(o.c.finished_at, o.c.params).where(
             o.c.cluster == cluster, o.c.kind == OperationKind.DOWN, o.c.state == "done"
@@ -140,7 +145,8 @@ class Operations(StorePart):
             return tuple(sorted(at for at, params in rows if params.get("delete_data")))
 
     async def latest_scheduled_backup(self, cluster: str, state: str = "") -> Operation | None:
-        """The latest backup that the cluster's file has asked for, not a person. `state`: the latest of these."""
+        """Returns the latest backup that was started by the schedule in the cluster file, or None. `state`: only this
+        state."""
         o = t.operations
         query = select(o).where(
             o.c.cluster == cluster, o.c.kind == OperationKind.BACKUP, o.c.params["keep"].as_integer() > 0
@@ -151,7 +157,7 @@ class Operations(StorePart):
         return _operation(row) if row else None
 
     async def active(self, cluster: str) -> Operation | None:
-        """The oldest operation of the cluster that has not finished."""
+        """Returns the oldest unfinished operation of the cluster, or None."""
         query = (
             select(t.operations)
             .where(t.operations.c.cluster == cluster, t.operations.c.state.in_(UNFINISHED))
@@ -165,9 +171,10 @@ class Operations(StorePart):
     async def claim(
         self, owner: str, now: float, lease_s: float, held: Collection[str] = frozenset()
     ) -> Operation | None:
-        """Takes the next operation that may run: queued, or running under a lease that has passed. None when there is
-        none, or when another server took it in the same moment. `held`: names of those that the owner is carrying out; by the
-        clock their leases may have passed, as after a sleep of the machine."""
+        """Takes the next operation that may run: a queued one, or a running one whose lease has expired.
+
+        Returns None if there is none or if another server took it at the same moment. `held`: ids of the operations
+        that the owner is running now; their leases may look expired after the machine slept."""
         o, earlier = t.operations, t.operations.alias("earlier")
         first_in_line = ~exists().where(
             earlier.c.cluster == o.c.cluster, earlier.c.state.in_(UNFINISHED), earlier.c.number < o.c.number
@@ -178,7 +185,7 @@ class Operations(StorePart):
         passed = and_(o.c.state == "running", o.c.lease_until < now, o.c.id.not_in(held))
         free = or_(o.c.state == "queued", passed)
         candidate = select(o.c.number).where(free, first_in_line, alone).order_by(o.c.number).limit(1)
-        async with self._database.read() as db:  # the usual answer is "nothing to do": don't take the write lock for it
+        async with self._database.read() as db:  # usually there is nothing to do: avoid the write lock in that case
             if (await db.execute(select(o.c.number).where(free).limit(1))).first() is None:
                 return None
         try:
@@ -196,7 +203,7 @@ class Operations(StorePart):
                         attempts=o.c.attempts + 1,
                         started_at=func.coalesce(
                             o.c.started_at, self._database.now()
-                        ),  # `now` may lie before the end of the one before
+                        ),  # `now` may be earlier than the end of the previous operation
                     )
                 )
                 if not taken.rowcount:
@@ -207,8 +214,8 @@ class Operations(StorePart):
             return None
 
     async def renew(self, operation_id: str, owner: str, until: float, *, steady: bool = False) -> bool:
-        """Whether the lease was still this owner's and now runs `until`. `steady`: it has been carried out for so long that it
-        is not what brings servers down."""
+        """Extends the lease to `until`; returns whether this owner still held it. `steady`: the operation has run long
+        enough that it is not what makes servers stop, so its attempts are reset to 1."""
         o = t.operations
         values = {"lease_until": until, **({"attempts": 1} if steady else {})}
         async with self._database.write() as db:
@@ -228,8 +235,8 @@ class Operations(StorePart):
         error: Mapping[str, Any] | None = None,
         kept: Sequence[str] = (),
     ) -> bool:
-        """Ends the operation as "done" or "failed", and forgets its own secret. False when the lease was lost: then nothing is
-        written, for another server goes on with it."""
+        """Ends the operation as "done" or "failed" and deletes its secret. Returns False, and writes nothing, if the
+        lease was lost, because another server is running the operation now."""
         o = t.operations
         async with self._database.write() as db:
             ended = await db.execute(
@@ -249,11 +256,12 @@ class Operations(StorePart):
         return bool(ended.rowcount)
 
     async def delete_orphaned_secrets(self) -> int:
-        """Forgets the secrets of operations that have ended, or were never queued; how many."""
+        """Deletes the secrets of operations that have ended or were never queued; returns how many."""
         s = t.secrets
         theirs = or_(*(s.c.name.startswith(prefix, autoescape=True) for prefix in SECRET_PREFIXES))
         unfinished = select(t.operations).where(t.operations.c.state.in_(UNFINISHED))
-        async with self._database.write() as db:  # secrets first: each that is seen came with its operation
+        # Read the secrets first: each was written together with its operation.
+        async with self._database.write() as db:
             there = {(row.cluster, row.name) for row in await db.execute(select(s.c.cluster, s.c.name).where(theirs))}
             needed = {(one.cluster, one.secret) for one in map(_operation, await db.execute(unfinished))}
             for cluster, name in there - needed:
@@ -261,7 +269,8 @@ class Operations(StorePart):
         return len(there - needed)
 
     async def expire_leases(self, owner_prefix: str) -> int:
-        """Ends the leases of owners that are known to be dead (their state folder's lock is ours); how many."""
+        """Expires the leases of owners that are known to have stopped (this server holds the lock of their state
+        folder); returns how many."""
         o = t.operations
         async with self._database.write() as db:
             freed = await db.execute(
@@ -272,8 +281,8 @@ class Operations(StorePart):
         return int(freed.rowcount)
 
     async def release_leases(self, owner: str) -> int:
-        """Ends the leases of an owner that stops as it should; how many. It does not count as one that an operation brought
-        down, but who goes on knows that somebody has begun."""
+        """Expires the leases of an owner that shuts down normally; returns how many. The attempt is not counted as a
+        crash, but the counter stays at 1 or more, so the next owner can see that the operation was started before."""
         o = t.operations
         async with self._database.write() as db:
             freed = await db.execute(
@@ -293,8 +302,10 @@ class Operations(StorePart):
         done: bool = False,
         seconds: float | None = None,
     ) -> OperationEvent:
+        """Adds an event with the next number."""
         e = t.events
-        at, text = self._database.now(), text.replace("\0", "")  # of what a program said; PostgreSQL's texts have none
+        # The text may be a program's output; PostgreSQL does not store NUL bytes in text.
+        at, text = self._database.now(), text.replace("\0", "")
         async with self._database.write() as db:
             last = (await db.execute(select(func.max(e.c.seq)).where(e.c.operation == operation_id))).scalar()
             event = OperationEvent((last or 0) + 1, at, step[:200], text, level, done, seconds)
@@ -313,7 +324,7 @@ class Operations(StorePart):
         return event
 
     async def events_after(self, operation_id: str, seq: int = 0, *, limit: int = 1000) -> tuple[OperationEvent, ...]:
-        """Events with a greater number, in order."""
+        """Returns the events with numbers above `seq`, in order."""
         e = t.events
         query = select(e).where(e.c.operation == operation_id, e.c.seq > seq).order_by(e.c.seq).limit(limit)
         async with self._database.read() as db:
@@ -327,7 +338,8 @@ async def _forget(db: AsyncConnection, cluster: str, name: str) -> None:
 
 
 def _same(one: Operation, cluster: str, kind: str, document: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
-    """Whether that is what is asked for now. What a request makes up itself (a salt, a name of its own) is new each time."""
+    """Returns whether the operation is the same as the one requested now. Values that differ with every request (a
+    salt, a generated name) are ignored."""
 
     def asked(values: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in values.items() if name not in ("ref", "header")}
@@ -344,5 +356,5 @@ def _operation(row: Row[Any]) -> Operation:
     fields = dict(row._mapping)
     fields["kind"] = OperationKind(fields["kind"])
     fields["kept"] = tuple(fields["kept"] or ())
-    del fields["key"]  # its asker's alone
+    del fields["key"]  # only for the client that made the request
     return Operation(**{"document": {}, "params": {}, **fields})

@@ -12,8 +12,11 @@ from headway.store.db.transactions import StorePart
 
 
 class Signals(StorePart):
+    """Stores the signals of nodes."""
+
     async def exists(self, cluster: str, signal: str) -> bool:
-        """A line of a log is reported again after every restart of anything on its way."""
+        """Returns whether the signal is already stored. Log lines are reported again after a restart of any component
+        on the way."""
         s = t.signals
         async with self._database.read() as db:
             return (
@@ -21,6 +24,7 @@ class Signals(StorePart):
             ).first() is not None
 
     async def add(self, cluster: str, signal: Signal) -> None:
+        """Stores a signal; replaces one with the same id."""
         values = {name: getattr(signal, name) for name in ("id", "at", "node", "code", "gpu", "text", "job", "kind")}
         values["action"] = signal.action.value if signal.action else ""
         async with self._database.write() as db:
@@ -29,7 +33,7 @@ class Signals(StorePart):
             await db.execute(insert(s).values(cluster=cluster, **values))
 
     async def of_node(self, cluster: str, node: str, since: float) -> tuple[Signal, ...]:
-        """What this node has said since then, the oldest first."""
+        """Returns the signals of this node at or after that time, the oldest first."""
         s = t.signals
         query = select(s).where(s.c.cluster == cluster, s.c.node == node, s.c.at >= since).order_by(s.c.at)
         async with self._database.read() as db:

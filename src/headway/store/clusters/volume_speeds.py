@@ -1,4 +1,4 @@
-"""The last measured throughput of volumes."""
+"""The latest measured throughput of each volume."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from headway.store.db.transactions import StorePart
 
 
 class VolumeSpeeds(StorePart):
+    """Stores one measurement per volume."""
+
     async def record(self, rows: Iterable[VolumeSpeedRow]) -> None:
-        """Each in the place of the volume's measurement before."""
+        """Stores measurements; each replaces the previous one of its volume."""
         s = t.volume_speeds
         async with self._database.write() as db:
             for row in rows:
@@ -21,7 +23,7 @@ class VolumeSpeeds(StorePart):
                 await db.execute(insert(s).values({name: getattr(row, name) for name in row.__dataclass_fields__}))
 
     async def of_cluster(self, cluster: str) -> dict[str, VolumeSpeedRow]:
-        """By the volume's path."""
+        """Returns the measurements by the path of the volume."""
         s = t.volume_speeds
         async with self._database.read() as db:
             rows = await db.execute(select(s).where(s.c.cluster == cluster))

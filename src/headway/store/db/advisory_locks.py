@@ -1,8 +1,10 @@
-"""Servers on one database: that each lives, which of them leads, and turns that one of them has at a time.
+"""Coordination of several servers on one database: which servers are alive, which one leads, and named turns that only
+one server has at a time.
 
-All three are advisory locks of one session of PostgreSQL's. They are gone the moment that connection is: a server that was
-killed is followed at once, and nobody's clock matters. As one connection holds them all, they are lost together. A SQLite
-file has one server, by the lock of its state folder: there it leads, and every turn is its own."""
+All three are advisory locks of one PostgreSQL session. PostgreSQL releases them as soon as that connection ends, so a
+killed server is replaced at once, and clocks do not matter. One connection holds all of them, so they are lost
+together. A SQLite file has only one server, because of the lock on its state folder: that server leads and gets every
+turn."""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from sqlalchemy.pool import NullPool
 from headway.errors import Unreachable
 from headway.store.db.engine import CUT_OFF
 
-LIFE, LEAD, TURN = 7240179, 7240180, 7240181  # the first half of each lock's name
-ANSWER_S = 2.5  # a database that takes longer to say that it is there counts as gone
+LIFE, LEAD, TURN = 7240179, 7240180, 7240181  # the first half of each lock's key
+ANSWER_S = 2.5  # seconds; a database that takes longer to answer this check counts as unreachable
 WAIT_S = 0.05
 
 _TAKE = "SELECT pg_try_advisory_lock(:kind, :one)"
@@ -32,7 +34,8 @@ _HELD = """SELECT count(*) FROM pg_locks
 
 
 class Presence:
-    """One server's. `number` tells it from every other server that ever was; `leads` is for whoever leads to set."""
+    """The presence of this server on the database. `number` is different from that of every other server, past or
+    present; `leads` is set by the code that elects the leader."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.number = 1 + random.randbelow(2**31 - 1)
@@ -40,11 +43,11 @@ class Presence:
         self.leads = not self.shared
         self._url = engine.url
         self._db: AsyncConnection | None = None
-        self._one = asyncio.Lock()  # question at a time
+        self._one = asyncio.Lock()  # allows one query at a time on the connection
         self._ends: set[asyncio.Future[None]] = set()
 
     async def appear(self) -> None:
-        """From now on others see that this server lives. Raises Unreachable when the database does not answer."""
+        """Makes this server visible to others as alive. Raises Unreachable if the database does not answer."""
         if not self.shared or self._db is not None:
             return
         settings = {"server_settings": {**CUT_OFF, "application_name": "headway"}}
@@ -57,7 +60,7 @@ class Presence:
             raise Unreachable(f"the database does not answer: {error}", hint="HEADWAY_DATABASE_URL") from None
 
     async def still(self) -> bool:
-        """Whether this server is still seen; when it is not, every lock of its is somebody else's to take."""
+        """Returns whether others still see this server as alive. If not, other servers may take all its locks."""
         if not self.shared:
             return True
         try:
@@ -65,16 +68,16 @@ class Presence:
                 return True
         except Unreachable:
             return False
-        async with self._one:  # this is another session, which holds nothing
+        async with self._one:  # the answer came from a new session, which holds no locks
             await self._drop()
         return False
 
     async def take_lead(self) -> bool:
-        """Whether no other server has it."""
+        """Takes the lead; returns False if another server has it."""
         return not self.shared or bool(await self._ask(_TAKE, LEAD, 0))
 
     async def lives(self, number: int) -> bool:
-        """Whether the server of that number runs now."""
+        """Returns whether the server with that number is running now."""
         if number == self.number:
             return True
         if not self.shared or not number:
@@ -83,7 +86,8 @@ class Presence:
 
     @contextlib.asynccontextmanager
     async def turn(self, name: str) -> AsyncIterator[None]:
-        """No other server is in the turn of this name meanwhile. Inside one server somebody else has to see to it."""
+        """Waits until no other server is in the turn of this name, and holds it. Within one server the caller must
+        exclude concurrent turns itself."""
         if not self.shared:
             yield
             return
@@ -98,14 +102,15 @@ class Presence:
             await self._give_back(lock)
 
     async def in_turn(self, name: str) -> bool:
-        """Whether a server is in the turn of this name; of a SQLite file its one server would know."""
+        """Returns whether any server is in the turn of this name. Always False on SQLite, where the only server knows
+        it anyway."""
         return self.shared and bool(await self._ask(_HELD, TURN, _lock_of(name) % 2**32))
 
     async def _taken(self, lock: int) -> bool:
         asking = asyncio.ensure_future(self._ask(_TAKE, TURN, lock))
         try:
             return bool(await asyncio.shield(asking))
-        except asyncio.CancelledError:  # it may be ours by now
+        except asyncio.CancelledError:  # the lock may have been granted in the meantime
             given_up = asyncio.ensure_future(self._give_up(asking, lock))
             self._ends.add(given_up)
             given_up.add_done_callback(self._ends.discard)
@@ -117,10 +122,11 @@ class Presence:
                 await self._give_back(lock)
 
     async def _give_back(self, lock: int) -> None:
-        with contextlib.suppress(Unreachable):  # with its connection the lock is gone as well
+        with contextlib.suppress(Unreachable):  # if the connection is lost, the lock is gone as well
             await self._ask(_GIVE, TURN, lock)
 
     async def close(self) -> None:
+        """Closes the connection, which releases all locks."""
         self.leads = not self.shared
         db, self._db = self._db, None
         if db is not None:
@@ -130,8 +136,8 @@ class Presence:
             await db.engine.dispose()
 
     async def _ask(self, query: str, kind: int, one: int) -> object:
-        """Raises Unreachable, and lets go of everything, when the answer does not come. Who no longer wants the answer does not
-        break it off: that would cost the connection."""
+        """Returns the result of a lock query. Raises Unreachable, and drops the connection with all locks, if there is
+        no answer in time. A cancelled caller does not cancel the query, because that would cost the connection."""
         return await asyncio.shield(asyncio.ensure_future(self._answer(query, kind, one)))
 
     async def _answer(self, query: str, kind: int, one: int) -> object:
@@ -157,5 +163,5 @@ class Presence:
 
 
 def _lock_of(turn: str) -> int:
-    """Its number, which PostgreSQL takes with a sign and lists without."""
+    """Returns the number of the lock, which PostgreSQL takes as a signed integer and lists as an unsigned one."""
     return zlib.crc32(turn.encode()) - 2**31

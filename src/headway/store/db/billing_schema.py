@@ -6,14 +6,15 @@ from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, ForeignKey, Ind
 
 from headway.store.db.schema import metadata
 
-# Sums over runs: those of a usage report, in its order, and seconds of units (held, lost, idle), by which costs are shared.
+# Sums over runs: USED are those of a usage report, in its order; UNITS are unit-seconds (held, lost, idle), by which
+# costs are shared.
 USED = (
     "runs", "gpu_s", "cpu_s", "lost_gpu_s", "idle_gpu_s", "waited_s", "waited_gpu_s", "energy_j", "unmeasured_gpu_s",
     "unmeasured_cpu_s",
 )  # fmt: skip
 UNITS = ("unit_s", "lost_unit_s", "idle_unit_s")
 
-# Prices of a node in each group, over time: a row when one changes.
+# Prices of a node in each group over time: one row per change.
 prices = Table(
     "prices",
     metadata,
@@ -25,8 +26,8 @@ prices = Table(
     Column("reserved", Integer, nullable=False, server_default="0"),
 )
 
-# Whose runs they are and of what. A report asks for the runs of one kind after the other: so each sum is read from an index in
-# its order, and nothing is sorted.
+# Kinds of runs: all combinations of these columns. A report reads the runs of one kind at a time, so each sum comes
+# from an index in its order and nothing has to be sorted.
 run_kinds = Table(
     "run_kinds",
     metadata,
@@ -37,14 +38,15 @@ run_kinds = Table(
     Column("partition", String(64), nullable=False),
     Column("gpu_type", String(64), nullable=False),
     Column("group", String(64), nullable=False),
-    Column("per_node", Integer, nullable=False),  # units a node of the group has: GPUs, or CPUs in a group without
+    Column("per_node", Integer, nullable=False),  # units per node of the group: GPUs, or CPUs in a group without GPUs
     Index(
         "uq_run_kinds", "cluster", "team", "user", "partition", "gpu_type", "group", "per_node", unique=True
     ),
 )  # fmt: skip
 
-# Every run of every job as accounting has it, a row for each group it held nodes of. What follows `lost_s` is measured by
-# Headway, and accounting never overwrites it. The first index holds all that reports need: they never touch the table.
+# Every run of every job as reported by accounting, with one row for each group whose nodes it held. The columns after
+# `lost_s` are measured by Headway and never overwritten by accounting. The first index has all columns that reports
+# need, so reports never read the table.
 runs = Table(
     "runs",
     metadata,
@@ -53,8 +55,8 @@ runs = Table(
     Column("start", BigInteger, primary_key=True, autoincrement=False),
     Column("group", String(64), primary_key=True),
     Column("kind", Integer, ForeignKey("run_kinds.id"), nullable=False),
-    Column("first", Integer, nullable=False),  # 1 in one row of each run: what is counted once
-    Column("end", BigInteger, nullable=False),  # 0: it runs
+    Column("first", Integer, nullable=False),  # 1 in one row of each run, for values that are counted once
+    Column("end", BigInteger, nullable=False),  # 0: still running
     Column("submit", BigInteger, nullable=False),
     Column("eligible", BigInteger, nullable=False),
     Column("qos", String(64), nullable=False),
@@ -69,12 +71,13 @@ runs = Table(
     Column("used_cpu_s", BigInteger, nullable=False),
     Column("used_memory_mib", BigInteger, nullable=False),
     Column("array_job", BigInteger, nullable=False),
-    Column("lost_s", BigInteger, nullable=False),  # at its end: done again by a later run
+    Column("lost_s", BigInteger, nullable=False),  # at the end of the run; a later run repeats this work
     Column("measured_s", BigInteger, nullable=False, server_default="0"),
     Column("idle_s", BigInteger, nullable=False, server_default="0"),
     Column("energy_j", BigInteger, nullable=False, server_default="0"),
-    Column("cpu_measured_s", BigInteger, nullable=False, server_default="0"),  # CPU-seconds while nodes' counters were read
-    Column("saved_at", Float),  # when the state was written that the next run went on from
+    # CPU-seconds during which the nodes' power counters were read
+    Column("cpu_measured_s", BigInteger, nullable=False, server_default="0"),
+    Column("saved_at", Float),  # when the checkpoint was written from which the next run continued
     Index(
         "ix_runs_report", "kind", "start", "end", "units", "gpus", "cpus", "first", "eligible", "lost_s", "idle_s",
         "measured_s", "energy_j", "cpu_measured_s",
@@ -88,7 +91,7 @@ runs = Table(
     ),
 )  # fmt: skip
 
-# Which runs were on a node, for what a broken one still held.
+# Which runs were on which node, to find what a broken node still held.
 run_nodes = Table(
     "run_nodes",
     metadata,
@@ -102,19 +105,19 @@ run_nodes = Table(
     sqlite_with_rowid=False,
 )
 
-# Days of UTC whose sums (`what` of them: see store.billing.daily_rollups) are kept in the three tables below, and
-# still hold: what a report reads
-# of a million runs. A write that changes what they are made of takes the row away.
+# UTC days whose sums (`what`: see store.billing.daily_rollups) in the three tables below are valid. Reports read these
+# instead of up to a million runs. A write that changes the data they are computed from deletes the row.
 summed_days = Table(
     "summed_days",
     metadata,
     Column("cluster", String(64), primary_key=True),
     Column("what", String(8), primary_key=True),
     Column("day", BigInteger, primary_key=True, autoincrement=False),
-    Column("last_end", BigInteger, nullable=False),  # of the runs in it (0: no matter); -1 while they are summed
+    # Latest end of the day's runs (0: not needed); -1 while the sums are being computed.
+    Column("last_end", BigInteger, nullable=False),
 )
 
-# The runs of a kind that began in a day and have ended: the same sums as reports make of single runs (store.billing.run_sums).
+# The runs of a kind that began in a day and have ended: the same sums as over single runs (store.billing.run_sums).
 run_days = Table(
     "run_days",
     metadata,
@@ -123,7 +126,7 @@ run_days = Table(
     *(Column(name, BigInteger, nullable=False) for name in (*USED, *UNITS, "last_end")),
 )
 
-# GPU-seconds that runs held in each half hour of a day, by the type and group of the GPUs.
+# GPU-seconds that runs held in each half hour of a day, by GPU type and group.
 held_days = Table(
     "held_days",
     metadata,
@@ -134,7 +137,7 @@ held_days = Table(
     Column("seconds", JSON, nullable=False),
 )
 
-# Seconds of each half hour of a day in which a node was not wholly free.
+# Seconds of each half hour of a day in which a node was at least partly held.
 touched_days = Table(
     "touched_days",
     metadata,
@@ -144,7 +147,7 @@ touched_days = Table(
     Column("seconds", JSON, nullable=False),
 )
 
-# From when to when a machine was there (end 0: it is), and when it was last seen.
+# Lifetimes of machines (ended = 0: still exists), and when each machine was last seen.
 lives = Table(
     "lives",
     metadata,
@@ -156,7 +159,7 @@ lives = Table(
     Column("seen", BigInteger, nullable=False),
 )
 
-# When a node was down, drained or a spare.
+# Time spans in which a node was down, drained or a spare.
 node_spans = Table(
     "node_spans",
     metadata,
@@ -168,21 +171,21 @@ node_spans = Table(
     Column("reason", Text, nullable=False),
 )
 
-# How far the ledger of a cluster has come.
+# How far the collection of a cluster's usage data has come.
 ledger_marks = Table(
     "ledger_marks",
     metadata,
     Column("cluster", String(64), primary_key=True),
     Column("collected_to", BigInteger, nullable=False),
     Column("measured_to", BigInteger, nullable=False),
-    Column("swept_at", BigInteger, nullable=False),  # late records were last looked for
+    Column("swept_at", BigInteger, nullable=False),  # when late records were last looked for
     Column(
         "longest_s", BigInteger, nullable=False
-    ),  # the longest run: who looks for runs of a time starts so much earlier
-    Column("error", Text, nullable=False),  # why accounting was not read last time
+    ),  # the longest run: a search for runs at some time has to start this many seconds earlier
+    Column("error", Text, nullable=False),  # why the last read of accounting failed
 )
 
-# Closed invoices, with who paid what; never changed.
+# Closed invoices with their chargeback; never changed.
 invoices = Table(
     "invoices",
     metadata,
@@ -195,7 +198,7 @@ invoices = Table(
     Index("uq_invoices_period", "cluster", "period", unique=True),
 )
 
-# What teams were told of their budgets, and whose jobs wait for the next period.
+# The budget level that each team was notified of, and whether its jobs are held until the next period.
 budget_notes = Table(
     "budget_notes",
     metadata,
@@ -206,7 +209,7 @@ budget_notes = Table(
     Column("capped", Boolean, nullable=False),
 )
 
-# What trainings said of their checkpoints: of each job, in all.
+# Checkpoint totals reported by training jobs, per job.
 job_saves = Table(
     "job_saves",
     metadata,
@@ -215,10 +218,10 @@ job_saves = Table(
     Column("saves", Integer, nullable=False),
     Column("stalled_s", Float, nullable=False),
     Column("up_s", Float, nullable=False),
-    Column("at", BigInteger, nullable=False),  # when it was heard last
+    Column("at", BigInteger, nullable=False),  # time of the last report
 )
 
-# What people are told once, by the alert channels of a cluster: first written here, then told.
+# Notifications that are sent once through the alert channels of a cluster: first stored here, then sent.
 news = Table(
     "news",
     metadata,
@@ -229,5 +232,5 @@ news = Table(
     Column("title", Text, nullable=False),
     Column("text", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
-    Column("told_at", BigInteger, nullable=False),  # 0: not yet
+    Column("told_at", BigInteger, nullable=False),  # 0: not sent yet
 )

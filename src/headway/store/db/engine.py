@@ -1,4 +1,4 @@
-"""Opening the database: SQLite in a file of mode 600, or PostgreSQL by URL, brought to the newest migration."""
+"""Opens the database: SQLite in a file of mode 600, or PostgreSQL by URL, and migrates it to the newest version."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from headway.store.db.schema import HEAD
 
 BUSY_TIMEOUT_MS = 15_000
 WRITE = "headway_write"  # execution option: this transaction will write
-# A machine that is cut off says no goodbye: PostgreSQL gives its locks to others after these, also when an answer to it was on
-# its way (TCP; sockets have no need).
+# A machine that loses its network does not close its connections. With these settings PostgreSQL notices it and
+# releases its locks, even if an answer to it was in transit. They apply to TCP; Unix sockets do not need them.
 CUT_OFF = {
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "3",
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "14000",
 }
-# No transaction waits for anything but the database: one that says nothing for so long has lost its server, or keeps all others
-# from writing.
+# Transactions wait for nothing but the database. One that is idle for this long belongs to a lost server, or blocks
+# all other writers.
 POOLED: dict[str, Any] = {
     "server_settings": {**CUT_OFF, "idle_in_transaction_session_timeout": "15000"},
     "command_timeout": 60,
@@ -35,7 +35,8 @@ POOLED: dict[str, Any] = {
 
 
 def database_url(state_dir: Path, url: str = "") -> str:
-    """The SQLAlchemy URL: the state folder's SQLite file, or what was given, with its async driver filled in."""
+    """Returns the SQLAlchemy URL with its async driver: of `url` if given, else of the SQLite file in the state
+    folder. Raises Refused for other databases."""
     if not url:
         return f"sqlite+aiosqlite:///{state_dir / 'headway.db'}"
     for plain, driver in (
@@ -55,14 +56,15 @@ def database_url(state_dir: Path, url: str = "") -> str:
 
 
 def shown_url(url: str) -> str:
-    """The URL without its password."""
+    """Returns the URL without its password."""
     from sqlalchemy import make_url
 
     return make_url(url).render_as_string(hide_password=True)
 
 
 async def open_engine(url: str) -> AsyncEngine:
-    """An engine on a database that is at the newest migration. Unreachable when the database does not answer."""
+    """Returns an engine on a database that is at the newest migration. Raises Unreachable if the database does not
+    answer."""
     if url.startswith("sqlite"):
         engine = _sqlite(url)
     else:
@@ -79,7 +81,8 @@ async def open_engine(url: str) -> AsyncEngine:
 
 
 async def migrate(engine: AsyncEngine) -> None:
-    """Alembic's upgrade, skipped (and Alembic not even imported) when the version row is already the newest."""
+    """Migrates the database with Alembic. If it is already at the newest version, Alembic is not even imported. Raises
+    Refused for a database of a newer Headway."""
     async with engine.connect() as connection:
         version = await connection.run_sync(_version)
     if version == HEAD:
@@ -92,14 +95,16 @@ async def migrate(engine: AsyncEngine) -> None:
     async with _patient(engine) as patient, patient.connect() as connection:
         connection = await connection.execution_options(**{WRITE: True})
         async with connection.begin():
-            if engine.dialect.name == "postgresql":  # two servers that start at once; SQLite's write lock does the same
+            # Two servers may start at once; on SQLite the write lock does the same.
+            if engine.dialect.name == "postgresql":
                 await connection.execute(text("SELECT pg_advisory_xact_lock(7240178)"))
             await connection.run_sync(_upgrade)
 
 
 @contextlib.asynccontextmanager
 async def _patient(engine: AsyncEngine) -> AsyncIterator[AsyncEngine]:
-    """Without the pool's limits: a large table's migration takes as long as it takes, and so does another server's."""
+    """Yields an engine without the timeouts of the pool, because the migration of a large table may take long, here or
+    on another server."""
     if engine.dialect.name != "postgresql":
         yield engine
         return
@@ -111,7 +116,7 @@ async def _patient(engine: AsyncEngine) -> AsyncIterator[AsyncEngine]:
 
 
 def _version(connection: Connection) -> str:
-    """The migration the database is at; "" for an empty one."""
+    """Returns the migration the database is at, "" if it is empty."""
     from sqlalchemy import inspect
 
     if not inspect(connection).has_table("alembic_version"):
@@ -135,14 +140,14 @@ def _sqlite(url: str) -> AsyncEngine:
     if path and path != ":memory:":
         file = Path(path)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Made here, with its mode, before SQLite can make it with the umask's.
+        # Create the file with its mode before SQLite creates it with the mode of the umask.
         os.close(os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         file.chmod(0o600)
     engine = create_async_engine(url, pool_size=4, max_overflow=8)
 
     @event.listens_for(engine.sync_engine, "connect")
     def _on_connect(dbapi: Any, _record: Any) -> None:
-        dbapi.isolation_level = None  # we say BEGIN ourselves, below
+        dbapi.isolation_level = None  # BEGIN is sent explicitly, below
         cursor = dbapi.cursor()
         for pragma in (
             f"busy_timeout = {BUSY_TIMEOUT_MS}",
@@ -155,7 +160,8 @@ def _sqlite(url: str) -> AsyncEngine:
 
     @event.listens_for(engine.sync_engine, "begin")
     def _on_begin(connection: Connection) -> None:
-        # A writer takes the lock at once: a read that turns into a write may fail with "database is locked".
+        # A writer takes the lock at the start: a transaction that reads first and then writes may fail with "database
+        # is locked".
         writes = connection.get_execution_options().get(WRITE, False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 

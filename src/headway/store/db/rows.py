@@ -1,4 +1,4 @@
-"""Rows of the database as other packages see them."""
+"""Rows of the database, as other packages use them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from headway.domain.role import Role
 
 @dataclass(frozen=True, slots=True)
 class Person:
+    """A person who may use the server."""
+
     name: str
     role: Role
-    user: str | None = None  # their Linux user; None: of their own name, "": none
-    subject: str = ""  # of the sign-in provider, for those who come by it
+    user: str | None = None  # their Linux user; None: same as their name, "": none
+    subject: str = ""  # subject at the sign-in provider, for people who sign in through it
     created_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class TokenHolder:
-    """Who holds a token, and what that token is cut down to."""
+    """The holder of a token, and the restrictions of the token."""
 
     person: Person
     scopes: tuple[str, ...]
-    cluster: str  # "" = every one
+    cluster: str  # "" = all clusters
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,13 @@ class Token:
     expires_at: float | None
     last_used_at: float | None
     scopes: tuple[str, ...] = ("all",)
-    cluster: str = ""  # "" = every one
+    cluster: str = ""  # "" = all clusters
 
 
 @dataclass(frozen=True, slots=True)
 class NodeImage:
-    """Tags. `pinned`: what new machines of a cluster are made from, "" = the present image; `before`: what a roll goes back
-    to, "" = nothing is known."""
+    """Image tags of a cluster. `pinned`: the image for new machines, "" = the present image; `before`: the image that
+    a roll back returns to, "" = unknown."""
 
     pinned: str = ""
     before: str = ""
@@ -54,7 +56,8 @@ class NodeImage:
 
 @dataclass(frozen=True)
 class ClusterRow:
-    """`document` is the wire Document last applied, `summary` what lists show of it without resolving it again."""
+    """A cluster. `document` is the wire Document last applied; `summary` is what lists show, so that they need not
+    resolve the document again."""
 
     name: str
     document: Mapping[str, Any]
@@ -66,6 +69,8 @@ class ClusterRow:
 
 @dataclass(frozen=True)
 class Operation:
+    """An operation on a cluster, such as an apply or a down."""
+
     id: str
     number: int
     cluster: str
@@ -85,16 +90,18 @@ class Operation:
 
     @property
     def finished(self) -> bool:
+        """Returns whether the operation is done or failed."""
         return self.state in {"done", "failed"}
 
     @property
     def secret(self) -> str:
+        """Returns the name of the operation's own secret."""
         return own_secret(self.kind, self.params)
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeSpeedRow:
-    """A volume's throughput from one machine, MiB a second; `error` where it could not be measured."""
+    """Measured throughput of a volume from one node, in MiB per second. `error`: why it could not be measured."""
 
     cluster: str
     path: str
@@ -109,6 +116,8 @@ class VolumeSpeedRow:
 
 @dataclass(frozen=True, slots=True)
 class OperationEvent:
+    """One line of an operation's progress."""
+
     seq: int
     at: float
     step: str
@@ -120,6 +129,8 @@ class OperationEvent:
 
 @dataclass(frozen=True)
 class AuditRow:
+    """One line of the audit trail."""
+
     number: int
     at: float
     person: str
@@ -130,15 +141,13 @@ class AuditRow:
     result: str = "ok"  # ok | refused | failed
 
 
-HappeningPlace = tuple[
-    float, str, int, int
-]  # the moment, the kind, and two numbers by which those of a kind are told apart
+HappeningPlace = tuple[float, str, int, int]  # time, kind, and two numbers that distinguish entries of the same kind
 
 
 @dataclass(frozen=True)
 class ActivityRow:
-    """`kind`: operation (name = its id, detail kind, error, took_s), incident (name = its number, detail text) or deed (name
-    = the action as the audit has it, node = what it was done to)."""
+    """Something that happened on a cluster. `kind`: operation (name = its id; detail: kind, error, took_s), incident
+    (name = its number; detail: text) or deed (name = the action in the audit trail, node = its target)."""
 
     at: float
     kind: str
@@ -147,19 +156,19 @@ class ActivityRow:
     person: str
     node: str
     detail: Mapping[str, Any]
-    number: int  # of an operation, an incident, a line of the audit trail
-    seq: int = 0  # of an incident's step
+    number: int  # number of the operation, the incident or the audit line
+    seq: int = 0  # number of the incident's step
 
     @property
     def place(self) -> HappeningPlace:
-        """In the one order that all kinds have together; no two share it."""
+        """Returns the position in the common order of all kinds; no two rows have the same one."""
         return (self.at, self.kind, self.number, self.seq)
 
 
 @dataclass(frozen=True)
 class JobRecord:
-    """A job as it was submitted. `request` is the wire SubmitIn without secret values; `facts` what was known of it then
-    (git, launcher, container image, datasets, folder)."""
+    """A job as it was submitted. `request` is the wire SubmitIn without secret values; `facts` is what was known at
+    that time (git, launcher, container image, datasets, folder)."""
 
     cluster: str
     job_id: int
@@ -167,7 +176,7 @@ class JobRecord:
     person: str
     user: str
     kind: str  # submit | run | retry | rerun
-    parent: int  # the job that a retry or rerun repeats, else 0
+    parent: int  # the job that a retry or rerun repeats, or 0
     pipeline: str
     step: str
     request: Mapping[str, Any]
@@ -176,6 +185,8 @@ class JobRecord:
 
 @dataclass(frozen=True)
 class PipelineRow:
+    """A submitted pipeline."""
+
     id: str
     cluster: str
     name: str
@@ -188,14 +199,14 @@ class PipelineRow:
 
 @dataclass(frozen=True, slots=True)
 class NotebookRow:
-    """`secret` is for its job and the server alone."""
+    """A notebook. `secret` must only be known to its job and the server."""
 
     id: str
     cluster: str
-    job_id: int  # 0: it is being submitted, or that was cut off
+    job_id: int  # 0: being submitted, or the submission was interrupted
     person: str
     user: str
-    folder: str  # on the cluster: socket, log and settings
+    folder: str  # folder on the cluster for its socket, log and settings
     secret: str
     idle_s: int
     at: float
@@ -203,24 +214,24 @@ class NotebookRow:
 
 @dataclass(frozen=True, slots=True)
 class PriceRow:
-    """What a node of a group costs from `since` on, until a later row."""
+    """The price of a node of a group from `since` on, until a later row."""
 
     cluster: str
     group: str
     since: float
-    usd_per_hour: str  # as a decimal: "31.2"
+    usd_per_hour: str  # a decimal: "31.2"
     spot: bool
-    reserved: int = 0  # machines that are paid for whether they are there or not
+    reserved: int = 0  # number of machines that are billed whether or not they exist
 
 
 @dataclass(frozen=True)
 class InvoiceRow:
-    """A closed invoice. `document`: the invoice and who paid what of it, as billing.invoice.packed and
-    billing.chargeback.packed make them."""
+    """A closed invoice. `document`: the invoice and its chargeback, as made by billing.invoice.packed and
+    billing.chargeback.packed."""
 
     number: int
     cluster: str
-    period: str  # "2026-10"
+    period: str  # for example "2026-10"
     closed_at: float
     closed_by: str
     document: Mapping[str, Any]

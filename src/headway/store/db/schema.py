@@ -1,4 +1,4 @@
-"""The tables. Times are unix seconds; documents and errors are JSON; a secret's value never leaves `secrets`."""
+"""The tables. Times are unix seconds; documents and errors are JSON; secret values are only in the table `secrets`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0001"  # the newest migration; a test holds it against Alembic's own answer
+HEAD = "0001"  # the newest migration; a test compares it with Alembic's own answer
 
 metadata = MetaData(
     naming_convention={
@@ -35,8 +35,8 @@ people = Table(
     Column("name", String(64), primary_key=True),
     Column("role", String(16), nullable=False),
     Column("created_at", Float, nullable=False),
-    Column("user", String(64)),  # their Linux user; NULL: of their own name, "": none
-    Column("subject", String(500)),  # of the sign-in provider: its issuer and its name for them
+    Column("user", String(64)),  # their Linux user; NULL: same as their name, "": none
+    Column("subject", String(500)),  # of the sign-in provider: its issuer, and the person's id there
     Index("uq_people_subject", "subject", unique=True),
 )
 
@@ -50,8 +50,8 @@ tokens = Table(
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float),
     Column("last_used_at", Float),
-    Column("scopes", String(64), nullable=False, server_default="all"),  # words, a space between
-    Column("cluster", String(64), nullable=False, server_default=""),  # "" = every one
+    Column("scopes", String(64), nullable=False, server_default="all"),  # separated by spaces
+    Column("cluster", String(64), nullable=False, server_default=""),  # "" = all clusters
 )
 
 sessions = Table(
@@ -71,7 +71,7 @@ signin_codes = Table(
     Column("expires_at", Float, nullable=False),
 )
 
-# Browsers that are away at the sign-in provider.
+# Browsers that were sent to the sign-in provider and have not come back yet.
 oidc_flows = Table(
     "oidc_flows",
     metadata,
@@ -92,7 +92,7 @@ clusters = Table(
     Column("created_at", Float, nullable=False),
 )
 
-# What outlives the cluster's row: kept data needs its keys again, and a uid is never given to another name.
+# The next tables outlive the cluster's row: kept data needs its keys again, and a uid is never given to another name.
 secrets = Table(
     "secrets",
     metadata,
@@ -126,7 +126,7 @@ cluster_users = Table(
 operations = Table(
     "operations",
     metadata,
-    Column("number", Integer, primary_key=True, autoincrement=True),  # the order they were asked for
+    Column("number", Integer, primary_key=True, autoincrement=True),  # the order in which they were requested
     Column("id", String(32), nullable=False, unique=True),
     Column("cluster", String(64), nullable=False),
     Column("kind", String(16), nullable=False),
@@ -142,9 +142,9 @@ operations = Table(
     Column("finished_at", Float),
     Column("error", JSON),
     Column("kept", JSON, nullable=False),
-    Column("key", String(64), index=True, unique=True),  # of the request that asked for it, where that had one
+    Column("key", String(64), index=True, unique=True),  # idempotency key of the request, if it had one
     Index("ix_operations_cluster_state", "cluster", "state"),
-    # The database itself refuses to let two operations run on one cluster.
+    # The database itself refuses to run two operations on one cluster.
     Index(
         "uq_operations_one_running",
         "cluster",
@@ -208,7 +208,7 @@ pipelines = Table(
     Index("ix_pipelines_cluster", "cluster"),
 )
 
-# What nodes' kernel logs said, each line once, and the faults that follow from it.
+# Fault signals of nodes, such as lines of their kernel logs, each stored once, with the action each one calls for.
 signals = Table(
     "signals",
     metadata,
@@ -254,7 +254,7 @@ incident_steps = Table(
     Column("evidence", JSON, nullable=False),
 )
 
-# Jobs that an incident sent back to the queue, and when each went on.
+# Jobs requeued by an incident, and when each was running again.
 incident_jobs = Table(
     "incident_jobs",
     metadata,
@@ -265,7 +265,7 @@ incident_jobs = Table(
     Column("step_at", Float),
 )
 
-# Notebooks, with the secret that their Jupyter takes: nobody but the server and the job knows it.
+# Notebooks, with the secret that their Jupyter accepts; only the server and the job know it.
 notebooks = Table(
     "notebooks",
     metadata,
@@ -280,7 +280,8 @@ notebooks = Table(
     Column("at", Float, nullable=False),
 )
 
-# Tags, by cluster. `pinned`: what new machines are made from; "" = the present image. `before`: what a roll goes back to.
+# Image tags, by cluster. `pinned`: the image for new machines; "" = the present image. `before`: what a roll back
+# returns to.
 node_images = Table(
     "node_images",
     metadata,
@@ -289,7 +290,7 @@ node_images = Table(
     Column("before", String(200), nullable=False),
 )
 
-# Versions of datasets. A row stays when its version is removed: a number is given once, and lineage names it.
+# Versions of datasets. The row of a removed version is kept: a number is used only once, and lineage refers to it.
 datasets = Table(
     "datasets",
     metadata,
@@ -309,7 +310,7 @@ datasets = Table(
     Column("forced", Boolean, nullable=False),
 )
 
-# Which jobs' lineage names which version.
+# Which version is in the lineage of which job.
 job_datasets = Table(
     "job_datasets",
     metadata,
@@ -319,15 +320,14 @@ job_datasets = Table(
     Column("job_id", BigInteger, primary_key=True, autoincrement=False),
 )
 
-# What was answered to requests that are not to be done twice. The answer can be read with the asker's own token alone.
-# The latest measurement of each.
+# The latest throughput measurement of each volume.
 volume_speeds = Table(
     "volume_speeds",
     metadata,
     Column("cluster", String(64), primary_key=True),
     Column("path", String(500), primary_key=True),
-    Column("node", String(64), nullable=False),  # it was measured from
-    Column("mib", Integer, nullable=False),  # written
+    Column("node", String(64), nullable=False),  # the node that measured it
+    Column("mib", Integer, nullable=False),  # amount written
     Column("at", Float, nullable=False),
     Column("write_mib_s", Float, nullable=False),
     Column("read_mib_s", Float, nullable=False),
@@ -335,15 +335,18 @@ volume_speeds = Table(
     Column("error", Text, nullable=False),
 )
 
+# Responses to requests with an idempotency key. A response can only be read with the token of the client that made the
+# request.
 answers = Table(
     "answers",
     metadata,
-    Column("id", String(64), primary_key=True),  # of the asker's token and their key
+    Column("id", String(64), primary_key=True),  # derived from the client's token and its key
     Column("request", String(64), nullable=False),
     Column("at", Float, nullable=False, index=True),
-    Column("status", Integer, nullable=False),  # 0: being done
+    Column("status", Integer, nullable=False),  # 0: in progress
     Column("answer", Text, nullable=False),
-    Column("server", Integer, nullable=False, server_default="0"),  # whose request it is (store/db/advisory_locks.py)
+    # Number of the server that handles the request (store/db/advisory_locks.py).
+    Column("server", Integer, nullable=False, server_default="0"),
 )
 
 audit = Table(

@@ -1,4 +1,5 @@
-"""Shared by the parts of the store: the database with its transactions, and the errors of a database that does not answer."""
+"""Shared by the parts of the store: the database with its transactions, and the errors of a database that does not
+answer."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from headway.store.db.advisory_locks import Presence
 from headway.store.db.engine import WRITE
 
 WRITER = 7240182
-# What SQLite says of a disk, and PostgreSQL's classes: connections, no room for another, an operator's shutdown or a start.
+# Error texts of SQLite for disk problems, and SQLSTATE classes of PostgreSQL: connection errors, out of resources, and
+# a shutdown or start of the database.
 _DISK = ("disk I/O error", "database or disk is full", "unable to open database file")
 _STATES = ("08", "53", "57P")
 AWAY_HINT = "see that it runs and has room on its disk; what was under way goes on when it is back"
@@ -26,19 +28,19 @@ SLOW_HINT = "try again in a minute; if it stays so, see what keeps the database 
 
 
 class StoreUnavailable(Unreachable):
-    """The server's own database does not answer. It says nothing about any machine: see health.context.fault_text."""
+    """The server's own database does not answer. This says nothing about any machine: see health.context.fault_text."""
 
 
 class DatabaseLocked(StoreUnavailable):
-    """Another program holds the database's lock for longer than anybody waits."""
+    """Another program holds the database lock longer than the timeout."""
 
 
 class CommitUnknown(StoreUnavailable, Unanswered):
-    """The database was asked and did not answer in time: it may have written all the same."""
+    """The database did not answer a write in time, so it may or may not have been committed."""
 
 
 class Database:
-    """An engine, a clock, the advisory locks of this server, and two kinds of transaction."""
+    """An engine, a clock, the advisory locks of this server, and the two kinds of transaction."""
 
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.time) -> None:
         self.engine = engine
@@ -47,22 +49,23 @@ class Database:
 
     @property
     def dialect(self) -> str:
-        """`sqlite` or `postgresql`."""
+        """Returns `sqlite` or `postgresql`."""
         return self.engine.dialect.name
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A connection for queries. Raises StoreUnavailable when the database does not answer."""
+        """Opens a connection for queries. Raises StoreUnavailable if the database does not answer."""
         with said_where_away():
             async with self.engine.connect() as db:
                 yield db
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that may write; committed at the end, rolled back on an exception. No network inside.
+        """Opens a transaction that may write; it is committed at the end and rolled back on an exception. Do no
+        network I/O inside.
 
-        Only one runs at a time among all servers on the database (SQLite's write lock; an advisory lock on PostgreSQL), so what
-        is read inside still holds when it is written."""
+        Only one write transaction runs at a time among all servers on the database (SQLite's write lock; an advisory
+        lock on PostgreSQL), so what is read inside is still true when it is written."""
         with said_where_away():
             async with self.engine.connect() as raw:
                 db = await raw.execution_options(**{WRITE: True})
@@ -72,12 +75,13 @@ class Database:
                     yield db
 
     async def close(self) -> None:
+        """Closes all connections."""
         await self.presence.close()
         await self.engine.dispose()
 
 
 class StorePart:
-    """Base of the store's parts: it holds the database and nothing else."""
+    """Base class of the parts of the store."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -85,14 +89,14 @@ class StorePart:
 
 @contextmanager
 def said_where_away() -> Iterator[None]:
-    """Raises StoreUnavailable for what drivers raise of a database that is away."""
+    """Raises StoreUnavailable for driver errors that mean that the database cannot be reached."""
     try:
         yield
     except PoolTimeout as error:
         raise StoreUnavailable("all connections to the server's database are taken", hint=SLOW_HINT) from error
     except TimeoutError as error:
         raise CommitUnknown("the server's database did not answer in time", hint=SLOW_HINT) from error
-    except OSError as error:  # PostgreSQL's, before there is a connection
+    except OSError as error:  # from PostgreSQL, before there is a connection
         raise StoreUnavailable(
             f"the server's database can't be reached: {error.strerror or error}", hint=AWAY_HINT
         ) from error
@@ -116,5 +120,5 @@ def _away(error: DBAPIError, told: str) -> bool:
 
 
 def insert_into(db: AsyncConnection, table: Table) -> Any:
-    """An INSERT that may say what happens where the row is there already."""
+    """Returns an INSERT of the present dialect, which supports ON CONFLICT."""
     return (postgresql if db.dialect.name == "postgresql" else sqlite).insert(table)

@@ -1,1 +1,1 @@
-"""What the server remembers of submitted jobs, pipelines and notebooks."""
+"""Stored data about submitted jobs, pipelines and notebooks."""

@@ -1,4 +1,4 @@
-"""Jobs that were submitted through Headway: the request, who made it and what was known then."""
+"""Jobs that were submitted through Headway: the request, the person who made it, and facts recorded at that time."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from headway.store.db.transactions import StorePart, insert_into
 
 
 class JobRecords(StorePart):
+    """Stores the records of submitted jobs."""
+
     async def record(
         self,
         cluster: str,
@@ -32,8 +34,8 @@ class JobRecords(StorePart):
         step: str = "",
         datasets: Collection[tuple[str, int]] = (),
     ) -> None:
-        """Keeps where a job comes from, with its line of the audit trail: both or neither. `datasets`: (name, number) of the
-        versions that it names."""
+        """Records the origin of a job and writes its audit line, both in one transaction. `datasets`: (name, number)
+        of the versions that the job uses."""
         async with self._database.write() as db:
             await db.execute(
                 insert(t.jobs).values(
@@ -50,16 +52,17 @@ class JobRecords(StorePart):
                     facts=dict(facts),
                 )
             )
-            if datasets:  # no line goes for it: another user's job may have this number (`get`)
+            if datasets:  # existing rows are not deleted: another user's job may have this number (see `get`)
                 lines = job_lines(cluster, job_id, datasets)
                 await db.execute(insert_into(db, t.job_datasets).values(lines).on_conflict_do_nothing())
             await db.execute(audit_line(self._database.now(), person, kind, cluster, audit, address=address))
 
     async def get(self, cluster: str, job_id: int, user: str | None = None) -> JobRecord | None:
-        """The latest of this number and `user`; None for a job that did not come through Headway.
+        """Returns the latest record of this job number and `user`, or None if the job was not submitted through
+        Headway. If `user` is None, records of all users count.
 
-        The number is what sbatch said, and whoever has an sbatch of their own may have it say any: a record counts for the job
-        only when it is of the job's own user. None asks for anybody's."""
+        The job number comes from sbatch, and a user can replace sbatch with a program that prints any number. So a
+        record applies to a job only if it belongs to the job's user."""
         j = t.jobs
         mine = (j.c.cluster == cluster, j.c.job_id == job_id, *([j.c.user == user] if user is not None else ()))
         async with self._database.read() as db:
@@ -67,7 +70,7 @@ class JobRecords(StorePart):
         return _record(row) if row else None
 
     async def of_pipeline(self, pipeline: str) -> tuple[JobRecord, ...]:
-        """In the order they were submitted: of a step that was run again, the last one counts."""
+        """Returns the records in the order the jobs were submitted; if a step was run again, its last record counts."""
         query = select(t.jobs).where(t.jobs.c.pipeline == pipeline).order_by(t.jobs.c.number)
         async with self._database.read() as db:
             return tuple(_record(row) for row in await db.execute(query))

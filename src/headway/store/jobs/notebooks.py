@@ -11,8 +11,11 @@ from headway.store.db.transactions import StorePart
 
 
 class Notebooks(StorePart):
+    """Stores notebooks."""
+
     async def save(self, row: NotebookRow) -> NotebookRow:
-        """Before it is submitted; the one that is there already under its id."""
+        """Stores a notebook before its job is submitted. Returns the stored row, or the existing one with the
+        same id."""
         n = t.notebooks
         async with self._database.write() as db:
             known = (await db.execute(select(n).where(n.c.id == row.id))).first()
@@ -22,13 +25,13 @@ class Notebooks(StorePart):
         return row
 
     async def set_job(self, notebook_id: str, job_id: int, at: float) -> None:
-        """Which job it has become, and when."""
+        """Records the job of the notebook and when it was submitted."""
         n = t.notebooks
         async with self._database.write() as db:
             await db.execute(update(n).where(n.c.id == notebook_id).values(job_id=job_id, at=at))
 
     async def get(self, notebook_id: str) -> NotebookRow:
-        """NotFound when there is none."""
+        """Returns a notebook. Raises NotFound if it does not exist."""
         n = t.notebooks
         async with self._database.read() as db:
             row = (await db.execute(select(n).where(n.c.id == notebook_id))).first()
@@ -37,12 +40,13 @@ class Notebooks(StorePart):
         return NotebookRow(**row._mapping)
 
     async def of_cluster(self, cluster: str) -> tuple[NotebookRow, ...]:
-        """The latest first."""
+        """Returns the notebooks of a cluster, the latest first."""
         n = t.notebooks
         async with self._database.read() as db:
             rows = await db.execute(select(n).where(n.c.cluster == cluster).order_by(n.c.at.desc()))
             return tuple(NotebookRow(**row._mapping) for row in rows)
 
     async def delete(self, notebook_id: str) -> None:
+        """Deletes a notebook, if there is one."""
         async with self._database.write() as db:
             await db.execute(delete(t.notebooks).where(t.notebooks.c.id == notebook_id))

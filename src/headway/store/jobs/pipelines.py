@@ -18,6 +18,8 @@ from headway.store.db.transactions import StorePart
 
 
 class Pipelines(StorePart):
+    """Stores pipelines."""
+
     async def save(
         self,
         cluster: str,
@@ -29,8 +31,9 @@ class Pipelines(StorePart):
         document: Mapping[str, Any],
         key: str = "",
     ) -> PipelineRow:
-        """`key`: who saves the same again with it within a day gets the first, and with another one a pipeline of its own:
-        a request that was not carried out leaves its key to others."""
+        """Stores a pipeline. `key`: idempotency key; the same pipeline with the same key within a day returns the
+        first one. A different pipeline with the same key gets its own row, because a request that was not carried out
+        does not reserve its key."""
         p, now, number = t.pipelines, self._database.now(), random.token_hex(4)
         async with self._database.write() as db:
             if key:
@@ -45,7 +48,7 @@ class Pipelines(StorePart):
         return row
 
     async def get(self, cluster: str, pipeline: str) -> PipelineRow:
-        """By its id, or the latest of its name. NotFound when there is none."""
+        """Returns a pipeline by its id, or the latest one of this name. Raises NotFound if there is none."""
         p = t.pipelines
         mine = select(p).where(p.c.cluster == cluster, (p.c.id == pipeline) | (p.c.name == pipeline))
         async with self._database.read() as db:
@@ -55,7 +58,7 @@ class Pipelines(StorePart):
         return PipelineRow(**row._mapping)
 
     async def recent(self, cluster: str, *, limit: int = 50) -> tuple[PipelineRow, ...]:
-        """The latest first."""
+        """Returns the pipelines of a cluster, the latest first."""
         p = t.pipelines
         query = select(p).where(p.c.cluster == cluster).order_by(p.c.at.desc()).limit(limit)
         async with self._database.read() as db:

@@ -1,4 +1,4 @@
-"""One module a page (with the small pages that belong to it): its router, and what it shows made from the API's answers."""
+"""One module per page (with small pages that belong to it): its router, and the view of the API's data."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ _BY_STATE = {
 
 
 def cluster_banner(cluster: ClusterOut) -> tuple[Notice, ...]:
+    """Returns the banners for the cluster's state; () if it is ready and the data is current."""
     found = []
     if cluster.stale:
         title = "These figures are old:" if cluster.as_of else "Slurm could not be asked yet:"

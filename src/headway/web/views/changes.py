@@ -1,4 +1,4 @@
-"""A ChangeSet as a table: one row for all changes of a kind. Pure."""
+"""Shows a ChangeSet as a table with one row for all changes of a kind. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from headway.domain.slurm.hostlist import compress
 from headway.schemas.clusters import ChangeOut, ChangeSetOut
 
-THINGS = 4  # named of a group of changes; the rest is counted
+THINGS = 4  # objects named for a group of changes; the rest is counted
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Changes of one kind that disturb the same."""
+    """Changes of one kind with the same effect."""
 
     kind: str
     count: int
@@ -24,7 +24,7 @@ class Group:
 
 
 def grouped(changes: ChangeSetOut) -> list[Group]:
-    """A cluster of 1,000 nodes has as many rows as one of four."""
+    """Returns the changes grouped by kind and effect, so that 1,000 nodes need no more rows than four."""
     from headway.domain.changeset import ASK_FROM
 
     found: dict[tuple[str, str], list[ChangeOut]] = {}

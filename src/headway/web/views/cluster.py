@@ -1,4 +1,4 @@
-"""From a snapshot to the page's parts. Pure."""
+"""Makes the parts of a cluster's page from a snapshot. Pure."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ from headway.web.views.wording import count, job_word, node_kind, pending_reason
 
 HUES = 8
 PATTERNS = 4
-ROWS = 15  # queue rows a group shows; the rest is a number, and on the queue's own page
+ROWS = 15  # queue rows shown per group; the rest is counted, and shown on the queue's own page
 ENDED_ROWS = 5
 HAPPENINGS = 8
 FAULTS = 4
-MOST_NODES = 64  # shown each with its GPUs; of more there is a map
+MOST_NODES = 64  # up to this many nodes are shown with their GPUs; more are shown as a map
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class JobKeys:
-    """Gives each job that runs a key and leaves it with it, requeues included, until the job is gone."""
+    """Assigns each running job a key, which it keeps through requeues until it has ended."""
 
     def __init__(self) -> None:
         self._slots: dict[str, dict[int, int]] = {}
 
     def of(self, cluster: str, jobs: Iterable[JobState]) -> dict[int, Key]:
-        """Keys of the jobs that hold GPUs or held them before a requeue."""
+        """Returns the keys of the jobs that hold GPUs or held them before a requeue."""
         slots = self._slots.setdefault(cluster, {})
         kinds = {job.id: job_word(job.state, job.reason)[0] for job in jobs}
         for gone in [job for job in slots if kinds.get(job) not in ("running", "waiting")]:
             del slots[gone]
         taken = set(slots.values())
-        low = 0  # all below are taken, or thousands of jobs would each look through them
+        low = 0  # all slots below are taken; without it each of thousands of jobs would search them
         for job in sorted(job for job, kind in kinds.items() if kind == "running" and job not in slots):
             while low in taken:
                 low += 1
@@ -80,7 +80,8 @@ def _key(slot: int) -> Key:
 
 
 def page(snapshot: Snapshot, keys: Mapping[int, Key], chosen: int | None = None) -> Page:
-    """The page's parts. `chosen` is the job whose loss is drawn; None or an unknown one picks the largest training."""
+    """Returns the page's parts. `chosen` is the job whose loss is drawn; None or an unknown one picks the largest
+    training."""
     cluster = snapshot.status.cluster
     job = _charted(snapshot, chosen)
     chosen_id = job.id if job else 0
@@ -119,6 +120,7 @@ def page(snapshot: Snapshot, keys: Mapping[int, Key], chosen: int | None = None)
 
 
 def groups_view(cluster: ClusterOut) -> GroupsView:
+    """Returns the groups of a cluster."""
     rows = tuple(
         GroupView(
             one.name,
@@ -138,7 +140,8 @@ def groups_view(cluster: ClusterOut) -> GroupsView:
 
 
 def _charted(snapshot: Snapshot, chosen: int | None) -> JobState | None:
-    """The job whose loss is drawn: the asked one; else with figures before without, running before waiting, by size."""
+    """Returns the job whose loss is drawn: the chosen one; otherwise jobs with progress before those without,
+    running before waiting ones, larger ones first."""
     candidates = []
     for job in snapshot.jobs:
         kind, drawn = job_word(job.state, job.reason)[0], job.id in snapshot.progress
@@ -176,7 +179,7 @@ def _node(node: NodeOut, names: Mapping[int, str], keys: Mapping[int, Key]) -> N
 
 
 def _why(node: NodeOut) -> str:
-    """Slurm's reason, and the provider's word where the machine itself is gone."""
+    """Returns Slurm's reason, and the provider's state if the machine itself is gone."""
     gone = f"machine {node.machine}" if node.machine not in ("", "running", "starting") else ""
     return "; ".join(text for text in (gone, node.reason) if text)
 
@@ -225,7 +228,7 @@ def _summary(cluster: ClusterOut, fabric: FabricView) -> SummaryView:
 
 
 def price(text: str) -> str:
-    """ "98.32" -> "$98.32"; what is no number, and nothing, as they are."""
+    """Returns "$98.32" for "98.32"; any other text unchanged."""
     try:
         return f"${Decimal(text):,.2f}"
     except InvalidOperation:
@@ -324,7 +327,8 @@ def _faults(cluster: str, snapshot: Snapshot) -> FaultsView:
 
 
 def _fault(one: IncidentOut) -> FaultView:
-    """What never happens to this fault is left out of its course: where no job had to move, only the node counts."""
+    """Returns an incident's view. Steps that do not apply are left out of its course: without jobs on the node only
+    the node's own steps are shown."""
     found = one.times
     marks = [Mark("seen", found.detect_s), Mark("drained", found.drain_s)]
     if one.jobs:

@@ -1,4 +1,4 @@
-"""The field of a form that says how long jobs on nodes that go may go on."""
+"""The form field for the time that jobs may continue on nodes to be removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_MINUTES = 10_080
 
 
 def deadline_s(typed: str) -> int | None:
-    """Seconds; None for an empty field: no job is sent away. Raises Refused."""
+    """Returns seconds; None for an empty field: no job is requeued. Raises Refused."""
     text = typed.strip()
     if not text:
         return None
@@ -21,7 +21,7 @@ def deadline_s(typed: str) -> int | None:
 
 
 def asks_minutes(changes: Iterable[ChangeOut]) -> bool:
-    """Whether a node leaves, or its place is another machine's from then on."""
+    """Returns whether a node is removed, or its machine is replaced by another one."""
     return any(
         one.kind == "machine.delete" or (one.kind == "machine.create" and one.disturbs != "nothing") for one in changes
     )

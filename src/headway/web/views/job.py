@@ -1,4 +1,4 @@
-"""The job's page as values in which nothing changes by the clock alone. Pure."""
+"""View models of the job's page: values without the current time. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ DEEDS = {"requeue": RUNNING, "hold": WAITING, "release": WAITING, "cancel": RUNN
 
 @dataclass(frozen=True, slots=True)
 class Head:
+    """The top of the page: the job's name, its state and the actions on it."""
+
     id: int
     cluster: str
     label: str
-    task: str  # of an array, the one that its deeds are for; "" for a job, and for what stands for many tasks
-    whole: int  # the array whose tasks its deeds are for, all of them; 0 otherwise
+    task: str  # the array task that the actions are for; "" for a job that is no task, and for a record of many tasks
+    whole: int  # the array whose tasks the actions are for, all of them; 0 otherwise
     name: str
     kind: str
     word: str
@@ -36,13 +38,13 @@ class Head:
     starts_at: int
     planned: str
     restarts: int
-    deeds: tuple[str, ...]  # of DEEDS, those that make sense now and are this person's to do
+    deeds: tuple[str, ...]  # the actions of DEEDS that the state allows and this person may take
     clone: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`since`: runs on from that moment."""
+    """A figure of the job. `since`: the time counts up from that moment."""
 
     title: str
     text: str = ""
@@ -53,12 +55,16 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
+    """The figures and details of the job."""
+
     figures: tuple[Figure, ...]
     rows: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
+    """An entry of the timeline."""
+
     at: float  # unix seconds; 0: not yet
     kind: str  # ok | warn | bad | now
     title: str
@@ -68,12 +74,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
+    """The timeline of the job."""
+
     steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """How those of an array stand."""
+    """The task counts of an array."""
 
     cluster: str
     array: int
@@ -82,7 +90,7 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """Their charts, once it has started. `marks`: moments of its life."""
+    """The GPU charts of a job that has started. `marks`: moments to mark in the charts."""
 
     address: str
     simulated: bool
@@ -90,6 +98,7 @@ class Gpus:
 
 
 def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, clone: bool) -> Head:
+    """Returns the top of the page. `mine`: the person may act on the job; `clone`: the person may submit a copy."""
     kind, word = job_word(job.state, job.reason)
     deeds = [deed for deed, states in DEEDS.items() if mine and job.state in states]
     held = word == "held"
@@ -114,6 +123,7 @@ def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, 
 
 
 def facts(job: JobState, progress: ProgressOut | None, runs: JobRunsOut, *, simulated: bool) -> Facts:
+    """Returns the figures and details of the job."""
     waiting, running = job.state in WAITING, job.state in RUNNING
     time = Figure("Waiting", since=job.submit_time) if waiting else Figure("Running", since=job.start_time)
     if not waiting and not running:
@@ -161,6 +171,7 @@ def _placement(runs: JobRunsOut) -> str:
 
 
 def placed(placement: PlacementOut) -> str:
+    """Returns a placement in words."""
     leaves = ", ".join(f"{leaf} {number}" for leaf, number in sorted(placement.by_leaf.items()))
     text = f"under {count(placement.leaves, 'leaf', 'leaves')} ({leaves})"
     if placement.leaves <= placement.fewest:
@@ -169,7 +180,7 @@ def placed(placement: PlacementOut) -> str:
 
 
 def timeline(cluster: str, job: JobState, runs: JobRunsOut) -> Timeline:
-    """Submitted, each run's start and end, and the incidents between them, in their order."""
+    """Returns the submission, each run's start and end, and the incidents between them, in order of time."""
     first = min((run.submit_time for run in runs.runs if run.submit_time), default=job.submit_time)
     steps = [Step(first, "ok", "Submitted", f"by {job.user} to {job.partition}")]
     for number, run in enumerate(runs.runs):
@@ -204,7 +215,7 @@ def _incident(cluster: str, one: IncidentOut) -> Step:
 
 
 def chart(job: int, progress: ProgressOut | None) -> dict[str, object]:
-    """What chart.js draws."""
+    """Returns the data for chart.js."""
     points: Sequence[tuple[int, float]] = progress.series if progress else ()
     return {
         "job": job,
@@ -216,7 +227,7 @@ def chart(job: int, progress: ProgressOut | None) -> dict[str, object]:
 
 
 def gpus(cluster: str, job: JobState, runs: JobRunsOut, *, simulated: bool) -> Gpus | None:
-    """None before it starts: there is nothing to be drawn."""
+    """Returns the GPU charts; None before the job has started or if it has no GPUs."""
     if not job.gpus or not job.start_time or job.state in WAITING:
         return None
     address = f"{API_PREFIX}/clusters/{quote(cluster)}/metrics?job={job.id}&" + "&".join(

@@ -1,6 +1,5 @@
-"""A month's hours as a picture: one column a day, one row an hour, darker where more GPUs were held or more free ones
-were fragmented.
-Pure."""
+"""Draws a month's hours as a heatmap: one column per day, one row per hour, darker for a larger share of GPUs held,
+or of free GPUs that are fragmented. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +10,18 @@ from datetime import datetime, tzinfo
 from headway.billing.periods import Period
 from headway.schemas.billing import HourOut, TypeOut
 
-LEVELS = 4  # above none at all
+LEVELS = 4  # levels above level 0 (none)
 
 
 @dataclass(frozen=True, slots=True)
 class Heatmap:
-    """`kind`: of GPU. `days`: of the month, a unit of width each. `levels`: level 0 (none) to LEVELS (all) -> an SVG path of its
-    hours, a unit square each; an hour without any GPU to speak of is in none. `said`: the picture in words."""
+    """A heatmap. `kind`: the GPU type. `days`: the days of the month, each one unit wide. `levels`: level 0 (none)
+    to LEVELS (all) -> an SVG path of its hours, a unit square each; an hour without any such GPU is in none. `said`:
+    the picture in words."""
 
     kind: str
     title: str
-    ends: tuple[str, str]  # of the scale
+    ends: tuple[str, str]  # texts at both ends of the scale
     days: tuple[int, ...]
     levels: dict[int, str]
     said: str
@@ -29,7 +29,7 @@ class Heatmap:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Which GPU-hours of which, in words."""
+    """A share of GPU-hours to draw, with its texts."""
 
     part: str
     whole: str
@@ -49,7 +49,7 @@ _PARTS = (
 
 
 def heat(types: Iterable[TypeOut], month: Period, where: tzinfo) -> list[Heatmap]:
-    """Two pictures a GPU type. In the night that an hour comes twice, both lie in one square: the later one's."""
+    """Returns two heatmaps per GPU type. When an hour occurs twice (end of summer time), the square shows the later one."""
     last = datetime.fromtimestamp(month.end - 1, where).day
     return [
         _heat(one.gpu_type, part, squares, last)
@@ -60,7 +60,7 @@ def heat(types: Iterable[TypeOut], month: Period, where: tzinfo) -> list[Heatmap
 
 
 def _squares(hours: Iterable[HourOut], part: _Part, where: tzinfo) -> dict[tuple[int, int], float]:
-    """(day, hour) -> the share."""
+    """Returns (day, hour) -> the share."""
     found: dict[tuple[int, int], float] = {}
     for hour in hours:
         if whole := getattr(hour, part.whole):
@@ -81,5 +81,5 @@ def _heat(kind: str, part: _Part, squares: dict[tuple[int, int], float], days: i
 
 
 def level(share: float) -> int:
-    """0 for none, LEVELS from seven eighths on, the quarters between."""
+    """Returns 0 for none, LEVELS from seven eighths on, and the quarters in between."""
     return 0 if share <= 0 else min(LEVELS, max(1, round(share * LEVELS)))

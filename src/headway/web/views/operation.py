@@ -1,4 +1,4 @@
-"""View model of an operation's page: its steps, from its event lines. Pure."""
+"""View model of an operation's page: its steps, from its events. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.store import OperationEvent
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing an operation does ("machines", a node, "accounts"), as its last line says it."""
+    """One step of an operation ("machines", a node, "accounts"), with the text of its last event."""
 
     name: str
     text: str
@@ -24,35 +24,42 @@ class Step:
 
 @dataclass(frozen=True)
 class Progress:
+    """An operation with its steps."""
+
     operation: OperationOut
     steps: tuple[Step, ...]
 
     @property
     def open(self) -> bool:
+        """Returns whether the operation is queued or running."""
         return self.operation.state in ("queued", "running")
 
     @property
     def done(self) -> int:
+        """Returns the number of finished steps."""
         return sum(step.kind == "done" for step in self.steps)
 
     @property
     def error(self) -> ErrorOut | None:
+        """Returns the operation's error; None if it has not failed."""
         return self.operation.error
 
     @property
     def seconds(self) -> float | None:
+        """Returns the operation's duration in seconds; None until it has ended."""
         began, ended = self.operation.started_at, self.operation.finished_at
         return None if began is None or ended is None else ended - began
 
 
 @dataclass
 class Steps:
-    """One a name, in the order they began, after the lines told so far."""
+    """The steps by name, in the order in which they began, after the events so far."""
 
-    seq: int = 0  # of the last line
+    seq: int = 0  # sequence number of the last event
     _found: dict[str, Step] = field(default_factory=dict)
 
     def tell(self, events: Iterable[OperationEvent]) -> None:
+        """Adds events."""
         for event in events:
             self.seq = event.seq
             before = self._found.get(event.step)
@@ -70,7 +77,7 @@ class Steps:
             )
 
     def of(self, operation: OperationOut) -> Progress:
-        """A step that is open when the operation has ended did not end well."""
+        """Returns the operation's progress. A step that is open after the operation's end counts as failed."""
         steps: Iterable[Step] = self._found.values()
         if operation.state in ("done", "failed"):
             steps = (replace(step, kind="failed") if step.kind == "running" else step for step in steps)

@@ -1,4 +1,4 @@
-"""The queue's page: the address as a question, and the rows as values in which nothing changes by the clock alone. Pure."""
+"""View models of the queue's page: the query from the address, and rows without the current time. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WAITING_KINDS = frozenset({"running", "waiting"})
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What the address says. Unknown words in it are passed over, so that an old link still shows a queue."""
+    """The query in the address. Unknown words are ignored, so that an old link still shows a queue."""
 
     show: tuple[str, ...] = ("running", "waiting")
     q: str = ""
@@ -37,7 +37,7 @@ class Query:
 
     @staticmethod
     def of(words: Callable[[str], Sequence[str]]) -> Query:
-        """`words(name)`: the values that the address has under a name, those with commas still in one."""
+        """Returns the query. `words(name)`: the values of a query parameter; values may contain commas."""
 
         def one(name: str) -> str:
             return next(iter(words(name)), "").strip()[:200]
@@ -63,6 +63,8 @@ class Query:
         )
 
     def ask(self) -> QueueQuery:
+        """Returns the query for the queue."""
+
         def those(text: str) -> frozenset[str]:
             return frozenset(part for part in text.split(",") if part)
 
@@ -80,7 +82,7 @@ class Query:
         )
 
     def to(self, **changes: object) -> str:
-        """The address of the same view with these changes, from its first page on unless a cursor is among them."""
+        """Returns the address of the same view with these changes; of its first page unless a cursor is among them."""
         new = replace(self, **{"cursor": "", **changes})  # type: ignore[arg-type]
         plain = Query()
         words = {}
@@ -97,17 +99,19 @@ class Query:
 
     @property
     def filtered(self) -> bool:
-        """Whether anything but the usual kinds is left out."""
+        """Returns whether jobs are filtered by anything but their kind."""
         return any((self.q, self.user, self.team, self.partition, self.state, self.node))
 
     @property
     def columns(self) -> tuple[Column, ...]:
+        """Returns the columns to show."""
         return tuple(BY_KEY[key] for key in self.cols)
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One column's value. `since`: runs on from that moment; `at`: a moment; else `text`."""
+    """One column's value. `since`: the time counts up from that moment; `until`: it counts down to it; `at`: a
+    moment; otherwise `text`."""
 
     key: str
     title: str
@@ -120,6 +124,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """One job in the table."""
+
     id: int
     label: str
     name: str
@@ -134,25 +140,29 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The table's body. `columns` is its width; `filtered` and `read` tell why it may be empty."""
+    """The table's body. `columns` is its width; `filtered` and `read` explain why it may be empty."""
 
     rows: tuple[Row, ...]
     columns: int
     filtered: bool
     cluster: str
-    read: bool = True  # whether the queue was ever read
+    read: bool = True  # whether the queue has been read yet
 
 
 @dataclass(frozen=True, slots=True)
 class Foot:
+    """The line below the table."""
+
     text: str
-    further: str  # address; "" at the end
-    first: str  # address of the first page, where this is another
-    gap: str = ""  # why jobs that ended are not among them
+    further: str  # address of the next page; "" on the last one
+    first: str  # address of the first page; "" on it
+    gap: str = ""  # why ended jobs are missing
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
+    """A filter button."""
+
     title: str
     count: int | None
     href: str
@@ -168,11 +178,13 @@ def rows(
     *,
     read: bool = True,
 ) -> Rows:
+    """Returns the table's body."""
     made = tuple(row(job, query.columns, why(job), now) for job in listed.jobs)
     return Rows(made, len(query.columns), query.filtered, cluster, read)
 
 
 def row(job: JobState, columns: Iterable[Column], why: PendingReason | None, now: float) -> Row:
+    """Returns one job's row."""
     kind, word = job_word(job.state, job.reason)
     planned = (
         ", ".join(why.nodes[:3]) + (f" and {len(why.nodes) - 3} more" if len(why.nodes) > 3 else "") if why else ""
@@ -218,6 +230,7 @@ def _text(column: Column, value: str | int) -> str:
 
 
 def foot(listed: QueuePage, query: Query, gap: str = "") -> Foot:
+    """Returns the line below the table."""
     last = listed.before + len(listed.jobs)
     text = f"{listed.before + 1:,} to {last:,} of {listed.total:,}" if listed.jobs else "none"
     if len(listed.jobs) == listed.total:
@@ -227,7 +240,7 @@ def foot(listed: QueuePage, query: Query, gap: str = "") -> Foot:
 
 
 def chips(listed: QueuePage, query: Query, user: str) -> tuple[Chip, ...]:
-    """Kinds of jobs, each on or off, and the person's own, for who has a user on clusters."""
+    """Returns the filter buttons: one per kind of job, and "Mine" for a person with a user on clusters."""
     found = []
     for kind in KINDS:
         on = kind in query.show
@@ -246,6 +259,8 @@ def _usual() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Group:
+    """A section of the column chooser."""
+
     title: str
     columns: tuple[Column, ...]
 

@@ -1,4 +1,4 @@
-"""The submit page's form: what it says as a request, and where the faults of one belong. Pure."""
+"""The form of the submit page: makes a request from it, and maps the request's faults to form fields. Pure."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ srun python train.py
 """
 _FLAGS = (("partition", "partition"), ("account", "account"), ("nodes", "nodes"), ("gpus", "gpus-per-node"), ("time", "time"),
           ("job_name", "job-name"))  # fmt: skip
-_ENV = "env."  # before a variable's name, in the name of its field
-# Field of a fault -> the form's, where they differ.
+_ENV = "env."  # prefix of a variable's name, in the name of its form field
+# Field of a fault -> field of the form, if the names differ.
 _AT = {"name": "job_name", "argv": "command", "memory": "gpus", "cpus": "nodes", "after": "flags",
        "team": "account", "container": "image"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The form as it is filled in: everything as text, for what is no number is shown again with its fault."""
+    """The form's values, all as text, so that an invalid number is shown again with its fault."""
 
     how: str = "script"  # script | command
     script: str = ""
     script_name: str = "script.sbatch"
-    args: str = ""  # the script's own words
+    args: str = ""  # arguments of the script
     flags: str = ""  # further flags of sbatch
     chdir: str = ""
     command: str = ""
@@ -60,14 +60,15 @@ class Draft:
     time: str = ""
     job_name: str = ""
     origin: str = ""  # the job that this one is cloned from, with its files and variables
-    folder: str = ""  # that job's own, which the new one does not share
-    env: Mapping[str, str] = field(default_factory=dict)  # of that job's variables those that were not kept
+    folder: str = ""  # the folder of that job, which the new one does not share
+    env: Mapping[str, str] = field(default_factory=dict)  # variables of that job that were not stored (secrets)
 
     @staticmethod
     def of(values: Mapping[str, object]) -> Draft:
+        """Returns the draft from form fields."""
         names = [one.name for one in fields(Draft) if one.name != "env"]
         known = {name: str(values[name]) for name in names if isinstance(values.get(name), str)}
-        text = known.get("script", "").replace("\r\n", "\n")  # browsers send a text's lines so
+        text = known.get("script", "").replace("\r\n", "\n")  # browsers send CRLF line ends
         named = {**known, "script": text, "script_name": known.get("script_name") or "script.sbatch"}
         lost = {
             name.removeprefix(_ENV): str(values[name]) for name in values if re.fullmatch(rf"{_ENV}[A-Za-z_]\w*", name)
@@ -77,7 +78,7 @@ class Draft:
 
     @staticmethod
     def of_clone(source: CloneSource) -> Draft:
-        """The form filled with another job, to be changed and submitted."""
+        """Returns a form filled with another job, to be changed and submitted."""
         script = source.script
         return Draft(script=script.text, script_name=script.name, args=shlex.join(script.script_args),
                      flags=shlex.join(script.sbatch_args), chdir=script.chdir, origin=str(source.job or ""),
@@ -85,7 +86,7 @@ class Draft:
 
     @property
     def shown(self) -> list[str]:
-        """The fields that the page has, beside which a fault can be said."""
+        """Returns the fields of the page that a fault can be shown at."""
         every = ["partition", "account", "nodes", "gpus", "time", "job_name"]
         if self.how == "command":
             return [*every, "command", "launcher", "tasks", "image"]
@@ -94,7 +95,7 @@ class Draft:
 
     @property
     def known(self) -> dict[str, str]:
-        """What the script itself asks for, of several components the first, shown as placeholders."""
+        """Returns the options in the script's #SBATCH lines, shown as placeholders; of several components the first one's."""
         try:
             return requested_resources(SubmitIn(script=self.script))[0].options if self.how == "script" else {}
         except ValidationError:
@@ -102,7 +103,7 @@ class Draft:
 
 
 def request(draft: Draft) -> tuple[CheckJobIn | None, list[FaultOut]]:
-    """What to check or send; None where a field can't be read."""
+    """Returns (the request to check or send, its faults); the request is None if a field can't be read."""
     found = list(_unreadable(draft))
     if found:
         return None, [FaultOut(path=one.path, message=one.message, hint=one.hint) for one in found]
@@ -124,7 +125,7 @@ def _request(draft: Draft) -> CheckJobIn:
 
 
 def beside(faults: Sequence[FaultOut], how: str) -> dict[str, list[FaultOut]]:
-    """The faults by the field of the form that they are shown at."""
+    """Returns the faults by the form field at which they are shown."""
     names = {one.name for one in fields(Draft)}
     found: dict[str, list[FaultOut]] = {}
     for fault in faults:
@@ -170,6 +171,6 @@ def _run(draft: Draft) -> RunIn:
 
 
 def _filled_in(draft: Draft, model: type[BaseModel]) -> dict[str, str]:
-    """The model's fields that the form has, where they are filled in."""
+    """Returns the model's fields that are filled in on the form."""
     texts = {name: getattr(draft, flag.form) for name, (_, flag) in job_flags(model).items() if flag.form}
     return {name: text for name, text in texts.items() if text}

@@ -1,4 +1,4 @@
-"""Slurm's answers in plain words, and numbers as people read them. Pure."""
+"""Slurm's states and numbers in plain words. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ _STARTING = {"UNKNOWN", "FUTURE", "INVALID_REG", "POWERING_UP", "REBOOT_ISSUED"}
 
 
 def pending_reason(reason: str) -> str:
-    """Why a job waits. "(Resources)" and "Resources" read the same."""
+    """Returns why a job waits. "(Resources)" and "Resources" give the same text."""
     if reason.strip("() ") == "None":
         return "about to start"
     return explain_reason(reason) or "not yet looked at by the scheduler"
 
 
 def node_kind(node: NodeOut) -> tuple[str, str]:
-    """(kind, word) of a node: kind is "up", "idle", "down", "drain" or "start" and picks its looks; word is shown."""
+    """Returns (kind, word) of a node: kind is "up", "idle", "down", "drain" or "start" and selects its style; word
+    is shown."""
     states = set(node.states)
     if node.machine not in ("", "running"):
         return ("start", "starting") if node.machine == "starting" else ("down", "down")
@@ -41,12 +42,12 @@ def node_kind(node: NodeOut) -> tuple[str, str]:
 
 
 def incident_kind(state: str) -> str:
-    """How an incident's state looks: ok, warn, bad or info."""
+    """Returns the style of an incident's state: ok, warn, bad or info."""
     return {"returned": "ok", "false alarm": "info", "out of service": "bad"}.get(state, "warn")
 
 
 def job_word(state: str, reason: str) -> tuple[str, str]:
-    """(kind, word) of a job's state: kind is "running", "waiting", "done" or "failed"."""
+    """Returns (kind, word) of a job's state: kind is "running", "waiting", "done" or "failed"."""
     base = state.split()[0].split(",")[0].upper() if state else ""
     if base in RUNNING:
         return "running", {"RUNNING": "running", "CONFIGURING": "starting"}.get(base, base.lower())
@@ -59,12 +60,12 @@ def job_word(state: str, reason: str) -> tuple[str, str]:
 
 
 def sentence(text: str) -> str:
-    """Beginning as a sentence does; what follows is as it was."""
+    """Returns the text with a capital first letter; the rest is unchanged."""
     return text[:1].upper() + text[1:]
 
 
 def duration(seconds: float) -> str:
-    """Two figures at most: 42s, 4m 12s, 3h 07m, 2d 4h."""
+    """Returns a duration with two figures at most: 42s, 4m 12s, 3h 07m, 2d 4h."""
     whole = max(0, int(seconds))
     days, rest = divmod(whole, 86400)
     hours, rest = divmod(rest, 3600)
@@ -77,7 +78,7 @@ def duration(seconds: float) -> str:
 
 
 def slurm_time(seconds: int) -> str:
-    """ "1-02:03:04", as squeue writes it."""
+    """Returns a duration in squeue's format: 1-02:03:04."""
     days, rest = divmod(seconds, 86400)
     hours, rest = divmod(rest, 3600)
     clock = f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
@@ -85,12 +86,12 @@ def slurm_time(seconds: int) -> str:
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """count(1, "node") -> "1 node"; count(3, "node") -> "3 nodes"."""
+    """Returns a number with its noun: "1 node" for (1, "node"), "3 nodes" for (3, "node")."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def seconds(value: float) -> str:
-    """ "0.4 s", "14 s", "2m 10s"."""
+    """Returns seconds in words: 0.4 s, 14 s, 2m 10s."""
     if value >= 100:
         return duration(int(value))
     return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"

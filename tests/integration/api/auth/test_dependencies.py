@@ -1,4 +1,4 @@
-"""Who may do what, and how a browser signs in."""
+"""Each right is granted only to the roles that have it, and a browser signs in and out correctly."""
 
 from __future__ import annotations
 

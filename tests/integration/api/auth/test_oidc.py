@@ -1,4 +1,5 @@
-"""Signing in by an OpenID provider: a real one, on loopback, that checks what a provider checks."""
+"""Sign-in through an OpenID provider works only with valid answers, against a real provider on loopback that checks
+requests as real ones do."""
 
 from __future__ import annotations
 

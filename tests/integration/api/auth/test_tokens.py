@@ -1,4 +1,4 @@
-"""Tokens that are cut down, people and their roles, attempts to sign in, and the audit trail."""
+"""Restricted tokens, people and roles, sign-in attempts and the audit trail behave as documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every answer keeps to: errors are problem documents whatever went wrong, long answers are compressed."""
+"""Every error is a problem document whatever its cause, and long answers are compressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Idempotency-Key: a POST that is sent again is not done again."""
+"""A POST that is sent again with the same Idempotency-Key is not carried out again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every list comes a page at a time, narrowed by what is asked, and loses nothing between two pages."""
+"""Every list is returned in pages, applies the requested filters, and loses no row between two pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that no database takes and no program can be given: refused where they come in, wherever that is."""
+"""Texts that no database can store and no program can receive are refused at every input."""
 
 from __future__ import annotations
 

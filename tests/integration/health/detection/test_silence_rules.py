@@ -1,4 +1,4 @@
-"""Silent and dead nodes: when they are suspected, and that they are fenced before their work goes elsewhere."""
+"""Silent and dead nodes are suspected by the documented rules and fenced before their jobs start elsewhere."""
 
 from __future__ import annotations
 

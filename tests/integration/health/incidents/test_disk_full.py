@@ -1,4 +1,5 @@
-"""Disks that jobs have filled."""
+"""A disk that jobs filled costs no other job and no repair; a disk that stays full after they have left is the
+machine's fault."""
 
 from __future__ import annotations
 

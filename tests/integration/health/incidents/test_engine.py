@@ -1,4 +1,4 @@
-"""A signal, and what Slurm is told for it: against a controller that answers just these questions."""
+"""Each signal leads to the right commands to Slurm, against a controller that answers only these requests."""
 
 from __future__ import annotations
 

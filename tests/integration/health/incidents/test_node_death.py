@@ -1,4 +1,4 @@
-"""Nodes that die while an incident of theirs is open."""
+"""A node that dies while it has an open incident is handled within that incident."""
 
 from __future__ import annotations
 

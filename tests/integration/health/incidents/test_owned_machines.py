@@ -1,4 +1,4 @@
-"""Repairs of machines one owns: they restart themselves, and take their time."""
+"""Repairs of owned machines let the machine restart itself and allow for the time that it takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repairs: which one begins, what comes after one that did not help, and when no more is tried."""
+"""The right repair begins first, a heavier one follows if it did not help, and repairs stop at the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Jobs that the controller does not requeue at once: those that forbid it stay, all others are tried again."""
+"""Jobs that the controller does not requeue at once are tried again, except those that forbid requeueing, which
+stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines one owns that are not what the plan says: what was found is what each is held against."""
+"""An owned machine whose hardware differs from the plan is compared with what the survey found on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who makes machines of a cluster: an apply, or the server by itself; never both at once."""
+"""Machines of a cluster are created by an apply or by the server itself, never by both at once."""
 
 from __future__ import annotations
 

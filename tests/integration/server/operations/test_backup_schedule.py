@@ -1,4 +1,4 @@
-"""Backups that make themselves: by the clock, by one of several servers, past clocks that were ahead."""
+"""Scheduled backups run by the clock, on one of several servers, and also after a clock was ahead."""
 
 from __future__ import annotations
 

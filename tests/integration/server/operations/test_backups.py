@@ -1,4 +1,4 @@
-"""Backups, restores and rotations as operations, and backups that make themselves."""
+"""Backups, restores and key rotations run as operations, and scheduled backups start by themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions that are there: read again, damaged, named by lineage, staged, removed."""
+"""Existing dataset versions are verified, found damaged, named by lineage, staged and removed correctly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datasets with versions through the API: added from folders and buckets; who may, what stands in the way."""
+"""Datasets are added through the API from folders and buckets, with rights checked and obstacles reported."""
 
 from __future__ import annotations
 

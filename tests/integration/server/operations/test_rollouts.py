@@ -1,4 +1,5 @@
-"""Rolls as operations: what waits goes first, the cluster stays ready, and a roll that stops leaves it so."""
+"""As an operation, a roll lets waiting operations run first, keeps the cluster ready, and leaves it ready when it
+stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""An operation that waits for jobs on nodes that go: the cluster is ready meanwhile, and what is asked of it goes first."""
+"""While an operation waits for jobs on nodes that will be removed, the cluster is ready and other operations run
+first."""
 
 from __future__ import annotations
 

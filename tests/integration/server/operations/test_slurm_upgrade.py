@@ -1,4 +1,5 @@
-"""An apply that changes Slurm's version: the backup comes first, the roll of its nodes by itself after it."""
+"""An apply that changes Slurm's version makes a backup first and starts the roll of the nodes by itself
+afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The poller, what is told to those who watch, and the log's blanks."""
+"""The snapshot worker sends each reading once to the reconciler and the viewers and stores nothing without viewers; the
+log contains no secrets."""
 
 from __future__ import annotations
 

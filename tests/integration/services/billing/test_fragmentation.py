@@ -1,4 +1,4 @@
-"""Free GPUs that lie in pieces, hour by hour, against a count minute by minute."""
+"""The hourly figures of fragmented free GPUs equal a count made minute by minute."""
 
 from __future__ import annotations
 

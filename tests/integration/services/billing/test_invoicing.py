@@ -1,4 +1,5 @@
-"""The whole ledger, from what accounting and the provider say to who pays what, for histories that may have been."""
+"""The whole ledger, from facts of accounting and provider to what each team pays, is right for generated
+histories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What took the time that trained nothing: of every run of a month, to the cent what chargeback says was lost."""
+"""The unproductive time of each run of a month is attributed to its causes and equals the loss in chargeback to the
+cent."""
 
 from __future__ import annotations
 

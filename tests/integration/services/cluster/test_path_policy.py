@@ -1,4 +1,4 @@
-"""Which files of the server's machine a cluster's file may name."""
+"""A cluster file may name only permitted files of the server's machine."""
 
 from __future__ import annotations
 

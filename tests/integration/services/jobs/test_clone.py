@@ -1,4 +1,5 @@
-"""A job that is cloned on the page: its own text, files, variables, and a folder of its own."""
+"""A job that is cloned on its page has its own script, files, variables and folder, and a clone by another person
+lacks the owner's secrets."""
 
 from __future__ import annotations
 

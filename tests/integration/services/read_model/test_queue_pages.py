@@ -1,4 +1,4 @@
-"""Lists of jobs: pages, filters, what is in a row, and what looking costs Slurm."""
+"""Lists of jobs have the right pages, filters and rows, and viewers cost Slurm no more than documented."""
 
 from __future__ import annotations
 

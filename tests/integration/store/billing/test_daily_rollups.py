@@ -1,4 +1,4 @@
-"""Sums of days that are over: reports tell the same with and without them, whatever is written before and after."""
+"""Reports are equal with and without sums of past days, whatever is written before and after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs, each once, and the database's sums over them against sums made by hand."""
+"""Each run is stored once, and the database's sums equal sums computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster's records, kept and brought back to another server."""
+"""A cluster's records can be exported and imported on another server."""
 
 from __future__ import annotations
 

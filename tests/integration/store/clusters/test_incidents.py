@@ -1,4 +1,4 @@
-"""Signals are kept once; an incident remembers every state, who brought it there and why."""
+"""Signals are stored once, and an incident keeps each state with who set it and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs whose time on a node is over: which are requeued, which are let be."""
+"""Of the jobs whose time on a node has ended, the right ones are requeued and the others are left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One machine for a slot of a cluster that works, whichever of its heads leads."""
+"""One machine is created for a slot of a running cluster, whichever of its heads is active."""
 
 from __future__ import annotations
 

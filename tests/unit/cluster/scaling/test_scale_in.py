@@ -1,4 +1,5 @@
-"""Machines that go while the cluster works on: which orders Slurm and the provider get, in which order."""
+"""When machines are removed from a running cluster, Slurm and the provider receive the right commands in the right
+order."""
 
 from __future__ import annotations
 

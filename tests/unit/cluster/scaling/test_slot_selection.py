@@ -1,4 +1,5 @@
-"""Which slots an apply wants machines in, where some of those that there are will soon be taken."""
+"""An apply selects the right slots for machines, also when some existing machines will be reclaimed or are awaited by
+another operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volumes from elsewhere: their line in the file, their unit, how they leave, how they come back."""
+"""External volumes get their unit from their line in the file, are removed, and return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes' agents say, and what a job's script asks for: text in, values out."""
+"""Lines of the nodes' agents and requests of jobs' scripts are parsed into the right values."""
 
 from __future__ import annotations
 

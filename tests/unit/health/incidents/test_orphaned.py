@@ -1,4 +1,4 @@
-"""Incidents whose machine is gone: each has an end, and its slot is free again."""
+"""Each incident whose machine is gone ends, and its slot is free again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Volumes of other machines that many nodes have lost at once."""
+"""Volumes of other machines that many nodes lost at once are mounted again, with retries at growing intervals for a
+week."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine that its provider takes back: jobs leave before, the machine goes, another takes its place."""
+"""When a provider reclaims a machine, its jobs leave first, the machine is removed, and another one replaces it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that the controller itself killed when it came back."""
+"""Runs that the controller killed as it came back are requeued once; runs that ended for another cause are not."""
 
 from __future__ import annotations
 

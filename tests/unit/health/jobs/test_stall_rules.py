@@ -1,4 +1,4 @@
-"""Which jobs get nowhere, and which only look so."""
+"""Stalled jobs are distinguished from jobs that only look stalled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that get nowhere: what is asked on the head, and what is done about them, once."""
+"""Stalled jobs are checked on the head and acted on once."""
 
 from __future__ import annotations
 

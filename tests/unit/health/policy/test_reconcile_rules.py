@@ -1,4 +1,4 @@
-"""What the watch decides from machines, nodes and jobs."""
+"""The reconciler decides correctly from machines, nodes and jobs."""
 
 from __future__ import annotations
 

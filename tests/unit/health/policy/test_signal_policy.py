@@ -1,4 +1,4 @@
-"""What GPU errors mean: whose fault it is, when a node is drained, what belongs together."""
+"""Each GPU error has the right class, drains the node when it must, and is grouped with its consequences."""
 
 from __future__ import annotations
 

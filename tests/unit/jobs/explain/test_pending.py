@@ -1,4 +1,4 @@
-"""Why a job waits and what would start it: an example of each reason that people meet."""
+"""Each reason for which a job waits is explained together with what would start the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A log followed through waiting, writing, a restart and the end; with a head of the test's own, and no waiting."""
+"""A log is followed while its job waits, writes, restarts and ends, against a stand-in head and without real
+waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The logs of an array, as its tasks write them."""
+"""The logs of an array are followed as its tasks write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline's file."""
+"""A pipeline file is parsed, and its errors are reported."""
 
 from __future__ import annotations
 

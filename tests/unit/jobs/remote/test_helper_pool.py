@@ -1,4 +1,5 @@
-"""Helpers that stay on the head: node/user_helper itself as `serve`, and what becomes of a submission when one dies."""
+"""Helpers stay running on the head (the real node/user_helper as `serve`), and a submission has a defined outcome
+when one dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watched command: its program on the login as far as it can be run here, and its refusals."""
+"""The login node's program for a watched command works as far as it can run here, and refuses what it must."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The script that `headway run` makes."""
+"""`headway run` generates the right batch script."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_warning_goes_to_the_ranks_also_where_an_image_lacks_headway_train() -
     assert prepared.stage
     assert prepared.script
     (warner,) = (path for path in prepared.stage.files if "/warn-" in path)
-    assert "hands Slurm's warning on to the ranks" in prepared.stage.files[warner]
+    assert "passes Slurm's warning signal on to the ranks" in prepared.stage.files[warner]
     assert warner.startswith(PLACE.root), "which containers of a run have"
     text = prepared.script.text()
     assert "#SBATCH --signal=USR1@120 " in text

@@ -1,4 +1,4 @@
-"""Which names are secrets', and what is shown of texts that hold some."""
+"""Names of secrets are recognised, and texts that contain secrets are shown masked."""
 
 from __future__ import annotations
 

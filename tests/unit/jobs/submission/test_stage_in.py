@@ -1,4 +1,4 @@
-"""--stage-in: what it does to a script, and where it can't."""
+"""--stage-in changes a script correctly, and is refused where it cannot work."""
 
 from __future__ import annotations
 

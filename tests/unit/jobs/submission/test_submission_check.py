@@ -1,4 +1,4 @@
-"""What is wrong with a submission before sbatch is asked, and what sbatch --test-only says of a job's start."""
+"""Errors of a submission are found before sbatch runs, and sbatch --test-only gives the expected start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the head for a submission, and how sbatch's and scancel's own words come back."""
+"""A submission sends the right request to the head and returns sbatch's and scancel's own messages."""
 
 from __future__ import annotations
 

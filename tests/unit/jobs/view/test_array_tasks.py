@@ -1,4 +1,4 @@
-"""Arrays, refusals, reasons and what is kept of a job: words in, words out."""
+"""Array tasks, refusals, reasons and stored job fields are parsed and worded correctly."""
 
 from __future__ import annotations
 

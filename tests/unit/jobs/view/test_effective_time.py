@@ -1,4 +1,4 @@
-"""How much of a training's time counted."""
+"""The effective time of a training is computed correctly from its reported steps."""
 
 from __future__ import annotations
 

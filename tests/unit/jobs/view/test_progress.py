@@ -1,4 +1,5 @@
-"""Loss lines of a log, in any pieces, thinned, over restarts; and what the reader asks for."""
+"""Loss lines are read from a log in any pieces, thinned, and merged over restarts, with the right requests by the
+reader."""
 
 from __future__ import annotations
 

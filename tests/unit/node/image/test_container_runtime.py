@@ -1,4 +1,5 @@
-"""The runtime of containers on nodes: what its words mean, whom it trusts, what it says. It runs without Headway."""
+"""The nodes' container runtime parses its options, trusts the right files and prints clear messages, without
+Headway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node image's nvidia-smi for simulated GPUs."""
+"""The node image's nvidia-smi prints the simulated GPUs."""
 
 from __future__ import annotations
 

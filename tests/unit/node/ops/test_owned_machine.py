@@ -1,4 +1,4 @@
-"""What a machine that somebody owns keeps, and gets back."""
+"""An owned machine keeps its own files, and gets them back on release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program that works on a machine, run here on a folder of its own."""
+"""The program that changes a machine works on a folder of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints on disk, without torch: whatever moment a run is killed at, what has its name is whole."""
+"""A checkpoint under its final name is complete, whenever the run was killed (without torch)."""
 
 from __future__ import annotations
 

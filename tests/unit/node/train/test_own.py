@@ -1,4 +1,4 @@
-"""Which of a training's state is each rank's own, without torch."""
+"""Each rank's own part of a training's state is determined correctly (without torch)."""
 
 from __future__ import annotations
 

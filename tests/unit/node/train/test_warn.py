@@ -1,4 +1,4 @@
-"""`python3 -m headway_train COMMAND`: the warning reaches who listens for it, and nobody else."""
+"""`python3 -m headway_train COMMAND` passes the warning only to processes that listen for it."""
 
 from __future__ import annotations
 

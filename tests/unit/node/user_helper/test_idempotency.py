@@ -1,4 +1,5 @@
-"""What is done once under a tag on the head: where homes know no locks, and how long a tag is remembered."""
+"""An action with a tag is done once on the head, also where homes have no file locks, and tags are kept for a limited
+time."""
 
 from __future__ import annotations
 

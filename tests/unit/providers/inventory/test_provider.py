@@ -1,4 +1,4 @@
-"""Machines one owns, by what is kept of them and what the inventory says now: which there are, and where."""
+"""The owned machines and their addresses follow from stored records and the current inventory."""
 
 from __future__ import annotations
 

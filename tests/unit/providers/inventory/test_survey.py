@@ -1,4 +1,4 @@
-"""What a look at a machine is parse_survey as: one recorded from a bare Debian 13, and parts of larger machines beside it."""
+"""parse_survey reads a survey recorded from a bare Debian 13, and parts of larger machines' surveys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subnets and addresses of local clusters."""
+"""Local clusters get separate subnets and addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preflight names every gap of a host at once."""
+"""Preflight reports every missing requirement of a host at once."""
 
 from __future__ import annotations
 

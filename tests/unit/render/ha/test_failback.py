@@ -1,4 +1,5 @@
-"""Before the first head's slurmctld starts: the program is run, on a state folder and a scontrol of the test's own."""
+"""The program that runs before the first head's slurmctld decides correctly, on a state folder and scontrol of the
+test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The program that runs before slurmctld on machines one owns, as it stands there: is the state folder there, and whose is it."""
+"""The program that runs before slurmctld on owned machines detects whether the state folder is mounted and whose it
+is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prometheus and Alertmanager: whom they ask, whom they tell, and that rules and board speak of figures that exist."""
+"""Prometheus and Alertmanager have the right targets and receivers, and rules and dashboards use existing metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a changed slurm.conf disturbs, by version."""
+"""The impact of a changed slurm.conf is computed for each Slurm version."""
 
 from __future__ import annotations
 

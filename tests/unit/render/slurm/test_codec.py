@@ -1,4 +1,4 @@
-"""The slurm.conf codec: reading what people write, writing what Slurm reads."""
+"""The slurm.conf codec reads what people write and writes what Slurm reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GPU brings a job, where the nodes of a partition are not alike: a job for all GPUs of a node fits on it."""
+"""The CPUs and memory per GPU let a job for all GPUs of a node fit, also where the nodes of a partition differ."""
 
 from __future__ import annotations
 

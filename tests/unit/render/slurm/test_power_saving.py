@@ -1,4 +1,4 @@
-"""What Slurm is told of groups that scale by themselves."""
+"""slurm.conf has the right power-saving settings for elastic groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prolog and epilog as bash runs them, in a folder of their own."""
+"""Prolog and epilog work as bash runs them, in a folder of the test."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is held open for a cluster is its own file's: a look by another file of the same name opens its own, and closes that.
-Nothing that was opened while a server led is used after it."""
+"""Connections kept open for a cluster belong to its own file: another file of the same name opens its own and closes
+it, and nothing opened while a server led is used afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The poller's process: what it tells, what the server makes of it, and what happens when it dies."""
+"""The poller process reports readings, the server applies them, and the server handles the poller's death."""
 
 from __future__ import annotations
 

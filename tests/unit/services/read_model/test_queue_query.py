@@ -1,4 +1,4 @@
-"""One page of the queue: what is asked for, in order, page after page while the queue changes."""
+"""Pages of the queue have the requested filter and order and stay consistent while the queue changes."""
 
 from __future__ import annotations
 

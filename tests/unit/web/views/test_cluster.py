@@ -1,4 +1,4 @@
-"""The page's pure half: keys, parts, what counts as a change, words."""
+"""The pure part of the cluster page computes keys, parts, changes and wording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a month's hours."""
+"""The heatmap of a month shows each hour correctly."""
 
 from __future__ import annotations
 

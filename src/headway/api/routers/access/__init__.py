@@ -1,1 +1,1 @@
-"""Endpoints of people, tokens, teams and the audit trail."""
+"""Endpoints of people, tokens, teams and the audit log."""

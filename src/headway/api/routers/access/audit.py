@@ -1,4 +1,4 @@
-"""The audit trail: who did what, from where, when, and how it ended."""
+"""The audit log: who did what, from where, when, and with which result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def trail(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Annotated[str, Query(max_length=20)] = "",
 ) -> AuditPage:
-    """The matching lines, the latest first."""
+    """Returns the matching audit entries, the latest first."""
     filters = AuditAsk(person, action, target, result, since, until)
     return await load_audit_page(state, filters, limit=limit, cursor=cursor)
 
@@ -48,7 +48,7 @@ async def export(
     since: UnixTime = 0.0,
     until: UnixTime = 0.0,
 ) -> StreamingResponse:
-    """All matching lines, the oldest first: one JSON object a line, or CSV."""
+    """Returns all matching audit entries, the oldest first, as CSV or with one JSON object per line."""
     filters = AuditAsk(person, action, target, result, since, until)
     media = "text/csv; charset=utf-8" if form == "csv" else "application/jsonl; charset=utf-8"
     headers = {"content-disposition": f'attachment; filename="headway-audit.{form}"'}

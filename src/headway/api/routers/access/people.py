@@ -16,38 +16,38 @@ router = APIRouter(tags=["people"])
 
 @router.get("/me")
 async def me(who: AnyoneAllClusters) -> MeOut:
-    """The person whom the token or session belongs to."""
+    """Returns the person of the token or session."""
     return MeOut(person=who.person, role=who.role, version=__version__)
 
 
 @router.get("/server")
 async def server(state: State, who: AnyoneAllClusters) -> ServerOut:
-    """The server's address and version; its process, folder and database only for admins."""
+    """Returns the server's address and version. Only admins also get its process, folder and database."""
     return await describe_server(state, who)
 
 
 @router.get("/people")
 async def people(state: State, _: Admin, page: Page, role: Words = ANY, q: Text = "") -> list[PersonOut]:
-    """Everybody who may sign in, and the teams that clusters' files list them in."""
+    """Returns all people who may sign in, and the teams in which cluster files list them."""
     found = [one for one in await list_people(state) if fits(one.role, role) and says(q, one.name, one.user)]
     return page.cut(found, lambda one: (one.name,))
 
 
 @router.get("/people/{person}")
 async def person(person: str, state: State, _: Admin) -> PersonOut:
-    """One person."""
+    """Returns one person."""
     return await load_person(state, person)
 
 
 @router.put("/people/{person}")
 async def put_person(person: str, ask: PersonIn, state: State, who: Admin) -> PersonOut:
-    """Adds the person, or changes their role and Linux user. The last admin can't be demoted."""
+    """Adds the person, or changes their role and Linux user. The last admin cannot be demoted."""
     return await save_person(state, who, person, ask)
 
 
 @router.delete("/people/{person}", status_code=204)
 async def delete_person(person: str, state: State, who: Admin) -> Response:
-    """Removes the person; their tokens and sessions end at once. Their jobs continue, since a cluster's file says who may work
-    there."""
+    """Removes the person. Their tokens and sessions end at once. Their jobs continue, because the cluster's file says
+    who may work there."""
     await remove_person(state, who, person)
     return Response(status_code=204)

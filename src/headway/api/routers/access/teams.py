@@ -14,7 +14,7 @@ router = APIRouter(prefix="/clusters/{name}", tags=["teams"])
 
 @router.get("/teams")
 async def teams(name: str, state: State, who: Anyone, page: Page, user: Words = ANY, q: Text = "") -> TeamsOut:
-    """The teams of the cluster's file. A team's usage is visible to its own people, operators and admins."""
+    """Returns the teams of the cluster's file. A team's usage is visible to its own people, operators and admins."""
     report = await list_teams(state, who, name)
     found = [one for one in report.teams if says(q, one.name) and (not user or not user.isdisjoint(one.users))]
     return report.model_copy(update={"teams": page.cut(found, lambda one: (one.name,))})
@@ -22,7 +22,7 @@ async def teams(name: str, state: State, who: Anyone, page: Page, user: Words = 
 
 @router.get("/users")
 async def users(name: str, state: State, _: Anyone, page: Page, team: Words = ANY, q: Text = "") -> list[UserOut]:
-    """The Linux users that the cluster's file creates, with their teams."""
+    """Returns the Linux users that the cluster's file creates, with their teams."""
     found = [
         one
         for one in await list_users(state, name)

@@ -15,25 +15,25 @@ router = APIRouter(tags=["people"])
 
 @router.get("/tokens")
 async def tokens(state: State, who: TokenOwner, page: Page, person: Words = ANY, q: Text = "") -> list[TokenOut]:
-    """The person's own tokens; for admins everybody's."""
+    """Returns the person's own tokens; for admins the tokens of all people."""
     found = [one for one in await service.list_tokens(state, who) if fits(one.person, person) and says(q, one.label)]
     return page.cut(found, lambda one: (one.created_at, one.id))
 
 
 @router.post("/tokens", status_code=201)
 async def create_token(ask: TokenIn, state: State, who: TokenOwner) -> TokenOut:
-    """Creates a token for oneself, or as an admin for anybody, who is added with `role` if unknown."""
+    """Creates a token for oneself. Admins can create one for any person; an unknown person is added with `role`."""
     return await service.create_token(state, who, ask)
 
 
 @router.delete("/tokens/{token_id}", status_code=204)
 async def delete_token(token_id: str, state: State, who: TokenOwner) -> Response:
-    """Revokes the token. Its person's browsers are signed out too, and their unused sign-in links end."""
+    """Revokes the token. Its person's browsers are signed out too, and their unused sign-in links become invalid."""
     await service.revoke_token(state, who, token_id)
     return Response(status_code=204)
 
 
 @router.post("/signin-links", status_code=201)
 async def signin_link(state: State, who: TokenOwner, request: Request) -> SignInLinkOut:
-    """A link that signs a browser in as this person, once, within five minutes."""
+    """Returns a link that signs a browser in as this person. It works once, within five minutes."""
     return await service.create_signin_link(state, who, str(request.base_url))

@@ -19,7 +19,7 @@ router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 
 @router.get("/budgets")
 async def budgets(name: str, state: State, who: Anyone) -> list[BudgetOut]:
-    """The budgets of the teams that the person may see: what is used in the current period, and what is left."""
+    """Returns the budgets of the teams that the person may see: what is used in the current period, and what is left."""
     billed = await load_billed_cluster(state, name)
     teams = visible_teams(billed, who)
     await refresh_ledger(state, billed)
@@ -28,8 +28,8 @@ async def budgets(name: str, state: State, who: Anyone) -> list[BudgetOut]:
 
 @router.post("/estimate")
 async def estimate(name: str, ask: CheckJobIn, state: State, who: Member) -> EstimateOut:
-    """The most a job can cost, when Slurm would start it, and what is left of its team's budget. Submits nothing. Raises
-    InvalidSpec with all faults of the job."""
+    """Returns the most a job can cost, when Slurm would start it, and what is left of its team's budget. Submits
+    nothing. A job with faults is an error that lists all of them."""
     checked = await submission.check(state, who, name, ask)
     if checked.faults:
         raise InvalidSpec([Fault(one.path, one.message, one.hint) for one in checked.faults], "the job")

@@ -24,7 +24,8 @@ async def checkpoints(
     nodes: Annotated[int, Query(ge=0, le=100_000, description="number of nodes; 0: as many as the job has")] = 0,
     job: Annotated[int, Query(ge=0, le=MAX_PATH_NUMBER)] = 0,
 ) -> AdviceOut:
-    """How often a job should write a checkpoint, by how often this cluster's nodes have failed. The interval and writing time
-    are the query's, else those measured of the job. Raises Refused if neither is known."""
+    """Returns how often a job should write a checkpoint, given how often this cluster's nodes have failed. The present
+    interval and the writing time are taken from the query, otherwise from measurements of the job. It is an error if
+    neither is known."""
     billed = await load_billed_cluster(state, name)
     return await advise_checkpoints(state, who, billed, job, every_s, write_s, nodes)

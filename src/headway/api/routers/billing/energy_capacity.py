@@ -1,4 +1,4 @@
-"""Energy that GPUs and nodes drew, and capacity: how full the GPUs were and how long jobs waited."""
+"""Energy that GPUs and nodes used, and capacity: how full the GPUs were and how long jobs waited."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 
 @router.get("/energy")
 async def energy(name: str, state: State, who: Anyone, period: MonthText = "") -> EnergyOut:
-    """Energy of GPUs and nodes in a month: measured, else estimated by type; multiplied by the site's PUE."""
+    """Returns the energy of GPUs and nodes in a month: measured, otherwise estimated by type; multiplied by the site's
+    PUE."""
     return await load_energy(state, await load_report_scope(state, name, who, period))
 
 
 @router.get("/capacity")
 async def capacity(name: str, state: State, who: Anyone, period: MonthText = "") -> CapacityOut:
-    """Utilisation and fragmentation by hour and GPU type, waiting times by job size, and what is free now, of all teams."""
+    """Returns utilisation and fragmentation by hour and GPU type, waiting times by job size, and what is free now, for
+    all teams together."""
     return await load_capacity(state, await load_report_scope(state, name, who, period))

@@ -1,4 +1,4 @@
-"""Goodput: the productive share of the GPU time that jobs held, and what took the rest."""
+"""Goodput: the productive share of the GPU time that jobs held, and how the rest was lost."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 
 @router.get("/goodput")
 async def goodput(name: str, state: State, who: Anyone, period: MonthText = "") -> GoodputOut:
-    """Goodput of a month by team, and the causes of loss, the most expensive first."""
+    """Returns the goodput of a month by team, and the causes of loss, the most expensive first."""
     return await load_goodput(state, await load_report_scope(state, name, who, period))
 
 
 @router.get("/goodput/jobs/{job_id}")
 async def goodput_of_job(name: str, job_id: PathNumber, state: State, who: Anyone) -> JobGoodputOut:
-    """One job's productive, lost, idle and waiting GPU-hours over all its runs. Raises NotFound."""
+    """Returns one job's productive, lost, idle and waiting GPU-hours over all its runs."""
     billed = await load_billed_cluster(state, name)
     visible_teams(billed, who)
     await refresh_ledger(state, billed)

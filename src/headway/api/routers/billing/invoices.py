@@ -1,4 +1,4 @@
-"""Invoices (for operators and admins) and chargeback (every team sees its own part)."""
+"""Invoices (for operators and admins) and chargeback (each team sees its own part)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def invoice_of(
     period: MonthText = "",
     format: ReportFormat = "json",  # noqa: A002
 ) -> InvoiceOut | Response:
-    """A month's invoice: as it was closed, else up to now."""
+    """Returns a month's invoice: the closed one, otherwise the costs up to now."""
     billed = await load_billed_cluster(state, name)
     month = billed.month(period)
     report = await load_invoice(state, billed, month)
@@ -37,13 +37,13 @@ async def invoice_of(
 
 @router.get("/invoices")
 async def invoices(name: str, state: State, _: Operator) -> list[InvoiceOut]:
-    """The closed invoices, the latest first."""
+    """Returns the closed invoices, the latest first."""
     return await load_closed_invoices(state, await load_billed_cluster(state, name))
 
 
 @router.post("/invoice/close")
 async def close(name: str, ask: CloseIn, state: State, who: Admin) -> InvoiceOut:
-    """Closes a month's invoice for good; later changes become corrections on the next one."""
+    """Closes a month's invoice permanently. Later changes become corrections on the next one."""
     billed = await load_billed_cluster(state, name)
     return await close_invoice(state, who, billed, billed.month(ask.period))
 
@@ -56,7 +56,8 @@ async def chargeback_of(
     period: MonthText = "",
     format: ReportFormat = "json",  # noqa: A002
 ) -> ChargebackOut | Response:
-    """Which team pays which part of a month's invoice. The parts and what is unassigned sum to it to the cent."""
+    """Returns which team pays which part of a month's invoice. The parts and the unassigned costs add up to the invoice
+    to the cent."""
     scope = await load_report_scope(state, name, who, period)
     report = await load_chargeback(state, scope)
     return csv_response(report, f"{name}-{scope.month.name}-chargeback") if format == "csv" else report
@@ -64,5 +65,5 @@ async def chargeback_of(
 
 @router.post("/ledger/rebuild")
 async def rebuild(name: str, state: State, who: Admin) -> CollectedOut:
-    """Reads accounting again from its beginning. Measurements and closed invoices stay."""
+    """Reads Slurm's accounting again from its beginning. Measurements and closed invoices are kept."""
     return await rebuild_ledger(state, who, await load_billed_cluster(state, name))

@@ -44,8 +44,8 @@ async def nodes(
     limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = MAX_ROWS,
     format: ReportFormat = "json",  # noqa: A002
 ) -> NodeStatesOut | Response:
-    """Every second in which a node had a machine, in exactly one state; the time between two machines is `off`. CSV holds all
-    of it, JSON one page."""
+    """Returns the states of nodes: every second in which a node had a machine is in exactly one state, and the time
+    between two machines is `off`. CSV holds all rows, JSON one page."""
     billed = await load_billed_cluster(state, name)
     visible_teams(billed, who)
     period, filters = parse_period(billed, start, end), NodeStateFilter(node, group, parse_states(states))

@@ -30,7 +30,7 @@ async def usage(
     end: TimeText = "",
     format: ReportFormat = "json",  # noqa: A002
 ) -> UsageOut | Response:
-    """Sums by team, user, partition, GPU type and group. Jobs that still run are counted up to now."""
+    """Returns sums by team, user, partition, GPU type and group. Running jobs are counted up to now."""
     billed = await load_billed_cluster(state, name)
     dimensions = parse_dimensions(by or ["team"])
     period, only = parse_period(billed, start, end), usage_selection(billed, who, which)
@@ -56,8 +56,8 @@ async def runs(
     cursor: Cursor = "",
     limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 100,
 ) -> RunsOut:
-    """The runs of all jobs, the latest first; with `job` all runs of that job, the first first. The cursor names the last run
-    of the page, so runs that start in between neither repeat nor drop rows."""
+    """Returns the runs of all jobs, the latest first; with `job` all runs of that job, the first one first. The cursor
+    names the last run of the page, so runs that start in between neither repeat nor drop rows."""
     billed = await load_billed_cluster(state, name)
     period, only = parse_period(billed, start, end), usage_selection(billed, who, which)
     selection = RunSelection(job, lossy, waited, cause)

@@ -1,4 +1,4 @@
-"""What happened on a cluster: operations, incidents, and what people did to its nodes."""
+"""Events of a cluster: operations, incidents, and actions of people on its nodes."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ async def happenings(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Cursor = "",
 ) -> HappeningPage:
-    """The latest first. New entries come by the events stream."""
+    """Returns the events of a cluster, the latest first. The events stream reports new ones."""
     return await get_activity(state, name, kind=kind, limit=limit, cursor=cursor)

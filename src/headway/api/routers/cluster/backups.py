@@ -15,31 +15,31 @@ router = APIRouter(tags=["backups"])
 
 @router.post("/clusters/{name}/backup", status_code=202)
 async def backup(name: str, ask: BackupIn, state: State, who: Admin) -> OperationOut:
-    """Queues a backup; jobs go on. The operation's `kept` names the file."""
+    """Queues a backup. Jobs continue. The operation's `kept` names the file."""
     return await service.start_backup(state, who, name, ask)
 
 
 @router.post("/clusters/{name}/restore", status_code=202)
 async def restore(name: str, ask: RestoreIn, state: State, who: Admin) -> OperationOut:
-    """Queues a restore. Refused at once, with nothing touched, if the file is no backup of this cluster or the passphrase is
-    wrong."""
+    """Queues a restore. It is refused at once, and nothing is changed, if the file is not a backup of this cluster or
+    the passphrase is wrong."""
     return await service.start_restore(state, who, name, ask)
 
 
 @router.get("/backups")
 async def backups(state: State, _: Admin, page: Page, folder: str = Query("", max_length=1000)) -> list[BackupOut]:
-    """Backups in a folder of the server's machine, the latest first. Without a folder: in those that cluster files schedule
-    backups to."""
+    """Returns the backups in a folder of the server's machine, the latest first. Without a folder: those in the folders
+    to which cluster files schedule backups."""
     return page.cut(await service.list_backups(state, folder), lambda one: (one.at, one.path), newest=True)
 
 
 @router.post("/backups/verify")
 async def verify(ask: VerifyIn, state: State, _: Admin) -> BackupOut:
-    """Reads all of a backup. Refused if it is damaged or the passphrase is wrong."""
+    """Reads a backup completely. Refused if it is damaged or the passphrase is wrong."""
     return await service.verify_backup(state, ask)
 
 
 @router.post("/clusters/{name}/secrets/rotate", status_code=202)
 async def rotate(name: str, ask: RotateIn, state: State, who: Admin) -> OperationOut:
-    """Queues replacing a key by a new one. No job is lost."""
+    """Queues the replacement of a key by a new one. No job is lost."""
     return await service.start_key_rotation(state, who, name, ask)

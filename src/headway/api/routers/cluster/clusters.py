@@ -30,14 +30,14 @@ from headway.services.read_model.snapshot import operation_topic
 from headway.store import OperationAsk
 
 router = APIRouter(tags=["clusters"])
-RECHECK_S = 1.0  # another server may write the events: check at least this often
+RECHECK_S = 1.0  # another server may write the events, so check at least this often
 PING_S = 10
 EVENTS_BATCH = 1000
 
 
 @router.post("/plan")
 async def plan(document: Document, state: State, who: Planner) -> ChangeSetOut:
-    """What apply of this document would change."""
+    """Returns what applying this document would change."""
     return await planning.plan_document(state, who, document)
 
 
@@ -49,20 +49,20 @@ async def apply(name: str, ask: ApplyIn, state: State, who: Admin) -> OperationO
 
 @router.post("/clusters/{name}/scale/plan")
 async def plan_scale(name: str, ask: ScaleIn, state: State, who: Planner) -> ChangeSetOut:
-    """What another number of nodes would change."""
+    """Returns what another number of nodes would change."""
     return await planning.plan_scale(state, who, name, ask)
 
 
 @router.post("/clusters/{name}/scale", status_code=202)
 async def scale(name: str, ask: ScaleIn, state: State, who: Admin) -> OperationOut:
-    """Queues another number of nodes: up in one step, down by draining. Nodes with running jobs go only when
-    `deadline_s` says how long those may go on before they are requeued."""
+    """Queues a change of the number of nodes: up in one step, down by draining. Nodes with running jobs are removed
+    only if `deadline_s` says how long those jobs may continue before they are requeued."""
     return await service.scale_cluster(state, who, name, ask)
 
 
 @router.post("/clusters/{name}/down", status_code=202)
 async def down(name: str, ask: DownIn, state: State, who: Admin) -> OperationOut:
-    """Queues taking the cluster down. Data is kept unless `delete_data`."""
+    """Queues taking the cluster down. Its data is kept unless `delete_data` is set."""
     return await service.take_down(state, who, name, delete_data=ask.delete_data)
 
 
@@ -70,6 +70,7 @@ async def down(name: str, ask: DownIn, state: State, who: Admin) -> OperationOut
 async def clusters(
     state: State, who: AnyoneAllClusters, page: Page, q: Text = "", status: States = ANY
 ) -> list[ClusterOut]:
+    """Returns the clusters that the person may see, by name."""
     rows = await state.store.clusters.all()
     found = [cluster_out(row, state.live.snapshot(row.name)) for row in rows if who.may_see_cluster(row.name)]
     fit = [one for one in found if says(q, one.name) and fits(one.state, status)]
@@ -78,24 +79,25 @@ async def clusters(
 
 @router.get("/clusters/{name}")
 async def cluster(name: str, state: State, _: Anyone) -> ClusterOut:
+    """Returns one cluster, as last read."""
     return await service.get_cluster(state, name)
 
 
 @router.get("/clusters/{name}/status")
 async def status(name: str, state: State, _: Anyone) -> StatusOut:
-    """Readiness, one (ok, message) a thing, and the nodes, read now."""
+    """Returns the cluster's checks, each with a result and a message, and its nodes, read now."""
     return await service.get_status(state, name)
 
 
 @router.get("/clusters/{name}/document")
 async def document(name: str, state: State, _: Member) -> Document:
-    """The document that was last applied, without secrets."""
+    """Returns the document that was last applied, without secrets."""
     return await service.get_document(state, name)
 
 
 @router.get("/clusters/{name}/access")
 async def access(name: str, state: State, who: Member) -> AccessOut:
-    """What plain ssh needs to reach the cluster as this person."""
+    """Returns what the person needs to reach the cluster with plain ssh."""
     return await service.get_ssh_access(state, who, name)
 
 
@@ -109,7 +111,7 @@ async def operations(
     status: States = ANY,
     person: Words = ANY,
 ) -> list[OperationOut]:
-    """The latest first."""
+    """Returns operations, the latest first."""
     if not who.may_see_cluster(cluster or who.only_cluster):
         return []
     ask = OperationAsk(cluster or who.only_cluster, kind, status, person)
@@ -119,6 +121,7 @@ async def operations(
 
 @router.get("/operations/{operation_id}")
 async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> OperationOut:
+    """Returns one operation."""
     found = await state.store.operations.get(operation_id)
     who.require_cluster(found.cluster)
     return operation_out(found)
@@ -133,8 +136,8 @@ async def events(
     after: int = Query(0, ge=0, le=MAX_PATH_NUMBER),
     last_event_id: str = Header(""),
 ) -> EventSourceResponse:
-    """Progress as server-sent events (EventOut, id = seq), then one event `end` (OperationOut), or `stopping` when the
-    server stops before. Resumes after the `Last-Event-ID` header or `?after=`."""
+    """Streams an operation's progress as server-sent events (EventOut, id = seq), then one event `end` (OperationOut),
+    or `stopping` if the server stops before. Resumes after the `Last-Event-ID` header or `?after=`."""
     who.require_cluster((await state.store.operations.get(operation_id)).cluster)
     valid = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MAX_PATH_NUMBER))
     seen = min(int(last_event_id), MAX_PATH_NUMBER) if valid else after
@@ -146,7 +149,8 @@ async def _follow(state: AppState, operation_id: str, seen: int) -> AsyncIterato
     topic = operation_topic(operation_id)
     while not state.live.stopping.is_set():
         number = state.live.hub.version(topic)
-        operation = await state.store.operations.get(operation_id)  # before the events: none is written after the end
+        # Read before the events: no event is written after the end
+        operation = await state.store.operations.get(operation_id)
         found = await state.store.operations.events_after(operation_id, seen, limit=EVENTS_BATCH)
         for event in found:
             seen = event.seq

@@ -1,4 +1,4 @@
-"""Versions of datasets."""
+"""Datasets and their versions."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ VersionNumber = Annotated[int, BeforeValidator(require_digits), Path(ge=1, le=MA
 
 @router.get("")
 async def datasets(name: str, state: State, _: Anyone, page: Page) -> list[DatasetOut]:
-    """Every version there is, by name and number."""
+    """Returns every version of every dataset, by name and number."""
     return page.cut(await service.list_versions(state, name), lambda one: (one.name, one.version))
 
 
 @router.post("", status_code=202)
 async def add(name: str, ask: DatasetIn, state: State, who: Admin) -> OperationOut:
-    """Queues another version, of a folder of the server's machine or of an S3 bucket. The operation's `kept` names where it
-    is mounted."""
+    """Queues the creation of a version, from a folder of the server's machine or from an S3 bucket. The operation's
+    `kept` names the path where it is mounted."""
     return await service.add_version(state, who, name, ask)
 
 
 @router.post("/{dataset}/{version}/verify", status_code=202)
 async def verify(name: str, dataset: DatasetName, version: VersionNumber, state: State, who: Operator) -> OperationOut:
-    """Queues reading all of a version again. The operation fails, with the files' names, when one is damaged."""
+    """Queues a check that reads a version completely. If files are damaged, the operation fails and names them."""
     return await service.verify_version(state, who, name, dataset, version)
 
 
@@ -40,5 +40,6 @@ async def verify(name: str, dataset: DatasetName, version: VersionNumber, state:
 async def remove(
     name: str, dataset: DatasetName, version: VersionNumber, ask: DatasetRemoveIn, state: State, who: Admin
 ) -> OperationOut:
-    """Queues removing a version. Conflict while the lineage of jobs names it, unless `force`."""
+    """Queues the removal of a version. Refused with a conflict while the lineage of jobs names it, unless `force` is
+    set."""
     return await service.remove_version(state, who, name, dataset, version, force=ask.force)

@@ -1,4 +1,4 @@
-"""What happens, as it happens: jobs, nodes, incidents and operations as one stream of server-sent events."""
+"""Changes of jobs, nodes, incidents and operations as one stream of server-sent events."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ STREAM = {200: {"model": NewsOut, "content": {"text/event-stream": {}}, "descrip
 async def everywhere(
     request: Request, state: State, who: AnyoneAllClusters, last_event_id: str = Header("")
 ) -> EventSourceResponse:
-    """Events of every cluster: `job`, `node`, `incident`, `operation` (NewsOut). Resumes behind `Last-Event-ID`; what is
-    too long ago comes as `reset`: read the lists again. `stopping` when the server stops."""
+    """Streams the events of every cluster: `job`, `node`, `incident`, `operation` (NewsOut). Resumes after
+    `Last-Event-ID`. If events since then are no longer stored, sends `reset`: read the lists again. Sends `stopping`
+    when the server stops."""
     return _answer(request, state, who, "", last_event_id)
 
 
@@ -32,7 +33,7 @@ async def everywhere(
 async def of_cluster(
     name: str, request: Request, state: State, who: Anyone, last_event_id: str = Header("")
 ) -> EventSourceResponse:
-    """The same of one cluster."""
+    """Streams the events of one cluster, in the same form as /events."""
     await state.cached_cluster(name)
     return _answer(request, state, who, name, last_event_id)
 
@@ -50,7 +51,7 @@ async def _follow(state: AppState, who: Principal, cluster: str, last: str) -> A
         seen = live.last_event_number
         yield ServerSentEvent("{}", event="reset", id=f"{live.epoch}-{seen}")
     elif not last:
-        yield ServerSentEvent("{}", event="ready", id=f"{live.epoch}-{seen}")  # a place to resume from
+        yield ServerSentEvent("{}", event="ready", id=f"{live.epoch}-{seen}")  # gives the client a place to resume from
     with live.hub.count_watcher(topic):
         while not live.stopping.is_set():
             number = live.hub.version(topic)
@@ -68,7 +69,8 @@ async def _follow(state: AppState, who: Principal, cluster: str, last: str) -> A
 
 
 def _place(live: LiveState, last: str) -> int | None:
-    """The number behind which to go on; None for one of another life of the server, or nonsense."""
+    """Returns the number after which to continue, or None if the id is from an earlier start of the server or is
+    invalid."""
     if not last:
         return live.last_event_number
     epoch, _, number = last.partition("-")

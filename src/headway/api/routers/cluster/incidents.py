@@ -1,4 +1,4 @@
-"""Incidents of nodes, and simulated faults."""
+"""Incidents of nodes, and injected faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ async def incidents(
     q: Text = "",
     steps: bool = False,
 ) -> list[IncidentOut]:
-    """The latest first; with `steps` also the steps of each, the jobs it moved, and its times, which follow from them."""
+    """Returns the incidents, the latest first. With `steps` each has its steps, the jobs it requeued, and the times
+    that follow from them."""
     await state.row(name)
     found = [
         one
@@ -39,6 +40,7 @@ async def incidents(
 
 @router.get("/incidents/{number}")
 async def incident(name: str, number: PathNumber, state: State, _: Anyone) -> IncidentOut:
+    """Returns one incident with its steps."""
     return await service.get_incident(state, name, number)
 
 
@@ -50,11 +52,11 @@ async def bring_back(name: str, number: PathNumber, ask: ReturnIn, state: State,
 
 @router.get("/nodes/{node}/history")
 async def history(name: str, node: str, state: State, _: Anyone) -> NodeHistoryOut:
-    """A node's incidents, and the score that they give it."""
+    """Returns a node's incidents, and the score that results from them."""
     return await service.get_node_history(state, name, node)
 
 
 @router.post("/faults")
 async def fault(name: str, ask: FaultIn, state: State, who: Operator) -> FaultMadeOut:
-    """Makes a fault on a local cluster, or heals it."""
+    """Injects a fault into a cluster, or heals it. Refused where real machines do the work, unless `force` is set."""
     return await service.inject_fault(state, who, name, ask)

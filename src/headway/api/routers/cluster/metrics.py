@@ -1,4 +1,4 @@
-"""Figures over time of a node, a job or the cluster. An error of kind `unreachable` says that Prometheus does not answer."""
+"""Time series of a node, a job or the cluster. The error kind `unreachable` means that Prometheus does not answer."""
 
 from __future__ import annotations
 
@@ -31,5 +31,6 @@ async def metrics(
     end: Annotated[float, Query(ge=0, le=_MAX_TIME, description="unix seconds; 0: now")] = 0,
     points: Annotated[int, Query(ge=2, le=MAX_POINTS)] = 240,
 ) -> MetricsOut:
-    """Of one node, of one job (a line a GPU), or without either of the cluster. The last hour unless told otherwise."""
+    """Returns time series of one node, of one job (one line per GPU), or of the cluster if neither is given. The
+    default period is the last hour."""
     return await get_metrics(state, name, MetricsQuery(series, node, job, start, end, points))

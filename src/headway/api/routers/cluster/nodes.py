@@ -1,4 +1,4 @@
-"""Nodes: the list, one node, and what operators do with it."""
+"""Nodes: the list, one node, and the actions of operators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def nodes(
     usable: bool | None = None,
     q: Text = "",
 ) -> list[NodeOut]:
-    """The head and every node of the cluster's file, as last seen."""
+    """Returns the head and every node of the cluster's file, as last read from Slurm."""
     cluster = await state.cached_cluster(name)
     found = [
         one
@@ -45,36 +45,38 @@ async def nodes(
 
 
 def _natural_key(name: str) -> tuple[str | int, ...]:
-    """Sorts lab-1-2 before lab-1-10."""
+    """Returns a sort key that puts lab-1-2 before lab-1-10."""
     return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name))
 
 
 @router.get("/{node}")
 async def node(name: str, node: str, state: State, _: Anyone) -> NodeDetailOut:
-    """As last read."""
+    """Returns one node, as last read from Slurm."""
     return await service.get_node(state, name, node)
 
 
 @router.post("/{node}/drain")
 async def drain(name: str, node: str, ask: DrainIn, state: State, who: Operator) -> DoneOut:
-    """Running jobs go on; no new job starts there until the node is returned to service."""
+    """Drains the node. Running jobs continue; no new job starts there until the node is returned to service."""
     return await service.drain_node(state, who, name, node, ask.reason)
 
 
 @router.post("/{node}/return")
 async def bring_back(name: str, node: str, state: State, who: Operator) -> DoneOut:
-    """Back to service. A node with an open incident is tested first; the answer waits for its tests."""
+    """Returns the node to service. A node with an open incident is tested first, and the response waits for the tests."""
     return await service.return_node(state, who, name, node)
 
 
 @router.post("/{node}/reboot", status_code=202)
 async def reboot(name: str, node: str, ask: RebootIn, state: State, who: Operator) -> DeedOut:
-    """Only without jobs there, or with `busy`. Goes on after the answer: GET the node for its result. A node that was in
-    service returns by itself once its tests have passed."""
+    """Reboots the node. Refused while jobs run there, unless `busy` is set. The reboot continues after the response:
+    GET the node for its result. A node that was in service is returned to service automatically once its tests have
+    passed."""
     return await service.start_reboot(state, who, name, node, busy=ask.busy)
 
 
 @router.post("/{node}/test", status_code=202)
 async def test(name: str, node: str, ask: NodeTestIn, state: State, who: Operator) -> DeedOut:
-    """Runs the node's tests and changes nothing. `hard` ones only where no job runs. Goes on after the answer."""
+    """Runs the node's tests and changes nothing. With `hard` it is refused while a job runs there. The tests continue
+    after the response: GET the node for the result."""
     return await service.start_tests(state, who, name, node, hard=ask.hard)

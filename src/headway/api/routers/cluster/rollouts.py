@@ -1,4 +1,4 @@
-"""Node image rollouts."""
+"""Rollouts of node images."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ router = APIRouter(tags=["clusters"])
 
 @router.post("/clusters/{name}/roll/plan")
 async def plan_roll(name: str, ask: RollIn, state: State, _who: Planner) -> ChangeSetOut:
-    """Which nodes a rollout would replace, and why."""
+    """Returns which nodes a rollout would replace, and why."""
     return await service.plan_rollout(state, name, ask)
 
 
 @router.post("/clusters/{name}/roll", status_code=202)
 async def roll(name: str, ask: RollIn, state: State, who: Admin) -> OperationOut:
-    """Queues a rollout: one node first with its tests, then each other as it falls idle or when `by_s` is over. It stops by
-    itself if a node fails its tests. Operations that are requested meanwhile go first; another rollout replaces it."""
+    """Queues a rollout: one node first with its tests, then the others as they become idle or when `by_s` has passed.
+    It stops if a node fails its tests. Operations that are requested meanwhile go first; another rollout replaces
+    it."""
     return await service.start_rollout(state, who, name, ask)

@@ -14,11 +14,13 @@ router = APIRouter(prefix="/clusters/{name}/storage", tags=["storage"])
 
 @router.get("")
 async def storage(name: str, state: State, _: Anyone) -> StorageOut:
-    """Each volume: which nodes have lost it, how full it is, and how fast it was when it was last measured."""
+    """Returns each volume: the nodes on which it is not available, how full it is, and how fast it was when last
+    measured."""
     return await get_storage(state, name)
 
 
 @router.post("/bench")
 async def storage_bench(name: str, ask: BenchIn, state: State, who: Operator) -> list[VolumeSpeedOut]:
-    """Measures each volume from one machine, now; its test files are removed. The figures stay as the latest."""
+    """Measures the speed of each volume now, from one machine. The test files are removed, and the results are stored
+    as the latest measurement."""
     return await measure_speed(state, who, name, ask)

@@ -1,4 +1,4 @@
-"""Commands on the login node: run to their end, or with streamed output and input sent in further requests."""
+"""Commands on the login node: run to their end, or with streamed output and with input sent in further requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headway.services.identity import Principal, Right
 from headway.services.jobs.commands import run_login_command
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
-_INPUT_QUEUE = 4  # pieces of input kept for a command that does not read yet
+_INPUT_QUEUE = 4  # pieces of input that are kept while the command does not read
 _MAX_PIECE = 1024 * 1024  # bytes
 _RECHECK_S = 1.0  # while a piece waits: how often to check that command and client are still there
 _ENDED = "the command has ended, or takes no input"
@@ -30,14 +30,15 @@ _ENDED = "the command has ended, or takes no input"
 
 @router.post("/exec")
 async def execute(name: str, request: ExecIn, state: State, who: Member) -> ExecOut:
-    """One command on the login as `user`; without one as root for admins, else as yourself."""
+    """Runs one command on the login node as `user` (default: root for admins, otherwise the person's own user) and
+    returns its output when it has ended."""
     return await run_login_command(state, who, name, request)
 
 
 @router.post("/commands", response_class=ByteStream)
 async def run(name: str, ask: CommandIn, request: Request, state: State, who: Member) -> ByteStream:
-    """Runs it as `user` (default: root for admins, else yourself) and streams its output in frames. The command ends when the
-    connection does."""
+    """Runs a command on the login node as `user` (default: root for admins, otherwise the person's own user) and
+    streams its output in frames. The command is ended when the connection is closed."""
     user = who.command_user(ask.user)
     cluster = await cluster_to_work_on(state, name, who)
     key = (who.person, ask.input)
@@ -64,8 +65,8 @@ async def run(name: str, ask: CommandIn, request: Request, state: State, who: Me
 
 @router.post("/commands/{key}/input", status_code=204)
 async def put_input(key: str, request: Request, state: State, who: Member) -> Response:
-    """The next piece of a command's standard input, at most 1 MiB; an empty one ends it. Answered when the command has room for
-    it: send one after the other."""
+    """Sends the next piece of a command's standard input, at most 1 MiB; an empty piece ends the input. The response
+    comes when the command has room for the piece, so send one piece after the other."""
     owner_key = (who.person, key)
     if (given := state.command_inputs.get(owner_key)) is None:
         raise NotFound(_ENDED)
@@ -77,7 +78,7 @@ async def put_input(key: str, request: Request, state: State, who: Member) -> Re
             try:
                 async with asyncio.timeout(_RECHECK_S):
                     await given.queue.put(piece)
-            except TimeoutError:  # the command does not read now, or has ended, or the client is gone
+            except TimeoutError:  # the command does not read at the moment, has ended, or the client has disconnected
                 if await request.is_disconnected():
                     break
                 continue
@@ -104,7 +105,7 @@ async def _frames(
     request: Request,
     pieces: AsyncIterator[tuple[str, bytes]],
 ) -> AsyncIterator[bytes]:
-    """The output as frames, until the command ends, the client disconnects or the server stops."""
+    """Yields the output as frames, until the command ends, the client disconnects or the server stops."""
     ends = [asyncio.ensure_future(_disconnected(request)), asyncio.ensure_future(state.live.stopping.wait())]
     following: asyncio.Future[Any] = asyncio.ensure_future(anext(pieces, None))
     try:

@@ -1,4 +1,4 @@
-"""The queue, one job, and what can be done with it."""
+"""The queue, single jobs, and the actions on a job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def jobs(
     ask: Annotated[JobsAsk, Query()],
     accept_encoding: Annotated[str, Header()] = "",
 ) -> Response:
-    """Queued and running jobs, a page at a time; with `all` those that ended lately too."""
+    """Returns a page of the queued and running jobs; with `all` also of those that ended recently."""
     packed = accepts_gzip(accept_encoding)
     body = await jobs_page_json(state, name, who, ask, compressed=packed)
     headers = {"content-encoding": "gzip", "vary": "accept-encoding"} if packed else {"vary": "accept-encoding"}
@@ -37,59 +37,59 @@ async def jobs(
 
 @router.get("/{job_id}")
 async def job(name: str, job_id: PathNumber, state: State, who: Anyone, task: Task = "") -> JobOut:
-    """All about one job, or one task of an array: pending tasks may share one record.
-
-    Why its container did not start comes from its log: only those who may read the log get it."""
+    """Returns one job, or one task of an array (pending tasks may share one record). The reason why its container did
+    not start comes from its log, so only people who may read the log get it."""
     return await details.get_job(state, who, name, job_id, task)
 
 
 @router.delete("/{job_id}", status_code=204)
 async def cancel(name: str, job_id: PathNumber, state: State, who: Member, task: Task = "") -> Response:
-    """Ends it. An array by its own number is cancelled whole, as scancel does."""
+    """Cancels the job. The number of an array cancels all its tasks, as scancel does."""
     await act_on_job(state, who, name, job_id, "cancel", task)
     return Response(status_code=204)
 
 
 @router.post("/{job_id}/requeue", status_code=204)
 async def requeue(name: str, job_id: PathNumber, state: State, who: Member, task: Task = "") -> Response:
-    """Sends a running job back to the queue."""
+    """Requeues a running job."""
     await act_on_job(state, who, name, job_id, "requeue", task)
     return Response(status_code=204)
 
 
 @router.post("/{job_id}/hold", status_code=204)
 async def hold(name: str, job_id: PathNumber, state: State, who: Member, task: Task = "") -> Response:
-    """Keeps a pending job from starting. If a lead or an admin holds another person's job, only they can release it."""
+    """Holds a pending job. If a lead or an admin holds another person's job, only a lead or an admin can release it."""
     await act_on_job(state, who, name, job_id, "hold", task)
     return Response(status_code=204)
 
 
 @router.post("/{job_id}/release", status_code=204)
 async def release(name: str, job_id: PathNumber, state: State, who: Member, task: Task = "") -> Response:
-    """Lets a held job start again."""
+    """Releases a held job."""
     await act_on_job(state, who, name, job_id, "release", task)
     return Response(status_code=204)
 
 
 @router.get("/{job_id}/runs")
 async def runs(name: str, job_id: PathNumber, state: State, _: Anyone) -> JobRunsOut:
-    """Every run of the job, with its placement on the network, and the incidents that affected it."""
+    """Returns every run of the job, with its placement on the network, and the incidents that affected it."""
     return await details.get_runs(state, name, job_id)
 
 
 @router.get("/{job_id}/script")
 async def script(name: str, job_id: PathNumber, state: State, who: Member) -> ScriptOut:
-    """The submitted script, as Headway or else Slurm's accounting stored it. Values of secrets are masked."""
+    """Returns the submitted script, as stored by Headway or otherwise by Slurm's accounting. Values of secrets are
+    masked."""
     return await details.get_script(state, who, name, job_id)
 
 
 @router.get("/{job_id}/tasks")
 async def tasks(name: str, job_id: PathNumber, state: State, who: Member) -> ArrayOut:
-    """The states of an array's tasks; total 0 for a job that is no array."""
+    """Returns the number of an array's tasks by state; `total` is 0 for a job that is not an array."""
     return await details.get_array_tasks(state, who, name, job_id)
 
 
 @router.get("/{job_id}/lineage")
 async def show_lineage(name: str, job_id: PathNumber, state: State, who: Member) -> LineageOut:
-    """Where a job comes from: what was submitted, by whom, from which commit, and what Slurm gave it."""
+    """Returns where a job comes from: what was submitted, by whom, from which commit, and what Slurm allocated."""
     return await get_lineage(state, who, name, job_id)

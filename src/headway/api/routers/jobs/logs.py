@@ -1,4 +1,4 @@
-"""Job logs: streamed while they are written, in parts, searched."""
+"""Job logs: streamed while they are written, read in parts, and searched."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ async def log(
     task: Task = "",
     frames: Annotated[bool, Query(description="in frames, whose last one says that this was all")] = False,
 ) -> ByteStream:
-    """The job's output as it is written; `follow` goes on until the job has ended. An array asked for by its first
-    number: all its tasks' lines, each with its number before it. Where the server stops or something fails before the end,
-    the answer breaks off."""
+    """Streams the job's output; with `follow` until the job has ended. For an array's first number it streams the lines
+    of all its tasks, each with its task number in front. If the server stops or an error happens before the end, the
+    response is cut off."""
     with contextlib.ExitStack() as resources:
         opened = await open_log(state, who, name, job_id, resources, follow=follow, err=err, start=start, task=task)
         resources = resources.pop_all()
@@ -63,7 +63,7 @@ async def log(
 
 
 async def _plain(pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
-    """The bytes alone. An error on the way becomes a line, after which the stream is aborted."""
+    """Yields only the bytes of the log. An error becomes a line, after which the stream is aborted."""
     try:
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
@@ -74,7 +74,8 @@ async def _plain(pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
 
 
 async def _framed(pieces: AsyncGenerator[bytes, None], offset: int | None) -> AsyncIterator[bytes]:
-    """Frames of schemas.stream_frames. `offset`: where in its file the log begins; None for the logs of several files."""
+    """Yields frames of schemas.stream_frames. `offset` is where in its file the log begins; None for the logs of
+    several files."""
     if offset is not None:
         yield frame("at", b"%d" % offset)
     try:
@@ -105,7 +106,7 @@ async def log_part(
     err: bool = False,
     task: Task = "",
 ) -> LogPartOut:
-    """The last lines of the log, or those before a byte offset."""
+    """Returns the last lines of the log, or the lines before a byte offset."""
     return await details.read_log_part(state, who, name, job_id, task=task, before=before, lines=lines, err=err)
 
 
@@ -119,5 +120,5 @@ async def log_search(
     err: bool = False,
     task: Task = "",
 ) -> LogFoundOut:
-    """Lines of the log that hold a text, whatever its case. The search is done on the cluster."""
+    """Returns the lines of the log that contain a text, ignoring case. The search runs on the cluster."""
     return await details.search_log(state, who, name, job_id, q, task=task, err=err)

@@ -22,7 +22,7 @@ async def notebooks(
     person: Words = ANY,
     status: States = ANY,
 ) -> list[NotebookOut]:
-    """One's own; for admins all. The latest first."""
+    """Returns the person's own notebooks, and for admins all of them, the latest first."""
     found = [
         one
         for one in await service.list_notebooks(state, who, name)
@@ -33,23 +33,24 @@ async def notebooks(
 
 @router.post("", status_code=201)
 async def start(name: str, ask: NotebookIn, state: State, who: Member) -> NotebookOut:
-    """Submits it as the person's user."""
+    """Submits a notebook job as the person's user."""
     return await service.start_notebook(state, who, name, ask)
 
 
 @router.get("/{notebook_id}")
 async def notebook(name: str, notebook_id: str, state: State, who: Member) -> NotebookOut:
+    """Returns one notebook with its present state."""
     return await service.get_notebook(state, who, name, notebook_id)
 
 
 @router.post("/{notebook_id}/link", status_code=201)
 async def link(name: str, notebook_id: str, state: State, who: Member) -> NotebookLinkOut:
-    """An address that lets one browser in, once. Only for the notebook's own person."""
+    """Returns an address that opens the notebook in one browser, once. Only for the notebook's own person."""
     return await service.make_link(state, who, name, notebook_id)
 
 
 @router.delete("/{notebook_id}", status_code=204)
 async def stop(name: str, notebook_id: str, state: State, who: Member) -> Response:
-    """Cancels its job. Saved files stay."""
+    """Cancels the notebook's job. Saved files are kept."""
     await service.stop_notebook(state, who, name, notebook_id)
     return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""Pipelines: steps that depend on each other, each a job."""
+"""Pipelines: steps that depend on each other, each of them a job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ router = APIRouter(prefix="/clusters/{name}/pipelines", tags=["jobs"])
 
 @router.post("", status_code=201)
 async def start(name: str, request: PipelineIn, state: State, who: Member) -> PipelineOut:
-    """Submits every step. If one is refused, those before it are cancelled: all or nothing."""
+    """Submits every step. If one is refused, the steps before it are cancelled: all or nothing."""
     return await service.start_pipeline(state, who, name, request)
 
 
@@ -22,7 +22,7 @@ async def start(name: str, request: PipelineIn, state: State, who: Member) -> Pi
 async def pipelines(
     name: str, state: State, _who: Anyone, page: Page, person: Words = ANY, q: Text = ""
 ) -> list[PipelineOut]:
-    """The latest first."""
+    """Returns the pipelines, the latest first."""
     await state.row(name)
     rows = await state.store.pipelines.recent(name, limit=DEEP)
     found = [row for row in rows if fits(row.person, person) and says(q, row.name)]
@@ -31,11 +31,11 @@ async def pipelines(
 
 @router.get("/{pipeline}")
 async def show(name: str, pipeline: str, state: State, _who: Anyone) -> PipelineOut:
-    """By its id, or the latest of its name."""
+    """Returns the pipeline with this id, or the latest with this name."""
     return await service.get_pipeline(state, name, pipeline)
 
 
 @router.post("/{pipeline}/retry", status_code=201)
 async def retry(name: str, pipeline: str, request: PipelineRetryIn, state: State, who: Member) -> PipelineOut:
-    """Submits the failed steps (or those named) and all that follow them again, in the same folder."""
+    """Submits the failed steps (or the named ones) and all steps that depend on them again, in the same folder."""
     return await service.retry_pipeline(state, who, name, pipeline, request)

@@ -1,4 +1,4 @@
-"""Submitting jobs: scripts, commands, file bundles, retries and reruns."""
+"""Submission of jobs: scripts, commands, file bundles, retries and reruns."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
 
 @router.post("/jobs", status_code=201)
 async def submit(name: str, request: SubmitIn, state: State, who: Member) -> SubmitOut:
-    """Runs the real sbatch on the cluster as the person's user."""
+    """Submits a batch script with the cluster's own sbatch as the person's user."""
     return await submission.submit(state, who, name, request)
 
 
 @router.post("/jobs/check")
 async def check(name: str, ask: CheckJobIn, state: State, who: Member) -> CheckJobOut:
-    """Whether it could be submitted, and when and where it would start. Submits nothing."""
+    """Returns whether the job could be submitted, and when and where it would start. Submits nothing."""
     return await submission.check(state, who, name, ask)
 
 
 @router.post("/run", status_code=201)
 async def run(name: str, request: RunIn, state: State, who: Member) -> RunOut:
-    """Makes the script of a command and submits it; `dry_run` only makes it."""
+    """Makes a batch script from a command and submits it. With `dry_run` it only makes the script."""
     return await submission.run(state, who, name, request)
 
 
 @router.get("/bundles/{digest}")
 async def bundle(name: str, digest: Digest, state: State, who: Member, user: str = "") -> BundleOut:
-    """Whether these files are on the cluster already."""
+    """Returns whether this bundle of files is already on the cluster."""
     return await bundles.find_bundle(state, who, name, digest, user)
 
 
@@ -40,7 +40,7 @@ async def bundle(name: str, digest: Digest, state: State, who: Member, user: str
 async def put_bundle(
     name: str, digest: Digest, state: State, who: Member, request: Request, user: str = ""
 ) -> BundleOut:
-    """A tar.gz of files, kept under its digest, owned by the person's user, read-only."""
+    """Stores a tar.gz of files on the cluster under its digest, read-only and owned by the person's user."""
     return await bundles.store_bundle(state, who, name, digest, user, request.stream())
 
 
@@ -52,5 +52,6 @@ async def retry(name: str, job_id: PathNumber, request: RetryIn, state: State, w
 
 @router.post("/jobs/{job_id}/rerun", status_code=201)
 async def rerun(name: str, job_id: PathNumber, request: RetryIn, state: State, who: Member) -> SubmitOut:
-    """Submits the same script, arguments, environment and files again, in a new folder; of an array one task, if asked."""
+    """Submits the same script, arguments, environment and files again, in a new folder. With `task` only that task of
+    an array."""
     return await reruns.rerun(state, who, name, job_id, request)

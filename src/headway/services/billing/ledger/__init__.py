@@ -1,1 +1,2 @@
-"""The ledger: facts collected from Slurm, the provider and Prometheus, daily sums of them, and what is told of them once."""
+"""The ledger: facts collected from Slurm, the provider and Prometheus, daily sums of them, and notices that are sent
+once."""

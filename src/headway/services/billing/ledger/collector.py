@@ -1,8 +1,8 @@
-"""Brings a cluster's ledger up to date: runs and node states from accounting, energy and idle time from Prometheus, budget
+"""Updates a cluster's ledger: runs and node states from accounting, energy and idle time from Prometheus, budget
 levels, and notices. Every part can be interrupted and repeated; a source that does not answer is read the next time.
 
-Each reading of accounting starts a while before the end of the last one, since records come late, and once a day a month back.
-A record that is read again updates the same row. Closed invoices are not touched."""
+Each reading of accounting starts some time before the end of the last one, because records come late, and once a day
+a month back. A record that is read again updates the same row. Closed invoices are not changed."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ SWEEP_S = 31 * DAY_S  # how far back the daily reading goes
 FEW_RUNS = 2000  # if a query returns no more, the next one may cover a longer time
 EVERY_S = 60
 MACHINE_SEEN_S = 30  # how often it is stored that a machine still exists
-SAMPLE_S = 60  # what one sample of power and utilization covers
+SAMPLE_S = 60  # period of one sample of power and utilisation
 MAX_BACKLOG_S = 3600  # older measurements are skipped if Prometheus was away for longer
 MAX_BATCH = 10_000  # values in one transaction, unless one minute has more
-IDLE_PERCENT = 2.0  # GPU utilization below which a job counts as idle
+IDLE_PERCENT = 2.0  # GPU utilisation below which a job counts as idle
 
 log = structlog.get_logger("headway.billing")
 _QUERIES = (
@@ -79,7 +79,7 @@ class MachineMeter:
 
 
 async def collect(state: AppState, cluster: Cluster) -> None:
-    """Updates everything once. Raises what reading accounting raised, after the rest is done."""
+    """Updates everything once. Raises the error of reading accounting, after the rest is done."""
     name, now = cluster.name, int(state.clock())
     error: HeadwayError | None = None
     try:
@@ -103,7 +103,7 @@ async def collect(state: AppState, cluster: Cluster) -> None:
 
 
 async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
-    """Reads runs and node states into the store. Raises what accounting raises; what was read until then is kept."""
+    """Reads runs and node states into the store. Raises the errors of accounting; what was read before is kept."""
     name, store = cluster.name, state.store
     mark = await store.ledger_progress.get(name)
     if mark.collected_to:
@@ -115,7 +115,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
         first = min((life.began for life in await store.machine_lives.between(name, 0, now + 1)), default=now)
         since = int(min(first, row.created_at)) - DAY_S
     swept = mark.swept_at if since > now - SWEEP_S and mark.collected_to else now
-    # runs that accounting no longer knows, as after a restored backup, are taken to have ended then
+    # Runs that accounting no longer has, as after a restored backup, are assumed to have ended then.
     last = min(mark.collected_to, now) or now
     at, step = since, DAY_S
     while at < now:
@@ -142,7 +142,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
 
 
 def ledger_entries(cluster: Cluster, runs: Iterable[JobRun]) -> list[tuple[JobRun, list[GroupAllocation], int]]:
-    """The runs as the store takes them: (run, its allocations, lost seconds)."""
+    """Returns the runs in the form of the store: (run, its allocations, lost seconds)."""
     return [
         (run, allocations_by_group(run, cluster.group_of), goodput.lost_s(run.state, run.start, run.end, None))
         for run in runs
@@ -150,11 +150,11 @@ def ledger_entries(cluster: Cluster, runs: Iterable[JobRun]) -> list[tuple[JobRu
 
 
 async def _losses(state: AppState, cluster: Cluster) -> None:
-    """Stores what runs lost according to the trainings' own reports: only the work since their last checkpoint."""
+    """Stores the losses of runs according to the trainings' own reports: only the work since their last checkpoint."""
     for job, losses in (await state.work.losses(cluster)).items():
         for run in await state.store.usage.runs_of_job(cluster.name, job):
             saved = [last - lost_s for last, lost_s in losses if run.end and run.start <= last <= run.end + 1]
-            if saved and run.saved_at != saved[-1]:  # resumed within the run, which is not how it ended
+            if saved and run.saved_at != saved[-1]:  # resumed within the run, so it is not how the run ended
                 lost = goodput.lost_s(run.state, run.start, run.end, saved[-1])
                 await state.store.runs.record_loss(cluster.name, job, run.start, lost, saved[-1])
 
@@ -187,7 +187,8 @@ async def _measure(state: AppState, cluster: Cluster, now: int) -> None:
 
 
 def _pieces(rows: Iterable[Row], until: int) -> Iterator[tuple[int, list[Row]]]:
-    """Batches of (measured until, rows), a few minutes each: no other writer can work while one is stored."""
+    """Yields batches of (measured until, rows), a few minutes each, because no other writer can work while one is
+    stored."""
     minutes: dict[int, list[tuple[Row, tuple[float, float]]]] = {}
     for row in rows:
         for value in row.values:
@@ -211,7 +212,7 @@ def _by_row(values: Iterable[tuple[Row, tuple[float, float]]]) -> list[Row]:
 
 
 async def _hosts(state: AppState, cluster: Cluster, rows: Sequence[Row]) -> dict[energy.Part, tuple[int, int]]:
-    """(joules, CPU-seconds) by part of a run, from the energy counters of the nodes it ran on."""
+    """Returns (joules, CPU-seconds) by part of a run, from the energy counters of the nodes it ran on."""
     drawn = [
         (row.labels.get("node", ""), int(at), watts) for row in rows if row.key == "nodes" for at, watts in row.values
     ]
@@ -225,7 +226,7 @@ async def _hosts(state: AppState, cluster: Cluster, rows: Sequence[Row]) -> dict
 
 
 def job_samples(rows: Iterable[Row]) -> list[Sample]:
-    """Samples of every job and minute, from Prometheus rows."""
+    """Returns samples of every job and minute, from Prometheus rows."""
     found: dict[tuple[int, int], dict[str, float]] = {}
     for row in rows:
         job = row.labels.get("hpc_job", "")
@@ -245,8 +246,8 @@ def job_samples(rows: Iterable[Row]) -> list[Sample]:
 
 
 async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
-    """Notifies once about each new budget level, and sets or lifts the Slurm limit of teams with a capped budget. In a period
-    without a stored level (new, or accounting was restored) Slurm is set in any case."""
+    """Notifies once about each new budget level, and sets or removes the Slurm limit of teams with a capped budget. In
+    a period without a stored level (new, or accounting was restored) Slurm is set in any case."""
     store, name = state.store, cluster.name
     found = await load_budget_states(state, cluster, now)
     held_back = await store.budgets.capped_teams(name)

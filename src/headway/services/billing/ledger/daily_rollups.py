@@ -11,10 +11,10 @@ from headway.store.billing.capacity import Touched
 from headway.store.billing.daily_rollups import HOURS, RUNS
 from headway.store.billing.run_sums import ReportSpan
 
-DELAY_S = 3600  # after its end a day is summed, since accounting records come late
+DELAY_S = 3600  # after its end a day is summed, because accounting records come late
 MAX_DAYS = 8  # summed at a time
 
-NodeKind = tuple[str, int]  # (GPU type, GPUs a node)
+NodeKind = tuple[str, int]  # (GPU type, GPUs per node)
 HalfHours = dict[int, float]  # seconds by the start of the half hour
 
 
@@ -46,7 +46,8 @@ async def _sum_hours(store: Store, name: str, day: int, now: int) -> None:
 async def load_held_seconds(
     store: Store, name: str, span: ReportSpan, marks: range
 ) -> dict[tuple[str, str], list[float]]:
-    """GPU-seconds that runs held between each two marks, by (GPU type, group), computed from the single runs."""
+    """Returns the GPU-seconds that runs held between each two marks, by (GPU type, group), computed from the single
+    runs."""
     begun = await store.capacity.gpu_changes(name, span, marks, False)
     ended = await store.capacity.gpu_changes(name, span, marks, True)
     return {
@@ -58,7 +59,7 @@ async def load_held_seconds(
 
 
 async def load_coverage(store: Store, name: str, span: ReportSpan, marks: range) -> Cover:
-    """Which of the intervals between marks lie within days that are summed."""
+    """Returns which of the intervals between marks lie within days that are summed."""
     days = frozenset(await store.capacity.saved_days(name, span.start - DAY_S, span.end + DAY_S))
     return cover(marks, min(span.end, span.now), days)
 
@@ -66,7 +67,7 @@ async def load_coverage(store: Store, name: str, span: ReportSpan, marks: range)
 async def load_held_seconds_by_day_sums(
     store: Store, name: str, span: ReportSpan, whole: Cover
 ) -> dict[tuple[str, str], list[float]]:
-    """As `load_held_seconds`, from the stored sums where there are any."""
+    """Returns the same as `load_held_seconds`, from the stored sums where there are any."""
     kept: dict[tuple[str, str], HalfHours] = {}
     for kind, group, day, seconds in await store.capacity.saved_gpu_seconds(name, _days(whole)):
         kept.setdefault((kind, group), {}).update(halves(day, seconds))
@@ -78,7 +79,7 @@ async def load_held_seconds_by_day_sums(
 async def load_touched_seconds(
     store: Store, name: str, span: ReportSpan, whole: Cover, sets: Mapping[NodeKind, Sequence[str]]
 ) -> dict[NodeKind, list[float]]:
-    """Seconds between each two marks in which nodes were at least partly allocated, by set of nodes."""
+    """Returns the seconds between each two marks in which nodes were at least partly allocated, by set of nodes."""
     of = {node: key for key, nodes in sets.items() for node in nodes}
     kept: dict[NodeKind, dict[int, list[int]]] = {key: {} for key in sets}
     async for node, day, seconds in store.capacity.saved_busy_seconds(name, _days(whole)):

@@ -1,4 +1,4 @@
-"""Brings the ledger (the stored runs, node states and measurements) up to date before a report is made."""
+"""Updates the ledger (the stored runs, node states and measurements) before a report is made."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MAX_AGE_S = 10.0  # a ledger younger than this is not read again
 
 
 async def ensure_ledger_fresh(state: AppState, cluster: Cluster, max_age_s: float = MAX_AGE_S) -> None:
-    """Collects accounting and measurements unless that was done within `max_age_s`. Concurrent callers share one collection,
-    also across servers on one database. Raises what reading accounting raises."""
+    """Collects accounting and measurements unless that was done within `max_age_s`. Concurrent callers share one
+    collection, also across servers on one database. Raises the errors of reading accounting."""
 
     async def collect_alone() -> None:
         async with state.store.presence.turn(f"ledger/{cluster.name}"):
@@ -26,7 +26,7 @@ async def ensure_ledger_fresh(state: AppState, cluster: Cluster, max_age_s: floa
 
 
 async def refresh_ledger(state: AppState, billed: BilledCluster) -> str:
-    """Brings the ledger up to date if the cluster answers. Returns why it could not, "" if it did."""
+    """Updates the ledger if the cluster answers. Returns why it could not, "" if it did."""
     if billed.cluster is None:
         return ""
     if stale := state.live.snapshot(billed.name).stale:
@@ -41,7 +41,7 @@ async def refresh_ledger(state: AppState, billed: BilledCluster) -> str:
 
 
 async def rebuild_ledger(state: AppState, who: Principal, billed: BilledCluster) -> CollectedOut:
-    """Forgets the stored runs and reads accounting again from its beginning. Raises Refused for a cluster that is down."""
+    """Drops the stored runs and reads accounting again from its beginning. Raises Refused for a cluster that is down."""
     if billed.cluster is None:
         raise Refused(f"{billed.name} is down: its accounting can't be read", hint="headway apply brings it back")
     await state.store.runs.collect_again(billed.name)
@@ -51,7 +51,8 @@ async def rebuild_ledger(state: AppState, who: Principal, billed: BilledCluster)
 
 
 async def load_report_scope(state: AppState, name: str, who: Principal, period: str) -> ReportScope:
-    """The scope of a monthly report for this person, with the ledger brought up to date. Raises NotFound, NotAllowed, Refused."""
+    """Updates the ledger and returns the scope of a monthly report for this person. Raises NotFound, NotAllowed,
+    Refused."""
     billed = await load_billed_cluster(state, name)
     scope = ReportScope(billed, billed.month(period), visible_teams(billed, who))
     await refresh_ledger(state, billed)

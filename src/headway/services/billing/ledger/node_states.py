@@ -1,4 +1,4 @@
-"""What state each node was in, and from when to when."""
+"""The states of each node, with start and end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headway.services.cursors import decode_cursor, encode_cursor
 
 
 def parse_states(text: str) -> frozenset[NodeCondition]:
-    """The node states named in comma-separated text; all if it is empty. Raises Refused for unknown ones."""
+    """Returns the node states named in comma-separated text; all if it is empty. Raises Refused for unknown ones."""
     words = [word for word in text.split(",") if word]
     if unknown := [word for word in words if word not in list(NodeCondition)]:
         raise Refused(f"there is no node state {unknown[0]!r}", hint=f"use one of {', '.join(NodeCondition)}")
@@ -26,14 +26,14 @@ def parse_states(text: str) -> frozenset[NodeCondition]:
 
 @dataclass(frozen=True, slots=True)
 class NodeStateFilter:
-    """Which node states to list; empty fields do not narrow it."""
+    """Filter of node states; empty fields accept everything."""
 
     node: str = ""
     group: str = ""
     states: frozenset[NodeCondition] = frozenset(NodeCondition)
 
     def matches(self, one: NodeInterval) -> bool:
-        """Whether the interval is one of those."""
+        """Returns whether the interval matches the filter."""
         named = (not self.node or one.node == self.node) and (not self.group or one.group == self.group)
         return named and one.state in self.states
 
@@ -41,7 +41,7 @@ class NodeStateFilter:
 async def load_all_node_states(
     state: AppState, billed: BilledCluster, period: Period, filters: NodeStateFilter
 ) -> NodeStatesOut:
-    """All node states of the period, for a spreadsheet."""
+    """Returns all node states of the period, for a spreadsheet."""
     found = [one for one in await load_node_states(state, billed, period) if filters.matches(one)]
     return _node_states_out(billed, period, found)
 
@@ -49,7 +49,7 @@ async def load_all_node_states(
 async def load_node_states_page(
     state: AppState, billed: BilledCluster, period: Period, filters: NodeStateFilter, cursor: str, limit: int
 ) -> NodeStatesOut:
-    """One page of the node states of the period. Raises Refused for a cursor that does not belong to this list."""
+    """Returns one page of the node states of the period. Raises Refused for a cursor that does not belong to this list."""
     found = [one for one in await load_node_states(state, billed, period) if filters.matches(one)]
     if cursor:
         node, start = decode_cursor(cursor, str, int)
@@ -61,10 +61,10 @@ async def load_node_states_page(
 
 
 async def load_node_states(state: AppState, billed: BilledCluster, period: Period) -> list[NodeInterval]:
-    """Every interval of the period in which a node was in one state, by node and time."""
+    """Returns every interval of the period in which a node was in one state, by node and time."""
     lives = await state.store.machine_lives.between(billed.name, period.start, period.end)
     reserved = {row.group for row in await state.store.prices.of_cluster(billed.name) if row.reserved}
-    if reserved:  # they are paid for while off too, and an earlier machine tells since when they are off
+    if reserved:  # they are paid for while off too, and an earlier machine shows since when they are off
         before = await state.store.machine_lives.between(billed.name, 0, period.start)
         lives += [one for one in before if one.group in reserved and one not in lives]
     said = await state.store.node_spans.between(billed.name, period.start, period.end)

@@ -1,6 +1,8 @@
-"""Billing notices sent once each by a cluster's alert channels: budgets near or over their limit, and weekly summaries.
+"""Billing notices, each sent once by a cluster's alert channels: budgets near or over their limit, and weekly
+summaries.
 
-A notice is stored before it is sent, and sent again until the alert manager accepts it, so restarts lose and repeat nothing."""
+A notice is stored before it is sent, and sent again until the alert manager accepts it, so restarts lose and repeat
+nothing."""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ from headway.services.billing.pricing import ALL
 from headway.services.billing.report_scope import BilledCluster, ReportScope
 from headway.services.billing.usage import load_usage
 
-SUMMARY_DELAY_S = 3600  # after the end of a week, since accounting records come late
+SUMMARY_DELAY_S = 3600  # after the end of a week, because accounting records come late
 MAX_NOTICE_AGE_S = 7 * 86_400  # older notices are dropped unsent
 MAX_CAUSES = 3  # in a summary
 
 
 async def record_budget_notice(state: AppState, cluster: Cluster, one: BudgetStatus, now: int) -> None:
-    """Stores a notice that a team's budget is spent or nearly spent, once a level, period and limit. The cluster's public event
-    list does not mention it, since not everybody may see the team's usage."""
+    """Stores a notice that a team's budget is spent or nearly spent, once per level, period and limit. The cluster's
+    public event list does not mention it, because not everyone may see the team's usage."""
     spent = f"team {one.team}: {_words(one)}"
     key = f"budget/{one.team}/{one.start}/{one.budget.limit.normalize():f} {one.budget.unit}/{one.level.value}"
     title = f"{cluster.name}: the budget of {one.team} {'is spent' if one.level is Level.OVER else 'is soon spent'}"
@@ -50,7 +52,8 @@ async def record_weekly_summary(state: AppState, cluster: Cluster, now: int) -> 
 
 
 def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
-    """The text of a weekly summary: usage and goodput by team, the largest losses, and what was left of budgets."""
+    """Returns the text of a weekly summary: usage and goodput by team, the largest losses, and what was left of
+    budgets."""
     share = {one.team: one.goodput for one in good.teams}
     rows = [(row.by["team"] or "no team", row, share.get(row.by["team"])) for row in used.rows]
     lines = [
@@ -70,7 +73,8 @@ def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
 
 
 async def send_pending(state: AppState, cluster: Cluster, now: int) -> None:
-    """Sends the stored notices. Raises Unreachable if the alert manager does not accept them; they are sent again next time."""
+    """Sends the stored notices. Raises Unreachable if the alert manager does not accept them; they are sent again next
+    time."""
     news = await state.store.notifications.pending(cluster.name, now - MAX_NOTICE_AGE_S)
     if news:
         await state.work.tell(cluster, news)

@@ -1,4 +1,4 @@
-"""Alembic's entry point: runs on the connection that store.db.engine hands over."""
+"""Alembic's entry point. It runs on the connection passed by store.db.engine."""
 
 from __future__ import annotations
 

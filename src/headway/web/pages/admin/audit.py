@@ -32,7 +32,7 @@ async def page(
     until: Annotated[str, Query(max_length=10)] = "",
     cursor: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
-    """One page of audit lines. `since` and `until` are days in UTC, both included."""
+    """Returns one page of audit lines. `since` and `until` are days in UTC, both included."""
     ask = {"person": person.strip(), "action": action.strip(), "target": target.strip(), "result": result}
     after, before = _day(since), _day(until)
     before = before + _DAY_S if before else 0.0
@@ -56,7 +56,7 @@ async def page(
 
 
 def _day(text: str) -> float:
-    """The day's start in unix seconds; 0 for text that is no day."""
+    """Returns the day's start in unix seconds; 0 if the text is not a day."""
     try:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp() if text else 0.0
     except ValueError:

@@ -22,6 +22,7 @@ router = page_router()
 
 @router.get("/people")
 async def page(state: State, who: Admin) -> Response:
+    """Returns the page of people."""
     found = await list_people(state)
     return render("people.html", viewer=who, here="people", people=found, roles=Role, oidc=state.settings.oidc)
 
@@ -34,6 +35,7 @@ async def add(
     person: Annotated[str, Form(max_length=64)] = "",
     role: Annotated[Role, Form()] = Role.MEMBER,
 ) -> Response:
+    """Adds a person."""
     name = person.strip()
     if await state.store.people.get(name) is not None:
         return redirect_with_message("/people", f"{name} is there already", is_error=True)
@@ -51,11 +53,13 @@ async def change(
     role: Annotated[Role, Form()],
     user: Annotated[str, Form(max_length=32)] = "",
 ) -> Response:
+    """Changes a person's role and Linux user."""
     return await _save(request, state, who, person, PersonIn(role=role, user=user.strip()), f"{person} is {role} now")
 
 
 @router.post("/people/{person}/remove")
 async def remove(person: str, request: Request, state: State, who: Admin) -> Response:
+    """Removes a person."""
     try:
         await remove_person(state, who, person)
     except NotAllowed:

@@ -1,10 +1,10 @@
-"""Signing in and out.
+"""Pages for signing in and out.
 
 GET  /signin                 the page, or with ?code= a sign-in link
-POST /signin/link            the same, where another site's page had led there and the person agreed
-POST /signin                 a name and a token
-GET  /signin/oidc            off to the OpenID provider
-GET  /signin/oidc/back       back from it
+POST /signin/link            follows a sign-in link that was opened from another site, after the person agreed
+POST /signin                 signs in with a name and a token
+GET  /signin/oidc            redirects to the OpenID provider
+GET  /signin/oidc/back       the provider redirects here
 POST /signout
 """
 
@@ -26,15 +26,17 @@ router = page_router()
 
 @router.get("/signin")
 async def page(request: Request, state: State, code: str = "") -> Response:
+    """Returns the sign-in page, or signs in with a link's code."""
     if not code:
         return _door(state)
     if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return _door(state, code=code)  # another site's link: it may be of somebody else's account
+        return _door(state, code=code)  # a link on another site may sign in to another person's account
     return await _by_code(request, state, code)
 
 
 @router.post("/signin/link")
 async def by_code(request: Request, state: State, code: Annotated[str, Form(max_length=200)] = "") -> Response:
+    """Signs in with a link's code after the person agreed. Only accepts forms of this origin."""
     require_same_origin(request)
     return await _by_code(request, state, code)
 
@@ -56,7 +58,7 @@ async def by_token(
     person: Annotated[str, Form(max_length=64)] = "",
     token: Annotated[str, Form(max_length=200)] = "",
 ) -> Response:
-    """Only from our own page: another site must not sign a browser in as somebody it isn't."""
+    """Signs in with a token. Only accepts forms of this origin: another site must not sign a browser in as another person."""
     require_same_origin(request)
     try:
         known = await sessions.sign_in_by_token(state, request, person.strip(), token.strip())
@@ -69,6 +71,7 @@ async def by_token(
 
 @router.get("/signin/oidc")
 async def leave(request: Request, state: State) -> Response:
+    """Redirects to the OpenID provider."""
     try:
         url, secret = await sessions.start_provider_flow(state, request)
     except HeadwayError as error:
@@ -80,8 +83,8 @@ async def leave(request: Request, state: State) -> Response:
 
 @router.get("/signin/oidc/back")
 async def back(request: Request, state: State) -> Response:
-    """Answers a page that goes on to the first one by itself: a redirect would still be the provider's, and browsers send a
-    strict cookie only with our own."""
+    """Signs in with the provider's answer. Returns a page that goes to the home page by itself: after a redirect the
+    request would still count as the provider's, and browsers would not send the strict cookie."""
     try:
         person = await sessions.sign_in_by_provider(state, request, request.query_params)
     except HeadwayError as error:
@@ -95,6 +98,7 @@ async def back(request: Request, state: State) -> Response:
 
 @router.post("/signout")
 async def signout(request: Request, state: State) -> Response:
+    """Ends the session."""
     answer = RedirectResponse("/", status_code=303, headers=HEADERS)
     await sessions.close_session(state, request, answer)
     return answer

@@ -1,4 +1,4 @@
-"""Access tokens: the person's own, for admins everybody's."""
+"""Access tokens: the person's own ones, for admins all."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ assert SCOPE_LABELS.keys() == TOKEN_SCOPES.keys()
 
 @router.get("/tokens")
 async def page(state: State, who: TokenOwner) -> Response:
+    """Returns the page of tokens."""
     return await _page(state, who)
 
 
@@ -63,6 +64,7 @@ async def create(
 
 @router.post("/tokens/{token_id}/revoke")
 async def revoke(token_id: str, state: State, who: TokenOwner) -> Response:
+    """Revokes a token."""
     await revoke_token(state, who, token_id)
     return redirect_with_message("/tokens", "The token is revoked; its person's browsers are signed out")
 

@@ -1,5 +1,6 @@
-"""A cluster's costs, a section a view: usage, invoice, chargeback, goodput, budgets, energy, capacity; the same figures as the
-API's, for the teams that one sees. Every figure leads to the runs behind it, or to what nodes were."""
+"""A cluster's costs, with a view per section: usage, invoice, chargeback, goodput, budgets, energy, capacity. The
+figures are those of the API, for the teams that the person may see. Every figure links to the runs or node states
+behind it."""
 
 from __future__ import annotations
 
@@ -53,15 +54,15 @@ SECTIONS = (
     ("runs", "Runs"),
     ("nodes", "Nodes"),
 )
-MAX_RUNS = 100  # of one page
-MAX_NODE_STATES = 200  # of one page
+MAX_RUNS = 100  # runs per page
+MAX_NODE_STATES = 200  # node states per page
 COLUMNS = ("productive", "lost", "held_idle", "idle", "spare", "broken")
 _BY = {one: ("gpu" if one == "gpu_type" else one) for one in BY}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which runs, or states of nodes, a figure led to."""
+    """The runs or node states that a figure links to."""
 
     which: UsageFilter
     start: str
@@ -75,12 +76,12 @@ class Asked:
 
     @property
     def runs(self) -> RunSelection:
-        """Which runs to list, and in which order."""
+        """Returns which runs to list, and in which order."""
         return RunSelection(self.job, self.lossy, self.waited, self.cause)
 
     @property
     def words(self) -> dict[str, str]:
-        """As an address names them."""
+        """Returns the query parameters of an address."""
         of = {key: "" if value is None else str(value) for key, value in asdict(self.which).items()}
         if not self.which.least_gpus:
             of["least_gpus"] = ""
@@ -97,13 +98,13 @@ class Asked:
         return {key: value for key, value in found.items() if value}
 
     def span(self, billed: BilledCluster, month: Period) -> Period:
-        """Raises Refused."""
+        """Returns the period; by default the month. Raises Refused for invalid times."""
         return parse_period(billed, self.start or str(month.start), self.end or str(month.end))
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs behind a figure, and their sums; behind a cause of loss, the cause."""
+    """The runs behind a figure with their sums, or the runs behind a cause of loss with the cause."""
 
     page: RunsOut
     sums: UsageRow | None
@@ -129,6 +130,7 @@ async def page(
     job: Annotated[int, Query(ge=0, le=MAX_PATH_NUMBER)] = 0,
     cursor: Cursor = "",
 ) -> Response:
+    """Returns one section of the cluster's costs."""
     billed = await load_billed_cluster(state, name)
     month = billed.month(period)
     where = zone(billed.costs.timezone)
@@ -172,7 +174,7 @@ async def page(
 
 @router.get("/clusters/{name}/costs/note")
 async def note(name: str, state: State, who: Anyone) -> Response:
-    """A piece of other pages: budgets that are spent, or soon will be."""
+    """Returns a fragment for other pages: budgets that are spent, or soon will be."""
     _, cluster = await state.cluster(name)
     seen = visible_teams(BilledCluster(name, cluster, int(state.clock())), who)
     near = [
@@ -195,7 +197,7 @@ async def _found(
     by: str,
     asked: Asked,
 ) -> Any:
-    """The API's own answer."""
+    """Returns the API's data of the section."""
     scope = ReportScope(billed, month, visible_teams(billed, who))
     if section == "usage":
         key = "gpu_type" if by == "gpu" else by
@@ -223,7 +225,7 @@ async def _found(
 
 
 def _sizes() -> dict[str, dict[str, str]]:
-    """Jobs by size, as capacity names them: what asks for their runs."""
+    """Returns the query parameters that select jobs by size, by the size names of capacity."""
     most = [str(least - 1) for least, _ in capacity.SIZES[1:]]
     return {
         words: {"least_gpus": str(least or ""), "most_gpus": below}
@@ -245,7 +247,8 @@ async def _runs(state: AppState, billed: BilledCluster, who: Principal, asked: A
 
 
 async def _cause(state: AppState, billed: BilledCluster, who: Principal, asked: Asked, span: Period) -> CauseOut | None:
-    """Its figures, above the first of its runs where they are all of them: a whole month's goodput is reckoned for it."""
+    """Returns the figures of a cause of loss. Only for its first page without filters, because a whole month's
+    goodput is computed for it."""
     if asked.cursor or asked.which != UsageFilter():
         return None
     found = (await load_goodput(state, ReportScope(billed, span, visible_teams(billed, who)))).causes

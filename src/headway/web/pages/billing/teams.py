@@ -1,4 +1,4 @@
-"""A cluster's teams: share against use."""
+"""A cluster's teams: fair share compared with use."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ router = page_router()
 
 @router.get("/clusters/{name}/teams")
 async def page(name: str, state: State, who: Anyone) -> Response:
+    """Returns the page of teams."""
     found = await list_teams(state, who, name)
     seen = any(team.use_fraction is not None for team in found.teams)
     return render("teams.html", viewer=who, name=name, tab="teams", found=found, seen=seen)

@@ -1,4 +1,4 @@
-"""What happened on a cluster, page by page into the past."""
+"""The history of a cluster, page by page into the past."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ async def page(
     show: Kind = "",
     cursor: Cursor = "",
 ) -> Response:
+    """Returns one page of the cluster's history."""
     found = await get_activity(state, name, kind=show, limit=ROWS, cursor=cursor)
     here = {"show": show} if show else {}
     return render(

@@ -30,17 +30,18 @@ NODES = ("in use", "idle", "spare", "starting", "draining", "down")
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One cluster. `gpus`: used, free, spare, broken; `nodes`: how many are in each state of NODES."""
+    """One cluster. `gpus`: used, free, spare, broken; `nodes`: the number of nodes in each state of NODES."""
 
     out: ClusterOut
     gpus: dict[str, int]
     nodes: dict[str, int]
-    open: int  # incidents
+    open: int  # open incidents
     price: str
 
 
 @router.get("/")
 async def home(state: State, who: AnyoneAllClusters) -> Response:
+    """Returns the home page."""
     rows = [row for row in await state.store.clusters.all() if who.may_see_cluster(row.name)]
     cards: list[Card] = []
     faults: list[Incident] = []
@@ -62,7 +63,7 @@ async def home(state: State, who: AnyoneAllClusters) -> Response:
 
 @router.get("/clusters")
 async def clusters() -> Response:
-    """The list is home."""
+    """Redirects to the home page, which lists all clusters."""
     return RedirectResponse("/", status_code=303)
 
 
@@ -71,14 +72,14 @@ async def _card(state: AppState, row: ClusterRow, faults: Iterable[Incident]) ->
     out = cluster_out(row, snapshot)
     try:
         nodes = node_outs(await state.resolved(row), snapshot)[1:] if snapshot.as_of is not None else []
-    except HeadwayError:  # a file of another version: what its row says is still shown
+    except HeadwayError:  # the stored file is of another version: the data in its row is still shown
         nodes = []
     open_now = sum(not one.state.closed for one in faults)
     return Card(out, gpu_counts(nodes), node_counts(nodes), open_now, price(out.price_usd_per_hour))
 
 
 def gpu_counts(nodes: Iterable[NodeOut]) -> dict[str, int]:
-    """used, free, spare (ready to take over) and broken (on nodes that take no job, and idle there)."""
+    """Returns the numbers of GPUs: used, free, spare (ready to take over) and broken (idle on nodes that take no jobs)."""
     counts = Counter[str]()
     for node in nodes:
         used = sum(gpu.job_id is not None for gpu in node.gpus)
@@ -89,6 +90,7 @@ def gpu_counts(nodes: Iterable[NodeOut]) -> dict[str, int]:
 
 
 def node_counts(nodes: Iterable[NodeOut]) -> dict[str, int]:
+    """Returns the number of nodes in each state of NODES."""
     words = {"up": "in use", "idle": "idle", "start": "starting", "drain": "draining", "down": "down"}
     counts = Counter[str]()
     for node in nodes:

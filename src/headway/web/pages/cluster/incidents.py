@@ -1,4 +1,4 @@
-"""Faults of nodes: of one cluster, of all, and one with all it went through."""
+"""Incidents: of one cluster, of all clusters, and one with all its steps."""
 
 from __future__ import annotations
 
@@ -45,13 +45,14 @@ class Shown:
 
 @router.get("/incidents")
 async def everywhere(state: State, who: AnyoneAllClusters, show: str = "all") -> Response:
-    """Of all clusters, the open ones first."""
+    """Returns the incidents of all clusters, open ones first."""
     names = [row.name for row in await state.store.clusters.all() if who.may_see_cluster(row.name)]
     return render("incidents.html", viewer=who, here="incidents", **await _listed(state, names, show))
 
 
 @router.get("/clusters/{name}/incidents")
 async def of_cluster(name: str, state: State, who: Anyone, show: str = "all") -> Response:
+    """Returns the incidents of one cluster."""
     await state.row(name)
     found = await _listed(state, [name], show)
     return render("cluster_incidents.html", viewer=who, name=name, tab="incidents", **found)
@@ -59,6 +60,7 @@ async def of_cluster(name: str, state: State, who: Anyone, show: str = "all") ->
 
 @router.get("/clusters/{name}/incidents/{number}")
 async def one(name: str, number: PathNumber, state: State, who: Anyone) -> Response:
+    """Returns one incident with all its steps."""
     found = await get_incident(state, name, number)
     cluster = (await state.cluster(name))[1]
     return render(
@@ -80,12 +82,14 @@ async def one(name: str, number: PathNumber, state: State, who: Anyone) -> Respo
 async def bring_back(
     name: str, number: PathNumber, state: State, who: Operator, false_alarm: bool = Form(False)
 ) -> Response:
+    """Tests the incident's node and returns it to service."""
     done = await return_from_incident(state, who, name, number, false_alarm=false_alarm)
     return redirect_with_message(f"/clusters/{name}/incidents/{number}", f"{done.node}: {done.steps[-1].text}")
 
 
 async def _listed(state: AppState, clusters: Iterable[str], show: str) -> dict[str, Any]:
-    """The open ones first. All are counted; of those that are over the latest are listed."""
+    """Returns the rows and counts, open incidents first. All are counted; of the closed ones only the most recent
+    are listed."""
     found: list[Incident] = []
     every = still = 0
     for name in clusters:
@@ -103,7 +107,7 @@ async def _listed(state: AppState, clusters: Iterable[str], show: str) -> dict[s
 
 
 def steps_of(found: IncidentOut) -> list[Shown]:
-    """The newest is last; what it is in now is marked."""
+    """Returns the incident's steps, oldest first, with the current one marked."""
     began = found.fault_at or found.opened_at
     shown = []
     for i, step in enumerate(found.steps):

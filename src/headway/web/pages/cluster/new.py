@@ -1,13 +1,14 @@
-"""A new cluster, or another shape for one that is there: form, YAML, faults, changes, apply.
+"""The page for a new cluster, or for changing an existing one: form, YAML, faults, changes, apply.
 
-GET  /new              the form; ?cluster=NAME begins with that cluster's document
-POST /new/check        what is typed, looked at: the parts of the page that follow from it (htmx)
+GET  /new              the form; ?cluster=NAME starts with that cluster's document
+POST /new/check        checks the input; returns the parts of the page that depend on it (htmx)
 POST /new              the same for a browser without scripts; with do=plan the changes too
-POST /new/apply        queues the apply that was shown, and goes to its progress
+POST /new/apply        queues the apply that was shown, and redirects to its progress
 
-The YAML is what counts. Of form and YAML, the one that was touched since the page was made leads the other.
+The YAML is authoritative. The part (form or YAML) that was edited since the page was made overwrites the other.
 
-The YAML reader is imported where it is used: a server that nobody asks for this page does not hold it."""
+The YAML parser is imported where it is used, so that a server on which this page is not used does not load it.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +36,12 @@ from headway.web.views.changes import grouped
 from headway.web.views.deadline_field import asks_minutes, deadline_s
 
 router = page_router()
-SPARE_ROWS = 1  # empty rows below those that are filled
+SPARE_ROWS = 1  # empty rows below the filled ones
 
 
 @dataclass(frozen=True, slots=True)
 class ShownFault:
-    """A fault with its line in the text (0 = none) and the field of the form that it is shown at ("" = none)."""
+    """A fault with its line in the text (0 = none) and the form field at which it is shown ("" = none)."""
 
     message: str
     hint: str
@@ -52,7 +53,7 @@ class ShownFault:
 
 @dataclass(frozen=True)
 class Flow:
-    """Everything the page shows of one text."""
+    """Everything that the page shows for one text."""
 
     text: str
     form: forms.Form
@@ -60,24 +61,27 @@ class Flow:
     plans: Mapping[str, Plan] = field(default_factory=dict)
     price: str = ""  # USD an hour; "" while the file has faults
     sentence: str = ""
-    readable: bool = True  # the form follows the text
-    editing: str = ""  # name of a cluster that is there
+    readable: bool = True  # whether the text could be parsed, so that the form matches it
+    editing: str = ""  # name of the existing cluster that is edited
 
     @property
     def was(self) -> str:
+        """Returns the digest of the text."""
         return digest(self.text)
 
     @property
     def lines(self) -> int:
+        """Returns the number of lines of the text."""
         return self.text.count("\n") + 1
 
     @property
     def sound(self) -> bool:
+        """Returns whether the text has no errors."""
         return all(fault.level != "error" for fault in self.faults)
 
     @property
     def marks(self) -> dict[int, str]:
-        """Line -> the worst level there."""
+        """Returns the worst fault level of each line that has one."""
         found: dict[int, str] = {}
         for fault in self.faults:
             if fault.line and found.get(fault.line) != "error":
@@ -85,23 +89,28 @@ class Flow:
         return found
 
     def at(self, name: str) -> list[ShownFault]:
+        """Returns the faults shown at a form field."""
         return [fault for fault in self.faults if fault.at == name]
 
     @property
     def teams(self) -> tuple[forms.TeamRow, ...]:
+        """Returns the form's team rows, with empty ones at the end."""
         return (*self.form.teams, *(forms.TeamRow() for _ in range(SPARE_ROWS)))
 
     @property
     def datasets(self) -> tuple[forms.DatasetRow, ...]:
+        """Returns the form's dataset rows, with empty ones at the end."""
         return (*self.form.datasets, *(forms.DatasetRow() for _ in range(SPARE_ROWS)))
 
 
 def digest(text: str) -> str:
+    """Returns a short hash of the text, by which an edit is recognised."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @router.get("/new")
 async def new(state: State, who: Planner, cluster: str = "") -> Response:
+    """Returns the page with a new cluster or an existing cluster's document."""
     from headway.validation.yaml_parser import dump_yaml
 
     if cluster:
@@ -114,6 +123,7 @@ async def new(state: State, who: Planner, cluster: str = "") -> Response:
 
 @router.post("/new/check")
 async def check(request: Request, state: State, who: Planner) -> Response:
+    """Checks the input and returns the parts of the page that depend on it."""
     sent = await _sent(request)
     flow, leads = await _follow(state, who, sent)
     return render("new_parts.html", viewer=who, flow=flow, leads=leads)
@@ -121,6 +131,7 @@ async def check(request: Request, state: State, who: Planner) -> Response:
 
 @router.post("/new")
 async def post(request: Request, state: State, who: Planner) -> Response:
+    """Checks the input and returns the whole page, with the planned changes if asked for."""
     sent = await _sent(request)
     flow, _ = await _follow(state, who, sent)
     if _one(sent, "do") != "plan" or not flow.sound:
@@ -130,6 +141,7 @@ async def post(request: Request, state: State, who: Planner) -> Response:
 
 @router.post("/new/apply")
 async def apply(request: Request, state: State, who: Admin) -> Response:
+    """Queues the apply and redirects to its progress."""
     sent = await _sent(request)
     flow = await look(state, who, _one(sent, "text"))
     if not flow.sound:
@@ -150,7 +162,7 @@ async def apply(request: Request, state: State, who: Admin) -> Response:
 
 
 async def look(state: AppState, who: Principal, text: str) -> Flow:
-    """The text read and checked as an apply would; reaches no machine."""
+    """Returns the text parsed and checked like an apply would; contacts no machine."""
     from headway.catalog.plans import load_catalogue
     from headway.clusterfile.field_lines import field_lines
     from headway.validation.yaml_parser import parse_yaml
@@ -176,7 +188,7 @@ async def look(state: AppState, who: Principal, text: str) -> Flow:
 
 
 async def _follow(state: AppState, who: Principal, sent: Mapping[str, list[str]]) -> tuple[Flow, str]:
-    """What was typed, and who led: "text", "form", or "" when neither was touched."""
+    """Returns the checked input and which part was edited: "text", "form", or "" if neither."""
     from headway.validation.yaml_parser import dump_yaml, parse_yaml
 
     text = _one(sent, "text").replace("\r\n", "\n")
@@ -191,7 +203,7 @@ async def _follow(state: AppState, who: Principal, sent: Mapping[str, list[str]]
 
 
 def _normal(form: forms.Form) -> forms.Form:
-    """As a browser would send it back: without what a form drops."""
+    """Returns the form as a browser would send it back: without values that a form can't represent."""
     sent: dict[str, list[str]] = {}
     for name in forms.PLAIN:
         sent[name] = [getattr(form, name)]
@@ -206,8 +218,8 @@ def _normal(form: forms.Form) -> forms.Form:
 async def _with_changes(
     state: AppState, who: Principal, flow: Flow, error: HeadwayError | None = None, deadline: str = ""
 ) -> Response:
-    """The page with what apply would change, looked at now. `error` is why the last try was refused, `deadline` what was typed
-    as one then."""
+    """Returns the page with the changes that apply would make, planned now. `error` is the reason why the last try
+    was refused, `deadline` the deadline typed then."""
     try:
         changes = await planning.plan_document(state, who, await _document(state, flow.text))
     except HeadwayError as failed:
@@ -231,7 +243,7 @@ def _page(who: Principal, flow: Flow, **more: Any) -> Response:
 
 
 async def _document(state: AppState, text: str) -> Document:
-    """What is sent for this text: with the cluster's own catalogue, and the addresses that were hidden."""
+    """Returns the document for this text, with the cluster's own catalogue and the alert addresses that were hidden."""
     from headway.validation.yaml_parser import parse_yaml
 
     spec = parse_yaml(text)
@@ -260,7 +272,7 @@ def _plans(document: Document) -> Mapping[str, Plan]:
 
 
 def _self_contained(stored: Document) -> bool:
-    """Whether the text says what was applied, without files on the machine of whoever applied it."""
+    """Returns whether the text equals what was applied, without files on the machine of the person who applied it."""
     from headway.validation.yaml_parser import parse_yaml
 
     try:
@@ -291,7 +303,7 @@ def _shown(fault: Fault, lines: Mapping[str, int]) -> ShownFault:
 
 
 def _place(path: str) -> str:
-    """The form's field that a fault belongs to."""
+    """Returns the form field that a fault belongs to."""
     first = path.partition(".")[0].partition("[")[0]
     places = {"users": "user_keys", "fabric": "leaf_size", "storage": "storage", "teams": "teams"}
     shown = ("name", "provider", "hosts", "image", "plan", "nodes", "spares", "ssh_keys")

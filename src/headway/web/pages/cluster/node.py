@@ -1,4 +1,4 @@
-"""One node: what it does, what was wrong with it, and what operators do with it."""
+"""One node: its jobs, its incidents, and the actions that operators can take."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ Word = Annotated[str, Form(max_length=400)]
 
 @router.get("/clusters/{name}/nodes/{node}")
 async def page(name: str, node: str, state: State, who: Anyone) -> Response:
+    """Returns the page of one node."""
     told = await service.get_node(state, name, node)
     past = await get_node_history(state, name, node)
     jobs = [job_out(job, state.clock()) for job in state.live.snapshot(name).jobs if node in job.nodes]
@@ -62,6 +63,7 @@ async def page(name: str, node: str, state: State, who: Anyone) -> Response:
 
 @router.post("/clusters/{name}/nodes/{node}/drain")
 async def drain(name: str, node: str, state: State, who: Operator, reason: Word = "") -> Response:
+    """Drains the node. Raises Refused without a reason."""
     words = " ".join(reason.split())
     if not words:
         raise Refused("why is it drained? the reason is empty", hint="everybody who looks at the node sees it")
@@ -71,17 +73,20 @@ async def drain(name: str, node: str, state: State, who: Operator, reason: Word 
 
 @router.post("/clusters/{name}/nodes/{node}/return")
 async def bring_back(name: str, node: str, state: State, who: Operator) -> Response:
+    """Returns the node to service."""
     return _back(name, node, (await service.return_node(state, who, name, node)).done)
 
 
 @router.post("/clusters/{name}/nodes/{node}/reboot")
 async def reboot(name: str, node: str, state: State, who: Operator, busy: bool = Form(False)) -> Response:
+    """Starts a reboot of the node."""
     await service.start_reboot(state, who, name, node, busy=busy)
     return _back(name, node, "its machine restarts")
 
 
 @router.post("/clusters/{name}/nodes/{node}/test")
 async def run_tests(name: str, node: str, state: State, who: Operator, hard: bool = Form(False)) -> Response:
+    """Starts the node's tests."""
     await service.start_tests(state, who, name, node, hard=hard)
     return _back(name, node, "its tests run")
 

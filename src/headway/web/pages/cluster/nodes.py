@@ -45,6 +45,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
+    """A partition in the table."""
+
     name: str
     default: bool
     nodes: int
@@ -57,6 +59,7 @@ class PartitionRow:
 
 @router.get("/clusters/{name}/fabric")
 async def fabric(name: str, state: State, _: Anyone, use: bool = False) -> Response:
+    """Returns the data of the fabric map."""
     cluster = (await state.cluster(name))[1]
     snapshot = state.live.snapshot(name)
     nodes = node_outs(cluster, snapshot)[1:]
@@ -72,6 +75,7 @@ async def fabric(name: str, state: State, _: Anyone, use: bool = False) -> Respo
 
 @router.get("/clusters/{name}/nodes")
 async def page(name: str, state: State, who: Anyone, show: str = "", q: str = "", after: int = 0) -> Response:
+    """Returns the page of nodes."""
     cluster = (await state.cluster(name))[1]
     snapshot = state.live.snapshot(name)
     nodes = node_outs(cluster, snapshot)[1:]

@@ -1,8 +1,9 @@
-"""What an operation does, live: its steps with their seconds, its error with what to do next.
+"""An operation's progress, live: its steps with their seconds, its error and what to do next.
 
-GET /operations/ID        the page; it stands by itself, and is loaded again where no scripts run
+GET /operations/ID        the page; it works without scripts, where it reloads itself
 GET /operations/ID/live   its progress as server-sent events: `progress` (the whole part as HTML), `pulse` (the server's
-                          clock) and `leave`"""
+                          clock) and `leave`
+"""
 
 from __future__ import annotations
 
@@ -29,20 +30,20 @@ from headway.web.rendering import render, templates
 from headway.web.views.operation import Progress, Steps
 
 router = page_router()
-LOOK_S = 1.0  # another server may write the events: look at least this often
-GATHER_S = 0.25  # between two looks; more when there is much to send
-MOST_PER_S = 1_000_000  # characters: an apply of a thousand nodes has a part of 300,000
+LOOK_S = 1.0  # seconds; another server may write the events, so read at least this often
+GATHER_S = 0.25  # minimum seconds between two reads; more when there is much to send
+MOST_PER_S = 1_000_000  # characters per second and viewer: the HTML of an apply of a thousand nodes has 300,000
 BATCH = 5000
 OTHERS = 8
 
 
 @dataclass(eq=False)
 class _Looked:
-    """An operation for all who look at it: its events are read once, each from where the last reading ended, and what they
-    make is drawn once."""
+    """An operation shared by all viewers: its events are read once, each read continues after the previous one, and
+    the HTML is rendered once."""
 
     operation_id: str
-    number: int = -1  # of its topic when it was last read
+    number: int = -1  # version of its topic at the last read
     _steps: Steps = field(default_factory=Steps)
     _progress: Progress | None = None
     _drawn: str = ""
@@ -51,10 +52,11 @@ class _Looked:
 
     @property
     def pause_s(self) -> float:
+        """Returns the seconds between two reads; more for large HTML."""
         return GATHER_S + len(self._drawn) / MOST_PER_S
 
     async def progress(self, state: AppState) -> Progress:
-        """The very same value until something is another. Raises NotFound."""
+        """Returns the progress; the same object until something changes. Raises NotFound."""
         async with self._lock:
             number, at = state.live.hub.version(operation_topic(self.operation_id)), time.monotonic()
             age = at - self._at
@@ -67,12 +69,14 @@ class _Looked:
             return self._progress
 
     async def _read(self, state: AppState) -> Progress:
-        operation = operation_out(await state.store.operations.get(self.operation_id))  # none is written after its end
+        # read before the events: none is written after the operation's end
+        operation = operation_out(await state.store.operations.get(self.operation_id))
         while rows := await state.store.operations.events_after(self.operation_id, self._steps.seq, limit=BATCH):
             self._steps.tell(rows)
         return self._steps.of(operation)
 
     def drawn(self, state: AppState) -> str:
+        """Returns the progress as HTML."""
         if not self._drawn:
             part = templates().get_template("parts/operation.html")
             self._drawn = part.render(v=self._progress, now=state.clock())
@@ -81,6 +85,7 @@ class _Looked:
 
 @router.get("/operations/{operation_id}")
 async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> Response:
+    """Returns the page of one operation."""
     progress = await _looked(state, operation_id).progress(state)
     who.require_cluster(progress.operation.cluster)
     known = await state.store.operations.recent(progress.operation.cluster, limit=OTHERS + 1)
@@ -91,6 +96,7 @@ async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> 
 
 @router.get("/operations/{operation_id}/live")
 async def live(operation_id: str, request: Request, state: State, who: AnyoneAllClusters) -> Response:
+    """Returns the operation's progress as server-sent events."""
     who.require_cluster((await state.store.operations.get(operation_id)).cluster)
     return EventSourceResponse(stream_while_allowed(request, events(state, operation_id), Right.READ), headers=HEADERS)
 
@@ -101,7 +107,8 @@ def _looked(state: AppState, operation_id: str) -> _Looked:
 
 
 async def events(state: AppState, operation_id: str) -> AsyncIterator[ServerSentEvent]:
-    """The part whenever it is another, and a pulse; `leave` at the end, for the page says then where to go on."""
+    """Yields the progress whenever it changes, and a pulse; `leave` at the end, because the reloaded page links to
+    what is next."""
     looked, shown, seen, pulse_at = _looked(state, operation_id), None, 0, time.monotonic()
     pulse = templates().get_template("parts/now.html")
 

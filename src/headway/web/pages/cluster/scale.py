@@ -1,8 +1,9 @@
-"""Another number of nodes: the groups, a form, what it would change, and the word to do it.
+"""The page that changes the number of nodes: the groups, a form, the planned changes, and a confirmation.
 
 GET  /clusters/NAME/scale          the groups and the form
-POST /clusters/NAME/scale          what these numbers would change
-POST /clusters/NAME/scale/apply    does exactly that"""
+POST /clusters/NAME/scale          shows what these numbers would change
+POST /clusters/NAME/scale/apply    queues exactly that change
+"""
 
 from __future__ import annotations
 
@@ -26,16 +27,18 @@ from headway.web.views.cluster import groups_view
 from headway.web.views.deadline_field import deadline_s
 
 router = page_router()
-_NODES = "nodes-"  # a field a group
+_NODES = "nodes-"  # prefix of the form fields, one per group
 
 
 @router.get("/clusters/{name}/scale")
 async def page(name: str, state: State, who: Anyone) -> Response:
+    """Returns the page with the groups and the form."""
     return await _page(name, state, who, {})
 
 
 @router.post("/clusters/{name}/scale")
 async def plan(name: str, request: Request, state: State, who: Planner) -> Response:
+    """Returns the page with the planned changes."""
     sent = await _sent(request)
     try:
         asked = await _asked(name, state, sent)
@@ -47,6 +50,7 @@ async def plan(name: str, request: Request, state: State, who: Planner) -> Respo
 
 @router.post("/clusters/{name}/scale/apply")
 async def apply(name: str, request: Request, state: State, who: Admin) -> Response:
+    """Queues the change and redirects to its progress."""
     sent = await _sent(request)
     try:
         asked, minutes_s = await _asked(name, state, sent), deadline_s(sent.get("deadline", ""))
@@ -92,7 +96,7 @@ async def _page(
 
 
 async def _asked(name: str, state: AppState, sent: Mapping[str, str]) -> dict[str, int]:
-    """Groups whose number is another one than the file's. Raises Refused."""
+    """Returns the groups whose number differs from the file's. Raises Refused."""
     view = groups_view(cluster_out(await state.row(name), state.live.snapshot(name)))
     found: dict[str, int] = {}
     for group in view.rows:

@@ -13,11 +13,12 @@ from headway.web.page_routes import page_router
 from headway.web.rendering import render
 
 router = page_router()
-FULL = 0.9  # of a volume: it is time to make room
+FULL = 0.9  # usage of a volume from which on it is shown as full
 
 
 @router.get("/clusters/{name}/storage")
 async def page(name: str, state: State, who: Anyone) -> Response:
+    """Returns the page of volumes and datasets."""
     found = await get_storage(state, name)
     versions = sorted(await list_versions(state, name), key=lambda one: (one.name, -one.version))
     return render(

@@ -1,4 +1,4 @@
-"""One job: how it stands, its course, its log, what it was made of, and what can be done with it."""
+"""One job: its state, its timeline, its log, its origin, and the actions on it."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ _DONE = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "h
 
 @router.get("/clusters/{name}/jobs/{job_id}", response_model=None)
 async def job(name: str, job_id: PathNumber, state: State, who: Anyone) -> Response:
+    """Returns the page of one job."""
     _, cluster = await state.cluster(name)
     found = await state.job(cluster, job_id)
     runs = await _runs(state, cluster, found)
@@ -65,15 +66,16 @@ async def job(name: str, job_id: PathNumber, state: State, who: Anyone) -> Respo
 
 @router.get("/clusters/{name}/jobs/{job_id}/live", response_model=None)
 async def live(name: str, job_id: PathNumber, request: Request, state: State, who: Anyone) -> Response:  # noqa: ARG001
+    """Returns the changes of the job's page as server-sent events."""
     known: dict[tuple[object, ...], JobRunsOut] = {}
-    cloned: dict[str, bool] = {}  # by whom; it does not change
+    cloned: dict[str, bool] = {}  # by person; the result does not change
 
     async def make(viewer: Principal) -> Parts:
         _, cluster = await state.cluster(name)
         found = await state.job(cluster, job_id)
         newest = tuple(one.number for one in await state.store.incidents.search(name, limit=1))
         key = (found.state, found.start_time, found.restarts, found.end_time, newest)
-        if key not in known:  # accounting is asked only when the job did something
+        if key not in known:  # accounting is queried only if the job has changed
             known.clear()
             known[key] = await _runs(state, cluster, found)
         mine = await _mine(state, cluster, viewer, found)
@@ -89,7 +91,7 @@ async def live(name: str, job_id: PathNumber, request: Request, state: State, wh
 async def act(
     name: str, job_id: PathNumber, verb: str, request: Request, state: State, who: Member, task: Task = ""
 ) -> Response:
-    """One of cancel, requeue, hold, release; back to the page, which says how it went."""
+    """Carries out cancel, requeue, hold or release and redirects to the job's page, which shows the result."""
     if verb not in _DONE:
         raise NotFound(f"nothing called {verb[:20]!r} can be done with a job")
     page = f"/clusters/{name}/jobs/{job_id}"
@@ -118,7 +120,7 @@ async def _parts(
 
 
 async def _mine(state: AppState, cluster: Cluster, who: Principal, job: JobState) -> bool:
-    """Whether this person may act on it and read its log."""
+    """Returns whether this person may act on the job and read its log."""
     try:
         await authorize_action(state, cluster, who, job, "")
     except NotAllowed:
@@ -127,7 +129,7 @@ async def _mine(state: AppState, cluster: Cluster, who: Principal, job: JobState
 
 
 async def _runs(state: AppState, cluster: Cluster, job: JobState) -> JobRunsOut:
-    """From accounting; if that does not answer, the one run that slurmctld knows."""
+    """Returns the job's runs from accounting; if that does not answer, the one run that slurmctld knows."""
     try:
         return await details.get_runs(state, cluster.name, job.id)
     except HeadwayError:
@@ -138,7 +140,7 @@ async def _runs(state: AppState, cluster: Cluster, job: JobState) -> JobRunsOut:
 
 
 async def _tasks(state: AppState, cluster: Cluster, job: JobState) -> dict[str, object]:
-    """How those of its array stand; nothing new while that can't be said."""
+    """Returns the state of the array's tasks; {} while it can't be read."""
     if job.array_job_id:
         with contextlib.suppress(HeadwayError, TimeoutError):
             out = array_out(await state.array(cluster, job.array_job_id))

@@ -1,9 +1,10 @@
 """Notebooks of a cluster: start, open, stop.
 
-GET  /clusters/NAME/notebooks          the page, and by htmx its list every few seconds
-POST /clusters/NAME/notebooks          starts one
-GET  /clusters/NAME/notebooks/ID/open  leads this browser in (a form may not: the policy of our pages keeps forms here)
-POST /clusters/NAME/notebooks/ID/stop"""
+GET  /clusters/NAME/notebooks          the page; htmx refreshes its list every few seconds
+POST /clusters/NAME/notebooks          starts a notebook
+GET  /clusters/NAME/notebooks/ID/open  redirects this browser to the notebook (a form can't: our form-action policy forbids it)
+POST /clusters/NAME/notebooks/ID/stop  cancels the notebook's job
+"""
 
 from __future__ import annotations
 
@@ -33,11 +34,13 @@ DEFAULTS = {"gpus": "1", "time": "8:00:00", "partition": "", "team": "", "idle_m
 
 @router.get("/clusters/{name}/notebooks")
 async def page(name: str, state: State, who: Anyone) -> Response:
+    """Returns the page of notebooks."""
     return await _page(name, state, who, DEFAULTS)
 
 
 @router.post("/clusters/{name}/notebooks")
 async def start(name: str, request: Request, state: State, who: Member) -> Response:
+    """Starts a notebook."""
     async with request.form(max_files=0, max_fields=20) as form:
         return await form_idempotency.submit_once(
             request, form, state, who, partial(_start, name, form, request, state)
@@ -62,6 +65,7 @@ async def _start(
 
 @router.get("/clusters/{name}/notebooks/{notebook_id}/open")
 async def lead_in(name: str, notebook_id: str, state: State, who: Member) -> Response:
+    """Redirects the browser to the notebook."""
     link = await notebooks.make_link(state, who, name, notebook_id)
     return RedirectResponse(
         link.url, status_code=303, headers={"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
@@ -70,6 +74,7 @@ async def lead_in(name: str, notebook_id: str, state: State, who: Member) -> Res
 
 @router.post("/clusters/{name}/notebooks/{notebook_id}/stop")
 async def stop(name: str, notebook_id: str, state: State, who: Member) -> Response:
+    """Cancels the notebook's job."""
     await notebooks.stop_notebook(state, who, name, notebook_id)
     return RedirectResponse(f"/clusters/{name}/notebooks", status_code=303)
 

@@ -1,4 +1,4 @@
-"""The queue: any column that squeue has, filtered, sorted and searched on the server, its view in the address, live."""
+"""The queue with any column of squeue, filtered, sorted and searched on the server; the view is in the address; live."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ router = page_router()
 
 @router.get("/clusters/{name}/queue", response_model=None)
 async def queue(name: str, request: Request, state: State, who: Anyone) -> Response:
+    """Returns the page of the queue."""
     _, cluster = await state.cluster(name)
     query = Query.of(request.query_params.getlist)
     try:
         parts = await _parts(state, cluster, query, who)
-    except Refused:  # a cursor of another order: from the top
+    except Refused:  # the cursor belongs to another sort order: start at the first page
         return redirect_with_message(f"/clusters/{name}/queue{query.to()}")
     jobs = state.live.snapshot(name).jobs
     return render(
@@ -51,6 +52,7 @@ async def queue(name: str, request: Request, state: State, who: Anyone) -> Respo
 
 @router.get("/clusters/{name}/queue/live", response_model=None)
 async def live(name: str, request: Request, state: State, who: Anyone) -> Response:  # noqa: ARG001
+    """Returns the changes of the queue's page as server-sent events."""
     query = Query.of(request.query_params.getlist)
 
     async def make(viewer: Principal) -> Parts:
@@ -60,7 +62,7 @@ async def live(name: str, request: Request, state: State, who: Anyone) -> Respon
 
 
 async def _parts(state: AppState, cluster: Cluster, query: Query, who: Principal) -> Parts:
-    """Made once a reading for all who look at the same."""
+    """Returns the page's parts. They are computed once per reading for all viewers with the same query."""
     now, ask, snapshot = state.clock(), query.ask(), state.live.snapshot(cluster.name)
     key = ("queue page", query)
     kept: tuple[QueuePage, Rows, Foot] | None = snapshot.derived.get(key)

@@ -1,8 +1,9 @@
-"""Submit a job: a script or a command, checked while it is written, with where and when it would start.
+"""The page that submits a job: a script or a command, checked while it is written, with the expected place and start.
 
-GET  /clusters/NAME/submit          the form; ?from=ID fills it with another job's script, ?how=command asks for a command
-POST /clusters/NAME/submit/check    what is filled in, looked at: faults beside their fields, or the expected start (htmx)
-POST /clusters/NAME/submit          sends it, and goes to the job's page"""
+GET  /clusters/NAME/submit          the form; ?from=ID fills it with another job's script, ?how=command starts with a command
+POST /clusters/NAME/submit/check    checks the input: faults next to their fields, or the expected start (htmx)
+POST /clusters/NAME/submit          submits it, and redirects to the job's page
+"""
 
 from __future__ import annotations
 
@@ -37,6 +38,7 @@ router = page_router()
 
 @router.get("/clusters/{name}/submit", response_model=None)
 async def form(name: str, request: Request, state: State, who: Member) -> Response:
+    """Returns the form, empty or filled with another job."""
     number = request.query_params.get("from", "")
     draft = Draft(how="command" if request.query_params.get("how") == "command" else "script")
     if number.isascii() and number.isdigit() and len(number) < 10:
@@ -46,6 +48,7 @@ async def form(name: str, request: Request, state: State, who: Member) -> Respon
 
 @router.post("/clusters/{name}/submit/check", response_model=None)
 async def check(name: str, request: Request, state: State, who: Member) -> Response:
+    """Checks the form and returns the parts of the page with faults or the expected start."""
     draft = Draft.of(await request.form())
     told = await _checked(name, state, who, draft)
     price = await _price(name, state, who, draft, told)
@@ -57,6 +60,7 @@ async def check(name: str, request: Request, state: State, who: Member) -> Respo
 
 @router.post("/clusters/{name}/submit", response_model=None)
 async def send(name: str, request: Request, state: State, who: Member) -> Response:
+    """Submits the job once, however often the form is sent."""
     form = await request.form()
     return await form_idempotency.submit_once(
         request, form, state, who, partial(_send, name, Draft.of(form), request, state)
@@ -78,10 +82,10 @@ async def _send(
         await audit_failure(request, error)
         if isinstance(
             error, Unanswered | StoreUnavailable
-        ):  # it had gone out: sending it once more might make a second job
+        ):  # it was sent: sending it under another key might submit a second job
             again = str(
                 (await request.form()).get(form_idempotency.KEY_FIELD, "")
-            )  # sent once more it is the same deed, done once
+            )  # with the same key a resent form is submitted only once
             return await _page(
                 name, state, who, draft, told, status=error.http_status, unsure=error.message, again=again
             )
@@ -111,7 +115,7 @@ async def _checked(name: str, state: AppState, who: Principal, draft: Draft) -> 
 
 
 async def _price(name: str, state: AppState, who: Principal, draft: Draft, told: CheckJobOut) -> EstimateOut | None:
-    """Of a job that could be submitted."""
+    """Returns the estimated price of a job that could be submitted; None for one with faults."""
     ask, _ = view.request(draft)
     if ask is None or told.faults:
         return None
@@ -120,7 +124,8 @@ async def _price(name: str, state: AppState, who: Principal, draft: Draft, told:
 
 
 def _refused(error: HeadwayError) -> CheckJobOut:
-    """What was filled in stays on the page, with Slurm's words; of no field where Slurm could not be asked."""
+    """Returns the error as a fault, so that the input stays on the page with Slurm's message; without a field if
+    Slurm could not be reached."""
     fault = sbatch_fault(error.message, error.hint)
     path = "" if isinstance(error, Unreachable) else fault.path
     return CheckJobOut(faults=[FaultOut(path=path, message=fault.message, hint=fault.hint)])
@@ -138,7 +143,8 @@ async def _page(
     unsure: str = "",
     again: str = "",
 ) -> Response:
-    """`unsure`: why nobody knows whether it was submitted; `again`: the deed that the form was."""
+    """Returns the form. `unsure`: why it is unknown whether the job was submitted; `again`: the form key of that
+    submission."""
     cluster = await cluster_to_work_on(state, name, who)
     mine = [team.name for team in cluster.teams if who.user in team.users]
     return render(

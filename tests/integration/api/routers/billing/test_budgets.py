@@ -1,4 +1,4 @@
-"""Budgets: warned, held back, let go; and what Slurm is told of them."""
+"""Budgets warn, hold jobs and release them at their levels, and Slurm receives the matching commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often a node fails, and how often a job should write a checkpoint for it."""
+"""The API reports the failure rate of nodes and the checkpoint interval that a job should use because of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API and the alert channels say of energy, lost work, budgets, weeks and capacity."""
+"""The API and the alert channels report energy, lost work, budgets, weekly summaries and capacity correctly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Usage, invoices and who pays through the API, with the days on which things go wrong: none changes a closed invoice."""
+"""The API reports usage, invoices and payers, and no failure or late fact changes a closed invoice."""
 
 from __future__ import annotations
 

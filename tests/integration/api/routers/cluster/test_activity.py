@@ -1,4 +1,4 @@
-"""What happened on a cluster, over HTTP: one list of what is kept in three places, a page at a time."""
+"""The activity of a cluster is one paged list over HTTP, merged from three stored sources."""
 
 from __future__ import annotations
 

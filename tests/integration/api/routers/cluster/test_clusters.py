@@ -1,4 +1,4 @@
-"""plan, apply, down, status and events over real HTTP and a real store."""
+"""plan, apply, down, status and events work over real HTTP with a real store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream of events: what is told, in order, and from where it goes on."""
+"""The event stream sends events in order and resumes at the position that the client names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incidents over HTTP: everybody reads, admins return nodes and make faults."""
+"""Everybody can read incidents over HTTP; only admins return nodes and inject faults."""
 
 from __future__ import annotations
 

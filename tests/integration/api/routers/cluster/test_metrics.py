@@ -1,4 +1,5 @@
-"""Figures over time: what is asked of Prometheus, what comes back, and what is refused."""
+"""Metrics over time are queried from Prometheus, returned in the documented form, and refused for invalid
+requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators do with a node, over HTTP."""
+"""Operators can drain, return and reboot nodes over HTTP."""
 
 from __future__ import annotations
 

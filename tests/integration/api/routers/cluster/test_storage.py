@@ -1,4 +1,5 @@
-"""What is said of volumes: who has lost one, how full and how fast they are; and the program that asks on the head."""
+"""The API reports which nodes lost a volume, how full and how fast volumes are, and the program on the head reads
+these facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that somebody watches: frames out, pieces of input in, one person's never another's."""
+"""A watched command streams output frames and receives input in pieces, never that of another person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that breaks off is not taken for a whole one: on the wire, by the client, by `headway logs`."""
+"""An interrupted log is not taken for a complete one: on the wire, by the client and by `headway logs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notebooks as jobs: what is submitted, what is kept of it, and how one stands."""
+"""Notebooks are submitted as jobs, and their stored records and states are correct."""
 
 from __future__ import annotations
 

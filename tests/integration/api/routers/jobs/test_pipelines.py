@@ -1,4 +1,5 @@
-"""A pipeline's request that fails half-way, is sent again, or was cut off: no step is ever submitted twice, or left alone."""
+"""When a pipeline's request fails half-way, is repeated or is interrupted, no step is submitted twice or left without
+its pipeline."""
 
 from __future__ import annotations
 

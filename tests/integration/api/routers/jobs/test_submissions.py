@@ -1,4 +1,5 @@
-"""run, bundles, lineage, retry, rerun and pipelines: what reaches the cluster, what is kept, who may."""
+"""run, bundles, lineage, retry, rerun and pipelines send the right request to the cluster, store the right records,
+and check rights."""
 
 from __future__ import annotations
 

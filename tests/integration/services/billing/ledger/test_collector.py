@@ -1,4 +1,4 @@
-"""What the ledger is told after a while in which nobody could tell it anything, and of reports that nobody can keep."""
+"""The ledger catches up after a gap in its sources, and handles reports that cannot be stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server does for the ledger by itself: machines are metered as they are seen, and its loop reads and sums."""
+"""The server meters machines as it sees them, and its loop reads and sums the ledger by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Costs page: every figure leads to the runs behind it, or to what nodes were, and those sum to the figure."""
+"""Each figure of the Costs page links to the runs or node states behind it, which sum to the figure."""
 
 from __future__ import annotations
 

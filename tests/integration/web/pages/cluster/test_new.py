@@ -1,4 +1,5 @@
-"""The page that changes a cluster's file: what goes is asked about where the changes are shown."""
+"""The page that changes a cluster's file asks, where it shows the changes, how long jobs on removed nodes may run,
+and asks nothing if no machine is removed."""
 
 from __future__ import annotations
 

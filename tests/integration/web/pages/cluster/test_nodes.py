@@ -1,4 +1,4 @@
-"""The nodes' page and the fabric map."""
+"""The nodes page and the fabric map show nodes as they are."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""An operation's page and its stream are for those alone who reach its cluster, and cost the same for fifty viewers as for one;
-the home page counts every open incident."""
+"""An operation's page and stream are shown only to people with access to its cluster and cost the same for fifty
+viewers as for one; the home page counts every open incident."""
 
 from __future__ import annotations
 

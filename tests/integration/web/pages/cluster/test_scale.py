@@ -1,4 +1,4 @@
-"""The page that scales: groups, a form, its plan, and only then the deed."""
+"""The scale page shows the groups, a form and its plan, and changes nothing before the plan is confirmed."""
 
 from __future__ import annotations
 

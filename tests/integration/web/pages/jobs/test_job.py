@@ -1,4 +1,5 @@
-"""A job's page: what stands under one time comes anew together, and how often that asks the cluster."""
+"""Parts of a job's page that show one time are refreshed together, with a bounded number of requests to the
+cluster."""
 
 from __future__ import annotations
 

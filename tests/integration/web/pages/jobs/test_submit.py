@@ -1,4 +1,5 @@
-"""The submit page: what Slurm can't say, and where nobody knows whether the job was submitted."""
+"""The submit page checks a job while it is filled in, accepts a job that waits for nodes out of service, and says
+when it is unknown whether a job was submitted."""
 
 from __future__ import annotations
 

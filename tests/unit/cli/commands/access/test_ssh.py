@@ -1,4 +1,4 @@
-"""ssh, exec, cp, ssh-config: what is run and what is written."""
+"""ssh, exec, cp and ssh-config run the right programs and write the right files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server as a process: started once, found, stopped; tokens."""
+"""The server process is started once, found and stopped, and its tokens are managed."""
 
 from __future__ import annotations
 

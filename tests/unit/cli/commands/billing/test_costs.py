@@ -1,4 +1,4 @@
-"""The commands of the ledger: what people read, and what goes to a spreadsheet."""
+"""The ledger's commands print tables for people and exports for spreadsheets."""
 
 from __future__ import annotations
 

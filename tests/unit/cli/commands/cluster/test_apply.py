@@ -1,4 +1,4 @@
-"""plan, apply and down: what is shown, when it asks, how it ends."""
+"""plan, apply and down show the right changes, ask when they must, and end with the right code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""init, schema, doctor, image, version: what needs no server."""
+"""init, schema, doctor, image and version work without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""roll: what is shown, what is asked of the server, and what goes on after something else."""
+"""roll shows its plan, asks before it touches a machine, sends the right request to the server, and follows a roll
+that resumes after another operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ls, status, nodes, and how tables fit a terminal."""
+"""ls, status and nodes print the right facts, and their tables fit the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""backup, backups, restore, secrets rotate."""
+"""backup, backups, restore and secrets rotate send the right requests and print the answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""container: what is asked of the head, and what is refused before."""
+"""container sends the right request to the head and refuses invalid input before that."""
 
 from __future__ import annotations
 

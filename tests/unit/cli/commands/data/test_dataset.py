@@ -1,4 +1,4 @@
-"""dataset add, list, verify, remove."""
+"""dataset add, list, verify and remove send the right requests and print the answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""submit, queue, job, logs, cancel."""
+"""submit, queue, job, logs and cancel send the right requests and print the answers."""
 
 from __future__ import annotations
 

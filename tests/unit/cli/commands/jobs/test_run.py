@@ -1,4 +1,4 @@
-"""run, pipeline, shell and the commands below `job`: what is asked of the server, and what is shown."""
+"""run, pipeline, shell and the commands below `job` send the right requests to the server and print the answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `headway fault` asks of the server."""
+"""`headway fault` sends the right request to the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""incidents, incident show|return."""
+"""incidents and incident show|return send the right requests and print the answers."""
 
 from __future__ import annotations
 

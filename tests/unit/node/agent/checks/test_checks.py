@@ -1,4 +1,4 @@
-"""Checks: what each finds, what the runner makes of them, and how their results travel."""
+"""Each check finds its fault, the runner evaluates the checks, and their results reach the server."""
 
 from __future__ import annotations
 

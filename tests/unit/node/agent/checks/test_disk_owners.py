@@ -1,4 +1,4 @@
-"""A full disk: what jobs have filled is no fault of their machine's."""
+"""A disk that jobs have filled is not reported as a fault of the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a line of the kernel's log to the line that the server reads: each fault once, none lost, whatever is restarted."""
+"""Each GPU error in the kernel log becomes exactly one line for the server, and none is lost by a restart."""
 
 from __future__ import annotations
 

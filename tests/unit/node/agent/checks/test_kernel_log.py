@@ -1,4 +1,4 @@
-"""The kernel's log says the kernel's own words: people's programs are named there, and anybody names them."""
+"""Only lines that the kernel itself wrote count: names of user programs in them cannot fake an error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tests of a node that is to be given work again: what they make of right and wrong results. torch is played here; the
-real one runs in tests/cluster/test_monitoring.py."""
+"""The tests of a node before its return judge right and wrong results correctly. torch is simulated here; the real
+one runs in tests/cluster/test_monitoring.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runner makes of checks: when they run, when a result is told, and which keep jobs away."""
+"""The runner runs checks on time, reports their results, and keeps jobs away for the right ones."""
 
 from __future__ import annotations
 

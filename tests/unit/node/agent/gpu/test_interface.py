@@ -1,4 +1,5 @@
-"""One interface to GPUs: the driver's library, a DCGM exporter, a simulation; and what Prometheus reads of them."""
+"""The driver's library, a DCGM exporter and a simulation give GPUs through one interface, and Prometheus reads the
+same figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On a second head: what is asked of a first one that is gone fails at once, and of one that is there never does."""
+"""On a second head, requests to a missing first head fail at once, and requests to a running one do not."""
 
 from __future__ import annotations
 

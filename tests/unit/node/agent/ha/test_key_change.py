@@ -1,4 +1,4 @@
-"""The agents of head and nodes while the key changes by which they trust each other."""
+"""The agents of head and nodes keep contact while the key by which they authenticate each other changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A node without contact ends its own jobs; the head's agent acts alone while no server listens."""
+"""A node without contact to the head kills its own jobs, and the head's agent acts alone while no server is
+connected."""
 
 from __future__ import annotations
 

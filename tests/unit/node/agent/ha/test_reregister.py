@@ -1,4 +1,5 @@
-"""A node registers anew once another controller leads: jobs that do not run, whatever it believes, are found out."""
+"""A node registers again once after another controller takes over, so that jobs which Slurm believes to run and which
+do not are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""On a second head: what the first one's controller had accepted and not written down is on the list before it is asked for."""
+"""Jobs that the first head's controller had accepted and not saved are listed with their scripts once the second head
+leads."""
 
 from __future__ import annotations
 

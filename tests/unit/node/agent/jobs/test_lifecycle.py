@@ -1,4 +1,5 @@
-"""A job that begins or ends on a node: from the prolog's folder to the line that the server reads, and the look it takes."""
+"""The start and end of a job on a node travel from the prolog's folder to the server's line, and trigger the node's
+check."""
 
 from __future__ import annotations
 

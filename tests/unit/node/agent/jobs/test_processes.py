@@ -1,4 +1,4 @@
-"""What the agent reads of processes: whatever anybody calls theirs, it goes on looking."""
+"""The agent reads processes whatever their names contain."""
 
 from __future__ import annotations
 

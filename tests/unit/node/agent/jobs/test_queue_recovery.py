@@ -1,4 +1,4 @@
-"""Jobs that a controller had accepted and, killed, had not saved: which they are, and how they are submitted again."""
+"""Jobs that a killed controller had accepted and not saved are identified and submitted again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reports from a training to the server's file: who speaks for which job, what is kept, and that nothing waits."""
+"""A training's report counts for the job of the sender's cgroup, is stored once in the server's file, and never makes
+the training wait."""
 
 from __future__ import annotations
 

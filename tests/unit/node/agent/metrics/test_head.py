@@ -1,4 +1,4 @@
-"""What a head's agent says of its daemons, and of the nodes it hears."""
+"""The head's agent exports metrics of its daemons and of the nodes whose heartbeats it receives."""
 
 from __future__ import annotations
 

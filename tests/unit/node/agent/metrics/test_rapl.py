@@ -1,4 +1,4 @@
-"""What processors and memory drew, from folders as the kernel's powercap interface makes them."""
+"""The energy of CPUs and memory is read from folders like those of the kernel's powercap interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What slurmctld runs when it wants machines: a line for the server, and nothing that anybody can slip into it."""
+"""slurmctld's power-saving program writes one line for the server, into which no user can insert anything."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION headway_audit_stays()
 
 
 def upgrade() -> None:
+    """Creates all tables, indexes and triggers."""
     _create_tables()
     if op.get_bind().dialect.name == "postgresql":
         op.execute(POSTGRES_AUDIT_FUNCTION)
