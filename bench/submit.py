@@ -27,7 +27,7 @@ from pathlib import Path
 from bench_cluster import BenchCluster, bench_cluster
 from headway import Client
 from headway.domain.machine import Machine
-from headway.providers.registry import provider
+from headway.providers.registry import open_provider
 from headway.schemas.submissions import SubmitIn
 from headway.store import open_store
 from headway.transport.ssh import Connections
@@ -73,7 +73,7 @@ def through(at: BenchCluster) -> Once:
 
 async def head(at: BenchCluster) -> tuple[Machine, str]:
     """Returns the head, and the key with which the server logs in."""
-    machines = await provider("local", at.state, ()).list("bench")
+    machines = await open_provider("local", at.state, ()).list("bench")
     store = await open_store(at.state)
     try:
         key = (await store.secrets.of_cluster("bench"))["bootstrap_key"]

@@ -137,10 +137,10 @@ def test_slurm_shows_people_what_headway_shows_them(lab: Lab) -> None:
         assert "seen" not in written.out
         assert not lab.head("sacct", "-n", "--batch-script", "-j", str(job), user="vito").out.strip()
         with pytest.raises(NotAllowed):
-            vito._json("GET", f"/clusters/lab/jobs/{job}/log")
+            vito._connection.request_json("GET", f"/clusters/lab/jobs/{job}/log")
         for path in ("script", "lineage"):  # submitted by sbatch itself: Headway keeps no record of it
             with pytest.raises((NotAllowed, NotFound)):
-                vito._json("GET", f"/clusters/lab/jobs/{job}/{path}")
+                vito._connection.request_json("GET", f"/clusters/lab/jobs/{job}/{path}")
     shares = lab.head("sshare", "--all", "-P", "-n", "--format=account,user", user="vito").out.splitlines()
     assert {line.partition("|")[2] for line in shares if "|" in line} <= {"", "vito"}
     assert not [line for line in shares if line.startswith(("speech", "small"))]

@@ -30,7 +30,7 @@ def asked(lab: Lab) -> int:
 def look(lab: Lab, viewers: int, job: int) -> tuple[int, int]:
     """Returns (RPCs within SPAN_S, lists and pages that were answered in that time)."""
     client = lab.client
-    headers = {"authorization": f"Bearer {client._token}"}
+    headers = {"authorization": f"Bearer {client._connection._token}"}
     stop, seen = threading.Event(), []
     paths = [
         f"{API_PREFIX}/clusters/lab/jobs", f"{API_PREFIX}/clusters/lab/jobs/{job}", f"{API_PREFIX}/clusters/lab/nodes",
