@@ -12,7 +12,7 @@ import subprocess
 import time
 from typing import Any
 
-from ops import packages
+from ops import packages, user_processes
 from ops.files import MANAGED, STAMPS, block_of, name_of, read_json, read_text, squatted
 
 UNIT_FIELDS = (
@@ -97,4 +97,4 @@ def see_sessions(users: Any) -> list[str]:
             wanted[pwd.getpwnam(user).pw_uid] = user
     if not wanted:
         return []
-    return sorted({wanted[uid] for _, uid in user.processes(set(wanted))})
+    return sorted({wanted[uid] for _, uid in user_processes.processes(set(wanted))})

@@ -103,6 +103,7 @@ def test_a_destroyed_head_comes_back_with_all_that_it_knew(lab: Lab, folder: Pat
     lab.head("scancel", str(held))
 
 
+@pytest.mark.core  # reads the backup that the test before it made
 def test_what_is_no_backup_of_this_cluster_touches_nothing(lab: Lab, folder: Path) -> None:
     before = pid(lab, "keep-head", "slurmctld")
     kept = next(folder.glob("*.headway-backup"))

@@ -233,7 +233,7 @@ def test_sbatch_s_refusals_come_with_what_to_do(lab: Lab, flags: list[str], said
 def test_windows_line_ends_are_refused_before_anything_is_sent(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "dos.sbatch").write_bytes(b"#!/bin/bash\r\ntrue\r\n")
     done = lab.cli("submit", "lab", str(tmp_path / "dos.sbatch"), check=False)
-    assert "Windows line ends" in done.err
+    assert "Windows line endings" in done.err
 
 
 def test_a_failed_job_says_why_in_words(lab: Lab) -> None:

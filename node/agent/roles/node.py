@@ -67,7 +67,7 @@ def serve_node(config: Config) -> None:
     watcher.xids, watcher.errors = faults.last, faults.seen
     results = ChangedResults(faults.node, faults.boot)
     turns = JobChanges()
-    log = KernelLog(config.kernel_log)
+    kernel_log = KernelLog(config.kernel_log)
     lease = Lease(lambda: other_node_addresses(config.heads))
     registers = Reregistration()
     if config.offline_response:
@@ -79,7 +79,7 @@ def serve_node(config: Config) -> None:
     due = beat = time.monotonic()
     while True:
         now = time.monotonic()
-        if read_kernel_log(log, faults, watcher.kernel, now):
+        if read_kernel_log(kernel_log, faults, watcher.kernel, now):
             touch_file(MARK)
             beat = now  # send the heartbeat immediately
         while events.has_event(time.time()):
@@ -105,8 +105,8 @@ def serve_node(config: Config) -> None:
             reports.flush(now)
             due = now + FLUSH_S
         wait_s = min(beat, due) - now
-        sources = [ears, *outs] + ([log.handle] if log.wakes and log.handle >= 0 else [])
-        ready = select.select(sources, [], [], max(0.0, min(wait_s, LOOK_S if log.wakes else LOG_S)))[0]
+        sources = [ears, *outs] + ([kernel_log.handle] if kernel_log.wakes and kernel_log.handle >= 0 else [])
+        ready = select.select(sources, [], [], max(0.0, min(wait_s, LOOK_S if kernel_log.wakes else LOG_S)))[0]
         registers.register_if_due(now)
         for number, out in enumerate(outs):
             if out not in ready:

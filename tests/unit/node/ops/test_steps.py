@@ -244,3 +244,8 @@ def test_a_file_that_is_no_text_can_be_removed(tmp_path: Path) -> None:
     (tmp_path / "munge.key").write_bytes(bytes(range(256)))
     assert perform({"op": "remove", "path": str(tmp_path / "munge.key")})[0]["ok"]
     assert not (tmp_path / "munge.key").exists()
+
+
+def test_sessions_are_read_by_name() -> None:
+    name = pwd.getpwuid(os.getuid()).pw_name
+    assert set(facts.see_sessions([name, "no-such-user-here"])) <= {name}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
+import sys
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,7 @@ from agent.metrics import sampler
 from agent.roles import head as relay
 from agent.roles import node, server_stream
 from tests.support.check_inputs import PLAN, gpus, seen
+from tests.support.paths import NODE
 
 
 @pytest.mark.parametrize(
@@ -330,3 +333,9 @@ def test_the_server_s_stream_tells_checks_from_faults(tmp_path: Path, monkeypatc
     with pytest.raises(EnoughError):
         server_stream.stream_events(str(spool), str(tmp_path / "none"))
     assert [next(iter(json.loads(line))) for line in printed] == ["fault", "check"]
+
+
+def test_the_agent_of_a_node_registers_the_checks_of_gpus_and_of_the_machine() -> None:
+    code = "from agent.metrics import sampler; from agent.checks.runner import CHECKS; print(*[one.name for one in CHECKS])"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=NODE, capture_output=True, text=True, timeout=60, check=True)
+    assert {"gpu_count", "gpu_memory_errors", "mounts", "slurmd"} <= set(ran.stdout.split())
