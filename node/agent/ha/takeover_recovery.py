@@ -25,12 +25,12 @@ from agent.jobs.queue_recovery import (
     Slurm,
     lost_submissions,
     note_files,
-    read_bytes,
     save_newest_jobs,
     takeover_folder,
     write_atomically,
     write_takeover_list,
 )
+from agent.jobs.submission_notes import read_bytes
 from agent.journal import log
 
 LOOK_S = 0.25

@@ -21,7 +21,6 @@ import pwd
 import re
 import shutil
 import signal
-import stat
 import subprocess
 import tempfile
 import time
@@ -29,6 +28,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from agent.jobs.submission_notes import (
+    RESUBMITTED,
+    AccountingRecord,
+    SavedJob,
+    SubmissionNote,
+    dependencies,
+    must_not_run_again,
+    notes_without_job,
+    read_bytes,
+    read_notes,
+    records_of_submission,
+    saved_job,
+    sbatch_argv,
+    script_index,
+    submission_environment,
+)
 from agent.journal import whole_lines
 
 T = TypeVar("T")
@@ -40,58 +55,15 @@ SAVED = "saved"  # holds when the controller last wrote its queue
 BEGAN = "began"  # holds when the next controller began to lead
 NOTES = "/home/*/.headway-submitted-"  # followed by the cluster's name, because several clusters may share homes
 UNSAVED_S = 10.0  # submissions so much older than the last saved state are in it
-BEGIN_S = 10  # by then every node has registered, and Slurm has ended the old runs there
 WAIT_S = 120.0  # how long to wait for answers of slurmctld and slurmdbd
 HAND_S = 30.0  # how long to wait for the second head's list
-SAME_S = 5  # largest difference between sbatch's note and Slurm's submit time of one submission
 _SUBMIT_S = 30.0
-_MOST_BYTES = 256 * 1024
-_MOST_NOTES = 200  # notes of one user
-_MOST_JOB = 2**26
 _ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL", "REVOKED")
 # sbatch's messages when the controller has not accepted the job
 _AWAY = ("unable to contact", "connection refused", "standby mode", "temporarily unable")
 _UNSURE = ("timed out", "zero bytes")  # the controller may have accepted it
-_AGAIN = "headway: submitted again, for the controller was killed before it had saved job"
 _UNIX_TIMES = {"SLURM_TIME_FORMAT": "%s"}
 _SUBMITTED = re.compile(r"^(?:Submitted batch job )?(\d+)", re.MULTILINE)  # sbatch's output, also with --parsable
-_BEGINS = re.compile(rb"^#SBATCH\s+(?:.*\s)?(?:--begin|-b)", re.MULTILINE)
-_STAYS = re.compile(rb"^#SBATCH\s+(?:.*\s)?--no-requeue", re.MULTILINE)
-# sbatch's short options that take a value, and its long options that take none.
-_SHORT_WITH_VALUE = b"AaBbCcDdeFGiJLMmNnopqStwx"
-_LONG_ALONE = frozenset(
-    b"contiguous exclusive get-user-env hold ignore-pbs immediate nice no-kill no-requeue oom-kill-step overcommit oversubscribe "
-    b"parsable propagate quiet reboot requeue resv-ports spread-job stepmgr test-only use-min-nodes verbose wait x11 "
-    b"container-mount-home container-remap-root container-writable container-readonly container-entrypoint".split()
-)
-
-
-@dataclass(frozen=True)
-class SubmissionNote:
-    """One submission, as the user's sbatch noted it: job number, Unix time, uid and command line."""
-
-    job: int
-    at: int
-    uid: int
-    argv: tuple[bytes, ...]
-
-
-@dataclass(frozen=True)
-class AccountingRecord:
-    """One record of a job in accounting. Times are Unix seconds."""
-
-    user: str
-    submitted: int
-    started: bool
-    ended: int  # 0: it has not ended
-
-
-@dataclass(frozen=True)
-class SavedJob:
-    """The files that slurmctld kept of a job; b"" if they are gone or belong to another user."""
-
-    script: bytes = b""
-    environment: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -132,120 +104,6 @@ def save_newest_jobs(state: str, kept: str = KEPT) -> None:
     write_atomically(f"{kept}/{SAVED}", str(saved))
 
 
-def read_notes(paths: Iterable[str], since: float, now: float) -> list[SubmissionNote]:
-    """Returns the submissions noted between `since` and `now` (Unix seconds), oldest first. A file that does not belong
-    to the home's owner is ignored, and so are unreadable lines."""
-    found: list[SubmissionNote] = []
-    for path in paths:
-        try:
-            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
-            continue
-        with os.fdopen(file, "rb") as lines:
-            about, home = os.fstat(lines.fileno()), os.stat(os.path.dirname(path))
-            if not stat.S_ISREG(about.st_mode) or about.st_uid != home.st_uid or about.st_mtime < since:
-                continue
-            lines.seek(max(0, about.st_size - _MOST_BYTES))
-            mine = (_note(line, about.st_uid) for line in lines.read(_MOST_BYTES).splitlines())
-            found += [note for note in mine if note and since <= note.at <= now][-_MOST_NOTES:]
-    return sorted(found, key=lambda note: (note.at, note.job))
-
-
-def _note(line: bytes, uid: int) -> SubmissionNote | None:
-    words = line.split()
-    try:
-        argv = bytes.fromhex(words[2].decode()).rstrip(b"\0").split(b"\0")
-        note = SubmissionNote(int(words[0]), int(words[1]), uid, tuple(argv))
-    except (ValueError, IndexError, UnicodeDecodeError):
-        return None
-    return note if 0 < note.job < _MOST_JOB else None
-
-
-def notes_without_job(notes: Sequence[SubmissionNote], known: Mapping[int, int], began: int) -> list[SubmissionNote]:
-    """Returns the submissions from before the controller's start `began` that have no job: the number is free, belongs
-    to another user, or was given to a later submission of the same user. `known`: job -> uid."""
-    since = {note.job for note in notes if note.at > began and known.get(note.job) == note.uid}
-    return [note for note in notes if note.at <= began and (known.get(note.job) != note.uid or note.job in since)]
-
-
-def records_of_submission(
-    note: SubmissionNote, records: Iterable[AccountingRecord], user: str, after: int
-) -> list[AccountingRecord]:
-    """Returns the accounting records of this submission, the closest in time first. `after`: when the number was last
-    submitted again by this module, 0 for never."""
-    near = (r for r in records if r.user == user and abs(note.at - r.submitted) <= SAME_S and r.submitted > after)
-    return sorted(near, key=lambda record: abs(note.at - record.submitted))
-
-
-def must_not_run_again(note: SubmissionNote, records: Sequence[AccountingRecord], script: bytes, began: int) -> bool:
-    """Returns whether the submission must not run again: it has ended, or it has started and forbids a requeue. An end
-    after the controller's start does not count, because a controller that finds no state has accounting cancel all
-    pending jobs."""
-    stays = b"--no-requeue" in note.argv or bool(_STAYS.search(script))
-    return any(0 < record.ended < began or (record.started and stays) for record in records)
-
-
-def saved_job(folder: str, owner: pwd.struct_passwd, *, known: bool) -> SavedJob:
-    """Returns the job's saved script and environment if they belong to `owner`. `known`: accounting has the job under
-    this user. If not, the environment must name the user: a number in a user's notes proves nothing, and the files may
-    hold secrets."""
-    script, saved = read_bytes(f"{folder}/script").rstrip(b"\0"), read_bytes(f"{folder}/environment")
-    theirs = {b"USER=" + owner.pw_name.encode(), b"HOME=" + owner.pw_dir.encode()} <= set(saved[4:].split(b"\0"))
-    return SavedJob(script, saved) if known or theirs else SavedJob()
-
-
-def sbatch_argv(note: SubmissionNote, script: bytes, numbers: Mapping[int, int], path: bytes) -> list[bytes]:
-    """Returns the sbatch command that submits the job again. The user's own --begin and --comment take precedence.
-    `numbers`: old -> new job number, for dependencies. `path`: where the script is now."""
-    begins = any(word.startswith((b"--begin", b"-b")) for word in note.argv[1:]) or _BEGINS.search(script)
-    words = b"%s %d" % (_AGAIN.encode(), note.job)
-    first = [b"/usr/bin/sbatch", b"--comment=" + words] + ([] if begins else [b"--begin=now+%d" % BEGIN_S])
-    rest = list(note.argv[1:])
-    at = script_index(rest)
-    if path and at is not None:
-        rest[at] = path
-    return [*first, *_dependent(rest, numbers)]
-
-
-def script_index(words: Sequence[bytes]) -> int | None:
-    """Returns the index of the script among sbatch's arguments; None if there is none. It is the first word that is
-    neither an option, nor an option's value, nor the `:` between two components of a heterogeneous job."""
-    n = 0
-    while n < len(words):
-        word = words[n]
-        if word == b"--":
-            return n + 1 if n + 1 < len(words) else None
-        if word == b":":
-            n += 1
-            continue
-        if not word.startswith(b"-") or word == b"-":
-            return n
-        if word.startswith(b"--"):
-            alone = b"=" in word or word[2:] in _LONG_ALONE or word.startswith(b"--no-")
-        else:
-            alone = not (word[-1:] in _SHORT_WITH_VALUE and all(c not in _SHORT_WITH_VALUE for c in word[1:-1]))
-        n += 1 if alone else 2
-    return None
-
-
-def _dependent(words: Sequence[bytes], numbers: Mapping[int, int]) -> Iterator[bytes]:
-    before = b""
-    for word in words:
-        if word.startswith((b"--dependency=", b"-d")) or before in (b"--dependency", b"-d"):
-            yield re.sub(rb"(?<=:)\d+", lambda job: b"%d" % numbers.get(int(job[0]), int(job[0])), word)
-        else:
-            yield word
-        before = word
-
-
-def submission_environment(saved: bytes, owner: pwd.struct_passwd) -> dict[bytes, bytes]:
-    """Returns the environment that sbatch had, without the SLURM_ variables that sbatch added for the job."""
-    pairs = (item.partition(b"=") for item in saved[4:].split(b"\0"))
-    found = {key: value for key, mark, value in pairs if mark and not key.startswith(b"SLURM_")}
-    home, name = owner.pw_dir.encode(), owner.pw_name.encode()
-    return {b"PATH": b"/usr/local/bin:/usr/bin:/bin", b"HOME": home, b"USER": name, b"LOGNAME": name, **found}
-
-
 class Slurm:
     """Slurm's commands, as far as this module needs them."""
 
@@ -263,7 +121,7 @@ class Slurm:
     def resubmitted_jobs(self) -> list[Resubmission]:
         """Returns the jobs that this module submitted again. Jobs with a comment of their owner can't be recognized."""
         rows = self._ask("squeue", "--all", "--noheader", "--states=all", "--format=%F %U %V %k").splitlines()
-        found = (re.match(rf"(\d+) (\d+) (\d+) {_AGAIN} (\d+)$", row.strip()) for row in rows)
+        found = (re.match(rf"(\d+) (\d+) (\d+) {RESUBMITTED} (\d+)$", row.strip()) for row in rows)
         return [Resubmission(*map(int, match.groups())) for match in found if match]
 
     def records(self, job: int) -> list[AccountingRecord]:
@@ -445,7 +303,7 @@ def _again(slurm: Slurm, found: Sequence[LostSubmission], done: str) -> Iterator
     late: list[int] = []
     for note, (owner, files, began) in due.items():
         # it depends on a job that is still to be submitted
-        if tuple(_dependent(note.argv, dict.fromkeys(late, 0))) != note.argv:
+        if tuple(dependencies(note.argv, dict.fromkeys(late, 0))) != note.argv:
             late.append(note.job)
             continue
         mine_again = (a.job for a in there if (a.old, a.uid) == (note.job, note.uid) and a.submitted >= began)
@@ -509,12 +367,3 @@ def _patiently(ask: Callable[[], T]) -> T:
             if time.monotonic() > ends:
                 raise
             time.sleep(0.2)
-
-
-def read_bytes(path: str) -> bytes:
-    """Returns the file's content; b"" if it can't be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""

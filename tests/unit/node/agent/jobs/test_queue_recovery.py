@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent.jobs import queue_recovery
+from agent.jobs import queue_recovery, submission_notes
 
 BEGAN = 1_000_000
 ME = pwd.getpwuid(os.getuid())
@@ -20,7 +20,7 @@ ENVIRONMENT = b"\x03\0\0\0" + f"FOO=a=b\nc\0USER={ME.pw_name}\0HOME={ME.pw_dir}\
 
 
 def note(job: int, at: int = BEGAN - 3, *argv: bytes) -> Any:
-    return queue_recovery.SubmissionNote(job, at, os.getuid(), (b"sbatch", *argv))
+    return submission_notes.SubmissionNote(job, at, os.getuid(), (b"sbatch", *argv))
 
 
 def line(job: int, at: int, argv: bytes = b"sbatch\0a.sh\0") -> str:
@@ -28,7 +28,7 @@ def line(job: int, at: int, argv: bytes = b"sbatch\0a.sh\0") -> str:
 
 
 def record(at: int, *, started: bool = False, ended: int = 0, user: str = ME.pw_name) -> Any:
-    return queue_recovery.AccountingRecord(user, at, started, ended)
+    return submission_notes.AccountingRecord(user, at, started, ended)
 
 
 class Slurm:
@@ -118,9 +118,9 @@ def test_however_long_the_head_was_away_what_counts_is_its_last_state(home: Path
 
 def test_a_number_that_was_given_to_another_since_is_a_job_that_was_forgotten() -> None:
     first, second = note(34), note(34, BEGAN + 1)
-    assert queue_recovery.notes_without_job([first, second], {34: ME.pw_uid}, BEGAN) == [first]
-    assert queue_recovery.notes_without_job([first], {34: THEIRS}, BEGAN) == [first]
-    assert queue_recovery.notes_without_job([first], {34: ME.pw_uid}, BEGAN) == [], (
+    assert submission_notes.notes_without_job([first, second], {34: ME.pw_uid}, BEGAN) == [first]
+    assert submission_notes.notes_without_job([first], {34: THEIRS}, BEGAN) == [first]
+    assert submission_notes.notes_without_job([first], {34: ME.pw_uid}, BEGAN) == [], (
         "a job that was requeued has another second, too"
     )
 
@@ -158,8 +158,8 @@ def test_what_is_kept_of_a_job_is_for_its_owner_alone(home: Path) -> None:
         (home / f"kept/job.{job}/environment").write_bytes(saved)
     slurm = Slurm({}, {3: [record(BEGAN - 2, started=True)]})
     ran(slurm, home)
-    assert slurm.kept[1] == queue_recovery.SavedJob(b"#!/bin/sh\n", ENVIRONMENT)
-    assert slurm.kept[2] == queue_recovery.SavedJob()
+    assert slurm.kept[1] == submission_notes.SavedJob(b"#!/bin/sh\n", ENVIRONMENT)
+    assert slurm.kept[2] == submission_notes.SavedJob()
     assert slurm.kept[3].script == b"#!/bin/sh\n", "accounting says that it was theirs"
 
 
@@ -172,45 +172,45 @@ def test_what_is_kept_of_a_job_is_for_its_owner_alone(home: Path) -> None:
     ],
 )  # fmt: skip
 def test_the_script_is_the_word_that_sbatch_takes_for_it(words: str, at: int | None) -> None:
-    assert queue_recovery.script_index(words.encode().split()) == at
+    assert submission_notes.script_index(words.encode().split()) == at
 
 
 def test_it_begins_after_what_still_runs_was_ended_unless_its_owner_says_when() -> None:
-    words = queue_recovery.sbatch_argv(
+    words = submission_notes.sbatch_argv(
         note(34, BEGAN, b"--gpus=1", b"a.sh", b"x y"), b"#!/bin/sh\n", {}, b"/tmp/new/a.sh"
     )
     assert words[0] == b"/usr/bin/sbatch"
     assert words[1].startswith(b"--comment=headway: ")
     assert words[2:] == [b"--begin=now+10", b"--gpus=1", b"/tmp/new/a.sh", b"x y"]
     for argv, script in (((b"--begin=16:00",), b""), ((), b"#!/bin/sh\n#SBATCH -N1 -b 16:00\n")):
-        assert b"--begin=now+10" not in queue_recovery.sbatch_argv(note(34, BEGAN, *argv), script, {}, b"")
+        assert b"--begin=now+10" not in submission_notes.sbatch_argv(note(34, BEGAN, *argv), script, {}, b"")
 
 
 def test_who_depends_on_one_that_has_another_number_now_depends_on_that() -> None:
     asked = note(40, BEGAN, b"-d", b"afterok:34:35,after:36+1", b"--dependency=afterok:34", b"34")
-    words = queue_recovery.sbatch_argv(asked, b"", {34: 37}, b"")
+    words = submission_notes.sbatch_argv(asked, b"", {34: 37}, b"")
     assert words[3:] == [b"-d", b"afterok:37:35,after:36+1", b"--dependency=afterok:37", b"34"]
 
 
 def test_the_environment_is_that_of_the_first_time_without_what_sbatch_adds() -> None:
     saved = ENVIRONMENT + b"SLURM_SUBMIT_DIR=/x\0PATH=/opt/bin\0junk\0"
-    found = queue_recovery.submission_environment(saved, ME)
+    found = submission_notes.submission_environment(saved, ME)
     assert found[b"FOO"] == b"a=b\nc"
     assert found[b"PATH"] == b"/opt/bin"
     assert found[b"HOME"] == ME.pw_dir.encode()
     assert b"SLURM_SUBMIT_DIR" not in found
-    assert queue_recovery.submission_environment(b"", ME)[b"PATH"]
+    assert submission_notes.submission_environment(b"", ME)[b"PATH"]
 
 
 def test_notes_that_are_a_link_or_nonsense_count_for_nothing(home: Path, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.write_text(line(7, BEGAN))
     (home / ".headway-submitted-lab").symlink_to(theirs)
-    assert queue_recovery.read_notes([f"{home}/.headway-submitted-lab"], 0, BEGAN) == []
+    assert submission_notes.read_notes([f"{home}/.headway-submitted-lab"], 0, BEGAN) == []
     mine = home / "notes"
     bad = b"\xff\n1\n2 x 00\n3 4 zz\n-5 4 00\n99999999999999 4 00\n"
     mine.write_bytes(bad + line(8, BEGAN).encode() + b"9 10")
-    assert [note.job for note in queue_recovery.read_notes([f"{mine}"], 0, BEGAN)] == [8]
+    assert [note.job for note in submission_notes.read_notes([f"{mine}"], 0, BEGAN)] == [8]
 
 
 def test_scripts_of_jobs_that_may_be_unsaved_are_kept_and_go_later(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_what_may_have_been_taken_and_can_not_be_recognized_is_not_submitted_twi
 
 
 def test_a_job_that_was_submitted_again_says_of_which_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    comment = queue_recovery.sbatch_argv(note(34), b"", {}, b"")[1].decode().partition("=")[2]
+    comment = submission_notes.sbatch_argv(note(34), b"", {}, b"")[1].decode().partition("=")[2]
     rows = f"92 1000 {BEGAN + 1} {comment}\n93 1000 {BEGAN} (null)\n94 1000 {BEGAN} about {comment}\n"
     monkeypatch.setattr(queue_recovery.Slurm, "_ask", lambda *_: rows)
     assert queue_recovery.Slurm().resubmitted_jobs() == [queue_recovery.Resubmission(92, 1000, BEGAN + 1, 34)]
@@ -349,7 +349,7 @@ def test_a_list_that_is_not_whole_yet_is_no_list(home: Path, monkeypatch: pytest
 
 def test_what_is_on_the_list_and_in_the_last_seconds_too_is_submitted_once(home: Path) -> None:
     noted(home, line(34, BEGAN - 3))
-    found = queue_recovery.read_notes([str(home / ".headway-submitted-lab")], 0, BEGAN)
+    found = submission_notes.read_notes([str(home / ".headway-submitted-lab")], 0, BEGAN)
     folder = handed_on(home, *found, began=BEGAN - 1)
     slurm = Slurm({})
     list(
