@@ -33,7 +33,7 @@ def name_of(path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def docs_tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("headway_docs", ROOT / "tools" / "docs.py")
+    spec = importlib.util.spec_from_file_location("headway_docs", ROOT / "tools" / "docs_reference.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
