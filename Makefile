@@ -38,14 +38,14 @@ soak:  ## the long tests
 
 bench:  ## the figures that the README quotes, but for the half hour of 100 faults
 	@$(PYTHON) tools/setup.py --for demo --quiet
-	@for part in help server scale noop container agent bringup "ledger --most 4" "recovery --no-stock" "takeover --beside"; do \
+	@for part in help server scale noop container agent bringup "ledger --most 4" "recovery --no-stock" "takeover --without-agent"; do \
 	  set -- $$part; echo "== bench/$$1.py"; of=$$1; shift; $(BIN)/python bench/$$of.py "$$@" || exit 1; done
 
 screenshots:  ## every page, light, dark and on a phone: screenshots/index.html
 	@$(PYTHON) tools/setup.py --for test --quiet
 	@$(BIN)/python tests/web/shots.py screenshots
 
-pictures:  ## those that the README shows, anew
+pictures:  ## take the README's pictures again
 	@$(PYTHON) tools/setup.py --for test --quiet
 	@$(BIN)/python tests/web/shots.py --readme docs/pictures
 
@@ -56,7 +56,7 @@ docs:  ## the documentation: reference pages from the code, and the site that th
 assets:  ## the page's browser libraries
 	@$(BIN)/python tools/assets.py
 
-lock:  ## pin all Python packages anew from pyproject.toml (UPGRADE=1: newest versions)
+lock:  ## pin all Python packages again from pyproject.toml (UPGRADE=1: newest versions)
 	@tools/lock.sh
 
 clean:  ## remove the demo, node images and state (YES=1: other clusters too)

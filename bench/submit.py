@@ -121,7 +121,7 @@ def main() -> None:
     print(f"plain: sbatch on an open SSH connection of the person's: {middle['plain']:.0f} ms (median of {RUNS})")
     print(f"headway submit (SDK, open connection):                   {middle['headway']:.0f} ms")
     print(f"ratio: {middle['headway'] / middle['plain']:.2f}")
-    print(f"beside it: `ssh LOGIN sbatch`, multiplexed:               {middle['openssh']:.0f} ms")
+    print(f"compared with `ssh LOGIN sbatch`, multiplexed: {middle['openssh']:.0f} ms")
     print(f"           bare sbatch, no shell, no login, as root does: {middle['bare']:.0f} ms")
 
 

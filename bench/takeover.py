@@ -1,5 +1,5 @@
 """Measures the seconds without a controller when the first of two heads fails, while no Headway server runs: it is
-switched off, or it hangs while its kernel still accepts connections. --beside also measures it with the second head's
+switched off, or it hangs while its kernel still accepts connections. --without-agent also measures it with the second head's
 agent stopped.
 
 At the moment of the fault an sbatch is started on the second head, and again if it fails; what counts is when it gets a
@@ -92,22 +92,22 @@ def main() -> None:
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("--rounds", type=int, default=3)
     words.add_argument("--fault", choices=FAULTS, default="switched off")
-    words.add_argument("--beside", action="store_true", help="also with the second head's agent stopped")
+    words.add_argument("--without-agent", action="store_true", help="also with the second head's agent stopped")
     asked = words.parse_args()
     with bench_cluster(SPEC) as at:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
         at.headway("server", "stop")
         try:
-            measure(Heads(at), asked.fault, asked.rounds, beside=asked.beside)
+            measure(Heads(at), asked.fault, asked.rounds, without_agent=asked.without_agent)
         finally:
             at.tried("server", "start")  # the server is needed to delete the cluster
 
 
-def measure(heads: Heads, fault: str, count: int, *, beside: bool) -> None:
-    """Prints the times of `count` rounds. `beside`: also with the second head's agent stopped."""
+def measure(heads: Heads, fault: str, count: int, *, without_agent: bool) -> None:
+    """Prints the times of `count` rounds. `without_agent`: also with the second head's agent stopped."""
     time.sleep(SETTLED_S)
-    for title in ("", ", the second head's agent stopped") if beside else ("",):
+    for title in ("", ", the second head's agent stopped") if without_agent else ("",):
         if title:
             heads.on_second("systemctl", "stop", "headway-agent.service")
         rounds = [heads.once(fault) for _ in range(count)]

@@ -122,9 +122,9 @@ def give_state(folder: str, since: float) -> int:
 
 def take_state(folder: str) -> int:
     """Replaces the state folder by the tar on standard input. Returns the exit status."""
-    beside, before = f"{folder}.headway-new", f"{folder}{_BEFORE}"
-    shutil.rmtree(beside, ignore_errors=True)
-    os.makedirs(beside, mode=0o700)
+    temporary, before = f"{folder}.headway-new", f"{folder}{_BEFORE}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    os.makedirs(temporary, mode=0o700)
     with tarfile.open(mode="r|gz", fileobj=sys.stdin.buffer) as tar:
         # keep modes and owners; the members are checked here
         tar.extraction_filter = lambda member, _: member  # type: ignore[method-assign]
@@ -132,15 +132,15 @@ def take_state(folder: str) -> int:
             if not (member.isdir() or member.isreg()) or ".." in member.name.split("/") or member.name.startswith("/"):
                 print(f"{member.name} is nothing that slurmctld writes", file=sys.stderr)
                 return 1
-            tar.extract(member, beside)  # sets owners by name, because uids may differ on this machine
+            tar.extract(member, temporary)  # sets owners by name, because uids may differ on this machine
     ahead = time.time() + AHEAD_S
-    if os.path.exists(f"{beside}/job_state"):
-        os.utime(f"{beside}/job_state", (ahead, ahead))
+    if os.path.exists(f"{temporary}/job_state"):
+        os.utime(f"{temporary}/job_state", (ahead, ahead))
     if os.path.isdir(folder) and os.path.exists(before):
         shutil.rmtree(folder)  # from an earlier try
     elif os.path.isdir(folder):
         os.rename(folder, before)
-    os.rename(beside, folder)
+    os.rename(temporary, folder)
     return 0
 
 
@@ -151,7 +151,7 @@ def begin(*places: str) -> int:
     states = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout.split()
     for unit, state in zip(units, states, strict=True):
         if state not in _RESTS:
-            print(f"{unit} is {state}: nothing is put back beside it", file=sys.stderr)
+            print(f"{unit} is {state}: nothing is restored while it runs", file=sys.stderr)
             return 1
     for place in places:
         if not os.path.exists(f"{place}{RESTORING}"):

@@ -1,4 +1,4 @@
-# What is on a machine that nobody has set up yet, for headway.providers.inventory.survey to read. Needs a shell and nothing else, reads
+# What is on a machine that is not set up yet, for headway.providers.inventory.survey to read. Needs a shell and nothing else, reads
 # only, and passes over whatever is missing. $1: paths to look at, $2: user names, $4: uids, all separated by blanks; $3: a folder
 # that may not be there yet, whose file system is asked for.
 LC_ALL=C
@@ -102,7 +102,7 @@ done | sort -u
 part held
 first /etc/headway/held-by
 part from
-# sudo takes SSH_CONNECTION away from us; whoever called us, up to the session, has it still.
+# sudo removes SSH_CONNECTION; a parent process up to the session still has it.
 from=${SSH_CONNECTION:-} above=$PPID
 while [ -z "$from" ] && [ "${above:-0}" -gt 1 ]; do
     from=$(tr '\0' '\n' <"/proc/$above/environ" 2>/dev/null | sed -n 's/^SSH_CONNECTION=//p' | head -n 1)

@@ -1,5 +1,5 @@
 # Marks a machine as a cluster's, and gives it what the next steps need. $1: the mark, one line of JSON. Prints the mark that is
-# there: ours, or that of whoever was first. Needs a shell and, where Python is missing, apt.
+# there: ours, or that of the first to write it. Needs a shell and, where Python is missing, apt.
 LC_ALL=C
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
@@ -17,7 +17,7 @@ command -v python3 >/dev/null 2>&1 && exit 0
 command -v apt-get >/dev/null 2>&1 || { echo "there is neither python3 nor apt-get" >&2; exit 1; }
 export DEBIAN_FRONTEND=noninteractive
 {
-    # Somebody else may be installing: an upgrade, or what a killed apply left.
+    # Another program may be installing: an upgrade, or what a killed apply left.
     tries=0
     until dpkg --configure -a; do
         tries=$((tries + 1))

@@ -2,7 +2,7 @@
 
 It removes machines and networks with this state folder's label, the node images, the state folder itself with its
 homes, scratch and accounting, and what tests left in the temporary folders. The virtual environment stays. Clusters
-other than the demo's may hold somebody's work: if there is one, it stops and names it, unless --yes is given (YES=1). A
+other than the demo's may hold a user's work: if there is one, it stops and names it, unless --yes is given (YES=1). A
 folder that contains anything that is not Headway's is never removed."""
 
 from __future__ import annotations
@@ -197,9 +197,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         known |= recorded(state)
     except sqlite3.Error as error:
         if not options.yes:
-            print(
-                f"clean: {state / 'headway.db'} can't be read, so nobody knows its clusters: {error}", file=sys.stderr
-            )
+            print(f"clean: {state / 'headway.db'} can't be read, so its clusters are unknown: {error}", file=sys.stderr)
             print("  make clean YES=1 removes everything", file=sys.stderr)
             return 1
     if (kept := sorted(known - OURS)) and not options.yes:

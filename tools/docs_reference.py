@@ -359,7 +359,7 @@ def alerts_page() -> str:
     return page(
         "Alerts",
         "The rules that Prometheus on the head evaluates. `critical` means that work is lost or will be, `warning` that "
-        "somebody should look today, `info` is for the record. [Monitoring](../howto/monitoring.md) tells where alerts go.",
+        "an admin should look today, `info` is for the record. [Monitoring](../howto/monitoring.md) tells where alerts go.",
         body(),
     )
 

@@ -66,7 +66,7 @@ END
 sed -i -E 's/^session[[:space:]].*pam_systemd\.so.*$/session [success=1 default=ignore] pam_succeed_if.so quiet uid = 0\n&/' \
     "$root/etc/pam.d/common-session"
 
-# The parts that machines which nobody made from an image get too.
+# The parts that machines without a node image get too.
 parts=$root/usr/lib/headway/parts
 mkdir -p "$parts"
 cp -r "$(dirname "$0")"/spank "$(dirname "$0")"/pam "$(dirname "$0")"/*.sh "$parts/"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes Headway's own parts on a machine that has the packages: usage: parts.sh ROOT (/, or a root folder entered by chroot).
-# Beside it lie spank/, pam/, container/ and torch-without-libuv.sh. Running it twice changes nothing.
+# Next to it lie spank/, pam/, container/ and torch-without-libuv.sh. Running it twice changes nothing.
 set -eu
 umask 022
 root=${1%/}
@@ -13,7 +13,7 @@ mkdir -p "$root/var/lib/extrausers"
 sh "$here/torch-without-libuv.sh" "$root/"
 
 # Small plugins, against the headers of the Slurm that is there; two programs that run inside containers of any image. Each is
-# made beside its place: a daemon may have the old one open.
+# made under a temporary name: a daemon may have the old one open.
 mkdir -p "$own/spank" "$own/pam"
 for plugin in spank/private_tmp spank/container pam/job_tmp; do
     gcc -O2 -Wall -Wextra -Werror -fPIC -shared -o "$own/$plugin.new" "$here/$plugin.c"

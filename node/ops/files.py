@@ -12,7 +12,7 @@ from typing import Any
 STAMPS = "/run/headway/loaded"  # one file for each unit, with the digest of the files that the unit has read
 MANAGED = "/var/lib/headway/managed.json"
 BEFORE = "/var/lib/headway/before"  # copies of the files that Headway replaced, on machines that the user owns
-BEGIN, END = "# >>> Headway: what is between these lines is written anew by it", "# <<< Headway"
+BEGIN, END = "# >>> Headway: Headway rewrites what is between these lines", "# <<< Headway"
 
 
 class StepFailed(Exception):

@@ -40,21 +40,21 @@ def op_file(step: dict[str, Any]) -> None:
     make_parents(path)
     owner = uid_of(step["owner"])
     group = gid_of(step["group"])
-    beside = f"{path}.headway-new"
+    temporary = f"{path}.headway-new"
     if step.get("block"):
         others = without_block(read_text(path))
         data = f"{BEGIN}\n{data.decode()}{END}\n{others}".encode(errors="surrogateescape")
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(beside)
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.unlink(temporary)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.chown(beside, owner, group)
-        os.chmod(beside, step["mode"])
-        os.replace(beside, path)
+        os.chown(temporary, owner, group)
+        os.chmod(temporary, step["mode"])
+        os.replace(temporary, path)
     except OSError:  # free the space on a full disk, and leave no incomplete copy of a secret
-        os.unlink(beside)
+        os.unlink(temporary)
         raise
 
 
@@ -180,7 +180,7 @@ def op_dir(step: dict[str, Any]) -> None:
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if squatted(path, owner):
-            raise StepFailed(f"{path} was made by somebody else just now")
+            raise StepFailed(f"{path} was created by another program just now")
         os.fchown(folder, uid, gid)
         os.fchmod(folder, step.get("mode", 0o755))
     finally:
@@ -192,15 +192,15 @@ def op_home(step: dict[str, Any]) -> None:
     path, uid = step["path"], step["uid"]
     if os.path.isdir(path):
         return
-    beside = f"{path}.headway-new"
-    shutil.rmtree(beside, ignore_errors=True)
-    shutil.copytree("/etc/skel", beside, symlinks=True)
-    for folder, names, files in os.walk(beside):
+    temporary = f"{path}.headway-new"
+    shutil.rmtree(temporary, ignore_errors=True)
+    shutil.copytree("/etc/skel", temporary, symlinks=True)
+    for folder, names, files in os.walk(temporary):
         for name in [*names, *files]:
             os.lchown(os.path.join(folder, name), uid, uid)
-    os.chown(beside, uid, uid)
-    os.chmod(beside, 0o700)
-    os.rename(beside, path)
+    os.chown(temporary, uid, uid)
+    os.chmod(temporary, 0o700)
+    os.rename(temporary, path)
 
 
 def op_seed(step: dict[str, Any]) -> None:
@@ -210,13 +210,13 @@ def op_seed(step: dict[str, Any]) -> None:
     if os.path.isdir(target) and os.listdir(target):
         return
     source = next((path for path in step["sources"] if os.path.isdir(path)), step["sources"][0])
-    beside = f"{target}.headway-new"
-    shutil.rmtree(beside, ignore_errors=True)
+    temporary = f"{target}.headway-new"
+    shutil.rmtree(temporary, ignore_errors=True)
     make_parents(target)
-    run(["cp", "-a", source, beside], 120)
+    run(["cp", "-a", source, temporary], 120)
     if os.path.isdir(target):
         os.rmdir(target)
-    os.rename(beside, target)
+    os.rename(temporary, target)
 
 
 def op_own(step: dict[str, Any]) -> None:

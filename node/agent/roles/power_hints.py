@@ -1,5 +1,6 @@
 """`agent.pyz power FOLDER WORD NODES`, run by slurmctld as SlurmUser: appends one line that the server reads (server_stream.py).
-Only SlurmUser can write to the folder, so nobody else can ask for machines. The node names are only a hint: the server then reads
+Only SlurmUser can write to the folder, so no other user can ask for machines. The node names are only a hint: the
+server then reads
 the node states from Slurm."""
 
 from __future__ import annotations

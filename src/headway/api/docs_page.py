@@ -40,7 +40,7 @@ PROBLEMS = {  # kind -> (HTTP status, meaning)
     "command_failed": (502, "a program on the cluster ended with an error; the detail has its words"),
     "step_failed": (502, "a step on a machine failed; the detail names both"),
     "error": (400, "none of the others"),
-    "bug": (500, "an error nobody foresaw; the server's log has it"),
+    "bug": (500, "an unexpected error; the server's log has it"),
 }
 
 

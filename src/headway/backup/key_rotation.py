@@ -80,7 +80,7 @@ async def _sign_in_key(
     machines = tuple((await list_machines(env, cluster.name)).values())
     try:
         await _admit(provider, machines, new, *([old] if old != new else []))
-        await say("key", "the new key is let in beside the old one", done=True)
+        await say("key", "the new key is accepted in addition to the old one", done=True)
         await _use(env, machines, new)
     except Exception:  # includes errors that a provider raises
         await _admit(provider, machines, old)

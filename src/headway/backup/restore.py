@@ -155,12 +155,12 @@ async def _stand_aside(cluster: Cluster, env: ClusterContext, say: ReportProgres
     because it would take over when it boots; the controller on a new machine waits for the first one. A controller
     that is not in the backup's cluster file is disabled. A machine of one's own that is being replaced need not
     answer: it was reinstalled, or is gone."""
-    machines, anew = await list_machines(env, cluster.name), await replaced_machines(env, cluster.name)
+    machines, replaced = await list_machines(env, cluster.name), await replaced_machines(env, cluster.name)
     for name in head_names(cluster.name, _MOST_HEADS)[1:]:
         machine = machines.get(name)
-        if machine is None or await _ended(env, machine, for_good=name not in cluster.heads) or name in anew:
+        if machine is None or await _ended(env, machine, for_good=name not in cluster.heads) or name in replaced:
             continue
-        await say(name, "can't be told to stand aside: its machine is made anew", level="warning")
+        await say(name, "does not answer: its machine is recreated", level="warning")
         await env.provider.fence(machine)  # a paused machine must not continue before it is deleted
         await env.provider.delete(machine)
         await env.connections.drop(name)

@@ -111,18 +111,18 @@ def share_out(invoice: Invoice, costs: Costs, rules: Rules, shares: Mapping[str,
     for (team, _), amount in costs.held.items():
         used[team] = used.get(team, Fraction(0)) + amount
     parts: dict[tuple[str, str], Fraction] = dict(costs.held)  # (team, column)
-    nobody: dict[tuple[str, str], Fraction] = {}  # (column, centre)
+    by_centre: dict[tuple[str, str], Fraction] = {}  # (column, centre)
     for kind in CAPACITY:
         amount, rule = costs.capacity[kind], getattr(rules, kind)
         weights = _weights(rule, used, shares)
         whole = sum(weights.values(), Fraction(0))
         if not whole:
             key = (kind, rule.removeprefix(CENTRE) if rule.startswith(CENTRE) else "")
-            nobody[key] = nobody.get(key, Fraction(0)) + amount
+            by_centre[key] = by_centre.get(key, Fraction(0)) + amount
             continue
         for team, weight in weights.items():
             parts[(team, kind)] = parts.get((team, kind), Fraction(0)) + amount * weight / whole
-    return _whole_cents(invoice, parts, nobody, sorted({*used, *shares}))
+    return _whole_cents(invoice, parts, by_centre, sorted({*used, *shares}))
 
 
 def _weights(rule: str, used: Mapping[str, Fraction], shares: Mapping[str, int]) -> dict[str, Fraction]:
@@ -134,11 +134,11 @@ def _weights(rule: str, used: Mapping[str, Fraction], shares: Mapping[str, int])
 def _whole_cents(
     invoice: Invoice,
     parts: Mapping[tuple[str, str], Fraction],
-    nobody: Mapping[tuple[str, str], Fraction],
+    by_centre: Mapping[tuple[str, str], Fraction],
     teams: Sequence[str],
 ) -> Chargeback:
-    mine, theirs = sorted(parts), sorted(nobody)
-    weights = [*(parts[key] for key in mine), *(nobody[key] for key in theirs)]
+    mine, theirs = sorted(parts), sorted(by_centre)
+    weights = [*(parts[key] for key in mine), *(by_centre[key] for key in theirs)]
     total = invoice.total_cents - invoice.correction_cents
     if not any(weights):  # no usage and no capacity is recorded for the period
         theirs, weights, mine = [("idle", "")], [Fraction(1)], []

@@ -27,7 +27,7 @@ def apportion(total: int, weights: Sequence[Fraction]) -> list[int]:
     any weights."""
     if not weights:
         if total:
-            raise ValueError("nobody to share it with")
+            raise ValueError("no team to divide the amount among")
         return []
     whole = sum(weights, Fraction(0))
     if whole == 0:

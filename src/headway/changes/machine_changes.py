@@ -148,11 +148,11 @@ def _unit_change(
     # The daemon reads its files at its start, but slurmd on the nodes only gets them by a reload. A stamp of older
     # files says that this reload was not done.
     untold = bool(unit.reload and found.loaded)
-    anew = not current and (untold or _stale(unit.reload_on, seen, found.started, changed))
+    reload = not current and (untold or _stale(unit.reload_on, seen, found.started, changed))
     if again:
         disturbs, why = (Disturbs.JOBS, ends) if ends else (unit.disturbs, "started before its files changed")
-        return Change("unit.restart", name, unit.name, why, disturbs, data={**data, "reload": anew})
-    if anew:
+        return Change("unit.restart", name, unit.name, why, disturbs, data={**data, "reload": reload})
+    if reload:
         effect = max(
             (wanted.effects[path] for path in unit.reload_on if path in wanted.effects),
             key=list(Disturbs).index,

@@ -191,7 +191,7 @@ def _there_already(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
     if taken and not slurm and not others:
         yield _stop(
             survey,
-            f"has somebody listening on port {', '.join(map(str, taken))}",
+            f"has a program listening on port {', '.join(map(str, taken))}",
             "the cluster needs it: ss -ltnp shows who that is",
         )
 

@@ -58,14 +58,14 @@ async def apply_cluster(
     env: ClusterContext,
     say: ReportProgress,
     deadline: Deadline | None = None,
-    beside: WaitingWork | None = None,
+    waiting_work: WaitingWork | None = None,
     before: Mapping[str, BeforeStage] | None = None,
     *,
     new: Mapping[str, str] | None = None,
     rests: bool = False,
 ) -> None:
     """Carries out what must change. `deadline`: until when jobs on leaving nodes may run; with None no node with jobs
-    is removed, and nodes that another operation drains are left alone. `beside`: work to do while those jobs are waited
+    is removed, and nodes that another operation drains are left alone. `waiting_work`: work to do while those jobs are waited
     for. `before`: stage -> function that runs on the head right before that stage. `new`: secrets that replace others;
     they are stored once every running machine can take them. `rests`: the controller was stopped for a restore, so it
     is not known what runs where, and no machine is removed. Raises HeadwayError naming every machine that failed, and
@@ -103,7 +103,9 @@ async def apply_cluster(
     count = len(changes.changes)
     await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await env.provider.attach(cluster.name, cluster.storage.datasets)
-    run = ApplyRun(goal, env, say, place, have, observed, changes, deadline, beside, before or {}, new, rests, leaving)
+    run = ApplyRun(
+        goal, env, say, place, have, observed, changes, deadline, waiting_work, before or {}, new, rests, leaving
+    )
     if seen:
         site = await run.take(seen)
         run.goal = with_effects(await render_desired_state(cluster, site, have), observed)

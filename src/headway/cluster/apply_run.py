@@ -70,7 +70,7 @@ class ApplyRun:
     observed: Observed
     changes: ChangeSet
     deadline: Deadline | None = None  # see `apply_cluster`
-    beside: WaitingWork | None = None  # see `apply_cluster`
+    waiting_work: WaitingWork | None = None  # see `apply_cluster`
     before: Mapping[str, BeforeStage] = field(default_factory=dict)  # see `apply_cluster`
     new: Mapping[str, str] = field(default_factory=dict)  # see `apply_cluster`
     rests: bool = False  # see `apply_cluster`
@@ -171,7 +171,7 @@ class ApplyRun:
             await self.say(compress(going), words, level="warning", done=True)
             return False
         leaving = await self._leaving(self.observed.machines)
-        leaving.waiting_work = self.beside
+        leaving.waiting_work = self.waiting_work
         # Another operation may only go first if it leaves these nodes alone. It could not do so for owned machines, or
         # for slots that are no longer in the file.
         leaving.steps_aside = self.env.provider.traits.creates_machines and set(going) <= set(
@@ -180,15 +180,15 @@ class ApplyRun:
         try:
             await leaving.remove_machines(going)
         except SteppedAside:
-            if self.beside is not None:
-                await self.beside.finish_tasks()
+            if self.waiting_work is not None:
+                await self.waiting_work.finish_tasks()
             raise
         except BaseException:
-            if self.beside is not None:
-                await self.beside.close()
+            if self.waiting_work is not None:
+                await self.waiting_work.close()
             raise
-        if self.beside is not None:
-            await self.beside.finish_tasks()
+        if self.waiting_work is not None:
+            await self.waiting_work.finish_tasks()
         return leaving.waited
 
     async def turn_key(self) -> None:
@@ -267,7 +267,7 @@ class ApplyRun:
             except (Unreachable, CommandFailed) as error:
                 if not self.goal.cluster.provider.creates_machines:
                     raise
-                await self.say(name, f"{error.message}; it is made anew", level="warning")
+                await self.say(name, f"{error.message}; the machine is recreated", level="warning")
                 fresh = True
         if fresh:
             owned = isinstance(self.env.provider, OwnedMachinesProvider)

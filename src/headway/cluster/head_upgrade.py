@@ -44,7 +44,7 @@ async def remove_old_heads(
     # the pinned image has the old Slurm version
     await env.store.node_images.set(cluster.name, replace(kept, pinned=""))
     for name in names:
-        await say(name, f"slurmctld and the database end in good order: it is made anew of {info.tag}")
+        await say(name, f"slurmctld and the database stop in order: the machine is recreated from {info.tag}")
         if machines[name].state is MachineState.RUNNING:
             with contextlib.suppress(HeadwayError):  # a head that does not answer is stopped with its machine
                 steps = [

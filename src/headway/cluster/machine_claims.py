@@ -258,7 +258,7 @@ async def check_ssh_after_firewall(env: ClusterContext, machine: Machine) -> Non
             said = error.message
     await env.connections.remote(machine, ["systemctl", "disable", "--now", firewall.SERVICE], timeout_s=30)
     raise Refused(
-        f"{machine.name} ({machine.address}) lets nobody in once firewall.ssh_from is in force: {said}",
+        f"{machine.name} ({machine.address}) accepts no SSH connection once firewall.ssh_from is in force: {said}",
         hint="the rules are out of force there again; name the network that the server comes from in firewall.ssh_from",
     )
 

@@ -38,8 +38,8 @@ async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
     reason. Raises CommandFailed if a created machine answers but its observation fails twice."""
     cluster = goal.cluster
     wanted_names = set(goal.machines)
-    anew = await replaced_machines(env, cluster.name) & wanted_names
-    machines = {name: one for name, one in (await list_machines(env, cluster.name)).items() if name not in anew}
+    replaced = await replaced_machines(env, cluster.name) & wanted_names
+    machines = {name: one for name, one in (await list_machines(env, cluster.name)).items() if name not in replaced}
     limit = asyncio.Semaphore(FAN_OUT)
     seen: dict[str, ObservedMachine] = {}
     unreachable: dict[str, str] = {}
@@ -76,7 +76,7 @@ async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
         error.hint = error.hint or f"try again; headway node reboot {error.where} where it goes on like this"
         raise error
     leads = await active_head(cluster, env, machines)
-    jobs = await _jobs_on(env, leads, (machines.keys() - wanted_names) | anew)
+    jobs = await _jobs_on(env, leads, (machines.keys() - wanted_names) | replaced)
     there = next((texts[name] for name in cluster.heads if SLURM_CONF in texts.get(name, {})), {})
     ended, unasked = await _aborted(goal, env, leads, there)
     return Observed(
@@ -89,7 +89,7 @@ async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
         jobs,
         ended,
         unasked,
-        anew,
+        replaced,
         other,
         await images,
     )

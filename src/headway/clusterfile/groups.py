@@ -85,7 +85,7 @@ def reserved_faults(file: ClusterFile) -> Iterator[FaultText]:
     """Yields faults of reserved groups."""
     for name, part in file.groups.items():
         if part.reserved and part.spot:
-            yield f"groups.{name}.spot", "is for machines that nobody reserved", "take one of the two out"
+            yield f"groups.{name}.spot", "is for machines that are not reserved", "take one of the two out"
         if part.reserved and (part.idle is not None or part.max is not None):
             where = "idle" if part.idle is not None else "max"
             yield (

@@ -331,13 +331,13 @@ class FirewallPart(Part):
 
     ssh_from: list[Annotated[str, checked_by(syntax_rules.network_fault)]] = Field(
         default_factory=list,
-        description="Networks that may use SSH, beside the cluster's machines and the server; every one unless said.",
+        description="Networks that may use SSH, in addition to the cluster's machines and the server (default: all).",
         examples=[["10.0.0.0/8"]],
     )
 
 
 class GroupPart(Part):
-    """Nodes of one kind, beside others of another kind."""
+    """Nodes of one kind."""
 
     plan: str = Field(description="A catalogue entry: what one node has and costs.", examples=["h100-8"])
     nodes: int | None = Field(None, ge=0, le=MOST_NODES, description="Nodes for jobs, where people scale it.")
@@ -472,5 +472,7 @@ class ClusterFile(Part):
         default_factory=list, description="Provider ssh: your machines, the head first."
     )
     firewall: FirewallPart = Field(default_factory=FirewallPart, description="Provider ssh: who reaches your machines.")
-    backup: BackupPart | None = Field(None, description="Backups; only when somebody asks unless said.")
+    backup: BackupPart | None = Field(
+        None, description="Scheduled backups (default: none; `headway backup` makes one)."
+    )
     secrets: SecretsPart = Field(default_factory=SecretsPart, description="Keys that are not Headway's to make.")

@@ -135,7 +135,8 @@ class Library:
             progress.step(len(piece))
         if count != item.bytes:
             raise Refused(
-                f"{item.path}: {count} bytes came instead of {item.bytes}", hint="add it again when nobody writes there"
+                f"{item.path}: {count} bytes came instead of {item.bytes}",
+                hint="add it again when no program writes there",
             )
         return told.hexdigest()
 

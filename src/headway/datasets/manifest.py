@@ -167,7 +167,8 @@ class Folder:
                     faults += [fault] if fault else []
             except OSError as error:
                 raise Refused(
-                    f"{self._path}/{inside}{error.filename}: {error.strerror}", hint="add it when nobody writes there"
+                    f"{self._path}/{inside}{error.filename}: {error.strerror}",
+                    hint="add it when no program writes there",
                 ) from error
         if wanted:  # a version without them would be incomplete
             raise self._not_whole(sorted(wanted), closed)
@@ -188,7 +189,7 @@ class Folder:
         more = f"; and {len(folders) - _NAMED} more" if len(folders) > _NAMED else ""
         return Refused(
             f"{self._path} can't be read whole: {'; '.join(rows)}{more}",
-            hint="add it when the server's user can read every folder in it, and nobody writes there",
+            hint="add it when the server's user can read every folder in it, and no program writes there",
         )
 
     @staticmethod
@@ -217,7 +218,7 @@ class Folder:
             handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=self._in(base))
         except OSError as error:
             raise Refused(
-                f"{self._path}/{item.path}: {error.strerror}", hint="add it when nobody writes there"
+                f"{self._path}/{item.path}: {error.strerror}", hint="add it when no program writes there"
             ) from None
         try:
             if _stamp(os.fstat(handle)) != item.stamp:
@@ -230,7 +231,7 @@ class Folder:
 
     def _changed(self, item: Item) -> Refused:
         return Refused(
-            f"{self._path}/{item.path} was changed while it was read", hint="add it again when nobody writes there"
+            f"{self._path}/{item.path} was changed while it was read", hint="add it again when no program writes there"
         )
 
     def _in(self, base: str) -> int:

@@ -119,7 +119,7 @@ def _refusal(error: Any, where: str) -> HeadwayError:
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     if code == "PreconditionFailed" or status == 412:
-        return Refused(f"{where} was changed while it was read", hint="add it again when nobody writes there")
+        return Refused(f"{where} was changed while it was read", hint="add it again when no program writes there")
     if code in ("NoSuchBucket", "NoSuchKey") or status == 404:
         return Refused(f"{where}: there is no such bucket or object", hint="look at its name and at --endpoint-url")
     if status in (400, 401, 403):

@@ -42,7 +42,7 @@ async def inject_fault(cluster: Cluster, env: ClusterContext, fault: FaultIn) ->
         raise NotFound(f"{node} has no machine", hint=f"headway apply brings {cluster.name} back")
     if fault.kind is FaultKind.RECLAIM and not cluster.group_of[node].spot:
         raise Refused(
-            f"{node} is of group {cluster.group_of[node].name}, whose machines nobody takes back",
+            f"{node} is of group {cluster.group_of[node].name}, whose machines are not spot machines",
             hint="spot: true in its group makes it one of those that may be",
         )
     if fault.kind in OF_MACHINES:

@@ -26,5 +26,5 @@ async def reset_due_usage(cluster: Cluster, env: ClusterContext, head: Machine, 
     for change in usage_resets_due(capped, known, now):
         await account_commands.apply_account_change(env.connections, head, change.data)
         await env.store.cap_refills.record(cluster.name, change.what, now.timestamp())
-        said.append((change.what, f"GPU-hours begin anew: {change.why}"))
+        said.append((change.what, f"GPU-hours reset: {change.why}"))
     return said

@@ -73,7 +73,7 @@ async def _build(made_from: Recipe, say: Say, state_dir: Path | None) -> ImageIn
     started = time.monotonic()
     _check_host()
     with tempfile.TemporaryDirectory(prefix="headway-image-") as snapshot:
-        # The snapshot ensures that the built files are the hashed ones, even if somebody edits them during the build.
+        # The snapshot ensures that the built files are the hashed ones, even if they are edited during the build.
         folder = Path(shutil.copytree(files_folder(), Path(snapshot) / "image"))
         base = await _ensure_base(made_from, folder, say, started)
         manifest = _manifest(made_from, folder)
@@ -174,7 +174,7 @@ def _manifest(made_from: Recipe, folder: Path) -> dict[str, Any]:
 
 
 def _archive(base: Path, extra: dict[str, bytes] | None = None) -> bytes:
-    """Returns the files of a folder, and `extra` files, as a tar archive. All entries belong to root, whoever owns the
+    """Returns the files of a folder, and `extra` files, as a tar archive. All entries belong to root, whatever the owner of the
     checkout."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:

@@ -38,7 +38,7 @@ if ! command -v jupyter-lab >/dev/null; then
     echo "there is no jupyter-lab on $(uname -n). Debian 13's node image has it; elsewhere: pip install --user jupyterlab"
     exit 127
 fi
-# Nobody is asked whether they want news.
+# No question about news.
 printf '{"LabApp": {"news_url": null}, "ServerApp": {"base_url": "%s"}}' "$base" >"$folder/config.json"
 jupyter-lab --no-browser --config="$folder/config.json" --ServerApp.sock="$folder/socket" --ServerApp.sock_mode=0600 \\
     --ServerApp.root_dir="$HOME" --ServerApp.allow_remote_access=True \\

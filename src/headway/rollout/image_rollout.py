@@ -122,7 +122,7 @@ async def roll_heads(context: HealthContext, say: ReportProgress, *, back: bool)
         await set_up()
     for name in due:
         machine = machines[name]
-        await say(name, f"its machine is made anew of {info.tag}; {leader_text(cluster, name)}")
+        await say(name, f"its machine is recreated from {info.tag}; {leader_text(cluster, name)}")
         if machine.state is MachineState.RUNNING:
             await env.provider.stop(machine)
         await env.provider.delete(machine)
@@ -284,7 +284,7 @@ class NodeRollout:
         head = await self.context.head()
         if self.eviction is None or self.eviction.head != head:
             context = self.context
-            why = "its node is made anew"
+            why = "its node is recreated"
             self.eviction = JobEviction(context.cluster, context.env, self.say, head, why, context.clock, context.sleep)
         return self.eviction
 

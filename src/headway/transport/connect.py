@@ -178,8 +178,8 @@ class Dialer:
         except asyncssh.HostKeyNotVerifiable as error:
             raise HostKeyChanged(
                 f"{name} answers with another SSH host key than the one pinned, {fingerprint(machine.host_key)}",
-                hint="if the machine was reinstalled, say so (docs/howto/own-machines.md); else somebody else answers there: "
-                "do not trust it",
+                hint="if the machine was reinstalled, say so (docs/howto/own-machines.md); otherwise another machine answers "
+                "there: do not trust it",
             ) from error
         except asyncssh.PermissionDenied as error:
             raise Unreachable(

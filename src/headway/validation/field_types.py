@@ -137,7 +137,7 @@ SharedBy = Annotated[
     checked_by(syntax_rules.shared_by_fault),
     WithJsonSchema({"type": "string", "pattern": f"^(?:use|share|centre:{syntax_rules.NAME})$"}),
 ]
-SHARED_BY = "use (teams, as what they used), share (teams, as their shares) or centre:NAME (nobody; that cost centre)."
+SHARED_BY = "use (teams, as what they used), share (teams, as their shares) or centre:NAME (no team; that cost centre)."
 SlurmKeys = dict[str, Annotated[str, BeforeValidator(_slurm_value), WithJsonSchema({"type": ["string", "integer"]})]]
 
 

@@ -58,7 +58,7 @@ class _Dashboard:
     async def _viewer(self, request: Request) -> Viewer:
         viewer = await self._principal(request)
         if viewer is None:
-            raise NotSignedIn("nobody is signed in")
+            raise NotSignedIn("no person is signed in")
         return viewer
 
     async def _cluster(self, request: Request, name: str, job: str = "") -> Response:

@@ -81,7 +81,7 @@ async def _news(
     """Returns events for the changes since `before`, which is updated, and a pulse."""
     who = await authenticate(request)
     if who is None:
-        raise NotSignedIn("nobody is signed in")
+        raise NotSignedIn("no person is signed in")
     events = []
     row = await state.shared_row(name)
     out = cluster_out(row, state.live.snapshot(name))

@@ -23,7 +23,7 @@ async def test_a_drain_is_the_persons_and_the_end_of_an_incident_leaves_it(lab: 
     done = await verification.return_to_service(
         context, incident, await verification.run_node_tests(context, NODE), IncidentState.RETURNED, "ann"
     )
-    assert done.steps[-1].text == "tests passed; its drain is somebody else's and stays"
+    assert done.steps[-1].text == "tests passed; the node was drained by a person and stays drained"
     assert lab.world.state == "IDLE+DRAIN"
 
 

@@ -140,7 +140,7 @@ async def test_what_is_not_there_is_not_broken(ask: dict[str, Any], says: str) -
 
 async def test_machines_of_spot_groups_alone_are_taken_back_and_not_left_again() -> None:
     host = Host()
-    with pytest.raises(Refused, match="of group main, whose machines nobody takes back"):
+    with pytest.raises(Refused, match="of group main, whose machines are not spot machines"):
         await made(host, "reclaim")
     spot = replace(LAB, groups=(replace(LAB.groups[0], spot=True),))
     assert await made(host, "reclaim", of=spot, in_s=30) == "lab-1-2 is taken back in 30 s"

@@ -132,9 +132,9 @@ class Provider:
             raise NotSignedIn(f"the sign-in provider's answer can't be believed: {error}", hint="begin again") from None
         others = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
         if len(others) > 1 and claims.get("azp") != self.settings.client_id:
-            raise NotSignedIn("the sign-in provider's answer is for somebody else", hint="begin again")
+            raise NotSignedIn("the sign-in provider's answer belongs to another sign-in", hint="begin again")
         if not isinstance(claims["sub"], str) or not claims["sub"]:
-            raise NotSignedIn("the sign-in provider's answer names nobody", hint=_HINT)
+            raise NotSignedIn("the sign-in provider's answer has no subject", hint=_HINT)
         return claims
 
     async def _person(self, state: AppState, claims: Mapping[str, Any]) -> Person:
@@ -155,8 +155,8 @@ class Provider:
             )
         wanted = (role or known.role, known.user if user is None else user)
         if wanted != (known.role, known.user):
-            beside = _free(known.name, wanted[1])
-            known = await state.store.people.change(known.name, role=wanted[0], user=wanted[1], beside=beside)
+            check = _free(known.name, wanted[1])
+            known = await state.store.people.change(known.name, role=wanted[0], user=wanted[1], check=check)
             await state.store.audit.record(
                 known.name, "person.change", known.name, {"by": "sign-in provider", "role": known.role}
             )
@@ -254,12 +254,12 @@ def _name(claims: Mapping[str, Any]) -> str:
             name = said.strip().replace("/", "-")[:64]
             if name.strip(".-"):  # "." and ".." are not possible in an address
                 return name
-    return "somebody"
+    return "person"
 
 
 async def _added(state: AppState, name: str, subject: str, role: Role | None, user: str | None) -> Person:
     return await state.store.people.add_from_provider(
-        name, subject, role=role or Role.VIEWER, user=user or "", beside=_free(name, user)
+        name, subject, role=role or Role.VIEWER, user=user or "", check=_free(name, user)
     )
 
 

@@ -105,8 +105,8 @@ async def restore_key(
 ) -> dict[str, HeadwayError]:
     """Puts the old key back on machines that may have the new one. Returns the errors by machine. The stored new key is
     removed first, so that a late `activate_key` finds nothing."""
-    beside: Step = {"op": "remove", "path": NEXT}
-    return await _each(env, machines, [beside, _mark(), _UNKNOWN, file_step(MUNGE_KEY, file, key), _RESTART])
+    remove_new: Step = {"op": "remove", "path": NEXT}
+    return await _each(env, machines, [remove_new, _mark(), _UNKNOWN, file_step(MUNGE_KEY, file, key), _RESTART])
 
 
 async def remove_new_key(env: ClusterContext, machines: Mapping[str, Machine], *, marks: bool = True) -> None:

@@ -17,7 +17,7 @@ from headway.slurm import node_commands
 
 SURPLUS = "its machine is gone, and none is wanted in its place"
 NO_SLOT = "its slot is no longer part of the cluster file"
-NEW_MACHINE_SERVES = "its machine was made or started anew since, and serves"
+NEW_MACHINE_SERVES = "its machine was recreated or restarted since, and serves"
 # In earlier states the node's jobs have to be moved first.
 _AFTER_JOBS_MOVED = frozenset(
     {IncidentState.JOBS_MOVED, IncidentState.REPAIRING, IncidentState.TESTING, IncidentState.OUT}

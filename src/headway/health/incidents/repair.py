@@ -36,7 +36,7 @@ async def begin_repair(context: HealthContext, incident: Incident) -> Incident:
     Returns the incident unchanged while its jobs are about to start on a spare."""
     number = incident.number
     if not incident.drained:
-        words = f"its drain is somebody else's, and so is its repair: headway incident return {number}"
+        words = f"the node was drained by a person, who also decides about its repair: headway incident return {number}"
         return await context.add_step(incident, IncidentState.OUT, words)
     if await orphaned.machine_is_surplus(context, incident.node):
         return await orphaned.close_as_surplus(context, incident)

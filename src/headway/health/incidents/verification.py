@@ -179,7 +179,7 @@ async def return_to_service(
     Raises ValueError unless the report says that all tests passed."""
     if report.fault or report.node != incident.node:
         raise ValueError(f"incident {incident.number}: {report.fault or f'tests of {report.node}'}")
-    words = "tests passed; its drain is somebody else's and stays"
+    words = "tests passed; the node was drained by a person and stays drained"
     if incident.drained:
         _, reason = await context.node_state(incident.node)
         if reason.startswith(SCALE_IN_REASON):  # if the scale-in is cancelled, `repeat_return` returns the node

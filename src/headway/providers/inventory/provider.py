@@ -114,7 +114,7 @@ class SshProvider:
             raise HostKeyChanged(
                 f"{request.name} ({host.address}) answers with another SSH host key, {fingerprint(key)}, "
                 f"than the one pinned, {fingerprint(pinned)}",
-                hint="if it was reinstalled, give its new key in the inventory (host_key); else somebody else answers "
+                hint="if it was reinstalled, give its new key in the inventory (host_key); otherwise another machine answers "
                 "there: do not trust it",
             )
         return _machine(request.cluster, request.name, ClaimedHost(host, key), await _address(host.address))

@@ -57,7 +57,7 @@ class Inventory:
         except FileNotFoundError:
             return ClusterRecord()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Refused(f"{path} is damaged: {error}", hint="remove it; host keys are pinned anew") from error
+            raise Refused(f"{path} is damaged: {error}", hint="remove it; host keys are then pinned again") from error
 
     def assign_hosts(self, cluster: str, names: Sequence[str], hosts: Sequence[Host]) -> dict[str, Host]:
         """Returns the machine of each slot. A machine keeps its slot while both exist, whatever the order of the

@@ -54,7 +54,7 @@ _SHARED = (
 _MOVE = (
     *_QUIET,
     '[ ! -e "$last" ] || was=$(cat "$last")',
-    "# Slurm's state lay elsewhere when slurmctld last wrote it down: it comes along. What was here is kept beside. A start with",
+    "# Slurm's state lay elsewhere when slurmctld last wrote it down: it is moved here, and what was here is kept. A start with",
     "# the folder of before compares and writes nothing: clocks of file servers differ, and disks are full.",
     'if [ "${was:-$own}" != "$now" ]; then',
     '    [ -z "$was" ] || [ -d "$was" ] || die "Slurm\'s state is to come from $was, which is not there: is it mounted?"',

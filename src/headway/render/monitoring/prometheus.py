@@ -207,7 +207,7 @@ def _unit(argv: Sequence[str], data: str) -> str:
         "ExecStart=",
         "ExecStart=" + " ".join(argv),
         f"ReadWritePaths={data}",
-        "# Beside the daemons that jobs need, it comes second.",
+        "# It yields to the daemons that jobs need.",
         "Nice=5",
         "OOMScoreAdjust=200",
         "Restart=always",

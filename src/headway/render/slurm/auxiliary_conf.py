@@ -153,7 +153,7 @@ def slurmdbd_conf(cluster: Cluster, site: Site) -> str:
             *pair("StorageLoc", "slurm_acct_db"),
             *pair("PidFile", "/run/slurmdbd/slurmdbd.pid"),
             *pair("PrivateData", PRIVATE),
-            *pair("PurgeEventAfter", "24months", "Jobs and usage are kept for good; what grows beside them is not."),
+            *pair("PurgeEventAfter", "24months", "Jobs and usage are kept for good; other records are purged."),
             *pair("PurgeResvAfter", "24months"),
             *pair("PurgeStepAfter", "12months"),
             *pair("PurgeSuspendAfter", "12months"),

@@ -47,7 +47,7 @@ def _states(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
         return ()
     return (
         ("SuspendExcStates", "DOWN,DRAIN", "Who is out of service is being looked at; closed slots are told to go."),
-        ("ReconfigFlags", "KeepPowerSaveSettings", "Who is asleep stays asleep when these files are read anew."),
+        ("ReconfigFlags", "KeepPowerSaveSettings", "A powered-down node stays so when these files are read again."),
     )
 
 

@@ -38,7 +38,7 @@ _PROLOG = f"""\
 # {MARK}
 # Runs as root before a job's first step on this node. Output goes to the node's journal; failing drains the node.
 set -u
-@LOST@# The first job on a machine that has just come up may be here before the agent's first look. Where nobody looks at all,
+@LOST@# The first job on a machine that has just booted may start before the agent's first check. Where no agent runs,
 # jobs begin after a while.
 for ((n = 0; n < 200; n++)); do
     [ -e {LOOKED} ] && break
@@ -59,7 +59,7 @@ fi
 # tells the epilog whose jobs are left.
 own={JOB_TMP}/$SLURM_JOB_ID
 shm={JOB_SHM}/$SLURM_JOB_ID
-# Anybody may put a folder or a link beside shared memory: one that is not root's own leads root astray.
+# Any user may create a folder or link next to shared memory: one that root does not own must not be followed.
 [ -O {JOB_SHM} ] && [ ! -L {JOB_SHM} ] || rm -rf --one-file-system {JOB_SHM}
 mkdir -m 0700 {JOB_SHM} 2>/dev/null || {{ [ -O {JOB_SHM} ] && [ ! -L {JOB_SHM} ]; }} || exit 1
 mkdir -p -m 0755 {JOB_TMP} && mkdir -p -m 0700 "$own" && mkdir -p "$own/tmp" "$shm" || exit 1
@@ -134,14 +134,14 @@ for place in {JOB_TMP} {JOB_SHM} /var/lib/headway/containers /run/headway/contai
         systemd-run --quiet --collect --no-block rm -rf --one-file-system "$place/gone-$SLURM_JOB_ID"
 done
 rm -f {JOB_TMP}/"$SLURM_JOB_ID".ends
-# A person's last job here takes along what they left beside their jobs' own folders: sbcast writes to the node's /tmp. Their
+# A person's last job here removes what they left outside their jobs' own folders: sbcast writes to the node's /tmp. Their
 # next job may begin meanwhile: what is newer than this moment stays, and jobs' own shared memory.
 now=@$(date +%s.%N)
 if [ "${{SLURM_JOB_UID:-0}}" -ge 1000 ] && ! grep -qsx "$SLURM_JOB_UID" {JOB_TMP}/*/uid; then
     clean=(find {LEFT} -xdev -mindepth 1 -user "$SLURM_JOB_UID" ! -newerct "$now" ! -path "{JOB_SHM}/*" -delete)
     timeout 30 "${{clean[@]}}" 2>/dev/null
     [ $? -ne 124 ] || systemd-run --quiet --collect --no-block "${{clean[@]}}"
-    # System V's shared memory, queues and semaphores are in no folder. What somebody has still attached stays.
+    # System V's shared memory, queues and semaphores are in no folder. What a process still has attached stays.
     for kind in shm:-m msg:-q sem:-s; do
         awk -v uid="$SLURM_JOB_UID" -v now="${{now#@}}" -v option="${{kind#*:}}" '
             NR == 1 {{ for (i = 1; i <= NF; i++) at[$i] = i; next }}
@@ -158,7 +158,7 @@ exit 0
 
 
 _ENROOT_FOLDERS = """\
-# Enroot's folders of this user: made here, so that nobody else can have made them before.
+# Enroot's folders of this user: made here, so that no other user can make them first.
 for place in /run/enroot /var/lib/enroot; do
     install -d -m 0700 -o "$SLURM_JOB_UID" -g "${SLURM_JOB_GID:-$SLURM_JOB_UID}" "$place/user-$SLURM_JOB_UID" || exit 1
 done

@@ -21,7 +21,7 @@ LEADS_WHY = "It says in the state folder who leads: a controller that comes late
 SUBMITTED_WHY = "sbatch notes its command in the home: a controller that is killed may not have saved it yet."
 # The same rule as in headway.services.authorization: everybody sees the queue; only a team's members see its use.
 PRIVATE = "usage"
-PRIVATE_WHY = "Who sees the queue sees all of it; what somebody has used is theirs to see, and their team's."
+PRIVATE_WHY = "Every user sees the whole queue; usage is visible to its user and the user's team."
 SRUN_PORTS = (60001, 63000)  # ports where srun listens for its tasks, on owned machines
 SLURMCTLD_TIMEOUT_S = 4  # the minimum: below that, slurmctld writes its heartbeat without a pause
 BACKFILL_LOOK_AHEAD_MAX_S = 14 * 86400
@@ -176,7 +176,7 @@ def _resources(each: Share) -> Section:
         )
     )
     rows += [
-        Setting("MaxJobCount", "200000", "Room for several arrays of 10,000 beside the queue."),
+        Setting("MaxJobCount", "200000", "Room for several arrays of 10,000 in addition to the queue."),
         Setting("MaxArraySize", "10001", "Highest array index plus one."),
         Setting(
             "EnforcePartLimits", "ANY", "What no partition of a job could ever run is refused at once, not queued."
@@ -219,7 +219,7 @@ def _accounting(cluster: Cluster) -> Section:
         Setting(
             "AccountingStorageEnforce",
             "associations,limits,qos,safe",
-            "Nobody runs without an account; a job that could not finish within its team's cap does not start.",
+            "No job runs without an account; one that could not finish within its team's cap does not start.",
         ),
         Setting("AccountingStoreFlags", "job_comment,job_script"),
         Setting("PrivateData", PRIVATE, PRIVATE_WHY),
@@ -322,7 +322,7 @@ def _recovery(cluster: Cluster, known: SlurmRelease) -> Section:
             Setting(
                 "SlurmdTimeout",
                 "300",
-                "Seconds until a silent node is down. Headway fences it long before; this is for when nobody is there.",
+                "Seconds until a silent node is down. Headway fences it long before, while its server runs.",
             ),
             *controller,
             Setting("JobRequeue", "1", "A batch job whose node dies goes back to the queue."),

@@ -52,7 +52,7 @@ def rules(cluster: Cluster, site: Site) -> str:
         "        type filter hook input priority filter - 5; policy accept;",
         '        iifname "lo" accept',
         "        ct state established,related accept",
-        "        # Whoever is not of this cluster, another cluster among them, reaches nothing of Slurm's.",
+        "        # Other machines, also those of another cluster, can't reach Slurm's ports.",
         f"        ip saddr != @machines meta l4proto {{ tcp, udp }} th dport {{ {ports} }} drop",
         f"        meta nfproto ipv6 meta l4proto {{ tcp, udp }} th dport {{ {ports} }} drop",
     ]
@@ -83,7 +83,7 @@ def _unit() -> str:
 Description=Headway firewall
 Before=network-pre.target slurmd.service slurmctld.service slurmdbd.service
 Wants=network-pre.target
-# Which empties everything when it stops, starts or reads its own rules anew, this table too.
+# It flushes all tables when it stops, starts or reloads its rules, this table too.
 After=nftables.service
 PartOf=nftables.service
 ReloadPropagatedFrom=nftables.service

@@ -61,7 +61,7 @@ account    required     pam_nologin.so
 @include common-account
 # root is Headway itself and the administrators.
 {also}account    [success=1 default=ignore] pam_succeed_if.so quiet uid = 0
-# Everybody else comes in only beside a job of theirs, inside its limits: its memory and its GPUs.
+# Other users come in only with a running job here, inside its limits: its memory and its GPUs.
 account    required     pam_slurm_adopt.so {_ADOPT}
 account    required     pam_permit.so
 session    required     pam_loginuid.so

@@ -51,7 +51,7 @@ def database_units() -> dict[str, File]:
 def controller_units(cluster: Cluster, known: SlurmRelease, name: str, *, around: str) -> dict[str, File]:
     """Returns drop-ins of a head's other daemons. `around`: commands before and after each start of slurmctld."""
     first = name == cluster.head
-    beside = "Wants=slurmdbd.service\nAfter=slurmdbd.service\n" if first else ""
+    slurmdbd_first = "Wants=slurmdbd.service\nAfter=slurmdbd.service\n" if first else ""
     own = not cluster.provider.provides_head_state
     programs = [state_folder.PROGRAM] if own else []
     programs += [failback.PROGRAM] if first and cluster.controllers > 1 else []
@@ -64,7 +64,7 @@ def controller_units(cluster: Cluster, known: SlurmRelease, name: str, *, around
         {
             "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",
             "slurmctld.service": (
-                f"[Unit]\n{beside}RequiresMountsFor={path(cluster.state_folder, 'storage.state')}\n"
+                f"[Unit]\n{slurmdbd_first}RequiresMountsFor={path(cluster.state_folder, 'storage.state')}\n"
                 f"{_unless_half(cluster.state_folder)}{TRIES}\n"
                 f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\n{_NO_PID_FILE}\n{before}{around}"
             ),
@@ -296,7 +296,7 @@ def tmpfiles(site: Site, *, head: bool, gpus: int = 0, containers: str = "", mor
     ]
     if head:
         rows += [
-            "# Everybody's scratch, where nobody removes another's files.",
+            "# Scratch for all users; the sticky bit keeps users from removing each other's files.",
             *_shared_folders(site),
             "d /var/log/slurm 0755 slurm slurm -",
             f"L+ {REST_SOCKET} - - - - {_REST_LISTEN}",

@@ -127,8 +127,8 @@ def _head() -> tuple[Unit, ...]:
 def _standby() -> Unit:
     """Returns the slurmctld of a second head. A standby answers only pings, and reads its changed files only by a
     restart."""
-    beside = (f"/etc/slurm/{name}" for name in _BESIDE)
-    own = (*_CONTROLLER, slurm_conf.PATH, *beside)
+    auxiliary = (f"/etc/slurm/{name}" for name in _BESIDE)
+    own = (*_CONTROLLER, slurm_conf.PATH, *auxiliary)
     return Unit("slurmctld.service", restart_on=own, disturbs=Disturbs.NOTHING, stage="controller")
 
 

@@ -117,7 +117,7 @@ class Backend(NodeActions):
             machine = (await tools.machines()).get(node)
             made = machine is not None and since is not None and machine.started_at > since
             if made or (machine is not None and await tools.jobs_on(node)):
-                await say(node, "somebody else has made a machine there meanwhile", done=True)
+                await say(node, "another process has created a machine there meanwhile", done=True)
                 return
             if node not in cluster.group_of or await machine_is_surplus(tools, node):
                 await say(node, "its machine is gone, and none is wanted in its place any more", done=True)

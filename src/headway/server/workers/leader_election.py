@@ -73,7 +73,7 @@ class LeaderElection:
                         return
             except Exception as error:  # the database may be unreachable for a while
                 if str(error) != said:
-                    log.warning("the database does not answer, so nobody leads", error=str(error))
+                    log.warning("the database does not answer, so no server leads", error=str(error))
                 said = str(error)
             await asyncio.sleep(LOOK_S)
 

@@ -59,7 +59,7 @@ async def store_person(state: AppState, who: Principal, name: str, request: Pers
         raise Refused(f"the user name {request.user!r} {fault}", hint="use the person's name on the machines")
     user = request.user if known is None or request.user is not None else known.user
     check = require_unused_user(name, name if user is None else user)
-    person = await state.store.people.change(name, role=request.role, user=user, beside=check, made=known is None)
+    person = await state.store.people.change(name, role=request.role, user=user, check=check, made=known is None)
     state.notebooks.end_sessions_of(name)  # they can open them again, with their new rights
     await write_audit_line(state, who, "person.change" if known else "person.add", name, role=request.role, user=user)
     return person

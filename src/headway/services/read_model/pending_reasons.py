@@ -32,8 +32,9 @@ def _world(state: AppState, cluster: Cluster, before: ClusterSnapshot | None) ->
         diff_since(snapshot, before.by_id).all_changes() if before is not None and before.cluster is cluster else None
     )
     if before is None or news is None:
-        anew = ClusterSnapshot.from_readings(cluster, snapshot.nodes, snapshot.jobs, snapshot.reservations, at)
-        return replace(anew, by_id=snapshot.by_id)  # the same mapping as in the snapshot, so that lists share the diff
+        current = ClusterSnapshot.from_readings(cluster, snapshot.nodes, snapshot.jobs, snapshot.reservations, at)
+        # the same mapping as in the snapshot, so that lists share the diff
+        return replace(current, by_id=snapshot.by_id)
     here = replace(before, nodes=snapshot.nodes, reservations=snapshot.reservations)
     return here.update(at, snapshot.jobs, snapshot.by_id, *news)
 

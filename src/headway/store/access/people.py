@@ -16,7 +16,7 @@ from headway.store.db import schema as t
 from headway.store.db.rows import Person
 from headway.store.db.transactions import Database, StorePart
 
-Beside = Callable[[Sequence[Person]], None]
+PeopleCheck = Callable[[Sequence[Person]], None]
 
 
 PERSON_COLUMNS = (t.people.c.name, t.people.c.role, t.people.c.user, t.people.c.subject, t.people.c.created_at)
@@ -41,7 +41,7 @@ async def _need_other_admin(db: AsyncConnection, name: str) -> None:
         .all()
     )
     if list(admins) == [name]:
-        raise Conflict(f"{name} is the only admin with a Linux user", hint="make somebody else one first")
+        raise Conflict(f"{name} is the only admin with a Linux user", hint="make another person an admin first")
 
 
 class People(StorePart):
@@ -61,17 +61,17 @@ class People(StorePart):
         return Person(name, role)
 
     async def change(
-        self, name: str, *, role: Role, user: str | None, beside: Beside = lambda _: None, made: bool = False
+        self, name: str, *, role: Role, user: str | None, check: PeopleCheck = lambda _: None, made: bool = False
     ) -> Person:
         """Changes a person's role and Linux user.
 
         Raises NotFound if the person does not exist (with `made`, creates the person instead), Conflict if this would
-        remove the last admin, and whatever `beside` raises. `beside` is called in the transaction with all people, to
+        remove the last admin, and whatever `check` raises. `check` is called in the transaction with all people, to
         check the change against them."""
         async with self._credentials.write() as db:
             if role is not Role.ADMIN or user == "":
                 await _need_other_admin(db, name)
-            beside(await _everybody(db))
+            check(await _everybody(db))
             changed = await db.execute(update(t.people).where(t.people.c.name == name).values(role=role, user=user))
             if not changed.rowcount:
                 if not made:
@@ -97,14 +97,14 @@ class People(StorePart):
         return person_of_row(row) if row else None
 
     async def add_from_provider(
-        self, name: str, subject: str, *, role: Role, user: str, beside: Beside = lambda _: None
+        self, name: str, subject: str, *, role: Role, user: str, check: PeopleCheck = lambda _: None
     ) -> Person:
         """Creates a person who signed in through the sign-in provider for the first time. Raises Conflict if the name
-        is taken. `beside` is as in `change`."""
+        is taken. `check` is as in `change`."""
         async with self._database.write() as db:
-            beside(await _everybody(db))
+            check(await _everybody(db))
             if (await db.execute(select(t.people.c.name).where(t.people.c.name == name))).first():
-                raise Conflict(f"{name} is somebody else here already", hint="ask an admin")
+                raise Conflict(f"{name} is another person on this server already", hint="ask an admin")
             made = Person(name, role, user, subject, self._database.now())
             await db.execute(insert(t.people).values(**asdict(made)))
         return made

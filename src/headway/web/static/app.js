@@ -4,7 +4,7 @@
   const QUIET_S = 30; // three pulses
   let ahead = 0; // this clock minus the server's, in seconds
   let heard = performance.now();
-  let held = 0; // when nothing could come because this page did not ask: it was hidden, or somebody was at it
+  let held = 0; // when nothing could come because this page did not ask: it was hidden, or in use
   let broken = false;
 
   const pad = (n) => String(n).padStart(2, "0");
@@ -53,7 +53,7 @@
     if (silent) write(document.getElementById("offline-since"), duration((now - heard) / 1000));
   }
 
-  // A page that nobody sees holds no stream: over HTTP/1.1 a browser has six connections to a server, for all its tabs together.
+  // A hidden page holds no stream: over HTTP/1.1 a browser has six connections to a server, for all its tabs together.
   // Each stream tells everything when it begins, so nothing is missed. htmx's extension knows it as one EventSource.
   const streams = new Set();
   htmx.createEventSource = (url) => {
@@ -85,7 +85,7 @@
     tick();
   });
 
-  // A session that has ended leads to the door. What somebody has typed here stays, and so does the page.
+  // A session that has ended leads to the sign-in page. Text typed here stays, and so does the page.
   let typed = false;
   document.addEventListener("input", (event) => { if (event.target.form?.getAttribute("method")?.toLowerCase() === "post") typed = true; });
 
@@ -127,7 +127,7 @@
   document.addEventListener("htmx:afterOnLoad", (event) => { if (!event.detail.successful) return; broken = false; heard = performance.now(); tick(); });
   document.addEventListener("htmx:afterSettle", () => { setOffset(); clocks(document); tick(); });
 
-  // What comes by itself waits while somebody reads a menu, answers a question or fills in a field of the part it is for; also
+  // Updates wait while the user reads a menu, answers a question or fills in a field of the part it is for; also
   // what was asked for before they began.
   function waits({ requestConfig, target }) {
     if (!polls(requestConfig)) return false;
@@ -209,7 +209,7 @@
   window.addEventListener("pageshow", (event) => {
     if (!event.persisted) return;
     for (const form of [...sent.keys()]) release(form);
-    // The page as it was, brought back: what is sent from it now is meant anew.
+    // The page as it was, brought back: what is sent from it now is a new request.
     for (const one of document.querySelectorAll("input[name=form_key]")) one.value = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
   });
 

@@ -51,7 +51,7 @@
       }, AGAIN_MS);
     }
 
-    // Nobody reads tens of thousands of MiB.
+    // Tens of thousands of MiB are hard to read.
     static readable(chart) {
       if (chart.unit !== "MiB") return chart;
       const lines = chart.lines.map((line) => ({ ...line, values: line.values.map((v) => (v == null ? null : v / 1024)) }));

@@ -256,7 +256,9 @@ def _heads_down(fabric: FabricView) -> list[Notice]:
     if down[0] is fabric.heads[0]:
         text = f"{fabric.heads[-1].name} leads: jobs go on, and accounting catches up when it is back."
         return [Notice("error", f"The head {down[0].name} is down.", text)]
-    return [Notice("error", f"The second head {down[0].name} is down.", "Nobody takes over if the first one goes too.")]
+    return [
+        Notice("error", f"The second head {down[0].name} is down.", "No head takes over if the first one fails too.")
+    ]
 
 
 def _job(job: JobState, key: Key | None, chosen: bool) -> JobView:

@@ -124,7 +124,7 @@ def _request(draft: Draft) -> CheckJobIn:
     return CheckJobIn(submit=sent)
 
 
-def beside(faults: Sequence[FaultOut], how: str) -> dict[str, list[FaultOut]]:
+def faults_by_field(faults: Sequence[FaultOut], how: str) -> dict[str, list[FaultOut]]:
     """Returns the faults by the form field at which they are shown."""
     names = {one.name for one in fields(Draft)}
     found: dict[str, list[FaultOut]] = {}

@@ -88,7 +88,7 @@ async def test_another_machine_that_came_before_anybody_looked_and_serves_ends_i
         await made.responder.resume_open()
         found = await made.newest()
         assert found.state is IncidentState.RETURNED
-        assert found.steps[-1].text == "its machine was made or started anew since, and serves"
+        assert found.steps[-1].text == "its machine was recreated or restarted since, and serves"
 
 
 async def test_the_same_machine_that_somebody_returned_past_us_stays_an_open_fault(tmp_path: Path) -> None:

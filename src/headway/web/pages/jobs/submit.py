@@ -52,8 +52,16 @@ async def check(name: str, request: Request, state: State, who: Member) -> Respo
     draft = Draft.of(await request.form())
     told = await _checked(name, state, who, draft)
     price = await _price(name, state, who, draft, told)
-    beside = view.beside(told.faults, draft.how)
-    values = {"draft": draft, "told": told, "price": price, "budgets": [], "beside": beside, "unsure": "", "oob": True}
+    faults_by_field = view.faults_by_field(told.faults, draft.how)
+    values = {
+        "draft": draft,
+        "told": told,
+        "price": price,
+        "budgets": [],
+        "faults_by_field": faults_by_field,
+        "unsure": "",
+        "oob": True,
+    }
     text = templates().get_template("parts/submit_check.html").render(**values)
     return HTMLResponse(text, headers=HEADERS)
 
@@ -157,7 +165,7 @@ async def _page(
         told=told,
         price=None,
         budgets=[one for one in await cached_budgets(state, cluster) if one.team in mine],
-        beside=view.beside(told.faults, draft.how),
+        faults_by_field=view.faults_by_field(told.faults, draft.how),
         partitions=[one.name for one in cluster.partitions],
         teams=mine or [team.name for team in cluster.teams],
         node_gpus=submission.node_offer(state, cluster).gpus,

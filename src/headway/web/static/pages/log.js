@@ -93,7 +93,7 @@
   const split = (text) => { const parts = text.split("\n"); if (parts.at(-1) === "") parts.pop(); return parts; };
 
   // The window at the end of the log, which then goes on until the log has ended: what breaks off is taken up where it was.
-  // Whoever comes here ends the one before.
+  // A new call ends the previous one.
   function tail() {
     stop();
     begun = false;
@@ -174,7 +174,7 @@
 
   function moved(at) {
     if (at === end) return;
-    start = end = at; // the file begins anew: what it held before is only here
+    start = end = at; // the file was truncated: its earlier content is only here
     rest = "";
     decoder = new TextDecoder();
   }

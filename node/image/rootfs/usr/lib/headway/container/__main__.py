@@ -177,11 +177,11 @@ def _started(pid: int) -> str:
 
 
 def _write(path: str, data: bytes) -> None:
-    """Beside and renamed, so that nobody reads half of it."""
-    beside = f"{path}.new-{os.getpid()}"
-    with open(beside, "wb") as file:
+    """Writes a temporary file and renames it, so that no reader sees half of it."""
+    temporary = f"{path}.new-{os.getpid()}"
+    with open(temporary, "wb") as file:
         file.write(data)
-    os.replace(beside, path)
+    os.replace(temporary, path)
 
 
 # ---- for administrators, on the head

@@ -1,7 +1,7 @@
-"""Images as squashfs files: one a digest, in the user's own folder on shared storage, imported by whoever comes first.
+"""Images as squashfs files: one a digest, in the user's own folder on shared storage, imported by the first job that asks.
 
 CACHE/sha256-HEX.sqsh          an image; renamed into place when it is whole, so what is there can be used
-CACHE/.new-HEX-...             one that is being made; what nobody works on is removed by the next import
+CACHE/.new-HEX-...             one that is being made; abandoned ones are removed by the next import
 CACHE/.lock-HEX, .asked-HEX    held while an image is made; what a step's first node was told by the registry
 SHARED/sha256-HEX.sqsh         images an administrator has imported for everybody: root's, and used only if so
 """
@@ -44,7 +44,7 @@ def architecture() -> str:
 
 class ImageStore:
     """The images one user can use. `step`: what makes all nodes of a step agree ("" outside of one). Not `own`: root
-    imports for everybody, and what reads the image is run as nobody."""
+    imports for all users; the programs that read the image run as user nobody."""
 
     def __init__(
         self, cache: str, shared: str, environment: dict[str, str], *, step: str = "", own: bool = True
@@ -229,7 +229,7 @@ class ImageStore:
         if is_layout and manifest != digest:
             raise Failed(
                 f"{name} does not hold what it says: {digest} is {manifest}",
-                "it was changed by hand, or meanwhile: make it anew",
+                "it was changed by hand, or meanwhile: create it again",
             )
         with open(os.path.join(folder, CONFIG), "w", encoding="utf-8") as file:
             json.dump(config, file)
@@ -429,7 +429,7 @@ def _registry_error(name: str, text: str, known: bool, home: str) -> Failed:
     ):
         if known:
             return Failed(
-                f"the registry {host} refuses your user name and password for {name}", f"log in anew: {login}"
+                f"the registry {host} refuses your user name and password for {name}", f"log in again: {login}"
             )
         return Failed(
             f"{name} is not there, or the registry {host} wants a password and you have none", f"log in: {login}"

@@ -160,7 +160,7 @@ class Sandbox:
         return [kind, mount.source, target]
 
     def _people(self) -> list[str]:
-        """The user and their groups are known in the container, beside the image's own."""
+        """Adds the user and their groups to the image's own in the container."""
         user = pwd.getpwuid(int(self.environment["HEADWAY_UID"]))
         shell = next(
             (path for path in ("/bin/bash", "/bin/sh") if os.path.exists(self.root + self.inside(path))), "/bin/sh"
