@@ -294,8 +294,8 @@ class Ward:
         """Runs the engine until no action is in progress, and returns the newest incident."""
         for _ in range(20):
             await self.responder.resume_open()
-            if self.responder.tasks:
-                await asyncio.wait(list(self.responder.tasks.values()))
+            if self.responder.tasks.running:
+                await asyncio.wait(list(self.responder.tasks.running.values()))
             elif (await self.newest()).state is IncidentState.JOBS_MOVED:
                 self.clock.now += JOBS_START_S  # gives its jobs the time to start elsewhere
             else:
@@ -319,7 +319,7 @@ class Ward:
     async def another_server(self) -> IncidentEngine:
         """Replaces the engine as a new server would; actions in progress of the old one are lost. Returns the new
         engine."""
-        await self.responder.close()
+        await self.responder.tasks.close()
         env = self.responder.env
         self.responder = IncidentEngine(self.responder.cluster, env, self.clock, self.responder.sleep)
         return self.responder
@@ -349,7 +349,7 @@ async def ward(folder: Path, of: Cluster = LAB) -> AsyncIterator[Ward]:
     try:
         yield made
     finally:
-        await made.responder.close()
+        await made.responder.tasks.close()
         await store.close()
 
 

@@ -17,9 +17,9 @@ from headway.errors import Refused
 from headway.health import manual_actions
 from headway.store.store import Store
 from headway.transport.process import CommandResult
-from tests.integration.rollout.test_image_rollout import Fleet, fleet, go, store
 from tests.support import builders
 from tests.support.incident_cluster import LAB, NODE, Ward, signal, ward
+from tests.support.rollout_cluster import Fleet, fleet, go, store
 
 __all__ = ["fleet", "store"]
 BOB = "bob: disk swap"

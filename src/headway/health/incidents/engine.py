@@ -28,15 +28,16 @@ import structlog
 from headway.cluster.context import ClusterContext
 from headway.cluster.scaling.slot_selection import reclaim_notices
 from headway.domain.cluster import Cluster
-from headway.domain.incident import DRAINS, ORPHAN, FaultAction, Incident, IncidentState, IncidentStep, Signal
+from headway.domain.incident import DRAINS, ORPHAN, FaultAction, Incident, IncidentState, Signal
 from headway.domain.slots import NO_MACHINE_REASON, ROLLOUT_REASON, SCALE_IN_REASON
 from headway.domain.slurm.state import OUT, JobState
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.health.context import MOUNTS_AT_ONCE, HealthContext, fault_text
 from headway.health.detection.dead_nodes import DeadNodeDetector, Messages
 from headway.health.detection.event_stream import OFFLINE_ACTION, Heartbeats, OfflineAction
-from headway.health.incidents import orphaned, repair, spot_reclaim, verification
+from headway.health.incidents import orphaned, repair, spot_reclaim
 from headway.health.incidents.drain import isolate_node
+from headway.health.incidents.incident_tasks import IncidentTasks
 from headway.health.incidents.requeue import ENDED_BADLY, move_jobs, requeue_job_of_signal
 from headway.health.policy import repair_ladder
 from headway.health.policy.signal_policy import (
@@ -80,7 +81,7 @@ _RECLAIM_STEPS: Mapping[IncidentState, Step] = MappingProxyType(
 @dataclass
 class IncidentEngine:
     """Handles one cluster's incidents for as long as the server runs. Call one method at a time; only
-    `has_finished_tasks` may be read at any time."""
+    `tasks.has_finished` may be read at any time."""
 
     cluster: Cluster
     env: ClusterContext
@@ -89,7 +90,7 @@ class IncidentEngine:
     # node -> seconds since its last heartbeat, as last reported
     silent_s: Mapping[str, float] = field(default_factory=dict)
     empty_slots: frozenset[str] = frozenset()  # slots without a machine; the head remembers them as silent nodes
-    tasks: dict[int, asyncio.Task[Any]] = field(default_factory=dict)  # incident -> its repair or tests
+    tasks: IncidentTasks = field(default_factory=IncidentTasks)
     last_faults: dict[int, str] = field(
         default_factory=dict
     )  # incident -> last fault of its step; the entry reported last is at the end
@@ -223,7 +224,7 @@ class IncidentEngine:
         incident = open_ones[0]
         jobs_ran_on = incident.action is FaultAction.MOUNT or incident.action not in DRAINS
         action = FaultAction.REBOOT if jobs_ran_on else incident.action
-        await self._cancel_task(incident)
+        await self.tasks.cancel(incident)
         score = max(incident.score, repair_ladder.action_score(action))
         return await self.context.add_step(
             incident, IncidentState.SEEN, what, evidence=evidence, action=action, score=score
@@ -279,7 +280,7 @@ class IncidentEngine:
         evidence = {"until": at, "ends": at - spot_reclaim.JOBS_END_BEFORE_S, "started_at": machine.started_at}
         found = await self._open_incidents(node)
         if found:
-            await self._cancel_task(found[0])
+            await self.tasks.cancel(found[0])
             out = found[0].drained and found[0].state is not IncidentState.SEEN
             state = IncidentState.DRAINING if out else IncidentState.SEEN
             incident = await self.context.add_step(
@@ -290,19 +291,13 @@ class IncidentEngine:
         await store.signals.add(name, notice)
         return [(node, words), *await self._run_guarded(incident)]
 
-    async def _cancel_task(self, incident: Incident) -> None:
-        task = self.tasks.pop(incident.number, None)
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
     # --- steps from state to state
 
     async def resume_open(self, only: FaultAction | None = None) -> Messages:
         """Runs the due steps of every open incident (`only`: of incidents with this action). A fault in one incident
         does not delay the others. Returns messages."""
         unfinished = await self.env.store.incidents.search(self.cluster.name, unfinished=True, limit=MAX_OPEN_INCIDENTS)
-        moved = await orphaned.close_orphaned(self.context, unfinished, self._cancel_task) if only is None else []
+        moved = await orphaned.close_orphaned(self.context, unfinished, self.tasks.cancel) if only is None else []
         said = [(one.node, one.steps[-1].text) for one in moved]
         after = {one.number: one for one in moved}
         tried_last = {number: place for place, number in enumerate(self.last_faults, 1)}
@@ -358,60 +353,9 @@ class IncidentEngine:
             if before in steps:
                 incident = await steps[before](self.context, incident)
             elif before in {IncidentState.REPAIRING, IncidentState.TESTING}:
-                incident = await self._run_task(incident)
+                incident = await self.tasks.advance(self.context, incident)
             if incident.state is before:
                 return [(incident.node, step.text) for step in incident.steps[seen:]]
-
-    async def _run_task(self, incident: Incident) -> Incident:
-        """Starts the repair or the tests, or takes their result. Returns the incident."""
-        task = self.tasks.get(incident.number)
-        repairs = incident.state is IncidentState.REPAIRING
-        if task is None:
-            work: Any = repair.run_repair(self.context, incident) if repairs else self._run_tests(incident)
-            self.tasks[incident.number] = asyncio.create_task(work, name=f"incident {incident.number}")
-            return incident
-        if not task.done():
-            return incident
-        del self.tasks[incident.number]
-        if repairs:
-            return await repair.finish_repair(self.context, incident, task.result())
-        return await self._finish_tests(incident, task.result())
-
-    async def _run_tests(self, incident: Incident) -> verification.NodeTestReport:
-        """Runs the node's tests. If a person asked for them, a stopped machine is started first."""
-        with contextlib.suppress(HeadwayError):  # the tests report what is wrong
-            if _tests_begun(incident)[0].evidence.get("asked"):
-                await repair.start_machine(self.context, incident.node)
-            await repair.wait_until_booted(self.context, incident.node)
-        return await verification.run_node_tests(
-            self.context, incident.node, thorough=verification.needs_thorough_tests(incident)
-        )
-
-    async def _finish_tests(self, incident: Incident, report: verification.NodeTestReport) -> Incident:
-        """Records the result of the tests. A node that passed returns to service. After a failure it gets the next
-        repair, or is taken out of service if a person had asked for the tests."""
-        begun, since = _tests_begun(incident)
-        person = str(begun.evidence.get("asked", ""))
-        if not report.fault and not any(step.evidence.get("drains") for step in since):
-            state = IncidentState.FALSE_ALARM if begun.evidence.get("false_alarm") else IncidentState.RETURNED
-            if person:
-                await self.env.store.incidents.reset_score(self.cluster.name, incident.node)
-            return await verification.return_to_service(self.context, incident, report, state, person or "headway")
-        words = f"a test failed: {report.fault or 'the error came again'}"
-        state = IncidentState.OUT if person else IncidentState.JOBS_MOVED
-        return await self.context.add_step(incident, state, words)
-
-    @property
-    def has_finished_tasks(self) -> bool:
-        """Returns whether a repair or test has ended whose result is not recorded yet."""
-        return any(task.done() for task in self.tasks.values())
-
-    async def close(self) -> None:
-        """Cancels running repairs and tests and waits until they have ended."""
-        tasks = list(self.tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     # --- requests of a person
 
@@ -437,7 +381,7 @@ class IncidentEngine:
                 hint="it ends when another machine has come, or that one is gone",
             )
         busy = incident.state in (IncidentState.REPAIRING, IncidentState.TESTING)
-        if incident.number in self.tasks or (busy and not begin):
+        if incident.number in self.tasks.running or (busy and not begin):
             raise Conflict(
                 f"incident {number} is {incident.state.value}: {incident.steps[-1].text}",
                 hint=f"headway incident show {number}",
@@ -448,8 +392,8 @@ class IncidentEngine:
         )
         if not begin:
             return None
-        await self._run_task(incident)
-        return self.tasks.get(number)
+        await self.tasks.advance(self.context, incident)
+        return self.tasks.running.get(number)
 
     # --- helpers
 
@@ -467,7 +411,7 @@ class IncidentEngine:
         jobs_ran_on = incident.action is FaultAction.MOUNT and action is not FaultAction.MOUNT
         if verdict.drains and (incident.action not in DRAINS or jobs_ran_on or (serves and state is IncidentState.OUT)):
             state = IncidentState.SEEN
-            await self._cancel_task(incident)
+            await self.tasks.cancel(incident)
         return await self.env.store.incidents.add_step(
             incident,
             state,
@@ -509,10 +453,3 @@ class IncidentEngine:
     async def _is_in_service(self, node: str) -> bool:
         states, _ = await self.context.node_state(node)
         return not states & OUT
-
-
-def _tests_begun(incident: Incident) -> tuple[IncidentStep, tuple[IncidentStep, ...]]:
-    """Returns the step that began the tests and the steps after it."""
-    steps = incident.current
-    begun = max(i for i, step in enumerate(steps) if "tests" in step.evidence)
-    return steps[begun], steps[begun + 1 :]

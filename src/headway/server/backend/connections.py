@@ -58,10 +58,10 @@ class ClusterConnections:
     slurm: SlurmConnection | None = None
     looked_at: float = 0.0  # monotonic time when the provider was last queried for the head
     cluster: Cluster | None = None  # by its newest file, for work that began under an older one
-    watch: HealthReconciler | None = None
+    reconciler: HealthReconciler | None = None
     jobs: tuple[JobState, ...] = ()  # as last read
-    responder: IncidentEngine | None = None
-    waker: Autoscaler | None = None
+    incident_engine: IncidentEngine | None = None
+    autoscaler: Autoscaler | None = None
     # locked while an apply or the autoscaler creates machines
     making: asyncio.Lock = field(default_factory=asyncio.Lock)
     # locked while this server acts on faults, so that only one action runs at a time
@@ -91,10 +91,10 @@ class ConnectionPool:
         """Closes everything that is open for a cluster."""
         held = self._open.pop(cluster, None)
         if held is not None:
-            if held.responder is not None:
-                await held.responder.close()
-            if held.waker is not None:
-                await held.waker.close()
+            if held.incident_engine is not None:
+                await held.incident_engine.tasks.close()
+            if held.autoscaler is not None:
+                await held.autoscaler.close()
             if held.slurm is not None:
                 await held.slurm.close()
             await held.env.close()
@@ -109,8 +109,11 @@ class ConnectionPool:
         and heads before this server notices."""
         ending: list[Awaitable[None]] = []
         for held in list(self._open.values()):
-            ending += [one.close() for one in (held.responder, held.waker) if one is not None]
-            held.watch = held.responder = held.waker = held.key = None
+            if held.incident_engine is not None:
+                ending.append(held.incident_engine.tasks.close())
+            if held.autoscaler is not None:
+                ending.append(held.autoscaler.close())
+            held.reconciler = held.incident_engine = held.autoscaler = held.key = None
         await asyncio.gather(*ending)
 
     async def read(self, cluster: Cluster) -> SlurmReading:

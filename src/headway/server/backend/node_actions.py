@@ -49,9 +49,9 @@ class NodeActions(ConnectionPool):
         held = await self._held(cluster)
         held.cluster = cluster
         responder = self._responder(cluster, held)
-        if held.watch is None:
-            held.watch = HealthReconciler(cluster, held.env, responder, StallWatchdog(cluster, held.env))
-        held.watch.cluster = held.watch.stall_watchdog.cluster = cluster
+        if held.reconciler is None:
+            held.reconciler = HealthReconciler(cluster, held.env, responder, StallWatchdog(cluster, held.env))
+        held.reconciler.cluster = held.reconciler.stall_watchdog.cluster = cluster
         held.jobs = tuple(jobs)
         async with self._turn(cluster, held):
             try:
@@ -59,7 +59,7 @@ class NodeActions(ConnectionPool):
                 responder.last_faults.pop(0, None)
             except HeadwayError as error:  # dead nodes are handled even if this fails
                 said = responder.report_once(0, cluster.name, fault_text(error))
-            said += await held.watch.reconcile(nodes, held.jobs)
+            said += await held.reconciler.reconcile(nodes, held.jobs)
             await self._follow(cluster, held)
         return said + await self._wake(cluster, held)
 
@@ -80,19 +80,19 @@ class NodeActions(ConnectionPool):
         if held.making.locked():
             return []
         async with held.making:
-            if held.waker is None:
-                held.waker = Autoscaler(cluster, held.env)
-            held.waker.cluster = cluster
-            return await held.waker.scale(at_once=at_once)
+            if held.autoscaler is None:
+                held.autoscaler = Autoscaler(cluster, held.env)
+            held.autoscaler.cluster = cluster
+            return await held.autoscaler.scale(at_once=at_once)
 
     @contextlib.asynccontextmanager
     async def _alone(self, cluster: Cluster) -> AsyncIterator[ClusterConnections]:
         """Holds the lock for creating machines: no other task of this server creates machines of the cluster meanwhile."""
         held = await self._held(cluster)
         async with held.making:  # take the lock first: a running autoscaler pass may start another machine
-            if held.waker is not None:
-                await held.waker.pause()
-                held.waker = None
+            if held.autoscaler is not None:
+                await held.autoscaler.pause()
+                held.autoscaler = None
             yield held
 
     async def _follow(self, cluster: Cluster, held: ClusterConnections) -> None:
@@ -147,14 +147,14 @@ class NodeActions(ConnectionPool):
         responder = self._responder(cluster, held)
         if isinstance(news, Heartbeats):
             responder.silent_s = news.silent_s
-            if not (calm and (news.silent_s or responder.has_finished_tasks)):
+            if not (calm and (news.silent_s or responder.tasks.has_finished)):
                 return []
         async with self._turn(cluster, held):
             if isinstance(news, Signal):
                 return await responder.handle_signal(news, held.jobs)
             if isinstance(news, Heartbeats):
                 return await responder.handle_heartbeats(news, time.time()) + (
-                    await responder.resume_open() if responder.has_finished_tasks else []
+                    await responder.resume_open() if responder.tasks.has_finished else []
                 )
             return await responder.handle_offline_action(news)
 
@@ -167,10 +167,10 @@ class NodeActions(ConnectionPool):
     def _responder(self, cluster: Cluster, held: ClusterConnections) -> IncidentEngine:
         from headway.health.incidents.engine import IncidentEngine
 
-        if held.responder is None:
-            held.responder = IncidentEngine(cluster, held.env)
-        held.responder.cluster = cluster
-        return held.responder
+        if held.incident_engine is None:
+            held.incident_engine = IncidentEngine(cluster, held.env)
+        held.incident_engine.cluster = cluster
+        return held.incident_engine
 
     async def _tools(self, cluster: Cluster) -> HealthContext:
         return self._responder(cluster, await self._held(cluster)).context

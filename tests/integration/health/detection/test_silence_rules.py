@@ -190,7 +190,7 @@ async def test_a_machine_that_an_apply_made_after_a_repair_failed_is_not_replace
     await lab.responder.handle_dead_node(NODE, "its machine is gone", at=999.0, fence="its machine is gone")
     lab.clock.now += JOBS_START_S
     await lab.responder.resume_open()
-    await asyncio.wait(list(lab.responder.tasks.values()))  # it has no machine to be started
+    await asyncio.wait(list(lab.responder.tasks.running.values()))  # it has no machine to be started
     lab.clock.now += 5.0
     machines = lab.world.list
 

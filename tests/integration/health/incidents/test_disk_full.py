@@ -43,7 +43,7 @@ async def test_a_job_that_fills_it_again_during_the_tests_keeps_the_node_out_no_
     await lab.responder.handle_signal(FULL, [])
     while (await lab.newest()).state is not IncidentState.TESTING:
         await lab.responder.resume_open()
-        for task in lab.responder.tasks.values():
+        for task in lab.responder.tasks.running.values():
             await task
     again = replace(FULL, id="again", at=FULL.at + 100)
     await lab.responder.handle_signal(again, [])

@@ -209,7 +209,7 @@ async def test_tests_that_a_person_asked_another_server_for_are_begun_by_the_one
     await careful.responder.handle_signal(signal(), [])
     asked = await careful.another_server()
     assert await asked.return_node(1, "ann", false_alarm=False, begin=False) is None
-    assert asked.tasks == {}
+    assert asked.tasks.running == {}
     assert (await careful.newest()).state is IncidentState.TESTING
     with pytest.raises(Conflict, match="is testing"):
         await asked.return_node(1, "bob", false_alarm=False, begin=False)

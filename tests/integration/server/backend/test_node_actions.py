@@ -33,7 +33,7 @@ class Server(NodeActions):
         env: Any = ClusterContext(None, None, None, Path())  # type: ignore[arg-type]
         self.opened = ClusterConnections(env, None)
         self.begun, self.looked, self.made = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.opened.waker = executor.Autoscaler(LAB, env)
+        self.opened.autoscaler = executor.Autoscaler(LAB, env)
         monkeypatch.setattr(executor.Autoscaler, "scale", self.look)
 
     async def _held(self, _: Any) -> ClusterConnections:
@@ -42,8 +42,8 @@ class Server(NodeActions):
     async def look(self, *, at_once: bool = False) -> list[tuple[str, str]]:
         self.begun.set()
         await self.looked.wait()
-        assert self.opened.waker is not None
-        self.opened.waker.tasks["lab-1-1"] = asyncio.create_task(self.make())
+        assert self.opened.autoscaler is not None
+        self.opened.autoscaler.tasks["lab-1-1"] = asyncio.create_task(self.make())
         return []
 
     async def make(self) -> None:
@@ -70,7 +70,7 @@ async def test_an_apply_begins_when_a_look_and_what_it_began_are_over(monkeypatc
     server.made.set()
     await applying
     assert inside.is_set()
-    assert server.opened.waker is None
+    assert server.opened.autoscaler is None
 
 
 async def test_an_apply_that_is_given_up_before_it_began_leaves_the_waker_at_work(monkeypatch: Any) -> None:
@@ -87,8 +87,8 @@ async def test_an_apply_that_is_given_up_before_it_began_leaves_the_waker_at_wor
         await asyncio.sleep(0)
     applying.cancel()
     await asyncio.wait([applying])
-    assert server.opened.waker is not None
-    assert not server.opened.waker.paused
+    assert server.opened.autoscaler is not None
+    assert not server.opened.autoscaler.paused
     assert not server.opened.making.locked()
     server.made.set()
 
@@ -208,7 +208,7 @@ async def test_nodes_that_die_are_seen_to_whatever_incidents_meet(lab: Ward, mon
         return []
 
     watch: Any = Watch()
-    opened = ClusterConnections(lab.responder.env, None, watch=watch, responder=lab.responder)
+    opened = ClusterConnections(lab.responder.env, None, reconciler=watch, incident_engine=lab.responder)
     acting = NodeActions(lab.store, Path())
     for name, instead in (("_held", held), ("_follow", nothing), ("_wake", nothing)):
         monkeypatch.setattr(acting, name, instead)

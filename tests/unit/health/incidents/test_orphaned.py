@@ -111,12 +111,12 @@ async def test_a_replacement_in_another_slot_ends_it_and_nothing_waits_for_the_o
             await made.responder.resume_open()
         await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.REPAIRING, "the group is one short"
-        assert made.responder.tasks
+        assert made.responder.tasks.running
         made.world.missing.clear()
         await made.responder.resume_open()
         found = await made.newest()
         assert (found.state, found.steps[-1].text) == (IncidentState.RETURNED, GONE)
-        assert not made.responder.tasks
+        assert not made.responder.tasks.running
         assert made.world.reason == "headway: no machine"
         assert found.score == 0
 

@@ -75,10 +75,10 @@ async def test_what_acts_ends_for_every_cluster_also_when_one_is_opened_meanwhil
             await holding._env(replace(OWN, name=f"new-{name}"))
             ended.append(name)
 
-        return SimpleNamespace(close=close)
+        return SimpleNamespace(close=close, tasks=SimpleNamespace(close=close))
 
     for name in ("one", "two"):
         held = await holding._held(replace(OWN, name=name))
-        held.responder, held.waker = acts(f"{name} responds"), acts(f"{name} wakes")
+        held.incident_engine, held.autoscaler = acts(f"{name} responds"), acts(f"{name} wakes")
     await holding.stand_by()
     assert sorted(ended) == ["one responds", "one wakes", "two responds", "two wakes"]

@@ -1,0 +1,87 @@
+"""Repairs and tests of incidents as tasks. They take minutes and write nothing to the store: a new server starts them again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.domain.incident import Incident, IncidentState, IncidentStep
+from headway.errors import HeadwayError
+from headway.health.context import HealthContext
+from headway.health.incidents import repair, verification
+
+
+@dataclass
+class IncidentTasks:
+    """The running repairs and tests of one cluster, by the number of their incident."""
+
+    running: dict[int, asyncio.Task[Any]] = field(default_factory=dict)
+
+    async def advance(self, context: HealthContext, incident: Incident) -> Incident:
+        """Starts the repair or the tests, or takes their result. Returns the incident."""
+        task = self.running.get(incident.number)
+        repairs = incident.state is IncidentState.REPAIRING
+        if task is None:
+            work: Any = repair.run_repair(context, incident) if repairs else _run_tests(context, incident)
+            self.running[incident.number] = asyncio.create_task(work, name=f"incident {incident.number}")
+            return incident
+        if not task.done():
+            return incident
+        del self.running[incident.number]
+        if repairs:
+            return await repair.finish_repair(context, incident, task.result())
+        return await _finish_tests(context, incident, task.result())
+
+    async def cancel(self, incident: Incident) -> None:
+        """Cancels the incident's task, if it has one, and waits until it has ended."""
+        task = self.running.pop(incident.number, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    @property
+    def has_finished(self) -> bool:
+        """Returns whether a repair or test has ended whose result is not recorded yet."""
+        return any(task.done() for task in self.running.values())
+
+    async def close(self) -> None:
+        """Cancels running repairs and tests and waits until they have ended."""
+        tasks = list(self.running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _run_tests(context: HealthContext, incident: Incident) -> verification.NodeTestReport:
+    """Runs the node's tests. If a person asked for them, a stopped machine is started first."""
+    with contextlib.suppress(HeadwayError):  # the tests report what is wrong
+        if _tests_begun(incident)[0].evidence.get("asked"):
+            await repair.start_machine(context, incident.node)
+        await repair.wait_until_booted(context, incident.node)
+    return await verification.run_node_tests(
+        context, incident.node, thorough=verification.needs_thorough_tests(incident)
+    )
+
+
+async def _finish_tests(context: HealthContext, incident: Incident, report: verification.NodeTestReport) -> Incident:
+    """Records the result of the tests. A node that passed returns to service. After a failure it gets the next
+    repair, or is taken out of service if a person had asked for the tests."""
+    begun, since = _tests_begun(incident)
+    person = str(begun.evidence.get("asked", ""))
+    if not report.fault and not any(step.evidence.get("drains") for step in since):
+        state = IncidentState.FALSE_ALARM if begun.evidence.get("false_alarm") else IncidentState.RETURNED
+        if person:
+            await context.env.store.incidents.reset_score(context.cluster.name, incident.node)
+        return await verification.return_to_service(context, incident, report, state, person or "headway")
+    words = f"a test failed: {report.fault or 'the error came again'}"
+    state = IncidentState.OUT if person else IncidentState.JOBS_MOVED
+    return await context.add_step(incident, state, words)
+
+
+def _tests_begun(incident: Incident) -> tuple[IncidentStep, tuple[IncidentStep, ...]]:
+    """Returns the step that began the tests and the steps after it."""
+    steps = incident.current
+    begun = max(i for i, step in enumerate(steps) if "tests" in step.evidence)
+    return steps[begun], steps[begun + 1 :]

@@ -1,0 +1,197 @@
+"""A cluster whose machines are of the old node image: machines, a controller and jobs, as provider and as Connections."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from headway.catalog.providers import LOCAL
+from headway.cluster import observe
+from headway.cluster.context import ClusterContext
+from headway.domain.machine import Machine
+from headway.errors import CommandFailed, Refused
+from headway.health.context import HealthContext
+from headway.health.incidents.verification import NodeTestReport, NodeTestResult
+from headway.images.local_images import ImageInfo
+from headway.rollout import image_rollout as module
+from headway.rollout.image_rollout import roll_nodes
+from headway.store import StoreUnavailable
+from headway.store.store import Store
+from headway.transport.process import CommandResult
+from tests.support import builders
+
+LAB = builders.cluster(4, 0)
+NODES = LAB.slot_names
+OLD, NEW = "localhost/headway-node:debian13-old", "localhost/headway-node:debian13-new"
+
+
+SLURM = {OLD: "24.11", NEW: "24.11"}
+
+
+def info(tag: str) -> ImageInfo:
+    word = tag[-3:]
+    return ImageInfo("debian13", tag, f"id-{word}", word, 1, "", SLURM[tag], tag == NEW)
+
+
+class Fleet:
+    """Machines of an image each, a controller, jobs on nodes. As provider and as Connections."""
+
+    traits = LOCAL
+
+    def __init__(self) -> None:
+        self.machines = {name: replace(builders.machine(name), image="id-old") for name in (LAB.head, *NODES)}
+        self.jobs: dict[str, set[int]] = {}
+        self.reasons: dict[str, str] = {}
+        self.order: list[str] = []
+        self.bad: set[str] = set()  # images on which tests fail
+        self.unmakable: set[str] = set()
+        self.lost = False  # the server's database
+        self.now = 1000.0
+        self.turns = 0
+        self.each_turn: Callable[[], None] = lambda: None
+        self.alone = 0
+        self.at_the_lock: Callable[[], None] = lambda: None  # what others do until it is had
+        self.silent: dict[str, int] = {}  # word of scontrol -> so many of these get no answer
+
+    async def list(self, _: str) -> tuple[Machine, ...]:
+        return tuple(self.machines.values())
+
+    async def delete(self, machine: Machine) -> None:
+        assert self.alone
+        assert not self.jobs.get(machine.name), "a node with jobs"
+        assert machine.name in self.reasons, "a node in service"
+        del self.machines[machine.name]
+
+    async def drop(self, _: str) -> None: ...
+
+    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> CommandResult:
+        out = ""
+        if self.silent.get(argv[1], 0):
+            self.silent[argv[1]] -= 1
+            raise CommandFailed(argv, 1, "Unable to contact slurm controller")
+        if argv[0] == "squeue":
+            out = "".join(f"{job} {node}\n" for node, jobs in self.jobs.items() for job in jobs)
+        elif argv[0] == "sinfo":
+            words = {name: "drained" if name in self.reasons else "idle" for name in NODES}
+            out = "".join(f"{name}|{words[name]}|{self.reasons.get(name, 'none')}\n" for name in NODES)
+        elif "node" in argv:
+            why = self.reasons.get(argv[-1])
+            out = (
+                f"NodeName={argv[-1]} State={'IDLE' if why is None else f'IDLE+DRAIN Reason={why} [root@2026-01-01]'}\n"
+            )
+        elif "show" in argv:
+            out = f"JobId={argv[-1]} JobState=RUNNING\n"
+        elif argv[:2] == ["scontrol", "update"]:
+            self._update(argv)
+        elif argv[:2] == ["scontrol", "requeue"]:
+            self.order.append(f"requeue {argv[2]}")
+            self.jobs = {node: jobs - {int(argv[2])} for node, jobs in self.jobs.items()}
+        else:
+            assert argv[:2] in (["scontrol", "write"], ["scontrol", "notify"]) or argv[0] in ("sacct", "systemctl"), (
+                argv
+            )
+        return CommandResult(tuple(argv), 0, out, "", 0.0)
+
+    def _update(self, argv: Sequence[str]) -> None:
+        from headway.domain.slurm.hostlist import expand
+
+        given = dict(word.split("=", 1) for word in argv[2:])
+        for name in expand(given["NodeName"]):
+            self.order.append(f"{given['State'].lower()} {name}")
+            if given["State"] == "RESUME":
+                self.reasons.pop(name, None)
+            else:
+                self.reasons[name] = given["Reason"]
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.turns += 1
+        assert self.turns < 200, "it never ends"
+        self.each_turn()
+
+    async def say(self, step: str, text: str, **_: Any) -> None:
+        self.order.append(f"say {step}: {text}")
+
+    @property
+    def did(self) -> list[str]:
+        return [line for line in self.order if not line.startswith("say")]
+
+    def images(self) -> dict[str, str]:
+        return {name: self.machines[name].image for name in NODES if name in self.machines}
+
+
+@pytest.fixture
+def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    made = Fleet()
+
+    async def bring(_: Any, __: Any, name: str, ___: Any, *, why: str, image: str) -> None:
+        made.order.append(f"make {name} {image[-3:]}")
+        if name in made.unmakable:
+            raise Refused(f"{name}: no room")
+        if made.lost:
+            made.lost = False
+            raise StoreUnavailable("the server's database does not answer")
+        made.machines[name] = replace(builders.machine(name), image=info(image).id)
+
+    async def prove(_: Any, name: str, *, thorough: bool) -> NodeTestReport:
+        made.order.append(f"test {name}{' thorough' if thorough else ''}")
+        bad = made.machines[name].image[-3:] in made.bad
+        return NodeTestReport(name, (NodeTestResult("gpus", not bad, "nvidia-smi lists 0 GPUs, not 8" if bad else ""),))
+
+    async def registered(*_: Any) -> str:
+        return ""
+
+    async def ensure(*_: Any, **__: Any) -> ImageInfo:
+        return info(NEW)
+
+    async def find(_: str) -> ImageInfo:
+        return info(NEW)
+
+    async def tagged(tag: str) -> ImageInfo:
+        return info(tag)
+
+    async def list_images() -> tuple[ImageInfo, ...]:
+        return (info(NEW), info(OLD))
+
+    for name, what in (("provision_machine", bring), ("run_node_tests", prove), ("wait_until_registered", registered)):
+        monkeypatch.setattr(module, name, what)
+    monkeypatch.setattr(module, "build", SimpleNamespace(ensure_image=ensure))
+    images = SimpleNamespace(find_current_image=find, get_image=tagged, list_images=list_images)
+    monkeypatch.setattr(module, "local_images", images)
+    monkeypatch.setattr(module, "recipe", SimpleNamespace(current_tag=lambda _: NEW))
+    monkeypatch.setattr(observe.local_images, "list_images", list_images)
+    return made
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    made = await builders.store(tmp_path, builders.Clock())
+    yield made
+    await made.close()
+
+
+def context(fleet: Fleet, store: Store) -> HealthContext:
+    env = ClusterContext(cast(Any, fleet), store, cast(Any, fleet), Path("/nowhere"))
+    return HealthContext(LAB, env, lambda: fleet.now, fleet.sleep)
+
+
+async def go(
+    fleet: Fleet, store: Store, *, back: bool = False, until: float | None = None, waits: bool = False
+) -> bool:
+    @asynccontextmanager
+    async def alone() -> AsyncIterator[None]:
+        fleet.at_the_lock()
+        fleet.alone += 1
+        yield
+        fleet.alone -= 1
+
+    async def waiting() -> bool:
+        return waits
+
+    return await roll_nodes(context(fleet, store), fleet.say, alone, waiting, back=back, until=until)
