@@ -1,7 +1,7 @@
 """The roles that each route must admit and refuse: one row per route, written by hand and not derived from the code.
 
 A row names the roles that are admitted. Where it matters whose object is requested, the row names them for a
-person's own object, for one of somebody in their team (which the lead leads) and for one of another team.
+person's own object, for one of a team member (which the lead leads) and for one of another team.
 test_route_access.py prepares everything else that a request needs: NAMES there fills the {places} of an address.
 """
 

@@ -1,4 +1,4 @@
-"""The live updates of a page cost nothing when nobody views it, survive proxies and interruptions, and show when
+"""The live updates of a page cost nothing without viewers, survive proxies and interruptions, and show when
 they fail."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Machines that Slurm requests are created beside other work, and are not paid for when they cannot be created."""
+"""Machines that Slurm requests are created while other work continues, and are not paid for when they cannot be created."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def test_machines_are_noted_when_they_come_and_end_when_they_were_seen_last() ->
     assert first.began == (("lab-1-1", "main"),)
     known = [MachineLifetime("lab-1-1", "main", 100, 0, 400)]
     assert machine_meter.diff_machines(known, {"lab-1-1": "main"}, 500) == machine_meter.MachineDiff(there=("lab-1-1",))
-    gone = machine_meter.diff_machines(known, {}, 9000)  # the server was away: nobody knows when it went
+    gone = machine_meter.diff_machines(known, {}, 9000)  # the server was away: its end is unknown
     assert [(one.machine, one.began, one.ended) for one in gone.ended] == [("lab-1-1", 100, 400)]
 
 

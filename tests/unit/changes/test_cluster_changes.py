@@ -59,7 +59,9 @@ async def test_machines_are_of_an_earlier_image_until_one_of_the_present_inputs_
     assert await _of_earlier_image("debian13", [head, *MADE[1:]]) == tuple(sorted(one.name for one in MADE))
     present = SimpleNamespace(id="new")
     assert await _of_earlier_image("debian13", [head, *MADE[1:]]) == tuple(sorted(one.name for one in MADE[1:]))
-    assert await _of_earlier_image("debian13", [replace(one, image="") for one in MADE]) == ()  # of somebody's own
+    assert (
+        await _of_earlier_image("debian13", [replace(one, image="") for one in MADE]) == ()
+    )  # of the user's own image
     present = CommandFailed(["podman"], 125, "no")
     assert await _of_earlier_image("debian13", MADE) == ()
 
@@ -82,7 +84,7 @@ async def test_heads_have_another_slurm_when_their_image_says_so(monkeypatch: py
     assert await heads_with_other_slurm(LAB, MADE) == {LAB.head: "24.05"}, "a node's may be older"
     assert await heads_with_other_slurm(LAB, [replace(one, image="new") for one in MADE]) == {}
     assert await heads_with_other_slurm(LAB, [replace(one, image="gone") for one in MADE]) == {}
-    assert await heads_with_other_slurm(LAB, [replace(one, image="") for one in MADE]) == {}  # of somebody's own
+    assert await heads_with_other_slurm(LAB, [replace(one, image="") for one in MADE]) == {}  # of the user's own image
 
 
 def test_jobs_that_slurm_ends_are_named_by_partition_and_by_node() -> None:

@@ -177,7 +177,7 @@ async def test_nodes_follow_that_were_drained_for_it_and_none_that_are_out_for_s
     monkeypatch.setattr(head_upgrade.node_commands, "read_node_reasons", reasons)
     assert not await slurm_upgrade.nodes_await_rollout(LAB, env), "all have it"
     made["lab-1-2"] = "before"
-    assert not await slurm_upgrade.nodes_await_rollout(LAB, env), "somebody else has it out"
+    assert not await slurm_upgrade.nodes_await_rollout(LAB, env), "a person drained it"
     made["lab-1-1"] = "before"
     assert await slurm_upgrade.nodes_await_rollout(LAB, env)
     await env.store.node_images.set(LAB.name, NodeImage("before", "before"))

@@ -24,7 +24,7 @@ async def test_the_reservation_is_made_updated_and_removed_as_needed() -> None:
     await reservations.set_reserved_nodes(slurm, HEAD, ["lab-1-3", "lab-1-4"])
     assert slurm.said == [SHOW, create]
 
-    # One that was made without OVERLAP has it from then on: somebody's own reservation may name any node.
+    # One that was made without OVERLAP has it from then on: a user's own reservation may name any node.
     update = ("scontrol", "update", "reservation", name, "Nodes=lab-1-4", "EndTime=2100-01-01",
               "Flags=IGNORE_JOBS,OVERLAP")  # fmt: skip
     slurm = Scontrol({SHOW: (0, HELD, ""), update: OK})

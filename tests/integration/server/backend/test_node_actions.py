@@ -107,10 +107,10 @@ async def test_while_an_apply_waits_machines_are_made_by_the_file_as_it_was(monk
         return [("lab-1-1", f"made, but not {min(waker.busy_nodes)}")]
 
     monkeypatch.setattr(executor.Autoscaler, "scale", look)
-    beside = WatchWhileWaiting(server.opened, say, later)
-    await beside.step(["lab-1-2"])
+    watch = WatchWhileWaiting(server.opened, say, later)
+    await watch.step(["lab-1-2"])
     assert said == [("lab-1-1", "made, but not lab-1-2")]
-    resting = asyncio.create_task(beside.finish_tasks())
+    resting = asyncio.create_task(watch.finish_tasks())
     await asyncio.sleep(0)
     assert not resting.done()
     server.made.set()

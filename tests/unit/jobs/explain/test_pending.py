@@ -414,7 +414,7 @@ def test_what_slurm_expects_is_told_beside() -> None:
 
 
 def test_a_cluster_as_last_read_is_brought_up_to_date_by_what_changed() -> None:
-    """As if it were looked through anew."""
+    """As if it were looked through current."""
     rng = random.Random(3)
 
     def some(number: int) -> JobState:
@@ -441,9 +441,9 @@ def test_a_cluster_as_last_read_is_brought_up_to_date_by_what_changed() -> None:
         gone = [job for number, job in jobs.items() if after.get(number) is not job]
         come = [job for number, job in after.items() if jobs.get(number) is not job]
         world = world.update(NOW + reading, tuple(after.values()), after, gone, come)
-        anew = ClusterSnapshot.from_readings(CLUSTER, BUSY, after.values(), (), NOW + reading)
-        assert {name: turns for name, turns in world.queue_keys.items() if turns} == anew.queue_keys
-        assert world.running == anew.running
+        current = ClusterSnapshot.from_readings(CLUSTER, BUSY, after.values(), (), NOW + reading)
+        assert {name: turns for name, turns in world.queue_keys.items() if turns} == current.queue_keys
+        assert world.running == current.running
         for job in after.values():
-            assert world.jobs_ahead(job) == anew.jobs_ahead(job)
+            assert world.jobs_ahead(job) == current.jobs_ahead(job)
         jobs = after

@@ -122,7 +122,7 @@ async def test_lines_are_read_and_drawn_once_for_all_who_look(server: Server, mo
         with pytest.raises(StopAsyncIteration):
             await anext(viewer)
     viewers.clear()
-    assert not server.state.operation_views, "nothing is kept that nobody looks at"
+    assert not server.state.operation_views, "no view is kept without a viewer"
 
 
 async def test_lines_close_together_go_out_as_one_and_the_clock_alone_sends_nothing(

@@ -48,7 +48,7 @@ def test_what_is_wrong_with_a_gpu_is_said_with_its_number(look: Any, figures: An
 def test_gpus_that_are_not_there_at_all_are_missing() -> None:
     found = gpu_checks.gpu_count(seen(gpus=gpus()[:1]))
     assert (found.state, found.gpu, found.reason) == ("bad", 1, "1 GPUs are there, 2 are expected")
-    assert gpu_checks.gpu_count(seen(gpus=[], gpus_at=None)) is None, "nobody has looked yet"
+    assert gpu_checks.gpu_count(seen(gpus=[], gpus_at=None)) is None, "no reading yet"
 
 
 def test_clocks_that_are_low_on_purpose_are_no_throttling_and_a_minute_of_heat_is_bad() -> None:
@@ -59,7 +59,7 @@ def test_clocks_that_are_low_on_purpose_are_no_throttling_and_a_minute_of_heat_i
     states = [gpu_checks.gpu_throttled(seen(now=at, kept=kept, gpus=hot)).state for at in (100.0, 130.0, 161.0)]
     assert states == ["warn", "warn", "bad"]
     gpu_checks.gpu_throttled(seen(now=170.0, kept=kept))
-    assert gpu_checks.gpu_throttled(seen(now=180.0, kept=kept, gpus=hot)).state == "warn", "it begins anew"
+    assert gpu_checks.gpu_throttled(seen(now=180.0, kept=kept, gpus=hot)).state == "warn", "the count starts again"
 
 
 def test_a_driver_that_hangs_is_bad_though_nothing_new_is_read() -> None:
@@ -228,7 +228,7 @@ def test_links_and_their_errors(tmp_path: Path) -> None:
     machine(sys, **{f"{port}state": "2: INIT\n"})
     assert node_checks.network(now).reason == "InfiniBand port mlx5_0/1 is INIT"
     machine(sys, **{f"{port}state": "1: DOWN\n", f"{port}phys_state": "3: Disabled\n"})
-    assert "receive errors" in node_checks.network(now).reason, "a port that somebody switched off is no fault"
+    assert "receive errors" in node_checks.network(now).reason, "a port that was switched off is no fault"
 
 
 def test_a_port_without_a_cable_is_a_fault_only_where_it_has_worked(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_daemons_clock_and_stuck_processes(tmp_path: Path) -> None:
     machine(tmp_path, **{"7__status": "Name:\tslurmd\nUid:\t1000\t0\t0\t0\n"})
     assert node_checks.slurmd(seen(processes=[slurmd], proc=proc)).state == "bad", "a person's is none"
     machine(tmp_path, **{"9__status": "Name:\tslurmd\nUid:\t0\t0\t0\t0\n", "9__stat": "9 (slurmd) S 1 1\n"})
-    assert node_checks.slurmd(seen(processes=[slurmd], proc=proc)) is None, "it was started anew since they were read"
+    assert node_checks.slurmd(seen(processes=[slurmd], proc=proc)) is None, "it was restarted since they were read"
     without = machine(tmp_path / "none", **{"1__stat": "1 (init) S 0 1\n"})
     assert node_checks.slurmd(seen(proc=str(without))).state == "bad"
     assert node_checks.slurmd(seen(started=990.0)) is None, "it may still start"

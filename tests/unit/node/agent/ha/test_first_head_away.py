@@ -140,7 +140,9 @@ def test_who_answers_who_refuses_and_who_only_takes_the_connection(monkeypatch: 
     monkeypatch.setattr(first_head_away, "WAIT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as ears:
         port = ears.getsockname()[1]
-        assert not first_head_away.host_answers("127.0.0.1", port), "its kernel takes the connection, and nobody speaks"
+        assert not first_head_away.host_answers("127.0.0.1", port), (
+            "its kernel accepts the connection, and no program answers"
+        )
 
         def speak() -> None:
             for _ in range(2):  # the first was the one above
