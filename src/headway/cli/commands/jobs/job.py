@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from headway.cli import formatting, session, tables
 from headway.cli.commands.jobs.queue import job_label
-from headway.cli.session import Format, Output
+from headway.cli.session import Format, Output, SecretsOption
 from headway.cli.terminal import Span, Terminal, detect_terminal, without_control_characters
 from headway.errors import HeadwayError
 
@@ -60,14 +60,7 @@ def show_job(
 def retry(
     words: Words,
     failed: Annotated[bool, typer.Option("--failed", help="Retry only failed tasks (the default).")] = True,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--env",
-            metavar="NAME[=VALUE]",
-            help="Secret to pass again (secrets are not stored); without a value, the one of this shell.",
-        ),
-    ] = None,
+    env: SecretsOption = None,
     output: Output = Format.table,
 ) -> None:
     """Submit the failed tasks of an array again, or one of them (12_5), in the same folder.
@@ -80,14 +73,7 @@ def retry(
 
 def rerun(
     words: Words,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--env",
-            metavar="NAME[=VALUE]",
-            help="Secret to pass again (secrets are not stored); without a value, the one of this shell.",
-        ),
-    ] = None,
+    env: SecretsOption = None,
     output: Output = Format.table,
 ) -> None:
     """Submit the same job again, or one task of an array (12_5), in a new folder.

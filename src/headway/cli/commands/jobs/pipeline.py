@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import formatting, session, tables
-from headway.cli.session import ClusterOption, Format, Output
+from headway.cli.session import ClusterOption, Format, Output, SecretsOption
 from headway.errors import NotFound
 
 if TYPE_CHECKING:
@@ -87,14 +87,7 @@ def retry(
     step: Annotated[
         list[str] | None, typer.Option("--step", help="Retry from this step on, whatever its state.")
     ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--env",
-            metavar="NAME[=VALUE]",
-            help="Secret to pass again (secrets are not stored); without a value, the one of this shell.",
-        ),
-    ] = None,
+    env: SecretsOption = None,
     output: Output = Format.table,
 ) -> None:
     """Submit the failed steps again, and all steps that need them, in the same folder.
