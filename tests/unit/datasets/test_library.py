@@ -245,7 +245,7 @@ def test_a_file_that_vanishes_while_it_is_listed_is_refused_by_its_path(library:
 
     with pytest.raises(Refused, match=r"from/train/a\.bin: No such file") as refused:
         library.bring("tiny", Vanishing(source), Progress())
-    assert "nobody writes there" in refused.value.hint
+    assert "no program writes there" in refused.value.hint
 
 
 def test_a_source_that_breaks_while_it_is_listed_is_a_refusal(library: Library) -> None:
