@@ -114,7 +114,7 @@ def test_a_machine_that_answers_no_more_is_made_anew(lab: Lab) -> None:
     (lab.state / "hasty").write_text("bad-1-1")
     told = lab.cli("apply", write(lab), "--yes")
     assert "bad-1-1 did not answer SSH within 12 s" in told.out
-    assert "made anew" in told.out
+    assert "recreated" in told.out
     assert lab.head("srun", "-w", "bad-1-1", "hostname", user="ann").out == "bad-1-1\n"
 
 

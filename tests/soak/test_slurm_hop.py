@@ -87,7 +87,7 @@ def test_jobs_run_and_wait_through_it_and_the_server_is_killed_in_the_middle(hop
     apply = hop.begins("apply", str(hop.after), "--yes")
     assert apply.stdout is not None
     for line in apply.stdout:
-        if "is made anew" in line:
+        if "is recreated" in line:
             break
     os.kill(lab.cli("server", "status", "-o", "json").json()["pid"], signal.SIGKILL)
     lab.forget_client()
