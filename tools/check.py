@@ -24,7 +24,9 @@ CHECKS = {
 # One worker for each core; an idle worker takes tests from another. More than eight would only take longer to start.
 WORKERS = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]
 UNUSED = ["-p", "no:schemathesis", "-p", "no:playwright"]  # plugins for tests with a server; they are slow to import
-TESTS = ["python", "-m", "pytest", "--hypothesis-profile=quick", *WORKERS, *UNUSED, "tests/unit"]
+# A test that waits for ever ends its worker, which names the test; the slowest takes about two seconds.
+HANGING = ["-o", "faulthandler_timeout=60", "-o", "faulthandler_exit_on_timeout=true"]
+TESTS = ["python", "-m", "pytest", "--hypothesis-profile=quick", *WORKERS, *UNUSED, *HANGING, "tests/unit"]
 
 
 @dataclass(frozen=True)

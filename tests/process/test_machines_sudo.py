@@ -14,6 +14,7 @@ from headway.domain.machine import Jump, Machine
 from headway.errors import Unreachable
 from headway.transport.ssh import Connections
 from tests.process.test_machines_ssh import Server, serving
+from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine 'Queue.join':RuntimeWarning"),
@@ -106,9 +107,7 @@ async def test_no_connection_stays_open_where_nobody_becomes_root(ops: Path) -> 
         for _ in range(3):
             with pytest.raises(Unreachable):
                 await ssh.remote(machine, ["true"], timeout_s=20)
-        async with asyncio.timeout(60):
-            while any(not one.is_closed() for one in server.connections):
-                await asyncio.sleep(0.01)
+        await eventually(lambda: all(one.is_closed() for one in server.connections))
 
 
 async def test_who_may_not_use_sudo(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +18,7 @@ from headway.store import Store, open_store
 from headway.store.db import advisory_locks
 from tests.support.postgres import BIN, postgres
 from tests.support.server_fakes import FakeBackend, Server
+from tests.support.waiting import eventually
 
 needs_postgres = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
 
@@ -39,12 +39,6 @@ async def stores(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
     yield one, two
     await one.close()
     await two.close()
-
-
-async def until(there: Callable[[], Any]) -> None:
-    async with asyncio.timeout(60):
-        while not there():
-            await asyncio.sleep(0.01)
 
 
 class One:
@@ -77,14 +71,14 @@ class One:
 @needs_postgres
 async def test_one_leads_and_the_other_follows_when_it_is_gone(stores: tuple[Store, Store], tmp_path: Path) -> None:
     one = One(stores[0], tmp_path)
-    await until(lambda: one.runs)
+    await eventually(lambda: one.runs)
     two = One(stores[1], tmp_path)
     operation = await stores[0].operations.enqueue("led", "apply", "ann")
     assert await stores[0].operations.claim("one:1", 1000, 1e9) is not None
-    await until(lambda: two.store.presence.number and two.store.presence._db is not None)
+    await eventually(lambda: two.store.presence.number and two.store.presence._db is not None)
     assert (two.runs, stores[1].presence.leads) == (False, False)
     await one.die()
-    await until(lambda: two.runs)
+    await eventually(lambda: two.runs)
     assert stores[1].presence.leads
     again = await stores[1].operations.claim("two:1", 1001, 30)  # it need not wait for the lease of the previous server
     assert again is not None
@@ -98,11 +92,11 @@ async def test_a_leader_whose_connection_breaks_lets_go_and_may_lead_again(
     stores: tuple[Store, Store], tmp_path: Path
 ) -> None:
     one = One(stores[0], tmp_path)
-    await until(lambda: one.runs)
+    await eventually(lambda: one.runs)
     assert stores[0].presence._db is not None
     await stores[0].presence._db.invalidate()
-    await until(lambda: one.let_go == 1)
-    await until(lambda: one.runs)
+    await eventually(lambda: one.let_go == 1)
+    await eventually(lambda: one.runs)
     assert stores[0].presence.leads
     await one.die()
 
@@ -141,18 +135,18 @@ async def test_a_loop_that_does_not_end_keeps_nothing_else_going_and_never_runs_
 ) -> None:
     monkeypatch.setattr(leader_election, "END_S", 0.5)
     one = Stuck(stores[0], tmp_path)
-    await until(lambda: one.runs)
+    await eventually(lambda: one.runs)
     two = One(stores[1], tmp_path)
-    await until(lambda: two.store.presence._db is not None)
+    await eventually(lambda: two.store.presence._db is not None)
     assert stores[0].presence._db is not None
     await stores[0].presence._db.invalidate()
-    await until(lambda: one.let_go == 1)
+    await eventually(lambda: one.let_go == 1)
     assert (one.runs_at_rest, stores[0].presence.leads) == ([True], False)
-    await until(lambda: two.runs)
-    await until(lambda: not one.runs)  # it was cancelled again
+    await eventually(lambda: two.runs)
+    await eventually(lambda: not one.runs)  # it was cancelled again
     assert not one.task.done()
     await two.die()
-    await until(lambda: one.begun == 2)
+    await eventually(lambda: one.begun == 2)
     assert stores[0].presence.leads
     await one.die()
     assert one.let_go == 2

@@ -17,6 +17,7 @@ from typing import Any
 from headway.transport.process import CommandResult
 from headway.transport.remote_program import program_source
 from tests.support.builders import machine, open_to_all
+from tests.support.waiting import eventually
 
 HEAD = machine("lab-head")
 PERSON = "alice"  # the user nobody on this machine
@@ -91,9 +92,7 @@ __main__.main()
 
     async def until(self, name: str) -> None:
         """Waits until the stand-in for sbatch has written the file."""
-        async with asyncio.timeout(60):
-            while not self.lines(name):
-                await asyncio.sleep(0.01)
+        await eventually(lambda: self.lines(name))
 
 
 @dataclass

@@ -22,6 +22,7 @@ from headway.domain.cluster import Storage
 from headway.domain.machine import Machine
 from headway.errors import Refused
 from tests.support import builders
+from tests.support.waiting import eventually
 
 
 class Head:
@@ -198,8 +199,7 @@ class Endless(Folder):
 async def test_one_that_is_stopped_has_ended(shelf: RemoteLibrary, source: Path) -> None:
     progress = Progress()
     task = asyncio.create_task(shelf.bring("words", Endless(source), progress, 0))
-    while progress.bytes < 1 << 20:
-        await asyncio.sleep(0)
+    await eventually(lambda: progress.bytes >= 1 << 20)
     progress.stop.set()
     with pytest.raises(Stopped):
         await task

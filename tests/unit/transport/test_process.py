@@ -12,6 +12,7 @@ import pytest
 
 from headway.errors import CommandFailed
 from headway.transport.process import run, run_to_completion, stream_lines
+from tests.support.waiting import eventually
 
 
 async def test_run_returns_output_and_code() -> None:
@@ -89,8 +90,8 @@ async def test_what_must_not_be_cut_short_ends_before_its_cancellation(tmp_path:
     script = f"touch {begun}; sleep 0.3; touch {done}; exit 1"
     task = asyncio.create_task(run_to_completion(run(["sh", "-c", script], timeout_s=30)))
     await asyncio.sleep(0)
-    while waits_for_start and not begun.exists():
-        await asyncio.sleep(0.01)
+    if waits_for_start:
+        await eventually(begun.exists)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -21,6 +21,7 @@ from headway.services.read_model.queue_query import query_page as queue_page
 from headway.services.read_model.snapshot import UNUSED_ORDER_S, LiveState, Snapshot
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
+from tests.support.waiting import eventually
 
 JOBS = "/api/v1/clusters/lab/jobs"
 
@@ -131,9 +132,11 @@ async def test_who_looks_does_not_wait_for_a_reading_that_takes_long(server: Ser
     assert begun.is_set(), "it is read all the same"
     assert ([job.id for job in old.jobs], old.as_of) == ([1], 1000.0)
     go.set()
-    async with asyncio.timeout(60):
-        while (await page(client)).as_of == old.as_of:
-            await asyncio.sleep(0)
+
+    async def is_newer() -> bool:
+        return (await page(client)).as_of != old.as_of
+
+    await eventually(is_newer)
     assert [job.id for job in (await page(client)).jobs] == [2]
 
 
@@ -180,8 +183,7 @@ async def test_nobody_gets_the_page_of_a_reading_that_is_long_gone(monkeypatch: 
     monkeypatch.setattr("headway.services.read_model.snapshot_diff.MAX_CHANGES", 10)
     assert await shown(read("PENDING", 1000.0), 1000.0) == ("PENDING", 1000.0)
     assert await shown(read("RUNNING", 1002.0), 1002.0) == ("PENDING", 1000.0), "a moment ago"
-    while live.snapshot("lab").job_orders[QueueQuery(limit=0)][1].as_of != 1002.0:
-        await asyncio.sleep(0)
+    await eventually(lambda: live.snapshot("lab").job_orders[QueueQuery(limit=0)][1].as_of == 1002.0)
     assert await shown(live.snapshot("lab"), 1002.0) == ("RUNNING", 1002.0)
     assert await shown(read("COMPLETING", 1030.0), 1030.0) == ("COMPLETING", 1030.0), "not that of half a minute ago"
     assert live.snapshot("lab").take_recent_orders(1030.0 + UNUSED_ORDER_S) == {}

@@ -18,6 +18,7 @@ from headway.health.context import MOUNTS_AT_ONCE, HealthContext
 from headway.health.incidents.remount import FIRST_PAUSE_S, LONGEST_PAUSE_S, MOUNT_S, remount_volumes
 from headway.transport.process import CommandResult
 from tests.support import builders
+from tests.support.waiting import eventually
 
 LAB = replace(builders.cluster(40), storage=Storage(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),)))
 
@@ -110,7 +111,6 @@ async def test_a_node_that_does_not_answer_is_tried_again() -> None:
     nodes = Nodes()
     nodes.gone = True
     task = asyncio.create_task(remount_volumes(nodes.context, "lab-1-1"))
-    while len(nodes.pauses) < 2:
-        await asyncio.sleep(0)
+    await eventually(lambda: len(nodes.pauses) >= 2)
     nodes.gone = False
     assert await task == ""

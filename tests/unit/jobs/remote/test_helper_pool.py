@@ -25,6 +25,7 @@ from headway.transport.process import CommandResult
 from headway.transport.streams import Reader
 from tests.support.builders import Clock
 from tests.support.local_head import HEAD, PERSON, Machine, head_here
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
 
@@ -79,9 +80,7 @@ async def test_what_is_read_for_long_lies_under_these_limits_too(head: Machine) 
     assert head.lines("limits") == ["limited"]
     for number, ask in enumerate(({"do": "follow", "offset": 0}, {"do": "tunnel"}), 2):
         held = await head.hold(HEAD, helper_argv({**ask, "user": PERSON, "path": str(head.folder / "log")}))
-        async with asyncio.timeout(60):
-            while len(head.lines("limits")) < number:
-                await asyncio.sleep(0.01)
+        await eventually(lambda number=number: len(head.lines("limits")) >= number)
         await held.close()
 
 
@@ -121,8 +120,7 @@ async def test_one_that_dies_before_it_has_begun_is_not_noticed(warm: HelperPool
 async def test_one_whose_connection_breaks_may_have_begun_whatever_it_said(said: list[bytes]) -> None:
     head = Counting(answer=b"")
     sending = asyncio.create_task(run_sbatch(HelperPool(head), HEAD, held(), PERSON))
-    while not head.made:
-        await asyncio.sleep(0)
+    await eventually(lambda: head.made)
     for piece in (*said, b""):
         head.made[0].says.put_nowait(piece)
     with pytest.raises(Unanswered, match="did not say whether the job is submitted"):
@@ -309,8 +307,7 @@ async def test_an_answer_may_come_in_any_pieces() -> None:
     head = Counting(answer=b"")
     warm = HelperPool(head)
     sending = asyncio.create_task(run_sbatch(warm, HEAD, held(), PERSON))
-    while not head.made:
-        await asyncio.sleep(0)
+    await eventually(lambda: head.made)
     for byte in b'{"code": 0, "out": 2, "err": 3}\n7\nerr':
         head.made[0].says.put_nowait(bytes([byte]))
     assert (await sending).message == "7\nerr"
@@ -320,8 +317,7 @@ async def test_who_asks_for_many_at_once_gets_some_helpers_and_then_fresh_progra
     head = Counting(answer=b"")
     warm = HelperPool(head)
     waiting = [asyncio.create_task(run_sbatch(warm, HEAD, held(), PERSON)) for _ in range(MAX_HELPERS_PER_USER)]
-    while len(head.made) < MAX_HELPERS_PER_USER or not all(one.asked for one in head.made):
-        await asyncio.sleep(0)
+    await eventually(lambda: len(head.made) >= MAX_HELPERS_PER_USER and all(one.asked for one in head.made))
     assert (await run_sbatch(warm, HEAD, held(), PERSON)).job_id == 8
     assert (len(head.made), head.fresh) == (MAX_HELPERS_PER_USER, 1)
     for one in head.made:

@@ -19,6 +19,7 @@ from headway.server.slurm_poller.frames import BEGIN, END, frame, job_of, packed
 from headway.server.slurm_poller.process import FEW, SnapshotChanges
 from headway.services.mappers import job_row
 from tests.support import builders
+from tests.support.waiting import eventually
 
 NODE = builders.node("lab-1-1")
 FIRST = (builders.job(1, nodes=("lab-1-1",), gpu_indexes={"lab-1-1": (0, 1)}), builders.job(2, "PENDING"))
@@ -170,10 +171,10 @@ async def test_the_real_one_ends_with_its_input_and_says_that_nobody_answers() -
 
 
 async def test_who_waits_for_a_reading_that_is_closed_is_told_so() -> None:
-    one = SlurmPoller(builders.machine("lab-head"), "", b"k", "24.11", argv=(sys.executable, "-c", "input(); input()"))
+    silent = (sys.executable, "-c", "import sys; sys.stdin.read()")  # reads its requests, answers none
+    one = SlurmPoller(builders.machine("lab-head"), "", b"k", "24.11", argv=silent)
     waiting = asyncio.create_task(one.read())
-    while one.pid is None:
-        await asyncio.sleep(0.01)
+    await eventually(lambda: one.pid is not None)
     await one.close()
     with pytest.raises(Unreachable, match="closed"):
         await waiting

@@ -14,6 +14,7 @@ from headway.schemas.clusters import NewsOut
 from headway.services.read_model.snapshot import MAX_EVENTS, LiveState, Snapshot
 from tests.support import builders
 from tests.support.server_fakes import Server
+from tests.support.waiting import eventually
 
 STREAM = "/api/v1/clusters/lab/events"
 
@@ -22,14 +23,18 @@ def put(server: Server, *jobs: Any, nodes: Any = (), cluster: str = "lab") -> No
     server.state.live.store_snapshot(Snapshot(cluster, tuple(nodes), tuple(jobs), as_of=server.state.clock()))
 
 
+def follows(server: Server) -> bool:
+    """Returns whether a request waits for news of a cluster."""
+    return any(name.startswith("news/") for name in server.state.live.hub._waiting)
+
+
 async def heard(
     server: Server, client: httpx.AsyncClient, path: str = STREAM, last: str = ""
 ) -> list[tuple[str, str, Any]]:
     """(event, id, data) of everything until the server stops."""
     task = asyncio.create_task(client.get(path, headers={"last-event-id": last} if last else {}))
     async with asyncio.timeout(30):
-        while not (any(name.startswith("news/") for name in server.state.live.hub._waiting) or task.done()):
-            await asyncio.sleep(0.001)  # until it follows
+        await eventually(lambda: follows(server) or task.done())
     server.state.live.stopping.set()
     server.state.live.hub.close()
     found = []
@@ -99,8 +104,7 @@ async def test_whoever_loses_their_token_loses_the_stream(server: Server, monkey
     await server.apply()
     client = await server.client("eve", "viewer")
     task = asyncio.create_task(client.get(STREAM))
-    while not any(name.startswith("news/") for name in server.state.live.hub._waiting):
-        await asyncio.sleep(0)
+    await eventually(lambda: follows(server))
     (token,) = [row.id for row in await server.store.tokens.all("eve")]
     await server.store.tokens.delete(token)
     async with asyncio.timeout(60):

@@ -20,6 +20,7 @@ from headway.services.jobs.bundles import MAX_ARCHIVES_IN_MEMORY, MAX_ARCHIVES_O
 from headway.web.rendering import STATIC
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
+from tests.support.waiting import eventually
 
 KEY = "0123456789abcdef" * 2
 LOG_PAGE = STATIC / "pages/log.js"
@@ -52,8 +53,7 @@ async def test_input_is_posted_under_the_command_s_number_by_the_same_person(ser
     server.work.answers["converse"] = lambda _cluster, _argv, _user, feed: echo(feed)
     ann, bob = await server.client(), await server.client("bob")
     running = asyncio.create_task(ann.post(PATH, json={"argv": ["cat"], "input": KEY}))
-    while not server.state.command_inputs:
-        await asyncio.sleep(0)
+    await eventually(lambda: server.state.command_inputs)
     assert (await bob.post(f"{PATH}/{KEY}/input", content=b"mine")).status_code == 404
     for piece in (b"one", b"two", b""):
         assert (await ann.post(f"{PATH}/{KEY}/input", content=piece)).status_code == 204
@@ -76,8 +76,7 @@ async def deaf(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     server.work.answers["converse"] = hears
     ann = await server.client()
     running = asyncio.create_task(ann.post(PATH, json={"argv": ["sleep"], "input": KEY}))
-    while not server.state.command_inputs:
-        await asyncio.sleep(0)
+    await eventually(lambda: server.state.command_inputs)
     given = next(iter(server.state.command_inputs.values()))
     while not given.queue.full():
         await ann.post(f"{PATH}/{KEY}/input", content=b"x")
@@ -89,8 +88,7 @@ async def deaf(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 async def test_one_piece_of_input_waits_and_no_second_one_is_read(server: Server, deaf: httpx.AsyncClient) -> None:
     waits = asyncio.create_task(deaf.post(f"{PATH}/{KEY}/input", content=b"x" * 1024 * 1024))
     given = next(iter(server.state.command_inputs.values()))
-    while not given.sending.locked():
-        await asyncio.sleep(0)
+    await eventually(given.sending.locked)
     second = await deaf.post(f"{PATH}/{KEY}/input", content=never())
     assert (second.status_code, second.json()["kind"]) == (429, "too_many_at_once")
     given.queue.get_nowait()
@@ -109,8 +107,7 @@ async def test_a_piece_of_input_is_not_held_when_its_client_is_gone(
 
     monkeypatch.setattr("fastapi.Request.is_disconnected", is_disconnected)
     waits = asyncio.create_task(deaf.post(f"{PATH}/{KEY}/input", content=b"x"))
-    while not given.sending.locked():
-        await asyncio.sleep(0)
+    await eventually(given.sending.locked)
     gone.set()
     assert (await waits).status_code == 404
     assert not given.sending.locked()
@@ -212,9 +209,7 @@ async def test_archives_wait_for_those_on_their_way_before_they_are_read_into_me
         return asyncio.create_task(client.put(path, content=b"x" * 1000))
 
     async def until(**many: int) -> None:
-        async with asyncio.timeout(30):
-            while {name: under_way[name] for name in many} != many:
-                await asyncio.sleep(0)
+        await eventually(lambda: {name: under_way[name] for name in many} == many)
 
     hanging = [put(eve, n) for n in range(MAX_ARCHIVES_OF_PERSON + 1)]
     await until(eve=MAX_ARCHIVES_OF_PERSON)

@@ -19,6 +19,7 @@ from headway.services.error_report import error_out
 from tests.integration.api.test_route_access import scope_of
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
+from tests.support.waiting import eventually
 
 LOG = "/api/v1/clusters/lab/jobs/7/log"
 
@@ -91,8 +92,11 @@ async def test_a_log_that_somebody_may_no_longer_read_is_not_whole(
 ) -> None:
     monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.02)
     task = asyncio.create_task(asked(server, monkeypatch, Stream(b"one\n")))
-    while not any(one.person == "eve" for one in await server.store.tokens.all(None)):
-        await asyncio.sleep(0.01)
+
+    async def has_token() -> bool:
+        return any(one.person == "eve" for one in await server.store.tokens.all(None))
+
+    await eventually(has_token)
     for one in await server.store.tokens.all("eve"):
         await asyncio.sleep(0.1)
         await server.store.tokens.delete(one.id)
@@ -108,10 +112,8 @@ async def test_a_log_that_ended_is_whole(server: Server, monkeypatch: pytest.Mon
 async def test_a_log_that_is_open_holds_a_place_until_its_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream(b"one\n")
     following = asyncio.create_task(asked(server, monkeypatch, stream))
-    async with asyncio.timeout(60):
-        while not server.state.open_logs:
-            await asyncio.sleep(0)
-        assert server.state.open_logs == {"eve": 1}
+    await eventually(lambda: server.state.open_logs)
+    assert server.state.open_logs == {"eve": 1}
     stream.queue.put_nowait(None)
     assert await following == (b"one\n", True)
     assert server.state.open_logs == {}
@@ -119,8 +121,7 @@ async def test_a_log_that_is_open_holds_a_place_until_its_end(server: Server, mo
         await asyncio.gather(asked(server, monkeypatch, Stream(last)), return_exceptions=True)
         assert server.state.open_logs == {}
     following = asyncio.create_task(asked(server, monkeypatch, Stream(b"one\n")))
-    while not server.state.open_logs:
-        await asyncio.sleep(0)
+    await eventually(lambda: server.state.open_logs)
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
     assert server.state.open_logs == {}
