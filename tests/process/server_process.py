@@ -15,7 +15,7 @@ from headway.store import Store
 from tests.support.server_fakes import FakeBackend, changes
 
 
-def make_work(_store: Store, state_dir: Path) -> FakeBackend:
+def make_backend(_store: Store, state_dir: Path) -> FakeBackend:
     """Returns a backend whose apply waits for the file `go` in the state folder."""
 
     async def apply(_cluster: Any, say: Any) -> None:
@@ -24,7 +24,9 @@ def make_work(_store: Store, state_dir: Path) -> FakeBackend:
             await asyncio.sleep(0.01)
         await say("machines", "are up", done=True)
 
-    return FakeBackend(plan=changes(), apply=apply, machines=(), checks=(), read=ConnectionRefusedError("no Slurm"))
+    return FakeBackend(
+        plan=changes(), apply=apply, machines=(), readiness_checks=(), read=ConnectionRefusedError("no Slurm")
+    )
 
 
 if __name__ == "__main__":
@@ -34,5 +36,5 @@ if __name__ == "__main__":
         port=port,
         notebooks=Notebooks(0),
         front=listen_settings.read(os.environ),
-        make_work=make_work,
+        make_backend=make_backend,
     )

@@ -25,10 +25,16 @@ class Shared(FakeBackend):
 
     def __init__(self, _store: Store, data: Path) -> None:
         super().__init__(
-            plan=changes(), machines=(), checks=(), read=Unreachable("no Slurm"), apply=self._apply, accounting=()
+            plan=changes(),
+            machines=(),
+            readiness_checks=(),
+            read=Unreachable("no Slurm"),
+            apply=self._apply,
+            usage_runs=(),
         )
         self._data = data
         self._links = HelperPool(Machine(data / "home"))
+        self.jobs.submit = self._submit  # type: ignore[method-assign]
 
     async def _apply(self, cluster: Any, say: Any) -> None:
         """Takes a moment in which the server may be killed; records two applies of a cluster at the same time."""
@@ -40,7 +46,7 @@ class Shared(FakeBackend):
             await say("nodes", "change")
             await asyncio.sleep(0.15)
 
-    async def submit(self, _: Any, request: SubmitIn, user: str, stage: Any = None, *, tag: str = "") -> SubmitOut:
+    async def _submit(self, _: Any, request: SubmitIn, user: str, stage: Any = None, *, tag: str = "") -> SubmitOut:
         return await run_sbatch(self._links, HEAD, request, PERSON, None, tag)
 
 
@@ -51,5 +57,5 @@ if __name__ == "__main__":
         url=os.environ["HEADWAY_DATABASE_URL"],
         data_dir=Path(os.environ["HEADWAY_DATA"]),
         notebooks=Notebooks(0),
-        make_work=Shared,
+        make_backend=Shared,
     )

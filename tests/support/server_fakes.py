@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import httpx
 import structlog
@@ -43,42 +43,293 @@ def changes(*disturbs: Disturbs, cluster: str = "lab") -> ChangeSet:
     return ChangeSet(cluster, rows, "" if rows else "everything is as the file says")
 
 
-class FakeBackend:
-    """Stands in for the cluster backend: `answers` maps the name of a call to a value or function; other calls fail
-    the test."""
+class _Answers(dict[str, Any]):
+    """Answers by call. A name that is no call fails the test."""
 
     def __init__(self, **answers: Any) -> None:
-        # A cluster's accounting is read before each down, whatever a test is about.
-        self.answers: dict[str, Any] = {
-            "accounting": (),
-            "node_events": (),
-            "losses": {},
-            "saves": {},
-            "wants_roll": False,
-            "said": None,
-            **answers,
-        }
-        self.calls: list[tuple[str, tuple[Any, ...]]] = []
-        self.tags: list[str] = []  # idempotency tags of submissions
-        self.deadline: Deadline | None = None  # deadline of the last apply
-        self.waiting: Any = None  # the `waiting` argument of the last apply
-        self.clusters: dict[str, dict[str, Any]] = {}  # further fields of a resolved cluster, by name
-        self.whole: dict[str, Cluster] = {}  # complete clusters by name, where the builders' cluster does not suffice
+        super().__init__()
+        self.update(answers)
 
-    def named(self, call: str) -> list[tuple[Any, ...]]:
-        return [args for name, args in self.calls if name == call]
+    def __setitem__(self, call: str, answer: Any) -> None:
+        assert call in CALLS, f"no part has a call {call}"
+        super().__setitem__(call, answer)
+
+    def update(self, answers: Mapping[str, Any]) -> None:  # type: ignore[override]
+        for call, answer in answers.items():
+            self[call] = answer
+
+    def __ior__(self, answers: Mapping[str, Any]) -> Self:  # type: ignore[override,misc]
+        self.update(answers)
+        return self
+
+    def setdefault(self, call: str, answer: Any) -> Any:  # type: ignore[override]
+        assert call in CALLS, f"no part has a call {call}"
+        return super().setdefault(call, answer)
+
+
+class _Part:
+    def __init__(self, fake: FakeBackend) -> None:
+        self._fake = fake
+
+
+class FakeLifecycle(_Part):
+    """Stands in for services.cluster_backend.ClusterLifecycle."""
 
     def resolve(self, document: Document) -> ResolvedCluster:
         spec = document.spec
         if "fault" in spec:
             raise InvalidSpec([Fault("nodes", "must be at least 1"), Fault("fault", "unknown field")])
         warnings = (Fault("spares", "no spare", level="warning"),) if spec.get("warn") else ()
-        if spec["name"] in self.whole:
-            return ResolvedCluster(self.whole[spec["name"]], warnings)
-        more = self.clusters.get(spec["name"], {})
+        if spec["name"] in self._fake.whole:
+            return ResolvedCluster(self._fake.whole[spec["name"]], warnings)
+        more = self._fake.clusters.get(spec["name"], {})
         return ResolvedCluster(builders.cluster(spec["nodes"], name=spec["name"], **more), warnings)
 
-    async def _call(self, name: str, *args: Any) -> Any:
+    async def plan(self, cluster: Cluster) -> Any:
+        return await self._fake.call("plan", cluster)
+
+    async def apply(self, cluster: Cluster, say: Any, deadline: Deadline | None = None, waiting: Any = None) -> Any:
+        self._fake.deadline, self._fake.waiting = deadline, waiting
+        return await self._fake.call("apply", cluster, say)
+
+    async def take_down(self, cluster: Cluster, say: Any, delete_data: bool) -> Any:
+        return await self._fake.call("take_down", cluster, say, delete_data)
+
+    async def replace_machine(self, cluster: Cluster, say: Any, node: str, since: float | None) -> Any:
+        return await self._fake.call("replace_machine", cluster, say, node, since)
+
+    async def machines(self, cluster: Cluster) -> Any:
+        return await self._fake.call("machines", cluster)
+
+    async def readiness_checks(self, cluster: Cluster) -> Any:
+        return await self._fake.call("readiness_checks", cluster)
+
+
+class FakeBackups(_Part):
+    """Stands in for services.cluster_backend.ClusterBackups."""
+
+    async def back_up(self, cluster: Cluster, about: Any, say: Any, path: Path, header: Any, key: bytes) -> Any:
+        return await self._fake.call("back_up", cluster, about, say, path, header, key)
+
+    async def restore(self, cluster: Cluster, say: Any, path: Path, key: bytes, ref: str) -> Any:
+        return await self._fake.call("restore", cluster, say, path, key, ref)
+
+    async def rotate_key(self, cluster: Cluster, say: Any, what: str, ref: str, begins: Any) -> Any:
+        if not isinstance(self._fake.answers.get("rotate_key"), Refused):  # with nothing changed
+            await begins()
+        return await self._fake.call("rotate_key", cluster, say, what, ref)
+
+
+class FakeRollouts(_Part):
+    """Stands in for services.cluster_backend.Rollouts."""
+
+    async def plan_rollout(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> Any:
+        return await self._fake.call("plan_rollout", cluster, back, head, by)
+
+    async def roll_nodes(self, cluster: Cluster, say: Any, waits: Any, *, back: bool, until: float | None) -> Any:
+        return await self._fake.call("roll_nodes", cluster, say, waits, back, until)
+
+    async def roll_heads(self, cluster: Cluster, say: Any, *, back: bool) -> Any:
+        return await self._fake.call("roll_heads", cluster, say, back)
+
+    async def ensure_image(self, cluster: Cluster, say: Any) -> Any:
+        return await self._fake.call("ensure_image", cluster, say)
+
+    async def nodes_await_rollout(self, cluster: Cluster) -> Any:
+        return await self._fake.call("nodes_await_rollout", cluster)
+
+    async def halt_rollout(self, cluster: Cluster, say: Any) -> Any:
+        return await self._fake.call("halt_rollout", cluster, say)
+
+
+class FakeStorage(_Part):
+    """Stands in for services.cluster_backend.ClusterStorage."""
+
+    async def measure_volumes(self, cluster: Cluster, node: str, mib: int) -> Any:
+        return await self._fake.call("measure_volumes", cluster, node, mib)
+
+    async def dataset_library(self, cluster: Cluster) -> Any:
+        return await self._fake.call("dataset_library", cluster)
+
+    async def volume_usage(self, cluster: Cluster) -> Any:
+        return await self._fake.call("volume_usage", cluster)
+
+
+class FakeSlurmState(_Part):
+    """Stands in for services.cluster_backend.SlurmState."""
+
+    async def read(self, cluster: Cluster) -> Any:
+        return await self._fake.call("read", cluster)
+
+    async def shares(self, cluster: Cluster) -> Any:
+        return await self._fake.call("shares", cluster)
+
+    async def job(self, cluster: Cluster, job_id: int) -> Any:
+        return await self._fake.call("job", cluster, job_id)
+
+    async def jobs_by_id(self, cluster: Cluster, numbers: tuple[int, ...]) -> Any:
+        return await self._fake.call("jobs_by_id", cluster, numbers)
+
+    async def history(self, cluster: Cluster) -> Any:
+        return await self._fake.call("history", cluster)
+
+    async def task(self, cluster: Cluster, job_id: int, task: str) -> Any:
+        return await self._fake.call("task", cluster, job_id, task)
+
+    async def array_states(self, cluster: Cluster, job_id: int) -> Any:
+        return await self._fake.call("array_states", cluster, job_id)
+
+    async def job_runs(self, cluster: Cluster, job_id: int) -> Any:
+        return await self._fake.call("job_runs", cluster, job_id)
+
+
+class FakeJobs(_Part):
+    """Stands in for services.cluster_backend.ClusterJobs."""
+
+    async def submit(self, cluster: Cluster, request: Any, user: str, stage: Any = None, *, tag: str = "") -> Any:
+        self._fake.tags += [tag] if tag else []
+        return await self._fake.call("submit", cluster, request, user, *([stage] if stage else []))
+
+    async def store_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> Any:
+        return await self._fake.call("store_bundle", cluster, user, root, digest, archive)
+
+    async def cancel(self, cluster: Cluster, job: str, user: str, *, as_operator: bool) -> Any:
+        return await self._fake.call("cancel", cluster, job, user, as_operator)
+
+    async def control(self, cluster: Cluster, job: str, verb: str, user: str, *, as_operator: bool) -> Any:
+        return await self._fake.call("control", cluster, job, verb, user, as_operator)
+
+    async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> Any:
+        return await self._fake.call("progress", cluster, jobs)
+
+    async def ended_progress(self, cluster: Cluster, job: JobState) -> Any:
+        return await self._fake.call("ended_progress", cluster, job)
+
+    async def log_window(self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool) -> Any:
+        return await self._fake.call("log_window", cluster, job, before, lines, err)
+
+    async def search_log(self, cluster: Cluster, job: JobState, text: str, *, err: bool) -> Any:
+        return await self._fake.call("search_log", cluster, job, text, err)
+
+    async def follow_log(
+        self, cluster: Cluster, job: JobState, *, follow: bool, err: bool, start: int = 0
+    ) -> AsyncIterator[bytes]:
+        for piece in await self._fake.call("follow_log", cluster, job, follow, err, *([start] if start else [])):
+            yield piece
+
+    async def follow_array_logs(
+        self, cluster: Cluster, job_id: int, *, follow: bool, err: bool
+    ) -> AsyncIterator[bytes]:
+        for piece in await self._fake.call("follow_array_logs", cluster, job_id, follow, err):
+            yield piece
+
+
+class FakeCommands(_Part):
+    """Stands in for services.cluster_backend.ClusterCommands."""
+
+    async def run_command(self, cluster: Cluster, request: Any, user: str) -> Any:
+        return await self._fake.call("run_command", cluster, request, user)
+
+    async def run_interactive(
+        self, cluster: Cluster, argv: Any, user: str, feed: AsyncIterator[bytes]
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        self._fake.calls.append(("run_interactive", (cluster, argv, user, feed)))
+        async for piece in self._fake.answers["run_interactive"](cluster, argv, user, feed):
+            yield piece
+
+    async def open_tunnel(self, cluster: Cluster, node: str, user: str, path: str) -> Any:
+        return await self._fake.call("open_tunnel", cluster, node, user, path)
+
+
+class FakeNodeActions(_Part):
+    """Stands in for services.cluster_backend.NodeActions."""
+
+    async def drain_node(self, cluster: Cluster, node: str, reason: str, person: str) -> Any:
+        return await self._fake.call("drain_node", cluster, node, reason, person)
+
+    async def return_node(self, cluster: Cluster, node: str, person: str) -> Any:
+        return await self._fake.call("return_node", cluster, node, person)
+
+    async def return_incident_node(self, cluster: Cluster, number: int, person: str, *, false_alarm: bool) -> Any:
+        return await self._fake.call("return_incident_node", cluster, number, person, false_alarm)
+
+    async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Any:
+        return await self._fake.call("reboot_node", cluster, node, person, busy)
+
+    async def resume_reboot(self, cluster: Cluster, node: str) -> Any:
+        return await self._fake.call("resume_reboot", cluster, node)
+
+    async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> Any:
+        return await self._fake.call("test_node", cluster, node, hard)
+
+    async def inject_fault(self, cluster: Cluster, fault: Any) -> Any:
+        return await self._fake.call("inject_fault", cluster, fault)
+
+
+class FakeUsageSources(_Part):
+    """Stands in for services.cluster_backend.UsageSources."""
+
+    async def usage_runs(self, cluster: Cluster, since: int, until: int) -> Any:
+        return await self._fake.call("usage_runs", cluster, since, until)
+
+    async def node_events(self, cluster: Cluster, since: int) -> Any:
+        return await self._fake.call("node_events", cluster, since)
+
+    async def restart_losses(self, cluster: Cluster) -> Any:
+        return await self._fake.call("restart_losses", cluster)
+
+    async def checkpoint_stats(self, cluster: Cluster) -> Any:
+        return await self._fake.call("checkpoint_stats", cluster)
+
+    async def hold_team_jobs(self, cluster: Cluster, team: str, *, on: bool) -> Any:
+        return await self._fake.call("hold_team_jobs", cluster, team, on)
+
+
+class FakeMonitoring(_Part):
+    """Stands in for services.cluster_backend.Monitoring."""
+
+    async def query_metrics(self, cluster: Cluster, queries: Any, start: float, end: float, step_s: int) -> Any:
+        return await self._fake.call("query_metrics", cluster, queries, start, end, step_s)
+
+    async def send_alerts(self, cluster: Cluster, news: Any) -> Any:
+        return await self._fake.call("send_alerts", cluster, news)
+
+
+class FakeBackend:
+    """Stands in for the cluster backend: `answers` maps the name of a call to a value or function; other calls fail
+    the test. Names of calls are those of the methods of the parts, which are unique."""
+
+    def __init__(self, **answers: Any) -> None:
+        # A cluster's accounting is read before each down, whatever a test is about.
+        self.answers = _Answers(
+            usage_runs=(), node_events=(), restart_losses={}, checkpoint_stats={},
+            nodes_await_rollout=False, ended_progress=None,
+        )  # fmt: skip
+        self.answers.update(answers)
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.tags: list[str] = []  # idempotency tags of submissions
+        self.deadline: Deadline | None = None  # deadline of the last apply
+        self.waiting: Any = None  # the `waiting` argument of the last apply
+        self.clusters: dict[str, dict[str, Any]] = {}  # further fields of a resolved cluster, by name
+        self.whole: dict[str, Cluster] = {}  # complete clusters by name, where the builders' cluster does not suffice
+        self.lifecycle = FakeLifecycle(self)
+        self.backups = FakeBackups(self)
+        self.rollouts = FakeRollouts(self)
+        self.storage = FakeStorage(self)
+        self.slurm = FakeSlurmState(self)
+        self.jobs = FakeJobs(self)
+        self.commands = FakeCommands(self)
+        self.nodes = FakeNodeActions(self)
+        self.usage = FakeUsageSources(self)
+        self.monitoring = FakeMonitoring(self)
+        self.health = None
+
+    def named(self, call: str) -> list[tuple[Any, ...]]:
+        """Returns the arguments of each call of a name, in order."""
+        assert call in CALLS | {"forget"}, f"no part has a call {call}"
+        return [args for name, args in self.calls if name == call]
+
+    async def call(self, name: str, *args: Any) -> Any:
         self.calls.append((name, args))
         assert name in self.answers, f"unregistered call: {name}{args}"
         answer = self.answers[name]
@@ -90,179 +341,44 @@ class FakeBackend:
                 answer = await answer
         return answer
 
-    async def plan(self, cluster: Cluster) -> Any:
-        return await self._call("plan", cluster)
-
-    async def apply(self, cluster: Cluster, say: Any, deadline: Deadline | None = None, waiting: Any = None) -> Any:
-        self.deadline, self.waiting = deadline, waiting
-        return await self._call("apply", cluster, say)
-
-    async def down(self, cluster: Cluster, say: Any, delete_data: bool) -> Any:
-        return await self._call("down", cluster, say, delete_data)
-
-    async def back_up(self, cluster: Cluster, about: Any, say: Any, path: Path, header: Any, key: bytes) -> Any:
-        return await self._call("back_up", cluster, about, say, path, header, key)
-
-    async def restore(self, cluster: Cluster, say: Any, path: Path, key: bytes, ref: str) -> Any:
-        return await self._call("restore", cluster, say, path, key, ref)
-
-    async def rotate(self, cluster: Cluster, say: Any, what: str, ref: str, begins: Any) -> Any:
-        if not isinstance(self.answers.get("rotate"), Refused):  # with nothing changed
-            await begins()
-        return await self._call("rotate", cluster, say, what, ref)
-
-    async def replace(self, cluster: Cluster, say: Any, node: str, since: float | None) -> Any:
-        return await self._call("replace", cluster, say, node, since)
-
-    async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> Any:
-        return await self._call("storage_bench", cluster, node, mib)
-
-    async def shelf(self, cluster: Cluster) -> Any:
-        return await self._call("shelf", cluster)
-
-    async def rooms(self, cluster: Cluster) -> Any:
-        return await self._call("rooms", cluster)
-
-    async def checks(self, cluster: Cluster) -> Any:
-        return await self._call("checks", cluster)
-
-    async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> Any:
-        return await self._call("plan_roll", cluster, back, head, by)
-
-    async def roll(self, cluster: Cluster, say: Any, waits: Any, *, back: bool, until: float | None) -> Any:
-        return await self._call("roll", cluster, say, waits, back, until)
-
-    async def roll_head(self, cluster: Cluster, say: Any, *, back: bool) -> Any:
-        return await self._call("roll_head", cluster, say, back)
-
-    async def image_there(self, cluster: Cluster, say: Any) -> Any:
-        return await self._call("image_there", cluster, say)
-
-    async def wants_roll(self, cluster: Cluster) -> Any:
-        return await self._call("wants_roll", cluster)
-
-    async def halt_roll(self, cluster: Cluster, say: Any) -> Any:
-        return await self._call("halt_roll", cluster, say)
-
-    async def machines(self, cluster: Cluster) -> Any:
-        return await self._call("machines", cluster)
-
-    async def read(self, cluster: Cluster) -> Any:
-        return await self._call("read", cluster)
-
-    async def shares(self, cluster: Cluster) -> Any:
-        return await self._call("shares", cluster)
-
-    async def job(self, cluster: Cluster, job_id: int) -> Any:
-        return await self._call("job", cluster, job_id)
-
-    async def jobs_now(self, cluster: Cluster, numbers: tuple[int, ...]) -> Any:
-        return await self._call("jobs_now", cluster, numbers)
-
-    async def history(self, cluster: Cluster) -> Any:
-        return await self._call("history", cluster)
-
-    async def said(self, cluster: Cluster, job: JobState) -> Any:
-        return await self._call("said", cluster, job)
-
-    async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> Any:
-        return await self._call("progress", cluster, jobs)
-
-    async def submit(self, cluster: Cluster, request: Any, user: str, stage: Any = None, *, tag: str = "") -> Any:
-        self.tags += [tag] if tag else []
-        return await self._call("submit", cluster, request, user, *([stage] if stage else []))
-
-    async def keep_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> Any:
-        return await self._call("keep_bundle", cluster, user, root, digest, archive)
-
-    async def array(self, cluster: Cluster, job_id: int) -> Any:
-        return await self._call("array", cluster, job_id)
-
-    async def cancel(self, cluster: Cluster, job: str, user: str, *, as_operator: bool) -> Any:
-        return await self._call("cancel", cluster, job, user, as_operator)
-
-    async def control(self, cluster: Cluster, job: str, verb: str, user: str, *, as_operator: bool) -> Any:
-        return await self._call("control", cluster, job, verb, user, as_operator)
-
-    async def runs(self, cluster: Cluster, job_id: int) -> Any:
-        return await self._call("runs", cluster, job_id)
-
-    async def log_part(self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool) -> Any:
-        return await self._call("log_part", cluster, job, before, lines, err)
-
-    async def log_search(self, cluster: Cluster, job: JobState, text: str, *, err: bool) -> Any:
-        return await self._call("log_search", cluster, job, text, err)
-
-    async def run_command(self, cluster: Cluster, request: Any, user: str) -> Any:
-        return await self._call("run_command", cluster, request, user)
-
-    async def tail_log(
-        self, cluster: Cluster, job: JobState, *, follow: bool, err: bool, start: int = 0
-    ) -> AsyncIterator[bytes]:
-        for piece in await self._call("tail_log", cluster, job, follow, err, *([start] if start else [])):
-            yield piece
-
-    async def task(self, cluster: Cluster, job_id: int, task: str) -> Any:
-        return await self._call("task", cluster, job_id, task)
-
-    async def tail_array(self, cluster: Cluster, job_id: int, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
-        for piece in await self._call("tail_array", cluster, job_id, follow, err):
-            yield piece
-
-    async def converse(
-        self, cluster: Cluster, argv: Any, user: str, feed: AsyncIterator[bytes]
-    ) -> AsyncIterator[tuple[str, bytes]]:
-        self.calls.append(("converse", (cluster, argv, user, feed)))
-        async for piece in self.answers["converse"](cluster, argv, user, feed):
-            yield piece
-
-    async def tunnel(self, cluster: Cluster, node: str, user: str, path: str) -> Any:
-        return await self._call("tunnel", cluster, node, user, path)
-
-    async def bring_back(self, cluster: Cluster, number: int, person: str, *, false_alarm: bool) -> Any:
-        return await self._call("bring_back", cluster, number, person, false_alarm)
-
-    async def drain_node(self, cluster: Cluster, node: str, reason: str, person: str) -> Any:
-        return await self._call("drain_node", cluster, node, reason, person)
-
-    async def return_node(self, cluster: Cluster, node: str, person: str) -> Any:
-        return await self._call("return_node", cluster, node, person)
-
-    async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Any:
-        return await self._call("reboot_node", cluster, node, person, busy)
-
-    async def reboot_again(self, cluster: Cluster, node: str) -> Any:
-        return await self._call("reboot_again", cluster, node)
-
-    async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> Any:
-        return await self._call("test_node", cluster, node, hard)
-
-    async def metrics(self, cluster: Cluster, queries: Any, start: float, end: float, step_s: int) -> Any:
-        return await self._call("metrics", cluster, queries, start, end, step_s)
-
-    async def accounting(self, cluster: Cluster, since: int, until: int) -> Any:
-        return await self._call("accounting", cluster, since, until)
-
-    async def node_events(self, cluster: Cluster, since: int) -> Any:
-        return await self._call("node_events", cluster, since)
-
-    async def losses(self, cluster: Cluster) -> Any:
-        return await self._call("losses", cluster)
-
-    async def saves(self, cluster: Cluster) -> Any:
-        return await self._call("saves", cluster)
-
-    async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> Any:
-        return await self._call("hold_back", cluster, team, on)
-
-    async def tell(self, cluster: Cluster, news: Any) -> Any:
-        return await self._call("tell", cluster, news)
-
-    async def inject(self, cluster: Cluster, fault: Any) -> Any:
-        return await self._call("inject", cluster, fault)
-
     async def forget(self, cluster: str) -> None:
         self.calls.append(("forget", (cluster,)))
+
+    async def stand_by(self) -> None:
+        self.calls.append(("stand_by", ()))
+
+    async def close(self) -> None: ...
+
+
+PARTS = (
+    FakeLifecycle,
+    FakeBackups,
+    FakeRollouts,
+    FakeStorage,
+    FakeSlurmState,
+    FakeJobs,
+    FakeCommands,
+    FakeNodeActions,
+    FakeUsageSources,
+    FakeMonitoring,
+)
+CALLS = frozenset(
+    name
+    for part in (
+        FakeLifecycle,
+        FakeBackups,
+        FakeRollouts,
+        FakeStorage,
+        FakeSlurmState,
+        FakeJobs,
+        FakeCommands,
+        FakeNodeActions,
+        FakeUsageSources,
+        FakeMonitoring,
+    )
+    for name in vars(part)
+    if not name.startswith("_")
+)
 
 
 class _Page:
@@ -293,8 +409,8 @@ def shared_app(state: AppState) -> FastAPI:
 class Server:
     """The app without a server process: its state, one HTTP client per person, and operations that run on request."""
 
-    def __init__(self, state: AppState, work: FakeBackend, store: Store) -> None:
-        self.state, self.work, self.store = state, work, store
+    def __init__(self, state: AppState, backend: FakeBackend, store: Store) -> None:
+        self.state, self.backend, self.store = state, backend, store
         self.app = shared_app(state)
         self._clients: list[httpx.AsyncClient] = []
 
@@ -333,8 +449,8 @@ class Server:
 
     async def apply(self, name: str = "lab", **spec: Any) -> None:
         """Applies a cluster through the API and waits until it is ready."""
-        self.work.answers.setdefault("apply", None)
-        self.work.answers.setdefault("plan", changes(Disturbs.NOTHING, cluster=name))
+        self.backend.answers.setdefault("apply", None)
+        self.backend.answers.setdefault("plan", changes(Disturbs.NOTHING, cluster=name))
         client = await self.client("setup")
         ask = {"document": document(name, **spec).model_dump()}
         answer = await client.post(f"/api/v1/clusters/{name}/apply", json=ask)
@@ -350,7 +466,7 @@ class Server:
 async def start(folder: Path, clock: Callable[[], float], **answers: Any) -> Server:
     """Returns a server on a new store in `folder`; `answers` are those of its backend."""
     structlog.configure(processors=[lambda *_: ""], logger_factory=structlog.ReturnLoggerFactory())
-    work = FakeBackend(**answers)
+    backend = FakeBackend(**answers)
     store = await builders.store(folder, clock)
     settings = Settings(
         state_dir=folder,
@@ -359,7 +475,7 @@ async def start(folder: Path, clock: Callable[[], float], **answers: Any) -> Ser
         database="sqlite",
         cookie="headway_test",
     )
-    return Server(AppState(store, work, LiveState(clock), settings, clock), work, store)
+    return Server(AppState(store, backend, LiveState(clock), settings, clock), backend, store)
 
 
 def reading(*jobs: JobState, nodes: Any = None) -> SlurmReading:

@@ -2,7 +2,7 @@
 Debian's Chromium.
 
     def test_x(demo: Site, page: Page) -> None:      # `site` is the same without any cluster
-        demo.work.answers["cancel"] = None           # a call that the page may make; unregistered calls fail
+        demo.backend.answers["cancel"] = None           # a call that the page may make; unregistered calls fail
         demo.goto(page, "/clusters/demo", role="operator")
 
 `site.put(page_demo.broken())` shows a cluster in another state; open pages are updated.
@@ -44,7 +44,7 @@ class Site:
 
     url: str
     state: AppState
-    work: FakeBackend
+    backend: FakeBackend
     app: FastAPI
     loop: asyncio.AbstractEventLoop
     sessions: dict[str, str] = field(default_factory=dict)  # role -> cookie
@@ -56,7 +56,7 @@ class Site:
 
     def put(self, snapshot: Snapshot | None, name: str = "demo") -> None:
         """Shows a cluster in this state; None removes it."""
-        self.run(demo_state.put(self.state, self.work, snapshot, name))
+        self.run(demo_state.put(self.state, self.backend, snapshot, name))
 
     def goto(self, page: Page, path: str = "/", *, role: str = "admin") -> None:
         """Opens a page, signed in as the person of PEOPLE with this role; "" = signed out."""
@@ -134,13 +134,13 @@ def site(tmp_path: Path, database: Path) -> Iterator[Site]:
 @pytest.fixture
 def demo(site: Site) -> Site:
     """Returns the site with clusters in several states, people, teams and incidents."""
-    site.run(demo_state.furnish(site.state, site.work))
+    site.run(demo_state.furnish(site.state, site.backend))
     return site
 
 
 def serve(folder: Path) -> Iterator[Site]:
     """Yields the app on the folder's store."""
-    work = FakeBackend(**demo_state.answers())
+    backend = FakeBackend(**demo_state.answers())
     made: list[AppState] = []
     config = uvicorn.Config(lambda: None, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1)
     server = _Server(config)
@@ -148,7 +148,7 @@ def serve(folder: Path) -> Iterator[Site]:
     async def run() -> None:
         store = await open_store(folder)
         settings = Settings(state_dir=folder, database="sqlite", cookie="headway_test")
-        made.append(AppState(store, work, LiveState(), settings))
+        made.append(AppState(store, backend, LiveState(), settings))
         config.app = shared_app(made[0])
         await server.serve()
         await store.close()
@@ -166,7 +166,7 @@ def serve(folder: Path) -> Iterator[Site]:
         thread.join(60)
         assert not thread.is_alive(), "an open stream kept the server from stopping"
 
-    site = Site(f"http://127.0.0.1:{port}", made[0], work, config.app, server.loop, stop=stop)
+    site = Site(f"http://127.0.0.1:{port}", made[0], backend, config.app, server.loop, stop=stop)
     yield site
     if thread.is_alive():
         stop()

@@ -61,19 +61,18 @@ USERS = tuple(User(name, (), (team.name,)) for team in TEAMS for name in team.us
 def answers() -> dict[str, Any]:
     """Returns the backend's answers, which show the state that was put."""
     return {
-        "tell": None,  # the weekly summary, by the alert channels
+        "send_alerts": None,  # the weekly summary, by the alert channels
         "machines": lambda cluster: _SHOWN[cluster.name].machines,
         "read": _read,
-        "checks": lambda cluster: _SHOWN[cluster.name].checks,
+        "readiness_checks": lambda cluster: _SHOWN[cluster.name].checks,
         "history": lambda cluster: (),
         "job": _job,
-        "array": lambda cluster, job: {},
+        "array_states": lambda cluster, job: {},
         "progress": lambda cluster, jobs: {},
-        "metrics": metrics,
-        "rooms": demo_storage.rooms,
-        "forget": None,
+        "query_metrics": metrics,
+        "volume_usage": demo_storage.rooms,
         "shares": _shares,
-        "runs": lambda cluster, job: (),
+        "job_runs": lambda cluster, job: (),
         "run_command": _ran,
         "submit": lambda cluster, request, user: SubmitOut(
             job_id=0,
@@ -82,9 +81,9 @@ def answers() -> dict[str, Any]:
             workdir="~",
             message=f"sbatch: Job 9 to start at {int(time.time()) + 840} using 8 processors on nodes demo-1-1 in partition train",
         ),
-        "log_part": lambda cluster, job, before, lines, err: log_part(before, lines),
-        "log_search": lambda cluster, job, text, err: log_search(text),
-        "tail_log": (),
+        "log_window": lambda cluster, job, before, lines, err: log_part(before, lines),
+        "search_log": lambda cluster, job, text, err: log_search(text),
+        "follow_log": (),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from headway.domain.slurm.accounts import Share
 from headway.schemas.backups import VolumeSpeedOut
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.submissions import ExecOut, SubmitOut
-from headway.server.backend.backend import Backend
+from headway.server.backend.lifecycle import Lifecycle
 
 JOBS = (builders.job(1, nodes=("lab-1-1",)), builders.job(2, "PENDING", more={"nice": 5}), builders.job(3, "FAILED"))
 
@@ -31,56 +31,56 @@ async def rebooted(*_: Any) -> Any:
     return up()
 
 
-class AnyWork(FakeBackend):
+class AnyBackend(FakeBackend):
     """A backend that answers every call; cluster documents are really validated."""
 
-    def resolve(self, document: Any) -> Any:
-        return Backend.resolve(None, document)  # type: ignore[arg-type]
+    def __init__(self, **answers: Any) -> None:
+        super().__init__(**answers)
+        self.lifecycle.resolve = Lifecycle(None).resolve  # type: ignore[method-assign,arg-type]
 
-    async def _call(self, name: str, *args: Any) -> Any:
-        return await super()._call(name, *args)
 
-    async def converse(self, *_: Any) -> Any:
-        yield "out", b"hello\n"
-        yield "code", b"0"
+async def hello(*_: Any) -> AsyncIterator[tuple[str, bytes]]:
+    yield "out", b"hello\n"
+    yield "code", b"0"
 
 
 def answers() -> dict[str, Any]:
     submitted = SubmitOut(job_id=5, cluster="lab", user="ann", workdir="/home/ann")
     incident = Incident(1, "lab", "lab-1-1", "XID 79", FaultAction.REBOOT, IncidentState.RETURNED, 1.0, 1.0)
     return {
-        "metrics": (),
+        "query_metrics": (),
         "plan": changes(),
-        "plan_roll": changes(),
+        "plan_rollout": changes(),
         "apply": None,
-        "down": (),
-        "checks": (),
+        "take_down": (),
+        "readiness_checks": (),
         "machines": (builders.machine("lab-head"),),
         "read": reading(*JOBS),
         "history": JOBS,
         "job": lambda _cluster, number: builders.job(number),
         "task": JOBS[0],
-        "array": {"1": "COMPLETED"},
+        "array_states": {"1": "COMPLETED"},
         "progress": {},
         "submit": submitted,
-        "keep_bundle": True,
+        "store_bundle": True,
         "cancel": None,
         "run_command": ExecOut(code=0),
-        "tail_log": [b"loss 1.0\n"],
-        "tail_array": [b"1: loss 1.0\n"],
-        "bring_back": incident,
-        "inject": "done",
+        "run_interactive": hello,
+        "follow_log": [b"loss 1.0\n"],
+        "follow_array_logs": [b"1: loss 1.0\n"],
+        "return_incident_node": incident,
+        "inject_fault": "done",
         "drain_node": "drained",
         "return_node": "returned",
         "reboot_node": rebooted,
         "test_node": (("gpus", True, "answer"),),
-        "rooms": (),
-        "storage_bench": (VolumeSpeedOut(path="/scratch", write_mib_s=900.0),),
+        "volume_usage": (),
+        "measure_volumes": (VolumeSpeedOut(path="/scratch", write_mib_s=900.0),),
         "shares": (Share("default", 1.0, 0.5, 0.4, 12.5),),
         "control": None,
-        "runs": JOBS[2:],
-        "log_part": LogPartOut(text="loss 1.0\n", start=0, end=9, size=9),
-        "log_search": LogFoundOut(found=[LogLineOut(offset=0, line=1, text="loss 1.0")]),
+        "job_runs": JOBS[2:],
+        "log_window": LogPartOut(text="loss 1.0\n", start=0, end=9, size=9),
+        "search_log": LogFoundOut(found=[LogLineOut(offset=0, line=1, text="loss 1.0")]),
     }
 
 
@@ -93,7 +93,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
 
     async def serve(folder: Path) -> None:
         server = await server_fakes.start(folder, builders.Clock())
-        server.state.work = server.work = AnyWork(**answers())
+        server.state.backend = server.backend = AnyBackend(**answers())
         await furnish(server)
         _, token = await server.store.tokens.create("ann")
         config = uvicorn.Config(server.app, port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1)

@@ -59,8 +59,8 @@ def test_slurm_that_does_not_answer_is_named_on_every_page_and_on_open_ones(demo
         assert next(line for line in lines if line.startswith("event: foot"))
         demo.loop.call_soon_threadsafe(demo.state.live.mark_stale, "demo", why)
         assert next(line for line in lines if why in line).startswith("data: ")
-        for call in ("read", "history", "shares", "runs", "job", "run_command", "log_part", "submit"):
-            demo.work.answers[call] = Unreachable(why)
+        for call in ("read", "history", "shares", "job_runs", "job", "run_command", "log_window", "submit"):
+            demo.backend.answers[call] = Unreachable(why)
         for tab in (*TABS, "/jobs/104", "/nodes/demo-1-1", "/submit?from=104", "/queue?show=ended"):
             page = client.get(f"/clusters/demo{tab}")
             assert (page.status_code, why in words(page)) in ((200, True), (503, True)), tab
@@ -71,7 +71,7 @@ def test_slurm_that_does_not_answer_is_named_on_every_page_and_on_open_ones(demo
         sent = client.post("/clusters/demo/submit", data=form, headers={"origin": demo.url})
     assert "was not sent" in words(sent)
     assert "srun train" in sent.text, "what was written is still there"
-    assert demo.work.named("submit") == []
+    assert demo.backend.named("submit") == []
 
 
 def test_a_cluster_that_is_half_made_says_so_everywhere(demo: Site) -> None:
@@ -84,7 +84,7 @@ def test_a_cluster_that_is_half_made_says_so_everywhere(demo: Site) -> None:
 
 
 def test_an_error_nobody_foresaw_is_a_page_that_shows_nothing_of_it(demo: Site) -> None:
-    demo.work.answers["shares"] = ValueError("munge key 123")
+    demo.backend.answers["shares"] = ValueError("munge key 123")
     with signed_in(demo) as client, capture_logs() as logged:
         page = client.get("/clusters/demo/teams")
     assert page.status_code == 500

@@ -36,9 +36,9 @@ def test_a_day_of_the_picture_leads_to_its_runs(demo: Site, page: Page) -> None:
 
 
 def test_a_budget_that_is_spent_is_said_above_the_queue(demo: Site, page: Page) -> None:
-    now, made = int(demo.state.clock()), demo.work.clusters["demo"]
+    now, made = int(demo.state.clock()), demo.backend.clusters["demo"]
     budget = Budget("gpu_hours", Decimal("0.000001"), "year")
-    demo.work.clusters["demo"] = {**made, "teams": tuple(replace(one, budget=budget) for one in made["teams"])}
+    demo.backend.clusters["demo"] = {**made, "teams": tuple(replace(one, budget=budget) for one in made["teams"])}
     begun = now - 7200
     run = JobRun(
         900, begun, 0, begun, begun, "vision", "alice", "train", "vision", "RUNNING", ("demo-1-1",), 8, 64, 1, None, 0, 0,

@@ -45,7 +45,7 @@ def test_a_job_that_starts_while_one_looks_gets_its_charts(demo: Site, page: Pag
 
 def test_the_count_of_an_arrays_tasks_goes_on(demo: Site, page: Page) -> None:
     states: dict[str, Any] = {"0": "RUNNING", "1": "PENDING"}
-    demo.work.answers["array"] = lambda *_: dict(states)
+    demo.backend.answers["array_states"] = lambda *_: dict(states)
     task = replace(builders.job(300, "RUNNING", user="alice"), array_job_id=300, array_task="0")
     other = replace(builders.job(301, "PENDING", user="alice"), array_job_id=300, array_task="1")
     shows(demo, task, other)

@@ -11,7 +11,7 @@ from tests.support.server_fakes import changes
 
 from conftest import Site
 from headway.domain.changeset import Disturbs
-from headway.server.backend.backend import Backend
+from headway.server.backend.lifecycle import Lifecycle
 from headway.services.read_model.snapshot import operation_topic
 from headway.store import Operation
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def real(demo: Site) -> Site:
     """Returns the demo with the real validation of cluster files."""
-    demo.work.resolve = Backend(demo.state.store, demo.state.settings.state_dir).resolve  # type: ignore[method-assign]
-    demo.work.answers["plan"] = lambda cluster: changes(
+    demo.backend.lifecycle.resolve = Lifecycle(None).resolve  # type: ignore[method-assign,arg-type]
+    demo.backend.answers["plan"] = lambda cluster: changes(
         Disturbs.NOTHING, Disturbs.CONTROLLER_RESTART, cluster=cluster.name
     )
     return demo

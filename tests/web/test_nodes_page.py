@@ -48,7 +48,9 @@ def test_the_keyboard_reads_the_map_and_opens_a_node(demo: Site, page: Page) -> 
 
 def test_utilisation_without_prometheus_says_so(demo: Site, page: Page) -> None:
     demo.goto(page, "/clusters/demo/nodes")
-    demo.work.answers["metrics"] = Unreachable("Prometheus on demo-head does not answer", hint="systemctl status")
+    demo.backend.answers["query_metrics"] = Unreachable(
+        "Prometheus on demo-head does not answer", hint="systemctl status"
+    )
     page.get_by_role("button", name="Utilisation").click()
     expect(page.locator(".fabric__trouble")).to_have_text("Prometheus on demo-head does not answer")
     demo.goto(page, "/clusters/demo/nodes/demo-1-1")
@@ -59,7 +61,9 @@ def test_an_answer_that_comes_late_doesn_t_undo_a_later_one(demo: Site, page: Pa
     held: list[Route] = []
     page.route("**/fabric", lambda route: held.append(route))
     demo.goto(page, "/clusters/demo/nodes")
-    demo.work.answers["metrics"] = Unreachable("Prometheus on demo-head does not answer", hint="systemctl status")
+    demo.backend.answers["query_metrics"] = Unreachable(
+        "Prometheus on demo-head does not answer", hint="systemctl status"
+    )
     page.get_by_role("button", name="Utilisation").click()
     trouble = page.locator(".fabric__trouble")
     expect(trouble).to_have_text("Prometheus on demo-head does not answer")
@@ -85,7 +89,7 @@ def test_charts_are_drawn_and_read_by_keyboard(demo: Site, page: Page) -> None:
 
 def test_a_drain_asks_for_a_reason_and_says_what_was_done(demo: Site, page: Page) -> None:
     asked: list[Any] = []
-    demo.work.answers["drain_node"] = lambda *told: asked.append(told[1:]) or "drained by olga: <b>disk</b> swap"
+    demo.backend.answers["drain_node"] = lambda *told: asked.append(told[1:]) or "drained by olga: <b>disk</b> swap"
     demo.goto(page, "/clusters/demo/nodes/demo-1-1", role="operator")
     page.get_by_role("button", name="Drain").first.click()
     page.get_by_label("Reason").fill("<b>disk</b>   swap")
@@ -97,7 +101,7 @@ def test_a_drain_asks_for_a_reason_and_says_what_was_done(demo: Site, page: Page
 
 
 def test_a_node_whose_tests_fail_stays_out_and_the_page_says_why(demo: Site, page: Page) -> None:
-    demo.work.answers["bring_back"] = Conflict("demo-1-3 stays out of service: /scratch is gone")
+    demo.backend.answers["return_incident_node"] = Conflict("demo-1-3 stays out of service: /scratch is gone")
     demo.goto(page, "/clusters/demo/nodes/demo-1-3", role="operator")
     expect(page.locator("#node .notice").first).to_contain_text("Incident 2")
     page.get_by_role("button", name="Return to service").click()

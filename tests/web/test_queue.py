@@ -89,7 +89,7 @@ def test_ten_thousand_tasks_and_a_name_of_markup(demo: Site, page: Page, complai
         for i in range(10_000)
     )  # fmt: skip
     _queued(demo, tasks)
-    demo.work.answers["array"] = {task.array_task: task.state for task in tasks}
+    demo.backend.answers["array_states"] = {task.array_task: task.state for task in tasks}
     began = time.monotonic()
     answer = _get(demo, "/clusters/demo/queue?size=250")
     took_s = time.monotonic() - began
@@ -127,7 +127,7 @@ def test_a_log_of_a_hundred_thousand_lines(
     lines = [f"line {i} {EVIL}" if i % 1000 == 0 else f"line {i}" for i in range(100_000)]
     monkeypatch.setattr(demo_state, "LOG", lines)
     more = [f"live {i}\n" for i in range(100_000)]
-    demo.work.answers["tail_log"] = ["".join(more[i : i + 500]).encode() for i in range(0, 100_000, 500)]
+    demo.backend.answers["follow_log"] = ["".join(more[i : i + 500]).encode() for i in range(0, 100_000, 500)]
     began = time.monotonic()
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     text = page.locator("#log-text")
@@ -149,7 +149,7 @@ def test_a_log_of_a_hundred_thousand_lines(
 
 
 def test_what_can_be_done_with_a_job(demo: Site, page: Page, complaints: list[str]) -> None:
-    demo.work.answers |= {"cancel": None, "control": None}
+    demo.backend.answers |= {"cancel": None, "control": None}
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     course = page.locator("#timeline")
     expect(course).to_contain_text("Submitted")
@@ -162,8 +162,8 @@ def test_what_can_be_done_with_a_job(demo: Site, page: Page, complaints: list[st
     page.locator("#do-cancel").click()
     page.locator("#ask-cancel").get_by_role("button", name="Cancel").click()
     expect(page.locator("#toasts")).to_contain_text("Job 104 is cancelled")
-    assert [args[1:] for args in demo.work.named("cancel")] == [("104", "alice", False)]
-    assert [args[1:3] for args in demo.work.named("control")] == [("104", "requeue")]
+    assert [args[1:] for args in demo.backend.named("cancel")] == [("104", "alice", False)]
+    assert [args[1:3] for args in demo.backend.named("control")] == [("104", "requeue")]
     page.goto(f"{demo.url}/clusters/demo/jobs/105")
     page.get_by_role("button", name="Hold").click()
     expect(page.locator("#toasts")).to_contain_text("Job 105 is held")
@@ -234,15 +234,15 @@ def test_a_submission_is_checked_beside_its_fields_and_sent(demo: Site, page: Pa
         box.press("Tab")
         expect(page.locator(".field.is-bad")).to_have_count(0)
     page.locator("#f-partition").select_option("train")
-    demo.work.answers["submit"] = Refused("sbatch: error: QOSMaxSubmitJobPerUserLimit", hint="wait")
+    demo.backend.answers["submit"] = Refused("sbatch: error: QOSMaxSubmitJobPerUserLimit", hint="wait")
     page.get_by_role("button", name="Submit").click()
     expect(page.locator(".field.is-bad")).to_contain_text("QOSMaxSubmitJobPerUserLimit")
     expect(page.locator("#verdict")).to_contain_text("1 thing to put right")
     expect(page.locator("#f-partition")).to_have_value("train")
-    demo.work.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~", message="")
+    demo.backend.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~", message="")
     page.get_by_role("button", name="Submit").click()
     page.wait_for_url("**/jobs/105")
-    sent = demo.work.named("submit")[-1][1]
+    sent = demo.backend.named("submit")[-1][1]
     assert (sent.script_name, sent.args) == ("mine.sbatch", ["--partition=train"])
     expect(page.locator("#toasts")).to_contain_text("Job 105 is submitted")
 
@@ -279,10 +279,10 @@ def test_a_clone_has_its_own_folder_and_asks_for_secrets_again(demo: Site, page:
     page.get_by_label("HF_TOKEN").press("Tab")
     expect(page.locator("#verdict")).to_contain_text("It fits.")
     expect(page.locator(".field.is-bad")).to_have_count(0)
-    demo.work.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~", message="")
+    demo.backend.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~", message="")
     page.get_by_role("button", name="Submit").click()
     page.wait_for_url("**/jobs/105")
-    _, sent, _, stage = next(call for call in demo.work.named("submit")[::-1] if "--test-only" not in call[1].args)
+    _, sent, _, stage = next(call for call in demo.backend.named("submit")[::-1] if "--test-only" not in call[1].args)
     assert (sent.env, sent.script_args) == (run.env | {"HF_TOKEN": "again"}, ["train.py", "--tokenizer", "gpt2"])
     assert stage.work == sent.chdir != first.job_folder
     assert first.job_folder not in sent.script

@@ -11,10 +11,10 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 import uvicorn
@@ -27,15 +27,14 @@ from headway.domain.role import Role
 from headway.errors import HeadwayError, Refused
 from headway.server import logs, state_files, sudo_handover
 from headway.server.backend.backend import Backend
-from headway.server.backend.watcher import Watcher
 from headway.server.listen_settings import LOOPBACK, PLAIN, ListenSettings
 from headway.server.notebook_proxy import NotebookProxy, origin_of
 from headway.server.operations.backups import BackupSchedule
 from headway.server.workers.billing_worker import BillingWorker
-from headway.server.workers.event_listener import EventListener
+from headway.server.workers.event_listener import EventListener, EventSource
 from headway.server.workers.leader_election import LeaderElection
 from headway.server.workers.operation_worker import OperationWorker
-from headway.server.workers.snapshot_worker import SnapshotWorker
+from headway.server.workers.snapshot_worker import HealthLoop, SnapshotWorker
 from headway.services.app_state import AppState, Settings
 from headway.services.cluster_backend import ClusterBackend
 from headway.services.identity import Right
@@ -53,7 +52,28 @@ GARBAGE = (2_000, 5, 1_000_000)
 TIDY_S = 300.0
 
 log = structlog.get_logger("headway.server")
-MakeWork = Callable[[Store, Path], ClusterBackend]
+
+
+class _Health(HealthLoop, EventSource, Protocol):
+    """The health loop of the clusters, fed with readings and with events."""
+
+
+class ServerBackend(ClusterBackend, Protocol):
+    """A cluster backend with what only the server itself calls."""
+
+    @property
+    def health(self) -> _Health | None: ...
+
+    async def stand_by(self) -> None:
+        """Stops all automatic actions because another server now leads."""
+        ...
+
+    async def close(self) -> None:
+        """Closes everything that is open for all clusters."""
+        ...
+
+
+MakeBackend = Callable[[Store, Path], ServerBackend]
 
 
 @dataclass(frozen=True)
@@ -81,7 +101,7 @@ def serve(
     dataset_roots: tuple[Path, ...] = (),
     notebooks: Notebooks = Notebooks(),
     front: ListenSettings = PLAIN,
-    make_work: MakeWork = Backend,
+    make_backend: MakeBackend = Backend,
 ) -> None:
     """Runs the server until SIGTERM or SIGINT. `url` is the database's; `data_dir` is the folder of the clusters'
     data if servers share it (None: the state folder). Port 0 takes a free one; if the default port is in use, a free
@@ -92,7 +112,7 @@ def serve(
     try:
         state_files.need_room(state_dir)
         logs.configure(state_dir)
-        asyncio.run(_Server(state_dir, data_dir, host, port, url, dataset_roots, notebooks, front, make_work).run())
+        asyncio.run(_Server(state_dir, data_dir, host, port, url, dataset_roots, notebooks, front, make_backend).run())
     except Exception as error:
         log.error("the server could not go on", error=str(error), exc_info=not isinstance(error, HeadwayError))
         raise
@@ -111,13 +131,13 @@ class _Server:
     dataset_roots: tuple[Path, ...]
     notebooks: Notebooks
     front: ListenSettings
-    make_work: MakeWork
+    make_backend: MakeBackend
 
     async def run(self) -> None:
         """Runs the server until it is stopped: opens store and sockets, serves requests, then closes everything."""
         began = time.monotonic()
         store = await open_store(self.state_dir, self.database)
-        work = self.make_work(store, self.data_dir or self.state_dir)
+        backend = self.make_backend(store, self.data_dir or self.state_dir)
         try:
             await store.presence.appear()
             # Bound before anything is written: requests wait in the socket's queue until the app is ready.
@@ -127,7 +147,7 @@ class _Server:
             public = self.front.url or url
             apart = self.notebooks.url or origin_of(self.host, aside.getsockname()[1], url)
             token = await first_admin(store, self.state_dir)
-            state = AppState(store, work, LiveState(), await self._settings(store, public, apart))
+            state = AppState(store, backend, LiveState(), await self._settings(store, public, apart))
             # This process has the folder's lock, so any process that took leases under this folder's name is dead.
             owner = f"{_folder_name(self.state_dir)}:"
             freed = await store.operations.expire_leases(owner)
@@ -142,18 +162,23 @@ class _Server:
                 log.warning("other machines reach this server without TLS", hint="--tls-cert FILE --tls-key FILE")
             log.info("server starts", url=url, public=public, notebooks=apart, version=__version__, freed_leases=freed)
             try:
-                await self._serve(app, bound, state, f"{owner}{os.getpid()}", url, began)
+                await self._serve(app, bound, state, backend, f"{owner}{os.getpid()}", url, began)
             finally:
                 await door.close()
         finally:
-            close: Callable[[], Awaitable[None]] | None = getattr(work, "close", None)
-            if close is not None:
-                await close()
+            await backend.close()
             await store.close()
             log.info("server ends")
 
     async def _serve(
-        self, app: FastAPI, bound: socket.socket, state: AppState, owner: str, url: str, began: float
+        self,
+        app: FastAPI,
+        bound: socket.socket,
+        state: AppState,
+        backend: ServerBackend,
+        owner: str,
+        url: str,
+        began: float,
     ) -> None:
         """Serves requests and runs the background loops until a signal stops them."""
         config = uvicorn.Config(
@@ -191,22 +216,18 @@ class _Server:
             log.info("server ready", seconds=round(time.monotonic() - began, 3))
 
         http.on_started = ready
-        watcher = state.work if hasattr(state.work, "step") else None
-        poller = SnapshotWorker(state, _watcher(watcher))
+        poller = SnapshotWorker(state, backend.health)
         led: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "reconcile": OperationWorker(state, owner).run,
             "backups": BackupSchedule(state).run,
             "ledger": BillingWorker(state).run,
         }
-        ears: Any = state.work if hasattr(state.work, "hear") else None
-        if ears is not None:
-            led["hear"] = EventListener(state, ears).run
+        if backend.health is not None:
+            led["events"] = EventListener(state, backend.health).run
 
         async def let_go() -> None:
             poller.let_go()
-            stand_by: Callable[[], Awaitable[None]] | None = getattr(state.work, "stand_by", None)
-            if stand_by is not None:
-                await stand_by()
+            await backend.stand_by()
 
         loops = [
             asyncio.create_task(poller.run(), name="poll"),
@@ -318,11 +339,6 @@ def mount_page(app: FastAPI, state: AppState) -> None:
     from headway.web.app import mount
 
     mount(app, PageLive(state), require_right(Right.READ))
-
-
-def _watcher(candidate: Any) -> Watcher | None:
-    watcher: Watcher | None = candidate
-    return watcher
 
 
 def _say_if_broken(task: asyncio.Task[None]) -> None:

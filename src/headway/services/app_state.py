@@ -107,7 +107,7 @@ class AppState:
     """The objects and caches that requests share: store, cluster backend, snapshots, settings, and running work."""
 
     store: Store
-    work: ClusterBackend
+    backend: ClusterBackend
     live: LiveState
     settings: Settings
     clock: Callable[[], float] = time.time
@@ -191,7 +191,7 @@ class AppState:
     async def resolve(self, document: Document) -> ResolvedCluster:
         """Returns the document resolved, with the dataset versions that exist on the cluster. Raises InvalidSpec with
         every fault."""
-        found = await asyncio.to_thread(self.work.resolve, document)
+        found = await asyncio.to_thread(self.backend.lifecycle.resolve, document)
         cluster = found.cluster
         names = await self.store.datasets.names(cluster.name)
         folders = {name: str(self.library(cluster).folder(name)) for name in names}
@@ -241,7 +241,9 @@ class AppState:
             began = time.monotonic()
             try:
                 async with asyncio.timeout(READ_TIMEOUT_S):
-                    machines, reading = await asyncio.gather(self.work.machines(cluster), self.work.read(cluster))
+                    machines, reading = await asyncio.gather(
+                        self.backend.lifecycle.machines(cluster), self.backend.slurm.read(cluster)
+                    )
             except (HeadwayError, TimeoutError, OSError) as error:
                 # A timeout says little, so a more precise reason that is already known is kept.
                 why = known.stale if isinstance(error, TimeoutError) and known.stale else _why(error, cluster.head)
@@ -278,7 +280,7 @@ class AppState:
         if many:  # an array's number would return all its tasks
             self.live.request_refresh(cluster.name)
         async with asyncio.timeout(READ_TIMEOUT_S):
-            found = await self.work.jobs_now(cluster, tuple(sorted(asked - many)))
+            found = await self.backend.slurm.jobs_by_id(cluster, tuple(sorted(asked - many)))
         if self._read_from.get(cluster.name, 0.0) > at:  # a newer reading is stored already
             return
         known = self.live.snapshot(cluster.name)
@@ -311,15 +313,19 @@ class AppState:
 
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
         """Returns the jobs of the last days from accounting, shared by all requests for SHARED_AGE_S."""
-        return await self.cache.get(f"{cluster.name}/history", SHARED_AGE_S, lambda: self.work.history(cluster))
+        return await self.cache.get(
+            f"{cluster.name}/history", SHARED_AGE_S, lambda: self.backend.slurm.history(cluster)
+        )
 
     async def volume_usage(self, cluster: Cluster, max_age_s: float) -> tuple[Room, ...]:
         """Returns how full the cluster's volumes are, at most `max_age_s` old."""
-        return await self.cache.get(f"{cluster.name}/rooms", max_age_s, lambda: self.work.rooms(cluster))
+        return await self.cache.get(
+            f"{cluster.name}/rooms", max_age_s, lambda: self.backend.storage.volume_usage(cluster)
+        )
 
     async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
         """Returns what each team has used, shared by all requests for SHARED_AGE_S."""
-        return await self.cache.get(f"{cluster.name}/shares", SHARED_AGE_S, lambda: self.work.shares(cluster))
+        return await self.cache.get(f"{cluster.name}/shares", SHARED_AGE_S, lambda: self.backend.slurm.shares(cluster))
 
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
         """Returns one job for a viewer: as last read, otherwise Slurm is asked (at most once in SNAPSHOT_AGE_S for all
@@ -328,7 +334,7 @@ class AppState:
         if known is not None:
             return known
         return await self.cache.get(
-            f"{cluster.name}/job/{job_id}", SNAPSHOT_AGE_S, lambda: self.work.job(cluster, job_id)
+            f"{cluster.name}/job/{job_id}", SNAPSHOT_AGE_S, lambda: self.backend.slurm.job(cluster, job_id)
         )
 
     async def task(self, cluster: Cluster, array: int, task: str) -> JobState:
@@ -337,7 +343,7 @@ class AppState:
         if known:
             return known[0]
         key = f"{cluster.name}/job/{array}_{task}"
-        return await self.cache.get(key, SNAPSHOT_AGE_S, lambda: self.work.task(cluster, array, task))
+        return await self.cache.get(key, SNAPSHOT_AGE_S, lambda: self.backend.slurm.task(cluster, array, task))
 
     async def progress(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
         """Returns the progress that a job reported, or None. The files of an ended job are no longer followed, so they
@@ -347,7 +353,7 @@ class AppState:
             return known
         key = f"{cluster.name}/said/{job.id}/{job.start_time}"
         with contextlib.suppress(HeadwayError, TimeoutError, OSError):
-            return await self.cache.get(key, PROGRESS_AGE_S, lambda: self.work.said(cluster, job))
+            return await self.cache.get(key, PROGRESS_AGE_S, lambda: self.backend.jobs.ended_progress(cluster, job))
         return None
 
     async def array(self, cluster: Cluster, number: int) -> dict[str, str]:
@@ -362,7 +368,7 @@ class AppState:
             return dict(cached[1])
 
         async def ask() -> tuple[object, dict[str, str]]:
-            return now, await self.work.array(cluster, number)
+            return now, await self.backend.slurm.array_states(cluster, number)
 
         return (await self.cache.get(key, SHARED_AGE_S, ask))[1]
 
@@ -387,7 +393,7 @@ class AppState:
         """Returns the cluster's checks. If it does not answer, that is the only check, and it has failed."""
         try:
             async with asyncio.timeout(READ_TIMEOUT_S):
-                return await self.work.checks(cluster)
+                return await self.backend.lifecycle.readiness_checks(cluster)
         except (HeadwayError, TimeoutError, OSError) as error:
             return (Check("reachable", False, _why(error, cluster.head)),)
 
@@ -398,7 +404,7 @@ class AppState:
         self._shown.pop(name, None)
         self.forget_datasets(name)
         self.cache.forget_cluster(name)
-        await self.work.forget(name)
+        await self.backend.forget(name)
         self.placement_worlds.pop(name, None)
         self._glanced.pop(name, None)
         self._read_from.pop(name, None)

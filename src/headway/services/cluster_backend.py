@@ -68,14 +68,16 @@ class WaitForJobs(Protocol):
         ...
 
 
-class ClusterBackend(Protocol):
-    """Every call that contacts machines or resolves a spec. `user` is the Linux user that acts on the cluster."""
+class ClusterLifecycle(Protocol):
+    """Resolves, plans, applies and removes a cluster."""
 
     def resolve(self, document: Document) -> ResolvedCluster:
         """Returns the document's cluster. Raises InvalidSpec with every fault. Pure, but slow for thousands of nodes."""
         ...
 
-    async def plan(self, cluster: Cluster) -> ChangeSet: ...
+    async def plan(self, cluster: Cluster) -> ChangeSet:
+        """Returns what `apply` would change now."""
+        ...
 
     async def apply(
         self,
@@ -89,7 +91,26 @@ class ClusterBackend(Protocol):
         those nodes left drained."""
         ...
 
-    async def down(self, cluster: Cluster, say: ReportProgress, delete_data: bool) -> tuple[str, ...]: ...
+    async def take_down(self, cluster: Cluster, say: ReportProgress, delete_data: bool) -> tuple[str, ...]:
+        """Removes the cluster's machines. Returns the folders of data that stay."""
+        ...
+
+    async def replace_machine(self, cluster: Cluster, say: ReportProgress, node: str, since: float | None) -> None:
+        """Replaces the machine of one node and changes nothing else. A machine that was created after `since` (unix
+        seconds) or has jobs is kept."""
+        ...
+
+    async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
+        """Returns the machines that exist, running or not."""
+        ...
+
+    async def readiness_checks(self, cluster: Cluster) -> tuple[Check, ...]:
+        """Returns the checks of whether the cluster works as its file says."""
+        ...
+
+
+class ClusterBackups(Protocol):
+    """Writes and restores backups, and replaces keys."""
 
     async def back_up(
         self, cluster: Cluster, about: Mapping[str, Any], say: ReportProgress, path: Path, header: Header, key: bytes
@@ -102,61 +123,66 @@ class ClusterBackend(Protocol):
         restore is continued."""
         ...
 
-    async def rotate(
+    async def rotate_key(
         self, cluster: Cluster, say: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
     ) -> None:
         """Replaces the cluster's `munge`, `jwt` or `ssh` key. `ref` as in `restore`; `begins` is called before the
         first change."""
         ...
 
-    async def replace(self, cluster: Cluster, say: ReportProgress, node: str, since: float | None) -> None:
-        """Replaces the machine of one node and changes nothing else. A machine that was created after `since` (unix
-        seconds) or has jobs is kept."""
-        ...
 
-    async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
-        """Returns what `roll`, and with `head` also `roll_head`, would do now; `by` says that there is a deadline.
+class Rollouts(Protocol):
+    """Moves nodes and heads to another node image."""
+
+    async def plan_rollout(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
+        """Returns what `roll_nodes`, and with `head` also `roll_heads`, would do now; `by` says that there is a deadline.
         Raises Refused if machines are not made from an image, or if there is no previous image."""
         ...
 
-    async def roll(
+    async def roll_nodes(
         self, cluster: Cluster, say: ReportProgress, waits: OperationWaits, *, back: bool, until: float | None
     ) -> bool:
         """Replaces nodes by nodes of another image, one node first. Returns False if it stopped for another operation,
         as `waits` said. Raises Refused if a node does not pass its tests."""
         ...
 
-    async def roll_head(self, cluster: Cluster, say: ReportProgress, *, back: bool) -> None: ...
+    async def roll_heads(self, cluster: Cluster, say: ReportProgress, *, back: bool) -> None: ...
 
-    async def image_there(self, cluster: Cluster, say: ReportProgress) -> None:
+    async def ensure_image(self, cluster: Cluster, say: ReportProgress) -> None:
         """Makes the cluster's node image if it does not exist yet."""
         ...
 
-    async def wants_roll(self, cluster: Cluster) -> bool:
+    async def nodes_await_rollout(self, cluster: Cluster) -> bool:
         """Returns whether the heads have the Slurm version of the file and nodes that were drained for a roll have
         another one. False if that is unknown."""
         ...
 
-    async def halt_roll(self, cluster: Cluster, say: ReportProgress) -> None:
+    async def halt_rollout(self, cluster: Cluster, say: ReportProgress) -> None:
         """Resumes the nodes that a roll has drained but not replaced."""
         ...
 
-    async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
+
+class ClusterStorage(Protocol):
+    """Measures volumes and stores dataset versions."""
+
+    async def measure_volumes(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
         """Returns the speed of each volume, measured from one machine; `node` "" is the head."""
         ...
 
-    async def shelf(self, cluster: Cluster) -> LibraryLocation:
+    async def dataset_library(self, cluster: Cluster) -> LibraryLocation:
         """Returns the place of dataset versions on machines of an inventory."""
         ...
 
-    async def rooms(self, cluster: Cluster) -> tuple[Room, ...]:
+    async def volume_usage(self, cluster: Cluster) -> tuple[Room, ...]:
         """Returns how full each volume is, as seen from the head. Raises Unreachable."""
         ...
 
-    async def checks(self, cluster: Cluster) -> tuple[Check, ...]: ...
 
-    async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
-        """Returns the machines that exist, running or not."""
+class SlurmState(Protocol):
+    """Reads the state of Slurm: nodes, jobs, arrays and accounts."""
+
+    async def read(self, cluster: Cluster) -> SlurmReading:
+        """Returns the state of Slurm. Raises Unreachable if the controller does not answer."""
         ...
 
     async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
@@ -164,15 +190,11 @@ class ClusterBackend(Protocol):
         answer."""
         ...
 
-    async def read(self, cluster: Cluster) -> SlurmReading:
-        """Returns the state of Slurm. Raises Unreachable if the controller does not answer."""
-        ...
-
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
         """Returns one job, also one that has ended. Raises NotFound."""
         ...
 
-    async def jobs_now(self, cluster: Cluster, numbers: tuple[int, ...]) -> tuple[JobState, ...]:
+    async def jobs_by_id(self, cluster: Cluster, numbers: tuple[int, ...]) -> tuple[JobState, ...]:
         """Returns those of the jobs that the controller knows, without the GPUs they hold. The number of an array must
         not be given, because it returns all tasks."""
         ...
@@ -181,13 +203,21 @@ class ClusterBackend(Protocol):
         """Returns the jobs of the last days, from accounting."""
         ...
 
-    async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> dict[int, ProgressOut]:
-        """Returns steps and loss of the jobs that report them or write them to their logs, by job id."""
+    async def task(self, cluster: Cluster, job_id: int, task: str) -> JobState:
+        """Returns one task of an array. Raises NotFound."""
         ...
 
-    async def said(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
-        """Returns the same for a job that has ended and is no longer followed; None if it reported nothing."""
+    async def array_states(self, cluster: Cluster, job_id: int) -> dict[str, str]:
+        """Returns the state of each task of an array, by task number; {} for a job that is not an array."""
         ...
+
+    async def job_runs(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
+        """Returns every run of a job, from accounting."""
+        ...
+
+
+class ClusterJobs(Protocol):
+    """Submits and controls jobs, and reads their progress and logs. `user` is the Linux user that acts on the cluster."""
 
     async def submit(
         self, cluster: Cluster, request: SubmitIn, user: str, stage: JobFiles | None = None, *, tag: str = ""
@@ -196,12 +226,8 @@ class ClusterBackend(Protocol):
         answered the same."""
         ...
 
-    async def keep_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> bool:
+    async def store_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> bool:
         """Stores a user's bundle and returns whether it is on the cluster now. With an empty archive it only checks."""
-        ...
-
-    async def array(self, cluster: Cluster, job_id: int) -> dict[str, str]:
-        """Returns the state of each task of an array, by task number; {} for a job that is not an array."""
         ...
 
     async def cancel(self, cluster: Cluster, job: str, user: str, *, as_operator: bool) -> None:
@@ -213,49 +239,52 @@ class ClusterBackend(Protocol):
         """Requeues, holds or releases a job (`verb`). Parameters as in `cancel`."""
         ...
 
-    async def runs(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
-        """Returns every run of a job, from accounting."""
+    async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> dict[int, ProgressOut]:
+        """Returns steps and loss of the jobs that report them or write them to their logs, by job id."""
         ...
 
-    async def log_part(
+    async def ended_progress(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
+        """Returns the same for a job that has ended and is no longer followed; None if it reported nothing."""
+        ...
+
+    async def log_window(
         self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool
     ) -> LogPartOut:
         """Returns some lines of a log, read as the job's own user."""
         ...
 
-    async def log_search(self, cluster: Cluster, job: JobState, text: str, *, err: bool) -> LogFoundOut: ...
+    async def search_log(self, cluster: Cluster, job: JobState, text: str, *, err: bool) -> LogFoundOut: ...
 
-    async def task(self, cluster: Cluster, job_id: int, task: str) -> JobState:
-        """Returns one task of an array. Raises NotFound."""
-        ...
-
-    def tail_array(self, cluster: Cluster, job_id: int, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
-        """Yields the logs of an array's tasks, each line with its task's number."""
-        ...
-
-    def tail_log(
+    def follow_log(
         self, cluster: Cluster, job: JobState, *, follow: bool, err: bool, start: int = 0
     ) -> AsyncIterator[bytes]:
         """Yields the log from byte `start` on, read as the job's own user."""
         ...
 
+    def follow_array_logs(self, cluster: Cluster, job_id: int, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
+        """Yields the logs of an array's tasks, each line with its task's number."""
+        ...
+
+
+class ClusterCommands(Protocol):
+    """Runs commands and opens tunnels as the Linux user `user`."""
+
     async def run_command(self, cluster: Cluster, request: ExecIn, user: str) -> ExecOut: ...
 
-    def converse(
+    def run_interactive(
         self, cluster: Cluster, argv: Sequence[str], user: str, feed: AsyncIterator[bytes]
     ) -> AsyncIterator[tuple[str, bytes]]:
         """Runs a command and yields its output while it runs: ("out" | "err", bytes), and as the last pair ("code",
         digits). `feed` is standard input; closing the iterator ends the command."""
         ...
 
-    async def tunnel(self, cluster: Cluster, node: str, user: str, path: str) -> Tunnel:
+    async def open_tunnel(self, cluster: Cluster, node: str, user: str, path: str) -> Tunnel:
         """Returns a tunnel for connections to a socket of `user` on a node. Raises Unreachable."""
         ...
 
-    async def bring_back(self, cluster: Cluster, number: int, person: str, *, false_alarm: bool) -> Incident:
-        """Tests the node of an incident and returns it to service. Returns the closed incident. Raises Conflict if a
-        test fails."""
-        ...
+
+class NodeActions(Protocol):
+    """Drains, tests, reboots and returns nodes in the name of a person."""
 
     async def drain_node(self, cluster: Cluster, node: str, reason: str, person: str) -> str:
         """Drains a node in the person's name and returns what was done, in words."""
@@ -266,12 +295,17 @@ class ClusterBackend(Protocol):
         if the node is in service already, Unreachable if its machine is not there."""
         ...
 
+    async def return_incident_node(self, cluster: Cluster, number: int, person: str, *, false_alarm: bool) -> Incident:
+        """Tests the node of an incident and returns it to service. Returns the closed incident. Raises Conflict if a
+        test fails."""
+        ...
+
     async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Awaitable[str]:
         """Starts a reboot. Raises Conflict while jobs run there, unless `busy`. The returned awaitable ends with the
         reboot and gives what went wrong, or ""."""
         ...
 
-    async def reboot_again(self, cluster: Cluster, node: str) -> tuple[str, Awaitable[str]] | None:
+    async def resume_reboot(self, cluster: Cluster, node: str) -> tuple[str, Awaitable[str]] | None:
         """Continues a reboot that was interrupted by the end of its server. Returns (person who started it, awaitable
         as in `reboot_node`), or None if there is none or another server continues it."""
         ...
@@ -280,13 +314,16 @@ class ClusterBackend(Protocol):
         """Returns (test, passed, words) for each test. Changes nothing; `hard` tests disturb running jobs."""
         ...
 
-    async def metrics(
-        self, cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int
-    ) -> tuple[Row, ...]:
-        """Returns what the cluster's Prometheus measured. Raises Unreachable if it does not answer."""
+    async def inject_fault(self, cluster: Cluster, fault: FaultIn) -> str:
+        """Injects a fault and returns what was done, in words. Raises Refused if the machines are not simulated and the
+        fault is not forced."""
         ...
 
-    async def accounting(self, cluster: Cluster, since: int, until: int) -> tuple[JobRun, ...]:
+
+class UsageSources(Protocol):
+    """Reads what billing needs from accounting, and holds the jobs of a team over its budget."""
+
+    async def usage_runs(self, cluster: Cluster, since: int, until: int) -> tuple[JobRun, ...]:
         """Returns every run of every job that existed at some time between `since` and `until`. Raises if accounting
         does not answer."""
         ...
@@ -295,28 +332,67 @@ class ClusterBackend(Protocol):
         """Returns the periods in which nodes were down or drained and that reach past `since`. Raises as `accounting`."""
         ...
 
-    async def losses(self, cluster: Cluster) -> dict[int, tuple[tuple[float, float], ...]]:
+    async def restart_losses(self, cluster: Cluster) -> dict[int, tuple[tuple[float, float], ...]]:
         """Returns by job id, for jobs that report progress: (last report before a restart, seconds of work before it
         that had to be repeated) of each restart."""
         ...
 
-    async def saves(self, cluster: Cluster) -> dict[int, CheckpointStats]:
+    async def checkpoint_stats(self, cluster: Cluster) -> dict[int, CheckpointStats]:
         """Returns by job id, for jobs that report them, statistics of the checkpoints that they wrote."""
         ...
 
-    async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> None:
+    async def hold_team_jobs(self, cluster: Cluster, team: str, *, on: bool) -> None:
         """Keeps the team's jobs from starting while `on`; running jobs continue."""
         ...
 
-    async def tell(self, cluster: Cluster, news: Sequence[Notification]) -> None:
+
+class Monitoring(Protocol):
+    """Queries the cluster's Prometheus and sends through its Alertmanager."""
+
+    async def query_metrics(
+        self, cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int
+    ) -> tuple[Row, ...]:
+        """Returns what the cluster's Prometheus measured. Raises Unreachable if it does not answer."""
+        ...
+
+    async def send_alerts(self, cluster: Cluster, news: Sequence[Notification]) -> None:
         """Passes notifications on to be sent through the cluster's alert channels. A repeated one is not sent again.
         Raises Unreachable if the service does not answer."""
         ...
 
-    async def inject(self, cluster: Cluster, fault: FaultIn) -> str:
-        """Injects a fault and returns what was done, in words. Raises Refused if the machines are not simulated and the
-        fault is not forced."""
-        ...
+
+class ClusterBackend(Protocol):
+    """Every call that contacts machines or resolves a cluster file, in one part a subject."""
+
+    @property
+    def lifecycle(self) -> ClusterLifecycle: ...
+
+    @property
+    def backups(self) -> ClusterBackups: ...
+
+    @property
+    def rollouts(self) -> Rollouts: ...
+
+    @property
+    def storage(self) -> ClusterStorage: ...
+
+    @property
+    def slurm(self) -> SlurmState: ...
+
+    @property
+    def jobs(self) -> ClusterJobs: ...
+
+    @property
+    def commands(self) -> ClusterCommands: ...
+
+    @property
+    def nodes(self) -> NodeActions: ...
+
+    @property
+    def usage(self) -> UsageSources: ...
+
+    @property
+    def monitoring(self) -> Monitoring: ...
 
     async def forget(self, cluster: str) -> None:
         """Closes the open connections to a cluster."""

@@ -41,7 +41,7 @@ def teams(server: Server) -> None:
     """lee leads tim's team; eve is in none of theirs."""
     red, blue = Team("red", ("lee", "tim"), 1, leads=("lee",)), Team("blue", ("eve",), 1)
     users = (User("lee", (), ("red",)), User("tim", (), ("red",)), User("eve", (), ("blue",)))
-    server.work.clusters["lab"] = {"teams": (red, blue), "users": users}
+    server.backend.clusters["lab"] = {"teams": (red, blue), "users": users}
 
 
 # --- answers that go on
@@ -89,8 +89,8 @@ async def streamed(
 
 
 FOLLOWED: list[tuple[str, str, bytes, str]] = [
-    ("GET", f"{API}/clusters/lab/jobs/7/log?follow=true", b"", "tail_log"),
-    ("POST", f"{API}/clusters/lab/commands", b'{"argv": ["top"], "user": "tim"}', "converse"),
+    ("GET", f"{API}/clusters/lab/jobs/7/log?follow=true", b"", "follow_log"),
+    ("POST", f"{API}/clusters/lab/commands", b'{"argv": ["top"], "user": "tim"}', "run_interactive"),
     ("GET", f"{API}/clusters/lab/events", b"", ""),
     ("GET", f"{API}/operations/{{operation}}/events", b"", ""),
 ]
@@ -103,9 +103,10 @@ async def test_an_answer_that_goes_on_ends_with_the_token_it_was_asked_by(
     monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.02)
     teams(server)
     await server.apply()
-    endless = Endless(("out", b"x") if call == "converse" else b"line\n")
-    monkeypatch.setattr(server.work, call or "tail_log", endless)
-    server.work.answers |= {"read": reading(builders.job(7, user="tim", account="red")), "machines": ()}
+    endless = Endless(("out", b"x") if call == "run_interactive" else b"line\n")
+    part = server.backend.commands if call == "run_interactive" else server.backend.jobs
+    monkeypatch.setattr(part, call or "follow_log", endless)
+    server.backend.answers |= {"read": reading(builders.job(7, user="tim", account="red")), "machines": ()}
     await server.store.people.set_role("tim", "member")
     token, secret = await server.store.tokens.create("tim")
     (operation, *_) = await server.store.operations.recent("lab")
@@ -143,8 +144,8 @@ async def test_a_lead_who_is_none_any_more_follows_a_member_s_log_no_longer(
     monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.02)
     teams(server)
     await server.apply()
-    monkeypatch.setattr(server.work, "tail_log", Endless(b"line\n"))
-    server.work.answers |= {"read": reading(builders.job(7, user="tim", account="red")), "machines": ()}
+    monkeypatch.setattr(server.backend.jobs, "follow_log", Endless(b"line\n"))
+    server.backend.answers |= {"read": reading(builders.job(7, user="tim", account="red")), "machines": ()}
     await server.store.people.set_role("lee", "lead")
     _, secret = await server.store.tokens.create("lee")
     begun = asyncio.Event()
@@ -292,8 +293,8 @@ async def test_a_job_s_number_that_came_again_shows_no_stranger_s_script(server:
         "lab", 7, person="bob", user="bob", kind="submit", request=request, facts={}, audit={}
     )
     text = base64.b64encode(b"#!/bin/sh\necho of-tim\n").decode()
-    server.work.answers |= {
-        "read": reading(builders.job(7, user="tim", account="red")), "machines": (), "runs": (), "history": (),
+    server.backend.answers |= {
+        "read": reading(builders.job(7, user="tim", account="red")), "machines": (), "job_runs": (), "history": (),
         "run_command": ExecOut(code=0, stdout_b64=text),
     }  # fmt: skip
     tim = await server.client("tim", "member")
@@ -309,7 +310,7 @@ async def test_a_token_for_one_cluster_hears_of_no_other_on_any_page(server: Ser
     await server.apply("lab")
     await server.apply("secretcluster")
     server.state.live.publish_events(NewsOut(kind="job", cluster="secretcluster", at=1.0, name="7", state="RUNNING"))
-    server.work.answers |= {"read": reading(), "machines": (), "checks": (), "history": (), "shares": ()}
+    server.backend.answers |= {"read": reading(), "machines": (), "readiness_checks": (), "history": (), "shares": ()}
     await server.store.people.set_role("ann", "admin")
     _, token = await server.store.tokens.create("ann", cluster="lab")
     client = server.anonymous(authorization=f"Bearer {token}")
@@ -350,9 +351,9 @@ async def test_no_text_of_anybody_s_becomes_html(server: Server) -> None:
     running = replace(job, id=8, state="RUNNING", nodes=("lab-1-1",), start_time=900)
     ended = replace(job, id=9, state="FAILED", nodes=("lab-1-1",), start_time=800, end_time=900)
     node = replace(builders.node("lab-1-1", "DRAINED"), reason=HOSTILE)
-    server.work.answers |= {
-        "read": reading(job, running, ended, nodes=(node,)), "machines": (), "checks": (), "history": (ended,),
-        "shares": (), "runs": (ended,), "job": ended, "run_command": ExecOut(code=0),
+    server.backend.answers |= {
+        "read": reading(job, running, ended, nodes=(node,)), "machines": (), "readiness_checks": (), "history": (ended,),
+        "shares": (), "job_runs": (ended,), "job": ended, "run_command": ExecOut(code=0),
     }  # fmt: skip
     kept = {"script": f"#!/bin/sh\n{HOSTILE}", "script_name": HOSTILE, "script_args": [HOSTILE], "env": {"A": HOSTILE}}
     facts = {"container_image": HOSTILE, "launcher": HOSTILE}
@@ -398,7 +399,7 @@ async def test_a_spreadsheet_takes_nothing_of_the_trail_for_a_formula(server: Se
 
 async def test_a_cursor_of_somebody_s_own_making_is_no_bug(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {"read": reading(*(builders.job(n) for n in (1, 2, 3))), "machines": ()}
+    server.backend.answers |= {"read": reading(*(builders.job(n) for n in (1, 2, 3))), "machines": ()}
     ann = await server.client("ann")
     made: list[Any] = [["", [None]], ["", [[1], {}]], ["", "abc"], [1, 2, 3], {}, ["", []], ["", [float("nan")] * 3]]
     made += [["-id", [10**400]], ["", ["7"] * 9]]
@@ -411,7 +412,7 @@ async def test_a_cursor_of_somebody_s_own_making_is_no_bug(server: Server) -> No
 
 async def test_tricks_with_paths_lead_nowhere(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {"read": reading(), "machines": ()}
+    server.backend.answers |= {"read": reading(), "machines": ()}
     ann = await server.client("ann")
     for path in (
         "/static/..%2f..%2fapp.py", "/static/%2e%2e/%2e%2e/app.py", "/static//etc/passwd", "/static/..\\..\\app.py",
@@ -445,7 +446,7 @@ async def test_a_body_without_end_is_bounded_also_where_it_is_kept_for_its_key(s
 async def test_a_key_gives_nobody_else_s_answer(server: Server) -> None:
     done = SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
     await server.apply()
-    server.work.answers["submit"] = done
+    server.backend.answers["submit"] = done
     eve, ann = await server.client("eve", "member"), await server.client("ann")
     key = {"idempotency-key": "same"}
     first = await eve.post(f"{API}/tokens", json={"label": "eve's"}, headers=key)
@@ -468,8 +469,8 @@ async def test_names_that_no_address_can_say_are_not_taken_from_the_provider() -
 
 async def test_what_broke_under_a_write_is_in_the_trail(server: Server) -> None:
     await server.apply()
-    server.work.answers["cancel"] = ValueError("hunter2")
-    server.work.answers |= {"read": reading(builders.job(7, user="bob")), "machines": ()}
+    server.backend.answers["cancel"] = ValueError("hunter2")
+    server.backend.answers |= {"read": reading(builders.job(7, user="bob")), "machines": ()}
     answer = await (await server.client()).delete(f"{API}/clusters/lab/jobs/7")
     assert answer.status_code == 500
     (line,) = await server.store.audit.search(AuditAsk(result="failed"))

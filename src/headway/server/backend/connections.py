@@ -15,12 +15,12 @@ from headway.domain.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.errors import Unreachable
 from headway.server.slurm_poller.client import SlurmPoller
-from headway.services.cluster_backend import SlurmReading
 from headway.store import Store
 
 if TYPE_CHECKING:
     from headway.autoscale.executor import Autoscaler
     from headway.cluster.context import ClusterContext
+    from headway.health.context import HealthContext
     from headway.health.incidents.engine import IncidentEngine
     from headway.health.reconciler import HealthReconciler
     from headway.jobs.remote.helper_pool import HelperPool
@@ -76,28 +76,37 @@ class ClusterConnections:
             self.listing = asyncio.create_task(self.env.provider.list(cluster))
         return await asyncio.shield(self.listing)
 
+    def engine_for(self, cluster: Cluster) -> IncidentEngine:
+        """Returns the incident engine, created at its first use, with the cluster's present file."""
+        from headway.health.incidents.engine import IncidentEngine
+
+        if self.incident_engine is None:
+            self.incident_engine = IncidentEngine(cluster, self.env)
+        self.incident_engine.cluster = cluster
+        return self.incident_engine
+
 
 class ConnectionPool:
     """Opens connections at first use. `forget` closes those of one cluster, `close` all. Heavy libraries are
     imported at first use."""
 
     def __init__(self, store: Store, state_dir: Path) -> None:
-        self._store = store
+        self.store = store
         self._state_dir = state_dir
         self._open: dict[str, ClusterConnections] = {}
         self._opening = asyncio.Lock()
 
     async def forget(self, cluster: str) -> None:
         """Closes everything that is open for a cluster."""
-        held = self._open.pop(cluster, None)
-        if held is not None:
-            if held.incident_engine is not None:
-                await held.incident_engine.tasks.close()
-            if held.autoscaler is not None:
-                await held.autoscaler.close()
-            if held.slurm is not None:
-                await held.slurm.close()
-            await held.env.close()
+        opened = self._open.pop(cluster, None)
+        if opened is not None:
+            if opened.incident_engine is not None:
+                await opened.incident_engine.tasks.close()
+            if opened.autoscaler is not None:
+                await opened.autoscaler.close()
+            if opened.slurm is not None:
+                await opened.slurm.close()
+            await opened.env.close()
 
     async def close(self) -> None:
         """Closes everything that is open for all clusters."""
@@ -108,57 +117,53 @@ class ConnectionPool:
         Open connections stay open for work in progress, but the next use reopens them: the leader may change keys
         and heads before this server notices."""
         ending: list[Awaitable[None]] = []
-        for held in list(self._open.values()):
-            if held.incident_engine is not None:
-                ending.append(held.incident_engine.tasks.close())
-            if held.autoscaler is not None:
-                ending.append(held.autoscaler.close())
-            held.reconciler = held.incident_engine = held.autoscaler = held.key = None
+        for opened in list(self._open.values()):
+            if opened.incident_engine is not None:
+                ending.append(opened.incident_engine.tasks.close())
+            if opened.autoscaler is not None:
+                ending.append(opened.autoscaler.close())
+            opened.reconciler = opened.incident_engine = opened.autoscaler = opened.key = None
         await asyncio.gather(*ending)
 
-    async def read(self, cluster: Cluster) -> SlurmReading:
-        """Returns the latest reading of the cluster's Slurm. Raises Unreachable."""
-        return await (await self._slurm(cluster)).poll.read()
-
-    async def _env(self, cluster: Cluster) -> ClusterContext:
-        return (await self._held(cluster)).env
+    async def context(self, cluster: Cluster) -> ClusterContext:
+        return (await self.opened(cluster)).env
 
     @contextlib.asynccontextmanager
-    async def _to_look(self, cluster: Cluster) -> AsyncIterator[ClusterContext]:
+    async def context_for_plan(self, cluster: Cluster) -> AsyncIterator[ClusterContext]:
         """Yields a context for one read-only plan. The given file may name other hosts than the running cluster: in
         that case a separate context is opened and closed again, so that the cluster's open connections are not
         replaced."""
-        held = self._open.get(cluster.name)
-        if held is None or held.key == _key(cluster):
-            yield await self._env(cluster)
+        opened = self._open.get(cluster.name)
+        if opened is None or opened.key == _key(cluster):
+            yield await self.context(cluster)
             return
         from headway.cluster.context import open_context
 
-        env = await open_context(cluster, self._store, self._state_dir)
+        env = await open_context(cluster, self.store, self._state_dir)
         try:
             yield env
         finally:
             await env.close()
 
-    async def _held(self, cluster: Cluster) -> ClusterConnections:
+    async def opened(self, cluster: Cluster) -> ClusterConnections:
         key = _key(cluster)
         async with self._opening:
             for name in [name for name, one in self._open.items() if one.key is None]:
                 await self.forget(name)
-            held = self._open.get(cluster.name)
-            if held is not None and held.key != key:
+            opened = self._open.get(cluster.name)
+            if opened is not None and opened.key != key:
                 await self.forget(cluster.name)
-                held = None
-            if held is None:
+                opened = None
+            if opened is None:
                 from headway.cluster.context import open_context
 
-                env = await open_context(cluster, self._store, self._state_dir)
-                held = self._open[cluster.name] = ClusterConnections(env, key)
-        if held.env.connections.keyless:  # another server may have created the cluster in the meantime
-            held.env.connections.use_key((await self._store.secrets.of_cluster(cluster.name)).get("bootstrap_key", ""))
-        return held
+                env = await open_context(cluster, self.store, self._state_dir)
+                opened = self._open[cluster.name] = ClusterConnections(env, key)
+        if opened.env.connections.keyless:  # another server may have created the cluster in the meantime
+            opened.env.connections.use_key((await self.store.secrets.of_cluster(cluster.name)).get("bootstrap_key", ""))
+        return opened
 
-    async def _slurm(self, cluster: Cluster) -> SlurmConnection:
+    async def slurm(self, cluster: Cluster) -> SlurmConnection:
         """Returns the connection to the current head. A head that was recreated has another address or host key, so
         the connection is checked every LOOK_S seconds and replaced if they changed. Raises Unreachable."""
         from headway.cluster.keys.secrets import secret_content
@@ -166,29 +171,51 @@ class ConnectionPool:
         from headway.jobs.view.progress import ProgressReader
         from headway.slurm.reader import SlurmReader
 
-        held = await self._held(cluster)
-        async with held.lock:
-            if held.slurm is not None and time.monotonic() - held.looked_at < LOOK_S:
-                return held.slurm
-            machines = await held.machines(cluster.name)
-            head = await self._head(cluster, held.env, {machine.name: machine for machine in machines})
+        opened = await self.opened(cluster)
+        async with opened.lock:
+            if opened.slurm is not None and time.monotonic() - opened.looked_at < LOOK_S:
+                return opened.slurm
+            machines = await opened.machines(cluster.name)
+            head = await self._head(cluster, opened.env, {machine.name: machine for machine in machines})
             if head is None:
                 raise Unreachable(f"{cluster.head} does not exist", hint=f"headway apply brings {cluster.name} back")
-            held.looked_at = time.monotonic()
-            known = held.slurm
+            opened.looked_at = time.monotonic()
+            known = opened.slurm
             if known is not None and (known.head, known.version) == (head, cluster.slurm_version):
                 return known
-            secrets = await self._store.secrets.of_cluster(cluster.name)
+            secrets = await self.store.secrets.of_cluster(cluster.name)
             if "jwt_key" not in secrets:
                 raise Unreachable(f"{cluster.name} is not set up yet", hint=f"headway status {cluster.name}")
             if known is not None:
                 await known.close()
-            connections, jwt_key = held.env.connections, secret_content(secrets, "jwt_key")
+            connections, jwt_key = opened.env.connections, secret_content(secrets, "jwt_key")
             links = HelperPool(connections)
             reader = SlurmReader(connections, head, jwt_key, cluster.slurm_version)
             poll = SlurmPoller(head, secrets.get("bootstrap_key", ""), jwt_key, cluster.slurm_version)
-            held.slurm = SlurmConnection(links, head, cluster.slurm_version, reader, ProgressReader(links, head), poll)
-            return held.slurm
+            opened.slurm = SlurmConnection(
+                links, head, cluster.slurm_version, reader, ProgressReader(links, head), poll
+            )
+            return opened.slurm
+
+    @contextlib.asynccontextmanager
+    async def turn(self, cluster: Cluster, opened: ClusterConnections) -> AsyncIterator[None]:
+        """Holds the lock for acting on a cluster's faults, in this server and across all servers of the database."""
+        async with opened.acting, self.store.presence.turn(f"acting/{cluster.name}"):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def exclusive(self, cluster: Cluster) -> AsyncIterator[ClusterConnections]:
+        """Holds the lock for creating machines: no other task of this server creates machines of the cluster meanwhile."""
+        opened = await self.opened(cluster)
+        async with opened.making:  # take the lock first: a running autoscaler pass may start another machine
+            if opened.autoscaler is not None:
+                await opened.autoscaler.pause()
+                opened.autoscaler = None
+            yield opened
+
+    async def health_context(self, cluster: Cluster) -> HealthContext:
+        """Returns the context in which the health loop and the actions of people handle the cluster's nodes."""
+        return (await self.opened(cluster)).engine_for(cluster).context
 
     @staticmethod
     async def _head(cluster: Cluster, env: ClusterContext, machines: dict[str, Machine]) -> Machine | None:

@@ -28,7 +28,7 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
     document = _document(operation, params, row)
     cluster = (await state.resolve(document)).cluster
     if params.look_again and operation.attempts == 1 and operation.id not in run.replanned:
-        changes = await state.work.plan(cluster)
+        changes = await state.backend.lifecycle.plan(cluster)
         if changes.asks:
             raise NeedsConfirmation(
                 f"since the apply before it, it would disturb what runs on {name}", hint="headway plan, then apply"
@@ -52,7 +52,7 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
     deadline = _deadline(state, operation, params)
     waiting = ScaleInWait(state, operation, cluster, say, deadline)
     try:
-        aside = await state.work.apply(cluster, say, deadline, waiting)
+        aside = await state.backend.lifecycle.apply(cluster, say, deadline, waiting)
     except HeadwayError:
         # The error may concern one machine only: nodes that were drained for an upgrade still have to follow their
         # heads.

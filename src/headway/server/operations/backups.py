@@ -87,7 +87,7 @@ class BackupOperations:
         if faults:
             raise InvalidSpec(faults)
         old, there = kept.proof.header.slurm_version, state.stored_slurm_version(resolved.cluster, None)
-        if there not in ("", old) and await state.work.machines(resolved.cluster):
+        if there not in ("", old) and await state.backend.lifecycle.machines(resolved.cluster):
             raise Refused(
                 f"{name} runs Slurm {there} and this backup is of {old}: no machine of the one works under the other",
                 hint=f"headway down {name}, then restore again",
@@ -105,7 +105,7 @@ class BackupOperations:
         await state.store.prices.record(prices_of(cluster, await state.store.prices.of_cluster(name), state.clock()))
         state.live.notify_row_changed(name)
         await state.forget(name)  # open connections use the old keys
-        await state.work.restore(cluster, self._say, path, key, params.ref)
+        await state.backend.backups.restore(cluster, self._say, path, key, params.ref)
         await state.store.cap_refills.revert_to(name, kept.proof.header.at)
 
     async def _datasets(self, cluster: Cluster) -> None:
@@ -129,7 +129,7 @@ class BackupOperations:
             await state.store.clusters.save(name, state="changing")
 
         try:
-            await state.work.rotate(cluster, self._say, params.what, params.ref, begins)
+            await state.backend.backups.rotate_key(cluster, self._say, params.what, params.ref, begins)
         finally:
             await state.forget(name)  # the head may have the new key already, even after an error
 
@@ -165,7 +165,7 @@ async def back_up(
     """Writes a backup to `path` and verifies it by reading it back. Raises the errors of headway.backup.backup.back_up."""
     about = {"document": dict(row.document), "owner": row.owner, "created_at": row.created_at}
     began = time.monotonic()
-    await state.work.back_up(cluster, about, say, path, header, key)
+    await state.backend.backups.back_up(cluster, about, say, path, header, key)
     await say("backup", str(path), done=True, seconds=time.monotonic() - began)
 
 

@@ -59,7 +59,7 @@ class DatasetOperations:
     async def _shelf_of(self) -> LibraryLocation:
         _, cluster = await self._state.cluster(self._cluster)
         if not cluster.provider.volumes_on_server:
-            return await self._state.work.shelf(cluster)
+            return await self._state.backend.storage.dataset_library(cluster)
         return LocalLibrary(self._state.library(cluster))
 
     async def _add(self) -> str:
@@ -160,7 +160,7 @@ class DatasetOperations:
         state = self._state
         state.forget_datasets(self._cluster)
         _, cluster = await state.cluster(self._cluster)
-        changes = await state.work.plan(cluster)
+        changes = await state.backend.lifecycle.plan(cluster)
         if not any(self._mine(change) for change in changes.changes):
             return
         if any(not self._mine(change) for change in changes.asks):
@@ -172,7 +172,7 @@ class DatasetOperations:
 
     async def _apply(self, cluster: Cluster, word: str) -> None:
         try:
-            await self._state.work.apply(cluster, self._say)
+            await self._state.backend.lifecycle.apply(cluster, self._say)
         except HeadwayError as error:
             raise Refused(
                 f"{FOLDER}/{self._name} could not be {word} everywhere: {error.message}",

@@ -12,5 +12,7 @@ async def replace_machine(run: OperationRun) -> tuple[str, ...]:
     operation = run.operation
     _, cluster = await run.state.cluster(operation.cluster)
     since = operation.created_at if operation.attempts == 1 else None
-    await run.state.work.replace(cluster, run.say, ReplaceParams.from_json(operation.params).node, since)
+    await run.state.backend.lifecycle.replace_machine(
+        cluster, run.say, ReplaceParams.from_json(operation.params).node, since
+    )
     return ()

@@ -34,7 +34,7 @@ class RolloutOperation:
         params = RollParams.from_json(self._operation.params)
         row, cluster = await state.cluster(name)
         if params.stop:
-            await state.work.halt_roll(cluster, self._say)
+            await state.backend.rollouts.halt_rollout(cluster, self._say)
             return ()
         back, until = params.back, params.until
         # If a server was stopped while the head was being recreated, there is no controller, and nodes can't be
@@ -42,13 +42,15 @@ class RolloutOperation:
         state.waiting.add(self._operation.id)  # it may take days, a node or two at a time
         state.wake.set()
         at_the_head = params.head and row.state == "changing"
-        if not at_the_head and not await state.work.roll(cluster, self._say, self._waits, back=back, until=until):
+        if not at_the_head and not await state.backend.rollouts.roll_nodes(
+            cluster, self._say, self._waits, back=back, until=until
+        ):
             return await self._go_on_later()
         if params.head:
             state.waiting.discard(self._operation.id)
             await state.store.clusters.save(name, state="changing")
             state.live.notify_row_changed(name)
-            await state.work.roll_head(cluster, self._say, back=back)
+            await state.backend.rollouts.roll_heads(cluster, self._say, back=back)
             await state.store.clusters.save(name, state="ready")
             await state.forget(name)  # open connections lead to the machine before
         return ()

@@ -32,7 +32,7 @@ async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cl
     if not is_upgrade(written, before, after):
         return
     state.record_slurm_version(after, written)  # the stored file will be the new one at the next try
-    await state.work.image_there(after, say)
+    await state.backend.rollouts.ensure_image(after, say)
     from headway.backup import archive
     from headway.backup.backup import file_of
 
@@ -52,7 +52,7 @@ async def nodes_follow(
 ) -> tuple[str, ...]:
     """Queues the rollout of the nodes if the heads run another Slurm version and no rollout is queued or running.
     Returns its id."""
-    if not await state.work.wants_roll(cluster):
+    if not await state.backend.rollouts.nodes_await_rollout(cluster):
         return ()
     rows = await state.store.operations.recent(cluster.name)
     if any(one.kind is OperationKind.ROLL and one.state in ("queued", "running") for one in rows):

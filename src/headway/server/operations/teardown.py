@@ -32,7 +32,7 @@ async def take_down(run: OperationRun) -> tuple[str, ...]:
     state.live.notify_row_changed(name)
     cluster = await state.resolved(row)
     await _read_last_accounting(state, cluster)
-    kept = await state.work.down(cluster, say, delete_data)
+    kept = await state.backend.lifecycle.take_down(cluster, say, delete_data)
     await _stop_billing(state, name)
     await state.store.incidents.close_all(name)
     await state.store.clusters.delete(name, delete_data=delete_data)

@@ -23,19 +23,19 @@ log = structlog.get_logger("headway.server.event_listener")
 
 
 class EventSource(Protocol):
-    """A source of events, which also acts on them (NodeActions.hear)."""
+    """A source of events, which also acts on them (server.backend.health_loop)."""
 
-    def hear(
-        self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...], bool], None]
+    def listen(
+        self, cluster: Cluster, is_idle: Callable[[], bool], on_jobs: Callable[[tuple[int, ...], bool], None]
     ) -> AsyncIterator[list[tuple[str, str]]]: ...
 
 
 class EventListener:
     """Keeps an event stream open to each running cluster."""
 
-    def __init__(self, state: AppState, ears: EventSource) -> None:
+    def __init__(self, state: AppState, source: EventSource) -> None:
         self._state = state
-        self._ears = ears
+        self._source = source
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._due: dict[str, float] = {}
         self._states: dict[str, str] = {}
@@ -55,7 +55,7 @@ class EventListener:
                     task = self._tasks.get(name)
                     if (task is None or task.done()) and loop.time() >= self._due.get(name, 0.0):
                         self._due[name] = loop.time() + AGAIN_S
-                        self._tasks[name] = asyncio.create_task(self._hear(row))
+                        self._tasks[name] = asyncio.create_task(self._listen(row))
                 for name in self._tasks.keys() - rows.keys():
                     self._tasks.pop(name).cancel()
                 await asyncio.sleep(TICK_S)
@@ -64,19 +64,19 @@ class EventListener:
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _turned(self, name: str, jobs: tuple[int, ...], sure: bool) -> None:
+    def _on_jobs(self, name: str, jobs: tuple[int, ...], sure: bool) -> None:
         """Requests a refresh of jobs that changed. Jobs that only the controller's log names are refreshed only if
         someone watches the cluster: most of those lines come from the scheduler itself."""
         if sure or self._state.live.is_watched(name):
             self._state.live.request_refresh(name, jobs)
 
-    async def _hear(self, row: ClusterRow) -> None:
+    async def _listen(self, row: ClusterRow) -> None:
         try:
             cluster = await self._state.resolved(row)
-            heard = self._ears.hear(
+            heard = self._source.listen(
                 cluster,
                 lambda: self._states.get(row.name) in _CALM,
-                partial(self._turned, row.name),
+                partial(self._on_jobs, row.name),
             )
             async for said in heard:
                 for where, text in said:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from dataclasses import replace
+from typing import Protocol
 
 import structlog
 
 from headway.domain.cluster import Cluster
 from headway.domain.machine import MachineState
 from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import HeadwayError
-from headway.server.backend.watcher import Watcher
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.collector import MachineMeter
 from headway.services.cluster.nodes import resume_reboots
@@ -32,12 +33,27 @@ TICK_S = 1.0
 log = structlog.get_logger("headway.server.snapshot_worker")
 
 
-class SnapshotWorker:
-    """Keeps the snapshots current. `watcher` gets every new reading of a cluster that is ready."""
+class HealthLoop(Protocol):
+    """Acts on the faults of a cluster (server.backend.health_loop)."""
 
-    def __init__(self, state: AppState, watcher: Watcher | None = None) -> None:
+    async def step(
+        self, cluster: Cluster, nodes: Iterable[NodeState], jobs: Iterable[JobState]
+    ) -> list[tuple[str, str]]:
+        """Runs one pass of the health loop. Returns what was done, as (node or job, text)."""
+        ...
+
+    async def handle_urgent(self, cluster: Cluster) -> list[tuple[str, str]]:
+        """Handles only what can't wait while an operation runs on the cluster. Returns what was done, as (node or
+        job, text)."""
+        ...
+
+
+class SnapshotWorker:
+    """Keeps the snapshots current. `health` gets every new reading of a cluster that is ready."""
+
+    def __init__(self, state: AppState, health: HealthLoop | None = None) -> None:
         self._state = state
-        self._watcher = watcher
+        self._health = health
         self._due: dict[str, float] = {}
         self._began: dict[str, float] = {}
         self._extras_due: dict[str, float] = {}
@@ -134,7 +150,7 @@ class SnapshotWorker:
             elif row.state in {"ready", "failed"}:  # a cluster whose apply failed may still run jobs
                 await self._act(cluster, snapshot)
             elif row.state == "changing":
-                await self._hurry(cluster)
+                await self._handle_urgent(cluster)
             await self._extras(cluster)
             await self._state.publish_incident_changes(row.name)
             self._due[row.name] = loop.time() + self._pace(snapshot)
@@ -156,7 +172,7 @@ class SnapshotWorker:
 
     async def _machines_only(self, cluster: Cluster) -> None:
         """Reads only the machines: while a cluster is created Slurm does not run yet, and machines appear one by one."""
-        machines = await self._state.work.machines(cluster)
+        machines = await self._state.backend.lifecycle.machines(cluster)
         if self._state.store.presence.leads:
             await self._meter.record_machines(self._state, cluster, machines)
         known = self._state.live.snapshot(cluster.name)
@@ -164,15 +180,15 @@ class SnapshotWorker:
             self._state.live.store_snapshot(replace(known, machines=machines))
 
     async def _act(self, cluster: Cluster, snapshot: Snapshot) -> None:
-        if self._watcher is None or snapshot.stale:
+        if self._health is None or snapshot.stale:
             return
-        await self._note(cluster, self._watcher.step(cluster, snapshot.nodes, snapshot.jobs))
+        await self._note(cluster, self._health.step(cluster, snapshot.nodes, snapshot.jobs))
         with contextlib.suppress(HeadwayError):  # retried with the next reading
             await resume_reboots(self._state, cluster)
 
-    async def _hurry(self, cluster: Cluster) -> None:
-        if self._watcher is not None:
-            await self._note(cluster, self._watcher.hurry(cluster))
+    async def _handle_urgent(self, cluster: Cluster) -> None:
+        if self._health is not None:
+            await self._note(cluster, self._health.handle_urgent(cluster))
 
     async def _note(self, cluster: Cluster, work: Awaitable[list[tuple[str, str]]]) -> None:
         try:
@@ -194,7 +210,7 @@ class SnapshotWorker:
         if some and (watched or now >= self._losses_due.get(cluster.name, 0.0)):
             self._losses_due[cluster.name] = now + EXTRAS_S
             with contextlib.suppress(HeadwayError):
-                progress = await state.work.progress(cluster, some)
+                progress = await state.backend.jobs.progress(cluster, some)
                 merged = {**snapshot.progress, **progress}
                 if merged != snapshot.progress:
                     state.live.store_snapshot(replace(state.live.snapshot(cluster.name), progress=merged))

@@ -39,7 +39,7 @@ async def get_document(state: AppState, name: str) -> Document:
 async def get_ssh_access(state: AppState, who: Principal, name: str) -> AccessOut:
     """Returns the addresses and host keys for plain ssh to the cluster. Raises Conflict before its head exists."""
     _, cluster = await state.cluster(name)
-    machines = await state.work.machines(cluster)
+    machines = await state.backend.lifecycle.machines(cluster)
     by_name = {machine.name: machine for machine in machines}
     heads = [by_name[name] for name in cluster.heads if name in by_name]
     head = next((machine for machine in heads if machine.state is MachineState.RUNNING), heads[0] if heads else None)

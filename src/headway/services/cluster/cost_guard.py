@@ -21,7 +21,7 @@ async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cl
     scaling = [group for group in after.groups if group.idle_s is not None]
     if not scaling:
         return None  # a fixed cost above the limit is a fault of the file
-    machines = {machine.name for machine in await state.work.machines(before)}
+    machines = {machine.name for machine in await state.backend.lifecycle.machines(before)}
     there = {group.name: len(machines & set(group.slots)) for group in scaling}
     # Machines in a group's first `min_machines` slots are counted as always on.
     more = {

@@ -26,7 +26,7 @@ async def return_from_incident(
     """Tests the node and returns it to service. Returns the closed incident."""
     _, cluster = await state.cluster(name)
     await get_incident(state, name, number)
-    done = await state.work.bring_back(cluster, number, who.person, false_alarm=false_alarm)
+    done = await state.backend.nodes.return_incident_node(cluster, number, who.person, false_alarm=false_alarm)
     await write_audit_line(state, who, "incident.return", f"{name}/{number}", false_alarm=false_alarm)
     state.live.add_notice(name, f"incident {number}: {done.steps[-1].text}", where=done.node)
     return incident_out(done)
@@ -53,6 +53,6 @@ async def get_node_history(state: AppState, name: str, node: str) -> NodeHistory
 async def inject_fault(state: AppState, who: Principal, name: str, ask: FaultIn) -> FaultMadeOut:
     """Injects or heals a fault. Raises Refused where real machines do the work, unless `ask.force`."""
     _, cluster = await state.cluster(name)
-    done = await state.work.inject(cluster, ask)
+    done = await state.backend.nodes.inject_fault(cluster, ask)
     await write_audit_line(state, who, "fault", f"{name}/{ask.node}", kind=ask.kind, code=ask.code, heal=ask.heal)
     return FaultMadeOut(done=done)

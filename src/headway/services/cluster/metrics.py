@@ -49,7 +49,7 @@ async def get_metrics(state: AppState, name: str, query: MetricsQuery) -> Metric
     step_s = max(SCRAPE_S, math.ceil((until - since) / points))
     since, until = since // step_s * step_s, math.ceil(until / step_s) * step_s
     asked = known.queries(keys, over, str(job) if job else node, step_s, gpus)
-    rows = await state.work.metrics(cluster, asked, since, until, step_s)
+    rows = await state.backend.monitoring.query_metrics(cluster, asked, since, until, step_s)
     times = [since + i * step_s for i in range(int((until - since) / step_s) + 1)]
     charts = [_chart(key, [row for row in rows if row.key == key], times, over) for key in keys]
     return MetricsOut(
@@ -72,7 +72,7 @@ async def get_gpu_utilisation(state: AppState, cluster: Cluster) -> tuple[dict[t
 async def _read_gpu_utilisation(state: AppState, cluster: Cluster) -> tuple[dict[tuple[str, int], int], str]:
     now = state.clock()
     try:
-        rows = await state.work.metrics(cluster, [_USE], now, now, SCRAPE_S)
+        rows = await state.backend.monitoring.query_metrics(cluster, [_USE], now, now, SCRAPE_S)
     except HeadwayError as error:
         return {}, error.message.splitlines()[0]
     found = {

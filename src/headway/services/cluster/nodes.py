@@ -36,7 +36,7 @@ async def get_node(state: AppState, name: str, node: str) -> NodeDetailOut:
 async def drain_node(state: AppState, who: Principal, name: str, node: str, reason: str) -> DoneOut:
     """Drains the node: running jobs continue, and no new job starts until the node is returned to service."""
     cluster = await _cluster_with_node(state, name, node)
-    done = await state.work.drain_node(cluster, node, " ".join(reason.split()), who.person)
+    done = await state.backend.nodes.drain_node(cluster, node, " ".join(reason.split()), who.person)
     await _record_action(state, who, "node.drain", name, node, done, reason=reason)
     return DoneOut(done=done)
 
@@ -46,10 +46,10 @@ async def return_node(state: AppState, who: Principal, name: str, node: str) -> 
     cluster = await _cluster_with_node(state, name, node)
     incident = await _open_incident(state, name, node)
     if incident is not None:
-        closed = await state.work.bring_back(cluster, incident.number, who.person, false_alarm=False)
+        closed = await state.backend.nodes.return_incident_node(cluster, incident.number, who.person, false_alarm=False)
         done = f"incident {closed.number}: {closed.steps[-1].text}"
     else:
-        done = await state.work.return_node(cluster, node, who.person)
+        done = await state.backend.nodes.return_node(cluster, node, who.person)
     await _record_action(state, who, "node.return", name, node, done)
     return DoneOut(done=done)
 
@@ -66,7 +66,7 @@ async def start_reboot(state: AppState, who: Principal, name: str, node: str, *,
             hint=f"headway incident show {incident.number}",
         )
     _require_idle(state, name, node)
-    work = await state.work.reboot_node(cluster, node, who.person, busy=busy)
+    work = await state.backend.nodes.reboot_node(cluster, node, who.person, busy=busy)
     await _record_action(state, who, "node.reboot", name, node, f"{who.person} reboots it", busy=busy)
     return _run_in_background(
         state, name, node, DeedOut(kind="reboot", person=who.person, begun_at=state.clock()), work
@@ -80,7 +80,7 @@ async def resume_reboots(state: AppState, cluster: Cluster) -> None:
         action = state.node_actions.get((cluster.name, node.name))
         if not node.reason.endswith(f": {REBOOTS}") or (action is not None and action.ended_at is None):
             continue
-        found = await state.work.reboot_again(cluster, node.name)
+        found = await state.backend.nodes.resume_reboot(cluster, node.name)
         if found is not None:
             person, work = found
             state.live.add_notice(cluster.name, f"resuming the reboot that {person} requested", where=node.name)
@@ -102,7 +102,7 @@ async def start_tests(state: AppState, who: Principal, name: str, node: str, *, 
 
 
 async def _run_tests(state: AppState, cluster: Cluster, node: str, action: DeedOut, *, hard: bool) -> str:
-    found = await state.work.test_node(cluster, node, hard=hard)
+    found = await state.backend.nodes.test_node(cluster, node, hard=hard)
     action.tests = [TestOut(name=name, ok=ok, text=text) for name, ok, text in found]
     return next((one.text or f"{one.name} failed" for one in action.tests if not one.ok), "")
 

@@ -204,7 +204,7 @@ def _stored_plan(state: AppState, document: Document, changes: ChangeSet) -> Sho
 
 async def _compute_changes(state: AppState, cluster: Cluster) -> ChangeSet:
     """Returns changes on machines, and changes of settings that only the server uses."""
-    changes, before = await state.work.plan(cluster), await _applied_cluster(state, cluster.name)
+    changes, before = await state.backend.lifecycle.plan(cluster), await _applied_cluster(state, cluster.name)
     first = backup_before_upgrade(state.stored_slurm_version(cluster, before), before, cluster)
     listed = (*first, *changes.changes, *setting_changes(before, cluster)) or file_change(before, cluster)
     return replace(changes, changes=listed)

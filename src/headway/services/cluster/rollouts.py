@@ -15,7 +15,7 @@ from headway.services.mappers import changeset_out, operation_out
 async def plan_rollout(state: AppState, name: str, ask: RollIn) -> ChangeSetOut:
     """Returns which nodes a rollout would replace, and why."""
     _, cluster = await state.cluster(name)
-    changes = await state.work.plan_roll(cluster, back=ask.back, head=ask.head, by=ask.by_s is not None)
+    changes = await state.backend.rollouts.plan_rollout(cluster, back=ask.back, head=ask.head, by=ask.by_s is not None)
     return changeset_out(changes, cluster, "", [Fault("", note, level="warning") for note in changes.notes])
 
 
@@ -23,7 +23,7 @@ async def start_rollout(state: AppState, who: Principal, name: str, ask: RollIn)
     """Queues a rollout of the node image, or its stop. Raises the errors that make it impossible."""
     _, cluster = await state.cluster(name)
     if not ask.stop:
-        await state.work.plan_roll(
+        await state.backend.rollouts.plan_rollout(
             cluster, back=ask.back, head=ask.head, by=ask.by_s is not None
         )  # raises if the rollout is impossible
     until = None if ask.by_s is None else state.clock() + ask.by_s

@@ -43,7 +43,7 @@ async def get_storage(state: AppState, name: str) -> StorageOut:
 async def measure_speed(state: AppState, who: Principal, name: str, ask: BenchIn) -> list[VolumeSpeedOut]:
     """Measures the speed of each volume from one machine, and stores it as the latest. The test files are removed."""
     _, cluster = await state.cluster(name)
-    found = await state.work.storage_bench(cluster, ask.node, ask.mib)
+    found = await state.backend.storage.measure_volumes(cluster, ask.node, ask.mib)
     now, node = state.clock(), ask.node or cluster.head
     await state.store.volume_speeds.record(
         VolumeSpeedRow(

@@ -38,8 +38,8 @@ async def act_on_job(state: AppState, who: Principal, name: str, job_id: int, ac
             message = f"job {target} is {states[0]}: {_WHY_NOT[action]}"
         raise Conflict(message, hint=f"headway job {name} {target}")
     if action == "cancel":
-        await state.work.cancel(cluster, target, who.user, as_operator=as_operator)
+        await state.backend.jobs.cancel(cluster, target, who.user, as_operator=as_operator)
     else:
-        await state.work.control(cluster, target, action, who.user, as_operator=as_operator)
+        await state.backend.jobs.control(cluster, target, action, who.user, as_operator=as_operator)
     state.live.request_refresh(name, (job_id,))
     await write_audit_line(state, who, action, name, job=job_id, of=job.user, **({"task": task} if task else {}))

@@ -24,7 +24,7 @@ async def find_bundle(state: AppState, who: Principal, name: str, digest: str, u
     """Returns whether the cluster already has the bundle under that user's home."""
     user, cluster = who.user_to_act_as(user), await cluster_to_work_on(state, name, who)
     with command_slot(state, who):
-        present = await state.work.keep_bundle(cluster, user, user_folders(cluster, user).root, digest, b"")
+        present = await state.backend.jobs.store_bundle(cluster, user, user_folders(cluster, user).root, digest, b"")
     return BundleOut(digest=digest, present=present)
 
 
@@ -48,7 +48,9 @@ async def store_bundle(
         with command_slot(state, who):
             async with _turn(state, name, who.person):
                 archive = await asyncio.to_thread(file.read)
-                present = await state.work.keep_bundle(cluster, user, user_folders(cluster, user).root, digest, archive)
+                present = await state.backend.jobs.store_bundle(
+                    cluster, user, user_folders(cluster, user).root, digest, archive
+                )
     await write_audit_line(state, who, "files", name, digest=digest, bytes=size, user=user)
     return BundleOut(digest=digest, present=present)
 

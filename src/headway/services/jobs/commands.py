@@ -15,4 +15,4 @@ async def run_login_command(state: AppState, who: Principal, name: str, request:
     cluster = await cluster_to_work_on(state, name, who)
     await write_audit_line(state, who, "exec", name, user=user, program=request.argv[0][:100])
     with command_slot(state, who):
-        return await state.work.run_command(cluster, request, user)
+        return await state.backend.commands.run_command(cluster, request, user)

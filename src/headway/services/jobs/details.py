@@ -54,7 +54,7 @@ async def get_job(state: AppState, who: Principal, name: str, job_id: int, task:
             await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")
             argv = ["timeout", "5", "tail", "-c", str(_LOG_TAIL_BYTES), "--", job.stderr]
             with command_slot(state, who):
-                done = await state.work.run_command(cluster, ExecIn(argv=argv, user=job.user), job.user)
+                done = await state.backend.commands.run_command(cluster, ExecIn(argv=argv, user=job.user), job.user)
             reason = container_error(base64.b64decode(done.stdout_b64).decode(errors="replace"))
             out = out.model_copy(update={"why": reason or out.why})
     return out
@@ -65,7 +65,9 @@ async def get_runs(state: AppState, name: str, job_id: int) -> JobRunsOut:
     it."""
     _, cluster = await state.cluster(name)
     job = await state.job(cluster, job_id)
-    runs = [run for run in await state.work.runs(cluster, job_id) if run.start_time or run.state in WAITING]
+    runs = [
+        run for run in await state.backend.slurm.job_runs(cluster, job_id) if run.start_time or run.state in WAITING
+    ]
     if runs and runs[-1].start_time in (0, job.start_time):
         runs = runs[:-1]  # slurmctld has more data about the last run than accounting, and earlier
     others = state.live.snapshot(name).with_ended(await job_history(state, cluster))
@@ -122,7 +124,7 @@ async def read_log_part(
     """Returns the last `lines` of the log, or those before the byte offset `before`."""
     cluster, job = await _job_with_readable_log(state, who, name, job_id, task)
     with command_slot(state, who):
-        return await state.work.log_part(cluster, job, before=before, lines=lines, err=err)
+        return await state.backend.jobs.log_window(cluster, job, before=before, lines=lines, err=err)
 
 
 async def search_log(
@@ -133,7 +135,7 @@ async def search_log(
     if not text:
         return LogFoundOut(found=[])
     with command_slot(state, who):
-        return await state.work.log_search(cluster, job, text, err=err)
+        return await state.backend.jobs.search_log(cluster, job, text, err=err)
 
 
 async def _job_with_readable_log(
@@ -147,7 +149,7 @@ async def _job_with_readable_log(
     if not task:
         return cluster, job
     with command_slot(state, who):
-        return cluster, await state.work.task(cluster, job_id, task)
+        return cluster, await state.backend.slurm.task(cluster, job_id, task)
 
 
 async def get_script(state: AppState, who: Principal, name: str, job_id: int) -> ScriptOut:
@@ -184,7 +186,7 @@ async def read_script(
         return script, record
     argv = batch_script_argv(job.array_job_id or job.id)
     with command_slot(state, who):
-        done = await state.work.run_command(cluster, ExecIn(argv=argv, user=job.user), job.user)
+        done = await state.backend.commands.run_command(cluster, ExecIn(argv=argv, user=job.user), job.user)
     text = base64.b64decode(done.stdout_b64).decode(errors="replace")
     start = text.find("#!")
     if done.code or start < 0:

@@ -104,7 +104,7 @@ def _checkpoint_folder(record: JobRecord, job: JobState | None) -> str:
 
 async def _job_or_none(state: AppState, cluster: Cluster, job_id: int) -> JobState | None:
     try:
-        return await state.work.job(cluster, job_id)
+        return await state.backend.slurm.job(cluster, job_id)
     except NotFound:
         return None
 
@@ -113,7 +113,7 @@ async def _list_files(state: AppState, cluster: Cluster, user: str, job_id: int,
     """Returns {"checkpoints": file names, "used": images that its steps ran}, read on the cluster as the owner."""
     used = f"{user_folders(cluster, user).shared}/.containers/.used-{job_id}"
     request = ExecIn(argv=["python3", "-I", "-S", "-c", _LIST_FILES, folder or "/nonexistent", used], user=user)
-    done = await state.work.run_command(cluster, request, user)
+    done = await state.backend.commands.run_command(cluster, request, user)
     return dict(json.loads(base64.b64decode(done.stdout_b64))) if done.code == 0 else {"checkpoints": [], "used": []}
 
 

@@ -55,11 +55,11 @@ async def open_log(
     with contextlib.ExitStack() as entered:
         entered.enter_context(log_slot(state, who))
         if whole_array:
-            stream = state.work.tail_array(cluster, job_id, follow=follow, err=err)
+            stream = state.backend.jobs.follow_array_logs(cluster, job_id, follow=follow, err=err)
         else:
             if task:
-                job = await state.work.task(cluster, job_id, task)
-            stream = state.work.tail_log(cluster, job, follow=follow, err=err, start=start)
+                job = await state.backend.slurm.task(cluster, job_id, task)
+            stream = state.backend.jobs.follow_log(cluster, job, follow=follow, err=err, start=start)
         first = asyncio.ensure_future(_next(stream))
         await asyncio.wait({first}, timeout=FIRST_PIECE_TIMEOUT_S)
         if first.done():

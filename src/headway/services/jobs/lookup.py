@@ -17,7 +17,7 @@ from headway.store import JobRecord
 async def read_job_now(state: AppState, cluster: Cluster, job_id: int) -> JobState:
     """Returns the job in Slurm's present state, for code that is about to act on it. Raises NotFound."""
     known = (await state.refresh(cluster)).by_id.get(job_id)
-    return known if known is not None else await state.work.job(cluster, job_id)
+    return known if known is not None else await state.backend.slurm.job(cluster, job_id)
 
 
 def slurm_target(state: AppState, cluster: Cluster, job: JobState, job_id: int, task: str) -> tuple[str, list[str]]:
@@ -42,7 +42,7 @@ def slurm_target(state: AppState, cluster: Cluster, job: JobState, job_id: int, 
 async def array_task_states(state: AppState, who: Principal, cluster: Cluster, job_id: int) -> dict[str, str]:
     """Returns the state of each task of an array, by task number; empty for a job that is not an array."""
     with command_slot(state, who):
-        return await state.work.array(cluster, job_id)
+        return await state.backend.slurm.array_states(cluster, job_id)
 
 
 def only_task(states: Mapping[str, str], cluster: Cluster, job_id: int, task: str) -> dict[str, str]:

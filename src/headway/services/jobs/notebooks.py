@@ -69,7 +69,9 @@ async def start_notebook(state: AppState, who: Principal, name: str, ask: Notebo
         prepared, _ = jupyter.prepare_notebook(ask, cluster, offer, who.user, notebook_id, row.secret)
     try:
         with command_slot(state, who):
-            done = await state.work.submit(cluster, prepared.request, who.user, prepared.stage, tag=who.idempotency_key)
+            done = await state.backend.jobs.submit(
+                cluster, prepared.request, who.user, prepared.stage, tag=who.idempotency_key
+            )
     except Unanswered:
         raise
     except HeadwayError:
@@ -83,7 +85,7 @@ async def start_notebook(state: AppState, who: Principal, name: str, ask: Notebo
     except HeadwayError:
         if not who.idempotency_key:  # otherwise a resent request finds it again
             with contextlib.suppress(HeadwayError):
-                await state.work.cancel(cluster, str(done.job_id), who.user, as_operator=False)
+                await state.backend.jobs.cancel(cluster, str(done.job_id), who.user, as_operator=False)
             await _forget_row(state, row)
         raise
     return _out(row, cluster, who, None, now=row.at)
@@ -175,7 +177,9 @@ async def open_tunnel(state: AppState, row: NotebookRow) -> Tunnel:
         job = await _find_job(state, cluster, row)
         if job is None or job.state not in RUNNING or not job.nodes:
             raise Conflict(f"the notebook does not run{f': {_why(job)}' if job else ''}")
-        made = await state.work.tunnel(cluster, job.nodes[0], row.user, jupyter.notebook_socket(row.folder))
+        made = await state.backend.commands.open_tunnel(
+            cluster, job.nodes[0], row.user, jupyter.notebook_socket(row.folder)
+        )
         state.notebooks.tunnels[row.id] = run_of(job), made
         return made
 

@@ -87,7 +87,7 @@ async def retry_pipeline(
         for step in again:
             if states.get(step, "COMPLETED") not in ENDED:
                 with contextlib.suppress(HeadwayError):  # it may have ended just now
-                    await state.work.cancel(cluster, str(now[step]), row.user, as_operator=False)
+                    await state.backend.jobs.cancel(cluster, str(now[step]), row.user, as_operator=False)
         await write_audit_line(state, who, "pipeline-retry", name, pipeline=row.id, steps=again)
         waits = {step: number for step, number in now.items() if step not in again and states[step] not in ENDED}
         made = await _submit(state, who, cluster, row, plan, again, waits)
@@ -113,7 +113,7 @@ async def _submit(
         try:
             run = step_run(pipeline, step, known, bundle=bundle, git=commit)
             prepared = prepare_run(run, cluster, row.user, "", work=row.workdir, offer=node_offer(state, cluster))
-            done = await state.work.submit(
+            done = await state.backend.jobs.submit(
                 cluster, prepared.request, row.user, prepared.stage, tag=_tag(who, row, step)
             )
             known[step] = done.job_id
@@ -122,7 +122,7 @@ async def _submit(
         except HeadwayError as error:
             for _, number in made:
                 with contextlib.suppress(HeadwayError):
-                    await state.work.cancel(cluster, str(number), row.user, as_operator=False)
+                    await state.backend.jobs.cancel(cluster, str(number), row.user, as_operator=False)
             error.message = f"step {step}: {error.message}"
             error.settled = bool(made)  # on a resend the head would answer with the cancelled jobs
             raise

@@ -80,7 +80,7 @@ async def check(state: AppState, who: Principal, name: str, ask: CheckJobIn) -> 
     test_only = {"args": ["--test-only", *submission.args], "chdir": "", "bundle": "", "env": _EPOCH}
     try:
         with command_slot(state, who):
-            done = await state.work.submit(cluster, submission.model_copy(update=test_only), user)
+            done = await state.backend.jobs.submit(cluster, submission.model_copy(update=test_only), user)
     except Refused as error:
         if words := explain_unavailable(error.message, submission, cluster, state.live.snapshot(name).nodes):
             return CheckJobOut(waits=words, script=script)
@@ -112,7 +112,9 @@ async def submit_and_record(
 ) -> SubmitOut:
     """Runs sbatch and records the job. `links` may have `parent`, the job that this one repeats."""
     with command_slot(state, who):
-        answer = await state.work.submit(cluster, prepared.request, user, prepared.stage, tag=who.idempotency_key)
+        answer = await state.backend.jobs.submit(
+            cluster, prepared.request, user, prepared.stage, tag=who.idempotency_key
+        )
     await record_submission(state, who, cluster, prepared, user, answer, kind, **links)
     return answer
 

@@ -72,11 +72,11 @@ async def test_another_version_changes_nothing_on_machines_and_the_same_content_
     server: Server, mounts: Mounts, source: Path
 ) -> None:
     await add(server, source)
-    applied = len(server.work.named("apply"))
+    applied = len(server.backend.named("apply"))
     assert (await add(server, source)).kept == ("/datasets/tiny/1",)
     (source / "b.txt").write_text("beta")
     assert (await add(server, source)).kept == ("/datasets/tiny/2",)
-    assert len(server.work.named("apply")) == applied
+    assert len(server.backend.named("apply")) == applied
     assert [one.label for one in await server.store.datasets.versions("lab")] == ["tiny@1", "tiny@2"]
 
 
@@ -93,7 +93,7 @@ async def test_a_mount_that_would_come_with_what_disturbs_waits_for_an_apply(
 async def test_machines_that_cannot_mount_it_fail_the_operation_and_keep_the_version(
     server: Server, mounts: Mounts, source: Path
 ) -> None:
-    server.work.answers["apply"] = Unreachable("lab-1-1 does not answer")
+    server.backend.answers["apply"] = Unreachable("lab-1-1 does not answer")
     client = await server.client()
     asked = await client.post(API, json={"name": "tiny", "source": str(source)})
     operation = await done(server, asked, "failed")
@@ -147,8 +147,8 @@ class Shared:
     def __init__(self, server: Server, folder: Path) -> None:
         self.library = library.Library(folder)
         self.near = LocalLibrary(self.library)
-        server.work.clusters["lab"] = {"provider": SSH}
-        server.work.answers["shelf"] = lambda _: self.near
+        server.backend.clusters["lab"] = {"provider": SSH}
+        server.backend.answers["dataset_library"] = lambda _: self.near
         server.state._resolved.clear()
         server.state.forget_datasets("lab")
 
@@ -174,12 +174,12 @@ async def test_what_the_file_mounts_there_is_in_the_way_and_the_other_way_round(
     server: Server, mounts: Mounts, source: Path
 ) -> None:
     await add(server, source, "wide")
-    server.work.clusters["lab"] = {"storage": Storage(datasets=(Dataset("wide", str(source), "/mnt/wide"),))}
+    server.backend.clusters["lab"] = {"storage": Storage(datasets=(Dataset("wide", str(source), "/mnt/wide"),))}
     client = await server.client()
     answer = await client.post("/api/v1/plan", json=server_fakes.document().model_dump())
     assert answer.status_code == 422
     assert "/datasets/wide holds versions" in answer.text
-    server.work.clusters["lab"] = {"storage": Storage(volumes=(Volume("all", "/datasets", "nfs4", "filer:/d"),))}
+    server.backend.clusters["lab"] = {"storage": Storage(volumes=(Volume("all", "/datasets", "nfs4", "filer:/d"),))}
     server.state._resolved.clear()
     answer = await client.post(API, json={"name": "tiny", "source": str(source)})
     assert "storage.volumes[0]" in answer.json()["detail"]

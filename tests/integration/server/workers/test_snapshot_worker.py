@@ -33,7 +33,7 @@ class Watcher:
         self.seen.append(tuple(node.name for node in nodes))
         return [("lab-1-1", "the spare takes over")]
 
-    async def hurry(self, cluster: Cluster) -> list[tuple[str, str]]:
+    async def handle_urgent(self, cluster: Cluster) -> list[tuple[str, str]]:
         return [("lab-1-2", "the provider takes its machine back in 60 s")]
 
 
@@ -64,10 +64,10 @@ async def test_nothing_is_kept_of_what_nobody_looks_at_and_of_clusters_that_are_
 
 async def test_poller_reads_tells_the_watch_and_those_who_look(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {
+    server.backend.answers |= {
         "read": reading(builders.job(7)),
         "machines": (),
-        "checks": (Check("slurmctld", True, "runs"),),
+        "readiness_checks": (Check("slurmctld", True, "runs"),),
         "progress": {7: ProgressOut(step=3, loss=1.5, series=[(3, 1.5)])},
     }
     watcher, live = Watcher(), PageLive(server.state)
@@ -113,7 +113,13 @@ async def test_of_a_long_queue_a_job_is_read_alone_while_all_of_it_is_being_read
         asked.append(numbers)
         return (builders.job(7), builders.job(5000, "PENDING"))
 
-    server.work.answers |= {"read": read, "machines": (), "checks": (), "progress": {}, "jobs_now": jobs_now}
+    server.backend.answers |= {
+        "read": read,
+        "machines": (),
+        "readiness_checks": (),
+        "progress": {},
+        "jobs_by_id": jobs_now,
+    }
     live, at = server.state.live, cluster_topic("lab")
 
     async def until(reached: Callable[[], bool]) -> None:
@@ -155,7 +161,11 @@ async def test_an_array_s_number_is_not_read_alone_and_an_answer_that_came_late_
         await late.wait()
         return (builders.job(7),)
 
-    server.work.answers |= {"read": reading(builders.job(7, "COMPLETED"), *tasks), "machines": (), "jobs_now": jobs_now}
+    server.backend.answers |= {
+        "read": reading(builders.job(7, "COMPLETED"), *tasks),
+        "machines": (),
+        "jobs_by_id": jobs_now,
+    }
     cluster = (await server.state.cluster("lab"))[1]
     await server.state.refresh(cluster, max_age_s=0)
     glance = asyncio.create_task(server.state.refresh_jobs(cluster, (7, 100)))
@@ -170,7 +180,7 @@ async def test_an_array_s_number_is_not_read_alone_and_an_answer_that_came_late_
 async def test_watch_is_not_told_old_figures(server: Server) -> None:
     await server.apply()
     down = Unreachable("no answer")
-    server.work.answers |= {"read": down, "machines": (), "checks": down}
+    server.backend.answers |= {"read": down, "machines": (), "readiness_checks": down}
     watcher = Watcher()
     polling = asyncio.create_task(SnapshotWorker(server.state, watcher).run())
     await asyncio.wait_for(
@@ -187,7 +197,7 @@ async def test_watch_is_not_told_old_figures(server: Server) -> None:
 
 async def test_what_can_t_wait_is_done_while_an_operation_works(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {"read": Unreachable("no answer"), "machines": (), "checks": ()}
+    server.backend.answers |= {"read": Unreachable("no answer"), "machines": (), "readiness_checks": ()}
     await server.store.clusters.save("lab", state="changing")
     told = server.state.live.hub.version(cluster_topic("lab"))
     polling = asyncio.create_task(SnapshotWorker(server.state, Watcher()).run())
@@ -272,12 +282,12 @@ class Ears:
         self.heard: list[tuple[str, bool]] = []
         self.again = asyncio.Event()
 
-    async def hear(
-        self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...], bool], None]
+    async def listen(
+        self, cluster: Cluster, is_idle: Callable[[], bool], on_jobs: Callable[[tuple[int, ...], bool], None]
     ) -> AsyncIterator[list[tuple[str, str]]]:
-        turned((7,), True)
-        turned((8,), False)
-        self.heard.append((cluster.name, calm()))
+        on_jobs((7,), True)
+        on_jobs((8,), False)
+        self.heard.append((cluster.name, is_idle()))
         if len(self.heard) > 1:
             self.again.set()
         yield [("lab-1-2", "drained: incident 1")]

@@ -38,17 +38,17 @@ def holding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ConnectionPool:
 
 
 async def test_a_look_by_another_file_leaves_open_what_the_cluster_goes_on_with(holding: ConnectionPool) -> None:
-    kept: Any = await holding._env(OWN)
-    async with holding._to_look(MORE) as env:
+    kept: Any = await holding.context(OWN)
+    async with holding.context_for_plan(MORE) as env:
         other: Any = env
         assert other.hosts == MORE.hosts
-        assert await holding._env(OWN) is kept
+        assert await holding.context(OWN) is kept
     assert (other.closed, kept.closed) == (True, False)
 
 
 async def test_a_look_by_the_clusters_own_file_goes_by_what_is_open(holding: ConnectionPool) -> None:
-    kept: Any = await holding._env(OWN)
-    async with holding._to_look(OWN) as env:
+    kept: Any = await holding.context(OWN)
+    async with holding.context_for_plan(OWN) as env:
         assert env is kept
     assert not kept.closed
 
@@ -56,15 +56,15 @@ async def test_a_look_by_the_clusters_own_file_goes_by_what_is_open(holding: Con
 async def test_what_was_open_while_this_server_led_is_opened_anew(holding: ConnectionPool) -> None:
     """Another one leads, which may change keys before anybody here follows it."""
     gone = replace(OWN, name="gone")
-    before: list[Any] = [await holding._env(cluster) for cluster in (OWN, gone)]
+    before: list[Any] = [await holding.context(cluster) for cluster in (OWN, gone)]
     await holding.stand_by()
-    async with holding._to_look(OWN) as env:
+    async with holding.context_for_plan(OWN) as env:
         look: Any = env
         assert look not in before
-    after: Any = await holding._env(OWN)
+    after: Any = await holding.context(OWN)
     assert after not in before
     assert [one.closed for one in (*before, after)] == [True, True, False]
-    assert await holding._env(OWN) is after
+    assert await holding.context(OWN) is after
 
 
 async def test_what_acts_ends_for_every_cluster_also_when_one_is_opened_meanwhile(holding: ConnectionPool) -> None:
@@ -72,13 +72,13 @@ async def test_what_acts_ends_for_every_cluster_also_when_one_is_opened_meanwhil
 
     def acts(name: str) -> Any:
         async def close() -> None:
-            await holding._env(replace(OWN, name=f"new-{name}"))
+            await holding.context(replace(OWN, name=f"new-{name}"))
             ended.append(name)
 
         return SimpleNamespace(close=close, tasks=SimpleNamespace(close=close))
 
     for name in ("one", "two"):
-        held = await holding._held(replace(OWN, name=name))
+        held = await holding.opened(replace(OWN, name=name))
         held.incident_engine, held.autoscaler = acts(f"{name} responds"), acts(f"{name} wakes")
     await holding.stand_by()
     assert sorted(ended) == ["one responds", "one wakes", "two responds", "two wakes"]

@@ -52,7 +52,7 @@ async def run(name: str, ask: CommandIn, request: Request, state: State, who: Me
         await write_audit_line(state, who, "exec", name, user=user, program=ask.argv[0][:100])
         resources = resources.pop_all()
     given = state.command_inputs.get(key)
-    pieces = state.work.converse(cluster, ask.argv, user, _feed(given.queue if given else None))
+    pieces = state.backend.commands.run_interactive(cluster, ask.argv, user, _feed(given.queue if given else None))
 
     async def check(who: Principal) -> None:
         if who.command_user(ask.user) != user:

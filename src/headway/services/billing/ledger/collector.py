@@ -120,7 +120,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
     at, step = since, DAY_S
     while at < now:
         until = min(at + step, now)
-        found = await state.work.accounting(cluster, at, until)
+        found = await state.backend.usage.usage_runs(cluster, at, until)
         progress = {"collected_to": max(until, mark.collected_to if mark.collected_to <= now else 0)}
         await store.runs.save(name, ledger_entries(cluster, found), **progress)
         if until == now:
@@ -128,7 +128,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
             gone = [one for one in await store.runs.still_running(name) if one not in here]
             await store.runs.end(name, gone, last)
         at, step = until, DAY_S if len(found) > FEW_RUNS else min(2 * step, SWEEP_S)
-    told = await state.work.node_events(cluster, since)
+    told = await state.backend.usage.node_events(cluster, since)
     known = {(one.node, one.kind, one.began) for one in told}
     lost = [
         replace(one, ended=max(one.began, last))
@@ -151,7 +151,7 @@ def ledger_entries(cluster: Cluster, runs: Iterable[JobRun]) -> list[tuple[JobRu
 
 async def _losses(state: AppState, cluster: Cluster) -> None:
     """Stores the losses of runs according to the trainings' own reports: only the work since their last checkpoint."""
-    for job, losses in (await state.work.losses(cluster)).items():
+    for job, losses in (await state.backend.usage.restart_losses(cluster)).items():
         for run in await state.store.usage.runs_of_job(cluster.name, job):
             saved = [last - lost_s for last, lost_s in losses if run.end and run.start <= last <= run.end + 1]
             if saved and run.saved_at != saved[-1]:  # resumed within the run, so it is not how the run ended
@@ -161,7 +161,7 @@ async def _losses(state: AppState, cluster: Cluster) -> None:
 
 async def _saves(state: AppState, cluster: Cluster, now: int) -> None:
     """Stores the checkpoint statistics that trainings reported. Invalid ones are skipped and logged."""
-    told = await state.work.saves(cluster)
+    told = await state.backend.usage.checkpoint_stats(cluster)
     saves = {job: one for job, one in told.items() if one.fits_database}
     if left := sorted(told.keys() - saves.keys()):
         log.info("checkpoints not kept", cluster=cluster.name, jobs=left[:10])
@@ -179,7 +179,7 @@ async def _measure(state: AppState, cluster: Cluster, now: int) -> None:
     since = max(mark.measured_to, until - MAX_BACKLOG_S)
     if until <= since:
         return
-    rows = await state.work.metrics(cluster, _QUERIES, since + SAMPLE_S, until, SAMPLE_S)
+    rows = await state.backend.monitoring.query_metrics(cluster, _QUERIES, since + SAMPLE_S, until, SAMPLE_S)
     for measured_to, some in _pieces(rows, until):  # each with its mark, so an interrupted reading continues there
         await state.store.runs.add_measurements(
             name, job_samples(some), measured_to, await _hosts(state, cluster, some)
@@ -270,7 +270,7 @@ async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
 
 async def _hold(state: AppState, cluster: Cluster, team: str, *, on: bool) -> bool:
     try:
-        await state.work.hold_back(cluster, team, on=on)
+        await state.backend.usage.hold_team_jobs(cluster, team, on=on)
     except HeadwayError as error:
         log.warning("budget", cluster=cluster.name, team=team, error=error.message.splitlines()[0])
         return False

@@ -77,7 +77,7 @@ async def send_pending(state: AppState, cluster: Cluster, now: int) -> None:
     time."""
     news = await state.store.notifications.pending(cluster.name, now - MAX_NOTICE_AGE_S)
     if news:
-        await state.work.tell(cluster, news)
+        await state.backend.monitoring.send_alerts(cluster, news)
         await state.store.notifications.mark_sent(cluster.name, [one.key for one in news], now)
 
 

@@ -45,7 +45,7 @@ async def test_a_failure_counts_also_when_another_machine_serves_in_the_node_s_p
 
 async def test_what_a_cluster_of_that_name_was_before_says_nothing_of_the_failures_of_this_one(server: Server) -> None:
     await machines(server, 4)
-    server.work.answers["down"] = ()
+    server.backend.answers["take_down"] = ()
     ann = await server.client()
     at(server, 500 * H)
     assert (await ann.post("/api/v1/clusters/lab/down", json={"delete_data": True})).status_code == 202
@@ -62,7 +62,7 @@ async def test_what_a_training_said_is_told_of_no_job_of_that_number_in_the_clus
 ) -> None:
     """Each cluster counts its jobs from 1: the old one's job was another team's."""
     await machines(server, 2)
-    server.work.answers["down"] = ()
+    server.backend.answers["take_down"] = ()
     ann = await server.client()
     said.runs = [run(5, 0, 100 * H, team="vision")]
     at(server, 100 * H)
@@ -74,7 +74,7 @@ async def test_what_a_training_said_is_told_of_no_job_of_that_number_in_the_clus
     await server.apply("lab", note="again")
     await machines(server, 2, began=101 * H)
     said.runs = [run(5, 110 * H, 111 * H, team="speech", user="sam")]
-    server.work.answers["saves"] = {5: CheckpointStats(10, 360.0, 3600.0)}
+    server.backend.answers["checkpoint_stats"] = {5: CheckpointStats(10, 360.0, 3600.0)}
     at(server, 112 * H)
     await collect(server.state, (await server.state.cluster("lab"))[1])
 

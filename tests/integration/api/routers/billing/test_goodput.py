@@ -35,7 +35,7 @@ async def test_power_and_idleness_are_measured_once(server: Server, said: Accoun
         power = tuple((float(one), 5600.0) for one in moments)
         return (Row("use", "", {"hpc_job": "7"}, use), Row("power", "", {"hpc_job": "7"}, power))
 
-    server.work.answers["metrics"] = metrics
+    server.backend.answers["query_metrics"] = metrics
     for moment in (300, 300, 900, 1220):
         at(server, moment)
         await collect(server.state, cluster)
@@ -64,7 +64,7 @@ async def test_a_clock_that_was_ahead_once_keeps_nothing_from_being_measured(ser
         moments = [one for one in range(int(since), int(until) + 1, step) if one < ahead - H]
         return (Row("power", "", {"hpc_job": "7"}, tuple((float(one), 700.0) for one in moments)),)
 
-    server.work.answers["metrics"] = metrics
+    server.backend.answers["query_metrics"] = metrics
     for moment in (620, 365 * 24 * H, 680, 800, 1220):
         at(server, moment)
         await collect(server.state, cluster)
@@ -86,7 +86,7 @@ async def test_nodes_with_energy_counters_are_measured_and_the_others_are_marked
         watts = tuple((float(one), 400.0) for one in range(int(since), int(until) + 1, step))
         return (Row("nodes", "", {"node": "lab-1-1"}, watts),)
 
-    server.work.answers["metrics"] = metrics
+    server.backend.answers["query_metrics"] = metrics
     for moment in (620, 620, 1220):
         at(server, moment)
         await collect(server.state, cluster)
@@ -109,7 +109,7 @@ async def test_nodes_with_energy_counters_are_measured_and_the_others_are_marked
 async def test_what_a_training_said_of_its_checkpoint_is_what_is_lost(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     said.runs = [run(7, 0, 1000, state="NODE_FAIL"), run(7, 1100, 0)]
-    server.work.answers["losses"] = {7: ((OCTOBER.start + 990.0, 90.0),)}
+    server.backend.answers["restart_losses"] = {7: ((OCTOBER.start + 990.0, 90.0),)}
     at(server, 2000)
     await collect(server.state, cluster)
     await collect(server.state, cluster)
@@ -121,7 +121,7 @@ async def test_a_training_that_saved_when_it_was_warned_lost_its_last_seconds(se
     """What was done again within the run is not what its end took."""
     cluster = (await server.state.cluster("lab"))[1]
     said.runs = [run(7, 0, 1000, state="PREEMPTED"), run(7, 1100, 0)]
-    server.work.answers["losses"] = {7: ((OCTOBER.start + 400.0, 30.0), (OCTOBER.start + 990.0, 0.0))}
+    server.backend.answers["restart_losses"] = {7: ((OCTOBER.start + 400.0, 30.0), (OCTOBER.start + 990.0, 0.0))}
     at(server, 2000)
     for _ in range(3):
         await collect(server.state, cluster)
@@ -153,7 +153,7 @@ async def test_a_scripted_run_s_goodput_is_what_is_known_of_it_within_1_percent(
         held = [pair for pair in use if not killed < pair[0] - OCTOBER.start <= again]
         return (Row("use", "", {"hpc_job": "7"}, tuple(held)),)
 
-    server.work.answers |= {"metrics": metrics, "losses": {7: tuple(course.losses)}}
+    server.backend.answers |= {"query_metrics": metrics, "restart_losses": {7: tuple(course.losses)}}
     for moment in range(3600, through + 3600, 3600):
         at(server, moment)
         await collect(server.state, cluster)
@@ -192,10 +192,15 @@ async def test_slow_checkpoints_are_a_cause_and_the_better_interval_is_told_in_d
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 2)
     said.runs = [run(7, 0, 0), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",))]
-    server.work.answers["saves"] = {7: CheckpointStats(100, 2000.0, 20_000.0), 8: CheckpointStats(1, 50.0, 60.0)}
+    server.backend.answers["checkpoint_stats"] = {
+        7: CheckpointStats(100, 2000.0, 20_000.0),
+        8: CheckpointStats(1, 50.0, 60.0),
+    }
     at(server, 10 * H)
     await collect(server.state, cluster)
-    server.work.answers["saves"] = {7: CheckpointStats(1, 1.0, 1.0)}  # its reports were cut: what was known stays
+    server.backend.answers["checkpoint_stats"] = {
+        7: CheckpointStats(1, 1.0, 1.0)
+    }  # its reports were cut: what was known stays
     at(server, 10 * H + 60)
     await collect(server.state, cluster)
     at(server, 10 * H)
@@ -222,7 +227,7 @@ async def test_slow_checkpoints_are_a_cause_and_the_better_interval_is_told_in_d
 
 async def test_a_week_is_summed_up_once_with_the_figures_of_usage_and_goodput(server: Server, said: Accounting) -> None:
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(1000), "month")), TEAMS[1])
-    server.work.clusters["lab"]["teams"] = teams
+    server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 2)
@@ -237,12 +242,12 @@ async def test_a_week_is_summed_up_once_with_the_figures_of_usage_and_goodput(se
     at(server, end + 2 * H)
     with pytest.raises(HeadwayError):
         await collect(server.state, cluster)
-    assert server.work.named("tell") == []  # not before accounting has told all of the week
+    assert server.backend.named("send_alerts") == []  # not before accounting has told all of the week
     said.away = False
     for hours in (3, 4, 30):
         at(server, end + hours * H)
         await collect(server.state, cluster)
-    [(_, [news])] = server.work.named("tell")
+    [(_, [news])] = server.backend.named("send_alerts")
     ann = await server.client()
     used = await got(ann, f"usage?start={OCTOBER.start + monday}&end={OCTOBER.start + end}")
     share = {one["team"]: one["goodput"] for one in (await got(ann, "goodput?period=2026-10"))["teams"]}
@@ -259,11 +264,11 @@ async def test_a_week_is_summed_up_once_with_the_figures_of_usage_and_goodput(se
 
 async def test_before_submit_the_price_the_start_and_the_budget(server: Server) -> None:
     teams = (replace(TEAMS[0], budget=Budget("gpu_hours", Decimal(10), "month")), TEAMS[1])
-    server.work.clusters["lab"]["teams"] = teams
+    server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     start = OCTOBER.start + 60
     said = f"sbatch: Job 5 to start at {start} using 64 processors on nodes lab-1-[1-2] in partition train"
-    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message=said)
+    server.backend.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message=said)
     alice = await server.client("alice", "member")
     ask = {"submit": {"script": "#!/bin/sh\n#SBATCH -N2 --gpus-per-node=8 -t 2:00:00\n"}}
     told = (await alice.post(f"{V1}/estimate", json=ask)).json()
@@ -336,9 +341,9 @@ async def test_a_price_is_that_of_all_that_a_job_would_hold(
 ) -> None:
     plan = replace(builders.H100, gpus=gpus_on_each, cpus=64, price_usd_per_node_hour=Decimal(8))
     parts = (Partition("train", tuple(f"lab-1-{i}" for i in (1, 2, 3, 4)), True, 1, None, 86400, (), False, 0, ()),)
-    server.work.clusters["lab"] |= {"plan": plan, "partitions": parts}
+    server.backend.clusters["lab"] |= {"plan": plan, "partitions": parts}
     await server.apply("lab", nodes=4, note=flags)
-    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
+    server.backend.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
     alice = await server.client("alice", "member")
     script = f"#!/bin/sh\n#SBATCH {flags}\n"
     answer = await alice.post(f"{V1}/estimate", json={"submit": {"script": script}})
@@ -395,7 +400,7 @@ async def test_a_job_s_goodput_is_not_mixed_with_that_of_its_number_before(serve
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 1)
     said.runs = [run(7, 0, H, state="NODE_FAIL"), run(7, 2 * H, 3 * H), run(8, H, 2 * H)]
-    server.work.answers |= {"saves": {7: CheckpointStats(50, 500.0, 5000.0)}, "down": ()}
+    server.backend.answers |= {"checkpoint_stats": {7: CheckpointStats(50, 500.0, 5000.0)}, "take_down": ()}
     at(server, 4 * H)
     await collect(server.state, cluster)
     ann = await server.client()
@@ -405,7 +410,7 @@ async def test_a_job_s_goodput_is_not_mixed_with_that_of_its_number_before(serve
     assert (await got(ann, "goodput/jobs/7"))["runs"] == 2, "it is gone, and there is no other"
     at(server, 5 * H)
     await server.apply("lab", note="again")
-    server.work.answers["saves"] = {7: CheckpointStats(3, 3.0, 30.0)}
+    server.backend.answers["checkpoint_stats"] = {7: CheckpointStats(3, 3.0, 30.0)}
     said.runs = [run(7, 5 * H, 7 * H, team="speech", user="sam")]
     at(server, 8 * H)
     await collect(server.state, cluster)

@@ -30,19 +30,19 @@ PATH = "/api/v1/clusters/lab/commands"
 
 async def test_output_comes_in_frames_and_is_done_as_the_person(server: Server) -> None:
     await server.apply()
-    server.work.answers["converse"] = lambda *_: said(("out", b"\xff"), ("err", b"e"), ("code", b"3"))
+    server.backend.answers["run_interactive"] = lambda *_: said(("out", b"\xff"), ("err", b"e"), ("code", b"3"))
     ann, eve = await server.client(), await server.client("eve", "member")
     answer = await ann.post(PATH, json={"argv": ["id"]})
     assert list(frames([answer.content])) == [("out", b"\xff"), ("err", b"e"), ("code", b"3")]
     assert (await eve.post(PATH, json={"argv": ["id"], "user": "eve"})).status_code == 200
     assert (await eve.post(PATH, json={"argv": ["id"]})).status_code == 200
-    assert [call[2] for call in server.work.named("converse")] == ["root", "eve", "eve"]
+    assert [call[2] for call in server.backend.named("run_interactive")] == ["root", "eve", "eve"]
     assert (await eve.post(PATH, json={"argv": ["id"], "user": "root"})).status_code == 403
 
 
 async def test_an_error_under_way_is_the_last_frame(server: Server) -> None:
     await server.apply()
-    server.work.answers["converse"] = lambda *_: said(("out", b"x"), Unreachable("the line broke"))
+    server.backend.answers["run_interactive"] = lambda *_: said(("out", b"x"), Unreachable("the line broke"))
     answer = await (await server.client()).post(PATH, json={"argv": ["id"]})
     (_, (kind, data)) = frames([answer.content])
     assert (kind, ErrorOut.model_validate_json(data).message) == ("error", "the line broke")
@@ -50,7 +50,7 @@ async def test_an_error_under_way_is_the_last_frame(server: Server) -> None:
 
 async def test_input_is_posted_under_the_command_s_number_by_the_same_person(server: Server) -> None:
     await server.apply()
-    server.work.answers["converse"] = lambda _cluster, _argv, _user, feed: echo(feed)
+    server.backend.answers["run_interactive"] = lambda _cluster, _argv, _user, feed: echo(feed)
     ann, bob = await server.client(), await server.client("bob")
     running = asyncio.create_task(ann.post(PATH, json={"argv": ["cat"], "input": KEY}))
     await eventually(lambda: server.state.command_inputs)
@@ -73,7 +73,7 @@ async def deaf(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         await go.wait()
         yield "code", b"0"
 
-    server.work.answers["converse"] = hears
+    server.backend.answers["run_interactive"] = hears
     ann = await server.client()
     running = asyncio.create_task(ann.post(PATH, json={"argv": ["sleep"], "input": KEY}))
     await eventually(lambda: server.state.command_inputs)
@@ -120,7 +120,7 @@ async def never() -> AsyncIterator[bytes]:
 
 async def test_a_member_has_as_many_commands_at_once_as_with_exec(server: Server) -> None:
     await server.apply()
-    server.work.answers["converse"] = lambda *_: said(("code", b"0"))
+    server.backend.answers["run_interactive"] = lambda *_: said(("code", b"0"))
     eve = await server.client("eve", "member")
     server.state.running_commands["eve"] = MAX_COMMANDS_PER_PERSON
     ask = {"argv": ["id"], "user": "eve"}
@@ -146,7 +146,7 @@ async def echo(feed: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, bytes]]:
 
 async def test_whatever_reaches_the_cluster_takes_a_place(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {
+    server.backend.answers |= {
         "read": reading(builders.job(7, user="eve")),
         "machines": (),
         "job": builders.job(7, user="eve"),
@@ -181,7 +181,7 @@ async def test_whatever_reaches_the_cluster_takes_a_place(server: Server) -> Non
 
 async def test_what_came_while_too_much_ran_may_be_sent_again_under_its_key(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {"submit": SubmitOut(job_id=7, cluster="lab", user="eve", workdir="~"), "read": reading()}
+    server.backend.answers |= {"submit": SubmitOut(job_id=7, cluster="lab", user="eve", workdir="~"), "read": reading()}
     eve, key = await server.client("eve", "member"), {"idempotency-key": "4f1c"}
     server.state.running_commands["eve"] = MAX_COMMANDS_PER_PERSON
     assert (await eve.post("/api/v1/clusters/lab/jobs", json={}, headers=key)).status_code == 429
@@ -201,7 +201,7 @@ async def test_archives_wait_for_those_on_their_way_before_they_are_read_into_me
         await go.wait()
         return True
 
-    server.work.answers["keep_bundle"] = slowly
+    server.backend.answers["store_bundle"] = slowly
     eve, bob, dan = [await server.client(name, "member") for name in ("eve", "bob", "dan")]
 
     def put(client: httpx.AsyncClient, n: int, cluster: str = "lab") -> asyncio.Task[httpx.Response]:

@@ -74,7 +74,7 @@ def test_what_the_cluster_has_not_is_refused(ask: dict[str, Any], said: str) -> 
 async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
     ann = await server.client("ann", "member")
     made = (await ann.post(PATH, json={"gpus": 1})).json()
-    sent = server.work.named("submit")[0][1]
+    sent = server.backend.named("submit")[0][1]
     assert isinstance(sent, SubmitIn)
     row = await server.store.notebooks.get(made["id"])
     assert sent.env[jupyter.SECRET_VARIABLE] == row.secret
@@ -83,30 +83,30 @@ async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
     assert row.secret not in str(record)
 
     async def now(**job: Any) -> tuple[str, str]:
-        server.work.answers["read"] = reading(builders.job(7, user="ann", **job))
+        server.backend.answers["read"] = reading(builders.job(7, user="ann", **job))
         server.state.live.forget_cluster("lab")
         found = (await ann.get(PATH)).json()[0]
         return found["state"], found["why"]
 
     assert (await now(state="PENDING", reason="Resources"))[0] == "waiting"
     assert "free" in (await now(state="PENDING", reason="Resources"))[1]
-    server.work.answers["tunnel"] = Unreachable("nothing answers")
+    server.backend.answers["open_tunnel"] = Unreachable("nothing answers")
     assert (await now(nodes=("lab-1-1",)))[0] == "starting"
     link = (await ann.post(f"{PATH}/{made['id']}/link")).json()
     assert link["url"].startswith(f"http://n-{made['id']}.notebooks.localhost:7879/open?code=")
-    server.work.answers["tunnel"] = Listening()
+    server.backend.answers["open_tunnel"] = Listening()
     assert (await now(nodes=("lab-1-1",)))[0] == "running"
-    led = len(server.work.named("tunnel"))
+    led = len(server.backend.named("open_tunnel"))
     assert (await now(nodes=("lab-1-1",)))[0] == "running"
-    assert len(server.work.named("tunnel")) == led
+    assert len(server.backend.named("open_tunnel")) == led
     assert (await now(state="PENDING", reason="Resources"))[0] == "waiting"  # requeued, and begun anew elsewhere
     assert (await now(nodes=("lab-1-2",)))[0] == "running"
-    assert [call[1] for call in server.work.named("tunnel")][-1] == "lab-1-2"
-    assert len(server.work.named("tunnel")) == led + 1
+    assert [call[1] for call in server.backend.named("open_tunnel")][-1] == "lab-1-2"
+    assert len(server.backend.named("open_tunnel")) == led + 1
     assert await now(state="COMPLETED", end_time=1000) == ("ended", "it ended by itself, or was idle")
     assert (await ann.post(f"{PATH}/{made['id']}/link")).status_code == 409
     server.state.clock.now += 400  # type: ignore[attr-defined]
-    server.work.answers["read"] = reading()
+    server.backend.answers["read"] = reading()
     server.state.live.forget_cluster("lab")
     assert (await ann.get(PATH)).json() == []
 
@@ -120,16 +120,16 @@ async def test_one_that_could_not_be_kept_does_not_run_unseen(
 
     part, method = fails.split(".")
     monkeypatch.setattr(getattr(server.store, part), method, away)
-    server.work.answers["cancel"] = None
+    server.backend.answers["cancel"] = None
     ann = await server.client("ann", "member")
     assert (await ann.post(PATH, json={"gpus": 1})).status_code == 503
-    assert [call[1:3] for call in server.work.named("cancel")] == [("7", "ann")]
+    assert [call[1:3] for call in server.backend.named("cancel")] == [("7", "ann")]
     assert await server.store.notebooks.of_cluster("lab") == ()
 
 
 async def test_one_of_which_nobody_knows_whether_it_was_submitted_is_shown_to_nobody(server: Server) -> None:
     ann = await server.client("ann", "member")
-    server.work.answers["submit"] = Unanswered("the line broke")
+    server.backend.answers["submit"] = Unanswered("the line broke")
     assert (await ann.post(PATH, json={"gpus": 1})).status_code == 503
     assert (await ann.get(PATH)).json() == []
     assert len(await server.store.notebooks.of_cluster("lab")) == 1
@@ -150,10 +150,10 @@ async def test_one_whose_job_may_run_stays_when_its_request_comes_again_and_fail
     assert (await ann.post(PATH, json={"gpus": 1}, headers=key)).status_code == 503
     (kept,) = await server.store.notebooks.of_cluster("lab")
     monkeypatch.setattr(server.store.notebooks, "set_job", noted)
-    done, server.work.answers["submit"] = server.work.answers["submit"], Unreachable("the head is away")
+    done, server.backend.answers["submit"] = server.backend.answers["submit"], Unreachable("the head is away")
     assert (await ann.post(PATH, json={"gpus": 1}, headers=key)).status_code == 503
     assert await server.store.notebooks.of_cluster("lab") == (kept,)
-    server.work.answers["submit"] = done
+    server.backend.answers["submit"] = done
     server.state.clock.now += 1000  # type: ignore[attr-defined]
     made = await ann.post(PATH, json={"gpus": 1}, headers=key)
     (row,) = await server.store.notebooks.of_cluster("lab")
@@ -164,22 +164,22 @@ async def test_one_whose_job_may_run_stays_when_its_request_comes_again_and_fail
 async def test_a_job_of_somebody_else_is_no_notebook_s_whatever_number_sbatch_said(server: Server) -> None:
     mallory, root = await server.client("mallory", "member"), await server.client("rex", "admin")
     made = (await mallory.post(PATH, json={"gpus": 1})).json()
-    server.work.answers |= {"read": reading(builders.job(7, user="ann", nodes=("lab-1-1",))), "cancel": None}
+    server.backend.answers |= {"read": reading(builders.job(7, user="ann", nodes=("lab-1-1",))), "cancel": None}
     server.state.live.forget_cluster("lab")
     assert (await mallory.post(f"{PATH}/{made['id']}/link")).status_code == 409
     assert (await root.delete(f"{PATH}/{made['id']}")).status_code == 204
     await mallory.post(PATH, json={"gpus": 1})
     assert (await root.get(PATH)).json() == []
-    assert server.work.named("cancel") == server.work.named("tunnel") == []
+    assert server.backend.named("cancel") == server.backend.named("open_tunnel") == []
 
 
 async def test_only_its_own_person_opens_it_and_an_admin_may_stop_it(server: Server) -> None:
     ann, bob, root = [await server.client(n, r) for n, r in (("ann", "member"), ("bob", "member"), ("rex", "admin"))]
     made = (await ann.post(PATH, json={"gpus": 1})).json()
-    server.work.answers |= {
+    server.backend.answers |= {
         "read": reading(builders.job(7, user="ann", nodes=("lab-1-1",))),
         "cancel": None,
-        "tunnel": Listening(),
+        "open_tunnel": Listening(),
     }
     server.state.live.forget_cluster("lab")
     assert (await bob.get(PATH)).json() == []

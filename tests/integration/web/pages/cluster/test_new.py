@@ -28,7 +28,7 @@ def digest(page: str) -> str:
 async def test_jobs_on_nodes_that_go_get_the_minutes_that_are_typed(server: Server) -> None:
     await server.apply()
     client = await server.client(origin=server_fakes.URL)
-    server.work.answers["plan"] = fewer(7)
+    server.backend.answers["plan"] = fewer(7)
     shown = (await client.post("/new", data={"text": TEXT, "do": "plan"})).text
     assert 'name="deadline"' in shown
     sent = {"text": TEXT, "digest": digest(shown), "confirmed": "yes"}
@@ -50,7 +50,7 @@ async def test_jobs_on_nodes_that_go_get_the_minutes_that_are_typed(server: Serv
 async def test_where_no_machine_goes_nobody_is_asked_for_minutes(server: Server) -> None:
     await server.apply()
     client = await server.client(origin=server_fakes.URL)
-    server.work.answers["plan"] = server_fakes.changes(Disturbs.NODE_RESTART)
+    server.backend.answers["plan"] = server_fakes.changes(Disturbs.NODE_RESTART)
     shown = (await client.post("/new", data={"text": TEXT, "do": "plan"})).text
     assert 'name="digest"' in shown
     assert 'name="deadline"' not in shown

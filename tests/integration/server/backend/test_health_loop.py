@@ -14,9 +14,10 @@ from headway.autoscale import executor
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys.secrets import new_key
 from headway.errors import Unreachable
-from headway.server.backend.backend import Backend
-from headway.server.backend.connections import ClusterConnections
-from headway.server.backend.node_actions import NodeActions
+from headway.server.backend.connections import ClusterConnections, ConnectionPool
+from headway.server.backend.health_loop import HealthLoop
+from headway.server.backend.lifecycle import Lifecycle
+from headway.server.backend.slurm_state import SlurmState
 from headway.server.operations.wait_watch import WatchWhileWaiting
 from headway.transport.ssh import Connections
 from tests.support import builders
@@ -26,18 +27,29 @@ from tests.support.incident_cluster import NODE, Ward
 LAB = builders.cluster(3, 0)
 
 
-class Server(NodeActions):
-    """Holds one cluster, whose waker's look lasts until `looked` and then has begun a machine that lasts until `made`."""
+class Pool(ConnectionPool):
+    """Has the connections of one cluster open."""
+
+    def __init__(self, store: Any, opened: ClusterConnections) -> None:
+        super().__init__(store, Path())
+        self._connections = opened
+
+    async def opened(self, _: Any) -> ClusterConnections:
+        return self._connections
+
+
+class Server:
+    """Has one cluster open. A pass of its autoscaler lasts until `looked` and then has begun a machine that lasts
+    until `made`."""
 
     def __init__(self, monkeypatch: Any) -> None:
         env: Any = ClusterContext(None, None, None, Path())  # type: ignore[arg-type]
         self.opened = ClusterConnections(env, None)
         self.begun, self.looked, self.made = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.opened.autoscaler = executor.Autoscaler(LAB, env)
+        self.pool = Pool(None, self.opened)
+        self.health = HealthLoop(self.pool, SlurmState(self.pool))
         monkeypatch.setattr(executor.Autoscaler, "scale", self.look)
-
-    async def _held(self, _: Any) -> ClusterConnections:
-        return self.opened
 
     async def look(self, *, at_once: bool = False) -> list[tuple[str, str]]:
         self.begun.set()
@@ -52,12 +64,12 @@ class Server(NodeActions):
 
 async def test_an_apply_begins_when_a_look_and_what_it_began_are_over(monkeypatch: Any) -> None:
     server = Server(monkeypatch)
-    looking = asyncio.create_task(server._wake(LAB, server.opened))
+    looking = asyncio.create_task(server.health._wake(LAB, server.opened))
     await server.begun.wait()
     inside = asyncio.Event()
 
     async def apply() -> None:
-        async with server._alone(LAB):
+        async with server.pool.exclusive(LAB):
             inside.set()
 
     applying = asyncio.create_task(apply())
@@ -76,10 +88,10 @@ async def test_an_apply_begins_when_a_look_and_what_it_began_are_over(monkeypatc
 async def test_an_apply_that_is_given_up_before_it_began_leaves_the_waker_at_work(monkeypatch: Any) -> None:
     server = Server(monkeypatch)
     server.looked.set()
-    await server._wake(LAB, server.opened)
+    await server.health._wake(LAB, server.opened)
 
     async def apply() -> None:
-        async with server._alone(LAB):
+        async with server.pool.exclusive(LAB):
             raise AssertionError
 
     applying = asyncio.create_task(apply())
@@ -125,11 +137,11 @@ async def test_a_key_that_another_server_gave_the_cluster_is_taken_up(server: fa
         return opened
 
     monkeypatch.setattr("headway.cluster.context.open_context", open_env)
-    holding = NodeActions(server.store, Path())
-    await holding._env(LAB)
+    pool = ConnectionPool(server.store, Path())
+    await pool.context(LAB)
     assert connections.keyless
     await server.store.secrets.put_if_absent(LAB.name, "bootstrap_key", new_key())
-    assert await holding._env(LAB) is opened
+    assert await pool.context(LAB) is opened
     assert not connections.keyless
 
 
@@ -148,16 +160,12 @@ async def test_a_machine_is_made_for_one_node_unless_somebody_else_has_made_it(
 
     async def say(*_: Any, **__: Any) -> None: ...
 
-    async def held(*_: Any) -> ClusterConnections:
-        return opened
-
     assert lab.world.machine is not None
     lab.world.machine, lab.world.jobs = replace(lab.world.machine, started_at=started_at), jobs
     opened = ClusterConnections(lab.responder.env, None)
     monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
-    work = Backend(lab.store, Path())
-    monkeypatch.setattr(work, "_held", held)
-    await work.replace(lab.responder.cluster, say, NODE, since)
+    lifecycle = Lifecycle(Pool(lab.store, opened))
+    await lifecycle.replace_machine(lab.responder.cluster, say, NODE, since)
     assert brought == ([(NODE, "the one before is broken")] if made else [])
 
 
@@ -172,9 +180,6 @@ async def test_no_machine_is_made_for_a_node_that_nobody_wants_any_more(lab: War
     async def say(_: str, text: str, **__: Any) -> None:
         said.append(text)
 
-    async def held(*_: Any) -> ClusterConnections:
-        return opened
-
     cluster, world = lab.responder.cluster, lab.world
     (group,) = cluster.groups
     world.machine = None
@@ -184,9 +189,8 @@ async def test_no_machine_is_made_for_a_node_that_nobody_wants_any_more(lab: War
         cluster = replace(cluster, groups=(replace(group, slots=tuple(one for one in group.slots if one != NODE)),))
     opened = ClusterConnections(lab.responder.env, None)
     monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
-    work = Backend(lab.store, Path())
-    monkeypatch.setattr(work, "_held", held)
-    await work.replace(cluster, say, NODE, None)
+    lifecycle = Lifecycle(Pool(lab.store, opened))
+    await lifecycle.replace_machine(cluster, say, NODE, None)
     assert brought == ([NODE] if fate == "missing" else [])
     assert said == ([] if brought else ["its machine is gone, and none is wanted in its place any more"])
 
@@ -201,16 +205,14 @@ async def test_nodes_that_die_are_seen_to_whatever_incidents_meet(lab: Ward, mon
     async def fails() -> Any:
         raise Unreachable("the provider does not answer")
 
-    async def held(*_: Any) -> ClusterConnections:
-        return opened
-
     async def nothing(*_: Any) -> Any:
         return []
 
     watch: Any = Watch()
     opened = ClusterConnections(lab.responder.env, None, reconciler=watch, incident_engine=lab.responder)
-    acting = NodeActions(lab.store, Path())
-    for name, instead in (("_held", held), ("_follow", nothing), ("_wake", nothing)):
+    pool = Pool(lab.store, opened)
+    acting = HealthLoop(pool, SlurmState(pool))
+    for name, instead in (("_follow", nothing), ("_wake", nothing)):
         monkeypatch.setattr(acting, name, instead)
     monkeypatch.setattr(lab.responder, "handle_reclaim_notices", fails)
     died = ("lab-1-1", "its machine is gone")

@@ -1,0 +1,43 @@
+"""Writes and restores backups, and replaces keys."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.domain.cluster import Cluster
+from headway.server.backend.connections import ConnectionPool
+
+if TYPE_CHECKING:
+    from headway.backup.archive import Header
+    from headway.cluster.context import ReportProgress
+
+
+class Backups:
+    """Implements services.cluster_backend.ClusterBackups."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+
+    async def back_up(
+        self, cluster: Cluster, about: Mapping[str, Any], say: ReportProgress, path: Path, header: Header, key: bytes
+    ) -> None:
+        from headway.backup.backup import back_up
+
+        await back_up(cluster, about, await self._pool.context(cluster), say, path, header, key)
+
+    async def restore(self, cluster: Cluster, say: ReportProgress, path: Path, key: bytes, ref: str) -> None:
+        from headway.backup.restore import restore
+
+        async with self._pool.exclusive(cluster) as opened:
+            await restore(cluster, opened.env, say, path, key, ref)
+            opened.cluster = cluster
+
+    async def rotate_key(
+        self, cluster: Cluster, say: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
+    ) -> None:
+        from headway.backup.key_rotation import rotate
+
+        async with self._pool.exclusive(cluster) as opened:
+            await rotate(cluster, opened.env, say, what, ref, begins)

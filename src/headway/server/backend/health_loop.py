@@ -1,0 +1,147 @@
+"""Runs the health loop of each cluster and acts on the events of node agents."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TYPE_CHECKING
+
+from headway.domain.cluster import Cluster
+from headway.domain.incident import FaultAction
+from headway.domain.slurm.state import JobState, NodeState
+from headway.errors import HeadwayError
+from headway.server.backend.connections import ClusterConnections, ConnectionPool
+from headway.server.backend.slurm_state import SlurmState
+
+if TYPE_CHECKING:
+    from headway.domain.incident import Signal
+    from headway.health.detection.dead_nodes import Messages
+    from headway.health.detection.event_stream import Heartbeats, OfflineAction
+
+
+class HealthLoop:
+    """Implements workers.snapshot_worker.HealthLoop and workers.event_listener.EventSource. Only one caller at a time
+    acts on the faults of a cluster."""
+
+    def __init__(self, pool: ConnectionPool, slurm: SlurmState) -> None:
+        self._pool = pool
+        self._slurm_state = slurm
+
+    async def step(
+        self, cluster: Cluster, nodes: Iterable[NodeState], jobs: Iterable[JobState]
+    ) -> list[tuple[str, str]]:
+        """Runs one pass of the cluster's health loop, which acts on faults. Returns what was done, as (node or job, text)."""
+        from headway.health.context import fault_text
+        from headway.health.jobs.stall_watchdog import StallWatchdog
+        from headway.health.reconciler import HealthReconciler
+
+        opened = await self._pool.opened(cluster)
+        opened.cluster = cluster
+        engine = opened.engine_for(cluster)
+        if opened.reconciler is None:
+            opened.reconciler = HealthReconciler(cluster, opened.env, engine, StallWatchdog(cluster, opened.env))
+        opened.reconciler.cluster = opened.reconciler.stall_watchdog.cluster = cluster
+        opened.jobs = tuple(jobs)
+        async with self._pool.turn(cluster, opened):
+            try:
+                said = await engine.handle_reclaim_notices() + await engine.resume_open()
+                engine.last_faults.pop(0, None)
+            except HeadwayError as error:  # dead nodes are handled even if this fails
+                said = engine.report_once(0, cluster.name, fault_text(error))
+            said += await opened.reconciler.reconcile(nodes, opened.jobs)
+            await self._follow(cluster, opened)
+        return said + await self._wake(cluster, opened)
+
+    async def handle_urgent(self, cluster: Cluster) -> list[tuple[str, str]]:
+        """Handles what can't wait until an operation has ended: machines that the provider reclaims."""
+        opened = await self._pool.opened(cluster)
+        async with self._pool.turn(cluster, opened):
+            engine = opened.engine_for(cluster)
+            return await engine.handle_reclaim_notices() + await engine.resume_open(only=FaultAction.RECLAIM)
+
+    async def listen(
+        self, cluster: Cluster, is_idle: Callable[[], bool], on_jobs: Callable[[tuple[int, ...], bool], None]
+    ) -> AsyncIterator[Messages]:
+        """Acts on events from the node agents as they arrive and yields what was done, as text for people. Ends, or
+        raises, when the connection to the head is lost.
+
+        `is_idle` returns whether no operation is running (an operation may restart machines itself). `on_jobs` is called
+        with the jobs that begin or end on a node (True), and with those that the controller's log names (False)."""
+        from headway.health.detection.event_stream import JobEvents, PowerRequest, stream_events
+
+        slurm, opened = await self._pool.slurm(cluster), await self._pool.opened(cluster)
+        async with contextlib.aclosing(stream_events(slurm.links, slurm.head)) as heard:  # type: ignore[type-var]
+            before: Messages = []
+            async for news in heard:
+                if isinstance(news, JobEvents):
+                    on_jobs(news.jobs, news.certain)
+                    continue
+                newest = opened.cluster or cluster
+                if isinstance(news, PowerRequest):
+                    if is_idle():
+                        yield await self._wake(newest, opened, at_once=True)
+                    continue
+                said = await self._act(newest, opened, news, is_idle())
+                if said and said != before:  # the report that many nodes are silent is not repeated
+                    yield said
+                    yield await self._settle(newest)
+                before = said or before
+
+    async def _act(
+        self, cluster: Cluster, opened: ClusterConnections, news: Signal | Heartbeats | OfflineAction, idle: bool
+    ) -> Messages:
+        from headway.domain.incident import Signal
+        from headway.health.detection.event_stream import Heartbeats
+
+        engine = opened.engine_for(cluster)
+        if isinstance(news, Heartbeats):
+            engine.silent_s = news.silent_s
+            if not (idle and (news.silent_s or engine.tasks.has_finished)):
+                return []
+        async with self._pool.turn(cluster, opened):
+            if isinstance(news, Signal):
+                return await engine.handle_signal(news, opened.jobs)
+            if isinstance(news, Heartbeats):
+                return await engine.handle_heartbeats(news, time.time()) + (
+                    await engine.resume_open() if engine.tasks.has_finished else []
+                )
+            return await engine.handle_offline_action(news)
+
+    async def _settle(self, cluster: Cluster) -> Messages:
+        """Runs the health loop at once after a node was drained, so that the spare takes over without waiting for
+        the next pass."""
+        reading = await self._slurm_state.read(cluster)
+        return await self.step(cluster, reading.nodes, reading.jobs)
+
+    async def _wake(
+        self, cluster: Cluster, opened: ClusterConnections, *, at_once: bool = False
+    ) -> list[tuple[str, str]]:
+        """Creates and releases machines as Slurm requests, in groups with autoscaling. Does nothing while another
+        task creates machines."""
+        from headway.autoscale.executor import Autoscaler
+
+        if opened.making.locked():
+            return []
+        async with opened.making:
+            if opened.autoscaler is None:
+                opened.autoscaler = Autoscaler(cluster, opened.env)
+            opened.autoscaler.cluster = cluster
+            return await opened.autoscaler.scale(at_once=at_once)
+
+    async def _follow(self, cluster: Cluster, opened: ClusterConnections) -> None:
+        """Records when jobs that were moved run again, and when they have made progress again."""
+        from headway.health.incidents.recovery_tracking import track_recovery
+        from headway.jobs.view.progress import jobs_to_read
+
+        tools = opened.engine_for(cluster).context
+        if not await track_recovery(tools, opened.jobs, {}):
+            return
+        some = jobs_to_read(opened.jobs, time.time())
+        with contextlib.suppress(HeadwayError):
+            progress = (await self._pool.slurm(cluster)).progress
+            await progress.read_jobs(some)
+            known = {job.id: progress.progress_of(job.id) for job in some}
+            await track_recovery(
+                tools, opened.jobs, {number: one.at for number, one in known.items() if one is not None}
+            )

@@ -1,0 +1,92 @@
+"""Resolves, plans, applies and removes clusters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headway.domain.changeset import ChangeSet
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine
+from headway.domain.slots import Deadline
+from headway.domain.slurm.state import Check
+from headway.errors import InvalidSpec
+from headway.schemas.clusters import Document
+from headway.server.backend.connections import ConnectionPool
+from headway.server.operations.wait_watch import WatchWhileWaiting
+from headway.services.cluster_backend import ResolvedCluster, WaitForJobs
+
+if TYPE_CHECKING:
+    from headway.cluster.context import ReportProgress
+
+
+class Lifecycle:
+    """Implements services.cluster_backend.ClusterLifecycle."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+
+    def resolve(self, document: Document) -> ResolvedCluster:
+        from headway.catalog.plans import load_catalogue
+        from headway.clusterfile.load import check_cluster_file
+
+        cluster, faults = check_cluster_file(document.spec, load_catalogue(document.catalogue), owner=document.owner)
+        errors = [fault for fault in faults if fault.level == "error"]
+        if cluster is None or errors:
+            raise InvalidSpec(errors or faults)
+        return ResolvedCluster(cluster, tuple(faults))
+
+    async def plan(self, cluster: Cluster) -> ChangeSet:
+        from headway.cluster.apply import plan_changes
+
+        async with self._pool.context_for_plan(cluster) as env:
+            return await plan_changes(cluster, env)
+
+    async def apply(
+        self,
+        cluster: Cluster,
+        say: ReportProgress,
+        deadline: Deadline | None = None,
+        waiting: WaitForJobs | None = None,
+    ) -> bool:
+        from headway.cluster.apply import apply_cluster
+        from headway.cluster.scaling.scale_in import SteppedAside
+
+        async with self._pool.exclusive(cluster) as opened:
+            try:
+                await apply_cluster(
+                    cluster, opened.env, say, deadline, WatchWhileWaiting(opened, say, cluster, waiting)
+                )
+            except SteppedAside:
+                return True
+            opened.cluster = cluster
+        return False
+
+    async def take_down(self, cluster: Cluster, say: ReportProgress, delete_data: bool) -> tuple[str, ...]:
+        from headway.cluster.teardown import take_down
+
+        async with self._pool.exclusive(cluster) as opened:
+            return await take_down(cluster, opened.env, say, delete_data)
+
+    async def replace_machine(self, cluster: Cluster, say: ReportProgress, node: str, since: float | None) -> None:
+        from headway.cluster.scaling.provision_slot import provision_machine
+        from headway.health.incidents.orphaned import machine_is_surplus
+
+        tools = await self._pool.health_context(cluster)
+        async with self._pool.exclusive(cluster) as opened:
+            machine = (await tools.machines()).get(node)
+            made = machine is not None and since is not None and machine.started_at > since
+            if made or (machine is not None and await tools.jobs_on(node)):
+                await say(node, "another process has created a machine there meanwhile", done=True)
+                return
+            if node not in cluster.group_of or await machine_is_surplus(tools, node):
+                await say(node, "its machine is gone, and none is wanted in its place any more", done=True)
+                return
+            await provision_machine(cluster, opened.env, node, say, why="the one before is broken")
+
+    async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
+        return await (await self._pool.opened(cluster)).machines(cluster.name)
+
+    async def readiness_checks(self, cluster: Cluster) -> tuple[Check, ...]:
+        from headway.cluster.readiness import readiness_checks
+
+        return await readiness_checks(cluster, await self._pool.context(cluster))

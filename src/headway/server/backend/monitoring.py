@@ -1,0 +1,38 @@
+"""Queries Prometheus and sends alerts through Alertmanager."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headway.domain.billing import Notification
+from headway.domain.cluster import Cluster
+from headway.render.monitoring.metric_queries import Query, Row
+from headway.server.backend.connections import ConnectionPool
+
+if TYPE_CHECKING:
+    pass
+
+
+class Monitoring:
+    """Implements services.cluster_backend.Monitoring."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+
+    async def query_metrics(
+        self, cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int
+    ) -> tuple[Row, ...]:
+        from headway.cluster.monitoring.prometheus import query_range
+
+        slurm = await self._pool.slurm(cluster)
+        opened = await self._pool.opened(cluster)
+        return await query_range(opened.env.connections, slurm.head, queries, start, end, step_s)
+
+    async def send_alerts(self, cluster: Cluster, news: Sequence[Notification]) -> None:
+        from headway.cluster.monitoring.alertmanager import send_alerts
+
+        slurm = await self._pool.slurm(cluster)
+        opened = await self._pool.opened(cluster)
+        await send_alerts(opened.env.connections, slurm.head, news, time.time())

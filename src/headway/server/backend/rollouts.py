@@ -1,0 +1,55 @@
+"""Moves nodes and heads to another node image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headway.domain.changeset import ChangeSet
+from headway.domain.cluster import Cluster
+from headway.server.backend.connections import ConnectionPool
+
+if TYPE_CHECKING:
+    from headway.cluster.context import ReportProgress
+    from headway.rollout.image_rollout import OperationWaits
+
+
+class Rollouts:
+    """Implements services.cluster_backend.Rollouts."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+
+    async def plan_rollout(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
+        from headway.rollout import image_rollout
+
+        return await image_rollout.plan_rollout(await self._pool.health_context(cluster), back=back, head=head, by=by)
+
+    async def roll_nodes(
+        self, cluster: Cluster, say: ReportProgress, waits: OperationWaits, *, back: bool, until: float | None
+    ) -> bool:
+        from headway.rollout.image_rollout import roll_nodes
+
+        tools = await self._pool.health_context(cluster)
+        return await roll_nodes(tools, say, lambda: self._pool.exclusive(cluster), waits, back=back, until=until)
+
+    async def roll_heads(self, cluster: Cluster, say: ReportProgress, *, back: bool) -> None:
+        from headway.rollout.image_rollout import roll_heads
+
+        async with self._pool.exclusive(cluster):
+            await roll_heads(await self._pool.health_context(cluster), say, back=back)
+
+    async def ensure_image(self, cluster: Cluster, say: ReportProgress) -> None:
+        from headway.images import build
+
+        await build.ensure_image(cluster.image, say, state_dir=(await self._pool.context(cluster)).state_dir)
+
+    async def nodes_await_rollout(self, cluster: Cluster) -> bool:
+        from headway.rollout.slurm_upgrade import nodes_await_rollout
+
+        tools = await self._pool.health_context(cluster)
+        return await nodes_await_rollout(cluster, tools.env)
+
+    async def halt_rollout(self, cluster: Cluster, say: ReportProgress) -> None:
+        from headway.rollout.image_rollout import halt_rollout
+
+        await halt_rollout(await self._pool.health_context(cluster), say)

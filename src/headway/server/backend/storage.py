@@ -1,0 +1,35 @@
+"""Measures volumes and opens the library of dataset versions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.state import Room
+from headway.schemas.backups import VolumeSpeedOut
+from headway.server.backend.connections import ConnectionPool
+
+if TYPE_CHECKING:
+    from headway.datasets.library_location import LibraryLocation
+
+
+class Storage:
+    """Implements services.cluster_backend.ClusterStorage."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+
+    async def measure_volumes(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
+        from headway.cluster.volumes.speed import measure_volumes
+
+        return await measure_volumes(cluster, await self._pool.context(cluster), node, mib)
+
+    async def dataset_library(self, cluster: Cluster) -> LibraryLocation:
+        from headway.datasets.remote_library_client import RemoteLibrary
+
+        return RemoteLibrary(cluster, await self._pool.context(cluster))
+
+    async def volume_usage(self, cluster: Cluster) -> tuple[Room, ...]:
+        from headway.cluster.volumes.usage import read_volume_usage
+
+        return await read_volume_usage(cluster, await self._pool.context(cluster))
