@@ -62,7 +62,7 @@ class Server:
         await self.made.wait()
 
 
-async def test_an_apply_begins_when_a_look_and_what_it_began_are_over(monkeypatch: Any) -> None:
+async def test_apply_waits_for_the_autoscaler_pass_and_its_machines(monkeypatch: Any) -> None:
     server = Server(monkeypatch)
     looking = asyncio.create_task(server.health._wake(LAB, server.opened))
     await server.begun.wait()
@@ -85,7 +85,7 @@ async def test_an_apply_begins_when_a_look_and_what_it_began_are_over(monkeypatc
     assert server.opened.autoscaler is None
 
 
-async def test_an_apply_that_is_given_up_before_it_began_leaves_the_waker_at_work(monkeypatch: Any) -> None:
+async def test_cancelled_apply_leaves_the_autoscaler_running(monkeypatch: Any) -> None:
     server = Server(monkeypatch)
     server.looked.set()
     await server.health._wake(LAB, server.opened)
@@ -105,7 +105,7 @@ async def test_an_apply_that_is_given_up_before_it_began_leaves_the_waker_at_wor
     server.made.set()
 
 
-async def test_while_an_apply_waits_machines_are_made_by_the_file_as_it_was(monkeypatch: Any) -> None:
+async def test_autoscaler_uses_the_old_file_while_an_apply_waits(monkeypatch: Any) -> None:
     server, said = Server(monkeypatch), list[tuple[str, str]]()
     server.opened.cluster = LAB
     later = builders.cluster(2, 0)
@@ -129,7 +129,7 @@ async def test_while_an_apply_waits_machines_are_made_by_the_file_as_it_was(monk
     await resting
 
 
-async def test_a_key_that_another_server_gave_the_cluster_is_taken_up(server: fakes.Server, monkeypatch: Any) -> None:
+async def test_connections_adopt_a_key_stored_by_another_server(server: fakes.Server, monkeypatch: Any) -> None:
     connections = Connections("")
     opened = ClusterContext(None, server.store, connections, Path())  # type: ignore[arg-type]
 
@@ -149,7 +149,7 @@ async def test_a_key_that_another_server_gave_the_cluster_is_taken_up(server: fa
     ("started_at", "jobs", "since", "made"),
     [(1.0, {}, 900.0, True), (950.0, {}, 900.0, False), (950.0, {}, None, True), (950.0, {7: "RUNNING"}, None, False)],
 )
-async def test_a_machine_is_made_for_one_node_unless_somebody_else_has_made_it(
+async def test_replacement_skips_a_machine_recreated_by_others(
     lab: Ward, monkeypatch: Any, started_at: float, jobs: dict[int, str], since: float | None, made: bool
 ) -> None:
     """None: an earlier try was broken off, which may have made it and no more."""
@@ -170,7 +170,7 @@ async def test_a_machine_is_made_for_one_node_unless_somebody_else_has_made_it(
 
 
 @pytest.mark.parametrize("fate", ["scaled", "taken out", "missing"])
-async def test_no_machine_is_made_for_a_node_that_nobody_wants_any_more(lab: Ward, monkeypatch: Any, fate: str) -> None:
+async def test_replacement_skips_a_node_that_is_no_longer_wanted(lab: Ward, monkeypatch: Any, fate: str) -> None:
     """While the operation waited its turn the group was scaled, or its file changed."""
     brought, said = list[str](), list[str]()
 
@@ -195,7 +195,7 @@ async def test_no_machine_is_made_for_a_node_that_nobody_wants_any_more(lab: War
     assert said == ([] if brought else ["its machine is gone, and none is wanted in its place any more"])
 
 
-async def test_nodes_that_die_are_seen_to_whatever_incidents_meet(lab: Ward, monkeypatch: Any) -> None:
+async def test_dead_nodes_are_reported_despite_a_failing_incident_engine(lab: Ward, monkeypatch: Any) -> None:
     class Watch:
         cluster, stall_watchdog = None, SimpleNamespace(cluster=None)
 
