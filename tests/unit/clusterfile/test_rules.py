@@ -45,7 +45,7 @@ ROWS: list[tuple[str, str, str]] = [
     (
         "storage: {volumes: [{name: box, path: /box, mount: nfs4 filer:/x hard,ro}]}",
         "storage.volumes[0].ro",
-        "in { } a comma ends a value: put the whole of it in quotes",
+        "in { } a comma ends a value: put the whole value in quotes",
     ),
     (
         'storage: {volumes: [{name: box, path: /box, mount: "nfs4 fd00::1:/x ro"}]}',
@@ -94,8 +94,8 @@ ROWS: list[tuple[str, str, str]] = [
     ("name: a23456789012345678901x", "name", "1 to 21"),
     ("name: lab_1", "name", "lower-case"),
     ("teams: {V: {}}", "teams.V", "lower-case"),
-    ("teams: {normal: {}}", "teams.normal", "a word of Slurm's own"),
-    ("partitions: {default: {}}", "partitions.default", "a word of Slurm's own"),
+    ("teams: {normal: {}}", "teams.normal", "a reserved word of Slurm"),
+    ("partitions: {default: {}}", "partitions.default", "a reserved word of Slurm"),
     ("partitions: {9x: {}}", "partitions.9x", "starts with a letter"),
     ("teams: {t: {users: [root]}}", "teams.t.users[0]", "system user"),
     ("teams: {t: {users: [munge, mysql, slurm]}}", "teams.t.users[2]", "system user"),
@@ -120,7 +120,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("partitions: {a: {default: true}, b: {default: true}}", "partitions.b.default", "a is the default"),
     ("partitions: {a: {max_time: tomorrow}}", "partitions.a.max_time", "is not a time"),
     ("partitions: {a: {max_time: 1-2-3}}", "partitions.a.max_time", "is not a time"),
-    ("partitions: {a: {max_time: 0}}", "partitions.a.max_time", "longer than nothing"),
+    ("partitions: {a: {max_time: 0}}", "partitions.a.max_time", "longer than 0"),
     ("partitions: {a: {max_time: 9999-0}}", "partitions.a.max_time", "infinite"),
     ("partitions: {a: {max_time: 1.5}}", "partitions.a.max_time", "must be a time"),
     ("partitions: {a: {max_time: 60, default_time: 61}}", "partitions.a.default_time", "longer than max_time"),
@@ -180,7 +180,7 @@ ROWS: list[tuple[str, str, str]] = [
         "the mount of d, /x",
     ),
     # keys
-    ("ssh_keys: [~/.ssh/id_ed25519.pub]", "ssh_keys[0]", "the client reads key files"),
+    ("ssh_keys: [~/.ssh/id_ed25519.pub]", "ssh_keys[0]", "paste the text of the .pub file"),
     ("ssh_keys: [hello]", "ssh_keys[0]", "not a public SSH key"),
     ("ssh_keys: [ssh-ed25519]", "ssh_keys[0]", "not a whole public SSH key"),
     ("ssh_keys: [ssh-ed25519 AAAA*AAAA]", "ssh_keys[0]", "not a whole public SSH key"),
@@ -339,7 +339,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("alerts: {webhook: example.org/hook}", "alerts.webhook", "must be a URL"),
     ("alerts: {webhook: 'file:///etc/passwd'}", "alerts.webhook", "must be a URL"),
     ("alerts: {chat: 'https://exa mple.org/'}", "alerts.chat", "has the character ' '"),
-    ("alerts: {chat: 'https://example.org:99999/'}", "alerts.chat", "is no URL"),
+    ("alerts: {chat: 'https://example.org:99999/'}", "alerts.chat", "is not a URL"),
     ("alerts: {mail: oncall}", "alerts.mail", "must be a mail address"),
     ("alerts: {mail: oncall@example.org}", "alerts.mail", "add mail: {relay: HOST:PORT}"),
     ("alerts: {slack: 'https://example.org'}", "alerts.slack", "unknown field"),
@@ -432,7 +432,7 @@ def test_deep_and_wide_values_are_refused() -> None:
     assert "too many values" in str(check_cluster_file(wide, CATALOGUE, owner="ann")[1][0])
     many = check_cluster_file({**TOP, "teams": {f"T{number}": {} for number in range(1000)}}, CATALOGUE, owner="ann")[1]
     assert len(many) == 201
-    assert str(many[-1]) == "and 800 more faults; mend these first"
+    assert str(many[-1]) == "and 800 more faults; correct these first"
 
 
 NAMES = [f"u{number:05}" for number in range(20_000)]

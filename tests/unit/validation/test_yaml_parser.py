@@ -47,14 +47,14 @@ def bomb() -> str:
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
-        ("name: a\nnodes: 1\nname: b\n", "line 3", "name is there twice, first on line 1"),
+        ("name: a\nnodes: 1\nname: b\n", "line 3", "name is given twice, first on line 1"),
         ("teams:\n  v: {users: []}\n  v: {users: []}\n", "line 3", "v is there twice"),
         ("name: !!python/object/apply:os.system [ls]\n", "line 1", "tag"),
         ("name: a\nnodes: !secret 4\n", "line 2", "tag"),
         ("name: ! a\n", "line 1", "tag"),
-        (bomb(), "line", "aliases are unfolded"),
-        ("a: &a [*a]\n", "line 1", "stands for itself or for nothing"),
-        ("a: *nowhere\n", "line 1", "stands for itself or for nothing"),
+        (bomb(), "line", "aliases expanded"),
+        ("a: &a [*a]\n", "line 1", "is an alias without an anchor above it"),
+        ("a: *nowhere\n", "line 1", "is an alias without an anchor above it"),
         ("base: &b {nodes: 1}\nx:\n  <<: *b\n", "line 3", "merge keys"),
         ("a: " + "[" * 60 + "]" * 60, "line 1", "levels deep"),
         ("a: " + "[" * 200_000, "line 1", "levels deep"),

@@ -91,8 +91,8 @@ async def test_a_lead_s_clone_lacks_the_secrets_and_is_refused_with_their_lines(
     before = len(server.work.named("submit"))
     refused = await lea.post(PAGE, data=form)
     assert refused.status_code == 422
-    assert "line 3: the value of API_KEY was left out, as it is a secret" in refused.text
-    assert "the value of --api-key was left out" in refused.text
+    assert "line 3: the value of API_KEY was removed because it is a secret" in refused.text
+    assert "the value of --api-key was removed" in refused.text
     assert "type the value again" in refused.text
     assert len(server.work.named("submit")) == before
 

@@ -96,7 +96,7 @@ async def test_a_helper_killed_under_a_submission_is_one_error_and_no_second_job
     sending = asyncio.create_task(run_sbatch(warm, HEAD, held("slow"), PERSON))
     await head.until("began")
     os.kill(head.held[0].pid, signal.SIGKILL)
-    with pytest.raises(Unanswered, match="did not say whether the job is submitted") as said:
+    with pytest.raises(Unanswered, match="did not report whether the job is submitted") as said:
         await sending
     assert "headway queue" in said.value.hint
     assert (len(head.lines("submitted")), len(head.held), head.fresh) == (1, 1, 0)
@@ -123,7 +123,7 @@ async def test_one_whose_connection_breaks_may_have_begun_whatever_it_said(said:
     await eventually(lambda: head.made)
     for piece in (*said, b""):
         head.made[0].says.put_nowait(piece)
-    with pytest.raises(Unanswered, match="did not say whether the job is submitted"):
+    with pytest.raises(Unanswered, match="did not report whether the job is submitted"):
         await sending
     assert head.fresh == 0
 

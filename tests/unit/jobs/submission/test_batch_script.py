@@ -90,7 +90,7 @@ def test_a_warning_goes_to_the_ranks_also_where_an_image_lacks_headway_train() -
 def test_a_program_that_is_to_be_warned_is_a_step_for_slurm_warns_no_script() -> None:
     text = make("python", "train.py", gpus=1, warn=True).text()
     assert 'srun --kill-on-bad-exit=1 --nodes=1 --ntasks=1 python3 "$helper" task -- "$@"' in text
-    with pytest.raises(Refused, match="does not reach mpirun's ranks"):
+    with pytest.raises(Refused, match="does not reach the ranks that mpirun starts"):
         make("mpirun", "./solve", warn=True)
 
 

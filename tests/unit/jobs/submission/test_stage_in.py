@@ -79,8 +79,8 @@ def test_every_shell_can(head: str) -> None:
         ({"script": "#!/bin/sh\n#SBATCH --container-image=x\n"}, "outside of the container"),
         ({"script": "#!/bin/sh\n", "args": ["--container-image=x"]}, "outside of the container"),
         ({"script": "#!/bin/sh\n", "args": ["-N1", "--container-im", "x"]}, "outside of the container"),
-        ({"script": "#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n"}, "first component's nodes only"),
-        ({"script": "#!/bin/sh\n", "args": ["-N1", ":", "-N2"]}, "first component's nodes only"),
+        ({"script": "#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n"}, "nodes of the first component"),
+        ({"script": "#!/bin/sh\n", "args": ["-N1", ":", "-N2"]}, "nodes of the first component"),
     ],
 )
 def test_where_it_can_not_it_is_said(request_of: dict[str, Any], words: str) -> None:
@@ -110,7 +110,7 @@ def test_a_command_s_script_says_where_the_lines_are_from() -> None:
     image = ContainerIn(image="docker://x")
     _, faults = preview_run(RunIn(argv=["x"], stage_in=["a@1", "a@2"], container=image, sbatch=two), LAB, "ann")
     assert [fault.message for fault in faults] == [
-        "a is there twice: each has one place",
-        "copies to the first component's nodes only",
-        "copies outside of the container",
+        "a is listed twice",
+        "would copy only to the nodes of the first component",
+        "would copy to a folder outside the container",
     ]

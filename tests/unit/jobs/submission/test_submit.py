@@ -236,7 +236,7 @@ async def test_a_command_that_writes_more_than_an_answer_holds_is_told_so() -> N
     large = "x" * (8 * 1024 * 1024)
     assert (await run_command(Head(0, large), HEAD, "root", ["cat", "f"]))[1] == large.encode()
     for head in (Head(0, large + "x"), Head(0, large, "x")):
-        with pytest.raises(Refused, match="cat has run and ended with 0, but wrote more than the 8 MiB"):
+        with pytest.raises(Refused, match="cat ended with exit code 0, but its output is longer than 8 MiB"):
             await run_command(head, HEAD, "root", ["cat", "f"])
         assert head.most < 9 * 1024 * 1024, "nor is more than that held until then"
 

@@ -51,7 +51,7 @@ def test_a_retry_asks_for_its_tasks_only(flags: list[str]) -> None:
         ("Invalid account or account/partition combination specified", "alice is in"),
         ("invalid partition specified: x", "lab has train"),
         ("Requested node configuration is not available", "8 GPUs"),
-        ("Batch job submission failed: Job dependency problem", "forgets a job"),
+        ("Batch job submission failed: Job dependency problem", "forgets jobs"),
         ("something new", ""),
     ],
 )

@@ -21,7 +21,7 @@ PAGE = "/clusters/lab/submit"
 @pytest.mark.parametrize(
     ("error", "unsure"),
     [
-        (Unanswered("lab-head did not say whether the job is submitted"), True),
+        (Unanswered("lab-head did not report whether the job is submitted"), True),
         (StoreUnavailable("the database does not answer"), True),
         (Unreachable("lab-head does not answer"), False),
     ],
@@ -75,12 +75,12 @@ async def test_a_job_that_waits_for_nodes_out_of_service_may_be_sent(server: Ser
     nodes[1] = replace(nodes[1], states=("IDLE", "DRAIN"))
     server.state.live.store_snapshot(replace(server.state.live.snapshot("lab"), nodes=tuple(nodes)))
     told = (await eve.post(f"{PAGE}/check", data=form)).text
-    assert "It fits.</span> It would wait until more nodes are in service: 4 of 5 are now." in told
+    assert "It fits.</span> The job would wait for nodes to return to service: 4 of 5 are in service." in told
     assert "USD</strong>" in told
     ask = {"submit": {"script": form["script"]}}
     estimate = (await eve.post("/api/v1/clusters/lab/estimate", json=ask)).json()
     assert (estimate["start"], estimate["waits"]) == (
         0,
-        "it would wait until more nodes are in service: 4 of 5 are now",
+        "the job would wait for nodes to return to service: 4 of 5 are in service",
     )
     assert (await eve.post(PAGE, data=form)).headers["location"].startswith("/clusters/lab/jobs/12")

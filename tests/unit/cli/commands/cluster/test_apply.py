@@ -356,7 +356,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "a cluster file is a mapping of fields; start from a working one: headway init"),
+        (b"", "a cluster file is a mapping of fields; create one with headway init"),
         (b"- a\n- b\n", "a cluster file is a mapping of fields"),
         (b"\x7fELF\x02\x01\xff\xfe", "is not UTF-8 text; name the cluster file"),
         (b"name: lab\0\n", "characters that YAML does not allow"),
@@ -364,7 +364,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (BOMB.encode(), "holds more than"),
         (b"[" * 5000, "nested more than 24 levels deep"),
         (b"!!python/object/apply:os.system [id]\n", "the tag"),
-        (b"name: lab\n---\nname: two\n", "a second document starts"),
+        (b"name: lab\n---\nname: two\n", "the file has a second YAML document"),
         (b"base: &b {nodes: 2}\n<<: *b\n", "merge keys"),
         (b"name: lab\nssh_keys: [./none.pub]\n", "ssh_keys[0]: there is no file"),
         (b"name: lab\nssh_keys: [./]\n", "is not a file"),
