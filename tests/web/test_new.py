@@ -32,7 +32,7 @@ def test_form_and_file_follow_each_other(real: Site, page: Page) -> None:
     real.goto(page, "/new", role="member")
     text, faults = page.locator("#text"), page.locator("#faults")
     page.fill("#i-nodes", "0")
-    expect(page.locator("#f-nodes")).to_contain_text("add max: the most it can be scaled to")
+    expect(page.locator("#f-nodes")).to_contain_text("add max, the largest number of nodes")
     expect(faults.locator("[data-line]")).to_have_text("line 3")
     expect(page.locator("#gutter .is-error")).to_have_text("3")
     expect(page.locator("#cost")).to_be_empty()

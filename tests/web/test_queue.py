@@ -223,7 +223,7 @@ def test_a_submission_is_checked_beside_its_fields_and_sent(demo: Site, page: Pa
     expect(verdict).to_contain_text("It fits. Slurm expects to start it in 14 min on demo-1-1, partition train")
     for field, value, said in (
         ("GPUs a node", "9", "the job asks for 9 GPUs per node; a node of demo has 8"),
-        ("Time limit", "30-0", "30 days is asked for, train allows 7 days"),
+        ("Time limit", "30-0", "the job asks for 30 days; train allows 7 days"),
         ("Nodes", "99", "the job asks for 99 nodes; train has 5"),
     ):
         box = page.get_by_label(field, exact=True)

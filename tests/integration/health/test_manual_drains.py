@@ -155,5 +155,5 @@ async def test_a_lemon_s_return_waits_for_the_reservation_that_is_to_hold_it(tmp
         assert (await lab.settle()).state is IncidentState.TESTING
         assert (lab.world.state, lab.world.lemons) == ("IDLE+DRAIN", "")
         lab.world._reservation = real  # type: ignore[method-assign]
-        assert "for spare work only" in (await lab.settle()).steps[-1].text
+        assert "for jobs in reservation headway_lemons only" in (await lab.settle()).steps[-1].text
         assert (lab.world.state, lab.world.lemons) == ("IDLE", NODE)

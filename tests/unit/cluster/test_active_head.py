@@ -132,7 +132,7 @@ async def test_a_head_that_stopped_is_started_and_not_again_at_once() -> None:
     place.stop(FIRST)
     place.primary = "DOWN"
     assert await heads.recover_first_head(TWO, place.env, place.machines) == [
-        (FIRST, f"started again; {SECOND} leads until it is back")
+        (FIRST, f"started again; {SECOND} is the active head until it is back")
     ]
     assert await heads.recover_first_head(TWO, place.env, place.machines) == []
     assert place.done == [f"start {FIRST}"]

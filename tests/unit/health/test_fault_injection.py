@@ -100,7 +100,7 @@ async def test_nodes_are_killed_and_frozen_and_cut_off_and_mended() -> None:
         await made(host, kind)
         await made(host, kind, heal=True)
     await made(host, "kill-node")
-    with pytest.raises(HeadwayError, match="does not run"):
+    with pytest.raises(HeadwayError, match="is not running"):
         await made(host, "freeze-node")
     await made(host, "kill-node", heal=True)
     assert host.done == ["freeze", "thaw", "cut", "join", "kill", "start"]
@@ -115,7 +115,7 @@ async def test_a_fault_that_the_machine_refuses_is_refused() -> None:
 
 async def test_machines_of_others_are_broken_by_force_only() -> None:
     host, owned = Host(), cluster(provider=SSH)
-    with pytest.raises(Refused, match="no local cluster"):
+    with pytest.raises(Refused, match="not a local cluster"):
         await made(host, "mount-lost", of=owned)
     assert host.done == []
     await made(host, "mount-lost", of=owned, force=True)
@@ -143,7 +143,7 @@ async def test_machines_of_spot_groups_alone_are_taken_back_and_not_left_again()
     with pytest.raises(Refused, match="of group main, whose machines are not spot machines"):
         await made(host, "reclaim")
     spot = replace(LAB, groups=(replace(LAB.groups[0], spot=True),))
-    assert await made(host, "reclaim", of=spot, in_s=30) == "lab-1-2 is taken back in 30 s"
+    assert await made(host, "reclaim", of=spot, in_s=30) == "lab-1-2 is reclaimed in 30 s"
     assert host.done == ["reclaim lab-1-2 in 30 s"]
-    with pytest.raises(Refused, match="is not left again"):
+    with pytest.raises(Refused, match="can't be healed"):
         await made(host, "reclaim", of=spot, heal=True)

@@ -48,7 +48,7 @@ def bomb() -> str:
     ("text", "line", "says"),
     [
         ("name: a\nnodes: 1\nname: b\n", "line 3", "name is given twice, first on line 1"),
-        ("teams:\n  v: {users: []}\n  v: {users: []}\n", "line 3", "v is there twice"),
+        ("teams:\n  v: {users: []}\n  v: {users: []}\n", "line 3", "v is given twice"),
         ("name: !!python/object/apply:os.system [ls]\n", "line 1", "tag"),
         ("name: a\nnodes: !secret 4\n", "line 2", "tag"),
         ("name: ! a\n", "line 1", "tag"),
@@ -61,7 +61,7 @@ def bomb() -> str:
         ("[1, 2]\n", "line 1", "mapping of fields"),
         ("just text\n", "line 1", "mapping of fields"),
         ("", "line 1", "mapping of fields"),
-        ("name: a\n---\nname: b\n", "line 2", "second document"),
+        ("name: a\n---\nname: b\n", "line 2", "second YAML document"),
         ("a: [1\nb: 2\n", "line 2", "not YAML"),
         ("a:\n  - 1\n b: 2\n", "line 3", "not YAML"),
         ("a: b: c\n", "line 1", "not YAML"),

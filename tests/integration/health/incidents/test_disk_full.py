@@ -21,7 +21,7 @@ async def test_a_job_that_fills_its_node_s_disk_costs_no_other_one_and_no_repair
     assert found.state is IncidentState.RETURNED
     assert lab.world.order == ["drain", *["look for room"] * 9, "resume"], "room has to stay"
     assert (lab.world.requeued, found.score) == ([], 0)
-    assert "jobs hold its disk's room until they end" in [step.text for step in found.steps]
+    assert "files of running jobs fill its disk until the jobs end" in [step.text for step in found.steps]
 
 
 async def test_a_disk_that_stays_full_when_they_have_gone_is_the_machine_s(lab: Ward) -> None:

@@ -50,7 +50,7 @@ async def test_the_node_is_drained_its_jobs_are_requeued_it_is_repaired_tested_a
 async def test_a_node_that_is_made_anew_is_its_rolls_to_test_and_one_with_jobs_is_not(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "headway: rolls"
     said = await lab.responder.handle_signal(signal(at=900.0), [])
-    assert said == [(NODE, "XID 79: GPU has fallen off the bus; the tests of its roll decide; noted")]
+    assert said == [(NODE, "XID 79: GPU has fallen off the bus; the tests of its roll decide; recorded")]
     assert await lab.store.incidents.search("lab") == ()
     lab.world.jobs = {7: "RUNNING"}
     await lab.responder.handle_signal(signal(), [])
@@ -145,7 +145,7 @@ async def test_a_warned_job_that_saved_itself_and_ended_is_requeued_all_the_same
 async def test_an_app_error_drains_nothing_but_the_third_of_a_day_and_none_counts_twice(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
     said = await lab.responder.handle_signal(signal(31, job=7), [])
-    assert said == [(NODE, "XID 31: GPU memory page fault; the job's own fault: nothing is drained")]
+    assert said == [(NODE, "XID 31: GPU memory page fault; caused by the job: the node is not drained")]
     assert (lab.world.state, lab.world.requeued, lab.world.released) == ("IDLE", [], 1)
     assert await lab.store.incidents.search("lab") == ()
     await lab.responder.handle_signal(signal(31, job=8, at=995.0), [])
@@ -293,7 +293,7 @@ async def test_what_an_agent_says_beside_the_kernel_s_log(lab: Ward) -> None:
     found = await lab.settle()
     assert (found.what, found.state) == ("2 of 4 links are down", IncidentState.RETURNED)
     later = replace(one, id="y", at=5000.0, action=None)
-    assert await lab.responder.handle_signal(later, []) == [(NODE, f"{one.text}; noted, to be watched")]
+    assert await lab.responder.handle_signal(later, []) == [(NODE, f"{one.text}; recorded and watched")]
 
 
 async def test_what_is_said_of_no_node_of_ours_is_passed_over(lab: Ward) -> None:
@@ -421,7 +421,7 @@ async def test_a_bug_in_the_step_of_one_incident_is_said_once_and_stops_no_other
     monkeypatch.setattr(lab.responder, "run_due_steps", advance)
     said = await lab.responder.resume_open() + await lab.responder.resume_open()
     assert sorted(tried) == [1, 1, 2, 2]
-    assert said.count(("lab-1-1", "its step ended with a bug: ValueError")) == 1
+    assert said.count(("lab-1-1", "internal error in this step: ValueError")) == 1
     assert said.count(("lab-1-2", "goes on")) == 2
 
 

@@ -20,7 +20,7 @@ GROUP = LAB.groups[0]  # five slots
 ROOMY = replace(LAB, groups=(replace(GROUP, nodes=4, spares=0, most=5),))  # one slot is free
 SPOT = replace(ROOMY, groups=(replace(ROOMY.groups[0], spot=True),))
 IDLE = replace(LAB, groups=(replace(GROUP, nodes=0, spares=0, most=5, idle_s=600),))
-GONE = "its machine is gone, and none is wanted in its place"
+GONE = "its machine is gone and is not to be replaced"
 
 
 async def out_of_service(made: Ward) -> Incident:
@@ -88,7 +88,7 @@ async def test_another_machine_that_came_before_anybody_looked_and_serves_ends_i
         await made.responder.resume_open()
         found = await made.newest()
         assert found.state is IncidentState.RETURNED
-        assert found.steps[-1].text == "its machine was recreated or restarted since, and serves"
+        assert found.steps[-1].text == "its machine was recreated or restarted and is in service"
 
 
 async def test_the_same_machine_that_somebody_returned_past_us_stays_an_open_fault(tmp_path: Path) -> None:
@@ -129,7 +129,9 @@ async def test_a_missing_machine_stays_a_fault_and_the_next_in_its_slot_is_teste
         await made.responder.resume_open()
         found = await made.newest()
         assert found.state is IncidentState.OUT
-        assert [step.text for step in found.steps].count("its machine is gone: headway apply makes another") == 1
+        assert [step.text for step in found.steps].count(
+            "its machine is gone: run headway apply to create another"
+        ) == 1
         assert made.world.reason.startswith("headway: incident ")
         made.clock.now += 600
         made.world.machine, made.world.gpus = replace(machine(NODE), started_at=made.clock.now), 8
@@ -239,7 +241,7 @@ async def test_a_node_that_leaves_is_not_returned_after_its_tests_while_it_is_wa
         found = await made.settle()
         assert (found.state, found.steps[-1].text) == (
             IncidentState.RETURNED,
-            "tests passed; it stays drained, for it leaves",
+            "tests passed; it stays drained because it leaves",
         )
         assert "resume" not in made.world.order
         made.world.reason = made.world.reason.removeprefix("headway: leaves: ")  # it stays after all

@@ -32,7 +32,7 @@ async def test_jobs_leave_at_once_the_machine_goes_early_and_another_ends_it(tmp
         assert made.world.order == ["drain", "delete", "down", "down"]
         assert made.world.reason == "headway: no machine"
         assert incident.steps[0].text == "the provider takes its machine back in 120 s"
-        assert incident.steps[-1].text == "given back 120 s before its time"
+        assert incident.steps[-1].text == "returned to the provider 120 s before the deadline"
 
         await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.REPAIRING  # the group is one short
@@ -43,7 +43,7 @@ async def test_jobs_leave_at_once_the_machine_goes_early_and_another_ends_it(tmp
         await made.responder.resume_open()
         over = await made.newest()
         assert over.state is IncidentState.RETURNED
-        assert over.steps[-1].text == f"{NODE} came up since"
+        assert over.steps[-1].text == f"{NODE} replaced it"
         assert over.score == 0
 
 
@@ -89,7 +89,7 @@ async def test_a_job_that_may_not_be_requeued_goes_on_to_the_end(tmp_path: Path)
         await made.responder.resume_open()
         incident = await made.newest()
         assert made.world.jobs[7] == "NODE_FAIL"
-        assert any(step.text == "its time is over; ended: 7" for step in incident.steps)
+        assert any(step.text == "its time has ended; ended: 7" for step in incident.steps)
         assert "delete" in made.world.order
 
 
@@ -99,7 +99,7 @@ async def test_a_group_that_scales_by_itself_has_its_slot_back(tmp_path: Path) -
         assert made.world.order == ["drain", "delete", "sleeps"]
         incident = await made.newest()
         assert incident.state is IncidentState.RETURNED
-        assert incident.steps[-1].text == "no other machine is wanted now"
+        assert incident.steps[-1].text == "no replacement is needed now"
 
 
 async def test_a_notice_is_heard_once_and_also_by_another_server(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ async def test_a_machine_that_came_since_is_not_given_back(tmp_path: Path) -> No
 async def test_there_is_nothing_to_be_tested(tmp_path: Path) -> None:
     async with ward(tmp_path, SPOT) as made:
         await noticed(made)
-        with pytest.raises(Conflict, match="machine that is not there"):
+        with pytest.raises(Conflict, match="no machine to test"):
             await made.responder.return_node((await made.newest()).number, "carol", false_alarm=False)
 
 

@@ -93,7 +93,7 @@ def whole(
 def test_nodes_under_one_leaf() -> None:
     got = said(pending("Resources", node_count=4, gpus=32, switches=1))
     assert got == (
-        "needs 4 nodes under one leaf with 8 GPUs each free; 3 are free under leaf1; "
+        "needs 4 nodes under one leaf switch with 8 GPUs each free; 3 are free under leaf1; "
         "job 812 of alice ends in 14 min at the latest"
     )
 
@@ -361,12 +361,12 @@ def test_every_limit_has_words() -> None:
         "QOSGrpGRES": "the team holds as many GPUs as the limit allows",
         "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team allows, or the team's budget is spent",
         "AssocGrpCpuLimit": "the team, or its user in it, holds as many CPUs as the limit allows",
-        "QOSMaxWallDurationPerJobLimit": "asks for longer than a job may",
+        "QOSMaxWallDurationPerJobLimit": "asks for more time than a job may use",
         "QOSGrpGRESRunMinutes": "the team has too few GPU hours left for this job",
         "QOSMinCpuNotSatisfied": "asks for fewer CPUs than the minimum for a job",
         "MaxGRESPerAccount": "the team holds as many GPUs as the limit allows",
-        "AssocMaxCPUMinutesPerJobLimit": "asks for more CPU hours than a job may",
-        "QOSMaxMemoryPerJob": "asks for more memory than a job may",
+        "AssocMaxCPUMinutesPerJobLimit": "asks for more CPU hours than a job may use",
+        "QOSMaxMemoryPerJob": "asks for more memory than a job may use",
     }
 
 

@@ -73,12 +73,12 @@ def test_every_shell_can(head: str) -> None:
 @pytest.mark.parametrize(
     ("request_of", "words"),
     [
-        ({"script": "#!/usr/bin/env python3\nprint()"}, "none of a shell"),
-        ({"script": "#!/opt/fish\ntrue"}, "none of a shell"),
+        ({"script": "#!/usr/bin/env python3\nprint()"}, "needs a shell script"),
+        ({"script": "#!/opt/fish\ntrue"}, "needs a shell script"),
         ({"script": None, "args": ["--wrap=true"]}, "--wrap has none"),
-        ({"script": "#!/bin/sh\n#SBATCH --container-image=x\n"}, "outside of the container"),
-        ({"script": "#!/bin/sh\n", "args": ["--container-image=x"]}, "outside of the container"),
-        ({"script": "#!/bin/sh\n", "args": ["-N1", "--container-im", "x"]}, "outside of the container"),
+        ({"script": "#!/bin/sh\n#SBATCH --container-image=x\n"}, "outside the container"),
+        ({"script": "#!/bin/sh\n", "args": ["--container-image=x"]}, "outside the container"),
+        ({"script": "#!/bin/sh\n", "args": ["-N1", "--container-im", "x"]}, "outside the container"),
         ({"script": "#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n"}, "nodes of the first component"),
         ({"script": "#!/bin/sh\n", "args": ["-N1", ":", "-N2"]}, "nodes of the first component"),
     ],
@@ -89,7 +89,7 @@ def test_where_it_can_not_it_is_said(request_of: dict[str, Any], words: str) -> 
 
 
 def test_two_versions_have_no_place_beside_each_other() -> None:
-    with pytest.raises(Refused, match="tiny is there twice"):
+    with pytest.raises(Refused, match="tiny is listed twice"):
         staged(SCRIPT, "tiny@1", "tiny@2")
 
 

@@ -95,7 +95,7 @@ async def test_variables_that_are_given_reach_a_job_that_exports_only_some(
 @pytest.mark.parametrize("lines", ["--export=NIL", "--export=NONE\n#SBATCH hetjob\n#SBATCH -N2"])
 async def test_variables_that_can_t_reach_the_job_are_refused(lines: str) -> None:
     script = f"#!/bin/sh\n#SBATCH {lines}\n"
-    with pytest.raises(Refused, match="keeps HF_TOKEN from the job"):
+    with pytest.raises(Refused, match="does not export HF_TOKEN to the job"):
         await run_sbatch(Head(), HEAD, SubmitIn(script=script, env={"HF_TOKEN": "s3cret"}), "alice")
     head = Head(out="1\n")
     await run_sbatch(head, HEAD, SubmitIn(script=script, env={"SLURM_TIME_FORMAT": "%s"}), "alice")

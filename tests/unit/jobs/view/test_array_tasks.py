@@ -73,7 +73,7 @@ def test_refusals_have_the_hint_they_lack(said: str, help_: str) -> None:
         ({"state": "FAILED", "exit_code": 3}, "exit code 3"),
         ({"state": "COMPLETING", "exit_code": 127}, "not found"),
         ({"state": "COMPLETING"}, ""),
-        ({"state": "PENDING", "reason": "DependencyNeverSatisfied"}, "never starts"),
+        ({"state": "PENDING", "reason": "DependencyNeverSatisfied"}, "can't be satisfied"),
         ({"state": "PENDING", "reason": "Something, new"}, "Something"),
         ({"state": "PENDING", "reason": "None"}, ""),
         ({"state": "RUNNING"}, ""),

@@ -92,7 +92,7 @@ async def test_faults_are_made_by_admins_alone(server: Server) -> None:
     admin = await server.client()
     server.work.answers["inject"] = "done"
     assert (await admin.post("/api/v1/clusters/lab/faults", json=ask)).json() == {"done": "done"}
-    server.work.answers["inject"] = Refused("no local cluster")
+    server.work.answers["inject"] = Refused("not a local cluster")
     assert (await admin.post("/api/v1/clusters/lab/faults", json=ask)).status_code == 400
     for wrong in ({"kind": "burn"}, {"gpu": -1}, {"text": "a\nb"}, {"more": 1}):
         assert (await admin.post("/api/v1/clusters/lab/faults", json=ask | wrong)).status_code == 422
