@@ -152,7 +152,7 @@ def timed(bench: Bench, target: int, label: str) -> tuple[float, float]:
     """Scales up once, and returns the seconds until its machines answered and until its nodes could be used."""
     told = bench.cluster.headway("scale", "bench", str(target), "--yes")
     rows = [(float(at), what, text) for at, what, text in _LINE.findall(told)]
-    made = min(at for at, _, text in rows if text == "machine is being made")
+    made = min(at for at, _, text in rows if text == "machine is being created")
     up = max(at for at, _, text in rows if text == "machine is up") - made
     usable = max(at for at, what, _ in rows if what == "nodes") - made
     print(f"{label}: machine up after {up:.1f} s, node usable after {usable:.1f} s: {usable / up:.2f} x")

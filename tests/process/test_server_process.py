@@ -192,7 +192,7 @@ def test_a_full_disk_keeps_the_server_from_starting_and_says_so(state_dir: Path)
     state_dir.mkdir()
     with pytest.raises(Refused, match="is full") as caught:
         need_room(state_dir, least_mib=1 << 40)
-    assert "make room" in caught.value.hint
+    assert "free space" in caught.value.hint
 
 
 def test_a_log_that_does_not_fit_ends_nothing() -> None:

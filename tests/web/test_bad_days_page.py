@@ -89,5 +89,5 @@ def test_an_error_nobody_foresaw_is_a_page_that_shows_nothing_of_it(demo: Site) 
         page = client.get("/clusters/demo/teams")
     assert page.status_code == 500
     assert [(one["event"], one["path"]) for one in logged] == [("bug", "/clusters/demo/teams")]
-    assert "did not foresee (ValueError)" in words(page)
+    assert "internal error of Headway (ValueError)" in words(page)
     assert "123" not in page.text

@@ -113,6 +113,6 @@ def test_a_member_plans_and_does_not_apply(real: Site, page: Page) -> None:
 
 def test_a_failed_operation_says_what_to_do(demo: Site, page: Page) -> None:
     demo.goto(page, "/operations/op-failed", role="viewer")
-    expect(page.get_by_role("alert")).to_contain_text("make room on the server's disk")
+    expect(page.get_by_role("alert")).to_contain_text("free space on the server's disk")
     expect(page.locator(".step.is-failed")).to_contain_text("no space left on device")
     expect(page.locator(".others")).to_contain_text("running")

@@ -274,7 +274,7 @@ def test_a_clone_has_its_own_folder_and_asks_for_secrets_again(demo: Site, page:
     expect(page.locator("#f-script")).to_have_value(re.compile(re.escape(first.job_folder)))
     expect(page.locator("#origin")).to_contain_text(f"name that one instead of {first.job_folder}")
     expect(page.locator("#f-chdir")).to_have_count(0)
-    expect(page.locator(".field.is-bad")).to_contain_text("HF_TOKEN was not kept, as it is a secret")
+    expect(page.locator(".field.is-bad")).to_contain_text("HF_TOKEN is a secret and was not stored")
     page.get_by_label("HF_TOKEN").fill("again")
     page.get_by_label("HF_TOKEN").press("Tab")
     expect(page.locator("#verdict")).to_contain_text("It fits.")

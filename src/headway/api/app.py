@@ -52,7 +52,7 @@ _MOST_DIGITS = 15
 # NUL bytes in addresses and forms are refused: no text of Headway contains them, and databases do not accept them.
 _IN_WORDS = re.compile(rb"\0|%00")
 _NUL_IN = {"application/x-www-form-urlencoded": _IN_WORDS, "multipart/form-data": re.compile(rb"\0")}
-_NUL = "the request holds a NUL byte"
+_NUL = "the request contains a NUL byte"
 _BUNDLE = re.compile(rf"{API_PREFIX}/clusters/[^/]+/bundles/[0-9a-f]{{64}}")  # has a limit of its own
 
 

@@ -99,7 +99,7 @@ async def _ensure_base(made_from: Recipe, folder: Path, say: Say, started: float
     if free_mib < _DISK_NEEDED_MIB:
         raise Refused(
             f"{_work_folder()} has {free_mib} MiB free, building a node image needs {_DISK_NEEDED_MIB} MiB",
-            hint="make room there, or name a folder with room in TMPDIR",
+            hint="free space there, or name a folder with room in TMPDIR",
         )
     mirror = await host_mirror(made_from.image.suite, released=made_from.image.released)
     await say(

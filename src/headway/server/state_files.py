@@ -44,7 +44,7 @@ def need_room(state_dir: Path, least_mib: int = LEAST_MIB) -> None:
     if free_mib < least_mib:
         raise Refused(
             f"the disk of {state_dir} is full: {free_mib} MiB are free, {least_mib} MiB are needed",
-            hint="make room there, then start the server again; nothing is lost",
+            hint="free space there, then start the server again; nothing is lost",
         )
 
 

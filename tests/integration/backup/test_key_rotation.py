@@ -295,7 +295,7 @@ async def test_a_node_that_can_not_take_the_key_leaves_all_the_old_one(
     machines = Machines(**NODES)
     machines.full = "lab-1-2"
     _, error = await turned(store, monkeypatch, machines)
-    assert "1 machine can't take the new MUNGE key, so all keep the old one:\n  lab-1-2: " in error
+    assert "1 machine can't install the new MUNGE key, so all machines keep the old one:\n  lab-1-2: " in error
     assert "No space left" in error
     assert set(machines.key.values()) == {b"old"}
     assert machines.beside == {}
@@ -328,7 +328,10 @@ async def test_a_head_that_can_not_work_with_the_new_key_gets_the_old_one_back(
     machines = Machines(**NODES)
     machines.stuck = "lab-head"
     _, error = await turned(store, monkeypatch, machines)
-    assert "1 machine can't take the new MUNGE key, so all keep the old one:\n  lab-head: munge.service would" in error
+    assert (
+        "1 machine can't install the new MUNGE key, so all machines keep the old one:\n  lab-head: munge.service would"
+        in error
+    )
     assert machines.order[3:] == ["lab-head unknown", "lab-head key", "lab-head unknown", "lab-head back"]
     assert set(machines.key.values()) == {b"old"}
     assert (machines.beside, machines.marked) == ({}, set())
@@ -342,7 +345,7 @@ async def test_a_head_that_is_lost_as_it_takes_the_key_says_so_and_no_node_follo
     machines = Machines(**NODES)
     machines.lost = "lab-head"
     _, error = await turned(store, monkeypatch, machines)
-    assert "lab-head may have the new one" in error
+    assert "lab-head may have the new key" in error
     assert machines.key == {"lab-head": b"new", "lab-1-1": b"old", "lab-1-2": b"old"}
     assert machines.beside == {}
     assert machines.marked == {"lab-head", "lab-1-1", "lab-1-2"}, "its nodes keep their leases meanwhile"
@@ -365,7 +368,7 @@ async def test_what_a_stalled_head_hears_late_brings_no_key_back(store: Store, m
 
     machines = Stalls(**NODES)
     _, error = await turned(store, monkeypatch, machines)
-    assert "all keep the old one:\n  lab-head: no end" in error
+    assert "all machines keep the old one:\n  lab-head: no end" in error
     assert machines.late
     await machines.perform(None, *machines.late)
     assert set(machines.key.values()) == {b"old"}
@@ -376,7 +379,7 @@ async def test_two_heads_take_the_key_or_neither(store: Store, monkeypatch: pyte
     machines = Machines(**{"head": b"old", "head2": b"old", "1-1": b"old", "1-2": b"old"})
     machines.stuck = "lab-head2"
     _, error = await turned(store, monkeypatch, machines, heads=2)
-    assert "so all keep the old one:\n  lab-head2: " in error
+    assert "so all machines keep the old one:\n  lab-head2: " in error
     assert set(machines.key.values()) == {b"old"}
     await store.secrets.set("lab", "munge_key", NEW)
     machines.key["lab-head"] = b"new"
@@ -393,7 +396,7 @@ async def test_a_head_that_can_not_take_the_key_the_cluster_has_already_stops_it
     machines.full = "lab-head"
     _, error = await turned(store, monkeypatch, machines)
     assert "lab-head: " in error
-    assert "so no node does" in error
+    assert "so no node got it" in error
     assert machines.key == {"lab-head": b"old", "lab-1-1": b"old", "lab-1-2": b"new"}
     assert machines.beside == {}
 
@@ -408,7 +411,9 @@ async def test_a_key_change_killed_as_the_head_takes_it_goes_on(store: Store, mo
     assert {machines.key[name] for name in ("lab-1-1", "lab-1-2")} == {b"old"}
     machines.killed, machines.unread, machines.stuck = "", True, "lab-head"
     _, error = await turned(store, monkeypatch, machines)
-    assert "all keep the old one" in error, "its munged had not read the new file yet, and then does not take it"
+    assert "all machines keep the old one" in error, (
+        "its munged had not read the new file yet, and then does not take it"
+    )
     assert set(machines.key.values()) == {b"old"}
     machines.key["lab-head"], machines.stuck, machines.full = b"new", "", "lab-1-1"
     _, error = await turned(store, monkeypatch, machines)
@@ -460,6 +465,6 @@ async def test_a_munge_key_from_a_file_or_a_command(
     told = await secrets.read_given_secrets(replace(LAB, munge_key=KeySource(command=("vault-munge", "k"))))
     assert secrets.secret_content(told, "munge_key") == b"k" * 64
     for name in ("other", "/bin/cat", "../x", ".hidden"):
-        with pytest.raises(Refused, match="there is no"):
+        with pytest.raises(Refused, match="does not exist"):
             await secrets.read_given_secrets(replace(LAB, munge_key=KeySource(command=(name, "k"))))
     assert await secrets.read_given_secrets(LAB) == {}

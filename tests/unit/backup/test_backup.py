@@ -89,7 +89,7 @@ def test_a_whole_backup_is_proved(tmp_path: Path, parts: dict[str, bytes]) -> No
 def test_a_part_that_is_not_what_it_says_is_no_backup(
     tmp_path: Path, parts: dict[str, bytes], part: str, data: bytes
 ) -> None:
-    with pytest.raises(Damaged, match="not whole"):
+    with pytest.raises(Damaged, match="incomplete"):
         prove(made(tmp_path, **{**parts, part: data}), KEY)
 
 

@@ -111,7 +111,7 @@ async def test_no_head_that_runs_is_an_error_with_a_way_on() -> None:
     place.stop(FIRST)
     assert (await require_active_head(TWO, place.env, of(TWO.heads, place))).name == SECOND
     place.stop(SECOND)
-    with pytest.raises(Unreachable, match="does not run"):
+    with pytest.raises(Unreachable, match="is not running"):
         await require_active_head(TWO, place.env, of(TWO.heads, place))
 
 

@@ -56,7 +56,7 @@ async def test_one_folder_is_fine_and_nothing_stays_there(tmp_path: Path) -> Non
 
 
 async def test_two_folders_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="what lab-head writes there does not show on lab-head2"):
+    with pytest.raises(Refused, match="files of lab-head there do not appear on lab-head2"):
         await World(tmp_path, same=False).check()
     assert list((tmp_path / "one").iterdir()) == []
 
@@ -64,7 +64,7 @@ async def test_two_folders_are_refused(tmp_path: Path) -> None:
 async def test_a_file_server_that_makes_root_a_nobody_is_refused(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.squashed = True
-    with pytest.raises(Refused, match="lab-head: root can't make files of others in /shared/headway") as caught:
+    with pytest.raises(Refused, match="lab-head: root can't change the owner of files in /shared/headway") as caught:
         await world.check()
     assert "no_root_squash" in caught.value.hint
 

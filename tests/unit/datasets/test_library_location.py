@@ -158,7 +158,7 @@ async def test_damage_is_named(shelf: RemoteLibrary, scratch: Path, source: Path
     broken.chmod(0o755)
     broken.write_text("BETA")
     (wrong,) = await shelf.verify("words", 1, manifest.digest, Progress())
-    assert wrong == "b.sh has another content"
+    assert wrong == "b.sh has different content"
 
 
 class Watched(Folder):
@@ -211,6 +211,6 @@ async def test_a_place_that_is_somebody_elses_is_refused(
     shutil.rmtree(scratch / ".headway", ignore_errors=True)
     (tmp_path / "theirs").mkdir()
     (scratch / ".headway").symlink_to(tmp_path / "theirs")
-    with pytest.raises(Refused, match=r"lab-head: .*/\.headway is not root's"):
+    with pytest.raises(Refused, match=r"lab-head: .*/\.headway does not belong to root"):
         await add(shelf, source)
     assert list((tmp_path / "theirs").iterdir()) == []

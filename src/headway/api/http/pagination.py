@@ -20,7 +20,7 @@ ANY: frozenset[str] = frozenset()
 Words = Annotated[frozenset[str], Query(max_length=50, description="one of these")]
 States = Annotated[frozenset[str], Query(alias="state", max_length=50, description="one of these")]
 Text = Annotated[str, Query(max_length=200, description="in it somewhere, whatever its case")]
-Cursor = Annotated[str, Query(max_length=400, pattern=r"^[\w-]*$", description="`next` of the page before")]
+Cursor = Annotated[str, Query(max_length=400, pattern=r"^[\w-]*$", description="`next` of the previous page")]
 
 
 class Paging:

@@ -76,5 +76,5 @@ def _document(operation: Operation, params: ApplyParams, row: ClusterRow | None)
     if params.scale is None:
         return Document.model_validate(operation.document)
     if row is None:
-        raise Refused(f"{operation.cluster} is down", hint="headway apply brings it back")
+        raise Refused(f"{operation.cluster} is down", hint="run headway apply")
     return scaled_document(Document.model_validate(row.document), params.scale)

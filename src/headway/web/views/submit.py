@@ -153,7 +153,7 @@ def _unreadable(draft: Draft) -> list[Fault]:
             found.append(Fault(name, "there is no command", "for instance: torchrun train.py --epochs 3"))
     for name, value in draft.env.items():
         if not value:
-            found.append(Fault("env", f"{name} was not kept, as it is a secret", "type its value again"))
+            found.append(Fault("env", f"{name} is a secret and was not stored", "type its value again"))
     if draft.origin and not re.fullmatch(r"\d{1,9}", draft.origin):
         found.append(Fault("script", "there is no such job to clone", "begin at the job's page"))
     if draft.launcher not in dict(LAUNCHERS):

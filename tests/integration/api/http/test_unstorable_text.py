@@ -38,11 +38,15 @@ async def test_a_nul_byte_in_a_form_is_refused_also_between_two_pieces(server: S
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
-        ("/tokens", b'{"label": "a\\u0000b"}', "label holds a NUL byte"),
-        ("/clusters/lab/jobs", b'{"script": "#!/bin/sh\\u0000"}', "script holds a NUL byte"),
-        ("/clusters/lab/run", b'{"argv": ["x"], "env": {"A": "\\ud800"}}', "env.A holds half a character"),
-        ("/clusters/lab/pipelines", b'{"document": {"steps": {"\\ud800": 1}}}', "a name in document.steps holds half"),
-        ("/plan", b'{"text": "x", "spec": {"name": "\\ud800"}}', "spec.name holds half a character"),
+        ("/tokens", b'{"label": "a\\u0000b"}', "label contains a NUL byte"),
+        ("/clusters/lab/jobs", b'{"script": "#!/bin/sh\\u0000"}', "script contains a NUL byte"),
+        ("/clusters/lab/run", b'{"argv": ["x"], "env": {"A": "\\ud800"}}', "env.A contains invalid Unicode"),
+        (
+            "/clusters/lab/pipelines",
+            b'{"document": {"steps": {"\\ud800": 1}}}',
+            "a name in document.steps contains invalid",
+        ),
+        ("/plan", b'{"text": "x", "spec": {"name": "\\ud800"}}', "spec.name contains invalid Unicode"),
     ],
 )
 async def test_a_body_with_what_is_no_text_is_not_valid(server: Server, path: str, body: bytes, field: str) -> None:

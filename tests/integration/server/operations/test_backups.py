@@ -204,7 +204,7 @@ async def test_backups_are_looked_for_where_clusters_have_them_written(
 ) -> None:
     client = await server.client()
     answer = await client.get("/api/v1/backups")
-    assert (answer.status_code, answer.json()["hint"]) == (400, "name one: --in DIR")
+    assert (answer.status_code, answer.json()["hint"]) == (400, "name a folder: --in DIR")
     header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
     kept = archive_with(tmp_path, header, key_of(PHRASE, header.salt), parts)
     row = await server.state.row("lab")

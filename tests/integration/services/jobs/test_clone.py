@@ -131,7 +131,7 @@ async def test_a_run_s_clone_has_a_folder_of_its_own(server: Server) -> None:
     form["args"] = f"train.py --lr 2 --init {old}/checkpoints/step-9"
     refused = await ann.post(PAGE, data=form)
     assert refused.status_code == 422
-    assert "HF_TOKEN was not kept, as it is a secret" in refused.text
+    assert "HF_TOKEN is a secret and was not stored" in refused.text
     done = await ann.post(PAGE, data={**filled(refused), "env.HF_TOKEN": "new", "gpus": "4"})
     assert done.status_code == 303, done.text
     _, request, user, stage = sent(server)

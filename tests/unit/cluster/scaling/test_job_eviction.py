@@ -72,7 +72,7 @@ class Controller:
 
     def away(self) -> JobEviction:
         env = ClusterContext(cast(Any, None), cast(Any, None), cast(Any, self), Path("/nowhere"))
-        return JobEviction(LAB, env, self.say, HEAD, "its node leaves", lambda: self.now, self.sleep)
+        return JobEviction(LAB, env, self.say, HEAD, "its node is removed", lambda: self.now, self.sleep)
 
 
 async def test_what_has_ended_while_its_epilog_runs_is_waited_for_and_not_run_again() -> None:

@@ -101,6 +101,6 @@ async def test_a_first_head_that_is_gone_is_no_hindrance_either(monkeypatch: pyt
 async def test_while_no_head_runs_no_machine_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody could take it in, and somebody would pay for it."""
     world = World(TWO, away=TWO.heads)
-    with pytest.raises(Unreachable, match="does not run"):
+    with pytest.raises(Unreachable, match="is not running"):
         await world.bring(monkeypatch)
     assert world.made == []

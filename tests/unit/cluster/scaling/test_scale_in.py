@@ -319,14 +319,14 @@ async def test_while_the_controller_rests_for_a_restore_no_machine_goes() -> Non
     assert not await run.clear()
     assert world.did == []
     (line,) = said
-    assert line.startswith("lab-1-3: stays, though the file")
+    assert line.startswith("lab-1-3: stays, although the file")
 
 
 async def test_while_the_head_is_down_no_machine_that_runs_is_given_back() -> None:
     world = World(lab_1_2=(7,))
     leaving = world.leaving()
     leaving.head = replace(MACHINES[LAB.head], state=MachineState.STOPPED)
-    with pytest.raises(Refused, match="lab-head is down: whether jobs run on lab-1-2 can't be known"):
+    with pytest.raises(Refused, match="lab-head is down, so Headway can't check for jobs on lab-1-2"):
         await leaving.remove_machines(["lab-1-2"])
     assert world.did == []
     leaving.machines = {"lab-1-2": replace(MACHINES["lab-1-2"], state=MachineState.STOPPED)}

@@ -163,9 +163,9 @@ async def test_what_cannot_work_is_refused_before_anything_is_sent(request_: Sub
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"args": ["a\0b"]}, "args holds a NUL byte"),
-        ({"env": {"A": "\ud800"}}, "env.A holds half a character"),
-        ({"env": {"\0": ""}}, "a name in env holds a NUL byte"),
+        ({"args": ["a\0b"]}, "args contains a NUL byte"),
+        ({"env": {"A": "\ud800"}}, "env.A contains invalid Unicode"),
+        ({"env": {"\0": ""}}, "a name in env contains a NUL byte"),
         ({"args": ["x"] * 10_001}, "args"),
         ({"args": ["x" * 200_000]}, "args.0"),
         ({"script_args": ["x"] * 100_001}, "script_args"),

@@ -228,7 +228,7 @@ async def test_a_full_disk_is_called_one(server: Server) -> None:
         server.work.answers["plan"] = error
         out = failed(await client.post("/api/v1/plan", json=document().model_dump()), 500, "unreachable")
         assert "full" in out.detail
-        assert "make room" in out.hint
+        assert "free space" in out.hint
 
 
 async def test_down_keeps_and_names_data(server: Server) -> None:
@@ -320,13 +320,13 @@ async def test_dataset_folders_are_those_the_server_allows(server: Server, tmp_p
     (outside / "loop").symlink_to("loop")
     rows = (
         (outside, ""),
-        ("/etc", "belongs to the server"),
-        ("/", "belongs to the server"),
-        ("/root", "belongs to the server"),  # /root/.ssh is in it
-        ("/var/lib", "belongs to the server"),
-        (tmp_path / "x", "belongs to the server"),
-        (tmp_path.parent, "belongs to the server"),  # the state folder is in it
-        (outside / "sneaky", "/etc belongs to the server"),
+        ("/etc", "system folder of the server"),
+        ("/", "system folder of the server"),
+        ("/root", "system folder of the server"),  # /root/.ssh is in it
+        ("/var/lib", "system folder of the server"),
+        (tmp_path / "x", "system folder of the server"),
+        (tmp_path.parent, "system folder of the server"),  # the state folder is in it
+        (outside / "sneaky", "/etc is a system folder of the server"),
         (outside / "none", "is not there"),
         (outside / "file", "is not a folder"),
         (outside / "loop", "is not a folder"),

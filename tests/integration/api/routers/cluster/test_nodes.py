@@ -42,7 +42,7 @@ async def test_a_slot_that_sleeps_is_no_node_to_be_looked_at(server: Server) -> 
     assert (await olga.get(NODE)).status_code == 200
     told = await olga.get("/api/v1/clusters/lab/nodes/lab-1-2")
     assert told.status_code == 404
-    assert "lab-1-2 is a slot without a machine now" in told.text
+    assert "lab-1-2 has no machine now" in told.text
 
 
 async def test_a_node_under_an_incident_returns_through_its_tests(server: Server) -> None:

@@ -103,7 +103,7 @@ async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
     assert (await now(nodes=("lab-1-2",)))[0] == "running"
     assert [call[1] for call in server.work.named("tunnel")][-1] == "lab-1-2"
     assert len(server.work.named("tunnel")) == led + 1
-    assert await now(state="COMPLETED", end_time=1000) == ("ended", "it ended by itself, or was idle")
+    assert await now(state="COMPLETED", end_time=1000) == ("ended", "it ended or was idle")
     assert (await ann.post(f"{PATH}/{made['id']}/link")).status_code == 409
     server.state.clock.now += 400  # type: ignore[attr-defined]
     server.work.answers["read"] = reading()

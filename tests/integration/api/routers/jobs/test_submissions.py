@@ -66,7 +66,7 @@ async def test_a_job_whose_origin_can_t_be_kept_is_named_and_never_asked_for_aga
     assert len(server.work.named("submit")) == 1
     if away == 2:
         assert "job 41 was submitted to lab" in answer.json()["detail"]
-        assert "do not send it again" in answer.json()["hint"]
+        assert "do not submit it again" in answer.json()["hint"]
     else:
         assert await server.store.jobs.get("lab", 41)
 
@@ -248,7 +248,7 @@ async def test_only_failed_tasks_are_retried(server: Server) -> None:
     assert (await eve.post(f"{JOBS}/41/retry", json={})).status_code == 400
     server.work.answers["array"] = {}
     refused = (await eve.post(f"{JOBS}/41/retry", json={})).json()
-    assert (refused["detail"], "headway job rerun lab 41" in refused["hint"]) == ("job 41 is no array", True)
+    assert (refused["detail"], "headway job rerun lab 41" in refused["hint"]) == ("job 41 is not an array", True)
 
 
 async def test_one_task_of_an_array_is_retried_and_run_again(server: Server) -> None:

@@ -105,7 +105,7 @@ def test_a_disturbing_change_needs_a_yes(cli: Cli, file: str) -> None:
     done = cli("apply", file)
     assert done.code == 3
     assert "machine.delete on lab-1-4: jobs end or are requeued (4 nodes become 3)" in done.out
-    assert done.err == "error: 1 change would disturb what is running\n  --yes confirms without asking\n"
+    assert done.err == "error: 1 change would disturb jobs or sessions\n  use --yes to confirm without a prompt\n"
     assert not cli.api.named("clusters.apply")
 
     assert cli("apply", file, "--yes").code == 0
@@ -117,7 +117,7 @@ def test_a_person_is_asked(cli: Cli, file: str, answer: bytes, code: int, calls:
     ready(cli, changes(HARD, asks=1))
     done = cli("apply", file, stdin=answer, terminal=True)
     assert done.code == code
-    assert "Go ahead?" in done.out
+    assert "Continue?" in done.out
     assert len(cli.api.named("clusters.apply")) == calls
 
 
@@ -229,7 +229,7 @@ def test_apply_starts_a_server_where_none_runs(cli: Cli, file: str, monkeypatch:
     )
     done = cli("apply", file)
     assert done.code == 0
-    assert done.out.startswith("started the server at http://127.0.0.1:9; headway server stop ends it\n")
+    assert done.out.startswith("started the server at http://127.0.0.1:9; stop it with headway server stop\n")
     assert started == ["x"]
 
 

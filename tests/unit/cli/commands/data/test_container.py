@@ -21,7 +21,7 @@ def test_an_import_says_what_is_there_afterwards(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("image", "why"),
     [
-        ("/scratch/x.sqsh", "is used as it is: nothing is imported"), ("x.squashfs", "is used as it is"),
+        ("/scratch/x.sqsh", "needs no import: Slurm uses the file directly"), ("x.squashfs", "needs no import"),
         ("./layout", "no path of the head"), ("../layout", "no path of the head"), ("oci:layout:tag", "no path of the head"),
     ],
 )  # fmt: skip

@@ -73,7 +73,7 @@ def test_a_word_that_is_neither(cli: Cli, script: str) -> None:
     accepts(cli)
     done = cli("submit", "nope", script)
     assert done.code == 5
-    assert done.err == "error: nope is neither a cluster nor a script here\n  clusters: lab\n"
+    assert done.err == "error: nope is neither a cluster nor a script on this machine\n  clusters: lab\n"
 
 
 def test_submit_wrap_and_json(cli: Cli) -> None:
@@ -149,7 +149,7 @@ def test_submit_wait_goes_on_over_a_broken_request(cli: Cli, script: str, monkey
     cli.api.on("jobs.get", status).on("jobs.reconnect", None)
     done = cli("submit", "--wait", script)
     assert done.code == 0
-    assert done.err.count("the connection broke; job 12 goes on and is waited for") == 1
+    assert done.err.count("the connection broke; job 12 continues; still waiting for it") == 1
 
 
 def test_submit_wait_waits_for_all_tasks_and_fails_with_one(
@@ -279,7 +279,7 @@ def test_interrupting_a_log_leaves_the_job(cli: Cli) -> None:
     cli.api.on("jobs.log", interrupted)
     done = cli("logs", "lab", "-f", "12")
     assert done.code == 130
-    assert "job 12 goes on; follow it again: headway logs lab -f 12" in done.err
+    assert "job 12 continues; follow it again: headway logs lab -f 12" in done.err
 
 
 def test_cancel_goes_on_and_ends_with_the_failure(cli: Cli) -> None:
