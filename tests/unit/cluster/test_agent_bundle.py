@@ -17,7 +17,7 @@ def test_it_runs_as_one_file_by_python_alone(tmp_path: Path) -> None:
     place.write_bytes(bundled_files()[AGENT_PROGRAM].content)
     argv = [sys.executable, "-I", "-S", str(place), "nonsense"]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    assert (ran.returncode, ran.stderr) == (1, "agent: no such role: nonsense\n")
+    assert (ran.returncode, ran.stderr) == (1, "agent: unknown role: nonsense\n")
 
 
 def test_the_same_texts_make_the_same_file_wherever_they_lie(tmp_path: Path) -> None:

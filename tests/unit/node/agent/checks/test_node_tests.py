@@ -44,8 +44,8 @@ def test_a_figure_below_the_plan_s_fails_and_a_simulated_one_is_only_shown(monke
 
 
 def test_whatever_goes_wrong_is_a_failed_test_with_its_reason(monkeypatch: Any) -> None:
-    wrong = burn(monkeypatch, PLAN, trouble="cuda:1 computes another result each time")
-    assert (wrong.ok, wrong.figure, wrong.reason) == (False, None, "cuda:1 computes another result each time")
+    wrong = burn(monkeypatch, PLAN, trouble="cuda:1 computes different results for the same input")
+    assert (wrong.ok, wrong.figure, wrong.reason) == (False, None, "cuda:1 computes different results for the same input")
 
     def explode(_: Any) -> Any:
         raise RuntimeError("CUDA error: an illegal memory access")
@@ -74,7 +74,7 @@ class Source:
     ("test", "figures", "says"),
     [
         ("memory", {interface.DBE: 2}, "GPU 1 had 2 uncorrected memory errors"),
-        ("burn", {interface.THROTTLE: 0x40}, "GPU 1 is slowed down"),
+        ("burn", {interface.THROTTLE: 0x40}, "GPU 1 is throttled"),
         ("copy", {"lost": 1}, "GPU 1 does not answer"),
         ("copy", {interface.DBE: 2, interface.THROTTLE: 0x40}, ""),
         ("burn", {interface.THROTTLE: 0x1}, ""),

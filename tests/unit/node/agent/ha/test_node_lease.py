@@ -62,7 +62,7 @@ def test_a_head_that_is_away_costs_no_job() -> None:
     for now in range(1100, 1103):
         one._answers = dict.fromkeys(others, (float(now), now - 1.0))
         one.check(float(now))
-    assert list(one.ended) == [(7, "others hear the head, and this node does not")]
+    assert list(one.ended) == [(7, "other nodes reach the head and this node does not")]
 
 
 def test_asked_are_nodes_that_the_head_has_heard_and_others_the_next_time() -> None:
@@ -118,7 +118,7 @@ def test_what_others_testified_while_the_lease_ran_counts_when_it_ends() -> None
     for now in range(1001, 1021):
         one._answers = {"10.0.0.3": (float(now), now - 0.5)}
         one.check(float(now))
-    assert list(one.ended) == [(7, "others hear the head, and this node does not")]
+    assert list(one.ended) == [(7, "other nodes reach the head and this node does not")]
 
 
 def test_a_part_that_is_cut_off_together_ends_its_jobs_and_a_single_node_has_nobody_to_ask() -> None:
@@ -138,7 +138,7 @@ def test_a_machine_that_stood_still_ends_its_jobs_before_it_asks_anybody() -> No
     jobs = Jobs()
     one = lease(jobs, ("10.0.0.3",), {"10.0.0.3": (1000.0, 1000.0)})
     one.check(1030.0)
-    assert list(one.ended) == [(7, "this machine stood still")]
+    assert list(one.ended) == [(7, "this machine was frozen")]
 
 
 def test_who_is_asked_is_every_other_node(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_nor_is_a_silent_node_taken_for_done_with_before_it_is_down(world: World
     world.head.away = ""
     relay.check(5101.0)
     assert world.head.done == [
-        "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease is over"
+        "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease has ended"
     ]
     assert [deed["requeued"] for deed in world.told()] == [[7, 8]]
 
@@ -363,7 +363,7 @@ def test_a_silent_node_is_down_when_its_lease_is_over_but_not_many_at_once(world
     relay.check(5028.0)
     relay.check(5029.0)
     assert world.head.done == [
-        "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease is over"
+        "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease has ended"
     ]
     world.head.done.clear()
     relay.check(5100.0)

@@ -135,4 +135,4 @@ def test_what_goes_wrong_in_a_look_is_said_and_the_next_one_comes(
         monkeypatch.setattr(one._disks, "start", lambda: None)
         with pytest.raises(LastLook):
             one.run()
-    assert (len(looks), said) == (4, ["the machine can't be looked at: ValueError: no number"] * 2)
+    assert (len(looks), said) == (4, ["the machine can't be measured: ValueError: no number"] * 2)
