@@ -69,7 +69,7 @@ def test_slurm_that_does_not_answer_is_named_on_every_page_and_on_open_ones(demo
     form = {"how": "script", "script": "#!/bin/bash\nsrun train\n"}
     with signed_in(demo, "member") as client:
         sent = client.post("/clusters/demo/submit", data=form, headers={"origin": demo.url})
-    assert "was not sent" in words(sent)
+    assert "was not submitted" in words(sent)
     assert "srun train" in sent.text, "what was written is still there"
     assert demo.work.named("submit") == []
 
@@ -78,7 +78,7 @@ def test_a_cluster_that_is_half_made_says_so_everywhere(demo: Site) -> None:
     with signed_in(demo) as client:
         for tab in TABS:
             page = client.get(f"/clusters/half{tab}")
-            assert (page.status_code, "The cluster is being made" in words(page)) == (200, True), tab
+            assert (page.status_code, "The cluster is being created" in words(page)) == (200, True), tab
         assert "was not read yet" in words(client.get("/clusters/half/queue"))
         assert client.get("/clusters/half/jobs/104").status_code == 404
 

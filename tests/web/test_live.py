@@ -180,7 +180,7 @@ def test_every_page_that_lives_says_when_its_server_is_gone(demo: Site, page: Pa
     expect(page.locator("#offline")).to_be_hidden()
     demo.stop()
     page.clock.run_for(AGAIN_MS)
-    expect(page.locator("#offline")).to_contain_text("No news from the server.")
+    expect(page.locator("#offline")).to_contain_text("The server does not answer.")
     expect(page.locator("#offline")).to_be_visible()
     expect(page.locator("main h1")).to_have_text(title)
 

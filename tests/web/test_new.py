@@ -107,7 +107,7 @@ def test_without_scripts_the_form_still_does_all_of_it(real: Site, browser: Brow
 def test_a_member_plans_and_does_not_apply(real: Site, page: Page) -> None:
     real.goto(page, "/new", role="member")
     page.click("text=Show the changes")
-    expect(page.locator("#changes")).to_contain_text("Only an admin applies it")
+    expect(page.locator("#changes")).to_contain_text("Only an admin may apply it")
     expect(page.get_by_role("button", name="Apply")).to_have_count(0)
 
 

@@ -159,7 +159,7 @@ def test_a_server_that_is_gone_is_said(site: Site, page: Page) -> None:
     expect(page.locator("#offline")).to_be_hidden()
     site.stop()
     expect(page.locator("#offline")).to_be_visible()
-    expect(page.locator("#offline")).to_contain_text("No news from the server.")
+    expect(page.locator("#offline")).to_contain_text("The server does not answer.")
     expect(page.locator("#node-demo-1-1")).to_be_visible()
 
 

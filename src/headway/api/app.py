@@ -191,7 +191,7 @@ class RequestGuard:
             return 400, ErrorOut(kind="refused", message=message, hint="use its address")
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()):
-            return 400, ErrorOut(kind="refused", message="the request's length is no number")
+            return 400, ErrorOut(kind="refused", message="the request's length is not a number")
         if len(length) > _MOST_DIGITS or int(length) > most:
             return 413, ErrorOut(kind="refused", message=_too_large(most))
         return None

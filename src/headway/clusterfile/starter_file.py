@@ -16,7 +16,7 @@ provider: local          # machines on this computer, with simulated GPUs; or ss
 image: {image}          # {images}
 
 plan: h100-8             # what a node has: h100-8, h200-8, a100-8, l40s-4, b200-8, cpu-64, or one of your own catalogue
-nodes: 4                 # nodes for jobs; the head comes on top
+nodes: 4                 # nodes for jobs; without the head
 spares: 1                # kept ready, take over a failed node's place
 
 fabric:

@@ -220,7 +220,7 @@ def _workers(run: RunIn, cluster: Cluster, launcher: str) -> tuple[int, str]:
     if run.tasks:
         return run.tasks, "--tasks"
     if launcher == "python":
-        return 1, "launcher python: one process per node"
+        return 1, "launcher python: one process"
     if cluster.simulated_gpus and launcher == "torchrun":
         return 1, "GPUs are SIMULATED: one process per node"
     return (run.gpus, "--gpus: one process per GPU") if run.gpus else (1, "no GPUs: one process per node")

@@ -41,8 +41,8 @@ async def test_a_job_that_may_be_submitted_is_not_said_to_be_unsent(
     eve = await server.client("eve", "member")
     sent = await eve.post(PAGE, data={"how": "script", "script": "#!/bin/sh\nhostname\n"})
     assert sent.status_code == error.http_status
-    assert (error.message[1:] in sent.text, "was not sent" in sent.text) == (True, not unsure)
-    assert ("look in the queue</a> before you send it again" in sent.text) is unsure
+    assert (error.message[1:] in sent.text, "was not submitted" in sent.text) == (True, not unsure)
+    assert ("look in the queue</a> before you submit it again" in sent.text) is unsure
     assert "hostname" in sent.text  # what was filled in stays
 
 
@@ -71,7 +71,7 @@ async def test_a_job_that_waits_for_nodes_out_of_service_may_be_sent(server: Ser
     nodes = [builders.node(name) for name in builders.cluster().slot_names]
     server.state.live.store_snapshot(replace(server.state.live.snapshot("lab"), nodes=tuple(nodes)))
     told = (await eve.post(f"{PAGE}/check", data=form)).text
-    assert "1 thing to put right" in told  # all nodes are in service: it can never run
+    assert "1 thing to correct" in told  # all nodes are in service: it can never run
     nodes[1] = replace(nodes[1], states=("IDLE", "DRAIN"))
     server.state.live.store_snapshot(replace(server.state.live.snapshot("lab"), nodes=tuple(nodes)))
     told = (await eve.post(f"{PAGE}/check", data=form)).text
