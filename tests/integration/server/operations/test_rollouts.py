@@ -141,9 +141,9 @@ async def test_another_roll_takes_its_place(server: Server, ask: dict[str, bool]
 
 
 async def test_what_can_not_be_rolled_is_refused_before_it_is_queued(server: Server) -> None:
-    server.work.answers["plan_roll"] = Refused("lab has not been rolled: there is no image to go back to")
+    server.work.answers["plan_roll"] = Refused("lab has not been rolled: it has no previous image")
     answer = await (await server.client()).post(AT, json={"back": True})
-    assert (answer.status_code, "no image to go back to" in answer.text) == (400, True)
+    assert (answer.status_code, "no previous image" in answer.text) == (400, True)
     assert [one.kind for one in await server.store.operations.recent("lab")] == ["apply"]
 
 

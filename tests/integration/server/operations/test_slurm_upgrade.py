@@ -111,7 +111,7 @@ async def test_an_older_file_that_waited_behind_the_newer_one_is_refused_when_it
     assert did(server) == ["back_up", "apply"]
     second, first, _ = await server.store.operations.recent("lab")
     assert (first.state, second.state) == ("done", "failed")
-    assert "no way back" in str(second.error)
+    assert "no downgrade" in str(second.error)
     row = await server.store.clusters.get("lab")
     assert row is not None
     assert row.document["spec"]["image"] == "debian14"
@@ -146,7 +146,7 @@ async def test_nodes_follow_their_head_also_where_one_of_them_failed_the_apply(s
 async def test_what_a_cluster_that_is_down_has_kept_is_of_a_slurm_too(server: Server) -> None:
     await server.store.clusters.delete("lab", delete_data=False)
     answer = await ask_for(server, "debian14")
-    assert (answer.status_code, "there is no backup to go back to" in answer.text) == (422, True)
+    assert (answer.status_code, "can't be backed up first" in answer.text) == (422, True)
     await newer_than_nothing(server)
 
 
