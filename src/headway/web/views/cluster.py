@@ -302,7 +302,7 @@ def _queue(cluster: ClusterOut, jobs: Iterable[JobState], row: Callable[[JobStat
     shown = (
         _group("Running", [row(job) for job in running[:ROWS]], max(cluster.jobs_running, len(running))),
         _group("Waiting", [row(job) for job in waiting[:ROWS]], max(cluster.jobs_pending, len(waiting))),
-        _group("Ended lately", [row(job) for job in ended[:ENDED_ROWS]], 0),
+        _group("Recently ended", [row(job) for job in ended[:ENDED_ROWS]], 0),
     )
     return QueueView(
         groups=tuple(group for group in shown if group.rows),
