@@ -187,7 +187,7 @@ class RequestGuard:
         host = headers.get("host", "")
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
         if self._hosts and name.lower() not in self._hosts:
-            message = "this server does not go by that name"
+            message = "this server has no such host name"
             return 400, ErrorOut(kind="refused", message=message, hint="use its address")
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()):

@@ -116,7 +116,7 @@ def _check_address(url: str, token: str) -> None:
     if not (token.isascii() and token.isprintable()):
         raise Refused(
             "HEADWAY_TOKEN is not a valid token: it has characters that no token has",
-            hint="headway token create makes one",
+            hint="create one with headway token create",
         )
 
 
