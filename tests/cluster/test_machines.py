@@ -356,7 +356,7 @@ async def test_datasets_that_are_not_what_they_seem_are_refused(local: Ground, t
     ]
     with pytest.raises(Refused) as caught:
         await local.provider.attach(NAME, [*bad, Dataset("good", str(good), "/datasets/good")])
-    for word in ("is really /etc", "no folder", "is not a folder", "no name for a dataset"):
+    for word in ("is really /etc", "no folder", "is not a folder", "not a valid dataset name"):
         assert word in caught.value.message
     assert await local.provider.attached(NAME) == ("good",)
 

@@ -90,7 +90,7 @@ async def test_a_wrong_password_is_said_once_and_never_reaches_a_command(ops: Pa
 
 async def test_no_password_where_one_is_asked_for(ops: Path) -> None:
     async with serving() as server:
-        with pytest.raises(Unreachable, match="asks ops for a password, and the inventory names none"):
+        with pytest.raises(Unreachable, match="asks ops for a password, and the cluster file has none"):
             await said(server, replace(server.machine, user="ops"))
 
 

@@ -79,7 +79,7 @@ def test_operation_survives_kill_9_of_the_server(start: Start, state_dir: Path) 
             texts.append(event.text)
             if event.text == "are made" and len(texts) == 1:
                 os.kill(first.pid, signal.SIGKILL)
-        assert texts == ["are made", "the server was started again; going on", "are made", "are up"]
+        assert texts == ["are made", "the server was restarted; continuing", "are made", "are up"]
         final = client.operations.get(operation.id)
         assert (final.state, final.error) == ("done", None)
         assert client.clusters.only_name() == "lab"

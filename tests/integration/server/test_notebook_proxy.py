@@ -435,7 +435,7 @@ async def test_a_far_side_that_sends_more_than_it_may_is_cut_off() -> None:
 
 async def test_nobody_listening_is_an_answer(tmp_path: Path) -> None:
     made = Tunnel(await Local.start(str(tmp_path / "none")), "lab-1-1")
-    with pytest.raises(Unreachable, match=r"nothing answers on lab-1-1 yet: No such file"):
+    with pytest.raises(Unreachable, match=r"lab-1-1 does not answer yet: No such file"):
         await made.connect()
     await made.close()
 

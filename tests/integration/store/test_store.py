@@ -113,7 +113,7 @@ async def test_a_key_finds_its_own_operation_for_a_day(store: Store, clock: Cloc
     first = await store.operations.enqueue("lab", "backup", "ann", params={"to": "/b", "ref": "a"}, secret="x", key="k")
     again = await store.operations.enqueue("lab", "backup", "ann", params={"to": "/b", "ref": "b"}, secret="y", key="k")
     assert again.id == first.id
-    with pytest.raises(Conflict, match="asked for already"):
+    with pytest.raises(Conflict, match="requested already"):
         await store.operations.enqueue("lab", "backup", "ann", params={"to": "/c", "ref": "c"}, key="k")
     with pytest.raises(Conflict):
         await store.operations.enqueue("sky", "down", "ann", key="k")
@@ -127,7 +127,7 @@ async def test_a_key_finds_its_own_operation_for_a_day(store: Store, clock: Cloc
 async def test_a_secret_of_an_operation_comes_and_goes_with_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     first = await store.operations.enqueue("lab", "backup", "ann", params={"ref": "a"}, secret="hush")
     assert await store.secrets.of_cluster("lab") == {"backup_key/a": "hush"} == {first.secret: "hush"}
-    with pytest.raises(Conflict, match="asked for already"):
+    with pytest.raises(Conflict, match="requested already"):
         await store.operations.enqueue("lab", "backup", "bob", params={"ref": "a"}, secret="other")
     monkeypatch.setattr("secrets.token_hex", lambda _: first.id.removeprefix("op-"))  # the second insert fails
     with pytest.raises(Conflict):

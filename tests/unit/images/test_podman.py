@@ -47,7 +47,7 @@ async def test_a_podman_that_hangs_is_given_up(pretend: Path, tmp_path: Path) ->
 
 async def test_no_podman_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CommandFailed, match="no such program") as caught:
+    with pytest.raises(CommandFailed, match="program is not installed") as caught:
         await LocalProvider(tmp_path / "state").find(builders.cluster())
     assert "make setup" in caught.value.hint
     assert await podman_problem() == ()  # preflight names it

@@ -276,7 +276,7 @@ async def test_versions_of_datasets_are_known_again_and_those_whose_files_are_lo
     (cluster, *_) = server.work.named("restore")[0]
     assert [(one.mount, one.source) for one in cluster.storage.datasets] == [("/datasets/tiny", str(folder))]
     (said,) = [event for event in await server.store.operations.events_after(asked) if event.step == "datasets"]
-    assert said.text == "no files are here of tiny@1: headway dataset add of the same ones brings them back"
+    assert said.text == "the files of tiny@1 are missing: add the same ones again with headway dataset add"
     assert await server.store.datasets.next_number("lab", "tiny") == 3
 
 
@@ -342,7 +342,7 @@ async def test_keys_that_are_not_headways_to_change_are_refused(server: Server) 
 async def test_what_was_refused_before_it_began_leaves_the_cluster_as_it_was(
     server: Server, kind: str, before: str
 ) -> None:
-    server.work.answers["rotate"] = Refused("other changes to lab wait that disturb what runs")
+    server.work.answers["rotate"] = Refused("lab has other disturbing changes")
     server.work.answers["plan"] = server_fakes.changes(Disturbs.JOBS)
     await server.store.clusters.save("lab", state=before)
     row = await server.state.row("lab")

@@ -237,7 +237,7 @@ async def test_an_addition_that_is_given_up_leaves_no_keys(server: Server, mount
     assert "hush" in str(await server.store.secrets.of_cluster("lab"))
     for _ in range(MAX_ATTEMPTS):
         assert await server.store.operations.claim("test:0", server.state.clock(), -1.0) is not None
-    assert "brought the server down" in str((await done(server, answer, "failed")).error)
+    assert "the server stopped" in str((await done(server, answer, "failed")).error)
     assert "hush" not in str(await server.store.secrets.of_cluster("lab"))
 
 

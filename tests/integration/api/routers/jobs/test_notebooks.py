@@ -90,7 +90,7 @@ async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
 
     assert (await now(state="PENDING", reason="Resources"))[0] == "waiting"
     assert "free" in (await now(state="PENDING", reason="Resources"))[1]
-    server.work.answers["tunnel"] = Unreachable("nothing answers")
+    server.work.answers["tunnel"] = Unreachable("does not answer yet")
     assert (await now(nodes=("lab-1-1",)))[0] == "starting"
     link = (await ann.post(f"{PATH}/{made['id']}/link")).json()
     assert link["url"].startswith(f"http://n-{made['id']}.notebooks.localhost:7879/open?code=")

@@ -56,7 +56,7 @@ async def test_a_job_whose_origin_can_t_be_kept_is_named_and_never_asked_for_aga
         tries += 1
         if tries <= away:
             raise StoreUnavailable(
-                "the server's database is locked by another program", hint="try again once it is done"
+                "the server's database is locked by another program", hint="try again when it has ended"
             )
         await note(*args, **said)
 

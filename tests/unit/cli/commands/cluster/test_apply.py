@@ -366,7 +366,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (b"!!python/object/apply:os.system [id]\n", "the tag"),
         (b"name: lab\n---\nname: two\n", "the file has a second YAML document"),
         (b"base: &b {nodes: 2}\n<<: *b\n", "merge keys"),
-        (b"name: lab\nssh_keys: [./none.pub]\n", "ssh_keys[0]: there is no file"),
+        (b"name: lab\nssh_keys: [./none.pub]\n", "none.pub does not exist"),
         (b"name: lab\nssh_keys: [./]\n", "is not a file"),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",
