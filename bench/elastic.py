@@ -184,9 +184,9 @@ def reclaimed(bench: Bench) -> None:
         return next((one for one in new if one["state"] in OVER), None)
 
     told = _until(over)
-    gone = next(step["at"] for step in told["steps"] if step["text"].startswith("given back"))
+    gone = next(step["at"] for step in told["steps"] if step["text"].startswith("returned to the provider"))
     print(
-        f"taken back in 120 s: given back after {gone - told['fault_at']:.1f} s, "
+        f"reclaimed in 120 s: returned after {gone - told['fault_at']:.1f} s, "
         f"its job runs again after {told['times']['running_s']:.1f} s"
     )
     bench.head("scancel", job)
@@ -225,7 +225,7 @@ def main() -> None:
         print(f"incidents without an end: {len(unfinished)} {unfinished}")
         began = time.monotonic()
         own.headway("scale", "bench", "0", "--yes", "--deadline", "0")
-        print(f"one node given back after {time.monotonic() - began:.1f} s")
+        print(f"one node returned after {time.monotonic() - began:.1f} s")
         one = timed(bench, 1, "one node")
         reclaimed(bench)
         own.headway("scale", "bench", "0", "--yes", "--deadline", "0")

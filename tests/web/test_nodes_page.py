@@ -122,4 +122,4 @@ def test_home_says_what_is_broken_and_free(demo: Site, page: Page) -> None:
     expect(card).to_contain_text("1 open incident")
     expect(card).to_contain_text("$119.60")
     expect(page.locator(".cluster", has=page.locator("#cluster-prod"))).to_contain_text("Figures are old")
-    expect(page.locator(".cluster", has=page.locator("#cluster-half"))).to_contain_text("being made")
+    expect(page.locator(".cluster", has=page.locator("#cluster-half"))).to_contain_text("being created")

@@ -45,7 +45,11 @@ def test_a_figure_below_the_plan_s_fails_and_a_simulated_one_is_only_shown(monke
 
 def test_whatever_goes_wrong_is_a_failed_test_with_its_reason(monkeypatch: Any) -> None:
     wrong = burn(monkeypatch, PLAN, trouble="cuda:1 computes different results for the same input")
-    assert (wrong.ok, wrong.figure, wrong.reason) == (False, None, "cuda:1 computes different results for the same input")
+    assert (wrong.ok, wrong.figure, wrong.reason) == (
+        False,
+        None,
+        "cuda:1 computes different results for the same input",
+    )
 
     def explode(_: Any) -> Any:
         raise RuntimeError("CUDA error: an illegal memory access")
