@@ -1,4 +1,5 @@
-"""Administrators and scripts from other clusters find what they rely on in Slurm."""
+"""Slurm defaults that administrators rely on: core files, /tmp and /dev/shm of jobs, long reservations, exec and GPU-
+hour caps."""
 
 from __future__ import annotations
 
@@ -21,23 +22,23 @@ def wait_and_read(lab: Lab, user: str, script: str, *flags: str) -> str:
     return lab.output(out, user=user)
 
 
-def test_a_job_leaves_no_core_files_unless_its_submitter_wants_them(lab: Lab) -> None:
+def test_jobs_write_no_core_files_by_default(lab: Lab) -> None:
     assert wait_and_read(lab, "vito", "ulimit -c").strip() == "0"
     lab.head("bash", "-c", "ulimit -c unlimited; sbatch --wait -o core.txt --wrap 'ulimit -c; ulimit -Hc'", user="vito")
     assert lab.output("/home/vito/core.txt").split() == ["unlimited", "unlimited"]
 
 
-def test_a_job_may_ask_for_room_in_tmp(lab: Lab) -> None:
+def test_job_can_request_tmp_space(lab: Lab) -> None:
     assert wait_and_read(lab, "vito", "echo ran", "--tmp=1G").strip() == "ran"
 
 
-def test_shared_memory_of_a_job_is_memory_its_own_and_gone_with_it(lab: Lab) -> None:
+def test_dev_shm_is_private_to_a_job_and_removed_after_it(lab: Lab) -> None:
     script = "echo x >/dev/shm/mine; stat -f -c %T /dev/shm; ls -A /dev/shm; srun ls -A /dev/shm; ls -A /tmp"
     assert wait_and_read(lab, "sonia", script, "-w", "lab-2-2").split() == ["tmpfs", "mine", "mine"]
     lab.wait(lambda: not left(lab, "/dev/shm/headway /var/lib/headway/job-tmp"), "the epilog to clean up")
 
 
-def test_what_a_job_left_beside_its_own_folders_goes_with_the_last_of_them(lab: Lab) -> None:
+def test_files_left_in_node_tmp_are_removed_after_the_job(lab: Lab) -> None:
     """sbcast writes to the node's own /tmp, which no job sees and nothing else would empty."""
     lab.head("bash", "-c", "echo data > f", user="stan")
     wait_and_read(lab, "stan", "sbcast f /tmp/left-by-stan && echo sent", "-w", "lab-2-2")
@@ -51,7 +52,7 @@ def left(lab: Lab, folders: str) -> str:
     return lab.podman("exec", lab.container("lab-2-2"), "sh", "-c", look, "sh", *folders.split())
 
 
-def test_the_spares_reservation_does_not_run_out(lab: Lab) -> None:
+def test_slurm_accepts_a_reservation_until_2100(lab: Lab) -> None:
     """Slurm itself must accept such a distant end; the lab has no spare, so the test creates its own reservation."""
     lab.head("scontrol", "create", "reservation", "ReservationName=far", "Nodes=lab-2-2", "EndTime=2100-01-01",
              "StartTime=now+10days", "Users=root")  # fmt: skip
@@ -61,12 +62,12 @@ def test_the_spares_reservation_does_not_run_out(lab: Lab) -> None:
         lab.head("scontrol", "delete", "ReservationName=far")
 
 
-def test_systemd_knows_the_units_as_they_are_on_disk(lab: Lab) -> None:
+def test_systemd_needs_no_daemon_reload(lab: Lab) -> None:
     asked = lab.head("systemctl", "show", "-p", "NeedDaemonReload", "--value", "slurmctld", "munge", "ssh").out
     assert asked.split() == ["no", "no", "no"]
 
 
-def test_a_command_on_the_login_can_be_watched_fed_and_interrupted(lab: Lab) -> None:
+def test_exec_streams_input_and_output_and_can_be_interrupted(lab: Lab) -> None:
     """Each line is answered before the next is sent: neither input nor output waits for the end."""
     argv = [sys.executable, "-m", "headway", "exec", "lab", "-u", "vito", "--", "bash", "-c"]
     script = "while read line; do echo got $line; done; echo last >&2; exit 7"
@@ -100,7 +101,7 @@ def _nothing_used(lab: Lab) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_nothing_used")
-def test_a_cap_that_is_used_up_holds_jobs_until_its_period_begins_anew(lab: Lab) -> None:
+def test_exhausted_gpu_hour_cap_holds_jobs_until_its_reset(lab: Lab) -> None:
     """carol's team has one GPU-hour per month. The test sets the last reset in the store far back, as on the first
     of a month; nothing else is faked."""
     job = lab.sbatch("carol", "-N4", "--gpus-per-node=8", "--time=1", wrap="sleep 12")

@@ -51,7 +51,7 @@ def pid(lab: Lab, machine: str, unit: str) -> str:
     return on_node(lab, machine, "systemctl", "show", "-p", "MainPID", "--value", unit).strip()
 
 
-def test_a_full_disk_leaves_nothing_half_made(lab: Lab, tmp_path: Path) -> None:
+def test_backup_on_a_full_disk_leaves_no_files(lab: Lab, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(small)], check=True)
@@ -66,7 +66,7 @@ def test_a_full_disk_leaves_nothing_half_made(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.core
-def test_a_destroyed_head_comes_back_with_all_that_it_knew(lab: Lab, folder: Path) -> None:
+def test_restore_rebuilds_a_destroyed_head_without_losing_jobs(lab: Lab, folder: Path) -> None:
     ended = lab.sbatch("cat", wrap="sleep 1")
     lab.wait_job(ended)
     running = lab.sbatch("ann", "--nodes=2", "--gpus-per-node=8", wrap=WAITS.format("go-on"))
@@ -104,7 +104,7 @@ def test_a_destroyed_head_comes_back_with_all_that_it_knew(lab: Lab, folder: Pat
 
 
 @pytest.mark.core  # reads the backup that the test before it made
-def test_what_is_no_backup_of_this_cluster_touches_nothing(lab: Lab, folder: Path) -> None:
+def test_restore_refuses_wrong_or_damaged_backups_without_changes(lab: Lab, folder: Path) -> None:
     before = pid(lab, "keep-head", "slurmctld")
     kept = next(folder.glob("*.headway-backup"))
     wrong = lab.cli(
@@ -127,7 +127,7 @@ def test_what_is_no_backup_of_this_cluster_touches_nothing(lab: Lab, folder: Pat
     damaged.unlink()
 
 
-def test_keys_change_under_a_running_job(lab: Lab) -> None:
+def test_keys_are_rotated_under_a_running_job(lab: Lab) -> None:
     steps = f"srun touch /scratch/began; {WAITS.format('turned')}; srun touch /scratch/again; {WAITS.format('signed')}"
     job = lab.sbatch("ann", "--nodes=2", wrap=steps)
     lab.wait(lambda: lab.head("test", "-e", "/scratch/began", check=False).code == 0, "the job's first step")
@@ -166,7 +166,7 @@ def drained(lab: Lab, node: str) -> str:
     return why if state.startswith("drain") else ""
 
 
-def test_a_volume_comes_is_lost_returns_and_goes_while_a_job_runs(lab: Lab) -> None:
+def test_volume_is_added_lost_remounted_and_removed_under_a_job(lab: Lab) -> None:
     job = lab.sbatch("ann", "--nodes=2", wrap=WAITS.format("volume"))
     lab.wait_job(job, "RUNNING")
     lab.head("install", "-d", "-m", "1777", "/srv/headway/scratch/models")
@@ -201,7 +201,7 @@ def test_a_volume_comes_is_lost_returns_and_goes_while_a_job_runs(lab: Lab) -> N
     assert lab.wait_job(job) == "COMPLETED"
 
 
-def test_a_volume_that_hangs_and_one_that_can_not_be_had_stop_no_apply(lab: Lab) -> None:
+def test_hanging_or_unmountable_volumes_do_not_block_apply(lab: Lab) -> None:
     job = lab.sbatch("ann", "--nodes=2", wrap=WAITS.format("hung"))
     lab.wait_job(job, "RUNNING")
     lab.head("sh", "-c", "mkdir /scratch/in; touch /scratch/in/there; mksquashfs /scratch/in /scratch/box.sqsh -quiet")
@@ -233,7 +233,7 @@ def test_a_volume_that_hangs_and_one_that_can_not_be_had_stop_no_apply(lab: Lab)
 
 
 @pytest.mark.soak
-def test_what_people_used_before_counts_after_a_restore(lab: Lab, folder: Path) -> None:
+def test_restore_keeps_fairshare_usage(lab: Lab, folder: Path) -> None:
     """Slurm adds up usage as jobs end, and writes it down every five minutes (PERIODIC_CHECKPOINT)."""
 
     def use() -> dict[str, int]:

@@ -70,7 +70,7 @@ def all_usable(lab: Lab) -> bool:
     return lab.cli("status", check=False).code == 0
 
 
-def test_a_power_cut_of_all_machines_costs_a_job_one_restart(lab: Lab) -> None:
+def test_power_cut_of_all_machines_costs_a_job_one_restart(lab: Lab) -> None:
     wrap = "echo restart ${SLURM_RESTART_COUNT:-0}; while [ ! -e go ]; do sleep 0.1; done"
     job = lab.sbatch("ann", "--requeue", "--open-mode=append", "--output=out.txt", wrap=wrap)
     lab.wait(lambda: "restart 0" in lab.head("cat", "out.txt", user="ann", check=False).out, "the job to speak")
@@ -93,7 +93,7 @@ def test_a_power_cut_of_all_machines_costs_a_job_one_restart(lab: Lab) -> None:
     lab.wait(lambda: all_usable(lab), "all nodes to be back in service")
 
 
-def test_a_daemon_that_cannot_start_is_named_with_its_last_words(lab: Lab) -> None:
+def test_apply_names_a_daemon_that_cannot_start_with_its_error(lab: Lab) -> None:
     node = lab.container("bad-1-2")
     lab.podman("exec", node, "sh", "-c", "mv /usr/sbin/slurmd /usr/sbin/gone && systemctl stop slurmd")
     failed = lab.cli("apply", write(lab), "--yes", check=False)
@@ -106,7 +106,7 @@ def test_a_daemon_that_cannot_start_is_named_with_its_last_words(lab: Lab) -> No
     lab.wait(lambda: all_usable(lab), "the node to be back in service")
 
 
-def test_a_machine_that_answers_no_more_is_made_anew(lab: Lab) -> None:
+def test_apply_recreates_a_machine_that_does_not_answer(lab: Lab) -> None:
     node = lab.container("bad-1-1")
     lab.podman("exec", node, "mv", "/usr/sbin/sshd", "/usr/sbin/gone")
     lab.podman("kill", node)
@@ -118,9 +118,7 @@ def test_a_machine_that_answers_no_more_is_made_anew(lab: Lab) -> None:
     assert lab.head("srun", "-w", "bad-1-1", "hostname", user="ann").out == "bad-1-1\n"
 
 
-def test_a_second_cluster_of_the_same_name_has_a_dark_head_then_a_full_disk_and_disturbs_nobody(
-    lab: Lab, tmp_path: Path
-) -> None:
+def test_same_name_cluster_fails_and_recovers_without_affecting_the_first(lab: Lab, tmp_path: Path) -> None:
     """The second cluster has its own state folder on its own small disk."""
     disk = tmp_path / "disk"
     disk.mkdir()

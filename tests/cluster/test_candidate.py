@@ -29,20 +29,20 @@ def tried(lab: Lab, before: str) -> Done:
         lab.head("rm", "-r", FOLDER)
 
 
-def test_what_is_said_while_the_trial_is_stopped_is_no_fault_of_the_files(lab: Lab) -> None:
+def test_messages_while_stopping_slurmctld_are_not_config_errors(lab: Lab) -> None:
     done = tried(lab, "slurmctld: slurmctld version 24.11.5 started")
     assert (done.code, done.err) == (0, "")
 
 
 @pytest.mark.parametrize("said", ["slurmctld: error: Unable to find plugin", "slurmctld: fatal: no partition"])
-def test_what_is_said_before_is(lab: Lab, said: str) -> None:
+def test_messages_before_startup_are_config_errors(lab: Lab, said: str) -> None:
     done = tried(lab, said)
     assert done.code != 0
     assert said in done.err
 
 
 @pytest.mark.parametrize("level", ["quiet", "debug5"])
-def test_a_log_that_says_little_hides_neither_that_it_came_up_nor_why_not(lab: Lab, level: str) -> None:
+def test_config_check_works_at_any_slurm_log_level(lab: Lab, level: str) -> None:
     [check] = candidate_check(FOLDER)
     add = 'cat >>"$0/slurm.conf"'
     try:

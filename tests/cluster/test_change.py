@@ -44,7 +44,7 @@ def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.mark.core
-def test_no_change_says_so_and_touches_nothing(lab: Lab) -> None:
+def test_apply_without_changes_restarts_nothing(lab: Lab) -> None:
     before = lab.head(*DAEMONS).out
     said = lab.cli("apply", write(lab)).out
     assert "nothing to change" in said.lower()
@@ -52,7 +52,7 @@ def test_no_change_says_so_and_touches_nothing(lab: Lab) -> None:
     assert json.loads(lab.cli("plan", write(lab), "-o", "json").out)["changes"] == []
 
 
-def test_a_changed_setting_reaches_slurm_without_a_restart_of_what_runs(lab: Lab) -> None:
+def test_changed_setting_reaches_slurm_under_a_running_job(lab: Lab) -> None:
     job = lab.sbatch("ann", wrap="while [ ! -e go ]; do sleep 0.1; done")
     lab.wait_job(job, "RUNNING")
     file = write(lab, more="slurm: {PriorityWeightAge: 4321}")
@@ -67,7 +67,7 @@ def test_a_changed_setting_reaches_slurm_without_a_restart_of_what_runs(lab: Lab
     assert lab.wait_job(job) == "COMPLETED"
 
 
-def test_a_disturbing_change_needs_a_terminal_or_yes(lab: Lab) -> None:
+def test_disruptive_apply_requires_a_terminal_or_yes(lab: Lab) -> None:
     file = lab.state / "smaller.yaml"
     file.write_text(SPEC.format(users="ann, ben", more="").replace("spares: 1", "spares: 0"))
     done = lab.cli("apply", str(file), check=False)
@@ -77,7 +77,7 @@ def test_a_disturbing_change_needs_a_terminal_or_yes(lab: Lab) -> None:
 
 
 @pytest.mark.core
-def test_killed_half_way_an_apply_is_finished_by_the_next(lab: Lab) -> None:
+def test_interrupted_apply_is_completed_by_the_next_one(lab: Lab) -> None:
     """kill -9 of client and server, at several moments of the same change."""
     for number in range(3):
         users = ", ".join(["ann", "ben", *(f"new{i}" for i in range(number + 1))])
@@ -104,7 +104,7 @@ def test_killed_half_way_an_apply_is_finished_by_the_next(lab: Lab) -> None:
         assert "nothing to change" in lab.cli("apply", file).out.lower()
 
 
-def test_two_applies_at_once_do_not_interleave(lab: Lab) -> None:
+def test_concurrent_applies_run_one_after_another(lab: Lab) -> None:
     files = []
     for number in range(2):
         file = Path(lab.state / f"both{number}.yaml")
@@ -124,7 +124,7 @@ def test_two_applies_at_once_do_not_interleave(lab: Lab) -> None:
     assert "6000" in said or "6001" in said
 
 
-def test_a_person_who_left_is_locked_out_and_their_history_stays(lab: Lab) -> None:
+def test_removed_user_is_locked_out_and_keeps_accounting_history(lab: Lab) -> None:
     lab.cli("apply", write(lab, users="ann, ben, leaver"), "--yes")
     uid = lab.head("id", "-u", "leaver").out.strip()
     done = lab.sbatch("leaver", wrap="true")
@@ -145,7 +145,7 @@ def test_a_person_who_left_is_locked_out_and_their_history_stays(lab: Lab) -> No
     assert lab.head("id", "-u", "fresh").out.strip() != uid
 
 
-def test_the_jobs_of_a_person_who_left_may_finish(lab: Lab) -> None:
+def test_jobs_of_a_removed_user_finish_with_departures_finish(lab: Lab) -> None:
     lab.cli("apply", write(lab, users="ann, ben, going"), "--yes")
     job = lab.sbatch("going", wrap="while [ ! -e done ]; do sleep 0.1; done")
     lab.wait_job(job, "RUNNING")
@@ -159,13 +159,13 @@ def test_the_jobs_of_a_person_who_left_may_finish(lab: Lab) -> None:
     lab.cli("apply", write(lab), "--yes")
 
 
-def test_a_configuration_that_slurm_refuses_never_replaces_one_that_works(lab: Lab) -> None:
+def test_configuration_refused_by_slurm_is_not_installed(lab: Lab) -> None:
     done = lab.cli("apply", write(lab, more='slurm: {PriorityDecayHalfLife: "nonsense"}'), "--yes", check=False)
     assert done.code != 0
     assert "UP" in lab.head("scontrol", "ping").out
 
 
-def test_down_keeps_homes_and_accounting_and_apply_finds_them(lab: Lab) -> None:
+def test_down_keeps_homes_and_accounting_for_the_next_apply(lab: Lab) -> None:
     lab.head("bash", "-c", "echo kept > ~/kept.txt", user="ann")
     job = lab.sbatch("ann", wrap="true")
     lab.wait_job(job)

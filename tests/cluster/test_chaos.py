@@ -13,7 +13,7 @@ CHAOS = Path(__file__).parents[2] / "bench" / "chaos.py"
 
 
 @pytest.mark.parametrize(("faults", "patience_s"), [(2, 1200), pytest.param(100, 5400, marks=pytest.mark.soak)])
-def test_nothing_is_lost(node_image: None, faults: int, patience_s: int) -> None:
+def test_random_faults_lose_no_job(node_image: None, faults: int, patience_s: int) -> None:
     argv = [sys.executable, str(CHAOS), "--faults", str(faults), "--seed", "1"]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=patience_s, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -127,7 +127,7 @@ def no_node_is_drained(lab: Lab) -> Iterator[None]:
 
 
 @pytest.mark.core
-def test_an_image_comes_once_however_many_tasks_ask_and_stays(lab: Lab, registry: Registry) -> None:
+def test_image_is_imported_once_for_all_tasks_and_cached(lab: Lab, registry: Registry) -> None:
     lab.head("rm", "-rf", "/scratch/alice/.containers")
     image = f"--container-image={registry.host}#team/tiny:1"
     first = srun(lab, "-N4", "-n8", image, "cat", "/etc/os-release")
@@ -143,7 +143,7 @@ def test_an_image_comes_once_however_many_tasks_ask_and_stays(lab: Lab, registry
 
 
 @pytest.mark.parametrize("form", ["docker://{0}/team/tiny:1", "docker://{0}#team/tiny:1", "reader@{0}#team/tiny:1"])
-def test_forms_of_one_image_share_one_import(lab: Lab, registry: Registry, form: str) -> None:
+def test_image_name_forms_share_one_import(lab: Lab, registry: Registry, form: str) -> None:
     srun(lab, f"--container-image={registry.host}#team/tiny:1", "true")
     if form.startswith("reader@"):
         put(
@@ -161,7 +161,7 @@ def test_forms_of_one_image_share_one_import(lab: Lab, registry: Registry, form:
 
 @pytest.mark.core
 @pytest.mark.parametrize("image", ["oci:/scratch/vito/oci:tiny", "/scratch/vito/tiny.sqsh", "/scratch/vito/links.oci"])
-def test_images_from_files(lab: Lab, images: None, image: str) -> None:
+def test_container_starts_from_oci_layouts_and_squashfs_files(lab: Lab, images: None, image: str) -> None:
     """Also for an image whose files belong to root: in the container they belong to the user, who can write them."""
     mounts = ["--container-mounts=/usr:/usr:ro"] if "links" in image else []
     done = srun(
@@ -172,7 +172,7 @@ def test_images_from_files(lab: Lab, images: None, image: str) -> None:
     assert "/home/alice" in done.out
 
 
-def test_the_cache_is_the_user_s_alone(lab: Lab, images: None) -> None:
+def test_image_cache_is_private_to_its_user(lab: Lab, images: None) -> None:
     srun(lab, OCI, "true")
     assert lab.head("stat", "-c", "%a %U", "/scratch/alice/.containers").out.split() == ["700", "alice"]
     digest = lab.head("bash", "-c", "cd /scratch/alice/.containers; ls -t *.sqsh | head -1").out.strip()
@@ -186,7 +186,7 @@ def test_the_cache_is_the_user_s_alone(lab: Lab, images: None) -> None:
         lab.head("rm", "-rf", "/scratch/.containers")
 
 
-def test_an_administrator_s_image_serves_everybody(lab: Lab, images: None) -> None:
+def test_image_imported_by_an_admin_serves_all_users(lab: Lab, images: None) -> None:
     lab.head("bash", "-c", "rm -rf /scratch/.containers /scratch/victor/.containers")
     path = lab.cli("container", "import", "lab", "oci:/scratch/vito/oci:tiny", "-o", "json").json()["path"]
     assert lab.head("stat", "-c", "%U %a", path).out.split() == ["root", "644"]
@@ -205,7 +205,7 @@ def test_an_administrator_s_image_serves_everybody(lab: Lab, images: None) -> No
 # ---- flags
 
 
-def test_mounts(lab: Lab, images: None) -> None:
+def test_container_mounts_follow_pyxis_syntax(lab: Lab, images: None) -> None:
     lab.head("bash", "-c", "mkdir -p /scratch/alice/m && echo there > /scratch/alice/m/file", user="alice")
     mounts = (
         "/scratch/alice/m:/read:ro,/scratch/alice/m:/write,/scratch/alice/m/file:/etc/one,/dev/null:/nothing,"
@@ -221,7 +221,7 @@ def test_mounts(lab: Lab, images: None) -> None:
     lab.head("test", "-e", "/scratch/alice/m/yes")
 
 
-def test_home_only_when_asked(lab: Lab, images: None) -> None:
+def test_home_is_mounted_only_on_request(lab: Lab, images: None) -> None:
     lab.head("touch", "/home/alice/mine", user="alice")
     look = ["bash", "-c", "echo $HOME; ls $HOME"]
     assert srun(lab, OCI, "--container-mount-home", *look).out.split()[0] == "/home/alice"
@@ -229,7 +229,7 @@ def test_home_only_when_asked(lab: Lab, images: None) -> None:
     assert srun(lab, OCI, *look).out == srun(lab, OCI, "--no-container-mount-home", *look).out == "/home/alice\n"
 
 
-def test_working_folder_environment_and_programs_are_the_image_s(lab: Lab, images: None) -> None:
+def test_container_uses_working_folder_and_environment_of_its_image(lab: Lab, images: None) -> None:
     done = lab.head(
         "env", "MINE=kept", "GREETING=host", "srun", OCI, "bash", "-c",
         "pwd; echo $GREETING $MINE $SLURM_NTASKS $HOME $PATH; id -un", user="alice",
@@ -241,7 +241,7 @@ def test_working_folder_environment_and_programs_are_the_image_s(lab: Lab, image
     assert "/lost" in lost.err
 
 
-def test_a_named_container_keeps_what_was_written_for_its_job(lab: Lab, images: None) -> None:
+def test_named_container_keeps_its_files_for_the_job(lab: Lab, images: None) -> None:
     script = f"""#!/bin/bash
 #SBATCH -N2 -o /scratch/viola/named.out
 srun {OCI} --container-name=kept bash -c 'echo $SLURM_NODEID > /written'
@@ -270,7 +270,7 @@ kill %1; wait
         assert lab.podman("exec", lab.container(node), "sh", "-c", names) == ""
 
 
-def test_a_batch_script_runs_in_its_container(lab: Lab, images: None) -> None:
+def test_batch_script_runs_in_its_container(lab: Lab, images: None) -> None:
     script = f"""#!/bin/bash
 #SBATCH {OCI}
 #SBATCH --container-workdir=/etc
@@ -289,12 +289,12 @@ echo "$@"
     assert "there is no image /scratch/vito/lost.sqsh" in lab.output("/scratch/vera/lost.out")
 
 
-def test_salloc_s_steps_are_in_its_container(lab: Lab, images: None) -> None:
+def test_salloc_steps_run_in_its_container(lab: Lab, images: None) -> None:
     done = lab.head("salloc", "-N2", OCI, "srun", "cat", "/etc/os-release", user="vera")
     assert done.out.count("Tiny 1") == 2
 
 
-def test_the_example(lab: Lab, images: None) -> None:
+def test_container_example_script_runs(lab: Lab, images: None) -> None:
     text = (registries.ROOT / "examples/container.sbatch").read_text()
     put(lab, "vera", "/scratch/vera/example/container.sbatch", text)
     where = [
@@ -315,7 +315,7 @@ def test_the_example(lab: Lab, images: None) -> None:
 
 
 @pytest.mark.core
-def test_a_job_s_gpus_are_there_and_no_others(lab: Lab, images: None) -> None:
+def test_container_sees_only_the_gpus_of_its_job(lab: Lab, images: None) -> None:
     done = srun(
         lab, "--gpus=2", OCI, "bash", "-c", "nvidia-smi -L; cat /dev/nvidia?; echo $CUDA_VISIBLE_DEVICES", check=False
     )
@@ -326,7 +326,7 @@ def test_a_job_s_gpus_are_there_and_no_others(lab: Lab, images: None) -> None:
     assert srun(lab, OCI, "nvidia-smi", check=False).code != 0
 
 
-def test_a_container_has_the_job_s_limits_memory_and_network(lab: Lab, images: None) -> None:
+def test_container_has_the_limits_memory_and_network_of_its_job(lab: Lab, images: None) -> None:
     look = "test -w /dev/shm && test -w /tmp && grep -c lab- /etc/hosts; findmnt -n -o FSTYPE /sys/fs/cgroup | head -1"
     assert srun(lab, OCI, "bash", "-c", look).out.split()[0] == "5"
     eat = "x=; while :; do x=$x$(head -c 20000000 /dev/zero | sha256sum)$x; done"
@@ -335,7 +335,7 @@ def test_a_container_has_the_job_s_limits_memory_and_network(lab: Lab, images: N
     assert re.search("oom|Out Of Memory|Killed", done.err, re.IGNORECASE), done.err
 
 
-def test_mpi_and_torch_over_two_nodes(lab: Lab, images: None) -> None:
+def test_mpi_and_torch_run_in_containers_over_two_nodes(lab: Lab, images: None) -> None:
     system = [
         "--container-image=/scratch/vito/links.oci",
         "--container-mounts=/usr:/usr:ro,/etc/alternatives:/etc/alternatives",
@@ -381,14 +381,14 @@ x = torch.ones(1); dist.all_reduce(x); print("all", int(x))
         ([OCI, "--container-mounts=/tmp:/x:odd"], "odd is no flag"),
     ],
 )
-def test_mistakes_are_said_in_the_job_s_words(lab: Lab, registry: Registry, flags: list[str], words: str) -> None:
+def test_container_errors_name_the_mistake(lab: Lab, registry: Registry, flags: list[str], words: str) -> None:
     done = srun(lab, *(flag.format(host=registry.host) for flag in flags), "true", check=False)
     assert done.code != 0
     assert words.format(host=registry.host) in done.err
     assert "Traceback" not in done.err
 
 
-def test_wrong_and_missing_passwords(lab: Lab, registry: Registry) -> None:
+def test_missing_and_wrong_registry_passwords_are_explained(lab: Lab, registry: Registry) -> None:
     image = f"--container-image={registry.host}#team/tiny:1"
     none = srun(lab, image, "true", user="vera", check=False)
     assert "wants a password" in none.err
@@ -401,7 +401,7 @@ def test_wrong_and_missing_passwords(lab: Lab, registry: Registry) -> None:
     assert wrong.code != 0
 
 
-def test_a_full_disk_at_import(lab: Lab, images: None) -> None:
+def test_full_disk_during_import_is_reported_and_leaves_no_files(lab: Lab, images: None) -> None:
     lab.head("rm", "-rf", "/scratch/sonia/.containers")
     lab.podman(
         "exec",
@@ -422,7 +422,7 @@ def test_a_full_disk_at_import(lab: Lab, images: None) -> None:
     assert "Tiny 1" in srun(lab, OCI, "cat", "/etc/os-release", user="sonia").out
 
 
-def test_an_import_can_be_cancelled_and_tells_no_password(lab: Lab, registry: Registry) -> None:
+def test_import_can_be_cancelled_and_exposes_no_password(lab: Lab, registry: Registry) -> None:
     lab.head("rm", "-rf", "/scratch/vito/.containers")
     image = f"{registry.host}#team/tiny:1"
     with registry.asleep():
@@ -441,7 +441,7 @@ def test_an_import_can_be_cancelled_and_tells_no_password(lab: Lab, registry: Re
     assert "Tiny 1" in srun(lab, f"--container-image={image}", "cat", "/etc/os-release", user="vito").out
 
 
-def test_signals_reach_the_program_and_not_its_file_system(lab: Lab, images: None) -> None:
+def test_signals_reach_the_program_in_the_container(lab: Lab, images: None) -> None:
     script = f"""#!/bin/bash
 #SBATCH -o /scratch/stan/signals.out
 srun {OCI} bash -c 'trap "cat /etc/os-release; exit 0" TERM; echo up; while :; do sleep 0.1; done'
@@ -454,7 +454,7 @@ srun {OCI} bash -c 'trap "cat /etc/os-release; exit 0" TERM; echo up; while :; d
     assert "Tiny 1" in lab.output("/scratch/stan/signals.out")
 
 
-def test_a_layout_that_lies_poisons_no_cache_and_headway_job_says_why(lab: Lab, images: None) -> None:
+def test_corrupt_oci_layout_is_refused_and_not_cached(lab: Lab, images: None) -> None:
     """Its index names tiny's digest, but the layout contains another manifest."""
     lab.head("bash", "-s", user="vito", stdin=LYING_LAYOUT)
     lab.head("rm", "-rf", "/scratch/carol/.containers")
@@ -467,7 +467,7 @@ def test_a_layout_that_lies_poisons_no_cache_and_headway_job_says_why(lab: Lab, 
     assert "Tiny 1" in srun(lab, OCI, "cat", "/etc/os-release", user="carol").out
 
 
-def test_a_first_task_that_is_killed_while_it_fetches_ends_the_others(lab: Lab, registry: Registry) -> None:
+def test_killed_first_task_ends_the_waiting_tasks(lab: Lab, registry: Registry) -> None:
     script = f"""#!/bin/bash
 #SBATCH -N1 -o /scratch/alice/first.out
 srun -n3 --overlap --overcommit --container-image={registry.host}#team/never:1 true &

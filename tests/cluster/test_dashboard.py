@@ -35,7 +35,7 @@ def dashboard(lab: Lab, chrome: Browser) -> Iterator[Dashboard]:
     made.close()
 
 
-def test_a_job_is_submitted_watched_searched_and_cancelled(dashboard: Dashboard) -> None:
+def test_job_can_be_submitted_followed_searched_and_cancelled_in_the_browser(dashboard: Dashboard) -> None:
     queue, page = dashboard.as_("alice", "member"), dashboard.as_("alice", "member")
     dashboard.go(queue, "/clusters/lab/queue")
     dashboard.go(page, "/clusters/lab/submit")
@@ -66,7 +66,7 @@ def test_a_job_is_submitted_watched_searched_and_cancelled(dashboard: Dashboard)
     assert dashboard.lab.wait_job(job) == "CANCELLED"
 
 
-def test_a_node_is_drained_with_a_reason_and_returned(dashboard: Dashboard) -> None:
+def test_node_can_be_drained_and_returned_in_the_browser(dashboard: Dashboard) -> None:
     page, other = dashboard.as_("olga", "operator"), dashboard.as_("victor", "viewer")
     dashboard.go(other, "/clusters/lab")
     node = other.locator("#node-lab-2-2")
@@ -113,7 +113,7 @@ MAY = (
 POST = "path => fetch(path, { method: 'POST', redirect: 'manual' }).then(answer => answer.status || 303)"
 
 
-def test_each_role_sees_what_it_may_do_and_does_no_more(dashboard: Dashboard) -> None:
+def test_each_role_sees_and_has_exactly_its_rights_in_the_browser(dashboard: Dashboard) -> None:
     lab = dashboard.lab
     alices, sams = (lab.sbatch(user, "-o", "/dev/null", wrap="sleep 600") for user in ("alice", "sam"))
     try:
@@ -148,7 +148,7 @@ def _goes_through(dashboard: Dashboard, page: Page, may: May, alices: int, sams:
         assert page.evaluate(POST, "/clusters/lab/submit") == 403
 
 
-def test_a_cluster_is_made_in_the_flow_and_its_apply_is_watched(dashboard: Dashboard) -> None:
+def test_cluster_can_be_created_and_its_apply_watched_in_the_browser(dashboard: Dashboard) -> None:
     """Creates its own head and node: on the shared cluster no machine would be created."""
     lab, page = dashboard.lab, dashboard.as_()
     page.get_by_role("link", name="New cluster").first.click()

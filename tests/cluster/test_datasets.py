@@ -40,7 +40,7 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_version_comes_is_read_proved_and_goes_while_jobs_run(lab: Lab, source: Path) -> None:
+def test_dataset_version_is_added_read_staged_verified_and_removed(lab: Lab, source: Path) -> None:
     slurmd = ("systemctl", "show", "-p", "MainPID", "--value", "slurmd.service")
     before = [lab.podman("exec", lab.container(node), *slurmd) for node in ("lab-1-1", "lab-1-2")]
     earlier = lab.sbatch(USER, "--gpus=1", wrap='while [ ! -e "$HOME/enough" ]; do sleep 0.1; done')

@@ -13,7 +13,7 @@ ELASTIC = Path(__file__).parents[2] / "bench" / "elastic.py"
 
 
 @pytest.mark.parametrize(("events", "patience_s"), [(4, 900), pytest.param(200, 7200, marks=pytest.mark.soak)])
-def test_no_job_is_lost_and_no_machine_left_over(node_image: None, events: int, patience_s: int) -> None:
+def test_random_scaling_loses_no_job_and_leaves_no_machine(node_image: None, events: int, patience_s: int) -> None:
     argv = [sys.executable, str(ELASTIC), "--events", str(events), "--seed", "1"]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=patience_s, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -25,14 +25,14 @@ def by_submit(lab: Lab, name: str, *flags: str) -> int:
 
 
 @pytest.mark.parametrize("way", [by_sbatch, by_submit], ids=["sbatch", "submit"])
-def test_sanity_lists_the_one_gpu_of_the_job(lab: Lab, way: object) -> None:
+def test_sanity_example_lists_the_gpu_of_its_job(lab: Lab, way: object) -> None:
     assert callable(way)
     job = way(lab, "sanity.sbatch")
     assert lab.wait_job(job) == "COMPLETED"
     assert lab.output(lab.field(job, "StdOut")).count("GPU 0:") == 1
 
 
-def test_a_host_file_has_a_line_a_node(lab: Lab) -> None:
+def test_hostfile_example_lists_each_node_once(lab: Lab) -> None:
     job = by_sbatch(lab, "hostfile.sbatch")
     assert lab.wait_job(job) == "COMPLETED"
     lines = [line for line in lab.output(lab.field(job, "StdOut")).splitlines() if "slots=" in line]
@@ -40,7 +40,7 @@ def test_a_host_file_has_a_line_a_node(lab: Lab) -> None:
     assert len({line.split()[0] for line in lines}) == 2
 
 
-def test_a_four_node_torchrun_script_trains_and_its_output_folder_is_made(lab: Lab) -> None:
+def test_fsdp_example_trains_on_four_nodes(lab: Lab) -> None:
     job = by_submit(lab, "train_fsdp.sbatch")
     assert lab.wait_job(job, patience_s=240) == "COMPLETED", lab.why(job)
     out = lab.field(job, "StdOut")
@@ -48,19 +48,19 @@ def test_a_four_node_torchrun_script_trains_and_its_output_folder_is_made(lab: L
     assert "step" in lab.output(out) + lab.output(lab.field(job, "StdErr"))
 
 
-def test_an_array_embeds_every_shard(lab: Lab) -> None:
+def test_embedding_example_processes_every_shard_as_an_array(lab: Lab) -> None:
     job = by_sbatch(lab, "batch_embed.sbatch", "--array=0-7")
     lab.wait_array(job)
     made = lab.head("bash", "-c", f"ls {HOME}/embeddings", user="admin").out.split()
     assert len(made) == 8, made
 
 
-def test_a_chain_goes_on_after_a_failure_and_ends_after_success(lab: Lab) -> None:
+def test_restart_chain_example_continues_after_a_failure(lab: Lab) -> None:
     last = int(lab.head("env", "-C", HOME, "bash", "restart_chain.sh", user="admin").out.split()[-1])
     assert lab.wait_job(last) == "COMPLETED"
 
 
-def test_finance_s_report_counts_gpu_hours_by_user(lab: Lab) -> None:
+def test_gpu_hours_example_reports_usage_by_user(lab: Lab) -> None:
     job = by_sbatch(lab, "sanity.sbatch")
     assert lab.wait_job(job) == "COMPLETED"
 

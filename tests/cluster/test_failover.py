@@ -46,7 +46,7 @@ def agent_says(lab: Lab) -> str:
     return on(lab, "pair-head2", "journalctl", "-u", "headway-agent")
 
 
-def test_heads_that_do_not_hear_each_other_are_never_both_in_control(lab: Lab) -> None:
+def test_heads_without_contact_never_control_the_cluster_both(lab: Lab) -> None:
     address = on(lab, "pair-head2", "getent", "hosts", "pair-head").split()[0]
     on(lab, "pair-head2", "ip", "route", "add", "blackhole", address)
     try:
@@ -63,7 +63,7 @@ def test_heads_that_do_not_hear_each_other_are_never_both_in_control(lab: Lab) -
     assert "is gone" not in agent_says(lab), "its heartbeat went on"
 
 
-def test_the_second_head_takes_over_and_the_first_one_comes_back(lab: Lab) -> None:
+def test_second_head_takes_over_and_the_first_returns_without_losing_jobs(lab: Lab) -> None:
     """On a new cluster, whose controller would not have saved its accounting yet; slurmdbd dies with the head."""
     running = lab.sbatch("ada", wrap=WAITS)
     lab.wait_job(running, "RUNNING")

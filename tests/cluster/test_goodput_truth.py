@@ -33,7 +33,7 @@ while step < {STEPS}:
 
 
 @pytest.mark.soak
-def test_a_scripted_training_s_productive_seconds_are_measured_within_1_percent(lab: Lab) -> None:
+def test_measured_goodput_matches_a_training_within_1_percent(lab: Lab) -> None:
     """The training is requeued between two checkpoints and continues from the last one."""
     place = "/home/stan/truth"
     lab.head("bash", "-c", f"rm -rf {place}; mkdir {place}; cat >{place}/training.py", user="stan", stdin=TRAINING)

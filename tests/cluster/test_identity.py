@@ -1,4 +1,4 @@
-"""A person is the same user on all machines, alone in their job, and without access once they leave."""
+"""Users have one uid on all machines and are confined by SSH, cgroup, file and API rules."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def with_key(lab: Lab, user: str) -> None:
     lab.head("bash", "-c", script, user=user)
 
 
-def test_a_uid_is_the_same_on_every_machine(lab: Lab) -> None:
+def test_uid_is_the_same_on_every_machine(lab: Lab) -> None:
     here = lab.head("id", "-u", "vera").out.strip()
     there = set(lab.head("srun", "-N4", "id", "-u", user="vera").out.split())
     assert there == {here}
     assert int(here) >= 20000
 
 
-def test_a_node_refuses_ssh_without_a_job_there(lab: Lab) -> None:
+def test_node_refuses_ssh_without_a_job(lab: Lab) -> None:
     with_key(lab, "victor")
     done = lab.head(*ON_NODE, "lab-1-2", "true", user="victor", check=False)
     assert done.code != 0
     assert "Access denied" in done.err + done.out
 
 
-def test_ssh_beside_a_one_gpu_job_sees_one_gpu(lab: Lab) -> None:
+def test_ssh_into_a_job_sees_its_gpu_tmp_and_shared_memory(lab: Lab) -> None:
     with_key(lab, "viola")
     lab.head("rm", "-f", "/home/viola/done", user="viola")
     job = lab.sbatch("viola", "-w", "lab-1-2", "--gpus=1", wrap="while [ ! -e done ]; do sleep 0.1; done")
@@ -52,7 +52,7 @@ def test_ssh_beside_a_one_gpu_job_sees_one_gpu(lab: Lab) -> None:
     assert lab.wait_job(job) == "COMPLETED"
 
 
-def test_login_sessions_are_limited_and_daemons_protected(lab: Lab) -> None:
+def test_login_sessions_are_limited_and_daemons_protected_from_oom(lab: Lab) -> None:
     limits = lab.head("systemctl", "show", "-p", "TasksMax,MemoryMax,CPUQuotaPerSecUSec", "user-20000.slice").out
     assert "TasksMax=infinity" not in limits
     assert "MemoryMax=infinity" not in limits
@@ -60,7 +60,7 @@ def test_login_sessions_are_limited_and_daemons_protected(lab: Lab) -> None:
         assert "OOMScoreAdjust=-9" in lab.head("systemctl", "show", "-p", "OOMScoreAdjust", unit).out
 
 
-def test_secrets_are_nobody_else_s_to_read(lab: Lab) -> None:
+def test_secret_files_are_not_readable_by_other_users(lab: Lab) -> None:
     for path in ("/etc/munge/munge.key", "/etc/slurm/jwt_hs256.key", "/etc/slurm/slurmdbd.conf"):
         assert lab.head("cat", path, user="alice", check=False).code != 0
     for file in Path(lab.state).iterdir():
@@ -68,7 +68,7 @@ def test_secrets_are_nobody_else_s_to_read(lab: Lab) -> None:
             assert file.stat().st_mode & 0o077 == 0, file
 
 
-def test_slurmdbd_listens_on_the_private_address_only(lab: Lab) -> None:
+def test_slurmdbd_listens_only_on_the_private_address(lab: Lab) -> None:
     (listens,) = lab.head("ss", "-Hltn", "sport", "=", ":6819").out.splitlines()
     address = lab.head("getent", "hosts", "lab-head").out.split()[0]
     assert listens.split()[3] == f"{address}:6819"
@@ -82,7 +82,7 @@ def limited(cgroups: str, uid: str) -> bool:
     return f"0::/user.slice/user-{uid}.slice/" in cgroups
 
 
-def test_commands_through_the_api_have_the_limits_of_a_login(lab: Lab) -> None:
+def test_exec_commands_have_the_limits_of_login_sessions(lab: Lab) -> None:
     told = lab.head("cat", "/proc/self/oom_score_adj", "/proc/self/cgroup", user="alice").out
     uid = lab.head("id", "-u", user="alice").out.strip()
     assert told.startswith("500\n")  # killed before any daemon
@@ -97,7 +97,7 @@ def test_commands_through_the_api_have_the_limits_of_a_login(lab: Lab) -> None:
     assert lab.wait_job(job) == "COMPLETED"
 
 
-def test_a_member_acts_only_as_themselves(lab: Lab) -> None:
+def test_member_acts_only_as_their_own_user(lab: Lab) -> None:
     made = lab.cli("token", "create", "alice", "--role", "member", "-o", "json").json()
     url = lab.cli("server", "status", "-o", "json").json()["url"]
     env = {"HEADWAY_URL": url, "HEADWAY_TOKEN": made["token"]}
@@ -121,7 +121,7 @@ def as_member(lab: Lab, person: str) -> Client:
     return Client(lab.client.url, made.token or "")
 
 
-def test_slurm_shows_people_what_headway_shows_them(lab: Lab) -> None:
+def test_slurm_hides_scripts_and_usage_of_others_as_headway_does(lab: Lab) -> None:
     """Everybody sees the queue; the scripts and usage of others are hidden."""
     job = lab.sbatch("sara", "-p", "debug", "-J", "of-sara", wrap="while [ ! -e seen ]; do sleep 0.1; done")
     lab.wait_job(job, "PENDING", "RUNNING")

@@ -29,7 +29,7 @@ def wait_array(lab: Lab, job: int) -> None:
     lab.wait(lambda: not (t := lab.client.jobs.tasks("lab", job)).running and not t.pending, f"array {job} to end")
 
 
-def test_a_thousand_shards_are_one_submission(lab: Lab) -> None:
+def test_array_of_1000_tasks_is_one_submission(lab: Lab) -> None:
     words = ("submit", "lab", "--parsable", "--hold", str(EXAMPLES / "batch_embed.sbatch"))
     job = int(lab.cli(*words).out)
     told = lab.client.jobs.tasks("lab", job)
@@ -38,7 +38,7 @@ def test_a_thousand_shards_are_one_submission(lab: Lab) -> None:
     lab.cli("cancel", "lab", str(job))
 
 
-def test_just_the_failed_shards_run_again(lab: Lab, tmp_path: Path) -> None:
+def test_array_retry_reruns_only_failed_tasks(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "shards.sbatch").write_text(ARRAY)
     lab.head("rm", "-f", "/scratch/admin/mended", user="admin")
     job = lab.client.submit(tmp_path / "shards.sbatch", cluster="lab", files=tmp_path).id
@@ -56,7 +56,7 @@ def test_just_the_failed_shards_run_again(lab: Lab, tmp_path: Path) -> None:
     assert "has no failed tasks" in lab.cli("job", "retry", "lab", str(again), check=False).err
 
 
-def test_a_pipeline_follows_its_needs_and_goes_on_from_a_failed_step(lab: Lab, tmp_path: Path) -> None:
+def test_pipeline_runs_in_order_and_continues_from_a_failed_step(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "steps.yaml").write_text(
         "name: chain\nsteps:\n"
         "  prepare: {run: bash -c 'echo prepared > data.txt'}\n"
@@ -85,14 +85,14 @@ def test_a_pipeline_follows_its_needs_and_goes_on_from_a_failed_step(lab: Lab, t
     lab.wait(lambda: lab.state_of(jobs["report"]) == "CANCELLED", "the first report to be cancelled")
 
 
-def test_the_example_pipeline_runs(lab: Lab) -> None:
+def test_example_pipeline_runs(lab: Lab) -> None:
     made = lab.cli("pipeline", "run", str(EXAMPLES / "rlhf.yaml"), "--cluster", "lab", "-o", "json")
     steps = {step["name"]: step["job_id"] for step in json.loads(made.out)["steps"]}
     assert lab.wait_job(steps["report"], patience_s=300) == "COMPLETED"
     assert "part-0000.jsonl" in lab.cli("logs", "lab", str(steps["report"])).out
 
 
-def test_lineage_says_where_a_job_comes_from_and_repeats_it(lab: Lab, tmp_path: Path) -> None:
+def test_lineage_records_origin_and_rerun_repeats_the_job(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "say.sh").write_text('echo "$GREETING $HF_TOKEN $1"\n')
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
         subprocess.run(["git", "-C", str(tmp_path), *words], check=True, timeout=240)
@@ -121,7 +121,7 @@ def test_lineage_says_where_a_job_comes_from_and_repeats_it(lab: Lab, tmp_path: 
     assert lab.client.jobs.get("lab", again).workdir != lab.client.jobs.get("lab", job).workdir
 
 
-def test_a_log_is_live_and_a_waiting_job_says_why(lab: Lab) -> None:
+def test_followed_log_is_live_and_shows_why_a_job_waits(lab: Lab) -> None:
     wrap = 'for n in {1..12}; do date +"at %s.%N"; sleep 1; done'
     job = lab.client.jobs.create_run("lab", RunIn(argv=["bash", "-c", wrap], sbatch=["--hold"])).job_id
     follow = subprocess.Popen(
@@ -139,7 +139,7 @@ def test_a_log_is_live_and_a_waiting_job_says_why(lab: Lab) -> None:
     assert min(late) < 1.0  # the others may be delayed by other load on this machine
 
 
-def test_restarts_are_told_apart_in_a_finished_log(lab: Lab) -> None:
+def test_finished_log_marks_each_restart(lab: Lab) -> None:
     wrap = "[ ${SLURM_RESTART_COUNT:-0} = 1 ] || sleep 300"
     job = lab.client.jobs.create_run("lab", RunIn(argv=["bash", "-c", wrap])).job_id
     lab.wait(lambda: "restart 0" in lab.cli("logs", "lab", str(job), check=False).out, "the first run to begin")
@@ -149,13 +149,13 @@ def test_restarts_are_told_apart_in_a_finished_log(lab: Lab) -> None:
     assert said.index("restart 0 ---") < said.index("restart 1 ---")
 
 
-def test_programs_run_and_wait_and_read(lab: Lab) -> None:
+def test_sdk_runs_a_command_waits_and_reads_its_log(lab: Lab) -> None:
     job = lab.client.run(["echo", "from a program"], cluster="lab")
     assert job.wait(timeout_s=120).state == "COMPLETED"
     assert "from a program" in list(job.logs(follow=True))
 
 
-async def test_programs_on_a_loop_do_the_same(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_async_sdk_runs_commands_waits_and_reads_logs(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_STATE", str(lab.state))
     async with AsyncClient() as client:
         jobs = await asyncio.gather(*(client.run(["echo", word], cluster="lab") for word in ("one", "two")))

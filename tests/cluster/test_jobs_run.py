@@ -36,7 +36,7 @@ def finished(lab: Lab, job: int) -> str:
     return said
 
 
-def test_torchrun_trains_over_nodes_in_a_copy_of_the_folder(lab: Lab, folder: Path) -> None:
+def test_torchrun_trains_on_two_nodes_in_a_copy_of_the_folder(lab: Lab, folder: Path) -> None:
     job = run(lab, folder, "--nodes", "2", "--gpus", "8", "--", "torchrun", "train_ddp.py", "--steps", "4")
     said = finished(lab, job)
     assert "2 ranks" in said
@@ -50,12 +50,12 @@ def test_torchrun_trains_over_nodes_in_a_copy_of_the_folder(lab: Lab, folder: Pa
     assert lab.head("ls", "/scratch/admin/.headway/bundles", user="admin").out.split() == again  # sent once
 
 
-def test_fsdp_shards_over_nodes(lab: Lab, folder: Path) -> None:
+def test_fsdp_trains_on_two_nodes(lab: Lab, folder: Path) -> None:
     job = run(lab, folder, "--nodes", "2", "--gpus", "8", "--", "torchrun", "train_fsdp.py")
     assert "step" in finished(lab, job)
 
 
-def test_srun_s_ranks_meet_over_the_node_s_own_interface(lab: Lab, folder: Path) -> None:
+def test_srun_ranks_communicate_over_the_node_interface(lab: Lab, folder: Path) -> None:
     job = run(lab, folder, "--nodes", "2", "--tasks", "2", "--launcher", "srun", "--", "python3", "ranks.py")
     said = finished(lab, job)
     assert said.count("eth0: sum 10") == 4
@@ -64,12 +64,12 @@ def test_srun_s_ranks_meet_over_the_node_s_own_interface(lab: Lab, folder: Path)
     }
 
 
-def test_a_launcher_by_host_file_reaches_the_job_s_nodes_by_ssh(lab: Lab, folder: Path) -> None:
+def test_hostfile_launcher_reaches_job_nodes_by_ssh(lab: Lab, folder: Path) -> None:
     job = run(lab, folder, "--nodes", "2", "--", "python3", "hostfile_launch.py", "python3", "ranks.py")
     assert finished(lab, job).count("sum 3") == 2
 
 
-def test_ssh_lands_in_the_job_it_comes_from_though_a_newer_one_is_there(lab: Lab) -> None:
+def test_ssh_between_nodes_joins_the_originating_job(lab: Lab) -> None:
     flags = ("run", "lab", "--no-files", "-o", "json", "--nodes", "2", "--sbatch=--nodelist=lab-1-1,lab-1-2")
     newer = json.loads(lab.cli(*flags, "--sbatch=--hold", "--", "sleep", "120").out)["job_id"]
     steps = [
@@ -84,7 +84,7 @@ def test_ssh_lands_in_the_job_it_comes_from_though_a_newer_one_is_there(lab: Lab
     assert f"job_{newer}/" not in said
 
 
-def test_ssh_opens_no_node_without_a_job_there(lab: Lab) -> None:
+def test_ssh_between_nodes_is_refused_without_a_job_there(lab: Lab) -> None:
     done = lab.head("srun", "-w", "lab-1-1", "ssh", "lab-2-2", "true", user="carol", check=False)
     assert done.code != 0
     assert "no active jobs" in done.err + done.out
@@ -119,7 +119,7 @@ def allreduce(lab: Lab, folder: Path) -> str:
     return target
 
 
-def test_mpi_programs_by_srun_and_by_mpirun(lab: Lab, allreduce: str) -> None:
+def test_mpi_programs_run_with_srun_and_mpirun(lab: Lab, allreduce: str) -> None:
     flags = ("run", "lab", "--no-files", "--nodes", "2", "--tasks", "2", "-o", "json")
     by_srun = json.loads(lab.cli(*flags, "--launcher", "mpi", "--", allreduce).out)["job_id"]
     by_mpirun = json.loads(lab.cli(*flags, "--", "mpirun", allreduce).out)["job_id"]
@@ -159,7 +159,7 @@ int main(int argc, char **argv) {
 """
 
 
-def test_an_mpi_rank_that_waits_leaves_its_core_to_others(lab: Lab) -> None:
+def test_waiting_mpi_rank_yields_its_core(lab: Lab) -> None:
     waits = "/scratch/admin/waits"
     lab.head("tee", f"{waits}.c", user="admin", stdin=WAITS)
     lab.head("mpicc", "-o", waits, f"{waits}.c", user="admin")
@@ -179,7 +179,7 @@ def test_later_edits_do_not_change_a_queued_job(lab: Lab, tmp_path: Path) -> Non
     assert "second" in finished(lab, later)
 
 
-def test_a_dry_run_submits_nothing_and_its_script_is_what_runs(lab: Lab, tmp_path: Path) -> None:
+def test_dry_run_submits_nothing_and_prints_a_valid_script(lab: Lab, tmp_path: Path) -> None:
     before = lab.head("squeue", "-h", "-t", "all", "-o", "%i").out.split()
     done = lab.cli("run", "lab", "--folder", str(tmp_path), "--dry-run", "--nodes", "2", "--", "torchrun", "x.py")
     # The controller has meanwhile forgotten jobs that ended a while ago.
@@ -192,7 +192,7 @@ def test_a_dry_run_submits_nothing_and_its_script_is_what_runs(lab: Lab, tmp_pat
     assert "to start at" in checked.err + checked.out
 
 
-def test_one_job_follows_another(lab: Lab) -> None:
+def test_run_with_after_starts_once_the_first_job_succeeded(lab: Lab) -> None:
     flags = ("run", "lab", "--no-files", "-o", "json")
     first = json.loads(lab.cli(*flags, "--", "true").out)["job_id"]
     second = json.loads(lab.cli(*flags, "--after", f"ok:{first}", "--", "echo", "after").out)["job_id"]
@@ -200,13 +200,13 @@ def test_one_job_follows_another(lab: Lab) -> None:
     assert lab.state_of(first) == "COMPLETED"
 
 
-def test_words_reach_the_program_as_they_are(lab: Lab) -> None:
+def test_arguments_reach_the_program_unchanged(lab: Lab) -> None:
     words = ["a b", "$HOME", "`id`", "; true", "ü"]
     job = json.loads(lab.cli("run", "lab", "--no-files", "-o", "json", "--", "printf", "%s|", *words).out)["job_id"]
     assert "a b|$HOME|`id`|; true|ü|" in finished(lab, job)
 
 
-def test_all_that_can_be_known_is_said_before_anything_is_submitted(lab: Lab) -> None:
+def test_run_reports_all_faults_before_submitting(lab: Lab) -> None:
     done = lab.cli(
         "run", "lab", "--no-files", "--gpus", "9", "-p", "nosuch", "--time", "soon", "--", "true", check=False
     )
@@ -224,26 +224,26 @@ def test_all_that_can_be_known_is_said_before_anything_is_submitted(lab: Lab) ->
         (["--gres=gpu:9"], "lab has 4 nodes of 8 GPUs"),
     ],
 )
-def test_sbatch_s_refusals_come_with_what_to_do(lab: Lab, flags: list[str], said: str) -> None:
+def test_sbatch_errors_include_hints(lab: Lab, flags: list[str], said: str) -> None:
     done = lab.cli("submit", "lab", *flags, "--wrap", "true", check=False)
     assert done.code == 1
     assert said in done.err
 
 
-def test_windows_line_ends_are_refused_before_anything_is_sent(lab: Lab, tmp_path: Path) -> None:
+def test_submit_refuses_windows_line_endings(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "dos.sbatch").write_bytes(b"#!/bin/bash\r\ntrue\r\n")
     done = lab.cli("submit", "lab", str(tmp_path / "dos.sbatch"), check=False)
     assert "Windows line endings" in done.err
 
 
-def test_a_failed_job_says_why_in_words(lab: Lab) -> None:
+def test_failed_job_explains_why(lab: Lab) -> None:
     job = json.loads(lab.cli("run", "lab", "--no-files", "-o", "json", "--", "no-such-program").out)["job_id"]
     assert lab.wait_job(job) == "FAILED"
     lab.wait(lambda: "was not found" in lab.cli("job", "lab", str(job)).out, "Headway to have read its end")
     assert "no-such-program: No such file" in lab.cli("logs", "lab", str(job)).out
 
 
-def test_a_shell_has_the_gpus_it_asked_for(lab: Lab) -> None:
+def test_shell_has_the_requested_gpus(lab: Lab) -> None:
     done = lab.cli("shell", "lab", "--gpus", "1", "--", "nvidia-smi", "-L")
     assert done.out.count("GPU 0:") == 1
     assert "GPU 1:" not in done.out

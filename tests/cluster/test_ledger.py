@@ -19,7 +19,7 @@ def runs_of(lab: Lab, job: int) -> list[Any]:
     return lab.client.billing.usage_runs(lab.name, job=job).runs
 
 
-def test_a_requeued_job_is_two_runs_each_once_and_chargeback_sums_to_the_invoice(lab: Lab) -> None:
+def test_ledger_has_each_run_of_a_requeued_job_once_and_matches_the_invoice(lab: Lab) -> None:
     plain = lab.sbatch("sonia", "--gpus=2", wrap="sleep 2")
     requeued = lab.sbatch("stan", "--gpus=1", "--requeue", wrap='[ "$SLURM_RESTART_COUNT" ] || sleep 300')
     lab.wait_job(requeued, "RUNNING")
@@ -62,7 +62,7 @@ def test_a_requeued_job_is_two_runs_each_once_and_chargeback_sums_to_the_invoice
     assert "speech" in lab.cli("goodput", lab.name).out
 
 
-def test_before_submit_the_price_and_the_start_are_told_and_nothing_is_submitted(lab: Lab) -> None:
+def test_estimate_shows_price_and_start_without_submitting(lab: Lab) -> None:
     before = lab.head("squeue", "-h", "-o", "%A", "-u", "saul").out
     told = lab.cli(
         "submit",
@@ -84,7 +84,7 @@ def test_before_submit_the_price_and_the_start_are_told_and_nothing_is_submitted
     assert lab.head("squeue", "-h", "-o", "%A", "-u", "saul").out == before
 
 
-def test_a_team_that_is_held_back_starts_nothing_what_runs_goes_on_and_apply_leaves_it_so(lab: Lab) -> None:
+def test_held_team_starts_no_jobs_while_running_ones_continue(lab: Lab) -> None:
     runs = lab.sbatch("sara", wrap="while [ ! -e go ]; do sleep 0.1; done")
     lab.wait_job(runs, "RUNNING")
     lab.head(*hold_team_jobs_argv("speech", on=True))

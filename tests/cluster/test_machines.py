@@ -142,7 +142,7 @@ async def ground(hosts: tuple[Host, ...], tmp_path: Path) -> AsyncIterator[Groun
 # ---- every provider --------------------------------------------------------------------------------------------------
 
 
-async def test_machines_answer_at_their_place_and_are_listed(ground: Ground) -> None:
+async def test_provider_creates_and_lists_reachable_machines(ground: Ground) -> None:
     place = await ground.provider.place(ground.cluster)
     assert set(place.addresses) == {"mt-head", "mt-1-1"}
     assert await ground.provider.place(ground.cluster) == place
@@ -165,7 +165,7 @@ async def test_machines_answer_at_their_place_and_are_listed(ground: Ground) -> 
     await ground.out(made[1], "ping", "-c", "1", "-W", "5", place.gateway)
 
 
-async def test_creating_again_is_harmless(ground: Ground) -> None:
+async def test_provider_create_is_idempotent(ground: Ground) -> None:
     first = await ground.make("mt-1-1")
     again = await ground.make("mt-1-1")
     assert (again.address, again.host_key) == (first.address, first.host_key)
@@ -173,14 +173,14 @@ async def test_creating_again_is_harmless(ground: Ground) -> None:
     assert len(await ground.provider.list(NAME)) == 1
 
 
-async def test_only_the_pinned_host_key_is_accepted(ground: Ground) -> None:
+async def test_connections_accept_only_the_pinned_host_key(ground: Ground) -> None:
     machine = await ground.make("mt-1-1")
     _, other = key_pair()
     with pytest.raises(Unreachable, match="another SSH host key"):
         await ground.ssh.remote(replace(machine, host_key=other), ["true"], timeout_s=120)
 
 
-async def test_start_of_a_running_machine_and_stop_then_start(ground: Ground) -> None:
+async def test_provider_stops_and_starts_machines(ground: Ground) -> None:
     machine = await ground.make("mt-1-1")
     await ground.provider.start(machine)
     await ground.provider.stop(machine)
@@ -189,7 +189,7 @@ async def test_start_of_a_running_machine_and_stop_then_start(ground: Ground) ->
     assert await ground.out(machine, "echo", "up") == "up"
 
 
-async def test_removed_machines_are_listed_no_more_and_removal_can_be_repeated(ground: Ground) -> None:
+async def test_provider_delete_and_release_are_idempotent(ground: Ground) -> None:
     machine = await ground.make("mt-1-1")
     await ground.provider.delete(machine)
     await ground.provider.delete(machine)
@@ -198,14 +198,14 @@ async def test_removed_machines_are_listed_no_more_and_removal_can_be_repeated(g
     await ground.provider.release(NAME, delete_data=False)
 
 
-async def test_preflight_of_this_host_has_no_fatal_gap(ground: Ground) -> None:
+async def test_provider_preflight_finds_no_fatal_gap(ground: Ground) -> None:
     assert [gap for gap in await ground.provider.preflight(ground.cluster) if gap.fatal] == []
 
 
 # ---- owned machines --------------------------------------------------------------------------------------------------
 
 
-async def test_reinstalled_machine_is_not_trusted_again_by_itself(tmp_path: Path) -> None:
+async def test_reinstalled_owned_machine_is_not_trusted_automatically(tmp_path: Path) -> None:
     async with local_ground(tmp_path / "owner", "own") as owner:
         machine = await owner.make("own-1-1")
         provider = SshProvider(tmp_path / "state", [Host("mt-1-1", machine.address)])
@@ -218,7 +218,7 @@ async def test_reinstalled_machine_is_not_trusted_again_by_itself(tmp_path: Path
             await provider.create(wanted)
 
 
-async def test_an_inventory_that_is_too_short_is_a_gap(tmp_path: Path) -> None:
+async def test_preflight_reports_missing_hosts_in_the_inventory(tmp_path: Path) -> None:
     provider = SshProvider(tmp_path, [Host("mt-head", "127.0.0.1")])
     (gap,) = await provider.preflight(small(provider=SSH))
     assert "mt-1-1" in gap.what
@@ -239,7 +239,7 @@ def container(of: Ground, machine: str) -> str:
     return f"headway-{of.provider.instance}-{of.cluster.name}-{machine}"
 
 
-async def test_machine_boots_whole_and_without_a_failed_unit(local: Ground) -> None:
+async def test_local_machine_boots_without_failed_units(local: Ground) -> None:
     machine = await local.make("mt-head")
     assert await local.out(machine, "systemctl", "is-system-running", "--wait") == "running"
     assert await local.out(machine, "systemctl", "--failed", "--no-legend") == ""
@@ -257,7 +257,7 @@ async def test_machine_boots_whole_and_without_a_failed_unit(local: Ground) -> N
     ).stdout == "No devices were found\n"
 
 
-async def test_killed_machine_that_is_started_again_is_the_same(local: Ground) -> None:
+async def test_killed_machine_keeps_its_files_and_address_when_restarted(local: Ground) -> None:
     machine = await local.make("mt-1-1")
     await local.out(machine, "sh", "-c", "echo kept > /root/note; echo shared > /srv/headway/scratch/note")
     podman("kill", container(local, "mt-1-1"))
@@ -271,7 +271,7 @@ async def test_killed_machine_that_is_started_again_is_the_same(local: Ground) -
     assert machine.address in await local.out(machine, "ip", "-4", "-o", "address")
 
 
-async def test_half_made_machine_is_replaced(local: Ground) -> None:
+async def test_half_created_machine_is_replaced(local: Ground) -> None:
     request = await local.request("mt-1-1")
     image = podman("images", "--filter", "label=headway.image=debian13", "--format", "{{.ID}}").split()[0]
     podman("create", "--name", container(local, "mt-1-1"), "--label", "headway=1", image, "true")
@@ -279,7 +279,7 @@ async def test_half_made_machine_is_replaced(local: Ground) -> None:
     await local.ssh.wait_ready(machine, timeout_s=240)
 
 
-async def test_watch_tells_of_machines_that_die_start_and_go(local: Ground) -> None:
+async def test_watch_reports_died_started_and_removed_machines(local: Ground) -> None:
     machine = await local.make("mt-1-1")
     assert isinstance(local.provider, LocalProvider)
     heard: list[tuple[str, str]] = []
@@ -311,7 +311,7 @@ async def test_watch_tells_of_machines_that_die_start_and_go(local: Ground) -> N
     assert {name for name, _ in heard} == {"mt-1-1"}
 
 
-async def test_datasets_come_and_go_in_running_machines(local: Ground, tmp_path: Path) -> None:
+async def test_datasets_are_attached_to_and_detached_from_running_machines(local: Ground, tmp_path: Path) -> None:
     machine = await local.make("mt-1-1")
     for name in ("tiny", "open"):
         (tmp_path / name).mkdir()
@@ -342,7 +342,7 @@ async def test_datasets_come_and_go_in_running_machines(local: Ground, tmp_path:
     assert (tmp_path / "tiny" / "file").read_text() == "tiny"
 
 
-async def test_datasets_that_are_not_what_they_seem_are_refused(local: Ground, tmp_path: Path) -> None:
+async def test_attach_refuses_links_missing_folders_and_invalid_names(local: Ground, tmp_path: Path) -> None:
     await local.make("mt-1-1")
     good = tmp_path / "good"
     good.mkdir()
@@ -361,7 +361,7 @@ async def test_datasets_that_are_not_what_they_seem_are_refused(local: Ground, t
     assert await local.provider.attached(NAME) == ("good",)
 
 
-async def test_a_link_put_in_the_place_of_a_dataset_leads_nowhere(local: Ground, tmp_path: Path) -> None:
+async def test_attach_does_not_follow_links_placed_by_a_machine(local: Ground, tmp_path: Path) -> None:
     machine = await local.make("mt-1-1")
     victim, source = tmp_path / "victim", tmp_path / "source"
     victim.mkdir()
@@ -378,7 +378,7 @@ async def test_a_link_put_in_the_place_of_a_dataset_leads_nowhere(local: Ground,
     assert [point for point in mounts.read_mounts() if point.startswith(str(victim))] == []
 
 
-async def test_clusters_and_state_folders_side_by_side_never_meet(local: Ground, tmp_path: Path) -> None:
+async def test_clusters_and_state_folders_are_isolated(local: Ground, tmp_path: Path) -> None:
     mine = await local.make("mt-1-1")
     async with local_ground(tmp_path / "other") as same_name, local_ground(tmp_path / "state", "mt2") as same_state:
         theirs = await same_name.make("mt-1-1")
@@ -393,7 +393,7 @@ async def test_clusters_and_state_folders_side_by_side_never_meet(local: Ground,
     assert await local.out(mine, "echo", "up") == "up"
 
 
-async def test_data_is_kept_named_and_found_again_until_it_is_deleted(local: Ground, tmp_path: Path) -> None:
+async def test_data_is_kept_and_found_again_until_deleted(local: Ground, tmp_path: Path) -> None:
     head = await local.make("mt-head")
     await local.out(head, "sh", "-c", "echo 1 > /srv/headway/home/a; echo 2 > /srv/headway-state/b")
     await local.provider.attach(NAME, [Dataset("tiny", "/usr/share", "/datasets/tiny")])
@@ -418,7 +418,7 @@ def leftovers(of: Ground, tmp_path: Path) -> list[str]:
     return found + [point for point in mounts.read_mounts() if point.startswith(str(tmp_path))]
 
 
-async def test_devices_that_a_job_may_not_open_are_not_shown(local: Ground) -> None:
+async def test_nvidia_smi_lists_only_devices_allowed_by_the_cgroup(local: Ground) -> None:
     """The device cgroup decides, as Slurm sets it for a job."""
     machine = await local.make("mt-1-1")
     await local.out(machine, "sh", "-c", "for n in 0 1 2; do mknod -m 666 /dev/nvidia$n c 195 $n; done")
@@ -434,7 +434,7 @@ async def test_devices_that_a_job_may_not_open_are_not_shown(local: Ground) -> N
     assert shown == [f"0, {everything[0]}", f"1, {everything[2]}"]
 
 
-async def test_machines_have_cgroups_of_their_own(local: Ground) -> None:
+async def test_machines_have_separate_cgroup_trees(local: Ground) -> None:
     """In a shared tree two systemds would take each other's services for their own, and `podman exec` would not find
     its folder."""
     first, second = await asyncio.gather(local.make("mt-head"), local.make("mt-1-1"))

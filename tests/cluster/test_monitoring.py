@@ -38,7 +38,7 @@ def node(lab: Lab, name: str, *argv: str) -> str:
     return lab.podman("exec", lab.container(name), *argv)
 
 
-def test_a_metric_of_every_machine_is_in_prometheus(lab: Lab) -> None:
+def test_prometheus_has_metrics_of_every_machine(lab: Lab) -> None:
     lab.wait(lambda: len(ask(lab, 'up{job="machines"} == 1')) == 5, "all machines to be scraped")
     rows = lab.wait(lambda: len(some := ask(lab, "DCGM_FI_DEV_GPU_TEMP")) == 32 and some, "all GPUs")
     assert {labels["node"] for labels, _ in rows} == set(NODES)
@@ -53,7 +53,7 @@ def test_a_metric_of_every_machine_is_in_prometheus(lab: Lab) -> None:
     lab.wait(lambda: not ask(lab, "prometheus_rule_evaluation_failures_total > 0"), "rules that can be evaluated")
 
 
-def test_gpus_show_the_job_that_holds_them_and_what_it_does(lab: Lab) -> None:
+def test_gpu_metrics_show_the_job_and_its_utilisation(lab: Lab) -> None:
     job = lab.sbatch("sam", "-t", "5", "--gpus-per-node=2", "-o", "/dev/null", wrap=BUSY)
     lab.wait_job(job, "RUNNING")
     busy = f'DCGM_FI_DEV_GPU_UTIL{{hpc_job="{job}"}} > 5'
@@ -72,7 +72,7 @@ def sink(lab: Lab) -> Iterator[None]:
     lab.head("systemctl", "stop", "alert-sink")
 
 
-def test_an_alert_reaches_the_webhook_of_the_cluster_file(lab: Lab, sink: None) -> None:
+def test_alert_reaches_the_configured_webhook(lab: Lab, sink: None) -> None:
     erred = {labels["gpu"] for labels, _ in ask(lab, 'headway_xid_last_seconds{node="lab-2-2"}')}
     gpu = next(number for number in "01234567" if number not in erred)  # this GPU's alert fires for minutes
     # an error of the program itself: the node is not drained
@@ -96,7 +96,7 @@ def test_an_alert_reaches_the_webhook_of_the_cluster_file(lab: Lab, sink: None) 
     assert lab.head("stat", "-c", "%a %U", "/etc/headway/alertmanager.yml").out.strip() == "600 prometheus"
 
 
-def test_a_node_that_is_unfit_sends_a_job_away_and_never_holds_it(lab: Lab) -> None:
+def test_unfit_node_drains_and_requeues_a_job_without_holding_it(lab: Lab) -> None:
     victim = "lab-2-1"
     node(lab, victim, "systemctl", "stop", "headway-agent")  # it would remove the mark, because the checks pass here
     try:
@@ -118,7 +118,7 @@ def proved(lab: Lab, name: str, *words: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in node(lab, name, *AGENT, "test", *words, "--json").splitlines()]
 
 
-def test_a_sound_node_passes_its_tests_and_says_what_is_simulated(lab: Lab) -> None:
+def test_healthy_node_passes_its_tests_and_marks_simulated_ones(lab: Lab) -> None:
     rows = proved(lab, "lab-1-1", "all", "--seconds", "0.3")
     assert [row for row in rows if not row["ok"]] == []
     names = {row["test"] for row in rows}
@@ -126,7 +126,7 @@ def test_a_sound_node_passes_its_tests_and_says_what_is_simulated(lab: Lab) -> N
     assert {row["simulated"] for row in rows if row["test"] == "burn"} == {True}
 
 
-def test_a_broken_gpu_does_not_pass(lab: Lab) -> None:
+def test_memory_test_reports_a_gpu_with_ecc_errors(lab: Lab) -> None:
     broken = lab.container("lab-1-2")
     lab.podman("exec", broken, "sh", "-c", "mkdir -p /run/headway/own && echo 1 > /run/headway/own/gpu3-ecc")
     code = (
@@ -139,7 +139,7 @@ def test_a_broken_gpu_does_not_pass(lab: Lab) -> None:
     assert said == "GPU 3 had 1 uncorrected memory errors"
 
 
-def test_two_nodes_add_up_together(lab: Lab) -> None:
+def test_allreduce_test_runs_on_two_nodes(lab: Lab) -> None:
     argv = [*AGENT, "test", "allreduce", "--json", "--seconds", "0.3", "--peers", "lab-1-1,lab-1-2"]
     lab.podman("exec", "-d", lab.container("lab-1-2"), *argv, "--rank", "1")
     (row,) = [json.loads(line) for line in node(lab, "lab-1-1", *argv, "--rank", "0").splitlines()]

@@ -85,7 +85,7 @@ def _read_frame(stream: Any) -> bytes:
     return data if first & 0x0F == 1 else b""
 
 
-def test_a_notebook_is_opened_once_sees_its_gpu_and_nothing_of_ours(lab: Lab) -> None:
+def test_notebook_link_works_once_and_its_kernel_sees_one_gpu_and_no_secrets(lab: Lab) -> None:
     link = lab.cli("notebook", "lab", "--gpus", "1").out.strip()
     notebook = next(one for one in lab.client.notebooks.list("lab") if one.mine)
     try:

@@ -1,5 +1,5 @@
-"""A roll of the node image works on a cluster with a running job, for an image that breaks nodes and for one that
-does not."""
+"""A rollout stops at the first node that a broken image breaks; a fixed image is rolled out without disturbing a
+running job."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def images(lab: Lab) -> list[str]:
     return [found[name] for name in ("roll-1-1", "roll-1-2") if name in found]
 
 
-def test_an_image_that_breaks_nodes_stops_at_one_and_the_next_goes_everywhere(lab: Lab, own: Installation) -> None:
+def test_broken_node_image_stops_at_one_node_and_a_fixed_one_rolls_out(lab: Lab, own: Installation) -> None:
     before = images(lab)
     job = lab.sbatch("ann", "--nodelist=roll-1-1", wrap="while [ ! -e go ]; do sleep 0.1; done")
     lab.wait_job(job, "RUNNING")

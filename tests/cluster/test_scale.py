@@ -55,7 +55,7 @@ def state(lab: Lab, node: str) -> str:
 
 
 @pytest.mark.core
-def test_nodes_come_and_go_while_a_job_runs(lab: Lab) -> None:
+def test_nodes_are_added_and_removed_while_a_job_runs(lab: Lab) -> None:
     before = controller(lab)
     assert state(lab, "grow-gpu-1-2").endswith("headway: no machine")
     job = lab.sbatch("ann", "--gpus-per-node=8", "--requeue", wrap="srun sleep 1000")
@@ -87,13 +87,13 @@ def test_nodes_come_and_go_while_a_job_runs(lab: Lab) -> None:
     lab.head("scancel", str(job))
 
 
-def test_work_without_gpus_fills_the_cheap_nodes(lab: Lab) -> None:
+def test_cpu_jobs_use_the_cheapest_nodes(lab: Lab) -> None:
     job = lab.sbatch("ann", wrap="hostname")
     lab.wait_job(job, "COMPLETED")
     assert lab.output(f"/home/ann/slurm-{job}.out", "ann").strip() == "grow-cpu-1-1"
 
 
-def test_a_job_wakes_a_node_of_a_group_that_sleeps(lab: Lab) -> None:
+def test_job_powers_up_a_node_of_an_autoscaled_group(lab: Lab) -> None:
     assert state(lab, "grow-lazy-1-1").startswith("idle~")
     before = controller(lab)
     job = lab.sbatch("ann", "--constraint=lazy", wrap="hostname")
@@ -127,7 +127,7 @@ def identity(lab: Lab, machine: str) -> str:
     return lab.podman("inspect", "--format", "{{.Id}}", lab.container(machine)).strip()
 
 
-def test_a_machine_that_is_taken_back_loses_no_work_and_is_replaced(lab: Lab) -> None:
+def test_reclaimed_spot_machine_is_replaced_and_its_job_requeued(lab: Lab) -> None:
     before = controller(lab)
     lab.cli("scale", lab.name, "gpu=0", "spot=1", "--yes", "--deadline", "0")
     other = lab.sbatch("ann", "--constraint=cpu", wrap="sleep 1000")
@@ -157,7 +157,7 @@ def test_a_machine_that_is_taken_back_loses_no_work_and_is_replaced(lab: Lab) ->
     lab.head("scancel", str(saves))
 
 
-def test_what_may_not_be_requeued_goes_on_until_the_machine_is_taken(lab: Lab) -> None:
+def test_no_requeue_job_runs_until_its_spot_machine_is_reclaimed(lab: Lab) -> None:
     stays = lab.sbatch("ann", "--constraint=spot", "--no-requeue", wrap="sleep 1000")
     lab.wait_job(stays, "RUNNING")
     node = lab.field(stays, "NodeList")
@@ -168,7 +168,7 @@ def test_what_may_not_be_requeued_goes_on_until_the_machine_is_taken(lab: Lab) -
     lab.wait(lambda: not lab.containers(node), "the machine to be gone")
 
 
-def test_a_machine_that_can_t_be_made_is_said_and_its_job_waits(lab: Lab) -> None:
+def test_failed_machine_creation_opens_an_incident_and_its_job_waits(lab: Lab) -> None:
     (lab.state / "fault").write_text("fail")
     job = lab.sbatch("ann", "--constraint=lazy", wrap="hostname")
     told = lab.wait(lambda: (one := incident(lab, "make")).get("state") == "repairing" and one, "an incident")

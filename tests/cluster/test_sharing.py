@@ -19,7 +19,7 @@ def _quiet(lab: Lab) -> Iterator[None]:
     lab.wait(lambda: not lab.head("squeue", "-h").out.strip(), "the queue to be empty")
 
 
-def test_a_two_node_job_lands_whole_under_one_leaf(lab: Lab) -> None:
+def test_two_node_job_is_placed_under_one_leaf_switch(lab: Lab) -> None:
     """Three nodes are free, one under the first leaf switch and two under the second: the job must not span both."""
     blocker = lab.sbatch("alice", "-w", "lab-1-1", "--exclusive", wrap=HOLD.format("free1"))
     lab.wait_job(blocker, "RUNNING")
@@ -28,7 +28,7 @@ def test_a_two_node_job_lands_whole_under_one_leaf(lab: Lab) -> None:
     assert lab.field(job, "NodeList") == "lab-2-[1-2]"
 
 
-def test_a_gang_starts_on_all_its_nodes_or_on_none(lab: Lab) -> None:
+def test_multi_node_job_waits_until_all_its_nodes_are_free(lab: Lab) -> None:
     blocker = lab.sbatch("vera", "-w", "lab-2-2", "--exclusive", wrap=HOLD.format("free2"))
     lab.wait_job(blocker, "RUNNING")
     gang = lab.sbatch("alice", "-N4", "--gpus-per-node=8", "--output=gang.txt", wrap="srun hostname")
@@ -41,7 +41,7 @@ def test_a_gang_starts_on_all_its_nodes_or_on_none(lab: Lab) -> None:
     assert sorted(lab.output("/home/alice/gang.txt").split()) == ["lab-1-1", "lab-1-2", "lab-2-1", "lab-2-2"]
 
 
-def test_the_higher_tier_preempts_and_the_victim_runs_again_and_finishes(lab: Lab) -> None:
+def test_higher_tier_preempts_and_the_victim_reruns_to_completion(lab: Lab) -> None:
     wrap = "[ ${SLURM_RESTART_COUNT:-0} -ge 1 ] && exit 0; srun sleep 600"
     victim = lab.sbatch("sam", "-N4", "--exclusive", "--requeue", wrap=wrap)
     lab.wait_job(victim, "RUNNING")
@@ -51,14 +51,14 @@ def test_the_higher_tier_preempts_and_the_victim_runs_again_and_finishes(lab: La
     assert int(lab.field(victim, "Restarts")) >= 1
 
 
-def test_only_its_teams_may_use_the_high_tier(lab: Lab) -> None:
+def test_only_permitted_teams_use_the_urgent_partition(lab: Lab) -> None:
     done = lab.head("sbatch", "-p", "urgent", "--wrap=true", user="sam", check=False)
     assert done.code != 0 or lab.wait(lambda: lab.field(done.out.split()[-1], "Reason"), "a reason") != "None"
     allowed = lab.head("sbatch", "--parsable", "-p", "urgent", "--wrap=true", user="alice")
     assert lab.wait_job(int(allowed.out)) == "COMPLETED"
 
 
-def test_a_team_past_its_cap_is_held_with_the_reason_shown(lab: Lab) -> None:
+def test_job_above_the_gpu_hour_cap_waits_with_its_reason(lab: Lab) -> None:
     """carol's team may use one GPU-hour per month and requests more in one job."""
     job = lab.sbatch("carol", "--gpus=8", "--time=1:00:00", wrap="true")
     lab.wait(
@@ -69,7 +69,7 @@ def test_a_team_past_its_cap_is_held_with_the_reason_shown(lab: Lab) -> None:
     assert lab.wait_job(small) == "COMPLETED"
 
 
-def test_a_team_s_running_jobs_are_limited(lab: Lab) -> None:
+def test_running_jobs_per_team_are_limited(lab: Lab) -> None:
     jobs = [lab.sbatch("carol", "--time=5", wrap=HOLD.format("free3")) for _ in range(3)]
     lab.wait(lambda: sum(lab.field(j, "JobState") == "RUNNING" for j in jobs) == 2, "two to run")
     third = next(j for j in jobs if lab.field(j, "JobState") == "PENDING")
@@ -79,7 +79,7 @@ def test_a_team_s_running_jobs_are_limited(lab: Lab) -> None:
 
 
 @pytest.mark.soak
-def test_the_team_that_used_more_waits_behind_the_one_that_used_less(lab: Lab) -> None:
+def test_team_with_less_usage_starts_first(lab: Lab) -> None:
     """Slurm counts usage once a minute; the test waits until sshare shows it, not for a fixed time."""
     usage = ["sshare", "-a", "-n", "-P", "-o", "Account,User,RawUsage"]
 

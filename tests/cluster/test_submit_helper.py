@@ -1,5 +1,4 @@
-"""The submission helper on a real head runs under the right limits, and its death has a defined outcome for
-submissions."""
+"""The submission helper runs under the user's login limits; a killed helper is replaced or gives one clear error."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ def jobs(lab: Lab, user: str) -> list[str]:
     return lab.head("squeue", "-h", "-u", user, "-o", "%A").out.split()
 
 
-def test_one_helper_takes_a_person_s_submissions_under_their_limits(lab: Lab) -> None:
+def test_one_helper_per_user_submits_under_login_limits_and_is_replaced(lab: Lab) -> None:
     made = [lab.submit(HELD, user="carol") for _ in range(3)]
     (helper,) = helpers(lab, "carol")
     uid, mine = lab.head("id", "-u", "carol").out.strip(), ("oom_score_adj", "cgroup")
@@ -53,7 +52,7 @@ def test_one_helper_takes_a_person_s_submissions_under_their_limits(lab: Lab) ->
     lab.head("scancel", "-u", "carol")
 
 
-def test_a_helper_killed_under_a_submission_is_one_error_and_at_most_one_job(lab: Lab) -> None:
+def test_killed_helper_gives_one_error_and_at_most_one_job(lab: Lab) -> None:
     """sbatch was running by then and may or may not have continued: the error says to look at the queue."""
     lab.head("mkdir", "-p", "bin", user="sam")
     lab.head("sh", "-c", "cat >bin/sbatch; chmod 755 bin/sbatch", user="sam", stdin=SLOW)

@@ -27,7 +27,7 @@ def reach(lab: Lab, job: int, step: int) -> None:
     lab.wait(lambda: max(losses(log(lab, job)), default=0) >= step, f"step {step} of job {job}", patience_s=240)
 
 
-def test_killed_at_any_moment_the_loss_curve_goes_on_exactly(lab: Lab) -> None:
+def test_killed_training_continues_with_the_same_loss_curve(lab: Lab) -> None:
     """A rank is killed by -9, then a node's whole step; then the job is requeued while it runs."""
     whole, job = start(lab), start(lab)
     reach(lab, job, 8)
@@ -53,7 +53,7 @@ def test_killed_at_any_moment_the_loss_curve_goes_on_exactly(lab: Lab) -> None:
 
 
 @pytest.mark.soak
-def test_a_training_that_asked_is_warned_before_its_time_limit_and_goes_on(lab: Lab) -> None:
+def test_training_is_warned_before_its_time_limit_and_continues(lab: Lab) -> None:
     """A minute is the shortest limit in Slurm, which checks warnings every 30 seconds and sends those due in between
     early."""
     limited = start(lab, "--time=1", "--signal=USR1@25", steps=("--steps", "100000", "--log-every", "1"))
@@ -65,7 +65,7 @@ def test_a_training_that_asked_is_warned_before_its_time_limit_and_goes_on(lab: 
     assert "CANCELLED AT" not in said.split("warned:")[0]
 
 
-def test_who_asked_is_warned_saves_and_goes_on_and_who_did_not_is_simply_requeued(lab: Lab) -> None:
+def test_preempted_training_is_warned_only_if_it_requested_a_signal(lab: Lab) -> None:
     asked = start(lab)
     plain = lab.sbatch(
         "admin",
@@ -92,7 +92,7 @@ def test_who_asked_is_warned_saves_and_goes_on_and_who_did_not_is_simply_requeue
     assert lab.output(f"{HOME}/plain.txt").count("start") == 2
 
 
-def test_the_server_knows_step_loss_and_rate_of_a_training_whose_log_says_nothing(lab: Lab) -> None:
+def test_server_reads_training_progress_from_reports(lab: Lab) -> None:
     job = start(lab, "--output=/dev/null", steps=("--steps", "100000", "--log-every", "1", "--step-seconds", "0.2"))
 
     def progress() -> dict[str, float]:

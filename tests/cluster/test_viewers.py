@@ -63,7 +63,7 @@ def look(lab: Lab, viewers: int, job: int) -> tuple[int, int]:
     return round(rpcs * SPAN_S / took), counted
 
 
-def test_slurm_is_asked_as_often_however_many_look(lab: Lab) -> None:
+def test_slurm_load_does_not_grow_with_viewers(lab: Lab) -> None:
     job = lab.sbatch("stan", "--gpus=1", wrap="while [ ! -e go ]; do sleep 0.2; done")
     lab.wait_job(job, "RUNNING")
     alone, _ = look(lab, 0, job)

@@ -12,7 +12,7 @@ SIMULATED = "SIMULATED"
 pytestmark = pytest.mark.core
 
 
-def test_nvidia_smi_is_the_first_thing_anyone_types_and_it_says_what_it_is(lab: Lab) -> None:
+def test_nvidia_smi_marks_gpus_as_simulated(lab: Lab) -> None:
     plain = lab.head("srun", "--gpus=2", "nvidia-smi", user="alice").out
     assert SIMULATED in plain.splitlines()[0]
     listed = lab.head("srun", "--gpus=2", "nvidia-smi", "-L", user="alice").out
@@ -28,12 +28,12 @@ def test_srun_without_gpus_sees_none(lab: Lab) -> None:
     assert "GPU 0" not in done.out
 
 
-def test_a_four_node_gpu_job_would_start_now(lab: Lab) -> None:
+def test_four_node_gpu_job_is_accepted_by_test_only(lab: Lab) -> None:
     said = lab.head("srun", "--nodes=4", "--gres=gpu:8", "--test-only", "/bin/true", user="alice")
     assert re.search(r"Job \d+ to start at", said.out + said.err)
 
 
-def test_a_running_job_can_be_looked_into_with_an_overlapping_step(lab: Lab) -> None:
+def test_overlapping_step_can_inspect_a_running_job(lab: Lab) -> None:
     job = lab.sbatch("vera", "--gpus=2", wrap="touch ready; while [ ! -e go ]; do sleep 0.1; done")
     lab.wait_job(job, "RUNNING")
     inside = lab.head("srun", f"--jobid={job}", "--overlap", "nvidia-smi", "-L", user="vera").out
@@ -42,7 +42,7 @@ def test_a_running_job_can_be_looked_into_with_an_overlapping_step(lab: Lab) -> 
     assert lab.wait_job(job) == "COMPLETED"
 
 
-def test_eight_one_gpu_jobs_without_a_memory_request_run_at_once_on_one_node(lab: Lab) -> None:
+def test_eight_one_gpu_jobs_share_a_node_without_memory_requests(lab: Lab) -> None:
     jobs = [
         lab.sbatch("victor", "--nodelist=lab-2-2", "--gpus=1", wrap="while [ ! -e go ]; do sleep 0.1; done")
         for _ in range(8)
@@ -54,7 +54,7 @@ def test_eight_one_gpu_jobs_without_a_memory_request_run_at_once_on_one_node(lab
     assert {lab.wait_job(job) for job in jobs} == {"COMPLETED"}
 
 
-def test_two_jobs_on_a_node_never_see_each_other_s_gpus(lab: Lab) -> None:
+def test_jobs_on_one_node_see_different_gpus(lab: Lab) -> None:
     look = "nvidia-smi --query-gpu=uuid --format=csv,noheader"
     probe = f"{look} > $OUT; touch $OUT.done; while [ ! -e go ]; do sleep 0.1; done"
     for name in ("a", "b"):
@@ -66,13 +66,13 @@ def test_two_jobs_on_a_node_never_see_each_other_s_gpus(lab: Lab) -> None:
     assert not first & second
 
 
-def test_another_job_s_gpu_can_not_be_opened(lab: Lab) -> None:
+def test_gpus_of_other_jobs_cannot_be_opened(lab: Lab) -> None:
     script = 'for n in 0 1 2 3 4 5 6 7; do (exec 3</dev/nvidia$n) 2>&1 | sed "s/^/$n /"; done'
     said = lab.head("srun", "--gpus=1", "bash", "-c", script, user="vito", check=False).out
     assert said.count("Operation not permitted") == 7, said
 
 
-def test_a_job_over_its_memory_is_ended_alone(lab: Lab) -> None:
+def test_job_over_its_memory_is_killed_without_affecting_others(lab: Lab) -> None:
     hungry = "python3 -c 'x = bytearray(600_000_000); import time; time.sleep(60)'"
     beside = lab.sbatch("sam", "-w", "lab-1-2", "--mem=100", wrap="while [ ! -e go ]; do sleep 0.1; done")
     lab.wait_job(beside, "RUNNING")
@@ -83,20 +83,20 @@ def test_a_job_over_its_memory_is_ended_alone(lab: Lab) -> None:
     assert lab.wait_job(beside) == "COMPLETED"
 
 
-def test_an_array_runs_every_task(lab: Lab) -> None:
+def test_array_runs_every_task(lab: Lab) -> None:
     job = lab.sbatch("sara", "--array=0-9%4", "--output=shard-%a.txt", wrap="echo shard $SLURM_ARRAY_TASK_ID")
     lab.wait_array(job)
     said = lab.head("bash", "-c", "cat shard-?.txt | sort", user="sara").out
     assert said.split("\n")[:-1] == [f"shard {n}" for n in range(10)]
 
 
-def test_an_array_of_ten_thousand_is_taken_in_one_submission(lab: Lab) -> None:
+def test_array_of_10000_tasks_is_one_submission(lab: Lab) -> None:
     job = lab.sbatch("sara", "--hold", "--array=0-9999", wrap="true")
     lab.head("scancel", str(job), user="sara")
     assert lab.wait_job(job) == "CANCELLED"
 
 
-def test_dependencies_run_in_order_and_an_impossible_one_never_runs(lab: Lab) -> None:
+def test_dependencies_run_in_order_and_unsatisfiable_ones_never(lab: Lab) -> None:
     first = lab.sbatch("saul", "--output=order.txt", "--open-mode=append", wrap="echo first; exit 1")
     again = lab.sbatch(
         "saul", f"--dependency=afternotok:{first}", "--output=order.txt", "--open-mode=append", wrap="echo again"
@@ -111,7 +111,7 @@ def test_dependencies_run_in_order_and_an_impossible_one_never_runs(lab: Lab) ->
     lab.head("scancel", str(never), user="saul")
 
 
-def test_a_requeued_job_runs_again_and_appends(lab: Lab) -> None:
+def test_requeued_job_runs_again_and_appends_its_output(lab: Lab) -> None:
     wrap = "echo restart ${SLURM_RESTART_COUNT:-0}; [ ${SLURM_RESTART_COUNT:-0} = 1 ] && exit 0; sleep 300"
     job = lab.sbatch("sonia", "--requeue", "--output=again.txt", "--open-mode=append", wrap=wrap)
     lab.wait_job(job, "RUNNING")
@@ -124,7 +124,7 @@ def test_a_requeued_job_runs_again_and_appends(lab: Lab) -> None:
     assert said == ["restart 0", "restart 1"]
 
 
-def test_modules_load_on_the_login_and_in_jobs(lab: Lab) -> None:
+def test_modules_load_on_the_login_node_and_in_jobs(lab: Lab) -> None:
     assert "Modules based on Lua" in lab.head("bash", "-lc", "module --version 2>&1", user="stan").out
     job = lab.sbatch("stan", "--output=module.txt", script="#!/bin/bash -l\nmodule --version 2>&1; module avail 2>&1\n")
     assert lab.wait_job(job) == "COMPLETED"
@@ -148,7 +148,7 @@ SINK = textwrap.dedent("""
 """)
 
 
-def test_mail_goes_out_when_a_job_ends(lab: Lab) -> None:
+def test_mail_is_sent_when_a_job_ends(lab: Lab) -> None:
     lab.head("systemd-run", "--unit=mail-sink", "--collect", "python3", "-c", SINK)
     lab.wait(lambda: "2525" in lab.head("ss", "-lnt").out, "the mail sink to listen")
     job = lab.sbatch("stan", "--mail-type=END", "--mail-user=stan@example.com", wrap="true")
@@ -164,14 +164,14 @@ def test_tmp_is_private_to_a_job(lab: Lab) -> None:
     assert "mine" not in said
 
 
-def test_a_dataset_is_there_and_read_only(lab: Lab) -> None:
+def test_dataset_is_mounted_read_only_on_all_nodes(lab: Lab) -> None:
     said = lab.head("srun", "-N4", "cat", "/datasets/tiny/corpus.txt", user="alice").out
     assert said.count("lazy model") == 4
     refused = lab.head("srun", "-w", "lab-2-1", "touch", "/datasets/tiny/mine", user="alice", check=False)
     assert refused.code != 0
 
 
-def test_home_and_scratch_are_the_same_everywhere(lab: Lab) -> None:
+def test_home_and_scratch_are_shared_between_nodes(lab: Lab) -> None:
     lab.head(
         "srun", "-w", "lab-2-1", "bash", "-c", "echo from-a-node > ~/shared; echo x > /scratch/$USER/y", user="alice"
     )
@@ -181,13 +181,13 @@ def test_home_and_scratch_are_the_same_everywhere(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("flags", [["-p", "nosuch"], ["--gres=gpu:9"], ["--time=30-0", "-p", "debug"]])
-def test_what_can_never_run_is_refused_at_submit(lab: Lab, flags: list[str]) -> None:
+def test_impossible_jobs_are_refused_at_submission(lab: Lab, flags: list[str]) -> None:
     done = lab.head("sbatch", "-W", *flags, "--wrap=true", user="alice", check=False)
     held = done.code != 0
     assert held, done.out
 
 
-def test_shared_memory_filled_past_the_job_s_memory_ends_the_job_at_once(lab: Lab) -> None:
+def test_shared_memory_counts_against_the_memory_limit_of_a_job(lab: Lab) -> None:
     """Files in shared memory count for the job, while the process that wrote them is small: it must be killed before
     slurmstepd."""
     done = lab.head("srun", "--mem=200M", "dd", "if=/dev/zero", "of=/dev/shm/big", "bs=1M", "count=400", user="alice",

@@ -32,7 +32,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         await made.close()
 
 
-async def test_numbers_that_no_column_holds_are_no_bugs(server: Server) -> None:
+async def test_oversized_numbers_cause_no_server_errors(server: Server) -> None:
     ann = await server.client()
     operation = (await server.store.operations.recent())[0].id
     cursors = [encode_cursor((large, large, "")) for large in LARGE] + [

@@ -70,7 +70,7 @@ def access(endpoint: str) -> Access:
     return Access(endpoint, **KEYS)
 
 
-def test_objects_below_a_prefix_are_a_version(s3: Any, library: Library, access: Access) -> None:
+def test_imports_objects_below_prefix_as_version(s3: Any, library: Library, access: Access) -> None:
     put(s3, sets__tiny__a=b"alpha", sets__tiny__deep__b=b"b" * 9_000_000, sets__tiny2__c=b"no", sets__tiny__deep__=b"")
     manifest = library.bring("tiny", Bucket(f"s3://{s3.bucket}/sets/tiny", access), Progress())
     library.publish("tiny", 1, manifest)
@@ -82,7 +82,7 @@ def test_objects_below_a_prefix_are_a_version(s3: Any, library: Library, access:
     assert [(entry.path, entry.sha256) for entry in one.files] == [("a", manifest.files[0].sha256)]
 
 
-def test_a_killed_addition_asks_for_no_object_again(s3: Any, library: Library, access: Access) -> None:
+def test_killed_import_resumes_without_fetching_objects_again(s3: Any, library: Library, access: Access) -> None:
     put(s3, d__a=b"alpha", d__b=b"beta", d__c=b"gamma")
     url = f"s3://{s3.bucket}/d"
     with pytest.raises(KeyboardInterrupt):
@@ -96,7 +96,7 @@ def test_a_killed_addition_asks_for_no_object_again(s3: Any, library: Library, a
     assert third.seen == []
 
 
-def test_an_object_sent_in_parts_is_taken(s3: Any, library: Library, access: Access) -> None:
+def test_imports_multipart_uploaded_object(s3: Any, library: Library, access: Access) -> None:
     upload = s3.create_multipart_upload(Bucket=s3.bucket, Key="d/big")["UploadId"]
     parts = []
     for number, body in ((1, b"x" * (5 << 20)), (2, b"y")):
@@ -107,7 +107,7 @@ def test_an_object_sent_in_parts_is_taken(s3: Any, library: Library, access: Acc
     assert entry.bytes == (5 << 20) + 1
 
 
-def test_an_object_that_changes_after_it_was_listed_is_refused(s3: Any, access: Access) -> None:
+def test_refuses_object_changed_after_listing(s3: Any, access: Access) -> None:
     put(s3, d__a=b"alpha")
     bucket = Bucket(f"s3://{s3.bucket}/d", access)
     (item,) = bucket.listing().files
@@ -116,9 +116,7 @@ def test_an_object_that_changes_after_it_was_listed_is_refused(s3: Any, access: 
         list(bucket.read(item))
 
 
-def test_another_content_than_the_etag_says_is_refused(
-    s3: Any, access: Access, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refuses_content_that_does_not_match_etag(s3: Any, access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
     put(s3, d__a=b"alpha")
     bucket = Bucket(f"s3://{s3.bucket}/d", access)
     (item,) = bucket.listing().files
@@ -143,7 +141,7 @@ def test_another_content_than_the_etag_says_is_refused(
         list(bucket.read(item))
 
 
-def test_keys_that_can_be_no_paths_are_named(s3: Any, access: Access) -> None:
+def test_refuses_keys_that_are_not_valid_paths(s3: Any, access: Access) -> None:
     for key in ("d/a", "d/a/b", "d/../up", "d//x"):
         s3.put_object(Bucket=s3.bucket, Key=key, Body=b"x")
     with pytest.raises(Refused) as told:
@@ -152,13 +150,13 @@ def test_keys_that_can_be_no_paths_are_named(s3: Any, access: Access) -> None:
     assert "'d/../up' is not a valid file path" in told.value.message
 
 
-def test_an_empty_part_of_a_key_is_named_and_no_other_object_s_path(s3: Any, access: Access) -> None:
+def test_refuses_key_with_empty_path_segment(s3: Any, access: Access) -> None:
     put(s3, books__a=b"one", books____a=b"two")
     with pytest.raises(Refused, match="'books//a' is not a valid file path"):
         Bucket(f"s3://{s3.bucket}/books", access).listing()
 
 
-def test_what_is_not_there_or_does_not_answer_is_said_without_the_keys(s3: Any, endpoint: str, access: Access) -> None:
+def test_missing_or_unreachable_bucket_errors_omit_credentials(s3: Any, endpoint: str, access: Access) -> None:
     with pytest.raises(Refused, match="bucket or object does not exist") as told:
         Bucket("s3://no-such-bucket-here/x", access).listing()
     assert KEYS["secret"] not in str(told.value) + repr(access)
@@ -168,7 +166,7 @@ def test_what_is_not_there_or_does_not_answer_is_said_without_the_keys(s3: Any, 
         Bucket("s3://bucket/x", Access("http://127.0.0.1:1", **KEYS)).listing()
 
 
-def test_keys_are_those_that_aws_tools_find(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_s3_access_uses_standard_aws_credential_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

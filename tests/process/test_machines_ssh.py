@@ -107,7 +107,7 @@ async def server() -> AsyncIterator[Server]:
         yield made
 
 
-async def test_remote_words_are_never_read_by_a_shell(server: Server) -> None:
+async def test_remote_arguments_are_not_interpreted_by_shell(server: Server) -> None:
     async with Connections(server.key) as ssh:
         words = ["a b", "$(id)", "';reboot", "*", "new\nline", ""]
         ran = await ssh.remote(server.machine, ["printf", "<%s>", *words], timeout_s=10)
@@ -122,13 +122,13 @@ async def test_remote_failure_names_the_machine(server: Server) -> None:
         assert (await ssh.remote(server.machine, ["false"], timeout_s=10, check=False)).code == 1
 
 
-async def test_remote_takes_large_input(server: Server) -> None:
+async def test_remote_command_accepts_large_input(server: Server) -> None:
     async with Connections(server.key) as ssh:
         ran = await ssh.remote(server.machine, ["wc", "-c"], timeout_s=20, input=b"x" * 3_000_000)
     assert ran.stdout.strip() == "3000000"
 
 
-async def test_remote_has_a_time_limit(server: Server) -> None:
+async def test_remote_command_times_out(server: Server) -> None:
     async with Connections(server.key) as ssh:
         with pytest.raises(CommandFailed) as caught:
             await ssh.remote(server.machine, ["sleep", "300"], timeout_s=0.3)
@@ -136,7 +136,7 @@ async def test_remote_has_a_time_limit(server: Server) -> None:
         assert (await ssh.remote(server.machine, ["echo", "still"], timeout_s=10)).stdout == "still\n"
 
 
-async def test_commands_share_a_connection_up_to_what_sshd_allows(server: Server) -> None:
+async def test_commands_share_connection_up_to_sshd_session_limit(server: Server) -> None:
     async with Connections(server.key) as ssh:
         for _ in range(3):
             await ssh.remote(server.machine, ["true"], timeout_s=10)
@@ -145,7 +145,7 @@ async def test_commands_share_a_connection_up_to_what_sshd_allows(server: Server
         assert len(server.connections) == 2
 
 
-async def test_a_command_that_would_end_the_connection_is_not_sent(server: Server) -> None:
+async def test_refuses_command_too_long_for_sshd(server: Server) -> None:
     """OpenSSH's server closes the connection, which others' commands use as well, at a command of 256 KiB. A quote
     takes five bytes."""
     async with Connections(server.key) as ssh:
@@ -159,14 +159,14 @@ async def test_a_command_that_would_end_the_connection_is_not_sent(server: Serve
         assert len(server.connections) == 1
 
 
-async def test_a_broken_connection_is_made_again(server: Server) -> None:
+async def test_reconnects_after_broken_connection(server: Server) -> None:
     async with Connections(server.key) as ssh:
         await ssh.remote(server.machine, ["true"], timeout_s=10)
         server.connections[0].abort()
         assert (await ssh.remote(server.machine, ["echo", "back"], timeout_s=10)).stdout == "back\n"
 
 
-async def test_connection_that_breaks_under_a_command_is_unreachable(server: Server) -> None:
+async def test_connection_broken_during_command_raises_unreachable(server: Server) -> None:
     async with Connections(server.key) as ssh:
         await ssh.remote(server.machine, ["true"], timeout_s=10)
         task = asyncio.create_task(ssh.remote(server.machine, ["sh", "-c", "echo go; exec sleep 300"], timeout_s=30,
@@ -175,7 +175,7 @@ async def test_connection_that_breaks_under_a_command_is_unreachable(server: Ser
             await task
 
 
-async def test_another_host_key_is_refused_at_once(server: Server) -> None:
+async def test_wait_ready_fails_at_once_on_changed_host_key(server: Server) -> None:
     other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
     async with Connections(server.key) as ssh:
         began = time.monotonic()
@@ -184,14 +184,14 @@ async def test_another_host_key_is_refused_at_once(server: Server) -> None:
         assert time.monotonic() - began < 300
 
 
-async def test_unknown_client_key_is_unreachable_with_a_hint(server: Server) -> None:
+async def test_rejected_client_key_raises_unreachable(server: Server) -> None:
     stranger = asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode()
     async with Connections(stranger) as ssh:
         with pytest.raises(Unreachable, match="does not accept our key"):
             await ssh.remote(server.machine, ["true"], timeout_s=10)
 
 
-async def test_wait_ready_waits_for_the_server_to_come() -> None:
+async def test_wait_ready_waits_until_server_starts() -> None:
     host, client = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
     async with serving(0, host, client) as first:
         machine, key = first.machine, first.key
@@ -204,7 +204,7 @@ async def test_wait_ready_waits_for_the_server_to_come() -> None:
             assert (await ssh.remote(machine, ["echo", "up"], timeout_s=5)).stdout == "up\n"
 
 
-async def test_wait_ready_gives_up_in_time() -> None:
+async def test_wait_ready_gives_up_after_timeout() -> None:
     key = asyncssh.generate_private_key("ssh-ed25519")
     nobody = Machine("lab-1-1", "lab", "127.0.0.1", MachineState.RUNNING, key.export_public_key().decode(), port=1)
     async with Connections(key.export_private_key().decode()) as ssh:
@@ -212,7 +212,7 @@ async def test_wait_ready_gives_up_in_time() -> None:
             await ssh.wait_ready(nobody, timeout_s=0.3)
 
 
-async def test_stream_gives_bytes_as_they_come_and_ends_the_command(server: Server) -> None:
+async def test_stream_yields_output_immediately_and_reports_exit_code(server: Server) -> None:
     async with Connections(server.key) as ssh:
         async with contextlib.aclosing(ssh.stream(server.machine, ["sh", "-c", "echo first; exec sleep 300"])) as heard:  # type: ignore[type-var]
             assert await anext(heard) == b"first\n"
@@ -221,7 +221,7 @@ async def test_stream_gives_bytes_as_they_come_and_ends_the_command(server: Serv
                 pass
 
 
-async def test_forwarded_socket_leads_there_and_survives_a_broken_connection(server: Server, tmp_path: Path) -> None:
+async def test_forwarded_socket_survives_broken_connection(server: Server, tmp_path: Path) -> None:
     target = tmp_path / "there.sock"
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -250,7 +250,7 @@ async def test_forwarded_socket_leads_there_and_survives_a_broken_connection(ser
     assert not Path(path).exists()
 
 
-async def test_a_connection_that_was_lost_this_moment_is_not_taken_twice(server: Server) -> None:
+async def test_just_lost_connection_is_not_reused(server: Server) -> None:
     async with Connections(server.key) as ssh:
         await ssh.remote(server.machine, ["true"], timeout_s=5)
         (link,) = ssh._peers[server.machine.name].links
@@ -260,7 +260,9 @@ async def test_a_connection_that_was_lost_this_moment_is_not_taken_twice(server:
 
 
 @pytest.mark.parametrize("why", ["no room", "another address"])
-async def test_a_connection_that_takes_no_more_lets_its_commands_end(server: Server, tmp_path: Path, why: str) -> None:
+async def test_connection_without_free_sessions_lets_running_commands_finish(
+    server: Server, tmp_path: Path, why: str
+) -> None:
     """sshd may count sessions that have ended here as open; and callers with an older record of the machine use the
     connection too."""
     os.mkfifo(tmp_path / "end")
@@ -285,7 +287,7 @@ async def test_a_connection_that_takes_no_more_lets_its_commands_end(server: Ser
         assert len(server.connections) == 2
 
 
-async def test_a_command_that_ended_before_it_was_told_anything_breaks_no_connection(server: Server) -> None:
+async def test_command_exiting_before_reading_stdin_keeps_connection(server: Server) -> None:
     async with Connections(server.key) as ssh:
         await ssh.remote(server.machine, ["true"], timeout_s=5)
         (link,) = ssh._peers[server.machine.name].links

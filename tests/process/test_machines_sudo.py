@@ -65,13 +65,13 @@ async def said(server: Server, machine: Machine, stdin: bytes = b"") -> str:
     return ran.stdout
 
 
-async def test_a_user_becomes_root_by_password_and_the_command_gets_its_own_input(ops: Path) -> None:
+async def test_sudo_password_is_separate_from_command_input(ops: Path) -> None:
     async with serving() as server:
         machine = replace(server.machine, user="ops", password_path=str(ops))
         assert await said(server, machine, b"data\n") == "root=yes\ndata\n"
 
 
-async def test_without_a_password_it_is_not_sent_one(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sends_no_password_to_passwordless_sudo(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sudo that asks for no password would leave the line to the command."""
     monkeypatch.setenv("FAKE_SUDO", "free")
     async with serving() as server:
@@ -79,7 +79,7 @@ async def test_without_a_password_it_is_not_sent_one(ops: Path, monkeypatch: pyt
         assert await said(server, machine, b"data\n") == "root=yes\ndata\n"
 
 
-async def test_a_wrong_password_is_said_once_and_never_reaches_a_command(ops: Path) -> None:
+async def test_wrong_sudo_password_raises_unreachable(ops: Path) -> None:
     ops.write_text("wrong\n")
     async with serving() as server:
         machine = replace(server.machine, user="ops", password_path=str(ops))
@@ -88,20 +88,20 @@ async def test_a_wrong_password_is_said_once_and_never_reaches_a_command(ops: Pa
         assert str(ops) in caught.value.hint
 
 
-async def test_no_password_where_one_is_asked_for(ops: Path) -> None:
+async def test_missing_required_sudo_password_raises_unreachable(ops: Path) -> None:
     async with serving() as server:
         with pytest.raises(Unreachable, match="asks ops for a password, and the cluster file has none"):
             await said(server, replace(server.machine, user="ops"))
 
 
-async def test_a_password_file_that_is_not_there(ops: Path) -> None:
+async def test_missing_password_file_raises_unreachable(ops: Path) -> None:
     async with serving() as server:
         machine = replace(server.machine, user="ops", password_path=f"{ops}.gone")
         with pytest.raises(Unreachable, match="can't be read: No such file"):
             await said(server, machine)
 
 
-async def test_no_connection_stays_open_where_nobody_becomes_root(ops: Path) -> None:
+async def test_closes_connections_when_sudo_fails(ops: Path) -> None:
     async with serving() as server, Connections(server.key) as ssh:
         machine = replace(server.machine, user="ops", password_path=f"{ops}.gone")
         for _ in range(3):
@@ -110,7 +110,7 @@ async def test_no_connection_stays_open_where_nobody_becomes_root(ops: Path) -> 
         await eventually(lambda: all(one.is_closed() for one in server.connections))
 
 
-async def test_who_may_not_use_sudo(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_user_outside_sudoers_raises_unreachable(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_SUDO", "never")
     async with serving() as server:
         machine = replace(server.machine, user="ops", password_path=str(ops))
@@ -118,7 +118,7 @@ async def test_who_may_not_use_sudo(ops: Path, monkeypatch: pytest.MonkeyPatch) 
             await said(server, machine)
 
 
-async def test_waiting_for_a_machine_ends_at_once_when_sudo_refuses(ops: Path) -> None:
+async def test_wait_ready_fails_at_once_on_wrong_sudo_password(ops: Path) -> None:
     ops.write_text("wrong\n")
     async with serving() as server, Connections(server.key) as ssh:
         machine = replace(server.machine, user="ops", password_path=str(ops))
@@ -127,7 +127,7 @@ async def test_waiting_for_a_machine_ends_at_once_when_sudo_refuses(ops: Path) -
                 await ssh.wait_ready(machine, timeout_s=600)
 
 
-async def test_a_socket_that_only_root_may_open(ops: Path, tmp_path: Path) -> None:
+async def test_forwards_socket_through_sudo(ops: Path, tmp_path: Path) -> None:
     there = tmp_path / "there.sock"
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -150,7 +150,7 @@ async def test_a_socket_that_only_root_may_open(ops: Path, tmp_path: Path) -> No
     listener.close()
 
 
-async def test_the_way_may_lead_through_another_machine(tmp_path: Path) -> None:
+async def test_connects_through_jump_host_with_pinned_key(tmp_path: Path) -> None:
     """The jump host forwards with its own key, and its host key is pinned too."""
     client = asyncssh.generate_private_key("ssh-ed25519")
     key = tmp_path / "bastion-key"

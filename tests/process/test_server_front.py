@@ -95,7 +95,7 @@ def trail(state_dir: Path) -> list[str]:
     return asyncio.run(read())
 
 
-def test_behind_a_trusted_proxy_people_have_their_own_addresses(start: Start, tmp_path: Path) -> None:
+def test_trusted_proxy_headers_set_client_address_and_origin(start: Start, tmp_path: Path) -> None:
     server = start(HEADWAY_TRUSTED_PROXIES="127.0.0.1", HEADWAY_PUBLIC_URL="https://headway.example.org")
     said = {"authorization": "Bearer hw_guess", "x-forwarded-for": "198.51.100.7, 203.0.113.9"}
     assert httpx.get(f"{server.url}/api/v1/me", headers=said, timeout=60).status_code == 401
@@ -121,7 +121,9 @@ def test_behind_a_trusted_proxy_people_have_their_own_addresses(start: Start, tm
     )
 
 
-def test_the_server_speaks_tls_itself(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_serves_tls_and_ignores_untrusted_proxy_headers(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cert, key = certificate(tmp_path, "localhost")
     server = start(HEADWAY_TLS_CERT=str(cert), HEADWAY_TLS_KEY=str(key))
     assert server.url.startswith("https://localhost:")
@@ -142,7 +144,7 @@ def test_the_server_speaks_tls_itself(start: Start, tmp_path: Path, monkeypatch:
         httpx.get(server.url.replace("https", "http"))
 
 
-def test_what_the_environment_says(tmp_path: Path) -> None:
+def test_listen_settings_are_read_from_environment(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path, "hw.example.org", "10.0.0.9")
     (tmp_path / "secret").write_text("s3cret\n")
     found = listen_settings.read({
@@ -174,7 +176,7 @@ def test_what_the_environment_says(tmp_path: Path) -> None:
             listen_settings.origin({books: text}, books)
 
 
-def test_what_can_t_be_is_said_in_words(tmp_path: Path) -> None:
+def test_refuses_invalid_listen_settings(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
     files = {"HEADWAY_TLS_CERT": str(cert), "HEADWAY_TLS_KEY": str(key)}
     provider = {"HEADWAY_OIDC_ISSUER": "https://id.example.org", "HEADWAY_OIDC_CLIENT_ID": "x"}
@@ -196,6 +198,6 @@ def test_what_can_t_be_is_said_in_words(tmp_path: Path) -> None:
             listen_settings.read(env)
 
 
-def test_the_flow_s_cookie_may_have_a_path(server: Server) -> None:
+def test_oidc_flow_cookie_has_no_host_prefix(server: Server) -> None:
     object.__setattr__(server.state.settings, "cookie", "__Host-headway_x")
     assert flow_cookie(server.state) == "headway_x_oidc"

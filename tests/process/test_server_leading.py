@@ -69,7 +69,7 @@ class One:
 
 
 @needs_postgres
-async def test_one_leads_and_the_other_follows_when_it_is_gone(stores: tuple[Store, Store], tmp_path: Path) -> None:
+async def test_follower_takes_over_when_leader_dies(stores: tuple[Store, Store], tmp_path: Path) -> None:
     one = One(stores[0], tmp_path)
     await eventually(lambda: one.runs)
     two = One(stores[1], tmp_path)
@@ -88,7 +88,7 @@ async def test_one_leads_and_the_other_follows_when_it_is_gone(stores: tuple[Sto
 
 
 @needs_postgres
-async def test_a_leader_whose_connection_breaks_lets_go_and_may_lead_again(
+async def test_leader_steps_down_on_lost_connection_and_leads_again(
     stores: tuple[Store, Store], tmp_path: Path
 ) -> None:
     one = One(stores[0], tmp_path)
@@ -130,7 +130,7 @@ class Stuck(One):
 
 
 @needs_postgres
-async def test_a_loop_that_does_not_end_keeps_nothing_else_going_and_never_runs_twice(
+async def test_stuck_loop_does_not_block_failover_or_run_twice(
     stores: tuple[Store, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leader_election, "END_S", 0.5)
@@ -153,7 +153,7 @@ async def test_a_loop_that_does_not_end_keeps_nothing_else_going_and_never_runs_
 
 
 @needs_postgres
-async def test_turns_are_taken_one_after_the_other_and_lives_are_seen(stores: tuple[Store, Store]) -> None:
+async def test_turn_locks_are_exclusive_and_live_servers_are_visible(stores: tuple[Store, Store]) -> None:
     one, two = stores[0].presence, stores[1].presence
     await one.appear()
     await two.appear()
@@ -184,7 +184,7 @@ async def test_turns_are_taken_one_after_the_other_and_lives_are_seen(stores: tu
         await one.lives(two.number)
 
 
-async def test_who_follows_tells_what_the_leader_does_and_lets_go_of_what_went_down(
+async def test_follower_reports_leader_operations_and_forgets_clusters_taken_down(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await server.apply()
@@ -211,7 +211,7 @@ async def test_who_follows_tells_what_the_leader_does_and_lets_go_of_what_went_d
     assert "down failed: no disk" in [one.text for one in server.state.live.notices("lab")]
 
 
-async def test_a_server_alone_on_its_file_leads_at_once_and_has_every_turn(server: Server) -> None:
+async def test_single_sqlite_server_leads_at_once_and_gets_every_lock(server: Server) -> None:
     led = asyncio.Event()
     presence = server.store.presence
 

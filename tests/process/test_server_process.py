@@ -87,7 +87,7 @@ def test_operation_survives_kill_9_of_the_server(start: Start, state_dir: Path) 
         assert client.clusters.document("lab").spec == document().spec
 
 
-def test_sigterm_gives_the_work_to_the_next_server(start: Start, state_dir: Path) -> None:
+def test_next_server_resumes_operation_after_sigterm(start: Start, state_dir: Path) -> None:
     first = start()
     with connect(state_dir) as client:
         operation = client.clusters.apply(document())
@@ -110,7 +110,7 @@ def test_sigterm_gives_the_work_to_the_next_server(start: Start, state_dir: Path
     assert not stop_server(state_dir)
 
 
-def test_one_server_per_folder_and_private_files(start: Start, state_dir: Path) -> None:
+def test_one_server_runs_per_folder_with_private_files(start: Start, state_dir: Path) -> None:
     server = start()
     argv = [sys.executable, "-m", "headway.server"]
     other = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=ROOT)
@@ -135,7 +135,7 @@ def test_one_server_per_folder_and_private_files(start: Start, state_dir: Path) 
     assert str(made.token) not in log_file(state_dir).read_text()
 
 
-def test_page_signs_in_by_link(start: Start, state_dir: Path) -> None:
+def test_browser_signs_in_by_link(start: Start, state_dir: Path) -> None:
     start()
     with connect(state_dir) as client:
         link = client.tokens.sign_in_link().url
@@ -146,13 +146,13 @@ def test_page_signs_in_by_link(start: Start, state_dir: Path) -> None:
             assert "Headway" in page.text
 
 
-def test_sdk_raises_what_the_server_raised(start: Start, state_dir: Path) -> None:
+def test_sdk_raises_server_exception_type(start: Start, state_dir: Path) -> None:
     start()
     with connect(state_dir) as client, pytest.raises(Conflict):
         client.clusters.apply(document(), digest="old", confirmed=True)
 
 
-def test_idle_server_is_small(start: Start, state_dir: Path) -> None:
+def test_idle_server_uses_under_120_mib(start: Start, state_dir: Path) -> None:
     server = start()
     with connect(state_dir) as client:
         client.clusters.list()
@@ -161,13 +161,13 @@ def test_idle_server_is_small(start: Start, state_dir: Path) -> None:
     assert resident_kib < 120 * 1024
 
 
-def test_heavy_libraries_wait_for_their_first_use() -> None:
+def test_server_import_defers_heavy_libraries() -> None:
     code = "import sys, headway.server.main, headway.web.app; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"asyncssh", "alembic", "httpx", "cryptography", "yaml"}.intersection(ran.stdout.split())
 
 
-def test_detached_start_says_why_it_failed(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_server_reports_startup_error(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_DATABASE_URL", "mysql://h/d")
     from headway.errors import Refused
 
@@ -176,7 +176,7 @@ def test_detached_start_says_why_it_failed(state_dir: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("port", ["abc", "99999", "-1"])
-def test_a_port_that_is_none_says_so(state_dir: Path, monkeypatch: pytest.MonkeyPatch, port: str) -> None:
+def test_refuses_invalid_port(state_dir: Path, monkeypatch: pytest.MonkeyPatch, port: str) -> None:
     from headway.errors import Refused
 
     monkeypatch.setenv("HEADWAY_PORT", port)
@@ -185,7 +185,7 @@ def test_a_port_that_is_none_says_so(state_dir: Path, monkeypatch: pytest.Monkey
     assert "0 takes a free one" in caught.value.hint
 
 
-def test_a_full_disk_keeps_the_server_from_starting_and_says_so(state_dir: Path) -> None:
+def test_refuses_start_on_full_disk(state_dir: Path) -> None:
     from headway.errors import Refused
     from headway.server.state_files import need_room
 
@@ -195,16 +195,14 @@ def test_a_full_disk_keeps_the_server_from_starting_and_says_so(state_dir: Path)
     assert "free space" in caught.value.hint
 
 
-def test_a_log_that_does_not_fit_ends_nothing() -> None:
+def test_log_handler_survives_full_disk() -> None:
     from headway.server.logs import RotatingLogHandler
 
     with Path("/dev/full").open("w") as full:
         RotatingLogHandler(full.fileno()).write("one more line\n")
 
 
-def test_a_log_that_has_grown_long_begins_anew_and_keeps_the_one_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_rotates_at_size_limit_and_keeps_previous_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from headway.server import logs
 
     monkeypatch.setattr(logs, "KEEP_BYTES", 100)
@@ -217,7 +215,7 @@ def test_a_log_that_has_grown_long_begins_anew_and_keeps_the_one_before(
     assert [one.stat().st_mode & 0o777 for one in tmp_path.iterdir()] == [0o600, 0o600]
 
 
-def test_default_port_gives_way_and_another_does_not() -> None:
+def test_default_port_falls_back_but_explicit_port_fails() -> None:
     from headway.errors import Refused
 
     with socket.socket() as taken:

@@ -36,7 +36,7 @@ def url() -> Iterator[str]:
         yield found
 
 
-async def test_postgresql(url: str, tmp_path: Path) -> None:
+async def test_several_stores_share_one_postgres_database(url: str, tmp_path: Path) -> None:
     """All use one database, as several servers do."""
     stores = await asyncio.gather(*(open_store(tmp_path, url) for _ in range(4)))
     try:
@@ -125,7 +125,7 @@ async def _uids_and_secrets(stores: Sequence[Store]) -> None:
     assert await stores[0].linux_users.of_cluster("lab") == {"ann", "bob"}
 
 
-async def test_others_see_who_is_in_a_turn(url: str, tmp_path: Path) -> None:
+async def test_other_servers_see_held_turn_locks(url: str, tmp_path: Path) -> None:
     one, two = await open_store(tmp_path, url), await open_store(tmp_path, url)
     names = [f"reboot/lab/lab-1-{number}" for number in range(8)]  # their lock keys have either sign
     try:
@@ -139,7 +139,7 @@ async def test_others_see_who_is_in_a_turn(url: str, tmp_path: Path) -> None:
         await asyncio.gather(one.close(), two.close())
 
 
-async def test_a_clusters_records_are_of_one_moment_and_come_back(
+async def test_cluster_records_export_is_a_snapshot_and_restores(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when the disk that they are written to pauses for longer than a transaction may be idle."""
@@ -199,7 +199,7 @@ async def _tables_match(url: str) -> None:
     assert found == []
 
 
-async def test_who_begins_to_write_and_falls_silent_keeps_the_others_only_for_a_while(
+async def test_idle_write_transaction_is_rolled_back_after_timeout(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Like a server whose machine loses power between two statements, seen from the database."""
@@ -227,7 +227,7 @@ async def _impatient(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) ->
     return await open_store(folder, url)
 
 
-async def test_every_connection_is_given_up_when_its_machine_is_cut_off(url: str, tmp_path: Path) -> None:
+async def test_connections_set_postgres_network_timeouts(url: str, tmp_path: Path) -> None:
     """Checks the settings requested from PostgreSQL; over a socket, as here, they have no effect."""
     store = await open_store(tmp_path, url)
     try:
@@ -245,7 +245,7 @@ async def test_every_connection_is_given_up_when_its_machine_is_cut_off(url: str
     assert "idle_in_transaction_session_timeout" not in lasting
 
 
-async def test_a_question_that_waits_for_a_lock_without_end_is_given_up_and_a_migration_s_is_not(
+async def test_statements_time_out_on_locks_but_migrations_do_not(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await open_store(tmp_path, url)
@@ -264,7 +264,7 @@ async def test_a_question_that_waits_for_a_lock_without_end_is_given_up_and_a_mi
         await asyncio.gather(one.close(), two.close())
 
 
-async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
+async def test_usage_ledger_sums_match_on_postgres(url: str) -> None:
     lab, t0 = builders.cluster(4), 1_790_000_000
 
     def run(job: int, start: int, end: int, state: str = "COMPLETED") -> JobRun:
@@ -306,7 +306,7 @@ async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
         await store.close()
 
 
-async def test_a_large_run_of_weeks_is_cut_to_the_joule_there(url: str) -> None:
+async def test_long_large_run_is_clipped_exactly_beyond_bigint(url: str) -> None:
     """The product of its joules and its seconds, and of its CPUs' seconds with them, exceeds a bigint."""
     t0, life_s, nodes = 1_790_000_000, 2_600_001, tuple(f"lab-1-{i + 1}" for i in range(4))
     cpus, joules, cpu_s = 2_560_000, 7_400_000_000_001, 2_560_000 * 2_600_000
@@ -328,7 +328,7 @@ async def test_a_large_run_of_weeks_is_cut_to_the_joule_there(url: str) -> None:
         await store.close()
 
 
-async def test_a_run_of_two_groups_whose_start_is_moved_is_one_run_there(url: str) -> None:
+async def test_run_spanning_two_groups_stays_one_run_after_start_changes(url: str) -> None:
     t0, nodes = 1_790_000_000, ("lab-1-1", "lab-1-3")
     [main] = builders.cluster(4).groups
     halves = [replace(main, name=name, slots=main.slots[i : i + 2]) for i, name in ((0, "a"), (2, "b"))]
@@ -358,7 +358,7 @@ async def test_a_run_of_two_groups_whose_start_is_moved_is_one_run_there(url: st
         await store.close()
 
 
-async def test_many_runs_are_measured_and_end_at_once_there(url: str) -> None:
+async def test_measures_and_ends_many_runs_at_once(url: str) -> None:
     t0, jobs = 1_790_000_000, range(1, 1101)
     lab = builders.cluster(4)
     runs = [

@@ -1,4 +1,4 @@
-"""Of two servers on one PostgreSQL database either may be killed: nothing is done twice and nothing is lost."""
+"""With two servers on one PostgreSQL database, killing either loses no job or operation and repeats none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def survive(seconds: float, least: int, between_s: tuple[float, float], *, back:
             ordeal.close()
 
 
-def test_two_servers_for_a_moment() -> None:
+def test_second_server_takes_over_after_leader_is_killed() -> None:
     """The leading server is killed, and the other one takes over."""
     found = survive(0, 1, (0.5, 1), back=False)
     assert found["jobs"]
@@ -37,6 +37,6 @@ def test_two_servers_for_a_moment() -> None:
 
 
 @pytest.mark.soak
-def test_two_servers_for_a_minute() -> None:
+def test_repeated_server_kills_lose_no_work_for_a_minute() -> None:
     found = survive(60, 6, (1, 9))
     assert found["jobs"] >= 50, found

@@ -1,5 +1,4 @@
-"""Clusters with Slurm 22.05 of Debian 12 and 26.05 of Debian 14 behave alike: differences between the versions must
-not show."""
+"""Clusters with Slurm 22.05 (Debian 12) and 26.05 (Debian 14) pass the same tests as the default version."""
 
 from __future__ import annotations
 
@@ -40,23 +39,23 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         made.down()
 
 
-def test_it_is_that_version_and_a_second_apply_changes_nothing(lab: Lab) -> None:
+def test_slurm_version_matches_image_and_second_apply_is_noop(lab: Lab) -> None:
     assert IMAGES[lab.image].slurm.name in lab.head("sinfo", "--version").out
     assert "nothing to change" in lab.cli("apply", str(lab.state / "old.yaml")).out
 
 
-def test_gpus_are_given_and_shown(lab: Lab) -> None:
+def test_job_gets_requested_gpus(lab: Lab) -> None:
     said = lab.head("srun", "-N2", "--gpus-per-node=2", "nvidia-smi", "-L", user="ann").out
     assert sum(line.startswith("GPU ") for line in said.splitlines()) == 4
 
 
-def test_output_folders_are_made_as_the_user(lab: Lab) -> None:
+def test_creates_job_output_folders_as_user(lab: Lab) -> None:
     job = lab.sbatch("ann", "--output=logs/%j/train.out", wrap="id -un")
     assert lab.wait_job(job) == "COMPLETED"
     assert lab.output(f"/home/ann/logs/{job}/train.out", user="ann") == "ann\n"
 
 
-def test_a_killed_node_costs_one_restart(lab: Lab) -> None:
+def test_job_restarts_after_node_is_killed(lab: Lab) -> None:
     wrap = "[ ${SLURM_RESTART_COUNT:-0} -ge 1 ] && exit 0; sleep 600"
     job = lab.sbatch("ann", "-N2", "--exclusive", "--requeue", wrap=wrap)
     lab.wait_job(job, "RUNNING")
@@ -77,7 +76,7 @@ def test_prometheus_scrapes_all_machines_and_alertmanager_runs(lab: Lab) -> None
     lab.wait(seen, "the head and three nodes to be scraped")
 
 
-def test_a_gpu_error_costs_one_restart_and_the_node_is_tested_and_returned(lab: Lab) -> None:
+def test_gpu_error_restarts_job_once_and_node_returns_after_tests(lab: Lab) -> None:
     wrap = "[ ${SLURM_RESTART_COUNT:-0} -ge 1 ] && exit 0; srun sleep 600"
     job = lab.sbatch("ann", "--gpus-per-node=8", "--requeue", wrap=wrap)
     after = lab.sbatch("ann", f"--dependency=afterok:{job}", wrap="true")
@@ -95,7 +94,7 @@ def test_a_gpu_error_costs_one_restart_and_the_node_is_tested_and_returned(lab: 
     assert lab.field(job, "Restarts") == "1"
 
 
-def test_mpi_over_two_nodes(lab: Lab) -> None:
+def test_mpi_job_runs_over_two_nodes(lab: Lab) -> None:
     program = "/scratch/allreduce"
     ways = (
         [f"mpirun {program}"] if lab.image == "debian14" else [f"srun {program}", f"mpirun {program}"]
@@ -113,7 +112,7 @@ def lab_nodes(lab: Lab) -> list[tuple[str, str]]:
     return [(name, state) for name, state in (row.split() for row in rows)]
 
 
-def test_nodes_that_run_know_of_a_new_one(lab: Lab) -> None:
+def test_steps_on_running_node_reach_newly_added_node(lab: Lab) -> None:
     """The controller is restarted for more nodes: a step that begins on an old node finds the new node nevertheless."""
     serves = {name for name, state in lab_nodes(lab) if state == "idle"}  # faults change which node is the spare
     here = min(serves)

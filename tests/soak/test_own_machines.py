@@ -85,7 +85,7 @@ def untouched(own: Own, number: int) -> bool:
 # --- before anything is claimed: each obstacle stops an apply with one clear message
 
 
-def test_a_plan_shows_what_is_there_and_changes_nothing(own: Own) -> None:
+def test_plan_reports_found_machines_and_changes_nothing(own: Own) -> None:
     own.lab.cli("server", "start")
     said = plan(own, own.file)
     assert "what was found is what Slurm is told" in said
@@ -93,7 +93,7 @@ def test_a_plan_shows_what_is_there_and_changes_nothing(own: Own) -> None:
     assert untouched(own, ONE)
 
 
-def test_a_wrong_sudo_password(own: Own) -> None:
+def test_apply_refuses_wrong_sudo_password(own: Own) -> None:
     own.password.write_text("wrong\n")
     try:
         done = own.lab.cli("apply", str(own.spec("wrong")), "--yes", check=False)
@@ -106,7 +106,7 @@ def test_a_wrong_sudo_password(own: Own) -> None:
         own.password.write_text("sesame\n")
 
 
-def test_a_machine_that_another_cluster_holds(own: Own) -> None:
+def test_apply_refuses_machine_held_by_another_cluster(own: Own) -> None:
     mark = '{"cluster": "prod", "server": "elsewhere", "machine": "prod-1-1"}'
     own.bare.inside(TWO, "sh", "-c", f"mkdir -p /etc/headway; echo '{mark}' >/etc/headway/held-by")
     try:
@@ -117,13 +117,13 @@ def test_a_machine_that_another_cluster_holds(own: Own) -> None:
         own.bare.inside(TWO, "rm", "-r", "/etc/headway")
 
 
-def test_a_machine_that_does_not_answer(own: Own) -> None:
+def test_apply_refuses_unreachable_machine(own: Own) -> None:
     file = own.spec("silent", (HEAD, ONE, 99))
     done = own.lab.cli("apply", str(file), "--yes", check=False)
     assert f"{own.bare.address(99)} shows no Ed25519 host key on port 22" in done.err
 
 
-def test_a_machine_with_too_little_memory(own: Own) -> None:
+def test_plan_refuses_machine_with_too_little_memory(own: Own) -> None:
     small = (
         "sed 's/^MemTotal:.*/MemTotal: 400000 kB/' /proc/meminfo >/run/meminfo; mount --bind /run/meminfo /proc/meminfo"
     )
@@ -136,7 +136,7 @@ def test_a_machine_with_too_little_memory(own: Own) -> None:
         own.bare.inside(ONE, "umount", "/proc/meminfo")
 
 
-def test_folders_that_are_not_shared_where_the_kernel_has_no_nfs(own: Own) -> None:
+def test_plan_refuses_unshared_scratch_without_kernel_nfs(own: Own) -> None:
     own.bare.inside(TWO, "mount", "-t", "tmpfs", "none", "/scratch")
     try:
         assert "has to export /scratch, which the machines do not share, and its kernel has no NFS server" in plan(
@@ -149,7 +149,7 @@ def test_folders_that_are_not_shared_where_the_kernel_has_no_nfs(own: Own) -> No
 # --- set up, in two parts
 
 
-def test_an_apply_that_is_killed_half_way_is_finished_by_the_next(own: Own) -> None:
+def test_next_apply_finishes_killed_apply(own: Own) -> None:
     began = subprocess.Popen(
         [sys.executable, "-m", "headway", "apply", str(own.file), "--yes"],
         env=own.lab.env,
@@ -173,7 +173,7 @@ def test_an_apply_that_is_killed_half_way_is_finished_by_the_next(own: Own) -> N
     assert "nothing to change" in own.lab.cli("apply", str(own.file), "--yes").out
 
 
-def test_jobs_run_and_are_accounted(own: Own) -> None:
+def test_jobs_run_and_appear_in_sacct(own: Own) -> None:
     lab = own.lab
     names = lab.head("srun", "-N2", "hostname", user="ann").out.split()
     assert sorted(names) == ["own-1-1", "own-1-2"]
@@ -188,7 +188,7 @@ def test_jobs_run_and_are_accounted(own: Own) -> None:
     assert "Gres=(null)" in told
 
 
-def test_each_job_has_its_own_tmp_and_limits(own: Own) -> None:
+def test_jobs_have_private_tmp_and_memory_limit(own: Own) -> None:
     lab = own.lab
     assert lab.head("srun", "sh", "-c", "touch /tmp/mine; ls /tmp", user="ann").out.split() == ["mine"]
     eats = "python3 -c 'x = bytearray(900 << 20)'"
@@ -196,13 +196,13 @@ def test_each_job_has_its_own_tmp_and_limits(own: Own) -> None:
     assert done.code != 0
 
 
-def test_containers_run(own: Own) -> None:
+def test_squashfs_container_job_runs(own: Own) -> None:
     own.lab.head("bash", "-s", user="ann", stdin=TINY)
     argv = ["srun", "--container-image=/scratch/ann/tiny.sqsh", "cat", "/etc/os-release"]
     assert 'PRETTY_NAME="Tiny 1"' in own.lab.head(*argv, user="ann").out
 
 
-def test_a_version_of_a_dataset_is_everywhere_and_nobody_writes_there(own: Own, tmp_path: Path) -> None:
+def test_dataset_version_is_readonly_on_all_nodes(own: Own, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("alpha")
     tmp_path.chmod(0o755)
     lab, here = own.lab, ("--cluster", "own")  # the server knows other clusters, whose applies were refused
@@ -217,7 +217,7 @@ def test_a_version_of_a_dataset_is_everywhere_and_nobody_writes_there(own: Own, 
     assert "/datasets/words " not in lab.head("cat", "/proc/self/mounts").out
 
 
-def test_the_agent_watches_and_a_node_drains(own: Own) -> None:
+def test_head_services_run_and_drained_node_gets_no_jobs(own: Own) -> None:
     lab = own.lab
     units = lab.head("systemctl", "is-active", "headway-agent", "prometheus", "slurmrestd").out.split()
     assert units == ["active"] * 3
@@ -227,7 +227,7 @@ def test_the_agent_watches_and_a_node_drains(own: Own) -> None:
     lab.head("scontrol", "update", "nodename=own-1-2", "state=resume")
 
 
-def test_nobody_else_reaches_slurms_ports(own: Own) -> None:
+def test_firewall_blocks_slurm_ports_for_other_machines(own: Own) -> None:
     """They answer a machine of the cluster and no other machine; SSH answers both."""
 
     def reaches(number: int, port: int) -> bool:
@@ -240,27 +240,27 @@ def test_nobody_else_reaches_slurms_ports(own: Own) -> None:
     assert reaches(STRANGER, 22)
 
 
-def test_files_of_the_owner_stay_beside_ours(own: Own) -> None:
+def test_apply_keeps_existing_entries_in_etc_hosts(own: Own) -> None:
     hosts = own.bare.inside(ONE, "cat", "/etc/hosts")
     assert "192.0.2.9 files.example.org" in hosts
     assert "own-head" in hosts
     assert own.bare.inside(ONE, "hostname").strip() == "own-1-1"
 
 
-def test_another_cluster_can_t_have_it(own: Own) -> None:
+def test_second_cluster_cannot_claim_held_machine(own: Own) -> None:
     done = own.lab.cli("apply", str(own.spec("thief", (STRANGER, ONE))), "--yes", check=False)
     assert f"thief-1-1 ({own.bare.address(ONE)}) is held by cluster own, as own-1-1" in done.err
     assert own.bare.inside(STRANGER, "sh", "-c", "ls /etc/headway 2>/dev/null || true") == ""
 
 
-def test_another_order_of_the_inventory_moves_nobody(own: Own) -> None:
+def test_reordering_inventory_moves_no_machine(own: Own) -> None:
     """The file is stored, because the order of a reserve counts; no machine changes."""
     said = own.lab.cli("apply", str(own.spec("own", (HEAD, TWO, ONE))), "--yes").out
     assert [line.split()[0] for line in said.splitlines() if " none " in line] == ["setting.keep"]
     assert "nothing to do: the head and 2 nodes already are as the file says" in said
 
 
-def test_a_scale_gives_a_machine_back_to_the_reserve_and_takes_it_again(own: Own) -> None:
+def test_scaling_down_releases_machine_and_scaling_up_reuses_it(own: Own) -> None:
     own.lab.cli("scale", "own", "1", "--yes", timeout_s=600)
     assert own.lab.head("sinfo", "-h", "-N", "-o", "%N").out.split() == ["own-1-1"]
     assert "held" not in own.bare.inside(TWO, "sh", "-c", "ls /etc/headway", check=False)
@@ -269,7 +269,7 @@ def test_a_scale_gives_a_machine_back_to_the_reserve_and_takes_it_again(own: Own
     assert sorted(names) == ["own-1-1", "own-1-2"]
 
 
-def test_a_host_key_that_changed_is_refused_and_explained(own: Own) -> None:
+def test_plan_refuses_changed_ssh_host_key(own: Own) -> None:
     remake = "cp -a /etc/ssh/ssh_host_ed25519_key* /root/; rm /etc/ssh/ssh_host_ed25519_key*; ssh-keygen -A"
     own.bare.inside(TWO, "sh", "-c", f"{remake} >/dev/null; systemctl restart ssh")
     own.lab.cli("server", "stop")  # it has an open connection with the old key
@@ -283,7 +283,7 @@ def test_a_host_key_that_changed_is_refused_and_explained(own: Own) -> None:
     assert "nothing to change" in own.lab.cli("apply", str(own.file), "--yes").out
 
 
-def test_down_gives_the_machines_back(own: Own) -> None:
+def test_down_restores_machines_for_reuse(own: Own) -> None:
     own.lab.cli("down", "own", "--yes", timeout_s=300)
     for number in MACHINES:
         assert own.bare.inside(number, "hostname").strip() == f"rack{number}"

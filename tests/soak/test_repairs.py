@@ -69,7 +69,7 @@ def lines(lab: Lab, job: int) -> list[str]:
     return lab.head("cat", f"/scratch/ann/{job}", check=False).out.split()
 
 
-def test_a_job_whose_batch_daemon_died_runs_again_long_before_slurm_notices(lab: Lab) -> None:
+def test_job_is_requeued_quickly_after_slurmstepd_dies(lab: Lab) -> None:
     job, node = start(lab)
     lab.wait(lambda: lines(lab, job), "the job to write")
     there = lab.container(node)
@@ -83,7 +83,7 @@ def test_a_job_whose_batch_daemon_died_runs_again_long_before_slurm_notices(lab:
     assert "the slurmstepd of its batch script has died" in found["what"]
 
 
-def test_every_daemon_of_the_head_that_is_killed_runs_again(lab: Lab) -> None:
+def test_killed_head_daemons_restart_without_disturbing_jobs(lab: Lab) -> None:
     job, _ = start(lab)
     units = {
         "slurmrestd": "slurmrestd", "prometheus": "prometheus", "alertmanager": "prometheus-alertmanager",
@@ -106,7 +106,7 @@ def test_every_daemon_of_the_head_that_is_killed_runs_again(lab: Lab) -> None:
     assert lab.field(job, "Restarts") == "0"
 
 
-def test_a_machine_that_neither_reset_nor_reboot_mends_is_replaced_by_the_provider(lab: Lab) -> None:
+def test_provider_replaces_machine_that_reboot_does_not_repair(lab: Lab) -> None:
     node = NODES[1]
     count = sum(one.node == node for one in lab.client.incidents.list("rep"))
     there = lab.container(node)
@@ -124,7 +124,7 @@ def test_a_machine_that_neither_reset_nor_reboot_mends_is_replaced_by_the_provid
     assert json.loads(lab.cli("node", "history", node, "-o", "json").out)["score"] == 0, "it is another machine"
 
 
-def test_a_node_that_fails_too_often_is_for_spare_work_only(lab: Lab) -> None:
+def test_often_failing_node_accepts_spare_work_only(lab: Lab) -> None:
     node = NODES[0]
     count = sum(one.node == node for one in lab.client.incidents.list("rep"))
     lab.cli("fault", "xid", "79", node, "--gpu", "0")
@@ -148,7 +148,7 @@ def test_a_node_that_fails_too_often_is_for_spare_work_only(lab: Lab) -> None:
     assert lab.wait_job(refused, "COMPLETED") == "COMPLETED", "a person has vouched for it"
 
 
-def test_a_lost_mount_drains_is_repaired_and_healing_it_by_hand_is_harmless(lab: Lab) -> None:
+def test_lost_mount_is_repaired_once_despite_manual_heal(lab: Lab) -> None:
     node = NODES[1]
     count = sum(one.node == node for one in lab.client.incidents.list("rep"))
     lab.cli("fault", "mount-lost", node)

@@ -77,7 +77,9 @@ def front(start: Start, tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext]]:
         nginx.wait(20)
 
 
-def test_the_documented_proxy_leads_people_in(front: tuple[int, ssl.SSLContext], tmp_path: Path) -> None:
+def test_sign_in_and_event_stream_work_through_documented_nginx(
+    front: tuple[int, ssl.SSLContext], tmp_path: Path
+) -> None:
     port, trusted = front
     url = f"https://localhost:{port}"
     with httpx.Client(base_url=url, verify=trusted) as browser:

@@ -69,7 +69,7 @@ def hop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hop]:
         made.lab.down()
 
 
-def test_without_a_backup_and_the_other_way_it_is_refused_before_anything_is_touched(hop: Hop) -> None:
+def test_plan_refuses_slurm_upgrade_without_backup_and_downgrade(hop: Hop) -> None:
     refused = hop.lab.cli("plan", str(hop.spec("bare", "debian14", backup=False)), check=False)
     assert refused.code == 2
     assert "backup: Slurm 24.11 becomes 26.05 only after a backup" in refused.err
@@ -77,7 +77,7 @@ def test_without_a_backup_and_the_other_way_it_is_refused_before_anything_is_tou
     assert "no downgrade" in refused.err
 
 
-def test_jobs_run_and_wait_through_it_and_the_server_is_killed_in_the_middle(hop: Hop) -> None:
+def test_jobs_survive_slurm_upgrade_with_server_killed_midway(hop: Hop) -> None:
     lab = hop.lab
     first = lab.sbatch("ann", "--output=%j.txt", wrap="true")
     assert lab.wait_job(first) == "COMPLETED"
@@ -112,7 +112,7 @@ def test_jobs_run_and_wait_through_it_and_the_server_is_killed_in_the_middle(hop
     assert states == ["COMPLETED"] * 5
 
 
-def test_heads_don_t_go_back_and_the_whole_cluster_does_from_its_backup(hop: Hop) -> None:
+def test_slurm_upgrade_reverts_only_by_restoring_backup(hop: Hop) -> None:
     lab = hop.lab
     refused = lab.cli("roll", "hop", "--back", "--head", "--yes", check=False)
     assert "can't read the state of Slurm 26.05" in refused.err

@@ -80,7 +80,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
         made.close()
 
 
-def test_a_state_folder_on_a_heads_own_disk_is_refused(twin: Twin) -> None:
+def test_apply_refuses_state_folder_on_local_disk_of_head(twin: Twin) -> None:
     twin.lab.cli("server", "start")
     file = twin.spec("bad", 1, "controllers: 2\nstorage: {state: /var/lib/headway-state}\n")
     done = twin.lab.cli("apply", str(file), "--yes", check=False)
@@ -88,7 +88,7 @@ def test_a_state_folder_on_a_heads_own_disk_is_refused(twin: Twin) -> None:
     assert twin.bare.inside(HEAD, "sh", "-c", "ls /etc/headway 2>/dev/null || true") == ""
 
 
-def test_a_second_head_comes_while_a_job_runs_and_the_queue_comes_along(twin: Twin) -> None:
+def test_adding_second_head_keeps_running_and_queued_jobs(twin: Twin) -> None:
     twin.lab.cli("apply", str(twin.alone), "--yes", timeout_s=1800)
     job = twin.hold()
     held = twin.lab.sbatch("ann", "--hold", "-o", "/dev/null", wrap="true")
@@ -100,7 +100,7 @@ def test_a_second_head_comes_while_a_job_runs_and_the_queue_comes_along(twin: Tw
     twin.let_go(job, held)
 
 
-def test_the_second_head_takes_over_and_the_first_one_comes_back(twin: Twin) -> None:
+def test_second_head_takes_over_until_first_returns(twin: Twin) -> None:
     job = twin.hold()
     twin.bare.power_cut(HEAD)
     meanwhile = twin.lab.wait(lambda: twin.submit("true"), "a submission while the first head is away")
@@ -111,7 +111,7 @@ def test_the_second_head_takes_over_and_the_first_one_comes_back(twin: Twin) -> 
     twin.let_go(job, meanwhile)
 
 
-def test_a_head_that_stood_still_leads_no_more_when_it_goes_on(twin: Twin) -> None:
+def test_frozen_head_steps_down_when_it_resumes(twin: Twin) -> None:
     job = twin.hold()
     twin.bare.stand_still(HEAD)
     meanwhile = twin.lab.wait(lambda: twin.submit("true"), "a submission while the first head stands still")
@@ -122,7 +122,7 @@ def test_a_head_that_stood_still_leads_no_more_when_it_goes_on(twin: Twin) -> No
     twin.let_go(job, meanwhile)
 
 
-def test_one_head_again_and_the_queue_comes_back_to_its_disk(twin: Twin) -> None:
+def test_removing_second_head_moves_queue_back_to_local_disk(twin: Twin) -> None:
     job = twin.hold()
     twin.lab.cli("apply", str(twin.alone), "--yes", timeout_s=600)
     assert "StateSaveLocation       = /srv/headway-state/slurmctld" in twin.lab.head("scontrol", "show", "config").out

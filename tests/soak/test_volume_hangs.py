@@ -41,7 +41,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         made.down()
 
 
-def test_a_volume_that_hangs_drains_its_node_and_returns_with_it(lab: Lab) -> None:
+def test_hanging_volume_drains_node_until_volume_returns(lab: Lab) -> None:
     def on_node(*argv: str) -> str:
         return lab.podman("exec", lab.container(NODE), *argv)
 

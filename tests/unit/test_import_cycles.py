@@ -43,11 +43,11 @@ def cycle(modules: dict[str, Path]) -> list[str]:
 
 
 @pytest.mark.parametrize("folder", [ROOT / "src", NODE], ids=["src", "node"])
-def test_no_module_imports_itself_by_way_of_others(folder: Path) -> None:
+def test_modules_have_no_import_cycles(folder: Path) -> None:
     assert cycle(modules_below(folder)) == []
 
 
-def test_a_cycle_is_found(tmp_path: Path) -> None:
+def test_check_detects_import_cycle(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def f():\n    from b import x\n")
     (tmp_path / "b.py").write_text("from a import f\n")
     assert set(cycle(modules_below(tmp_path))) == {"a", "b"}

@@ -36,7 +36,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", 200)
 
 
-def test_a_locked_database_can_be_read_and_what_needs_writing_says_so(impatient: None, demo: Site) -> None:
+def test_locked_database_allows_reading_and_explains_failed_writes(impatient: None, demo: Site) -> None:
     row, token = demo.run(demo.state.store.tokens.create("ann"))
     file = demo.state.settings.state_dir / "headway.db"
     with signed_in(demo) as client, contextlib.closing(sqlite3.connect(file, isolation_level=None)) as other:
@@ -52,7 +52,7 @@ def test_a_locked_database_can_be_read_and_what_needs_writing_says_so(impatient:
         assert client.get("/tokens").status_code == 200
 
 
-def test_slurm_that_does_not_answer_is_named_on_every_page_and_on_open_ones(demo: Site) -> None:
+def test_unresponsive_slurm_is_named_on_all_pages_and_open_streams(demo: Site) -> None:
     why = "slurmctld on demo-head does not answer"
     with signed_in(demo) as client, client.stream("GET", "/clusters/demo/queue/live") as open_page:
         lines = open_page.iter_lines()
@@ -74,7 +74,7 @@ def test_slurm_that_does_not_answer_is_named_on_every_page_and_on_open_ones(demo
     assert demo.work.named("submit") == []
 
 
-def test_a_cluster_that_is_half_made_says_so_everywhere(demo: Site) -> None:
+def test_cluster_being_created_is_explained_on_every_page(demo: Site) -> None:
     with signed_in(demo) as client:
         for tab in TABS:
             page = client.get(f"/clusters/half{tab}")
@@ -83,7 +83,7 @@ def test_a_cluster_that_is_half_made_says_so_everywhere(demo: Site) -> None:
         assert client.get("/clusters/half/jobs/104").status_code == 404
 
 
-def test_an_error_nobody_foresaw_is_a_page_that_shows_nothing_of_it(demo: Site) -> None:
+def test_unexpected_error_page_hides_its_details(demo: Site) -> None:
     demo.work.answers["shares"] = ValueError("munge key 123")
     with signed_in(demo) as client, capture_logs() as logged:
         page = client.get("/clusters/demo/teams")

@@ -15,7 +15,7 @@ from headway.domain.cluster import Budget
 pytestmark = pytest.mark.browser
 
 
-def test_an_invoice_prints_as_the_sheet_and_nothing_around_it(demo: Site, page: Page) -> None:
+def test_invoice_prints_without_navigation(demo: Site, page: Page) -> None:
     demo.goto(page, "/clusters/demo/costs?section=invoice")
     total = page.get_by_role("row", name="total")
     around = [page.locator(one) for one in (".bar", ".strip", ".costs__sections", ".head__end", "a[download]")]
@@ -28,14 +28,14 @@ def test_an_invoice_prints_as_the_sheet_and_nothing_around_it(demo: Site, page: 
     expect(page.get_by_role("row", name="spare")).to_be_visible()
 
 
-def test_a_day_of_the_picture_leads_to_its_runs(demo: Site, page: Page) -> None:
+def test_day_in_the_capacity_chart_links_to_its_runs(demo: Site, page: Page) -> None:
     demo.goto(page, "/clusters/demo/costs?section=capacity")
     page.locator(".heat__map a").first.dispatch_event("click")
     expect(page.get_by_role("link", name="All runs")).to_be_visible()
     expect(page.get_by_role("heading", name="Runs of gpu h100 from")).to_be_visible()
 
 
-def test_a_budget_that_is_spent_is_said_above_the_queue(demo: Site, page: Page) -> None:
+def test_spent_budget_is_shown_above_the_queue_to_its_team(demo: Site, page: Page) -> None:
     now, made = int(demo.state.clock()), demo.work.clusters["demo"]
     budget = Budget("gpu_hours", Decimal("0.000001"), "year")
     demo.work.clusters["demo"] = {**made, "teams": tuple(replace(one, budget=budget) for one in made["teams"])}

@@ -20,7 +20,7 @@ document.addEventListener('securitypolicyviolation', event => {
 """
 
 
-def test_docs_are_readable_and_searchable(site: Site, page: Page) -> None:
+def test_docs_can_be_read_and_searched_under_the_content_policy(site: Site, page: Page) -> None:
     problems: list[str] = []
     page.add_init_script(NOTE_VIOLATIONS)
     page.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
@@ -42,7 +42,7 @@ def test_docs_are_readable_and_searchable(site: Site, page: Page) -> None:
     assert other_hosts == []
 
 
-def test_no_page_has_an_inline_script_or_another_host() -> None:
+def test_docs_pages_have_no_inline_scripts_or_external_hosts() -> None:
     for path in Path(SITE).rglob("*.html"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"<script(?![^>]*(src=|application/json))", text), path

@@ -70,7 +70,7 @@ def looks(browser: Browser, axe: str) -> Iterator[list[Look]]:
         look.page.context.close()
 
 
-def test_no_page_is_missing_here(site: Site) -> None:
+def test_page_table_lists_every_page_route(site: Site) -> None:
     known = [r for included in site.app.routes for r in getattr(included, "original_router", site.app).routes]
     pages = {r.path for r in known if isinstance(r, PageRoute) and "GET" in r.methods}
     assert sorted(pages - NO_PAGE - PLACES.keys()) == [], "add them to tests/web/places.py"
@@ -78,7 +78,7 @@ def test_no_page_is_missing_here(site: Site) -> None:
 
 
 @pytest.mark.parametrize("place", EVERY, ids=lambda place: place.name)
-def test_every_page(furnished: Site, looks: list[Look], place: Place) -> None:
+def test_every_page_passes_axe_width_and_size_checks(furnished: Site, looks: list[Look], place: Place) -> None:
     assert [text for look in looks for text in _faults(furnished, look, place)] == []
 
 

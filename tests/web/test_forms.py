@@ -72,7 +72,7 @@ def stopped(page: Page, button: Locator) -> None:
 
 
 @pytest.mark.parametrize("path", ["/clusters/demo/submit", "/clusters/demo/notebooks"])
-def test_two_clicks_send_one(demo: Site, page: Page, slow: Slow, path: str) -> None:
+def test_double_click_sends_the_form_once(demo: Site, page: Page, slow: Slow, path: str) -> None:
     demo.goto(page, path, role="member")
     sent = posts(page, path)
     if path.endswith("submit"):
@@ -92,7 +92,7 @@ def test_two_clicks_send_one(demo: Site, page: Page, slow: Slow, path: str) -> N
     assert slow.jobs == 1
 
 
-def test_what_was_stopped_can_be_sent_again_when_it_was_changed(demo: Site, page: Page, slow: Slow) -> None:
+def test_stopped_form_can_be_sent_again_after_a_change(demo: Site, page: Page, slow: Slow) -> None:
     demo.goto(page, "/clusters/demo/submit", role="member")
     page.locator("#f-script").fill(SCRIPT)
     button = page.locator("#send")
@@ -105,7 +105,7 @@ def test_what_was_stopped_can_be_sent_again_when_it_was_changed(demo: Site, page
     page.wait_for_url("**/jobs/105")
 
 
-def test_a_form_that_is_not_valid_stays_as_it_is(demo: Site, page: Page, slow: Slow) -> None:
+def test_invalid_form_is_not_sent_and_stays_editable(demo: Site, page: Page, slow: Slow) -> None:
     demo.goto(page, "/clusters/demo/notebooks", role="member")
     page.locator("#nb-time").evaluate("one => { one.required = true; one.value = ''; }")
     button = page.get_by_role("button", name="Start")
@@ -117,7 +117,7 @@ def test_a_form_that_is_not_valid_stays_as_it_is(demo: Site, page: Page, slow: S
     expect(page.locator("#notebooks li")).to_have_count(3)
 
 
-def test_a_page_that_is_brought_back_sends_something_new(demo: Site, page: Page, slow: Slow) -> None:
+def test_restored_page_sends_its_form_with_a_new_key(demo: Site, page: Page, slow: Slow) -> None:
     demo.goto(page, "/clusters/demo/submit", role="member")
     page.locator("#f-script").fill(SCRIPT)
     button, form_key = page.locator("#send"), page.locator("#submit [name=form_key]")
@@ -138,7 +138,7 @@ def test_a_page_that_is_brought_back_sends_something_new(demo: Site, page: Page,
     assert len(set(demo.work.tags)) == len(demo.work.tags) == slow.jobs == 2
 
 
-def test_without_scripts_too_what_comes_twice_is_one(demo: Site, page: Page, slow: Slow) -> None:
+def test_form_sent_twice_without_scripts_runs_once(demo: Site, page: Page, slow: Slow) -> None:
     demo.goto(page, "/clusters/demo/notebooks", role="member")
     slow.answers()
     send = """async () => {
@@ -154,7 +154,7 @@ def test_without_scripts_too_what_comes_twice_is_one(demo: Site, page: Page, slo
     ("path", "field"),
     [("/new", "#text"), ("/clusters/demo/submit", "#f-script"), ("/clusters/demo/notebooks", "#nb-idle_minutes")],
 )
-def test_what_was_typed_stays_when_the_session_ends(slow: Slow, page: Page, path: str, field: str) -> None:
+def test_typed_text_survives_the_end_of_the_session(slow: Slow, page: Page, path: str, field: str) -> None:
     slow.demo.goto(page, path)
     text = page.locator(field)
     text.fill("7")

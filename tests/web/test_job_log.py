@@ -82,7 +82,9 @@ def stopping(demo: Site, *, now: bool) -> None:
     demo.loop.call_soon_threadsafe(event.set if now else event.clear)
 
 
-def test_it_goes_on_with_the_next_server_where_it_was(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_log_resumes_at_its_offset_after_a_server_restart(
+    demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = Log(demo, monkeypatch, b"step 1\n")
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     state = page.locator("#log-state")
@@ -99,7 +101,7 @@ def test_it_goes_on_with_the_next_server_where_it_was(demo: Site, page: Page, mo
     assert log.starts[0] == log.starts[-1] == 7
 
 
-def test_programs_see_that_it_broke_off_and_ours_goes_on(demo: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_raw_log_stream_breaks_while_the_client_library_resumes(demo: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log(demo, monkeypatch, b"step 1\n")
     demo.run(demo.state.store.people.set_role("alice", "member"))
     _, token = demo.run(demo.state.store.tokens.create("alice"))
@@ -119,7 +121,7 @@ def test_programs_see_that_it_broke_off_and_ours_goes_on(demo: Site, monkeypatch
 
 
 @pytest.mark.parametrize("what", ["part", "follow", "unreachable", "too_many_at_once"])
-def test_it_asks_again_until_a_server_answers(
+def test_page_log_retries_until_the_server_answers(
     demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     log, said = Log(demo, monkeypatch, b"step 1\n"), what not in ("part", "follow")
@@ -148,7 +150,9 @@ def test_it_asks_again_until_a_server_answers(
     assert len(asked) >= 2
 
 
-def test_what_no_other_try_mends_is_said_once(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_log_shows_a_permanent_error_without_retrying(
+    demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = Log(demo, monkeypatch, b"")
     body = json.dumps({"kind": "not_allowed", "detail": "alice may not read it"})
     page.route("**/log/part?*", lambda route: route.fulfill(status=403, body=body, content_type="application/json"))
@@ -157,7 +161,7 @@ def test_what_no_other_try_mends_is_said_once(demo: Site, page: Page, monkeypatc
     assert log.starts == []
 
 
-def test_the_last_task_of_an_array_shows_its_own_log(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_array_task_shows_its_own_log(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last task has the array's own number, which stands for all tasks' lines."""
     log = Log(demo, monkeypatch, b"of task 9\n")
     last = replace(builders.job(120, user="alice"), array_job_id=120, array_task="9")
@@ -188,7 +192,7 @@ def _log(request: Request) -> str:
     return request.url.partition("/log")[2] if "/api/" in request.url else ""
 
 
-def test_a_found_line_is_the_one_that_is_marked(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clicked_search_result_is_marked_in_the_log(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"é step {step} loss 1.5" for step in range(300)]
     Log(demo, monkeypatch, "".join(f"{line}\n" for line in lines).encode()).ended = True
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
@@ -215,7 +219,7 @@ def test_a_found_line_is_the_one_that_is_marked(demo: Site, page: Page, monkeypa
     assert errors == []
 
 
-def test_a_line_that_is_half_written_goes_on(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_log_line_is_continued(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = "step 1\nstep 2 café 3\nstep 4\n".encode()
     cut = whole.index("é".encode()) + 1  # in the middle of a character
     log = Log(demo, monkeypatch, whole[:cut])
@@ -234,7 +238,7 @@ AT_TOP = """() => {
 }"""
 
 
-def test_what_is_read_and_selected_stays_while_more_comes(
+def test_scroll_position_and_selection_stay_while_the_log_grows(
     demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = Log(demo, monkeypatch, b"step 0\n")

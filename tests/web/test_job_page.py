@@ -1,4 +1,4 @@
-"""While a job runs, all parts of its page show the same reading."""
+"""An open job page updates its state, charts and array task count."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shows(site: Site, *jobs: JobState) -> None:
     site.run(put())
 
 
-def test_a_job_that_starts_while_one_looks_gets_its_charts(demo: Site, page: Page) -> None:
+def test_starting_job_gets_its_charts_on_an_open_page(demo: Site, page: Page) -> None:
     expected = int(time.time()) + 600
     job = builders.job(300, "PENDING", user="alice", gpus=8, node_count=1, start_time=expected, reason="Priority")
     shows(demo, job)
@@ -43,7 +43,7 @@ def test_a_job_that_starts_while_one_looks_gets_its_charts(demo: Site, page: Pag
     expect(page.locator("#gpus figure")).to_have_count(4)
 
 
-def test_the_count_of_an_arrays_tasks_goes_on(demo: Site, page: Page) -> None:
+def test_array_task_count_updates_on_an_open_page(demo: Site, page: Page) -> None:
     states: dict[str, Any] = {"0": "RUNNING", "1": "PENDING"}
     demo.work.answers["array"] = lambda *_: dict(states)
     task = replace(builders.job(300, "RUNNING", user="alice"), array_job_id=300, array_task="0")
@@ -57,7 +57,7 @@ def test_the_count_of_an_arrays_tasks_goes_on(demo: Site, page: Page) -> None:
     expect(page.locator("#tasks")).to_contain_text("0 of 2 done, 1 running, 0 waiting, 1 failed: 1")
 
 
-def test_charts_stay_when_the_stream_says_the_same_again(demo: Site, page: Page) -> None:
+def test_charts_are_not_reloaded_by_an_unchanged_update(demo: Site, page: Page) -> None:
     asked: list[str] = []
     page.on("request", lambda one: asked.append(one.url) if "/metrics?" in one.url else None)
     page.add_init_script(

@@ -46,7 +46,9 @@ class Streams:
         assert len(self.open) == number
 
 
-def test_a_page_that_nobody_sees_holds_no_stream(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_page_closes_its_streams_and_resumes_when_shown(
+    demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
     demo.put(page_demo.happy())
     log = Log(demo, monkeypatch, b"step 1\n")
     streams = Streams(page)
@@ -70,7 +72,7 @@ def test_a_page_that_nobody_sees_holds_no_stream(demo: Site, page: Page, monkeyp
     expect(page.locator("h1")).to_have_text("Sign in")
 
 
-def test_many_tabs_leave_room_for_another(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_tabs_free_their_connections(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     Log(demo, monkeypatch, b"step 1\n")
     one = page
     for _ in range(4):  # a browser opens at most six connections to a server
@@ -88,7 +90,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("said", FOREIGN)
 @pytest.mark.parametrize("path", [NODE, "/clusters/demo/nodes", "/incidents", "/"])
-def test_what_a_proxy_says_takes_nothing_from_the_page(demo: Site, page: Page, path: str, said: str) -> None:
+def test_proxy_error_pages_do_not_replace_page_content(demo: Site, page: Page, path: str, said: str) -> None:
     status, text = FOREIGN[said]
 
     def proxy(route: Route) -> None:
@@ -112,7 +114,7 @@ def test_what_a_proxy_says_takes_nothing_from_the_page(demo: Site, page: Page, p
     expect(page.locator("main h1")).to_have_text(before)
 
 
-def test_the_nodes_come_back_after_a_server_that_has_read_nothing_yet(demo: Site, page: Page) -> None:
+def test_node_table_stays_until_a_restarted_server_has_data(demo: Site, page: Page) -> None:
     page.clock.install()
     demo.goto(page, "/clusters/demo/nodes")
     rows = page.locator("#table tbody tr")
@@ -128,7 +130,7 @@ def test_the_nodes_come_back_after_a_server_that_has_read_nothing_yet(demo: Site
     expect(rows).to_have_count(number)
 
 
-def test_what_is_gone_says_so(demo: Site, page: Page) -> None:
+def test_open_node_page_shows_that_its_cluster_is_gone(demo: Site, page: Page) -> None:
     page.clock.install()
     demo.goto(page, NODE)
     demo.put(None)
@@ -136,7 +138,7 @@ def test_what_is_gone_says_so(demo: Site, page: Page) -> None:
     expect(page.locator("h1")).to_have_text("no cluster 'demo'")
 
 
-def test_a_question_outlives_what_was_asked_for_before_it(demo: Site, page: Page) -> None:
+def test_open_drain_dialog_survives_and_pauses_refreshes(demo: Site, page: Page) -> None:
     waiting: list[Route] = []
 
     def slow(route: Route) -> None:
@@ -173,7 +175,7 @@ def test_a_question_outlives_what_was_asked_for_before_it(demo: Site, page: Page
     ["/incidents", "/clusters/demo/incidents/2", "/clusters/demo/notebooks", "/clusters/demo/storage",
      "/clusters/demo/events", "/operations/op-running"],
 )  # fmt: skip
-def test_every_page_that_lives_says_when_its_server_is_gone(demo: Site, page: Page, path: str) -> None:
+def test_every_live_page_reports_a_lost_server(demo: Site, page: Page, path: str) -> None:
     page.clock.install()
     demo.goto(page, path)
     title = page.locator("main h1").inner_text()
@@ -185,7 +187,7 @@ def test_every_page_that_lives_says_when_its_server_is_gone(demo: Site, page: Pa
     expect(page.locator("main h1")).to_have_text(title)
 
 
-def test_a_page_that_stands_still_waits_for_nothing(demo: Site, page: Page) -> None:
+def test_static_page_never_reports_a_lost_server(demo: Site, page: Page) -> None:
     page.clock.install()
     demo.goto(page, "/people")
     page.clock.run_for(120_000)

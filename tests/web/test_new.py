@@ -28,7 +28,7 @@ def real(demo: Site) -> Site:
     return demo
 
 
-def test_form_and_file_follow_each_other(real: Site, page: Page) -> None:
+def test_new_cluster_form_and_file_stay_in_sync(real: Site, page: Page) -> None:
     real.goto(page, "/new", role="member")
     text, faults = page.locator("#text"), page.locator("#faults")
     page.fill("#i-nodes", "0")
@@ -62,7 +62,7 @@ def _matches(*words: str) -> re.Pattern[str]:
     return re.compile("".join(f"(?=[\\s\\S]*{re.escape(word)})" for word in words))
 
 
-def test_changes_are_shown_asked_about_and_applied(real: Site, page: Page) -> None:
+def test_new_cluster_changes_are_shown_confirmed_and_applied(real: Site, page: Page) -> None:
     real.goto(page, "/new")
     page.click("text=Show the changes")
     shown = page.locator("#changes")
@@ -88,7 +88,7 @@ def test_changes_are_shown_asked_about_and_applied(real: Site, page: Page) -> No
     expect(page.get_by_role("link", name="Open lab")).to_be_visible()
 
 
-def test_without_scripts_the_form_still_does_all_of_it(real: Site, browser: Browser) -> None:
+def test_new_cluster_form_works_without_scripts(real: Site, browser: Browser) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     real.goto(page, "/new")
@@ -104,14 +104,14 @@ def test_without_scripts_the_form_still_does_all_of_it(real: Site, browser: Brow
     context.close()
 
 
-def test_a_member_plans_and_does_not_apply(real: Site, page: Page) -> None:
+def test_member_can_plan_but_not_apply(real: Site, page: Page) -> None:
     real.goto(page, "/new", role="member")
     page.click("text=Show the changes")
     expect(page.locator("#changes")).to_contain_text("Only an admin may apply it")
     expect(page.get_by_role("button", name="Apply")).to_have_count(0)
 
 
-def test_a_failed_operation_says_what_to_do(demo: Site, page: Page) -> None:
+def test_failed_operation_page_shows_hint_and_failed_step(demo: Site, page: Page) -> None:
     demo.goto(page, "/operations/op-failed", role="viewer")
     expect(page.get_by_role("alert")).to_contain_text("free space on the server's disk")
     expect(page.locator(".step.is-failed")).to_contain_text("no space left on device")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 MAP = "[data-fabric]"
 
 
-def test_the_map_of_a_thousand_nodes_is_quick_and_small(site: Site, page: Page) -> None:
+def test_fabric_map_of_1024_nodes_is_small_and_drawn_fast(site: Site, page: Page) -> None:
     site.put(page_demo.large())
     # It may be drawn before the browser reports it as loaded.
     with page.expect_event("requestfinished", lambda request: request.url.endswith("/fabric")) as asked:
@@ -31,7 +31,7 @@ def test_the_map_of_a_thousand_nodes_is_quick_and_small(site: Site, page: Page) 
     expect(page.locator("#table")).to_contain_text("101 to 200 of 1024")
 
 
-def test_the_keyboard_reads_the_map_and_opens_a_node(demo: Site, page: Page) -> None:
+def test_fabric_map_can_be_read_and_opened_by_keyboard(demo: Site, page: Page) -> None:
     demo.goto(page, "/clusters/demo/nodes")
     expect(page.locator(MAP)).to_have_attribute("data-nodes", "5")
     page.locator(f"{MAP} canvas").focus()
@@ -46,7 +46,7 @@ def test_the_keyboard_reads_the_map_and_opens_a_node(demo: Site, page: Page) -> 
     expect(page.locator("h1")).to_have_text("demo-1-3")
 
 
-def test_utilisation_without_prometheus_says_so(demo: Site, page: Page) -> None:
+def test_nodes_page_reports_an_unreachable_prometheus(demo: Site, page: Page) -> None:
     demo.goto(page, "/clusters/demo/nodes")
     demo.work.answers["metrics"] = Unreachable("Prometheus on demo-head does not answer", hint="systemctl status")
     page.get_by_role("button", name="Utilisation").click()
@@ -55,7 +55,7 @@ def test_utilisation_without_prometheus_says_so(demo: Site, page: Page) -> None:
     expect(page.locator(".charts .trouble")).to_contain_text("Prometheus on demo-head does not answer")
 
 
-def test_an_answer_that_comes_late_doesn_t_undo_a_later_one(demo: Site, page: Page) -> None:
+def test_late_map_response_does_not_replace_a_newer_one(demo: Site, page: Page) -> None:
     held: list[Route] = []
     page.route("**/fabric", lambda route: held.append(route))
     demo.goto(page, "/clusters/demo/nodes")
@@ -69,7 +69,7 @@ def test_an_answer_that_comes_late_doesn_t_undo_a_later_one(demo: Site, page: Pa
     expect(trouble).to_have_text("Prometheus on demo-head does not answer")
 
 
-def test_charts_are_drawn_and_read_by_keyboard(demo: Site, page: Page) -> None:
+def test_node_charts_are_drawn_and_readable_by_keyboard(demo: Site, page: Page) -> None:
     demo.goto(page, "/clusters/demo/nodes/demo-1-1", role="viewer")
     expect(page.locator(".charts")).to_have_attribute("data-state", "drawn")
     power = page.locator(".fig", has_text="GPU power")
@@ -83,7 +83,7 @@ def test_charts_are_drawn_and_read_by_keyboard(demo: Site, page: Page) -> None:
     assert points
 
 
-def test_a_drain_asks_for_a_reason_and_says_what_was_done(demo: Site, page: Page) -> None:
+def test_drain_dialog_asks_for_a_reason_and_shows_the_result(demo: Site, page: Page) -> None:
     asked: list[Any] = []
     demo.work.answers["drain_node"] = lambda *told: asked.append(told[1:]) or "drained by olga: <b>disk</b> swap"
     demo.goto(page, "/clusters/demo/nodes/demo-1-1", role="operator")
@@ -96,7 +96,7 @@ def test_a_drain_asks_for_a_reason_and_says_what_was_done(demo: Site, page: Page
     expect(page.locator(".toast")).to_have_count(0)
 
 
-def test_a_node_whose_tests_fail_stays_out_and_the_page_says_why(demo: Site, page: Page) -> None:
+def test_failed_return_shows_why_the_node_stays_out(demo: Site, page: Page) -> None:
     demo.work.answers["bring_back"] = Conflict("demo-1-3 stays out of service: /scratch is gone")
     demo.goto(page, "/clusters/demo/nodes/demo-1-3", role="operator")
     expect(page.locator("#node .notice").first).to_contain_text("Incident 2")
@@ -106,7 +106,7 @@ def test_a_node_whose_tests_fail_stays_out_and_the_page_says_why(demo: Site, pag
 
 
 @pytest.mark.parametrize("role", ["viewer", "member", "lead"])
-def test_others_see_and_do_not_act(demo: Site, page: Page, role: str) -> None:
+def test_non_operators_see_nodes_without_actions(demo: Site, page: Page, role: str) -> None:
     demo.goto(page, "/clusters/demo/nodes/demo-1-3", role=role)
     expect(page.locator("h1")).to_have_text("demo-1-3")
     expect(page.get_by_role("button", name="Drain")).to_have_count(0)
@@ -114,7 +114,7 @@ def test_others_see_and_do_not_act(demo: Site, page: Page, role: str) -> None:
     expect(page.get_by_role("button", name="Return to service")).to_have_count(0)
 
 
-def test_home_says_what_is_broken_and_free(demo: Site, page: Page) -> None:
+def test_home_page_shows_broken_and_used_gpus_per_cluster(demo: Site, page: Page) -> None:
     demo.goto(page, "/", role="viewer")
     card = page.locator(".cluster", has=page.locator("#cluster-demo"))
     expect(card).to_contain_text("32 in use")

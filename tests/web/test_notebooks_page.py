@@ -24,7 +24,7 @@ FETCH = """async ([url, how]) => {
 }"""
 
 
-def test_one_is_started_and_says_how_it_stands(demo: Site, page: Page) -> None:
+def test_notebook_can_be_started_and_shows_its_state(demo: Site, page: Page) -> None:
     object.__setattr__(demo.state.settings, "notebooks", "http://*.notebooks.localhost:7879")
     demo.work.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~")
     demo.goto(page, "/clusters/demo/notebooks", role="member")
@@ -43,7 +43,7 @@ def test_one_is_started_and_says_how_it_stands(demo: Site, page: Page) -> None:
 
 
 @pytest.mark.parametrize("origin", ["http://n-a.notebooks.localhost:9", "http://127.0.0.1:9"])
-def test_a_notebooks_page_can_neither_read_the_api_nor_write_to_it(demo: Site, page: Page, origin: str) -> None:
+def test_notebook_page_cannot_read_or_write_the_api(demo: Site, page: Page, origin: str) -> None:
     """On the other host name, and on a port of the same name, where browsers do send the session cookie."""
     before = demo.run(demo.state.store.operations.recent("demo"))
     demo.goto(page, "/clusters/demo", role="admin")
@@ -123,7 +123,7 @@ def doors(demo: Site, request: pytest.FixtureRequest) -> Iterator[_Doors]:
     demo.run(door.close())
 
 
-def test_a_stranger_s_notebook_can_t_act_as_me_in_mine(doors: _Doors, page: Page) -> None:
+def test_foreign_notebook_page_cannot_act_in_my_notebook(doors: _Doors, page: Page) -> None:
     hers = notebooks.notebook_origin(doors.demo.state, HERS)
     terminals = f"{hers}/n/{HERS}/api/terminals"
     write = {"method": "POST", "credentials": "include"}

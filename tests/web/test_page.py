@@ -1,4 +1,4 @@
-"""The cluster's page works in a real browser."""
+"""The cluster page in a browser: live updates, content policy, keyboard, theme, stale data and lost servers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def seen(page: Page, pattern: str) -> None:
     expect(page.locator("html")).to_have_attribute("data-seen", re.compile(pattern))
 
 
-def test_shows_the_cluster_and_says_that_gpus_are_simulated(site: Site, page: Page, complaints: list[str]) -> None:
+def test_cluster_page_shows_figures_and_marks_simulated_gpus(site: Site, page: Page, complaints: list[str]) -> None:
     site.put(page_demo.happy())
     live(page, site)
     assert page.url == f"{site.url}/clusters/demo"
@@ -61,7 +61,7 @@ def test_shows_the_cluster_and_says_that_gpus_are_simulated(site: Site, page: Pa
     expect(page.locator("#chart")).to_have_attribute("aria-label", re.compile("Loss of job 104: from 4.1 at step 0 to"))
 
 
-def test_no_state_breaks_the_content_policy_or_a_phone_s_width(site: Site, page: Page, complaints: list[str]) -> None:
+def test_cluster_page_states_fit_policy_and_phone_width(site: Site, page: Page, complaints: list[str]) -> None:
     for state, make in page_demo.STATES.items():
         site.put(make())
         live(page, site)
@@ -74,7 +74,9 @@ def test_no_state_breaks_the_content_policy_or_a_phone_s_width(site: Site, page:
     assert complaints == []
 
 
-def test_the_content_policy_is_in_force(site: Site, page: Page, complaints: list[str]) -> None:
+def test_content_security_policy_blocks_inline_scripts_and_styles(
+    site: Site, page: Page, complaints: list[str]
+) -> None:
     site.put(page_demo.happy())
     live(page, site)
     page.evaluate(
@@ -85,7 +87,7 @@ def test_the_content_policy_is_in_force(site: Site, page: Page, complaints: list
     assert page.evaluate("window.ran") is None
 
 
-def test_a_killed_node_shows_without_loading_again(site: Site, page: Page, complaints: list[str]) -> None:
+def test_killed_node_appears_without_reload(site: Site, page: Page, complaints: list[str]) -> None:
     site.put(page_demo.happy())
     live(page, site)
     page.evaluate("window.mark = 'same page'; window.events = []")
@@ -102,7 +104,7 @@ def test_a_killed_node_shows_without_loading_again(site: Site, page: Page, compl
     assert page.evaluate("window.mark") == "same page"
 
 
-def test_only_what_changed_is_sent(site: Site, page: Page, complaints: list[str]) -> None:
+def test_stream_sends_only_changed_parts(site: Site, page: Page, complaints: list[str]) -> None:
     before = page_demo.happy()
     site.put(before)
     live(page, site)
@@ -115,7 +117,7 @@ def test_only_what_changed_is_sent(site: Site, page: Page, complaints: list[str]
     assert sorted(page.evaluate("window.events")) == ["chart", "pulse", "training"]
 
 
-def test_cells_change_with_the_job_and_keep_its_colour(site: Site, page: Page, complaints: list[str]) -> None:
+def test_gpu_cells_follow_their_job_and_its_colour(site: Site, page: Page, complaints: list[str]) -> None:
     base = page_demo.happy()
     site.put(base)
     live(page, site)
@@ -136,7 +138,7 @@ def test_cells_change_with_the_job_and_keep_its_colour(site: Site, page: Page, c
     assert page.locator("#job-107 .key").inner_text() == cell.inner_text()
 
 
-def test_another_job_can_be_drawn(site: Site, page: Page, complaints: list[str]) -> None:
+def test_another_job_can_be_selected_for_the_chart(site: Site, page: Page, complaints: list[str]) -> None:
     site.put(page_demo.mixed())
     live(page, site)
     page.locator("#pick-112").click()
@@ -145,14 +147,14 @@ def test_another_job_can_be_drawn(site: Site, page: Page, complaints: list[str])
     expect(page).to_have_url(f"{site.url}/clusters/demo?job=112")
 
 
-def test_times_run_on_by_themselves(site: Site, page: Page, complaints: list[str]) -> None:
+def test_durations_count_up_by_themselves(site: Site, page: Page, complaints: list[str]) -> None:
     site.put(page_demo.happy())
     live(page, site)
     first = page.locator("#job-104 [data-since]").inner_text()
     expect(page.locator("#job-104 [data-since]")).not_to_have_text(first)
 
 
-def test_a_server_that_is_gone_is_said(site: Site, page: Page) -> None:
+def test_cluster_page_reports_a_lost_server(site: Site, page: Page) -> None:
     site.put(page_demo.happy())
     page.add_init_script(WATCH)
     live(page, site)
@@ -163,7 +165,7 @@ def test_a_server_that_is_gone_is_said(site: Site, page: Page) -> None:
     expect(page.locator("#node-demo-1-1")).to_be_visible()
 
 
-def test_old_figures_are_said_with_the_reason(site: Site, page: Page, complaints: list[str]) -> None:
+def test_stale_figures_are_reported_with_their_reason(site: Site, page: Page, complaints: list[str]) -> None:
     site.put(page_demo.happy())
     live(page, site)
     expect(page.locator("#notice")).to_be_empty()
@@ -172,7 +174,7 @@ def test_old_figures_are_said_with_the_reason(site: Site, page: Page, complaints
     expect(page.locator("#pulse")).to_contain_text("6m")
 
 
-def test_signing_out_sends_an_open_page_to_the_door(site: Site, page: Page) -> None:
+def test_sign_out_sends_an_open_page_to_sign_in(site: Site, page: Page) -> None:
     page.add_init_script(WATCH)
     site.put(page_demo.happy())
     live(page, site)
@@ -183,7 +185,7 @@ def test_signing_out_sends_an_open_page_to_the_door(site: Site, page: Page) -> N
     assert "demo-1-1" not in page.content()
 
 
-def test_a_cluster_that_went_away_says_so(site: Site, page: Page) -> None:
+def test_deleted_cluster_is_reported_on_its_open_page(site: Site, page: Page) -> None:
     page.add_init_script(WATCH)
     site.put(page_demo.happy())
     live(page, site)
@@ -191,7 +193,7 @@ def test_a_cluster_that_went_away_says_so(site: Site, page: Page) -> None:
     expect(page.locator("h1")).to_have_text("no cluster 'demo'")
 
 
-def test_names_are_text_never_markup(site: Site, page: Page, complaints: list[str]) -> None:
+def test_names_are_rendered_as_text(site: Site, page: Page, complaints: list[str]) -> None:
     evil = "\"><img src=x onerror='window.hit=1'><script>window.hit=1</script>"
     base = page_demo.happy()
     jobs = (page_demo.training(base.jobs[0].nodes, name=evil, user=evil, nodelist=evil), *base.jobs[1:])
@@ -206,7 +208,7 @@ def test_names_are_text_never_markup(site: Site, page: Page, complaints: list[st
     assert complaints == []
 
 
-def test_the_theme_is_remembered(site: Site, browser: Browser) -> None:
+def test_theme_choice_is_remembered(site: Site, browser: Browser) -> None:
     site.put(page_demo.happy())
     context = browser.new_context(color_scheme="light")
     page = context.new_page()
@@ -227,9 +229,7 @@ STOPS = """[...document.querySelectorAll('a[href], button, input, select, textar
   .map((e, i) => (e.dataset.stop = String(i + 1)))"""
 
 
-def test_the_keyboard_reaches_everything_in_the_order_of_the_page(
-    site: Site, page: Page, complaints: list[str]
-) -> None:
+def test_keyboard_focus_follows_page_order(site: Site, page: Page, complaints: list[str]) -> None:
     site.put(page_demo.happy())
     live(page, site)
     stops = page.evaluate(STOPS)
@@ -253,9 +253,7 @@ def test_focus_stays_when_the_queue_changes(site: Site, page: Page, complaints: 
     expect(page.locator("#pick-107")).to_be_focused()
 
 
-def test_signing_out_is_a_button_whose_request_says_where_it_comes_from(
-    site: Site, page: Page, complaints: list[str]
-) -> None:
+def test_sign_out_button_posts_with_its_origin(site: Site, page: Page, complaints: list[str]) -> None:
     site.put(page_demo.happy())
     live(page, site)
     with page.expect_request(f"{site.url}/signout") as sent:

@@ -39,7 +39,7 @@ def labels(page: Page) -> list[str]:
     return page.locator("#rows .q-jobarrayid a").all_inner_texts()
 
 
-def test_a_view_of_the_queue_is_its_address(demo: Site, page: Page, complaints: list[str]) -> None:
+def test_queue_view_is_stored_in_its_url(demo: Site, page: Page, complaints: list[str]) -> None:
     demo.goto(page, "/clusters/demo/queue", role="member")
     assert labels(page) == ["104", "105", "107", "108"]
     expect(page.locator("#job-107")).to_contain_text("waits until enough nodes or GPUs are free")
@@ -63,7 +63,7 @@ def test_a_view_of_the_queue_is_its_address(demo: Site, page: Page, complaints: 
     assert complaints == []
 
 
-def test_the_keyboard_goes_through_the_choices_before_it_sends_one(demo: Site, page: Page) -> None:
+def test_keyboard_selection_in_a_filter_sends_nothing_until_confirmed(demo: Site, page: Page) -> None:
     demo.goto(page, "/clusters/demo/queue", role="member")
     user = page.locator("#filters [name=user]")
     people = user.locator("option").all_inner_texts()[1:]
@@ -79,7 +79,7 @@ def test_the_keyboard_goes_through_the_choices_before_it_sends_one(demo: Site, p
     page.wait_for_url(f"**user={people[-1]}*")
 
 
-def test_ten_thousand_tasks_and_a_name_of_markup(demo: Site, page: Page, complaints: list[str]) -> None:
+def test_queue_with_10000_tasks_is_fast_and_escapes_names(demo: Site, page: Page, complaints: list[str]) -> None:
     tasks = tuple(
         builders.job(
             5000 + i, "PENDING", name=EVIL, user="alice", account="vision", reason="Priority", array_job_id=5000,
@@ -121,7 +121,7 @@ def _get(demo: Site, path: str) -> httpx.Response:
     return httpx.get(f"{demo.url}{path}", cookies={demo.state.settings.cookie: cookie}, timeout=60)
 
 
-def test_a_log_of_a_hundred_thousand_lines(
+def test_log_with_100000_lines_stays_usable_and_escapes_text(
     demo: Site, page: Page, complaints: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [f"line {i} {EVIL}" if i % 1000 == 0 else f"line {i}" for i in range(100_000)]
@@ -148,7 +148,7 @@ def test_a_log_of_a_hundred_thousand_lines(
     assert complaints == []
 
 
-def test_what_can_be_done_with_a_job(demo: Site, page: Page, complaints: list[str]) -> None:
+def test_owner_can_requeue_cancel_hold_and_clone_jobs(demo: Site, page: Page, complaints: list[str]) -> None:
     demo.work.answers |= {"cancel": None, "control": None}
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     course = page.locator("#timeline")
@@ -176,9 +176,7 @@ def test_what_can_be_done_with_a_job(demo: Site, page: Page, complaints: list[st
     assert complaints == []
 
 
-def test_a_question_stays_open_while_the_page_is_brought_up_to_date(
-    demo: Site, page: Page, complaints: list[str]
-) -> None:
+def test_open_dialog_survives_page_updates(demo: Site, page: Page, complaints: list[str]) -> None:
     demo.put(page_demo.happy())
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     expect(page.locator("#head")).not_to_contain_text("requeued")
@@ -192,7 +190,7 @@ def test_a_question_stays_open_while_the_page_is_brought_up_to_date(
     assert complaints == []
 
 
-def test_news_in_the_moment_a_question_opens_waits_too(demo: Site, page: Page) -> None:
+def test_update_while_a_dialog_opens_is_applied_after_it_closes(demo: Site, page: Page) -> None:
     demo.put(page_demo.happy())
     page.route(
         "**/live*", lambda route: route.abort()
@@ -214,7 +212,7 @@ def test_news_in_the_moment_a_question_opens_waits_too(demo: Site, page: Page) -
     expect(page.locator("#news")).to_have_text("news")
 
 
-def test_a_submission_is_checked_beside_its_fields_and_sent(demo: Site, page: Page, tmp_path: Path) -> None:
+def test_submit_form_shows_faults_at_their_fields_and_submits(demo: Site, page: Page, tmp_path: Path) -> None:
     demo.goto(page, "/clusters/demo/submit", role="member")
     script = tmp_path / "mine.sbatch"
     script.write_text("#!/bin/bash\n#SBATCH --nodes=2 --gpus-per-node=8\nsrun hostname\n")
@@ -247,7 +245,7 @@ def test_a_submission_is_checked_beside_its_fields_and_sent(demo: Site, page: Pa
     expect(page.locator("#toasts")).to_contain_text("Job 105 is submitted")
 
 
-def test_a_command_becomes_a_script(demo: Site, page: Page) -> None:
+def test_command_is_turned_into_a_script(demo: Site, page: Page) -> None:
     demo.goto(page, "/clusters/demo/submit?how=command", role="member")
     page.locator("#f-command").fill("torchrun train.py --lr '1e-3")
     page.locator("#f-command").press("Tab")
@@ -259,7 +257,7 @@ def test_a_command_becomes_a_script(demo: Site, page: Page) -> None:
     expect(page.locator(".s-made pre")).to_contain_text("torchrun")
 
 
-def test_a_clone_has_its_own_folder_and_asks_for_secrets_again(demo: Site, page: Page, complaints: list[str]) -> None:
+def test_clone_gets_its_own_folder_and_asks_for_secrets(demo: Site, page: Page, complaints: list[str]) -> None:
     run = RunIn(
         argv=["torchrun", "train.py", "--tokenizer", "gpt2"], nodes=2, gpus=8, env={"HF_TOKEN": "s3cret", "A": "1"}
     )

@@ -44,7 +44,7 @@ def later(page: Page, path: str) -> None:
         ("/clusters/demo/events", "#events a >> nth=1"),
     ],
 )
-def test_the_focus_stays_where_it_was(demo: Site, page: Page, path: str, selector: str) -> None:
+def test_focus_stays_after_a_refresh(demo: Site, page: Page, path: str, selector: str) -> None:
     page.clock.install()
     demo.goto(page, path)
     page.locator(selector).first.focus()
@@ -54,7 +54,7 @@ def test_the_focus_stays_where_it_was(demo: Site, page: Page, path: str, selecto
     assert page.evaluate(FOCUS) == before
 
 
-def test_all_of_the_nodes_page_is_of_the_time_in_the_corner(site: Site, page: Page) -> None:
+def test_all_parts_of_the_nodes_page_refresh_together(site: Site, page: Page) -> None:
     page.clock.install()
     base = page_demo.happy()
     site.put(base)
@@ -67,7 +67,7 @@ def test_all_of_the_nodes_page_is_of_the_time_in_the_corner(site: Site, page: Pa
     assert [one.inner_text() for one in shown] == ["6", "6", "6"]
 
 
-def test_a_node_s_history_has_the_incident_that_stands_above(site: Site, page: Page) -> None:
+def test_node_history_refreshes_with_a_new_incident(site: Site, page: Page) -> None:
     page.clock.install()
     site.put(page_demo.happy())
     site.goto(page, "/clusters/demo/nodes/demo-1-3", role="viewer")
@@ -79,7 +79,7 @@ def test_a_node_s_history_has_the_incident_that_stands_above(site: Site, page: P
 
 
 @pytest.mark.parametrize("path", ["storage", "events", "nodes", "incidents"])
-def test_what_is_wrong_comes_with_what_has_changed(site: Site, page: Page, path: str) -> None:
+def test_refresh_also_updates_the_stale_notice(site: Site, page: Page, path: str) -> None:
     page.clock.install()
     base = page_demo.happy()
     site.put(base)
@@ -92,7 +92,7 @@ def test_what_is_wrong_comes_with_what_has_changed(site: Site, page: Page, path:
 
 
 @pytest.mark.parametrize("path", ["", "/queue", "/jobs/104"])
-def test_the_clusters_state_at_the_top_goes_on(site: Site, page: Page, path: str) -> None:
+def test_cluster_state_in_the_header_updates(site: Site, page: Page, path: str) -> None:
     site.put(page_demo.happy())
     site.goto(page, f"/clusters/demo{path}")
     expect(page.locator("#place .pill")).to_have_text("ready")
@@ -101,7 +101,7 @@ def test_the_clusters_state_at_the_top_goes_on(site: Site, page: Page, path: str
     expect(page.locator("#place")).to_contain_text("simulated GPUs")
 
 
-def test_what_is_searched_for_is_not_wiped_while_it_is_typed(demo: Site, page: Page) -> None:
+def test_search_text_survives_a_refresh(demo: Site, page: Page) -> None:
     page.clock.install()
     demo.goto(page, "/clusters/demo/nodes", role="viewer")
     box = page.get_by_label("Find nodes")
@@ -114,7 +114,7 @@ def test_what_is_searched_for_is_not_wiped_while_it_is_typed(demo: Site, page: P
     assert box.input_value() == "demo-1"
 
 
-def test_days_and_the_times_beside_them_are_of_one_zone(demo: Site, browser: Browser) -> None:
+def test_events_and_audit_pages_use_one_time_zone_for_days_and_times(demo: Site, browser: Browser) -> None:
     page = browser.new_context(timezone_id="Asia/Tokyo").new_page()
     store = demo.state.store
     now, evening = store.database.now, datetime(2026, 11, 20, 20, 0, tzinfo=UTC).timestamp()
@@ -133,7 +133,7 @@ def test_days_and_the_times_beside_them_are_of_one_zone(demo: Site, browser: Bro
     page.context.close()
 
 
-def test_a_time_has_its_date_unless_it_is_todays(site: Site, browser: Browser) -> None:
+def test_times_show_their_date_unless_it_is_today(site: Site, browser: Browser) -> None:
     """At the reader's noon, wherever that is now: a minute ago is today, yesterday's noon is not."""
     page = browser.new_context(timezone_id=f"Etc/GMT{datetime.now(UTC).hour - 12:+d}").new_page()
     now = time.time()
@@ -150,7 +150,7 @@ def test_a_time_has_its_date_unless_it_is_todays(site: Site, browser: Browser) -
     page.context.close()
 
 
-def test_an_old_time_has_its_date_on_a_phone_too(site: Site, browser: Browser) -> None:
+def test_old_times_show_their_date_on_a_phone(site: Site, browser: Browser) -> None:
     page = browser.new_context(viewport={"width": 360, "height": 740}).new_page()
     base = page_demo.broken()
     long_ago = tuple(replace(one, at=one.at - 40 * 86_400) for one in base.happenings)

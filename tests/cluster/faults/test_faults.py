@@ -66,7 +66,7 @@ def writes(lab: Lab, job: int) -> list[str]:
 
 
 @pytest.mark.core
-def test_a_gpu_falls_off_the_bus_under_a_training(lab: Lab, whole: dict[int, set[str]]) -> None:
+def test_xid79_under_a_training_costs_one_restart_and_repairs_the_node(lab: Lab, whole: dict[int, set[str]]) -> None:
     before = len(incidents(lab))
     job = train(lab)
     children = [lab.sbatch("admin", f"--dependency={kind}:{job}", wrap="true") for kind in ("afterok", "afternotok")]
@@ -95,7 +95,7 @@ def test_a_gpu_falls_off_the_bus_under_a_training(lab: Lab, whole: dict[int, set
     assert victim in lab.cli("node", "history", victim).out
 
 
-def test_a_chain_of_jobs_behaves_under_a_fault(lab: Lab) -> None:
+def test_job_chain_continues_after_its_retry_was_requeued_by_a_fault(lab: Lab) -> None:
     """Jobs try (fails by itself) -> retry (afternotok) -> report (afterok): the fault hits the retry."""
     hold = 'echo ${SLURM_RESTART_COUNT:-0} >> /scratch/admin/chain-$SLURM_JOB_ID; [ -n "$SLURM_RESTART_COUNT" ] || sleep 300'
     gpu = "--gpus-per-node=1"
@@ -116,7 +116,7 @@ def test_a_chain_of_jobs_behaves_under_a_fault(lab: Lab) -> None:
     ended(lab, before + 1)
 
 
-def test_of_an_array_only_the_task_on_the_node_starts_again(lab: Lab) -> None:
+def test_only_the_array_task_on_the_faulty_node_restarts(lab: Lab) -> None:
     """The last task has the array's own number, which Slurm's commands apply to all tasks."""
     before = len(incidents(lab))
     array = lab.sbatch("admin", "--array=0-1", "--gpus-per-node=8", "--requeue", "-o", "/dev/null", wrap="sleep 600")
@@ -139,7 +139,7 @@ def test_of_an_array_only_the_task_on_the_node_starts_again(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("kind", ["freeze-node", pytest.param("cut-network", marks=pytest.mark.soak)])
-def test_a_dead_node_is_fenced_before_its_work_goes_elsewhere(lab: Lab, kind: str) -> None:
+def test_dead_node_is_fenced_before_its_job_runs_elsewhere(lab: Lab, kind: str) -> None:
     """The old run may write again once the node is healed: it must never write after the new run's first line."""
     before = len(incidents(lab))
     job = lab.sbatch("admin", "--requeue", "-o", "/dev/null", wrap=WRITES)
@@ -157,7 +157,7 @@ def test_a_dead_node_is_fenced_before_its_work_goes_elsewhere(lab: Lab, kind: st
     assert any("fenced" in step["text"] for step in found["steps"])
 
 
-def test_a_fault_while_the_server_is_away_is_acted_on_by_the_relay_and_never_twice(lab: Lab) -> None:
+def test_relay_handles_a_fault_once_while_the_server_is_stopped(lab: Lab) -> None:
     before = len(incidents(lab))
     job = lab.sbatch("admin", "--gpus-per-node=1", "--requeue", "-o", "/dev/null", wrap="srun sleep 600")
     lab.wait_job(job, "RUNNING")
@@ -183,7 +183,7 @@ def test_a_fault_while_the_server_is_away_is_acted_on_by_the_relay_and_never_twi
 
 
 @pytest.mark.soak
-def test_a_dead_node_while_the_server_is_away(lab: Lab) -> None:
+def test_dead_node_is_handled_while_the_server_is_stopped(lab: Lab) -> None:
     """No server can fence it: the node has killed its jobs by itself before the relay reports it down."""
     before = len(incidents(lab))
     job = lab.sbatch("admin", "--requeue", "-o", "/dev/null", wrap=WRITES)
@@ -203,7 +203,7 @@ def test_a_dead_node_while_the_server_is_away(lab: Lab) -> None:
     lab.wait(lambda: len(incidents(lab)) > before, "the incident")
 
 
-def test_daemons_die_and_jobs_never_notice(lab: Lab) -> None:
+def test_killed_daemons_restart_without_affecting_jobs(lab: Lab) -> None:
     before = len(incidents(lab))
     job = lab.sbatch("admin", "-N2", "--open-mode=append", "-o", "/dev/null", wrap="srun sleep 25")
     lab.wait_job(job, "RUNNING")
@@ -245,7 +245,7 @@ def test_daemons_die_and_jobs_never_notice(lab: Lab) -> None:
     assert len(incidents(lab)) == before
 
 
-def test_many_silent_nodes_are_the_network_and_nothing_is_touched(lab: Lab) -> None:
+def test_many_silent_nodes_are_treated_as_a_network_fault(lab: Lab) -> None:
     before = len(incidents(lab))
     at_once(lab, *(("fault", "cut-network", name) for name in NODES))
     held = "are silent at once: probably a network fault"
@@ -255,7 +255,7 @@ def test_many_silent_nodes_are_the_network_and_nothing_is_touched(lab: Lab) -> N
     assert len(incidents(lab)) == before
 
 
-def test_a_job_that_asked_for_it_is_warned_first(lab: Lab) -> None:
+def test_job_with_signal_option_is_warned_before_requeue(lab: Lab) -> None:
     script = (
         "#!/bin/bash\n#SBATCH --requeue --gpus-per-node=1 --signal=B:USR1@30 --open-mode=append -o /scratch/admin/warned-%j\n"
         'echo run ${SLURM_RESTART_COUNT:-0}\n[ -n "$SLURM_RESTART_COUNT" ] && exit 0\n'
@@ -275,7 +275,7 @@ def test_a_job_that_asked_for_it_is_warned_first(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("jobs", [2, pytest.param(3, marks=pytest.mark.soak)])
-def test_errors_of_the_job_s_own_drain_nothing_until_the_third_job_of_a_day(lab: Lab, jobs: int) -> None:
+def test_third_application_error_of_a_day_drains_the_node(lab: Lab, jobs: int) -> None:
     before = len(incidents(lab))
     node = f"flt-1-{3 - jobs + 1}"  # a different node for each, because errors count for a day
 
@@ -298,7 +298,7 @@ def test_errors_of_the_job_s_own_drain_nothing_until_the_third_job_of_a_day(lab:
         assert "3 different jobs" in found["what"]
 
 
-def test_an_admin_s_own_drain_stays_as_it_is(lab: Lab) -> None:
+def test_admin_drain_is_kept_through_fault_and_return(lab: Lab) -> None:
     before = len(incidents(lab))
     lab.head("scontrol", "update", "NodeName=flt-1-2", "State=DRAIN", "Reason=replacing the NIC")
     lab.wait(lambda: "DRAIN" in node_of(lab, "flt-1-2")["states"], "the drain")
@@ -315,7 +315,7 @@ def test_an_admin_s_own_drain_stays_as_it_is(lab: Lab) -> None:
     lab.head("scontrol", "update", "NodeName=flt-1-2", "State=RESUME")
 
 
-def test_a_node_that_fails_again_and_again_is_out_and_says_why(lab: Lab) -> None:
+def test_repeatedly_failing_node_stays_out_with_a_reason(lab: Lab) -> None:
     lab.cli("apply", spec(lab, lemon=5), "--yes")
     for _ in range(5):
         lab.wait(lambda: node_of(lab, FLAPS)["usable"], "the node to be back")

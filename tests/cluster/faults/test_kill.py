@@ -19,16 +19,14 @@ def states(lab: Lab) -> dict[str, str]:
 
 
 @pytest.mark.core
-def test_the_spare_is_not_given_to_anyone_until_it_is_needed(lab: Lab) -> None:
+def test_spare_is_not_allocated_to_jobs(lab: Lab) -> None:
     done = lab.head("srun", "-N5", "--immediate=1", "true", user="ann", check=False)
     assert done.code != 0
     assert lab.head("srun", "-N4", "hostname", user="ann").out.split().count("flt-1-5") == 0
 
 
 @pytest.mark.core
-def test_a_killed_node_costs_the_training_one_restart_and_comes_back_by_itself(
-    lab: Lab, whole: dict[int, set[str]]
-) -> None:
+def test_killed_node_costs_a_training_one_restart_and_returns(lab: Lab, whole: dict[int, set[str]]) -> None:
     job = train(lab)
     lab.wait(lambda: max(losses(log(lab, job)), default=0) >= 6, "step 6", patience_s=240)
     machine = lab.container("flt-1-2")
@@ -45,7 +43,7 @@ def test_a_killed_node_costs_the_training_one_restart_and_comes_back_by_itself(
     assert lab.head("srun", "-N4", "hostname", user="ann").out.count("flt-1-") == 4
 
 
-def test_a_job_that_its_machine_died_under_starts_again_on_the_same_machine(lab: Lab) -> None:
+def test_job_restarts_on_its_own_machine_after_a_crash(lab: Lab) -> None:
     there = [name for name, state in states(lab).items() if state == "idle"][:2]  # not the spare, which is reserved
     job = lab.sbatch("ann", f"--nodelist={','.join(there)}", "--output=again.txt", script=AGAIN)
     lab.wait(
@@ -59,7 +57,7 @@ def test_a_job_that_its_machine_died_under_starts_again_on_the_same_machine(lab:
     assert lab.output("/home/ann/again.txt").splitlines().count("up") == 4
 
 
-def test_a_deleted_machine_is_given_back_by_apply(lab: Lab) -> None:
+def test_apply_recreates_a_deleted_machine(lab: Lab) -> None:
     lab.podman("rm", "-f", "-t", "0", lab.container("flt-1-1"))
     lab.wait(lambda: "down" in states(lab)["flt-1-1"], "Slurm to have the node down")
     lab.cli("apply", spec(lab), "--yes")

@@ -15,7 +15,7 @@ sbatch -J last -d afterok:$(squeue -h -n input -o %A) -o last.txt one.sh
 """
 
 
-def test_what_was_accepted_just_before_the_controller_was_killed_runs(lab: Lab) -> None:
+def test_jobs_accepted_just_before_a_slurmctld_kill_are_run(lab: Lab) -> None:
     own = lab.state / "own.sh"
     own.write_text('#!/bin/bash\necho "$SLURM_JOB_NAME: $1"\n')
     before = lab.head("pidof", "slurmctld").out

@@ -1,4 +1,4 @@
-"""A fault is shown on the cluster's page."""
+"""A fault and its incident appear on open dashboard pages until the node is returned."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.cluster.browser import Dashboard, chromium, number_in
 from tests.cluster.lab import Lab
 
 
-def test_a_fault_and_its_incident_show_by_themselves_and_go_to_their_end(lab: Lab) -> None:
+def test_fault_and_incident_appear_on_open_pages_until_returned(lab: Lab) -> None:
     job = lab.sbatch("ann", "--gpus-per-node=1", "--nodelist=flt-1-1", "-o", "/dev/null", "--requeue", wrap="sleep 600")
     lab.wait_job(job, "RUNNING")
     with chromium() as browser:

@@ -97,7 +97,7 @@ FOLLOWED: list[tuple[str, str, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "call"), FOLLOWED, ids=["log", "command", "events", "operation"])
-async def test_an_answer_that_goes_on_ends_with_the_token_it_was_asked_by(
+async def test_deleting_a_token_ends_its_open_streams(
     server: Server, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: bytes, call: str
 ) -> None:
     monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.02)
@@ -137,9 +137,7 @@ def _running(operation: Any) -> Any:
     return made
 
 
-async def test_a_lead_who_is_none_any_more_follows_a_member_s_log_no_longer(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_demoted_lead_loses_a_followed_member_log(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.02)
     teams(server)
     await server.apply()
@@ -159,7 +157,7 @@ async def test_a_lead_who_is_none_any_more_follows_a_member_s_log_no_longer(
 # --- notebooks
 
 
-async def test_who_only_looks_on_is_not_let_into_a_notebook(server: Server) -> None:
+async def test_notebook_requires_the_owner_to_keep_their_linux_user(server: Server) -> None:
     await server.apply()
     row = NotebookRow("0123456789abcdef", "lab", 7, "alice", "alice", "/f", "s", 60, 0.0)
     await server.store.people.set_role("alice", "member")
@@ -171,7 +169,7 @@ async def test_who_only_looks_on_is_not_let_into_a_notebook(server: Server) -> N
 
 
 @pytest.mark.parametrize("how", ["signout", "token", "removed", "role"])
-async def test_notebooks_close_with_the_sessions_of_their_person(server: Server, how: str) -> None:
+async def test_notebook_sessions_end_with_sign_out_token_person_or_role(server: Server, how: str) -> None:
     admin = await server.client("ann")
     browser = await browser_of(server, "eve", "member")
     notebooks, now = server.state.notebooks, server.state.clock()
@@ -191,7 +189,7 @@ async def test_notebooks_close_with_the_sessions_of_their_person(server: Server,
 # --- sessions and signing in
 
 
-async def test_another_site_s_link_signs_nobody_in_unasked(server: Server) -> None:
+async def test_cross_site_sign_in_link_requires_confirmation(server: Server) -> None:
     """Or a browser would work, and keep its secrets, in the account of whoever laid the link out."""
     client = await server.client("eve", "member")
     for site in ("cross-site", "same-site"):
@@ -209,7 +207,7 @@ async def test_another_site_s_link_signs_nobody_in_unasked(server: Server) -> No
     assert (await server.anonymous().get(link, headers={"sec-fetch-site": "none"})).status_code == 303
 
 
-async def test_signing_in_again_ends_the_session_before(server: Server) -> None:
+async def test_signing_in_again_ends_the_previous_session(server: Server) -> None:
     browser = await browser_of(server, "eve", "member")
     before = dict(browser.cookies)
     assert before["headway_test"]
@@ -221,7 +219,7 @@ async def test_signing_in_again_ends_the_session_before(server: Server) -> None:
     assert (await server.anonymous().get(f"{API}/me", cookies=before)).status_code == 401
 
 
-async def test_a_cookie_that_somebody_else_chose_is_no_session(server: Server) -> None:
+async def test_preset_session_cookie_is_not_accepted(server: Server) -> None:
     fixed = server.anonymous(origin=URL)
     fixed.cookies.set("headway_test", "chosen-by-somebody-else")
     link = (await (await server.client("eve", "member")).post(f"{API}/signin-links")).json()["url"]
@@ -231,7 +229,7 @@ async def test_a_cookie_that_somebody_else_chose_is_no_session(server: Server) -
     assert (await other.get(f"{API}/me", cookies={"headway_test": "chosen-by-somebody-else"})).status_code == 401
 
 
-async def test_after_signing_in_one_is_here_and_nowhere_else(server: Server) -> None:
+async def test_sign_in_ignores_external_redirect_targets(server: Server) -> None:
     client = await server.client("eve", "member")
     link = (await client.post(f"{API}/signin-links")).json()["url"]
     for more in ("&next=//evil.example", "&return_to=https://evil.example", "&redirect=https:evil.example"):
@@ -239,7 +237,7 @@ async def test_after_signing_in_one_is_here_and_nowhere_else(server: Server) -> 
         assert answer.headers.get("location", "/") == "/"
 
 
-async def test_guessing_at_one_account_does_not_lock_its_person_out(server: Server) -> None:
+async def test_guessing_an_account_does_not_lock_out_its_owner(server: Server) -> None:
     ann = await server.client("ann")
     token = (await ann.post(f"{API}/tokens", json={})).json()["token"]
     browser = server.anonymous(origin=URL)
@@ -249,7 +247,7 @@ async def test_guessing_at_one_account_does_not_lock_its_person_out(server: Serv
     assert (await browser.post("/signin", data={"person": "ann", "token": token})).status_code == 303
 
 
-async def test_who_only_begins_to_sign_in_fills_no_database(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_limits_stored_unfinished_oidc_sign_ins(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "OIDC_FLOWS_KEPT", 3)
     for number in range(8):
         server.state.clock.now += 1  # type: ignore[attr-defined]
@@ -261,7 +259,7 @@ async def test_who_only_begins_to_sign_in_fills_no_database(server: Server, monk
 # --- writes from elsewhere
 
 
-async def test_a_form_of_another_site_writes_nothing(server: Server) -> None:
+async def test_refuses_form_posts_from_other_origins(server: Server) -> None:
     await server.apply()
     browser = await browser_of(server, "ann", "admin")
     before = len(await server.store.tokens.all())
@@ -283,7 +281,7 @@ async def test_a_form_of_another_site_writes_nothing(server: Server) -> None:
 # --- other people's things
 
 
-async def test_a_job_s_number_that_came_again_shows_no_stranger_s_script(server: Server) -> None:
+async def test_reused_job_id_does_not_show_the_script_of_its_earlier_owner(server: Server) -> None:
     """Job 7 was bob's once, by way of Headway; the controller has begun to count anew and tim has it now."""
     teams(server)
     await server.apply()
@@ -303,7 +301,7 @@ async def test_a_job_s_number_that_came_again_shows_no_stranger_s_script(server:
         assert "of-tim" in said, path
 
 
-async def test_a_token_for_one_cluster_hears_of_no_other_on_any_page(server: Server) -> None:
+async def test_cluster_token_sees_no_other_cluster_on_any_page(server: Server) -> None:
     from tests.integration.api.test_route_access import routes
 
     await server.apply("lab")
@@ -328,7 +326,7 @@ class _Anything(dict[str, str]):
         return "1"
 
 
-async def test_where_the_server_lives_is_for_admins(server: Server) -> None:
+async def test_only_admins_see_server_paths_and_pid(server: Server) -> None:
     vic = (await (await server.client("vic", "viewer")).get(f"{API}/server")).json()
     assert (vic["state_dir"], vic["database"], vic["pid"]) == ("", "", 0)
     assert (await (await server.client("ann")).get(f"{API}/server")).json()["pid"]
@@ -337,7 +335,7 @@ async def test_where_the_server_lives_is_for_admins(server: Server) -> None:
 # --- texts that would be something else
 
 
-async def test_no_text_of_anybody_s_becomes_html(server: Server) -> None:
+async def test_pages_escape_all_user_supplied_text(server: Server) -> None:
     from tests.integration.api.test_route_access import ask, routes
 
     teams(server)
@@ -384,7 +382,7 @@ async def test_no_text_of_anybody_s_becomes_html(server: Server) -> None:
     assert seen > 12, "the pages show none of these texts: this test sees nothing"
 
 
-async def test_a_spreadsheet_takes_nothing_of_the_trail_for_a_formula(server: Server) -> None:
+async def test_csv_export_neutralizes_spreadsheet_formulas(server: Server) -> None:
     ann = await server.client("ann")
     for text in ("=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "\n=1", "\uff1d1", "\uff0b1", "\uff0d1", "\uff20x"):
         await server.store.audit.record(text, "cancel", text, {})
@@ -396,7 +394,7 @@ async def test_a_spreadsheet_takes_nothing_of_the_trail_for_a_formula(server: Se
 # --- addresses and bodies out of shape
 
 
-async def test_a_cursor_of_somebody_s_own_making_is_no_bug(server: Server) -> None:
+async def test_crafted_cursors_do_not_cause_server_errors(server: Server) -> None:
     await server.apply()
     server.work.answers |= {"read": reading(*(builders.job(n) for n in (1, 2, 3))), "machines": ()}
     ann = await server.client("ann")
@@ -409,7 +407,7 @@ async def test_a_cursor_of_somebody_s_own_making_is_no_bug(server: Server) -> No
             assert answer.status_code < 500, (path, answer.text[:300])
 
 
-async def test_tricks_with_paths_lead_nowhere(server: Server) -> None:
+async def test_refuses_path_traversal_and_header_injection(server: Server) -> None:
     await server.apply()
     server.work.answers |= {"read": reading(), "machines": ()}
     ann = await server.client("ann")
@@ -425,7 +423,7 @@ async def test_tricks_with_paths_lead_nowhere(server: Server) -> None:
         assert "x=y" not in str(answer.headers)
 
 
-async def test_a_body_without_end_is_bounded_also_where_it_is_kept_for_its_key(server: Server) -> None:
+async def test_limits_endless_bodies_of_requests_with_idempotency_keys(server: Server) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -442,7 +440,7 @@ async def test_a_body_without_end_is_bounded_also_where_it_is_kept_for_its_key(s
     assert again.status_code == 201  # the key is free
 
 
-async def test_a_key_gives_nobody_else_s_answer(server: Server) -> None:
+async def test_idempotency_key_never_replays_the_answer_of_another_person(server: Server) -> None:
     done = SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
     await server.apply()
     server.work.answers["submit"] = done
@@ -456,7 +454,7 @@ async def test_a_key_gives_nobody_else_s_answer(server: Server) -> None:
     assert (await eve.post(f"{API}/tokens", json={"label": "eve's"}, headers=key)).status_code == 401
 
 
-async def test_names_that_no_address_can_say_are_not_taken_from_the_provider() -> None:
+async def test_provider_names_that_no_url_can_hold_are_replaced() -> None:
     from headway.api.auth.oidc import _name
 
     for said in (".", "..", "...", "/", "a/b", " ", "‮nna", "\x00", "-", "anna"):
@@ -466,7 +464,7 @@ async def test_names_that_no_address_can_say_are_not_taken_from_the_provider() -
         assert name.isprintable()
 
 
-async def test_what_broke_under_a_write_is_in_the_trail(server: Server) -> None:
+async def test_failed_write_is_audited_without_error_details(server: Server) -> None:
     await server.apply()
     server.work.answers["cancel"] = ValueError("hunter2")
     server.work.answers |= {"read": reading(builders.job(7, user="bob")), "machines": ()}
@@ -477,7 +475,7 @@ async def test_what_broke_under_a_write_is_in_the_trail(server: Server) -> None:
     assert "hunter2" not in str(line)
 
 
-async def test_the_last_admin_who_may_do_anything_stays_one(server: Server) -> None:
+async def test_last_fully_entitled_admin_cannot_be_demoted_or_deleted(server: Server) -> None:
     """Without a Linux user an admin may only look, as one whom the sign-in provider sends may be."""
     ann = await server.client("ann", "admin")
     await server.store.people.add_from_provider("oda", "https://provider.example.org oda", role="admin", user="")

@@ -160,7 +160,7 @@ def writes(made: Server) -> list[tuple[str, str, str]]:
     return sorted(found, key=lambda one: (one[0].endswith("/down"), one[0]))
 
 
-async def test_every_write_that_was_done_has_its_line(world: Things) -> None:
+async def test_every_successful_write_is_audited(world: Things) -> None:
     made, wrong = world.server, []
     for key, method, path in writes(world.server):
         before = (await made.store.audit.search(limit=1))[0].number
@@ -178,7 +178,7 @@ async def test_every_write_that_was_done_has_its_line(world: Things) -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-async def test_every_write_that_was_refused_has_its_line(world: Things) -> None:
+async def test_every_refused_write_is_audited(world: Things) -> None:
     made, wrong = world.server, []
     for key, method, path in writes(world.server):
         if "viewer" in TABLE[key].own:
@@ -192,7 +192,7 @@ async def test_every_write_that_was_refused_has_its_line(world: Things) -> None:
 
 
 @pytest.mark.parametrize("why", [Refused("no"), Unreachable("gone")], ids=["refused", "unreachable"])
-async def test_every_write_that_the_cluster_refused_has_its_line(world: Things, why: HeadwayError) -> None:
+async def test_every_write_that_the_cluster_refuses_is_audited(world: Things, why: HeadwayError) -> None:
     made, wrong = world.server, []
     for key, method, path in writes(world.server):
         if "/clusters/{name}" not in f"/{key.partition(' ')[2]}" or key.endswith(_QUEUED):
@@ -214,7 +214,7 @@ async def test_every_write_that_the_cluster_refused_has_its_line(world: Things, 
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-async def test_the_first_admin_is_in_the_trail(tmp_path: Path) -> None:
+async def test_first_admin_creation_is_audited(tmp_path: Path) -> None:
     from headway.server.main import first_admin
 
     store = await builders.store(tmp_path)

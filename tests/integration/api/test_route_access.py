@@ -224,7 +224,7 @@ def refused(status: int, first: bytes, row: Row) -> bool:
     return status in (401, 403) or (row.hidden and status == 404)
 
 
-async def test_every_route_has_a_row_and_every_row_a_route(server: Server) -> None:
+async def test_access_table_lists_exactly_the_existing_routes(server: Server) -> None:
     known = {key for key, _, _ in routes(server)}
     assert len(known) > 40
     for key in sorted(known - TABLE.keys()):
@@ -236,9 +236,7 @@ async def test_every_route_has_a_row_and_every_row_a_route(server: Server) -> No
 
 
 @pytest.mark.parametrize("half", ["api", "pages"])  # so that two workers share them
-async def test_each_route_lets_through_whom_it_should_and_nobody_else(
-    server: Server, things: Things, half: str
-) -> None:
+async def test_each_route_admits_exactly_the_listed_roles(server: Server, things: Things, half: str) -> None:
     wrong = []
     for key, method, path in sorted(routes(server)):
         row = TABLE.get(key)

@@ -85,7 +85,7 @@ def env(fleet: Fleet, store: Store) -> ClusterContext:
 async def begins() -> None: ...
 
 
-async def test_the_new_key_is_let_in_before_the_old_one_goes(store: Store) -> None:
+async def test_ssh_rotation_admits_the_new_key_before_removing_the_old_one(store: Store) -> None:
     fleet = Fleet()
     old = secrets.new_key()
     await store.secrets.put_if_absent("lab", "bootstrap_key", old)
@@ -100,7 +100,7 @@ async def test_the_new_key_is_let_in_before_the_old_one_goes(store: Store) -> No
 
 
 @pytest.mark.parametrize("error", [Unreachable("no answer"), OSError("no space left on device")])
-async def test_a_machine_that_does_not_take_the_new_key_keeps_the_old_one(store: Store, error: Exception) -> None:
+async def test_failed_ssh_rotation_keeps_the_old_key_everywhere(store: Store, error: Exception) -> None:
     fleet = Fleet()
     old = secrets.new_key()
     await store.secrets.put_if_absent("lab", "bootstrap_key", old)
@@ -112,7 +112,7 @@ async def test_a_machine_that_does_not_take_the_new_key_keeps_the_old_one(store:
     assert fleet.key == secrets.public_key(old)
 
 
-async def test_a_machine_that_is_off_gets_the_new_key_too(store: Store) -> None:
+async def test_ssh_rotation_also_updates_stopped_machines(store: Store) -> None:
     fleet = Fleet()
     fleet.off = True
     await store.secrets.put_if_absent("lab", "bootstrap_key", secrets.new_key())
@@ -121,7 +121,7 @@ async def test_a_machine_that_is_off_gets_the_new_key_too(store: Store) -> None:
     assert fleet.admitted == dict.fromkeys(("lab-head", "lab-1-1"), secrets.public_key(new))
 
 
-async def test_a_rotation_that_was_killed_goes_on_with_the_same_key(
+async def test_interrupted_munge_rotation_continues_with_the_same_key(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[str] = []
@@ -274,7 +274,7 @@ NEW = base64.b64encode(b"new").decode()
 NODES = {"head": b"old", "1-1": b"old", "1-2": b"old"}
 
 
-async def test_a_munge_key_lies_beside_everywhere_before_it_is_taken_up(
+async def test_munge_key_is_staged_on_all_machines_before_any_switches(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machines = Machines(**NODES)
@@ -288,7 +288,7 @@ async def test_a_munge_key_lies_beside_everywhere_before_it_is_taken_up(
     assert run.observed.seen["lab-1-2"].files[MUNGE_KEY].digest == sha256(b"new").hexdigest()
 
 
-async def test_a_node_that_can_not_take_the_key_leaves_all_the_old_one(
+async def test_node_that_cannot_stage_the_munge_key_aborts_the_rotation(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.secrets.put_if_absent("lab", "munge_key", "b2xk")
@@ -302,7 +302,7 @@ async def test_a_node_that_can_not_take_the_key_leaves_all_the_old_one(
     assert (await store.secrets.of_cluster("lab"))["munge_key"] == "b2xk"
 
 
-async def test_once_a_machine_has_the_key_the_others_follow_as_they_can(
+async def test_failing_node_stops_no_other_once_the_head_has_the_new_key(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machines = Machines(**{**NODES, "head": b"new"})
@@ -313,7 +313,9 @@ async def test_once_a_machine_has_the_key_the_others_follow_as_they_can(
     assert run.observed.seen["lab-1-1"].files[MUNGE_KEY].digest == sha256(b"old").hexdigest(), "the apply says why"
 
 
-async def test_a_machine_that_is_lost_in_between_stops_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_node_that_fails_after_staging_does_not_stop_the_rotation(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machines = Machines(**NODES)
     machines.stuck = "lab-1-1"
     _, error = await turned(store, monkeypatch, machines)
@@ -321,7 +323,7 @@ async def test_a_machine_that_is_lost_in_between_stops_nobody(store: Store, monk
     assert set(machines.key.values()) == {b"new"}
 
 
-async def test_a_head_that_can_not_work_with_the_new_key_gets_the_old_one_back(
+async def test_head_that_fails_with_the_new_munge_key_is_reverted(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.secrets.put_if_absent("lab", "munge_key", OLD)
@@ -338,7 +340,7 @@ async def test_a_head_that_can_not_work_with_the_new_key_gets_the_old_one_back(
     assert (await store.secrets.of_cluster("lab"))["munge_key"] == OLD
 
 
-async def test_a_head_that_is_lost_as_it_takes_the_key_says_so_and_no_node_follows(
+async def test_head_lost_during_the_key_change_blocks_nodes_until_the_next_apply(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.secrets.put_if_absent("lab", "munge_key", OLD)
@@ -356,7 +358,9 @@ async def test_a_head_that_is_lost_as_it_takes_the_key_says_so_and_no_node_follo
     assert set(machines.key.values()) == {b"old"}
 
 
-async def test_what_a_stalled_head_hears_late_brings_no_key_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_late_rename_on_a_stalled_head_does_not_restore_the_new_key(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Stalls(Machines):
         late: tuple[Machine, list[dict[str, Any]]] | None = None
 
@@ -374,7 +378,9 @@ async def test_what_a_stalled_head_hears_late_brings_no_key_back(store: Store, m
     assert set(machines.key.values()) == {b"old"}
 
 
-async def test_two_heads_take_the_key_or_neither(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_heads_switch_munge_keys_together_or_not_at_all(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await store.secrets.put_if_absent("lab", "munge_key", OLD)
     machines = Machines(**{"head": b"old", "head2": b"old", "1-1": b"old", "1-2": b"old"})
     machines.stuck = "lab-head2"
@@ -388,7 +394,7 @@ async def test_two_heads_take_the_key_or_neither(store: Store, monkeypatch: pyte
     assert machines.key["lab-1-1"] == b"new"
 
 
-async def test_a_head_that_can_not_take_the_key_the_cluster_has_already_stops_its_nodes(
+async def test_head_that_cannot_take_the_cluster_key_blocks_its_nodes(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.secrets.put_if_absent("lab", "munge_key", NEW)
@@ -401,7 +407,7 @@ async def test_a_head_that_can_not_take_the_key_the_cluster_has_already_stops_it
     assert machines.beside == {}
 
 
-async def test_a_key_change_killed_as_the_head_takes_it_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_key_change_interrupted_on_the_head_can_continue(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await store.secrets.put_if_absent("lab", "munge_key", OLD)
     machines = Machines(**NODES)
     machines.killed = "lab-head"
@@ -422,7 +428,7 @@ async def test_a_key_change_killed_as_the_head_takes_it_goes_on(store: Store, mo
     assert (await store.secrets.of_cluster("lab"))["munge_key"] == NEW
 
 
-async def test_a_key_change_killed_as_nodes_take_it_is_the_clusters_key(
+async def test_key_change_interrupted_on_nodes_keeps_the_new_cluster_key(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.secrets.put_if_absent("lab", "munge_key", OLD)
@@ -434,14 +440,16 @@ async def test_a_key_change_killed_as_nodes_take_it_is_the_clusters_key(
     assert machines.key["lab-head"] == b"new"
 
 
-async def test_machines_that_have_the_key_are_not_asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_machines_with_the_new_munge_key_are_left_unchanged(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machines = Machines(**dict.fromkeys(NODES, b"new"))
     await turned(store, monkeypatch, machines)
     assert machines.order == []
     assert (await store.secrets.of_cluster("lab"))["munge_key"] == base64.b64encode(b"new").decode()
 
 
-async def test_a_munge_key_from_a_file_or_a_command(
+async def test_munge_key_is_read_from_a_file_or_an_allowed_command(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "munge.key"

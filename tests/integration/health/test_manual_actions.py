@@ -14,7 +14,7 @@ from headway.health.incidents import verification
 from tests.support.incident_cluster import NODE, Ward, signal
 
 
-async def test_a_drain_is_the_persons_and_the_end_of_an_incident_leaves_it(lab: Ward) -> None:
+async def test_manual_drain_stays_after_an_incident_returns_the_node(lab: Ward) -> None:
     context = lab.responder.context
     assert await manual_actions.drain_node(context, NODE, "disk swap", "olga") == "drained by olga: disk swap"
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", "olga: disk swap")
@@ -27,12 +27,12 @@ async def test_a_drain_is_the_persons_and_the_end_of_an_incident_leaves_it(lab: 
     assert lab.world.state == "IDLE+DRAIN"
 
 
-async def test_somebody_called_headway_drains_as_a_person(lab: Ward) -> None:
+async def test_person_named_headway_drains_as_a_person(lab: Ward) -> None:
     await manual_actions.drain_node(lab.responder.context, NODE, "incident 3: no", "headway")
     assert not is_headway_reason(lab.world.reason)
 
 
-async def test_a_node_is_returned_only_when_it_is_out_and_answers(lab: Ward) -> None:
+async def test_return_requires_a_drained_and_reachable_node(lab: Ward) -> None:
     context = lab.responder.context
     lab.world.state = "IDLE"
     with pytest.raises(Conflict, match="is in service"):
@@ -47,7 +47,7 @@ async def test_a_node_is_returned_only_when_it_is_out_and_answers(lab: Ward) -> 
     assert lab.world.state == "IDLE"
 
 
-async def test_a_reboot_never_ends_jobs_unasked(lab: Ward) -> None:
+async def test_reboot_of_a_busy_node_requires_end_jobs(lab: Ward) -> None:
     context = lab.responder.context
     lab.world.jobs = {5: "RUNNING"}
     with pytest.raises(Conflict, match="jobs 5 run on"):
@@ -58,7 +58,7 @@ async def test_a_reboot_never_ends_jobs_unasked(lab: Ward) -> None:
 
 
 @pytest.mark.parametrize("sound", [True, False])
-async def test_a_rebooted_node_serves_again_only_after_its_tests(lab: Ward, sound: bool) -> None:
+async def test_rebooted_node_returns_only_if_its_tests_pass(lab: Ward, sound: bool) -> None:
     world = lab.world
     world.jobs, world.sound, world.state = {}, sound, "IDLE"
     fault = await manual_actions.reboot_node(lab.responder.context, NODE, "olga")
@@ -67,14 +67,14 @@ async def test_a_rebooted_node_serves_again_only_after_its_tests(lab: Ward, soun
 
 
 @pytest.mark.parametrize("busy", [False, True])
-async def test_a_job_that_began_before_the_drain_is_not_ended_unasked(lab: Ward, busy: bool) -> None:
+async def test_reboot_aborts_if_a_job_started_before_the_drain(lab: Ward, busy: bool) -> None:
     lab.world.jobs = {42: "RUNNING"}
     fault = await manual_actions.reboot_node(lab.responder.context, NODE, "olga", end_jobs=busy)
     assert fault == ("" if busy else "not rebooted: jobs 42 run there now")
     assert ("stop" in lab.world.order, lab.world.state) == (busy, "IDLE")
 
 
-async def test_a_reboot_goes_on_where_its_server_was_ended_under_it(lab: Ward) -> None:
+async def test_interrupted_reboot_is_continued(lab: Ward) -> None:
     world, context, real = lab.world, lab.responder.context, lab.world.stop
     stopped = asyncio.Event()
 
@@ -97,21 +97,21 @@ async def test_a_reboot_goes_on_where_its_server_was_ended_under_it(lab: Ward) -
     assert await manual_actions.person_rebooting(context, NODE) == ""
 
 
-async def test_nobody_goes_on_with_a_reboot_that_failed(lab: Ward) -> None:
+async def test_failed_reboot_is_not_continued(lab: Ward) -> None:
     lab.world.sound = False
     assert await manual_actions.reboot_node(lab.responder.context, NODE, "olga") == "mounts: /scratch is gone"
     assert lab.world.reason == "olga: reboot: mounts: /scratch is gone"
     assert await manual_actions.person_rebooting(lab.responder.context, NODE) == ""
 
 
-async def test_one_that_was_drained_stays_drained_after_its_reboot(lab: Ward) -> None:
+async def test_reboot_keeps_an_earlier_manual_drain(lab: Ward) -> None:
     lab.world.jobs = {}
     await manual_actions.drain_node(lab.responder.context, NODE, "disk swap", "olga")
     assert await manual_actions.reboot_node(lab.responder.context, NODE, "olga") == ""
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", "olga: disk swap")
 
 
-async def test_a_return_that_the_controller_has_forgotten_is_made_again_for_incidents_that_are_over_alone(
+async def test_lost_return_is_repeated_only_for_finished_incidents(
     lab: Ward,
 ) -> None:
     """slurmctld is killed within seconds of it, and comes back with the state that it had written before."""
@@ -160,7 +160,7 @@ def taken_for_a_fault(lab: Ward, *signals: Signal, late: bool = False) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_what_a_reboot_of_a_busy_node_was_taken_for_is_over_with_its_tests(lab: Ward, late: bool) -> None:
+async def test_incident_caused_by_a_manual_reboot_ends_with_its_tests(lab: Ward, late: bool) -> None:
     lab.world.jobs = {42: "RUNNING"}
     taken_for_a_fault(lab, late=late)
     assert await manual_actions.reboot_node(lab.responder.context, NODE, "olga", end_jobs=True) == ""
@@ -169,7 +169,7 @@ async def test_what_a_reboot_of_a_busy_node_was_taken_for_is_over_with_its_tests
     assert [moved.job for moved in found.jobs] == [42]
 
 
-async def test_also_where_another_server_went_on_with_it(lab: Ward) -> None:
+async def test_incident_caused_by_a_continued_reboot_ends_with_its_tests(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "olga: reboot, returned once its tests have passed"
     await lab.world.stop(await lab.responder.context.running_machine(NODE))
     await lab.responder.handle_dead_node(NODE, "its machine is stopped", at=lab.clock(), fence="its machine is stopped")
@@ -178,7 +178,7 @@ async def test_also_where_another_server_went_on_with_it(lab: Ward) -> None:
     assert (lab.world.state, (await lab.newest()).state) == ("IDLE", IncidentState.RETURNED)
 
 
-async def test_a_fault_that_came_with_it_keeps_the_node_until_it_is_seen_to(lab: Ward) -> None:
+async def test_gpu_error_during_a_manual_reboot_keeps_the_node_drained(lab: Ward) -> None:
     taken_for_a_fault(lab, signal(79, at=999.0))
     fault = await manual_actions.reboot_node(lab.responder.context, NODE, "olga")
     found = await lab.newest()
@@ -188,7 +188,7 @@ async def test_a_fault_that_came_with_it_keeps_the_node_until_it_is_seen_to(lab:
     assert lab.world.state == "IDLE"
 
 
-async def test_one_that_is_under_way_is_waited_for_and_not_for_ever(lab: Ward) -> None:
+async def test_manual_reboot_waits_a_limited_time_for_an_unfinished_incident(lab: Ward) -> None:
     taken_for_a_fault(lab)
     lab.world.jobs, lab.world.codes, lab.world.stuck = {42: "COMPLETING"}, {42: 1}, {42}
     assert "incident 1 is open" in await manual_actions.reboot_node(lab.responder.context, NODE, "olga", end_jobs=True)

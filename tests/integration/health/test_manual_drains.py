@@ -1,4 +1,4 @@
-"""Headway never lifts a drain set by a person, even one that was set while an incident was open on the node."""
+"""Headway never lifts a drain set by a person, and returns an unreliable node only under its reservation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def drained_by_bob(lab: Ward) -> None:
 
 
 @pytest.mark.parametrize("sound", [True, False])
-async def test_what_is_drained_during_its_reboot_stays_so_and_keeps_its_reason(lab: Ward, sound: bool) -> None:
+async def test_drain_set_during_a_reboot_is_kept_with_its_reason(lab: Ward, sound: bool) -> None:
     lab.world.sound = sound
     meanwhile(lab, lambda: drained_by_bob(lab))
     fault = await manual_actions.reboot_node(lab.responder.context, NODE, "olga")
@@ -49,7 +49,7 @@ async def test_what_is_drained_during_its_reboot_stays_so_and_keeps_its_reason(l
     assert BOB in fault if sound else fault == "mounts: /scratch is gone"
 
 
-async def test_what_was_returned_during_its_reboot_is_drained_where_its_tests_fail(lab: Ward) -> None:
+async def test_node_returned_during_its_reboot_is_drained_if_tests_fail(lab: Ward) -> None:
     async def returned() -> None:
         lab.world.state, lab.world.reason = "IDLE", ""
 
@@ -59,7 +59,7 @@ async def test_what_was_returned_during_its_reboot_is_drained_where_its_tests_fa
     assert lab.world.reason == "olga: reboot: mounts: /scratch is gone"
 
 
-async def test_a_node_with_a_fault_that_came_during_its_reboot_does_not_serve(lab: Ward) -> None:
+async def test_fault_during_a_manual_reboot_keeps_the_node_out(lab: Ward) -> None:
     async def falls_off() -> None:
         await lab.responder.handle_signal(signal(), [])
 
@@ -83,7 +83,7 @@ def drains(fleet: Fleet, name: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [set(), {"new"}])
-async def test_what_is_drained_while_it_is_made_anew_stays_so(fleet: Fleet, store: Store, bad: set[str]) -> None:
+async def test_drain_set_while_a_machine_is_recreated_is_kept(fleet: Fleet, store: Store, bad: set[str]) -> None:
     drains(fleet, "lab-1-1")
     fleet.bad = bad
     if bad:
@@ -96,7 +96,7 @@ async def test_what_is_drained_while_it_is_made_anew_stays_so(fleet: Fleet, stor
     assert fleet.reasons == {"lab-1-1": BOB}
 
 
-async def test_an_apply_returns_what_is_down_for_nobody_s_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_apply_returns_only_nodes_not_held_by_a_person_or_an_incident(monkeypatch: pytest.MonkeyPatch) -> None:
     reasons = ("Not responding", BOB, "headway: incident 3: XID 79", "", "headway: no machine", "ResumeTimeout reached")
     lab = builders.cluster(6, 0)
     now = dict(zip(lab.slot_names, reasons, strict=True))
@@ -130,7 +130,7 @@ async def lemons(tmp_path: Any) -> AsyncIterator[Ward]:
         yield made
 
 
-async def test_a_reservation_that_can_t_be_changed_keeps_no_repaired_node_from_service(lemons: Ward) -> None:
+async def test_failing_reservation_update_does_not_block_a_repaired_node(lemons: Ward) -> None:
     """Slurm refuses to delete one that a job names."""
     refused = 0
 
@@ -147,7 +147,7 @@ async def test_a_reservation_that_can_t_be_changed_keeps_no_repaired_node_from_s
     assert (refused, lemons.world.state) == (1, "IDLE")
 
 
-async def test_a_lemon_s_return_waits_for_the_reservation_that_is_to_hold_it(tmp_path: Any) -> None:
+async def test_unreliable_node_returns_only_once_its_reservation_is_set(tmp_path: Any) -> None:
     async with ward(tmp_path, replace(LAB, health=Health(lemon_score=1, lemon_spare_work=True))) as lab:
         real = lab.world._reservation
         lab.world._reservation = lambda words: real(words) if "--oneliner" in words else (1, "")  # type: ignore[method-assign]

@@ -24,7 +24,7 @@ TWO = replace(LAB, controllers=2)
 FIRST, SECOND = TWO.heads
 
 
-def test_both_heads_are_planned_the_second_one_first() -> None:
+def test_rollout_plan_recreates_the_second_head_first() -> None:
     machines = {name: replace(builders.machine(name), image="id-old") for name in TWO.heads}
     found = rollout_changes(TWO, RolloutState(machines), "id-new", NEW, head=True, deadline=False)
     assert [one.where for one in found.changes] == [SECOND, FIRST]
@@ -39,7 +39,7 @@ def test_both_heads_are_planned_the_second_one_first() -> None:
     ] == [SECOND]
 
 
-def test_a_plan_names_the_flag_whichever_head_is_of_the_image_before() -> None:
+def test_plan_suggests_the_head_flag_for_heads_with_an_old_image() -> None:
     for head in TWO.heads:
         assert earlier_image_note(TWO, (head, "lab-1-1")).endswith("headway roll lab --head")
     assert earlier_image_note(TWO, ("lab-1-1",)).endswith("headway roll lab")
@@ -79,7 +79,7 @@ class Heads(Fleet):
 RECREATED = {name: [f"stop {name}", f"delete {name}", "apply", "wait for 0"] for name in TWO.heads}
 
 
-async def test_both_heads_are_recreated_the_second_one_first(
+async def test_rollout_recreates_both_heads_second_one_first(
     fleet: Fleet, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heads = Heads(FIRST, SECOND)
@@ -90,7 +90,7 @@ async def test_both_heads_are_recreated_the_second_one_first(
     assert heads.did == ["apply", "wait for 0"]
 
 
-async def test_no_head_goes_while_the_other_one_is_missing(
+async def test_rollout_keeps_one_head_while_the_other_is_missing(
     fleet: Fleet, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a killed roll may leave it."""

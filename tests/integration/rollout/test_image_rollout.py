@@ -20,7 +20,7 @@ from tests.support.rollout_cluster import LAB, NEW, NODES, OLD, Fleet, context, 
 __all__ = ["fleet", "store"]
 
 
-async def test_each_node_is_drained_made_anew_tested_and_returned_one_first(fleet: Fleet, store: Store) -> None:
+async def test_rollout_drains_recreates_tests_and_returns_nodes_one_by_one(fleet: Fleet, store: Store) -> None:
     assert await go(fleet, store)
     assert set(fleet.images().values()) == {"id-new"}
     assert fleet.reasons == {}
@@ -39,7 +39,7 @@ async def test_each_node_is_drained_made_anew_tested_and_returned_one_first(flee
     assert fleet.did == []
 
 
-async def test_a_node_that_fails_its_tests_stops_the_roll_and_stays_drained(fleet: Fleet, store: Store) -> None:
+async def test_failed_node_test_stops_the_rollout_and_keeps_the_node_drained(fleet: Fleet, store: Store) -> None:
     fleet.bad = {"new"}
     with pytest.raises(Refused, match="lab-1-1: nvidia-smi lists 0 GPUs") as caught:
         await go(fleet, store)
@@ -53,7 +53,7 @@ async def test_a_node_that_fails_its_tests_stops_the_roll_and_stays_drained(flee
     assert await store.node_images.get("lab") == NodeImage(OLD, OLD)
 
 
-async def test_one_whose_machine_can_not_be_made_stops_it_too(fleet: Fleet, store: Store) -> None:
+async def test_failed_machine_creation_stops_the_rollout(fleet: Fleet, store: Store) -> None:
     fleet.unmakable = {"lab-1-1"}
     with pytest.raises(Refused, match="no room"):
         await go(fleet, store)
@@ -64,7 +64,7 @@ async def test_one_whose_machine_can_not_be_made_stops_it_too(fleet: Fleet, stor
     assert fleet.reasons == {}
 
 
-async def test_that_the_server_s_database_is_away_stops_no_roll_for_good(fleet: Fleet, store: Store) -> None:
+async def test_rollout_resumes_after_the_database_was_unavailable(fleet: Fleet, store: Store) -> None:
     fleet.lost = True
     with pytest.raises(StoreUnavailable):
         await go(fleet, store)
@@ -73,7 +73,7 @@ async def test_that_the_server_s_database_is_away_stops_no_roll_for_good(fleet: 
     assert (set(fleet.images().values()), fleet.reasons) == ({"id-new"}, {})
 
 
-async def test_without_a_deadline_no_job_is_ended_and_idle_nodes_go_first(fleet: Fleet, store: Store) -> None:
+async def test_rollout_without_deadline_waits_for_jobs_and_starts_with_idle_nodes(fleet: Fleet, store: Store) -> None:
     fleet.jobs = {"lab-1-1": {7}}
 
     def turn() -> None:
@@ -88,7 +88,7 @@ async def test_without_a_deadline_no_job_is_ended_and_idle_nodes_go_first(fleet:
     assert fleet.turns >= 40
 
 
-async def test_at_the_deadline_all_are_drained_before_a_job_is_sent_away(fleet: Fleet, store: Store) -> None:
+async def test_rollout_at_its_deadline_drains_all_nodes_before_requeueing(fleet: Fleet, store: Store) -> None:
     fleet.jobs = {name: {number} for number, name in enumerate(NODES)}
     assert await go(fleet, store, until=fleet.now + 60)
     first = fleet.did.index("requeue 1")
@@ -98,7 +98,7 @@ async def test_at_the_deadline_all_are_drained_before_a_job_is_sent_away(fleet: 
     assert fleet.now < 1200
 
 
-async def test_nodes_that_are_out_for_other_reasons_are_left_alone(fleet: Fleet, store: Store) -> None:
+async def test_rollout_skips_nodes_that_are_out_for_other_reasons(fleet: Fleet, store: Store) -> None:
     fleet.reasons = {"lab-1-2": "ann: disk swap", "lab-1-3": "headway: incident 4: XID 79"}
     assert await go(fleet, store)
     assert fleet.images() == {
@@ -108,7 +108,7 @@ async def test_nodes_that_are_out_for_other_reasons_are_left_alone(fleet: Fleet,
     assert len(fleet.reasons) == 2
 
 
-async def test_a_killed_one_goes_on_where_it_was(fleet: Fleet, store: Store) -> None:
+async def test_interrupted_rollout_continues(fleet: Fleet, store: Store) -> None:
     """One node is of the new image and untested, another has no machine any more."""
     fleet.machines["lab-1-3"] = replace(fleet.machines["lab-1-3"], image="id-new")
     del fleet.machines["lab-1-2"]
@@ -120,12 +120,12 @@ async def test_a_killed_one_goes_on_where_it_was(fleet: Fleet, store: Store) -> 
     assert fleet.reasons == {}
 
 
-async def test_it_steps_aside_for_what_waits(fleet: Fleet, store: Store) -> None:
+async def test_rollout_yields_to_waiting_operations(fleet: Fleet, store: Store) -> None:
     assert not await go(fleet, store, waits=True)
     assert fleet.did == []
 
 
-async def test_a_controller_that_is_away_is_waited_for(fleet: Fleet, store: Store) -> None:
+async def test_rollout_waits_for_an_absent_controller(fleet: Fleet, store: Store) -> None:
     head = fleet.machines.pop(LAB.head)
 
     def turn() -> None:
@@ -137,7 +137,7 @@ async def test_a_controller_that_is_away_is_waited_for(fleet: Fleet, store: Stor
     assert len([line for line in fleet.order if "waits for the controller" in line]) == 1
 
 
-async def test_so_is_one_that_does_not_answer_between_two_looks(fleet: Fleet, store: Store) -> None:
+async def test_rollout_retries_when_the_controller_does_not_answer(fleet: Fleet, store: Store) -> None:
     fleet.silent = {"update": 3}
     assert await go(fleet, store)
     assert set(fleet.images().values()) == {"id-new"}
@@ -145,7 +145,7 @@ async def test_so_is_one_that_does_not_answer_between_two_looks(fleet: Fleet, st
     assert len([line for line in fleet.order if "waits for the controller" in line]) == 1
 
 
-async def test_a_job_that_could_not_be_sent_away_is_asked_again_and_not_ended(fleet: Fleet, store: Store) -> None:
+async def test_rollout_retries_a_failed_requeue(fleet: Fleet, store: Store) -> None:
     fleet.jobs = {"lab-1-1": {7}}
     fleet.silent = {"requeue": 3}
     assert await go(fleet, store, until=fleet.now)
@@ -153,7 +153,7 @@ async def test_a_job_that_could_not_be_sent_away_is_asked_again_and_not_ended(fl
     assert set(fleet.images().values()) == {"id-new"}
 
 
-async def test_a_node_that_others_returned_or_use_when_the_lock_is_had_is_let_be(fleet: Fleet, store: Store) -> None:
+async def test_rollout_rechecks_nodes_once_it_holds_the_lock(fleet: Fleet, store: Store) -> None:
     """Another operation had the machines to itself until then: `seen` is as old as that."""
 
     def returned() -> None:
@@ -180,7 +180,7 @@ async def test_a_node_that_others_returned_or_use_when_the_lock_is_had_is_let_be
     assert set(fleet.images().values()) == {"id-new"}
 
 
-async def test_a_controller_that_is_away_when_the_lock_is_had_is_waited_for(fleet: Fleet, store: Store) -> None:
+async def test_rollout_waits_for_a_controller_lost_before_the_lock(fleet: Fleet, store: Store) -> None:
     head = fleet.machines[LAB.head]
 
     def meanwhile() -> None:
@@ -195,7 +195,7 @@ async def test_a_controller_that_is_away_when_the_lock_is_had_is_waited_for(flee
     assert set(fleet.images().values()) == {"id-new"}
 
 
-async def test_halting_returns_what_was_drained_and_no_more(fleet: Fleet, store: Store) -> None:
+async def test_halting_a_rollout_returns_only_untouched_nodes_it_drained(fleet: Fleet, store: Store) -> None:
     fleet.machines["lab-1-3"] = replace(fleet.machines["lab-1-3"], image="id-new")
     fleet.reasons = {"lab-1-1": "headway: rolls", "lab-1-2": "ann: x", "lab-1-3": "headway: rolls"}
     await halt_rollout(context(fleet, store), fleet.say)
@@ -206,7 +206,7 @@ async def test_halting_returns_what_was_drained_and_no_more(fleet: Fleet, store:
     assert fleet.did[-1] == "resume lab-1-3"
 
 
-async def test_a_plan_names_nodes_and_why_and_touches_nothing(fleet: Fleet, store: Store) -> None:
+async def test_rollout_plan_lists_nodes_and_reasons_without_changes(fleet: Fleet, store: Store) -> None:
     fleet.jobs = {"lab-1-2": {7}}
     fleet.reasons = {"lab-1-4": "ann: x"}
     found = await plan_rollout(context(fleet, store), back=False, head=True, by=False)
@@ -227,7 +227,7 @@ async def test_a_plan_names_nodes_and_why_and_touches_nothing(fleet: Fleet, stor
         await plan_rollout(context(fleet, store), back=False, head=False, by=False)
 
 
-async def test_nothing_to_do_says_so(fleet: Fleet, store: Store) -> None:
+async def test_rollout_plan_explains_that_nothing_is_to_do(fleet: Fleet, store: Store) -> None:
     fleet.machines = {name: replace(one, image="id-new") for name, one in fleet.machines.items()}
     seen = await read_rollout_state(context(fleet, store))
     assert isinstance(seen, RolloutState)

@@ -30,7 +30,7 @@ def newer(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> Fleet:
     return fleet
 
 
-async def test_a_node_with_jobs_under_maintenance_is_not_left_out(fleet: Fleet, store: Store) -> None:
+async def test_node_with_jobs_in_a_maintenance_reservation_is_not_out(fleet: Fleet, store: Store) -> None:
     fleet.jobs = {"lab-1-2": {7}}
     fleet.reasons = {"lab-1-3": "bob: disk swap"}
     real = fleet.remote
@@ -44,7 +44,7 @@ async def test_a_node_with_jobs_under_maintenance_is_not_left_out(fleet: Fleet, 
     assert (await read_rollout_state(world.context(fleet, store))).out == {"lab-1-3": "bob: disk swap"}
 
 
-async def test_no_job_has_nodes_of_two_slurms(newer: Fleet, store: Store) -> None:
+async def test_slurm_upgrade_drains_all_old_nodes_before_a_new_one_serves(newer: Fleet, store: Store) -> None:
     newer.jobs = {"lab-1-4": {7}}
 
     def turn() -> None:
@@ -60,7 +60,7 @@ async def test_no_job_has_nodes_of_two_slurms(newer: Fleet, store: Store) -> Non
     assert (set(newer.images().values()), newer.reasons) == ({"id-new"}, {})
 
 
-async def test_what_was_drained_to_be_apart_serves_again_when_the_first_one_fails(newer: Fleet, store: Store) -> None:
+async def test_failed_first_node_of_an_upgrade_returns_the_other_nodes(newer: Fleet, store: Store) -> None:
     newer.bad = {"new"}
     with pytest.raises(Refused, match="lab-1-1"):
         await go(newer, store)
@@ -68,14 +68,14 @@ async def test_what_was_drained_to_be_apart_serves_again_when_the_first_one_fail
     assert newer.images() == {name: "id-new" if name == "lab-1-1" else "id-old" for name in NODES}
 
 
-async def test_a_roll_that_is_stopped_gives_back_all_that_were_drained_to_be_apart(newer: Fleet, store: Store) -> None:
+async def test_halting_an_upgrade_returns_all_drained_nodes(newer: Fleet, store: Store) -> None:
     await store.node_images.set("lab", NodeImage(OLD, OLD))
     newer.reasons = dict.fromkeys(NODES, "headway: rolls")
     await halt_rollout(world.context(newer, store), newer.say)
     assert newer.reasons == {}
 
 
-async def test_no_node_is_ahead_of_its_head_and_no_head_goes_back(newer: Fleet, store: Store) -> None:
+async def test_refuses_nodes_newer_than_the_head_and_head_downgrades(newer: Fleet, store: Store) -> None:
     await store.node_images.set("lab", NodeImage("", OLD))
     with pytest.raises(Refused, match="can't read the state"):
         await plan_rollout(world.context(newer, store), back=True, head=True, by=False)
@@ -87,9 +87,7 @@ async def test_no_node_is_ahead_of_its_head_and_no_head_goes_back(newer: Fleet, 
     assert newer.did == []
 
 
-async def test_once_one_has_passed_nodes_that_are_left_stay_apart_when_another_fails(
-    newer: Fleet, store: Store
-) -> None:
+async def test_failed_node_after_the_first_success_keeps_old_nodes_drained(newer: Fleet, store: Store) -> None:
     newer.unmakable = {"lab-1-3"}
     with pytest.raises(Refused, match="lab-1-3") as caught:
         await go(newer, store)
@@ -99,14 +97,14 @@ async def test_once_one_has_passed_nodes_that_are_left_stay_apart_when_another_f
     assert (await store.node_images.get("lab")).pinned == "", "nothing new is made of the Slurm before"
 
 
-async def test_a_stopped_roll_returns_no_node_that_has_yet_to_be_tested(newer: Fleet, store: Store) -> None:
+async def test_halting_an_upgrade_keeps_untested_nodes_drained(newer: Fleet, store: Store) -> None:
     newer.machines["lab-1-1"] = replace(newer.machines["lab-1-1"], image="id-new")
     newer.reasons = {"lab-1-1": "headway: rolls"}
     await halt_rollout(world.context(newer, store), newer.say)
     assert set(newer.reasons) == {"lab-1-1"}, "that the head is of its image says nothing of the node"
 
 
-async def test_a_roll_that_goes_on_gives_no_old_node_back_beside_new_ones(newer: Fleet, store: Store) -> None:
+async def test_resumed_upgrade_keeps_old_nodes_drained_after_a_failure(newer: Fleet, store: Store) -> None:
     for name in ("lab-1-1", "lab-1-2"):
         newer.machines[name] = replace(newer.machines[name], image="id-new")
     newer.reasons = dict.fromkeys(("lab-1-3", "lab-1-4"), "headway: rolls")
@@ -116,7 +114,7 @@ async def test_a_roll_that_goes_on_gives_no_old_node_back_beside_new_ones(newer:
     assert "lab-1-4" in newer.reasons
 
 
-async def test_a_node_that_somebody_has_out_makes_no_other_roll_one_of_two_slurms(newer: Fleet, store: Store) -> None:
+async def test_manually_drained_node_does_not_make_a_rollout_drain_all_nodes(newer: Fleet, store: Store) -> None:
     for name in NODES[:3]:
         newer.machines[name] = replace(newer.machines[name], image="id-mid")
     newer.reasons = {"lab-1-4": "eve: disk"}

@@ -223,7 +223,7 @@ async def shared(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
-async def test_a_link_leads_in_once(world: World) -> None:
+async def test_notebook_link_works_once_and_expires(world: World) -> None:
     code, _ = world.server.state.notebooks.create_code(ID, "ann", world.clock())
     status, headers, _ = await world.ask(f"/open?code={code}")
     assert status == 303
@@ -239,7 +239,7 @@ async def test_a_link_leads_in_once(world: World) -> None:
     assert (await world.ask("/open"))[0] == 403
 
 
-async def test_jupyter_hears_its_secret_and_nothing_of_ours(world: World) -> None:
+async def test_proxy_sends_jupyter_only_its_own_token_and_strips_cookies(world: World) -> None:
     cookie = await world.let_in()
     status, headers, text = await world.ask(
         f"/n/{ID}/lab?a=1", cookie=f"headway_session=ours; {cookie}", authorization="Bearer t"
@@ -255,7 +255,7 @@ async def test_jupyter_hears_its_secret_and_nothing_of_ours(world: World) -> Non
     assert SECRET not in str(headers)
 
 
-async def test_looking_is_no_activity_and_doing_is(world: World) -> None:
+async def test_reads_do_not_count_as_notebook_activity(world: World) -> None:
     cookie = await world.let_in()
     await world.ask(f"/n/{ID}/api/contents?content=1", cookie=cookie)
     await world.ask(f"/n/{ID}/api/sessions", method="POST", body=b"{}", cookie=cookie, origin=world.origin)
@@ -283,7 +283,7 @@ STRANGERS: list[tuple[dict[str, Any], int]] = [
 ]
 
 
-async def test_nobody_else_gets_through(world: World) -> None:
+async def test_proxy_refuses_missing_sessions_and_foreign_hosts_or_origins(world: World) -> None:
     cookie = await world.let_in()
     for what, status in STRANGERS:
         ask = {"target": f"/n/{ID}/lab", **what}
@@ -296,7 +296,7 @@ async def test_nobody_else_gets_through(world: World) -> None:
 
 
 @pytest.mark.parametrize("host", ["", OTHER])
-async def test_a_stranger_s_page_on_the_same_browser_can_do_nothing_with_my_cookies(apart: World, host: str) -> None:
+async def test_page_of_another_notebook_cannot_use_my_cookies(apart: World, host: str) -> None:
     """The browser has both notebooks open, and sends whatever cookies fit where mallory's page asks."""
     cookie = f"{await apart.let_in()}; {await apart.let_in(OTHER, 'mallory')}"
     theirs = f"http://{apart.host(OTHER)}"
@@ -314,7 +314,7 @@ async def test_a_stranger_s_page_on_the_same_browser_can_do_nothing_with_my_cook
     ] == 200
 
 
-async def test_a_link_leads_in_at_the_notebook_s_own_name_only(apart: World) -> None:
+async def test_notebook_link_works_only_on_its_own_host_name(apart: World) -> None:
     code, _ = apart.server.state.notebooks.create_code(OTHER, "mallory", apart.clock())
     assert (await apart.ask(f"/open?code={code}"))[0] == 400
     status, headers, _ = await apart.ask(f"/open?code={code}", host=apart.host(OTHER))
@@ -323,13 +323,13 @@ async def test_a_link_leads_in_at_the_notebook_s_own_name_only(apart: World) -> 
     assert "clear-site-data" not in headers
 
 
-async def test_a_cookie_that_another_page_laid_beside_mine_changes_nothing(apart: World) -> None:
+async def test_extra_notebook_cookie_of_another_page_is_ignored(apart: World) -> None:
     cookie = await apart.let_in()
     for every in (f"{cookie}; headway_notebook_{ID}=x", f"headway_notebook_{ID}=x; {cookie}"):
         assert (await apart.ask(f"/n/{ID}/lab", cookie=every))[0] == 200
 
 
-async def test_of_one_origin_a_browser_has_the_notebooks_of_one_person(shared: World) -> None:
+async def test_shared_origin_holds_notebooks_of_one_person_per_browser(shared: World) -> None:
     mine = await shared.let_in()
     status, headers, text = await shared.open(OTHER, "mallory", cookie=mine, sec_fetch_site="cross-site")
     assert (status, "set-cookie" in headers) == (403, False)
@@ -344,14 +344,14 @@ async def test_of_one_origin_a_browser_has_the_notebooks_of_one_person(shared: W
     assert "Path=/; HttpOnly; SameSite=Lax" in person
 
 
-async def test_a_link_that_was_refused_in_this_browser_opens_in_another(shared: World) -> None:
+async def test_link_refused_in_one_browser_still_opens_in_another(shared: World) -> None:
     mine = await shared.let_in()
     code, _ = shared.server.state.notebooks.create_code(OTHER, "mallory", shared.clock())
     assert (await shared.ask(f"/open?code={code}", cookie=mine))[0] == 403
     assert (await shared.ask(f"/open?code={code}"))[0] == 303
 
 
-async def test_of_one_origin_nobody_else_s_notebook_is_asked(shared: World) -> None:
+async def test_shared_origin_refuses_cookies_of_different_persons(shared: World) -> None:
     (mine, ann), (theirs, mallory) = [
         (await shared.let_in(*whose)).split("; ") for whose in ((ID, "ann"), (OTHER, "mallory"))
     ]
@@ -364,7 +364,7 @@ async def test_of_one_origin_nobody_else_s_notebook_is_asked(shared: World) -> N
     assert (await shared.ask(f"/n/{ID}/files/worker.js", **worker))[0] == 403  # it would know where other pages are
 
 
-async def test_a_session_ends_with_its_time_its_person_and_its_notebook(world: World) -> None:
+async def test_notebook_session_ends_with_sign_out_role_loss_and_deletion(world: World) -> None:
     cookie, path = await world.let_in(), f"/n/{ID}/lab"
     assert (await world.ask(path, cookie=cookie))[0] == 200
     world.server.state.notebooks.end_sessions_of("ann")
@@ -379,9 +379,7 @@ async def test_a_session_ends_with_its_time_its_person_and_its_notebook(world: W
     assert (await world.ask(path, cookie=cookie))[0] == 410
 
 
-async def test_a_websocket_goes_both_ways_until_its_person_is_signed_out(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_websocket_is_forwarded_both_ways_until_sign_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notebook_proxy, "LOOK_S", 0.05)
     cookie = await world.let_in()
     reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
@@ -402,14 +400,14 @@ async def test_a_websocket_goes_both_ways_until_its_person_is_signed_out(
     writer.close()
 
 
-async def test_a_large_answer_waits_for_who_reads_it(world: World) -> None:
+async def test_large_response_is_transferred_completely(world: World) -> None:
     world.jupyter.big = 5 * tunnels.WINDOW
     cookie = await world.let_in()
     _, _, text = await world.ask(f"/n/{ID}/files/model.bin", cookie=cookie)
     assert len(text) == 5 * tunnels.WINDOW
 
 
-async def test_a_far_side_that_sends_more_than_it_may_is_cut_off() -> None:
+async def test_tunnel_disconnects_a_peer_that_exceeds_its_window() -> None:
     frame = tunnels.HEAD.pack(1, b"D", tunnels.MAX_FRAME) + b"x" * tunnels.MAX_FRAME
 
     class Flood:
@@ -433,14 +431,14 @@ async def test_a_far_side_that_sends_more_than_it_may_is_cut_off() -> None:
     await made.close()
 
 
-async def test_nobody_listening_is_an_answer(tmp_path: Path) -> None:
+async def test_tunnel_reports_when_no_socket_is_listening(tmp_path: Path) -> None:
     made = Tunnel(await Local.start(str(tmp_path / "none")), "lab-1-1")
     with pytest.raises(Unreachable, match=r"lab-1-1 does not answer yet: No such file"):
         await made.connect()
     await made.close()
 
 
-async def test_it_runs_as_the_person_and_never_names_a_secret(tmp_path: Path) -> None:
+async def test_tunnel_runs_as_the_user_on_the_notebook_socket(tmp_path: Path) -> None:
     asked: list[list[str]] = []
 
     class Links:

@@ -45,7 +45,7 @@ async def test_second_operation_of_a_cluster_waits_for_the_first(store: Store) -
     assert (await store.operations.claim("b", 1000, 30)).id == second.id  # type: ignore[union-attr]
 
 
-async def test_an_operation_begins_after_the_end_of_the_one_before(store: Store, clock: Clock) -> None:
+async def test_operation_starts_after_the_previous_one_finished(store: Store, clock: Clock) -> None:
     """Who claims may have asked for the time before that end was written."""
     asked_at = clock.now
     for _ in range(2):
@@ -81,7 +81,7 @@ async def test_racing_claims_give_each_operation_to_one_owner(tmp_path: Path) ->
         await store.close()
 
 
-async def test_expired_lease_is_claimed_again_and_the_old_owner_is_shut_out(store: Store) -> None:
+async def test_expired_lease_can_be_claimed_and_the_old_owner_loses_it(store: Store) -> None:
     operation = await store.operations.enqueue("lab", "apply", "ann")
     await store.operations.claim("old", 1000, 30)
     assert await store.operations.claim("new", 1029, 30) is None
@@ -100,7 +100,7 @@ async def test_expired_lease_is_claimed_again_and_the_old_owner_is_shut_out(stor
     assert ended.finished
 
 
-async def test_free_leases_takes_only_the_dead_owners(store: Store) -> None:
+async def test_expire_leases_affects_only_the_given_owner_prefix(store: Store) -> None:
     await store.operations.enqueue("lab", "apply", "ann")
     await store.operations.enqueue("sky", "apply", "ann")
     await store.operations.claim("host_a:1", 1000, 300)
@@ -109,7 +109,7 @@ async def test_free_leases_takes_only_the_dead_owners(store: Store) -> None:
     assert (await store.operations.claim("host_a:3", 1001, 30)).cluster == "lab"  # type: ignore[union-attr]
 
 
-async def test_a_key_finds_its_own_operation_for_a_day(store: Store, clock: Clock) -> None:
+async def test_idempotency_key_returns_its_operation_for_a_day(store: Store, clock: Clock) -> None:
     first = await store.operations.enqueue("lab", "backup", "ann", params={"to": "/b", "ref": "a"}, secret="x", key="k")
     again = await store.operations.enqueue("lab", "backup", "ann", params={"to": "/b", "ref": "b"}, secret="y", key="k")
     assert again.id == first.id
@@ -124,7 +124,9 @@ async def test_a_key_finds_its_own_operation_for_a_day(store: Store, clock: Cloc
     assert list(await store.secrets.of_cluster("lab")) == ["backup_key/a"]
 
 
-async def test_a_secret_of_an_operation_comes_and_goes_with_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_operation_secret_is_stored_and_deleted_with_its_operation(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = await store.operations.enqueue("lab", "backup", "ann", params={"ref": "a"}, secret="hush")
     assert await store.secrets.of_cluster("lab") == {"backup_key/a": "hush"} == {first.secret: "hush"}
     with pytest.raises(Conflict, match="requested already"):
@@ -142,7 +144,7 @@ async def test_a_secret_of_an_operation_comes_and_goes_with_it(store: Store, mon
     assert await store.secrets.of_cluster("lab") == {}
 
 
-async def test_secrets_that_no_unfinished_operation_names_are_dropped(store: Store) -> None:
+async def test_orphaned_operation_secrets_are_deleted(store: Store) -> None:
     await store.operations.enqueue("lab", "backup", "ann", params={"ref": "a"}, secret="needed")
     for name in ("backup_key/b", "s3_access/a", "munge_key", "rotating/a", "s3xaccess/a"):
         await store.secrets.put_if_absent("lab", name, "x")
@@ -154,7 +156,7 @@ async def test_secrets_that_no_unfinished_operation_names_are_dropped(store: Sto
     assert await store.secrets.of_cluster("sky") == {}
 
 
-async def test_database_refuses_two_running_operations(store: Store, tmp_path: Path) -> None:
+async def test_database_allows_one_running_operation_per_cluster(store: Store, tmp_path: Path) -> None:
     await store.operations.enqueue("lab", "apply", "ann")
     await store.operations.enqueue("lab", "apply", "ann")
     with sqlite3.connect(tmp_path / "headway.db") as db, pytest.raises(sqlite3.IntegrityError):
@@ -179,7 +181,7 @@ async def test_uids_are_never_reused(store: Store) -> None:
     assert await store.linux_users.assign_uids([]) == {}
 
 
-async def test_a_uid_that_somebody_has_already_is_kept_where_nobody_else_has_it_here(store: Store) -> None:
+async def test_existing_uids_are_kept_unless_already_assigned(store: Store) -> None:
     await store.linux_users.assign_uids(["zoe"])
     wishes = {"ann": 5001, "ben": 20000, "cid": 20001, "dan": 59999, "zoe": 7000}
     shown = {"ann": 5001, "ben": 20002, "cid": 20001, "dan": 59999, "eve": 20003, "zoe": 20000}
@@ -205,7 +207,7 @@ async def test_first_secret_wins_and_outlives_the_cluster(store: Store) -> None:
     assert await store.secrets.of_cluster("lab") == {}
 
 
-async def test_cluster_row_changes_only_what_is_given(store: Store, clock: Clock) -> None:
+async def test_saving_a_cluster_row_changes_only_the_given_fields(store: Store, clock: Clock) -> None:
     await store.clusters.save("lab", {"text": "a"}, summary={"nodes": 4}, owner="ann")
     clock.now = 2000
     await store.clusters.save("lab", state="ready")
@@ -240,7 +242,7 @@ async def test_token_belongs_to_a_person_and_expires(store: Store, clock: Clock,
         await store.people.set_role("ann", "king")
 
 
-async def test_signin_code_works_once_and_for_five_minutes(store: Store, clock: Clock) -> None:
+async def test_sign_in_code_works_once_and_expires_after_five_minutes(store: Store, clock: Clock) -> None:
     await store.people.set_role("ann", "admin")
     code, expires = await store.sessions.create_signin_code("ann")
     assert expires == 1300
@@ -256,7 +258,7 @@ async def test_signin_code_works_once_and_for_five_minutes(store: Store, clock: 
     assert await store.sessions.redeem_signin_code(late) is None
 
 
-async def test_database_file_is_private_and_in_wal(store: Store, tmp_path: Path) -> None:
+async def test_database_file_is_private_and_in_wal_mode(store: Store, tmp_path: Path) -> None:
     await store.people.set_role("ann", "admin")
     for file in tmp_path.glob("headway.db*"):
         assert file.stat().st_mode & 0o777 == 0o600, file
@@ -264,7 +266,7 @@ async def test_database_file_is_private_and_in_wal(store: Store, tmp_path: Path)
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-async def test_head_is_alembics_head_and_tables_match_the_migrations(tmp_path: Path) -> None:
+async def test_migration_head_is_current_and_tables_match_migrations(tmp_path: Path) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.config import Config
     from alembic.migration import MigrationContext
@@ -282,7 +284,7 @@ async def test_head_is_alembics_head_and_tables_match_the_migrations(tmp_path: P
     assert differences == []
 
 
-async def test_newer_database_is_refused(tmp_path: Path) -> None:
+async def test_refuses_a_database_of_a_newer_version(tmp_path: Path) -> None:
     engine = await open_engine(database_url(tmp_path))
     with sqlite3.connect(tmp_path / "headway.db") as db:
         db.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -304,7 +306,7 @@ def test_alembic_is_not_imported_for_a_current_database(tmp_path: Path) -> None:
     assert [r.stdout.strip() for r in runs] == ["True", "False"]
 
 
-def test_database_urls(tmp_path: Path) -> None:
+def test_builds_database_urls_and_masks_the_password(tmp_path: Path) -> None:
     assert database_url(tmp_path) == f"sqlite+aiosqlite:///{tmp_path}/headway.db"
     assert database_url(tmp_path, "postgresql://u:p@h/d") == "postgresql+asyncpg://u:p@h/d"
     assert "p4ss" not in shown_url("postgresql+asyncpg://u:p4ss@h/d")
@@ -312,13 +314,13 @@ def test_database_urls(tmp_path: Path) -> None:
         database_url(tmp_path, "mysql://h/d")
 
 
-async def test_unreachable_database_says_so_without_the_password(tmp_path: Path) -> None:
+async def test_unreachable_database_error_hides_the_password(tmp_path: Path) -> None:
     with pytest.raises(Unreachable) as caught:
         await open_store(tmp_path, "postgresql://u:p4ss@127.0.0.1:9/d")
     assert "p4ss" not in str(caught.value)
 
 
-async def test_looking_at_a_plan_gives_no_uid_away(store: Store) -> None:
+async def test_previewing_uids_assigns_none(store: Store) -> None:
     await store.linux_users.assign_uids(["alice"])
     assert await store.linux_users.assign_uids(["alice", "mallory", "zoe"], give=False) == {
         "alice": 20000,
@@ -328,7 +330,7 @@ async def test_looking_at_a_plan_gives_no_uid_away(store: Store) -> None:
     assert await store.linux_users.assign_uids(["bob"]) == {"bob": 20001}
 
 
-async def test_prices_are_kept_when_they_change(store: Store) -> None:
+async def test_price_history_stores_only_changes(store: Store) -> None:
     def told(since: float, usd: str, *, spot: bool = False) -> PriceRow:
         return PriceRow("lab", "gpu", since, usd, spot)
 
@@ -363,7 +365,7 @@ class Told(Exception):
         OperationalError("BEGIN", None, sqlite3.OperationalError("unable to open database file")),
     ],
 )
-def test_a_database_that_is_away_is_said_to_be_whatever_its_driver_calls_it(error: Exception) -> None:
+def test_driver_errors_of_an_unavailable_database_become_store_unavailable(error: Exception) -> None:
     with pytest.raises(StoreUnavailable, match="the server's database") as caught, said_where_away():
         raise error
     assert isinstance(caught.value, Unreachable)
@@ -380,6 +382,6 @@ def test_a_database_that_is_away_is_said_to_be_whatever_its_driver_calls_it(erro
         Conflict("another one holds it"),
     ],
 )
-def test_a_mistake_of_ours_is_not_taken_for_a_database_that_is_away(error: Exception) -> None:
+def test_programming_errors_are_not_reported_as_unavailable_database(error: Exception) -> None:
     with pytest.raises(type(error)), said_where_away():
         raise error

@@ -83,7 +83,7 @@ def client(live: FakeLive, viewer: Person | None = Person()) -> httpx.AsyncClien
 
 
 @pytest.mark.parametrize("path", ["/clusters/zebra", "/clusters/none"])
-async def test_nobody_signed_in_sees_only_the_door(path: str) -> None:
+async def test_anonymous_request_gets_only_the_sign_in_page(path: str) -> None:
     async with client(FakeLive("zebra"), viewer=None) as page:
         answer = await page.get(path)
     assert answer.status_code == 401
@@ -91,7 +91,7 @@ async def test_nobody_signed_in_sees_only_the_door(path: str) -> None:
     assert "zebra" not in answer.text
 
 
-async def test_a_principal_that_raises_is_the_door_too() -> None:
+async def test_not_signed_in_error_gives_the_sign_in_page() -> None:
     async def principal(request: Request) -> Person | None:
         raise NotSignedIn("unknown session")
 
@@ -102,7 +102,7 @@ async def test_a_principal_that_raises_is_the_door_too() -> None:
 
 
 @pytest.mark.parametrize("path", ["/clusters/lab", "/clusters/none"])
-async def test_every_page_carries_the_content_policy(path: str) -> None:
+async def test_every_page_has_a_strict_content_security_policy(path: str) -> None:
     async with client(FakeLive("lab")) as page:
         answer = await page.get(path)
     policy = answer.headers["content-security-policy"]
@@ -113,7 +113,7 @@ async def test_every_page_carries_the_content_policy(path: str) -> None:
     assert "onclick" not in answer.text
 
 
-async def test_an_unknown_cluster_is_a_page_with_what_to_do() -> None:
+async def test_unknown_cluster_page_suggests_headway_ls() -> None:
     async with client(FakeLive("lab")) as page:
         answer = await page.get("/clusters/none")
     assert answer.status_code == 404
@@ -122,26 +122,26 @@ async def test_an_unknown_cluster_is_a_page_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("asked", ["", "7", "x", "-1", "9" * 40, "\u0667"])
-async def test_any_job_in_the_address_is_harmless(asked: str) -> None:
+async def test_cluster_page_accepts_any_job_parameter(asked: str) -> None:
     async with client(FakeLive("lab")) as page:
         assert (await page.get("/clusters/lab", params={"job": asked})).status_code == 200
 
 
-async def test_a_cpu_cluster_speaks_of_no_gpus() -> None:
+async def test_cpu_cluster_page_mentions_no_gpus() -> None:
     async with client(FakeLive("lab")) as page:
         text = (await page.get("/clusters/lab")).text
     assert "GPUs in use" not in text
     assert "simulated" not in text
 
 
-def test_a_time_has_its_date_unless_it_is_todays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_shows_the_date_unless_it_is_today(monkeypatch: pytest.MonkeyPatch) -> None:
     midnight = 1_700_006_400.0  # 2023-11-15 00:00 UTC
     monkeypatch.setattr(rendering.time, "time", lambda: midnight + 60)
     assert rendering.clock(midnight + 1) == "00:00:01 UTC"
     assert rendering.clock(midnight - 1) == "2023-11-14 23:59 UTC"
 
 
-async def test_static_files_named_by_content_are_kept() -> None:
+async def test_versioned_static_files_are_cached_permanently() -> None:
     async with client(FakeLive("lab")) as page:
         kept = await page.get(rendering.asset_url("app.css"))
         plain = await page.get("/static/app.css")
@@ -149,14 +149,14 @@ async def test_static_files_named_by_content_are_kept() -> None:
     assert plain.headers["cache-control"] == "no-cache"
 
 
-def test_without_the_libraries_there_is_no_bare_page(vendor: Path) -> None:
+def test_refuses_to_start_without_the_browser_libraries(vendor: Path) -> None:
     (vendor / "htmx.min.js").unlink()
     with pytest.raises(Refused, match=r"htmx\.min\.js") as caught:
         client(FakeLive("lab"))
     assert "make setup" in caught.value.hint
 
 
-async def test_a_stream_brings_all_parts_once_then_only_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_page_stream_sends_all_parts_once_then_only_pulses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "COALESCE_S", 0)
     live = FakeLive("lab", wakes=2)
     async with client(live) as page:
@@ -167,7 +167,7 @@ async def test_a_stream_brings_all_parts_once_then_only_the_time(monkeypatch: py
     assert live.open == 0
 
 
-async def test_a_page_is_made_once_a_reading_for_all_who_look(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_page_parts_are_rendered_once_per_snapshot_for_all_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "COALESCE_S", 0)
     made: list[int | None] = []
     rendered: list[str] = []
@@ -185,7 +185,7 @@ async def test_a_page_is_made_once_a_reading_for_all_who_look(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("viewer", [None, Person()])
-async def test_a_stream_for_nobody_or_of_nothing_only_sends_away(viewer: Person | None) -> None:
+async def test_stream_without_sign_in_or_cluster_sends_only_leave(viewer: Person | None) -> None:
     live = FakeLive("lab", wakes=3)
     async with client(live, viewer) as page:
         answer = await page.get("/clusters/lab/live" if viewer is None else "/clusters/none/live")
@@ -193,7 +193,7 @@ async def test_a_stream_for_nobody_or_of_nothing_only_sends_away(viewer: Person 
     assert live.subscribed == []
 
 
-async def test_a_pulse_comes_without_news_and_a_closed_stream_unsubscribes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_stream_sends_pulses_and_unsubscribes_when_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "PULSE_S", 0.01)
     closed = asyncio.Event()
 
@@ -211,7 +211,7 @@ async def test_a_pulse_comes_without_news_and_a_closed_stream_unsubscribes(monke
     assert closed.is_set()
 
 
-async def test_a_change_between_subscribing_and_reading_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stream_subscribes_before_its_first_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "PULSE_S", 60)
     monkeypatch.setattr(event_stream, "COALESCE_S", 0)
     news = asyncio.Event()

@@ -42,7 +42,7 @@ async def ready(server: Server, answer: Any = None) -> Any:
 @pytest.mark.parametrize(
     ("path", "form", "leads"), [(SUBMIT, JOB, "/clusters/lab/jobs/5"), (NOTEBOOKS, BOOK, NOTEBOOKS)]
 )
-async def test_what_comes_twice_is_done_once_and_leads_to_the_same(
+async def test_form_sent_twice_is_executed_once_with_the_same_redirect(
     server: Server, path: str, form: dict[str, str], leads: str
 ) -> None:
     alice = await ready(server)
@@ -57,7 +57,7 @@ async def test_what_comes_twice_is_done_once_and_leads_to_the_same(
 
 
 @pytest.mark.parametrize(("fails", "submitted"), [("notebooks.save", 1), ("notebooks.set_job", 2), ("jobs.record", 2)])
-async def test_a_notebook_whose_start_was_cut_off_has_the_secret_of_the_job_that_the_head_knows(
+async def test_interrupted_notebook_start_keeps_the_secret_of_its_job(
     server: Server, monkeypatch: pytest.MonkeyPatch, fails: str, submitted: int
 ) -> None:
     """Led to the first one's job with another secret and folder, it would be one that no Jupyter has."""
@@ -79,7 +79,7 @@ async def test_a_notebook_whose_start_was_cut_off_has_the_secret_of_the_job_that
     assert {(one.env[jupyter.SECRET_VARIABLE], one.script_args[0]) for one in requests} == {(row.secret, row.folder)}
 
 
-async def test_another_page_other_words_and_other_sessions_are_other_requests(server: Server) -> None:
+async def test_other_form_key_content_or_session_is_a_new_request(server: Server) -> None:
     alice = await ready(server)
     elsewhere = await server.client("alice", "member")
     other = {**JOB, "form_key": "f" * 32}
@@ -89,14 +89,14 @@ async def test_another_page_other_words_and_other_sessions_are_other_requests(se
     assert len(set(server.work.tags)) == 4
 
 
-async def test_without_a_name_each_is_its_own(server: Server) -> None:
+async def test_form_without_a_valid_key_is_executed_each_time(server: Server) -> None:
     alice = await ready(server)
     for deed in ("", "x" * 32, "0" * 31):
         assert (await alice.post(SUBMIT, data={**JOB, "form_key": deed})).status_code == 303
     assert (sent(server), server.work.tags) == (3, [])
 
 
-async def test_what_nobody_can_say_of_is_asked_again_under_the_same_name(server: Server) -> None:
+async def test_unanswered_submission_is_resent_under_the_same_tag(server: Server) -> None:
     """The head knows whether it ran."""
     times: list[float] = []
 
@@ -114,7 +114,7 @@ async def test_what_nobody_can_say_of_is_asked_again_under_the_same_name(server:
     assert len(set(server.work.tags)) == 1
 
 
-async def test_each_page_brings_a_name_of_its_own(server: Server) -> None:
+async def test_each_page_view_has_its_own_form_key(server: Server) -> None:
     alice = await ready(server)
     found = [
         (await alice.get(path)).text.partition('name="form_key" value="')[2][:32]
@@ -124,7 +124,7 @@ async def test_each_page_brings_a_name_of_its_own(server: Server) -> None:
     assert len(set(found)) == 3
 
 
-async def test_a_database_that_goes_away_after_it_was_sent_makes_no_failure_of_it(
+async def test_database_failure_after_submission_still_redirects_to_the_job(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(*_: Any) -> None:

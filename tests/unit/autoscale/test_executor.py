@@ -1,4 +1,5 @@
-"""Machines that Slurm requests are created while other work continues, and are not paid for when they cannot be created."""
+"""The autoscaler creates machines requested by Slurm in the background; a failed creation deletes the machine, closes
+the group with backoff and opens an incident."""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ async def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterato
     await store.close()
 
 
-async def test_a_machine_is_made_beside_and_told_of(world: World) -> None:
+async def test_creates_machine_in_background_and_reports_it_ready(world: World) -> None:
     said = await world.look()
     assert world.did == ["make lab-1-1"]
     assert said[0] == "Slurm needs it: its machine is being created"
@@ -104,7 +105,7 @@ async def test_a_machine_is_made_beside_and_told_of(world: World) -> None:
     assert await world.look() == []
 
 
-async def test_one_that_can_t_be_made_is_given_back_and_the_group_closed_for_longer_each_time(
+async def test_failed_creation_deletes_machine_and_closes_group_with_backoff(
     world: World,
 ) -> None:
     world.trouble = Refused("no capacity")
@@ -130,7 +131,7 @@ async def incident(world: World) -> Incident:
     return await world.store.incidents.get(found.number)
 
 
-async def test_what_can_t_be_made_has_an_incident_until_a_machine_comes_up(world: World) -> None:
+async def test_failed_creation_incident_stays_open_until_machine_is_up(world: World) -> None:
     world.trouble = Refused("no capacity")
     await world.look()
     found = await incident(world)
@@ -151,7 +152,7 @@ async def test_what_can_t_be_made_has_an_incident_until_a_machine_comes_up(world
     assert over.steps[-1].text == "lab-1-2 is ready"
 
 
-async def test_its_incident_ends_also_when_nobody_wants_one_any_more(world: World) -> None:
+async def test_failed_creation_incident_closes_when_demand_ends(world: World) -> None:
     world.trouble = Refused("no capacity")
     await world.look()
     world.states["lab-1-1"] = "idle~"
@@ -163,7 +164,7 @@ async def test_its_incident_ends_also_when_nobody_wants_one_any_more(world: Worl
     assert (await incident(world)).state is IncidentState.RETURNED
 
 
-async def test_where_people_scale_it_ends_when_the_group_has_as_many_as_it_should(world: World) -> None:
+async def test_failed_creation_incident_closes_when_group_size_is_reached(world: World) -> None:
     group = replace(LAB.groups[0], nodes=2, idle_s=None, spot=True)
     world.waker.cluster = replace(LAB, groups=(group,))
     world.states |= {"lab-1-1": "down", "lab-1-2": "idle"}
@@ -179,14 +180,14 @@ async def test_where_people_scale_it_ends_when_the_group_has_as_many_as_it_shoul
     assert (over.state, over.steps[-1].text) == (IncidentState.RETURNED, "the group has all its machines")
 
 
-async def test_one_that_slurm_gave_up_has_an_incident(world: World) -> None:
+async def test_resume_timeout_opens_incident(world: World) -> None:
     world.states["lab-1-1"], world.reasons["lab-1-1"] = "down~", "ResumeTimeout reached"
     await world.look()
     assert (await incident(world)).steps[-1].text == "lab-1-1: it was not ready within 900 s, so Slurm set it down"
 
 
 @pytest.mark.parametrize("trouble", [TimeoutError(), ValueError("nonsense")], ids=["not at all", "a bug"])
-async def test_whatever_goes_wrong_the_next_try_waits(world: World, trouble: Exception) -> None:
+async def test_any_creation_error_delays_next_try(world: World, trouble: Exception) -> None:
     world.trouble = trouble
     await world.look()
     assert "delete lab-1-1" in world.did
@@ -196,7 +197,7 @@ async def test_whatever_goes_wrong_the_next_try_waits(world: World, trouble: Exc
     assert (await incident(world)).state is IncidentState.REPAIRING
 
 
-async def test_a_spot_group_that_people_scale_is_filled_again(world: World) -> None:
+async def test_manually_scaled_spot_group_is_refilled_without_closing_slots(world: World) -> None:
     world.waker.cluster = replace(LAB, groups=(replace(LAB.groups[0], nodes=1, idle_s=None, spot=True),))
     world.states |= {"lab-1-1": "down", "lab-1-2": "down"}
     world.reasons |= {"lab-1-1": "headway: no machine", "lab-1-2": "headway: no machine"}
@@ -210,7 +211,7 @@ async def test_a_spot_group_that_people_scale_is_filled_again(world: World) -> N
     assert world.did[2:] == ["make lab-1-1"]
 
 
-async def test_a_node_that_works_is_not_given_back_because_prometheus_can_t_be_told(world: World) -> None:
+async def test_failed_scrape_target_update_keeps_working_node(world: World) -> None:
     world.deaf = True
     said = await world.look()
     assert "no answer" in said
@@ -222,7 +223,7 @@ async def test_a_node_that_works_is_not_given_back_because_prometheus_can_t_be_t
     assert len(world.told) == 3
 
 
-async def test_prometheus_is_told_of_a_machine_that_somebody_else_gave_back(world: World) -> None:
+async def test_scrape_targets_update_after_machine_is_deleted_elsewhere(world: World) -> None:
     world.states["lab-1-1"] = "idle~"
     world.machines["lab-1-2"] = builders.machine("lab-1-2")
     world.states["lab-1-2"] = "idle"
@@ -234,7 +235,7 @@ async def test_prometheus_is_told_of_a_machine_that_somebody_else_gave_back(worl
     assert len(world.told) == 1
 
 
-async def test_prometheus_is_told_of_a_machine_that_came_up_while_something_else_began(world: World) -> None:
+async def test_new_autoscaler_updates_scrape_targets_after_restart(world: World) -> None:
     """A roll makes a node anew, the server is started again: the next waker knows nothing of what the one before was at."""
     await world.waker.scale()
     world.now += 10
@@ -248,13 +249,13 @@ async def test_prometheus_is_told_of_a_machine_that_came_up_while_something_else
     assert len(world.told) == 1
 
 
-async def test_an_apply_waits_for_what_is_under_way_and_nothing_new_begins(world: World) -> None:
+async def test_paused_autoscaler_starts_nothing(world: World) -> None:
     await world.waker.pause()
     assert await world.look() == []
     assert world.did == []
 
 
-async def test_a_machine_on_which_a_job_runs_is_never_given_back(world: World) -> None:
+async def test_machine_running_a_job_is_never_deleted(world: World) -> None:
     """Whatever the states say: jobs that began between two looks, or outlive what Slurm says of their node."""
     world.states |= {"lab-1-1": "idle%", "lab-1-2": "idle~"}
     world.machines |= {name: builders.machine(name) for name in ("lab-1-1", "lab-1-2")}
@@ -267,7 +268,7 @@ async def test_a_machine_on_which_a_job_runs_is_never_given_back(world: World) -
 
 
 @pytest.mark.parametrize("word", ["allocated", "draining"])
-async def test_one_that_came_up_though_somebody_failed_over_it_is_let_be(world: World, word: str) -> None:
+async def test_node_that_came_up_despite_creation_error_is_kept(world: World, word: str) -> None:
     """An error after Slurm has heard of the machine: what runs there goes on."""
     world.trouble = Refused("the answer was lost")
     world.busy = {"lab-1-1": 7}
@@ -283,7 +284,7 @@ async def test_one_that_came_up_though_somebody_failed_over_it_is_let_be(world: 
     assert not [words for words in world.did if "lab-1-1" in words]
 
 
-async def test_nodes_that_somebody_else_is_at_work_on_are_left_to_them(world: World) -> None:
+async def test_skips_nodes_busy_with_other_operations(world: World) -> None:
     other = Group("other", builders.H100, 0, 1, slots=("lab-1-3",), idle_s=60)
     world.waker.cluster = replace(LAB, groups=(replace(LAB.groups[0], slots=LAB.slot_names[:2]), other))
     world.states |= {"lab-1-2": "idle~", "lab-1-3": "allocated#"}
@@ -293,7 +294,7 @@ async def test_nodes_that_somebody_else_is_at_work_on_are_left_to_them(world: Wo
     assert world.did == ["make lab-1-3"]
 
 
-async def test_a_group_over_the_limit_has_an_incident_and_waits_longer_each_time(world: World) -> None:
+async def test_group_over_budget_opens_incident_and_backs_off(world: World) -> None:
     world.waker.cluster = replace(
         LAB,
         groups=(replace(LAB.groups[0], price_usd_per_node_hour=Decimal(31)),),
@@ -316,7 +317,7 @@ async def test_a_group_over_the_limit_has_an_incident_and_waits_longer_each_time
     assert world.waker.over_budget == {}
 
 
-async def test_a_machine_that_comes_up_does_not_make_forget_what_was_too_dear(world: World) -> None:
+async def test_successful_creation_does_not_reset_over_budget_backoff(world: World) -> None:
     """A job for two nodes and one for one, where the limit pays for one: the large one's next try waits longer each time."""
     price = Decimal(31)
     world.waker.cluster = replace(
@@ -332,13 +333,13 @@ async def test_a_machine_that_comes_up_does_not_make_forget_what_was_too_dear(wo
     assert [words for words in world.did if words.startswith("make")] == ["make lab-1-1"]
 
 
-async def test_where_people_scale_nobody_is_asked(world: World) -> None:
+async def test_fixed_size_group_is_not_autoscaled(world: World) -> None:
     world.waker.cluster = WHOLE
     assert await world.look() == []
     assert world.did == []
 
 
-async def test_that_the_server_s_database_is_away_is_no_machine_s_fault(world: World) -> None:
+async def test_database_outage_during_creation_is_retried_without_incident(world: World) -> None:
     tries = 0
 
     async def bring(_: Any, __: Any, name: str, ___: Any) -> None:
@@ -357,7 +358,7 @@ async def test_that_the_server_s_database_is_away_is_no_machine_s_fault(world: W
     assert (world.did, world.waker.failures, await world.store.incidents.search("lab")) == ([], {}, ())
 
 
-async def test_a_machine_that_can_t_be_deleted_has_an_incident_and_holds_up_nothing_else(world: World) -> None:
+async def test_undeletable_machine_opens_incident_and_blocks_nothing_else(world: World) -> None:
     other = Group("other", builders.H100, 0, 1, slots=("lab-1-3",), idle_s=60)
     world.waker.cluster = replace(LAB, groups=(replace(LAB.groups[0], slots=LAB.slot_names[:2]), other))
     world.states |= {"lab-1-3": "allocated#"}
@@ -384,7 +385,7 @@ async def test_a_machine_that_can_t_be_deleted_has_an_incident_and_holds_up_noth
     assert world.waker.undeletable == {}
 
 
-async def test_one_that_was_not_made_and_can_t_be_deleted_closes_its_group_all_the_same(world: World) -> None:
+async def test_failed_creation_closes_group_even_if_deletion_fails(world: World) -> None:
     world.trouble, world.stuck = Refused("no capacity"), {"lab-1-1"}
     await world.look()
     assert "NodeName=lab-1-[1-3] State=DOWN" in " ".join(world.did)
@@ -394,7 +395,7 @@ async def test_one_that_was_not_made_and_can_t_be_deleted_closes_its_group_all_t
     }
 
 
-async def test_one_that_slurm_has_use_for_again_need_not_go(world: World) -> None:
+async def test_failed_deletion_incident_closes_when_slurm_reuses_node(world: World) -> None:
     world.states |= {"lab-1-1": "idle~", "lab-1-2": "idle~"}
     world.machines["lab-1-2"], world.stuck = builders.machine("lab-1-2"), {"lab-1-2"}
     await world.look()
@@ -403,7 +404,7 @@ async def test_one_that_slurm_has_use_for_again_need_not_go(world: World) -> Non
     assert (await incident(world)).steps[-1].text == "Slurm needs it again"
 
 
-async def test_machines_of_one_job_that_can_t_be_made_are_one_try(world: World) -> None:
+async def test_failed_machines_of_one_job_count_as_one_try(world: World) -> None:
     world.states = dict.fromkeys(LAB.slot_names, "allocated#")
     world.busy = dict.fromkeys(LAB.slot_names, 7)
     world.trouble = Refused("503")
@@ -417,7 +418,7 @@ async def test_machines_of_one_job_that_can_t_be_made_are_one_try(world: World) 
     assert world.waker.failures == {"gpu": 2}
 
 
-async def test_what_slurm_refuses_is_said_once_and_the_rest_is_done(world: World) -> None:
+async def test_slurm_refusal_is_reported_once_and_other_actions_continue(world: World) -> None:
     """In every look, for as long as it is so."""
     answer = world.remote
 

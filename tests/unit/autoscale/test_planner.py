@@ -1,4 +1,5 @@
-"""Elastic groups get and lose the right machines, also when machines cannot be created."""
+"""plan_scaling creates and deletes the right machines, and closes or reopens slots of elastic and spot groups within
+the budget."""
 
 from __future__ import annotations
 
@@ -50,12 +51,12 @@ def deeds(
     return list(plan_scaling(found, told, machines, {names[place] for place in being_created}, NOW))
 
 
-def test_a_machine_is_made_for_each_node_that_slurm_wakes_and_only_once() -> None:
+def test_creates_one_machine_for_each_resuming_node() -> None:
     assert deeds("idle~", "allocated#", "mixed#") == [CreateMachine("lab-1-2"), CreateMachine("lab-1-3")]
     assert deeds("idle~", "allocated#", "mixed#", being_created=(1,), there=(2,)) == []
 
 
-def test_machines_that_slurm_has_no_use_for_are_given_back() -> None:
+def test_deletes_machines_of_powered_down_nodes() -> None:
     found = deeds("idle~", "idle%", "idle", "idle~", there=(0, 1, 2, 3))
     assert [one.node for one in found if isinstance(one, DeleteMachine)] == [
         "lab-1-1",
@@ -64,18 +65,18 @@ def test_machines_that_slurm_has_no_use_for_are_given_back() -> None:
     assert len(found) == 2
 
 
-def test_a_machine_that_somebody_took_out_of_service_stays_for_them() -> None:
+def test_keeps_machine_of_drained_node() -> None:
     """An older Slurm switches a drained node off as any other that has no jobs."""
     assert deeds("drained~|carol: a fan is loud", "drained%|headway: incident 7", there=(0, 1)) == []
 
 
-def test_a_machine_that_nobody_finished_is_given_back_and_made_anew() -> None:
+def test_deletes_and_recreates_unfinished_machine() -> None:
     (deed,) = deeds("allocated#", there=(0,), started=NOW - 1000)
     assert isinstance(deed, DeleteMachine)
     assert deeds("allocated#") == [CreateMachine("lab-1-1")]
 
 
-def test_no_machine_is_made_over_the_limit_and_slurm_is_told_not_to_ask() -> None:
+def test_closes_slots_over_budget() -> None:
     found = deeds("allocated#", "allocated#", "idle~", "idle", there=(3,), limit="70")
     assert found[0] == CreateMachine("lab-1-1")
     shut = found[1]
@@ -84,7 +85,7 @@ def test_no_machine_is_made_over_the_limit_and_slurm_is_told_not_to_ask() -> Non
     assert "70 USD" in shut.why
 
 
-def test_of_a_job_that_can_t_have_all_its_nodes_none_is_made() -> None:
+def test_creates_no_machine_for_job_that_cannot_get_all_nodes() -> None:
     """It goes back to the queue, and what had come up for it would stand there for nobody."""
     found, asks = cluster("100"), ("allocated#", "none")
     states = dict.fromkeys(found.slot_names[:3], asks)
@@ -102,7 +103,7 @@ def test_of_a_job_that_can_t_have_all_its_nodes_none_is_made() -> None:
     assert made({one: (7, 8), two: (8,), three: (7,)}) == []
 
 
-def test_the_first_nodes_of_a_group_are_paid_for_before_those_that_jobs_ask_for() -> None:
+def test_budget_reserves_minimum_nodes_before_job_demand() -> None:
     """They always have a machine, and are away just now: what runs elsewhere in the group does not stand for them."""
     found = cluster("100")  # pays for three
     first, second, third = found.slot_names[:3]
@@ -115,7 +116,7 @@ def test_the_first_nodes_of_a_group_are_paid_for_before_those_that_jobs_ask_for(
     )
 
 
-def test_a_group_over_the_limit_is_closed_for_as_long_as_it_is_told() -> None:
+def test_closes_group_over_budget_for_given_duration() -> None:
     found = replace(cluster("70"), groups=cluster("70").groups)
     states = dict.fromkeys(found.slot_names[:3], ("allocated#", "none"))
     *_, shut = plan_scaling(found, states, {}, (), NOW, closed_s={"gpu": 240.0})
@@ -123,7 +124,7 @@ def test_a_group_over_the_limit_is_closed_for_as_long_as_it_is_told() -> None:
     assert shut.until == NOW + 240
 
 
-def test_what_the_file_asks_for_is_paid_for_before_what_jobs_ask_for() -> None:
+def test_budget_reserves_fixed_groups_before_job_demand() -> None:
     """A machine of a group that people scale is away or about to be made: nobody else gets its money."""
     assert not [
         one for one in deeds("allocated#", "idle~", "idle~", "down", limit="60") if isinstance(one, CreateMachine)
@@ -137,7 +138,7 @@ def test_what_the_file_asks_for_is_paid_for_before_what_jobs_ask_for() -> None:
     assert deed == CreateMachine("lab-1-1")
 
 
-def test_a_closed_slot_waits_for_its_time_and_nobody_pays_for_it_meanwhile() -> None:
+def test_closed_slot_reopens_after_its_time_and_has_no_machine() -> None:
     until = f"headway: closed until {NOW + 5:.0f}: no room"
     assert deeds(f"down~|{until}") == []
     (deed,) = deeds(f"down%|{until}", there=(0,))
@@ -145,7 +146,7 @@ def test_a_closed_slot_waits_for_its_time_and_nobody_pays_for_it_meanwhile() -> 
     assert deeds(f"down~|headway: closed until {NOW - 5:.0f}: no room") == [OpenSlots(("lab-1-1",))]
 
 
-def test_a_reason_says_until_when_and_why() -> None:
+def test_close_reason_states_time_and_cause() -> None:
     shut = close_slots(
         cluster().groups[0], {"lab-1-1": ("idle~", "none"), "lab-1-2": ("idle", "none")}, ["lab-1-3"], NOW, "no room"
     )
@@ -153,7 +154,7 @@ def test_a_reason_says_until_when_and_why() -> None:
     assert close_reason(shut) == "headway: closed until 1000000: no room"
 
 
-def test_what_slurm_gave_up_is_asked_for_again() -> None:
+def test_resets_node_after_resume_timeout() -> None:
     assert deeds("down~|ResumeTimeout reached") == [ResetNode("lab-1-1")]  # slurmctld has it switched off, then down
     (deed,) = deeds("down~|ResumeTimeout reached", there=(0,))  # its machine goes first
     assert isinstance(deed, DeleteMachine)
@@ -178,7 +179,7 @@ def spot(*states: str, there: tuple[int, ...], started: float = NOW, **more: Col
 NONE = "down|headway: no machine"
 
 
-def test_a_spot_group_has_another_machine_as_soon_as_one_is_about_to_be_taken() -> None:
+def test_replaces_spot_machine_about_to_be_reclaimed() -> None:
     assert spot("idle", "idle", NONE, NONE, there=(0, 1)) == []
     leaving = {"lab-1-1"}
     assert spot("drained", "idle", NONE, NONE, there=(0, 1), leaving=leaving) == [CreateMachine("lab-1-3")]
@@ -186,7 +187,7 @@ def test_a_spot_group_has_another_machine_as_soon_as_one_is_about_to_be_taken() 
     assert spot(NONE, "idle", NONE, NONE, there=(1,)) == [CreateMachine("lab-1-1")]
 
 
-def test_a_machine_of_a_spot_group_that_slurm_never_heard_of_is_given_back() -> None:
+def test_deletes_spot_machine_that_never_registered() -> None:
     """Whoever made it was killed, or could not delete it: nobody pays for it for ever."""
     (deed,) = spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 1000)
     assert deed == DeleteMachine("lab-1-1", NOT_REGISTERED)
@@ -196,7 +197,7 @@ def test_a_machine_of_a_spot_group_that_slurm_never_heard_of_is_given_back() -> 
     assert leaving == [CreateMachine("lab-1-3")]
 
 
-def test_a_spot_group_is_not_filled_before_its_time_nor_over_the_limit_nor_where_somebody_has_a_say() -> None:
+def test_spot_refill_respects_backoff_budget_and_drained_nodes() -> None:
     assert spot(NONE, "idle", NONE, NONE, there=(1,), backing_off={"main"}) == []
     # The one that goes is paid for until it has gone.
     assert spot("drained", "drained", NONE, NONE, there=(0, 1), leaving={"lab-1-1", "lab-1-2"}) == [
@@ -205,18 +206,18 @@ def test_a_spot_group_is_not_filled_before_its_time_nor_over_the_limit_nor_where
     assert spot("down|carol: broken", "idle", "down*|Not responding", "drained|headway: leaves", there=(1,)) == []
 
 
-def test_a_group_that_has_just_failed_is_not_tried_again_though_slurm_asks() -> None:
+def test_group_backing_off_is_not_retried() -> None:
     found = cluster()
     states = {"lab-1-1": ("allocated#", "none")}
     assert list(plan_scaling(found, states, {}, (), NOW, backing_off={"gpu"})) == []
 
 
-def test_tries_that_fail_wait_longer_each_time_and_not_for_ever() -> None:
+def test_retry_delay_doubles_up_to_maximum() -> None:
     assert [retry_delay_s(count) for count in (1, 2, 3, 4)] == [60, 120, 240, 480]
     assert retry_delay_s(20) == 1800
 
 
-def test_while_an_apply_waits_what_is_made_is_paid_for_by_the_file_that_comes_too() -> None:
+def test_pending_cluster_file_limits_budget_for_new_machines() -> None:
     """Four nodes of `a` are to become two, and four of `c` come: then there is money for two more, not for four."""
     whole, price = builders.cluster(12, 0, leaf_size=12), Decimal(10)
     names = whole.slot_names
@@ -245,7 +246,7 @@ def test_while_an_apply_waits_what_is_made_is_paid_for_by_the_file_that_comes_to
     assert shut == [f"over the limit of {usd} USD an hour" for usd in (80, 30, 80)]
 
 
-def test_a_spot_group_that_is_scaled_down_is_not_filled_while_others_are_waited_for() -> None:
+def test_spot_group_is_not_refilled_before_pending_scale_down() -> None:
     whole = builders.cluster(4, 0)
     group = replace(whole.groups[0], nodes=2, most=4, spot=True)
     fewer, more, none = (replace(whole, groups=(replace(group, nodes=count),)) for count in (1, 3, 0))

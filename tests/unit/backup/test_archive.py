@@ -1,4 +1,5 @@
-"""A sealed archive is either complete or detected as incomplete."""
+"""A backup archive reads back completely; truncation, changed bits, forged headers and wrong passphrases are
+detected."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def read(path: Path, key: bytes = KEY) -> dict[str, bytes]:
         return {name: b"".join(pieces) for name, pieces in reader.parts()}
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_archive_reads_back_written_parts(tmp_path: Path) -> None:
     path = written(tmp_path)
     assert read(path) == PARTS
     header = archive.read_header(path)
@@ -49,7 +50,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_two_files_of_one_header_and_key_share_no_frame(tmp_path: Path) -> None:
+def test_archives_with_same_header_and_key_share_no_ciphertext(tmp_path: Path) -> None:
     """A backup that is begun again has the header, and so the key, of its first try: the numbers of frames, which are their
     nonces, count for one file alone."""
     bodies = []
@@ -61,7 +62,7 @@ def test_two_files_of_one_header_and_key_share_no_frame(tmp_path: Path) -> None:
     assert bodies[0][:200] != bodies[1][:200]
 
 
-def test_a_file_from_before_files_had_names_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_archive_without_file_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "new_name", lambda: "")
     assert read(written(tmp_path)) == PARTS
 
@@ -70,7 +71,7 @@ def test_a_file_from_before_files_had_names_is_read(tmp_path: Path, monkeypatch:
     "forged",
     [{"at": "x"}, {"at": None}, {"at": True}, {"at": float("nan")}, {"cluster": 4}, {"file": []}, {"salt": "x"}],
 )
-def test_one_forged_header_hides_no_other_backup(tmp_path: Path, forged: dict[str, Any]) -> None:
+def test_forged_header_does_not_hide_other_backups(tmp_path: Path, forged: dict[str, Any]) -> None:
     path = written(tmp_path)
     line = json.dumps({**asdict(archive.read_header(path)), **forged}).encode()
     other = tmp_path / f"forged{archive.SUFFIX}"
@@ -80,20 +81,20 @@ def test_one_forged_header_hides_no_other_backup(tmp_path: Path, forged: dict[st
     assert [one for one, _, _ in archive.found(tmp_path)] == [path]
 
 
-def test_a_part_that_nobody_takes_is_checked_all_the_same(tmp_path: Path) -> None:
+def test_reader_continues_past_unread_parts(tmp_path: Path) -> None:
     path = written(tmp_path)
     with Reader(path, KEY) as reader:
         assert [name for name, _ in reader.parts()] == list(PARTS)
 
 
-def test_the_wrong_passphrase_opens_nothing(tmp_path: Path) -> None:
+def test_refuses_wrong_passphrase(tmp_path: Path) -> None:
     path = written(tmp_path)
     with pytest.raises(Damaged, match="passphrase does not open"):
         archive.opens(path, archive.key_of("another one", HEADER.salt))
 
 
 @pytest.mark.parametrize("share", [0.0001, 0.3, 0.7, 0.99999])
-def test_one_changed_bit_anywhere_is_seen(tmp_path: Path, share: float) -> None:
+def test_detects_single_changed_bit(tmp_path: Path, share: float) -> None:
     path = written(tmp_path)
     data = bytearray(path.read_bytes())
     first = data.index(b"\n", len(archive.MAGIC)) + 1
@@ -103,7 +104,7 @@ def test_one_changed_bit_anywhere_is_seen(tmp_path: Path, share: float) -> None:
         read(path)
 
 
-def test_another_name_in_the_open_line_is_seen(tmp_path: Path) -> None:
+def test_detects_changed_cluster_name_in_header(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.write_bytes(path.read_bytes().replace(b'"cluster": "lab"', b'"cluster": "bal"', 1))
     with pytest.raises(Damaged):
@@ -111,7 +112,7 @@ def test_another_name_in_the_open_line_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [-1, -40, -archive.FRAME])
-def test_a_cut_or_lengthened_file_is_seen(tmp_path: Path, cut: int) -> None:
+def test_detects_truncated_or_extended_file(tmp_path: Path, cut: int) -> None:
     path = written(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[:cut])
@@ -122,7 +123,7 @@ def test_a_cut_or_lengthened_file_is_seen(tmp_path: Path, cut: int) -> None:
         read(path)
 
 
-def test_what_is_no_backup_is_called_so(tmp_path: Path) -> None:
+def test_refuses_files_that_are_not_backups(tmp_path: Path) -> None:
     other = tmp_path / f"x{archive.SUFFIX}"
     other.write_bytes(b"#!/bin/sh\n")
     with pytest.raises(Damaged, match="not a Headway backup"):
@@ -136,7 +137,7 @@ def test_what_is_no_backup_is_called_so(tmp_path: Path) -> None:
         archive.read_header(tmp_path)
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_no_partial_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = Writer(tmp_path / f"lab{archive.SUFFIX}", HEADER, KEY)
     writer.begin("state")
 

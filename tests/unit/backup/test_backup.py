@@ -1,4 +1,5 @@
-"""A backup has the right contents and is verified, without a cluster: Slurm's state is a folder, the dump a text."""
+"""Backups contain all parts, are verified and kept by the retention rule. Slurm's state is a folder here, the database
+dump a text file."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def parts(tmp_path: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_whole_backup_is_proved(tmp_path: Path, parts: dict[str, bytes]) -> None:
+def test_complete_backup_passes_verification(tmp_path: Path, parts: dict[str, bytes]) -> None:
     path = made(tmp_path, **parts)
     proof = prove(path, KEY)
     assert proof.records == 2
@@ -86,20 +87,20 @@ def test_a_whole_backup_is_proved(tmp_path: Path, parts: dict[str, bytes]) -> No
         ("state", b"not a tar"),
     ],
 )
-def test_a_part_that_is_not_what_it_says_is_no_backup(
+def test_verification_refuses_truncated_or_malformed_part(
     tmp_path: Path, parts: dict[str, bytes], part: str, data: bytes
 ) -> None:
     with pytest.raises(Damaged, match="incomplete"):
         prove(made(tmp_path, **{**parts, part: data}), KEY)
 
 
-def test_a_missing_part_is_named(tmp_path: Path, parts: dict[str, bytes]) -> None:
+def test_verification_names_missing_part(tmp_path: Path, parts: dict[str, bytes]) -> None:
     del parts["secrets"]
     with pytest.raises(Damaged, match="lacks secrets"):
         prove(made(tmp_path, **parts), KEY)
 
 
-def test_slurms_state_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_slurm_state_is_restored_and_old_state_kept(tmp_path: Path) -> None:
     folder = slurm_state(tmp_path / "slurmctld")
     data = kept_state(folder)
     (folder / "job_state").write_text("of later")
@@ -113,7 +114,7 @@ def test_slurms_state_comes_back_as_it_was(tmp_path: Path) -> None:
     assert sorted(one.name for one in tmp_path.iterdir()) == ["slurmctld", "slurmctld.before-restore"]
 
 
-def test_files_that_are_renamed_into_place_meanwhile_are_of_one_moment_each(tmp_path: Path) -> None:
+def test_slurm_state_files_stay_consistent_during_concurrent_renames(tmp_path: Path) -> None:
     """As slurmctld does it, as fast as it can: every file that is kept is a whole one."""
     folder = slurm_state(tmp_path / "slurmctld")
     over = threading.Event()
@@ -142,7 +143,7 @@ def test_files_that_are_renamed_into_place_meanwhile_are_of_one_moment_each(tmp_
         writer.join()
 
 
-def test_records_are_read_in_pieces_of_any_size() -> None:
+def test_reads_records_from_chunks_of_any_size() -> None:
     lines = [["jobs", {"script": "x" * number}] for number in range(400)]
     data = zlib.compress("".join(json.dumps(line) + "\n" for line in lines).encode())
 
@@ -154,7 +155,7 @@ def test_records_are_read_in_pieces_of_any_size() -> None:
     assert len(data) < FRAME
 
 
-def test_only_the_clusters_own_oldest_go(tmp_path: Path) -> None:
+def test_retention_deletes_only_oldest_backups_of_same_cluster(tmp_path: Path) -> None:
     mine = [made(tmp_path, Header("lab", at, "1", "24.11", HEADER.salt), a=b"") for at in (1e9, 2e9, 3e9)]
     other = made(tmp_path, Header("other", 5e8, "1", "24.11", HEADER.salt), a=b"")
     retain(tmp_path, "lab", 2, mine[2])

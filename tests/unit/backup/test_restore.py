@@ -1,4 +1,4 @@
-"""Daemons are stopped in the right order before a restore replaces existing data."""
+"""A restore stops, disables or fences Slurm's daemons in the right order before it replaces their data."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ class Heads:
         return self.did
 
 
-async def test_the_second_controller_stands_aside_before_the_first_one_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_restore_stops_second_controller_before_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would take over within seconds, and schedule from a state that is being replaced."""
     assert await Heads().restore(monkeypatch) == [f"{SECOND}: stop slurmctld", REST, "apply"]
 
 
-async def test_one_that_can_not_be_told_is_taken_away_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_restore_fences_and_deletes_unresponsive_second_head(monkeypatch: pytest.MonkeyPatch) -> None:
     heads = Heads()
     heads.silent = {SECOND}
     assert await heads.restore(monkeypatch) == [*GONE, REST, "apply"]
@@ -93,13 +93,13 @@ async def test_one_that_can_not_be_told_is_taken_away_first(monkeypatch: pytest.
     assert await heads.restore(monkeypatch) == [f"{SECOND}: stop slurmctld", *GONE, REST, "apply"]
 
 
-async def test_one_that_is_off_would_take_over_as_it_boots(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_restore_fences_and_deletes_stopped_second_head(monkeypatch: pytest.MonkeyPatch) -> None:
     heads = Heads()
     heads.machines[SECOND] = replace(heads.machines[SECOND], state=MachineState.STOPPED)
     assert await heads.restore(monkeypatch) == [*GONE, REST, "apply"]
 
 
-async def test_a_second_head_stands_aside_where_the_first_one_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_restore_stops_second_controller_when_first_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     heads = Heads()
     heads.silent = {FIRST}
     assert await heads.restore(monkeypatch) == [f"{SECOND}: stop slurmctld", "apply"]
@@ -119,20 +119,20 @@ class OwnHeads(Heads):
     note = exports = candidate
 
 
-async def test_a_second_head_that_another_is_about_to_replace_need_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_restore_ignores_silent_second_head_awaiting_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await OwnHeads().restore(monkeypatch) == [f"{SECOND}: stop slurmctld", REST, "apply"]
     heads = OwnHeads()
     heads.silent = {SECOND}
     assert await heads.restore(monkeypatch) == [REST, "apply"]
 
 
-async def test_a_second_head_that_the_backup_does_not_know_stays_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_restore_disables_second_controller_absent_from_backup(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stays, as every machine does; after a start of its own it must not take over with a file that is no longer true."""
     heads = Heads()
     assert await heads.restore(monkeypatch, ONE) == [f"{SECOND}: disable --now slurmctld", REST, "apply"]
 
 
-async def test_a_cluster_that_has_grown_since_keeps_its_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_restore_keeps_machines_added_after_backup(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs of the backup may run on any slot that has one; which of them may go Slurm says, once it is back."""
     (group,) = ONE.groups
     four = builders.cluster(4, 0)
@@ -144,7 +144,7 @@ async def test_a_cluster_that_has_grown_since_keeps_its_machines(monkeypatch: py
     assert heads.applied == replace(small, groups=(replace(small.groups[0], nodes=3),))
 
 
-async def test_a_group_that_scales_by_itself_may_sleep_again_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_restore_does_not_raise_minimum_of_autoscaled_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its machines stay anyway; as many wanted, Slurm's configuration would keep them awake."""
     (group,) = ONE.groups
     four = builders.cluster(4, 0)
@@ -157,7 +157,7 @@ async def test_a_group_that_scales_by_itself_may_sleep_again_after_it(monkeypatc
 
 
 @pytest.mark.parametrize("how", ["slow", "stubborn"])
-async def test_daemons_that_do_not_rest_end_the_restore(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+async def test_restore_aborts_when_slurm_daemons_do_not_stop(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """Nothing is put back beside a controller that writes."""
     heads: Any = Heads()
     setattr(heads, how, {FIRST})

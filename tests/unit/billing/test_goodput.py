@@ -1,4 +1,4 @@
-"""Goodput, budgets, energy and capacity follow their pure rules."""
+"""Goodput, checkpoint advice, budgets, energy and capacity are computed correctly."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from headway.domain.cluster import Budget
 from headway.jobs.view.effective_time import EffectiveTime
 
 
-def test_goodput_is_of_what_was_paid_and_ettr_counts_the_queue_too() -> None:
+def test_goodput_excludes_and_ettr_includes_queue_time() -> None:
     parts = Parts(productive=600, lost=100, idle=100, waiting=200)
     assert (parts.goodput, parts.ettr) == (0.75, 0.6)
     assert Parts().goodput is None
     assert Parts(waiting=5).ettr == 0
 
 
-def test_a_scripted_run_with_known_productive_seconds_is_measured_within_1_percent() -> None:
+def test_ettr_and_loss_match_scripted_run_within_1_percent() -> None:
     """Steps of 2 s; a checkpoint every 50; killed after step 180, back after 40 s at step 150; then to 400."""
     course = EffectiveTime()
     at = 1000.0
@@ -49,7 +49,7 @@ def test_a_scripted_run_with_known_productive_seconds_is_measured_within_1_perce
     assert run_s - lost == pytest.approx(productive_s, rel=0.01)
 
 
-def test_what_was_cut_short_is_lost_back_to_its_last_checkpoint_and_nothing_else_is() -> None:
+def test_interrupted_run_loses_time_since_last_checkpoint() -> None:
     assert goodput.lost_s("PREEMPTED", 100, 500, None) == 400
     assert goodput.lost_s("REQUEUED", 100, 500, 460.0) == 40
     assert goodput.lost_s("REQUEUED", 100, 500, 50.0) == 400  # of the run before
@@ -58,21 +58,21 @@ def test_what_was_cut_short_is_lost_back_to_its_last_checkpoint_and_nothing_else
 
 
 @given(st.floats(60, 1e7), st.floats(0.1, 600), st.floats(1, 1e6))
-def test_no_interval_wastes_less_than_the_recommended_one(failure_s: float, write_s: float, other_s: float) -> None:
+def test_recommended_checkpoint_interval_minimizes_waste(failure_s: float, write_s: float, other_s: float) -> None:
     best = goodput.interval_s(failure_s, write_s)
     if other_s >= write_s:
         assert goodput.waste(best, failure_s, write_s) <= goodput.waste(other_s, failure_s, write_s) + 1e-9
     assert best >= write_s
 
 
-def test_the_advice_says_what_it_saves() -> None:
+def test_checkpoint_advice_states_savings() -> None:
     told = goodput.advice(every_s=60, failure_s=86400, write_s=30)
     assert told.best_s == pytest.approx(math.sqrt(2 * 86400 * 30))
     assert told.saves == pytest.approx(0.5 + 60 / 172800 - (30 / told.best_s + told.best_s / 172800))
     assert goodput.advice(told.best_s, 86400, 30).saves == 0
 
 
-def test_causes_are_ranked_by_what_they_cost() -> None:
+def test_causes_are_ranked_by_cost() -> None:
     found = goodput.ranked(
         [
             Cause("queue", "queue", 9, Fraction(1)),
@@ -83,7 +83,7 @@ def test_causes_are_ranked_by_what_they_cost() -> None:
     assert [one.kind for one in found] == ["fault", "queue"]
 
 
-def test_a_budget_warns_then_caps() -> None:
+def test_budget_warns_then_caps() -> None:
     budget = Budget("usd", Decimal(100), "month", 0.8)
     levels = [budgets.budget_status("vision", budget, 0, Fraction(used)).level for used in (79, 80, 99, 100, 500)]
     assert levels == [Level.OK, Level.WARN, Level.WARN, Level.OVER, Level.OVER]
@@ -93,7 +93,7 @@ def test_a_budget_warns_then_caps() -> None:
     assert budgets.capped([budgets.budget_status("vision", budget, 0, Fraction(100)), over]) == {"vision"}
 
 
-def test_energy_that_nobody_measured_is_reckoned_from_the_kind_of_gpu() -> None:
+def test_unmeasured_energy_is_estimated_from_gpu_type() -> None:
     assert energy.estimate_j("h100", 2 * 3600, 16 * 3600) == (2 * 700 + 16 * 5) * 3600
     assert energy.estimate_j("", 0, 100) == 500
     assert energy.estimate_j("h100", -60, -60) == 0, "measured for a moment longer than it ran"
@@ -106,7 +106,7 @@ def hold(job: int, start: int, end: int, cpus: int, *nodes: str) -> CpuAllocatio
     return CpuAllocation(job, start, end, "main", nodes or ("n1",), cpus)
 
 
-def test_what_a_node_drew_is_shared_by_the_cpus_that_runs_held_while_they_held_them() -> None:
+def test_node_energy_is_shared_by_cpu_seconds() -> None:
     """A node of 8 CPUs at 100 W for two minutes: half of it is held by a job of two nodes, an eighth for a half minute."""
     drawn = [("n1", 60, 100.0), ("n1", 120, 100.0), ("n2", 60, 40.0)]
     holds = [hold(1, -500, 0, 8, "n1", "n2"), hold(2, 30, 90, 1), hold(3, 120, 0, 8), hold(4, -10, 0, 8, "n3")]
@@ -114,7 +114,7 @@ def test_what_a_node_drew_is_shared_by_the_cpus_that_runs_held_while_they_held_t
     assert found == {(1, -500, "main"): (6000 + 1200, 3 * 240), (2, 30, "main"): (750, 60)}
 
 
-def test_counters_that_stand_still_measure_nothing() -> None:
+def test_zero_or_nan_power_counts_as_unmeasured() -> None:
     """Virtual machines may have some; what runs there is estimated."""
     assert energy.shared([("n1", 60, 0.0), ("n1", 120, math.nan)], 60, [hold(1, 0, 0, 8)], {"n1": 8}) == {}
 
@@ -123,7 +123,7 @@ def test_counters_that_stand_still_measure_nothing() -> None:
     st.lists(st.tuples(st.integers(0, 300), st.integers(1, 300), st.integers(1, 12)), max_size=12),
     st.lists(st.floats(0, 5000), min_size=1, max_size=4),
 )
-def test_runs_never_drew_more_than_their_node(runs: list[tuple[int, int, int]], watts: list[float]) -> None:
+def test_run_energy_never_exceeds_node_energy(runs: list[tuple[int, int, int]], watts: list[float]) -> None:
     """However many share it, more CPUs than it has among them."""
     holds = [hold(i, start, start + length, cpus) for i, (start, length, cpus) in enumerate(runs)]
     drawn = [("n1", 60 * (i + 1), value) for i, value in enumerate(watts)]
@@ -135,7 +135,7 @@ def test_runs_never_drew_more_than_their_node(runs: list[tuple[int, int, int]], 
 
 
 @given(st.lists(st.tuples(st.integers(-500, 1500), st.integers(0, 800), st.integers(1, 9)), max_size=30))
-def test_held_units_follow_from_two_sums_a_stretch(runs: list[tuple[int, int, int]]) -> None:
+def test_held_unit_seconds_follow_from_start_and_end_sums(runs: list[tuple[int, int, int]]) -> None:
     marks = [0, 100, 250, 400, 1000]
 
     def ends(which: int) -> dict[int, Ends]:
@@ -156,7 +156,7 @@ def test_held_units_follow_from_two_sums_a_stretch(runs: list[tuple[int, int, in
     assert capacity.held_between(marks, ends(0), ends(1)) == wanted
 
 
-def test_percentiles_are_of_the_counted_values() -> None:
+def test_percentiles_and_job_sizes_are_computed_from_counts() -> None:
     counts = [(10, 50), (20, 40), (300, 10)]
     assert [capacity.percentile(counts, which) for which in capacity.PERCENTILES] == [10, 20, 300]
     assert capacity.percentile([], 50) is None
@@ -165,7 +165,7 @@ def test_percentiles_are_of_the_counted_values() -> None:
     ]  # fmt: skip
 
 
-def test_free_gpus_on_nodes_that_are_partly_held_are_no_use_to_whole_node_jobs() -> None:
+def test_fragmentation_counts_free_gpus_on_partly_used_nodes() -> None:
     found = capacity.free([(8, 0), (8, 6), (8, 2)])
     assert (found.gpus, found.together, found.fragmentation) == (16, 8, 0.5)
     assert capacity.free([]).fragmentation == 0

@@ -1,4 +1,5 @@
-"""Money, periods, invoices and chargeback follow their pure rules; the properties hold for any history."""
+"""Billing periods, invoices, corrections, chargeback and the machine meter; property tests check that chargeback sums
+to the invoice for any history."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def life(machine: str, began: int, ended: int, group: str = "main") -> MachineLi
     return MachineLifetime(machine, group, OCTOBER.start + began, ended and OCTOBER.start + ended, 0)
 
 
-def test_a_month_with_a_change_of_clocks_has_an_hour_more_or_less() -> None:
+def test_daylight_saving_month_bills_one_hour_more_or_less() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     assert periods.month("2026-10", berlin).seconds == 745 * H
     assert periods.month("2026-03", berlin).seconds == 743 * H
@@ -51,7 +52,7 @@ def test_a_month_with_a_change_of_clocks_has_an_hour_more_or_less() -> None:
     assert max(end - start for start, end in days) == 25 * H
 
 
-def test_months_follow_each_other_and_words_become_moments() -> None:
+def test_parses_months_and_moments_in_time_zone() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     assert periods.month("2026-12", berlin).end == periods.month("2027-01", berlin).start
     assert periods.before(OCTOBER, UTC).name == "2026-09"
@@ -64,7 +65,7 @@ def test_months_follow_each_other_and_words_become_moments() -> None:
             periods.moment(wrong, UTC)
 
 
-def test_machines_are_billed_by_the_second_and_spares_are_shown_as_such() -> None:
+def test_bills_machines_by_second_with_spares_as_own_line() -> None:
     spare = NodeSpan("lab-1-2", SpanKind.SPARE, OCTOBER.start, OCTOBER.start + H)
     found = billed([life("lab-1-1", 0, H + 1), life("lab-1-2", 0, 2 * H)], priced((0, "36.00")), [spare])
     assert [(line.what, line.seconds, line.amount_cents) for line in found.lines] == [
@@ -73,14 +74,14 @@ def test_machines_are_billed_by_the_second_and_spares_are_shown_as_such() -> Non
     assert usd(found.total_cents) == Decimal("108.01")
 
 
-def test_a_life_over_the_month_s_ends_is_cut_and_a_price_that_changes_in_mid_life_is_two_lines() -> None:
+def test_clips_lifetime_to_month_and_splits_line_at_price_change() -> None:
     prices = priced((0, "10"), (OCTOBER.start + 100 * H, "20"))
     found = billed([life("lab-1-1", -500 * H, 5000 * H)], prices)
     assert [(str(line.usd_per_hour), line.seconds) for line in found.lines] == [("10", 100 * H), ("20", 644 * H)]
     assert found.total_cents == 100 * (1000 + 2 * 6440)
 
 
-def test_reserved_machines_are_billed_whether_they_are_there_or_not() -> None:
+def test_bills_reserved_machines_even_when_unused() -> None:
     day = 24 * H
     lives = [life("n1", 0, 0), life("n2", 2 * day, 4 * day)]
     kept = [NodePrice("main", OCTOBER.start + day, Decimal(2), reserved=2)]
@@ -96,12 +97,12 @@ def test_reserved_machines_are_billed_whether_they_are_there_or_not() -> None:
     assert found.total_cents == 29 * 24 * 200
 
 
-def test_what_is_still_there_is_billed_until_now_and_never_beyond() -> None:
+def test_bills_running_machine_until_now() -> None:
     assert billed([life("lab-1-1", 0, 0)], priced((0, "1")), now=OCTOBER.start + 5 * H).total_cents == 500
     assert billed([life("lab-1-1", 0, 0)], priced((0, "1")), now=OCTOBER.start - 5).lines == ()
 
 
-def test_a_closed_invoice_is_corrected_once_by_lines_that_name_it() -> None:
+def test_corrects_closed_invoice_once_with_correction_lines() -> None:
     closed = billed([life("lab-1-1", 0, 10 * H)], priced((0, "10")))
     again = billed(
         [life("lab-1-1", 0, 9 * H), life("lab-1-2", 0, H, "cpu")], priced((0, "10")) + priced((0, "1"), group="cpu")
@@ -115,7 +116,7 @@ def test_a_closed_invoice_is_corrected_once_by_lines_that_name_it() -> None:
     assert invoice.unpacked(invoice.packed(closed)) == closed
 
 
-def test_capacity_goes_by_its_rule_and_a_cost_centre_is_nobody_s_team() -> None:
+def test_shares_idle_spare_and_broken_costs_by_rules() -> None:
     states = [
         NodeSpan("lab-1-1", SpanKind.DOWN, OCTOBER.start, OCTOBER.start + 10 * H),
         NodeSpan("lab-1-2", SpanKind.SPARE, OCTOBER.start, 0),
@@ -137,7 +138,7 @@ def test_capacity_goes_by_its_rule_and_a_cost_centre_is_nobody_s_team() -> None:
     assert chargeback.unpacked(bill, chargeback.packed(found)) == found
 
 
-def test_a_month_that_nobody_used_is_nobody_s() -> None:
+def test_unused_month_is_charged_to_no_team() -> None:
     bill = billed([life("lab-1-1", 0, H)], priced((0, "10")))
     found = chargeback.share_out(bill, Costs(), Rules(), {})
     assert [(one.what, one.cents) for one in found.unassigned] == [("idle", 1000)]
@@ -188,7 +189,7 @@ def histories(
 
 
 @given(histories(), st.integers(0, 2_000_000_000))
-def test_for_any_history_the_parts_sum_to_the_invoice_to_the_cent(
+def test_chargeback_parts_sum_to_invoice_for_any_history(
     history: tuple[list[MachineLifetime], list[NodeSpan], list[NodePrice], list[GroupUsage], Rules, dict[str, int]],
     now: int,
 ) -> None:
@@ -215,7 +216,7 @@ def test_for_any_history_the_parts_sum_to_the_invoice_to_the_cent(
 
 
 @given(st.integers(-(10**9), 10**9), st.lists(st.fractions(min_value=0, max_value=10**6), min_size=1, max_size=40))
-def test_shared_out_cents_sum_and_none_is_a_cent_off(total: int, weights: list[Fraction]) -> None:
+def test_apportioned_cents_sum_to_total_within_one_cent_each(total: int, weights: list[Fraction]) -> None:
     parts = apportion(total, weights)
     assert sum(parts) == total
     whole = sum(weights)
@@ -227,7 +228,7 @@ def test_shared_out_cents_sum_and_none_is_a_cent_off(total: int, weights: list[F
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50))),
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50))),
 )
-def test_spans_are_sets_of_seconds(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
+def test_interval_operations_match_sets_of_seconds(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
     def each(found: list[tuple[int, int]]) -> set[int]:
         return {second for start, end in found for second in range(start, end)}
 
@@ -241,7 +242,7 @@ def test_spans_are_sets_of_seconds(one: list[tuple[int, int]], other: list[tuple
 # --- the meter
 
 
-def test_machines_are_noted_when_they_come_and_end_when_they_were_seen_last() -> None:
+def test_machine_lifetime_starts_on_arrival_and_ends_when_last_seen() -> None:
     first = machine_meter.diff_machines([], {"lab-1-1": "main"}, 100)
     assert first.began == (("lab-1-1", "main"),)
     known = [MachineLifetime("lab-1-1", "main", 100, 0, 400)]
@@ -250,19 +251,19 @@ def test_machines_are_noted_when_they_come_and_end_when_they_were_seen_last() ->
     assert [(one.machine, one.began, one.ended) for one in gone.ended] == [("lab-1-1", 100, 400)]
 
 
-def test_a_clock_that_was_put_back_bills_no_second_twice() -> None:
+def test_clock_set_back_bills_no_second_twice() -> None:
     known = [MachineLifetime("lab-1-1", "main", 100, 0, 4000)]
     assert machine_meter.diff_machines(known, {}, 3000) == machine_meter.MachineDiff()
     assert machine_meter.diff_machines(known, {"lab-1-2": "main"}, 3999) == machine_meter.MachineDiff()
     assert machine_meter.diff_machines(known, {}, 4000).ended[0].ended == 4000
 
 
-def test_a_slot_that_comes_to_another_group_begins_another_life() -> None:
+def test_slot_moved_to_another_group_starts_new_lifetime() -> None:
     turns = machine_meter.diff_machines([MachineLifetime("lab-1-1", "main", 100, 0, 400)], {"lab-1-1": "gpu"}, 500)
     assert (turns.began, turns.ended[0].ended, turns.there) == ((("lab-1-1", "gpu"),), 400, ())
 
 
-def test_a_spare_is_one_as_long_as_it_stands_by() -> None:
+def test_spare_span_lasts_while_node_is_spare() -> None:
     begun = machine_meter.diff_spares([], ["lab-1-5"], 100)
     assert [(one.node, one.began) for one in begun.began] == [("lab-1-5", 100)]
     ended = machine_meter.diff_spares(begun.began, ["lab-1-4"], 200)

@@ -26,7 +26,7 @@ def told(found: list[NodeInterval], node: str) -> list[tuple[NodeCondition, int,
     return [(one.state, one.start, one.end, one.reason) for one in found if one.node == node]
 
 
-def test_a_node_s_time_is_cut_up_by_what_it_was() -> None:
+def test_timeline_splits_node_time_by_condition() -> None:
     lives = [
         MachineLifetime("n2", "main", 50, 400, 400),
         MachineLifetime("n2", "main", 500, 0, 900),
@@ -47,7 +47,7 @@ def test_a_node_s_time_is_cut_up_by_what_it_was() -> None:
     assert told(found, "n10") == [(SPARE, 0, 0, "")]
 
 
-def test_a_month_that_is_over_has_ends() -> None:
+def test_timeline_clips_intervals_to_past_month() -> None:
     found = intervals([MachineLifetime("n1", "main", 0, 0, 900)], [], 100, 500, 900)
     assert told(found, "n1") == [(UP, 100, 500, "")]
     assert intervals([MachineLifetime("n1", "main", 0, 0, 900)], [], 1000, 2000, 900) == []
@@ -63,7 +63,7 @@ TIMES = st.tuples(st.integers(0, 1000), st.integers(1, 400))
     st.integers(1, 900),
     st.integers(0, 1500),
 )
-def test_for_any_history_it_is_what_the_invoice_bills(
+def test_timeline_matches_invoice_for_any_history(
     lived: list[tuple[str, tuple[int, int]]],
     said: list[tuple[str, SpanKind, tuple[int, int]]],
     start: int,

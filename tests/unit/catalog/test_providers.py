@@ -1,4 +1,4 @@
-"""A provider's abilities are declared in one table, and no code outside `providers` branches on a provider's name."""
+"""Provider traits are declared in one table; code outside `providers` never compares provider names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_each_provider_has_code_and_is_accepted_in_a_cluster_file(tmp_path: Path
         assert traits.name == name
 
 
-def test_no_package_decides_by_the_name_of_a_provider() -> None:
+def test_no_code_outside_providers_compares_provider_names() -> None:
     files = [*SOURCE.rglob("*.py"), *SOURCE.rglob("*.html")]
     found = [
         f"{file.relative_to(SOURCE)}:{number}: {line.strip()}"
@@ -37,7 +37,7 @@ def test_no_package_decides_by_the_name_of_a_provider() -> None:
     assert not found, "use a field of domain.provider_traits.ProviderTraits"
 
 
-def test_comparisons_are_recognized() -> None:
+def test_check_recognizes_provider_name_comparisons() -> None:
     for line in (
         'if cluster.provider == "local":',
         'if made.get("provider") == "ssh":',

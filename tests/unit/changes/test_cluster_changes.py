@@ -1,4 +1,4 @@
-"""A cluster's ChangeSet reports differences that no apply changes."""
+"""A cluster's ChangeSet reports image, Slurm version and slurm.conf differences, and the jobs that Slurm would end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UP = ObservedUnit(True, True, 2.0, 7, "")
 MADE = tuple(replace(builders.machine(name), image="old") for name in (LAB.head, *LAB.slot_names))
 
 
-def test_a_newer_node_image_is_no_change_and_is_told_with_what_to_do() -> None:
+def test_newer_node_image_is_a_note_and_no_change() -> None:
     goal = DesiredState(LAB, {}, desired_accounts(LAB))
     machines = {machine.name: machine for machine in MADE}
     found = changeset(goal, Observed(machines, of_earlier_image=tuple(machines)))
@@ -44,7 +44,7 @@ def test_a_newer_node_image_is_no_change_and_is_told_with_what_to_do() -> None:
     assert not [one for one in found.changes if one.kind.startswith("machine")]
 
 
-async def test_machines_are_of_an_earlier_image_until_one_of_the_present_inputs_made_them(
+async def test_machines_made_from_an_earlier_image_are_listed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     present: Any = None
@@ -66,7 +66,7 @@ async def test_machines_are_of_an_earlier_image_until_one_of_the_present_inputs_
     assert await _of_earlier_image("debian13", MADE) == ()
 
 
-def test_a_head_with_another_slurm_is_made_anew_and_nothing_of_it_is_compared() -> None:
+def test_head_with_another_slurm_version_is_only_rebuilt() -> None:
     goal = DesiredState(LAB, {}, desired_accounts(LAB))
     machines = {machine.name: machine for machine in MADE}
     found = changeset(goal, Observed(machines, other_slurm={LAB.head: "24.05"}))
@@ -76,7 +76,7 @@ def test_a_head_with_another_slurm_is_made_anew_and_nothing_of_it_is_compared() 
     assert change in found.asks
 
 
-async def test_heads_have_another_slurm_when_their_image_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slurm_version_of_a_head_is_that_of_its_image(monkeypatch: pytest.MonkeyPatch) -> None:
     async def list_images() -> tuple[Any, ...]:
         return (SimpleNamespace(id="old", slurm_version="24.05"), SimpleNamespace(id="new", slurm_version="24.11"))
 
@@ -87,7 +87,7 @@ async def test_heads_have_another_slurm_when_their_image_says_so(monkeypatch: py
     assert await heads_with_other_slurm(LAB, [replace(one, image="") for one in MADE]) == {}  # of the user's own image
 
 
-def test_jobs_that_slurm_ends_are_named_by_partition_and_by_node() -> None:
+def test_plan_names_jobs_ended_by_partition_and_node_changes() -> None:
     conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
     wanted = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
     seen = ObservedMachine({SLURM_CONF: ObservedFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
@@ -114,7 +114,7 @@ DAMAGES = (
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_a_slurm_conf_that_nobody_can_read_is_replaced_and_the_plan_says_so(damage: str) -> None:
+async def test_unparsable_slurm_conf_is_replaced_and_reported_in_the_plan(damage: str) -> None:
     """An apply that raised would never get to the one thing that mends it."""
     conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
     wanted = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
@@ -130,7 +130,7 @@ async def test_a_slurm_conf_that_nobody_can_read_is_replaced_and_the_plan_says_s
     assert told["unit.restart"].why == "its file can't be parsed"
 
 
-async def test_jobs_that_nobody_can_name_are_not_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plan_asks_if_jobs_to_be_ended_cannot_be_determined(monkeypatch: pytest.MonkeyPatch) -> None:
     conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
     wanted = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
     goal = DesiredState(LAB, {"head": wanted, "node": DesiredMachine.build({}, {}, ())}, desired_accounts(LAB))
@@ -206,7 +206,7 @@ async def _with_two_heads(monkeypatch: pytest.MonkeyPatch, before: Cluster, firs
     return [one for one in found.changes if one.what == CONTROLLER.name]
 
 
-async def test_while_the_second_head_leads_its_controller_is_the_one_that_ends_jobs(
+async def test_ended_jobs_are_attributed_to_the_leading_controller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = replace(TWO, partitions=(*TWO.partitions, DEBUG))
@@ -218,7 +218,7 @@ async def test_while_the_second_head_leads_its_controller_is_the_one_that_ends_j
     assert (second.where, second.disturbs, second.why) == (TWO.heads[1], Disturbs.JOBS, words)
 
 
-async def test_while_the_second_head_leads_its_controller_is_no_standby(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_restart_of_a_leading_second_controller_is_a_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
     before = replace(TWO, slurm={"PriorityWeightAge": "5"})
     _, second = await _with_two_heads(monkeypatch, before, MachineState.RUNNING)
     assert second.disturbs is Disturbs.NOTHING
@@ -226,7 +226,7 @@ async def test_while_the_second_head_leads_its_controller_is_no_standby(monkeypa
     assert (second.kind, second.disturbs) == ("unit.restart", Disturbs.CONTROLLER_RESTART)
 
 
-async def test_who_runs_or_waits_in_what_goes_is_asked_of_slurm() -> None:
+async def test_jobs_by_partition_asks_squeue_for_the_removed_partitions() -> None:
     asked: list[list[str]] = []
 
     class Remote:

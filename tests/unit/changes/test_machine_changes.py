@@ -1,4 +1,4 @@
-"""The changes of a machine are computed from observed facts alone."""
+"""The changes of one machine are computed from its desired and observed state, without contacting it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def kinds(seen: ObservedMachine, wanted: DesiredMachine = WANTED) -> list[tuple[
     return [(c.kind, c.what) for c in machine_changes("lab-head", wanted, seen)]
 
 
-def test_a_machine_as_wanted_needs_nothing() -> None:
+def test_machine_in_the_desired_state_has_no_changes() -> None:
     assert kinds(as_wanted()) == []
 
 
-def test_an_empty_machine_gets_files_before_units() -> None:
+def test_empty_machine_gets_files_before_units() -> None:
     found = [kind for kind, _ in kinds(NOT_OBSERVED)]
     assert found == ["file.write", "file.write", "managed.write", "unit.start", "unit.start"]
 
 
-def test_a_file_written_after_its_daemon_started_is_caught_up_even_when_the_file_is_right() -> None:
+def test_daemon_older_than_its_file_is_restarted_or_reloaded() -> None:
     """The trace of an apply that was killed between writing a file and telling the daemon."""
     assert kinds(as_wanted(written=300.0)) == [
         ("unit.restart", "munge.service"),
@@ -50,20 +50,20 @@ def test_a_file_written_after_its_daemon_started_is_caught_up_even_when_the_file
     ]
 
 
-def test_a_controller_whose_reload_was_cut_off_is_told_again() -> None:
+def test_controller_with_an_outdated_reload_stamp_is_reloaded() -> None:
     """It has begun since with the new files, and the nodes have the old ones: only its stamp shows that."""
     seen = as_wanted()
     stamped = {name: replace(unit, loaded="of before") for name, unit in seen.units.items()}
     assert kinds(replace(seen, units=stamped)) == [("unit.reload", "slurmctld.service")]
 
 
-def test_a_daemon_that_was_told_since_is_left_alone() -> None:
+def test_daemon_with_a_current_reload_stamp_is_left_alone() -> None:
     seen = as_wanted(written=300.0)
     told = {name: replace(unit, loaded=WANTED.loaded[name]) for name, unit in seen.units.items()}
     assert kinds(replace(seen, units=told)) == []
 
 
-def test_a_changed_file_reloads_or_restarts_by_what_it_changes() -> None:
+def test_changed_file_reloads_or_restarts_by_its_effect() -> None:
     old = replace(as_wanted().files[CONF], digest="other")
     seen = replace(as_wanted(), files={**as_wanted().files, CONF: old})
     assert kinds(seen) == [
@@ -76,7 +76,7 @@ def test_a_changed_file_reloads_or_restarts_by_what_it_changes() -> None:
     assert (last.kind, last.disturbs) == ("unit.restart", Disturbs.CONTROLLER_RESTART)
 
 
-def test_jobs_that_slurm_ends_by_the_new_file_are_said_and_asked_about() -> None:
+def test_config_change_that_ends_jobs_disturbs_jobs() -> None:
     seen = replace(as_wanted(), files={**as_wanted().files, CONF: replace(as_wanted().files[CONF], digest="other")})
     for effect, kind in ((Disturbs.RECONFIGURE, "unit.reload"), (Disturbs.CONTROLLER_RESTART, "unit.restart")):
         wanted = replace(WANTED, effects={CONF: effect}, ends={CONF: "partition debug is removed and Slurm ends job 4"})
@@ -85,7 +85,7 @@ def test_jobs_that_slurm_ends_by_the_new_file_are_said_and_asked_about() -> None
         assert not [one for one in machine_changes("lab-head", wanted, as_wanted()) if one.disturbs is Disturbs.JOBS]
 
 
-def test_a_controller_that_does_not_run_ends_jobs_by_its_start_too() -> None:
+def test_start_of_a_stopped_controller_that_ends_jobs_disturbs_jobs() -> None:
     """It finds them in its state folder, without their partition."""
     seen = replace(as_wanted(), files={**as_wanted().files, CONF: replace(as_wanted().files[CONF], digest="other")})
     off = replace(seen, units={**seen.units, UNITS[1].name: replace(seen.units[UNITS[1].name], active=False)})
@@ -97,7 +97,7 @@ def test_a_controller_that_does_not_run_ends_jobs_by_its_start_too() -> None:
     assert (last.kind, last.disturbs, last.why) == ("unit.start", Disturbs.NOTHING, "is not running")
 
 
-def test_a_controller_that_is_started_anew_for_a_changed_file_tells_the_nodes() -> None:
+def test_controller_restart_for_a_changed_config_also_reconfigures_nodes() -> None:
     """They have their configuration from it, at their own start or by a reconfigure."""
     seen = replace(as_wanted(), files={**as_wanted().files, CONF: replace(as_wanted().files[CONF], digest="other")})
     hard = replace(WANTED, effects={CONF: Disturbs.CONTROLLER_RESTART})
@@ -111,23 +111,23 @@ def test_a_controller_that_is_started_anew_for_a_changed_file_tells_the_nodes() 
     assert (last.kind, last.data["reload"]) == ("unit.restart", False)
 
 
-def test_a_wrong_mode_or_owner_counts_as_a_difference() -> None:
+def test_wrong_file_mode_counts_as_a_difference() -> None:
     seen = as_wanted()
     open_key = replace(seen.files[KEY], mode=0o444)
     assert ("file.write", KEY) in kinds(replace(seen, files={**seen.files, KEY: open_key}))
 
 
-def test_a_secret_never_shows() -> None:
+def test_changes_never_show_secrets() -> None:
     for change in machine_changes("lab-head", WANTED, NOT_OBSERVED):
         assert "d1" not in repr(change)
 
 
-def test_a_file_that_headway_wrote_and_no_longer_wants_goes() -> None:
+def test_managed_file_that_is_no_longer_wanted_is_removed() -> None:
     seen = replace(as_wanted(), managed=(*WANTED.files, "/etc/slurm/topology.conf"))
     assert ("file.remove", "/etc/slurm/topology.conf") in kinds(seen)
 
 
-def test_a_departed_user_s_processes_end() -> None:
+def test_processes_of_a_departed_user_are_ended() -> None:
     wanted = replace(WANTED, departed=("bob",))
     assert ("user.end", "bob") in kinds(replace(as_wanted(), sessions=("bob",)), wanted)
     assert kinds(as_wanted(), wanted) == []

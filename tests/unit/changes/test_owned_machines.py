@@ -57,7 +57,7 @@ def warns(told: SurveyResult) -> str:
     return "\n".join(f"{gap.what}; {gap.fix}" for gap in told.gaps if not gap.fatal)
 
 
-def test_good_machines_that_share_their_folders_are_taken_as_they_are() -> None:
+def test_suitable_machines_with_shared_folders_are_accepted() -> None:
     told = look()
     assert told.gaps == ()
     assert told.nfs == ()
@@ -65,7 +65,7 @@ def test_good_machines_that_share_their_folders_are_taken_as_they_are() -> None:
     assert told.differences == ()
 
 
-def test_what_is_there_counts_and_differences_are_told() -> None:
+def test_differences_between_plan_and_hardware_are_reported() -> None:
     small = replace(MACHINE, cpus=64, memory_mib=515_000, gpus=(replace(GPUS[0], product="NVIDIA A100-SXM4-40GB"),) * 2)
     assert look(of="lab-1-2", found=small).differences == (
         Difference("lab-1-2", "GPUs", "8 x h100", "2 x a100 (NVIDIA A100-SXM4-40GB)"),
@@ -74,14 +74,14 @@ def test_what_is_there_counts_and_differences_are_told() -> None:
     )
 
 
-def test_the_container_toolkit_is_missed_by_enroot_alone() -> None:
+def test_missing_container_toolkit_is_reported_only_with_enroot() -> None:
     surveys = {name: replace(GOOD, machine=name, address="10.9.0.1", packages={}) for name in NAMES}
     for containers, said in (("builtin", False), ("", False), ("enroot", True)):
         told = evaluate_surveys(replace(LAB, containers=containers), surveys, NEW)
         assert ("has no NVIDIA container toolkit" in warns(told)) is said
 
 
-def test_a_port_of_the_fabric_that_works_by_now_is_taken_up() -> None:
+def test_fabric_port_that_came_up_later_is_recorded() -> None:
     ports = tuple(DetectedNic(name, "InfiniBand", 400, up) for name, up in (("mlx5_0", True), ("mlx5_1", False)))
     first = replace(MACHINE, nics=ports)
     known = replace(NEW, found=dict.fromkeys(NAMES, first))
@@ -91,14 +91,14 @@ def test_a_port_of_the_fabric_that_works_by_now_is_taken_up() -> None:
     assert look(known, found=none).found["lab-1-1"] == first, "repair the machine"
 
 
-def test_gpus_that_no_driver_answers_for_are_none() -> None:
+def test_gpus_without_a_driver_do_not_count() -> None:
     dark = replace(MACHINE, gpus=tuple(replace(gpu, product="", minor=-1) for gpu in GPUS))
     told = look(of="lab-1-1", found=dark)
     assert "lab-1-1 (10.9.0.11) has 8 NVIDIA GPUs without a driver" in warns(told)
     assert Difference("lab-1-1", "GPUs", "8 x h100", "none") in told.differences
 
 
-def test_a_machine_of_another_cluster_is_left_alone() -> None:
+def test_machine_of_another_cluster_is_refused() -> None:
     told = look(of="lab-1-1", held=MachineClaim("prod", "me", "prod-2-7"))
     assert stops(told).startswith(
         "lab-1-1 (10.9.0.11) is held by cluster prod, as prod-2-7; headway down prod returns it"
@@ -107,7 +107,7 @@ def test_a_machine_of_another_cluster_is_left_alone() -> None:
     assert "cluster lab of another Headway server" in stops(other)
 
 
-def test_our_own_mark_is_fine_but_under_another_name_it_is_not() -> None:
+def test_own_claim_is_accepted_but_not_under_another_name() -> None:
     known = replace(NEW, found=dict.fromkeys(NAMES, MACHINE))
     ours = look(
         known,
@@ -124,14 +124,14 @@ def test_our_own_mark_is_fine_but_under_another_name_it_is_not() -> None:
     assert "is lab-9-1 of this cluster, and the file has no such node any more" in stops(gone)
 
 
-def test_too_little_memory_stops() -> None:
+def test_machine_with_too_little_memory_is_refused() -> None:
     told = look(of=LAB.head, found=replace(MACHINE, memory_mib=990))
     assert (
         stops(told) == "lab-head (10.9.0.10) has 990 MiB of memory, at least 1500 MiB are needed; use a larger machine"
     )
 
 
-def test_another_system_stops_where_it_is_known_and_is_said_to_be_untested_where_not() -> None:
+def test_other_operating_systems_are_refused_or_reported_as_untested() -> None:
     assert "runs Debian 12, and image: debian13 is Debian 13; give image: debian12" in stops(look(system="debian12"))
     told = look(system="ubuntu24", system_name="Ubuntu 24.04")
     assert stops(told) == ""
@@ -139,19 +139,19 @@ def test_another_system_stops_where_it_is_known_and_is_said_to_be_untested_where
     assert "no Debian packages" in stops(look(system="rocky9", system_name="Rocky Linux 9", packages={}))
 
 
-def test_what_runs_there_already_is_not_overrun() -> None:
+def test_machine_with_running_slurm_mariadb_or_used_port_is_refused() -> None:
     slurm = look(of="lab-1-2", units=frozenset(("slurmd",)), slurm_cluster="old")
     assert "lab-1-2 (10.9.0.12) runs a Slurm of cluster old (slurmd)" in stops(slurm)
     assert "runs mariadb already" in stops(look(of=LAB.head, units=frozenset(("mariadb",))))
     assert "listening on port 6819" in stops(look(of="lab-1-1", listening=frozenset((6819, 22))))
 
 
-def test_a_user_the_machine_knows_otherwise_stops() -> None:
+def test_user_with_another_uid_on_the_machine_is_refused() -> None:
     assert "has its own user alice with uid 1000; the cluster gives uid 20000" in stops(look(users={"alice": 1000}))
     assert stops(look(users={"alice": 20000})) == ""
 
 
-def test_the_uid_that_all_machines_know_a_user_by_is_taken() -> None:
+def test_uid_common_to_all_machines_is_adopted() -> None:
     def agreed(*known: dict[str, int]) -> dict[str, int]:
         return agreed_uids({str(n): replace(GOOD, users=users) for n, users in enumerate(known)}, ["alice", "bob"])
 
@@ -163,12 +163,12 @@ def test_the_uid_that_all_machines_know_a_user_by_is_taken() -> None:
     assert agreed() == {}
 
 
-def test_a_uid_that_a_machine_has_given_to_somebody_else_stops() -> None:
+def test_uid_used_by_another_account_is_refused() -> None:
     assert "has uid 20000 as ubuntu, and the cluster gives it to alice" in stops(look(owners={20000: "ubuntu"}))
     assert look(owners={20000: "alice"}).gaps == ()
 
 
-def test_a_home_that_is_there_and_belongs_to_another_uid_is_said_before_it_is_too_late() -> None:
+def test_existing_home_of_another_uid_is_refused_or_warned_about() -> None:
     homes = {"/home/alice": 5001, "/scratch/alice": 20000}
     told = look(of=LAB.head, homes=homes)
     assert (
@@ -182,12 +182,12 @@ def test_a_home_that_is_there_and_belongs_to_another_uid_is_said_before_it_is_to
     assert look(of="lab-1-1", homes=homes).gaps == (), "the head has the one that counts"
 
 
-def test_clocks() -> None:
+def test_clock_offset_is_warned_about_or_refused() -> None:
     assert "has a clock 9 s behind the server's" in warns(look(of="lab-1-1", clock_off_s=-9.0))
     assert "has a clock 900 s ahead of the server's" in stops(look(of="lab-1-1", clock_off_s=900.0))
 
 
-def test_folders_of_their_own_are_exported_by_the_head() -> None:
+def test_folders_that_are_not_shared_are_exported_by_the_head() -> None:
     own = {path: DetectedMount("/dev/sda2", "ext4", f"2 {n} 4096") for n, path in enumerate(("/home", "/scratch"))}
     assert look(of="lab-1-1", mounts=own).nfs == ("/home", "/scratch")
     assert look(of="lab-1-1", mounts={}).nfs == ("/home", "/scratch")
@@ -195,7 +195,7 @@ def test_folders_of_their_own_are_exported_by_the_head() -> None:
     assert look(of="lab-1-1", mounts=scratch).nfs == ("/scratch",)
 
 
-def test_the_same_look_of_folders_that_nobody_mounted_is_no_sharing() -> None:
+def test_identical_unmounted_folders_do_not_count_as_shared() -> None:
     """Machines made from one disk image: every /home looks the same."""
     assert look(mounts={path: replace(one, kind="", source="") for path, one in ONE.items()}).nfs == (
         "/home",
@@ -203,12 +203,12 @@ def test_the_same_look_of_folders_that_nobody_mounted_is_no_sharing() -> None:
     )
 
 
-def test_the_head_may_be_the_file_server_itself() -> None:
+def test_head_may_be_the_file_server_of_shared_folders() -> None:
     here = {path: replace(one, kind="", source="") for path, one in ONE.items()}
     assert look(of=LAB.head, mounts=here).nfs == ()
 
 
-def test_no_nfs_in_the_kernel_is_refused_clearly() -> None:
+def test_kernel_without_nfs_is_refused() -> None:
     told = look(mounts={}, nfs_server=False, nfs_client=False)
     assert (
         "lab-head (10.9.0.10) has to export /home and /scratch, which the machines do not share, and its kernel has no NFS server"
@@ -232,11 +232,11 @@ def state_stops(storage: Storage = TWO.storage, **states: DetectedMount | None) 
     return stops(evaluate_surveys(two, surveys, NEW))
 
 
-def test_a_state_folder_that_another_machine_serves_outlives_either_head() -> None:
+def test_state_folder_on_a_separate_file_server_is_accepted() -> None:
     assert state_stops() == ""
 
 
-def test_a_state_folder_on_a_heads_own_disk_is_refused() -> None:
+def test_state_folder_on_the_disk_of_a_head_is_refused() -> None:
     said = "lab-head2 (10.9.0.11) has /shared/headway on its own disk; set storage.state to a folder"
     assert said in state_stops(head2=DetectedMount("/dev/sda1", "ext4", "2", "/"))
     assert said in state_stops(head2=None)
@@ -244,7 +244,7 @@ def test_a_state_folder_on_a_heads_own_disk_is_refused() -> None:
 
 
 @pytest.mark.parametrize("server", ["10.9.0.10", "rack10", "lab-head", "192.168.7.1"])
-def test_a_heads_own_export_of_the_state_folder_is_refused(server: str) -> None:
+def test_state_folder_exported_by_a_head_is_refused(server: str) -> None:
     two = replace(TWO, hosts=(Host("lab-head", "lab-head"),))
     surveys = {
         name: replace(
@@ -259,26 +259,26 @@ def test_a_heads_own_export_of_the_state_folder_is_refused(server: str) -> None:
     )
 
 
-def test_the_servers_address_counts_whatever_it_is_called() -> None:
+def test_state_folder_server_is_recognised_by_its_address() -> None:
     assert "has /shared/headway from lab-head, one of the heads" in state_stops(
         head2=replace(SHARED, server="10.9.0.10")
     )
 
 
-def test_one_head_may_not_serve_the_other_from_its_disk() -> None:
+def test_state_folder_with_different_file_systems_is_refused() -> None:
     said = state_stops(head=DetectedMount("/dev/sdb1", "xfs", "7", "/shared"))
     assert (
         "/shared/headway is not the same kind of file system on both heads: xfs on lab-head, nfs4 on lab-head2" in said
     )
 
 
-def test_two_folders_of_one_name_are_not_one() -> None:
+def test_different_state_folders_of_the_same_path_are_refused() -> None:
     assert "/shared/headway is not the same folder on lab-head and lab-head2" in state_stops(
         head2=replace(SHARED, mark="8")
     )
 
 
-def test_a_volume_that_is_not_mounted_yet_is_judged_by_its_line() -> None:
+def test_state_folder_on_an_unmounted_volume_is_judged_by_its_source() -> None:
     def volume(source: str) -> Storage:
         return Storage(state="/shared/headway", volumes=(Volume("s", "/shared", "nfs4", source),))
 
@@ -304,12 +304,12 @@ def test_a_volume_that_is_not_mounted_yet_is_judged_by_its_line() -> None:
         ("user@[10.9.0.12]:/srv", False),
     ],
 )
-def test_a_folder_that_is_called_like_a_head_is_no_head(source: str, serves: bool) -> None:
+def test_mount_source_names_a_head_only_as_its_server(source: str, serves: bool) -> None:
     one = replace(SHARED, source=source, server="")
     assert ("one of the heads" in state_stops(head=one, head2=one)) is serves
 
 
-def test_two_heads_need_a_home_that_neither_exports() -> None:
+def test_two_heads_require_folders_that_no_head_exports() -> None:
     surveys = {
         name: replace(GOOD, machine=name, address=f"10.9.0.{n}", state=SHARED, mounts={})
         for n, name in enumerate(TWO.machine_names, 10)
@@ -318,12 +318,12 @@ def test_two_heads_need_a_home_that_neither_exports() -> None:
     assert "lab-head would export /home and /scratch, and with controllers: 2" in said
 
 
-def test_a_machine_that_comes_later_must_share_what_the_first_ones_do() -> None:
+def test_later_machine_must_share_the_folders_of_the_first_ones() -> None:
     known = replace(NEW, found=dict.fromkeys(NAMES[:2], MACHINE))
     assert "lab-1-2 (10.9.0.12) does not mount the /home" in stops(look(known, of="lab-1-2", mounts={}))
 
 
-def test_less_than_before_is_a_fault_and_more_is_taken() -> None:
+def test_lost_hardware_is_a_fault_and_added_hardware_is_recorded() -> None:
     known = replace(NEW, found=dict.fromkeys(NAMES, MACHINE))
     less = look(known, of="lab-1-1", found=replace(MACHINE, gpus=GPUS[:7]))
     assert less.found["lab-1-1"] == MACHINE
@@ -345,16 +345,16 @@ def test_vulnerable_versions_are_reported_once_with_their_source() -> None:
     assert "CVE-2026-25506" not in mended
 
 
-def test_one_machine_under_two_addresses() -> None:
+def test_same_machine_under_two_addresses_is_refused() -> None:
     assert "is the same machine as lab-head" in stops(look(identity="same"))
 
 
-def test_fabric_ports_that_are_down_are_said() -> None:
+def test_down_fabric_ports_are_reported() -> None:
     nic = DetectedNic("mlx5_1", "InfiniBand", 400, up=False)
     assert "fabric ports that are down: mlx5_1" in warns(look(found=replace(MACHINE, nics=(nic,))))
 
 
-def test_slurm_is_told_which_cores_are_beside_which_gpu() -> None:
+def test_gres_conf_lists_the_cores_near_each_gpu() -> None:
     sides = (tuple(range(4)), tuple(range(4, 8)))
     gpus = tuple(replace(gpu, cores=sides[n // 4], minor=7 - n) for n, gpu in enumerate(GPUS))
     site = replace(
@@ -368,7 +368,7 @@ def test_slurm_is_told_which_cores_are_beside_which_gpu() -> None:
 
 
 @pytest.mark.parametrize(("cpus", "topology"), [(32, (1, 24, 1)), (15, (1, 8, 1)), (15, (2, 7, 1))])
-def test_cores_of_two_kinds_are_no_topology(cpus: int, topology: tuple[int, int, int]) -> None:
+def test_uneven_core_counts_are_rendered_without_topology(cpus: int, topology: tuple[int, int, int]) -> None:
     """Slurm refuses a count of sockets and cores that does not come to the CPUs, and each change of slurm.conf after it."""
     sockets, cores, threads = topology
     gpus = tuple(replace(gpu, cores=(0, 1), minor=n) for n, gpu in enumerate(GPUS))
@@ -379,7 +379,7 @@ def test_cores_of_two_kinds_are_no_topology(cpus: int, topology: tuple[int, int,
     assert "Cores=" not in gres_conf(LAB, site)
 
 
-def test_gpu_types_are_words_jobs_can_use() -> None:
+def test_gpu_type_is_derived_from_the_product_name() -> None:
     plan = builders.H100
     assert gpu_type(plan, "NVIDIA H100 80GB HBM3") == "h100"
     assert gpu_type(plan, "NVIDIA H100 PCIe") == "h100"

@@ -143,14 +143,14 @@ SPEECH = Team("speech", ("carol", "alice"), 40, gpus=12)
 
 
 @pytest.mark.parametrize("version", ["24.11", "22.05"])
-def test_what_a_real_cluster_says_about_the_same_file_needs_no_change(version: str) -> None:
+def test_accounts_recorded_from_a_real_cluster_need_no_change(version: str) -> None:
     texts = [(RECORDED / version / f"accounts_{n}.txt").read_text() for n in ("associations", "users", "qos", "busy")]
     observed = parse_accounts(*texts)
     assert ("alice", "vision") in observed.busy
     assert account_changes(desired_accounts(lab(VISION, SPEECH)), observed) == []
 
 
-def test_caps_become_limits_of_the_teams_qos() -> None:
+def test_team_caps_become_qos_limits() -> None:
     (speech, vision) = desired_accounts(lab(VISION, SPEECH)).qos
     assert vision == Qos("vision", {"GrpJobs": "50", "GrpTRESMins": "gres/gpu=43200"}, ("NoDecay",))
     assert speech == Qos("speech", {"GrpTRES": "gres/gpu=12"}, ("NoDecay",))
@@ -165,7 +165,7 @@ files = st.lists(team, unique_by=lambda t: t.name, min_size=1, max_size=3).map(l
 
 
 @given(files, files)
-def test_any_file_follows_any_other_with_valid_commands_and_then_nothing_is_left_to_do(a: Cluster, b: Cluster) -> None:
+def test_any_team_change_uses_valid_commands_and_converges(a: Cluster, b: Cluster) -> None:
     slurm = Sacctmgr(Accounts())
     for target in (a, b):
         carry_out(target, slurm)
@@ -176,7 +176,7 @@ def test_any_file_follows_any_other_with_valid_commands_and_then_nothing_is_left
 @given(
     files, files, st.sets(st.tuples(st.sampled_from(["alice", "bob", "carol"]), names)).map(frozenset), st.booleans()
 )
-def test_jobs_that_run_delay_a_removal_and_never_break_it(
+def test_running_jobs_delay_the_removal_of_a_member(
     a: Cluster, b: Cluster, busy: frozenset[tuple[str, str]], cancel: bool
 ) -> None:
     slurm = Sacctmgr(Accounts())
@@ -195,7 +195,7 @@ def test_jobs_that_run_delay_a_removal_and_never_break_it(
     assert set(slurm.members) == wanted
 
 
-def test_a_leaver_with_jobs_is_locked_and_the_jobs_end_as_the_file_says() -> None:
+def test_departed_member_is_locked_and_jobs_are_cancelled_or_finish() -> None:
     slurm = Sacctmgr(Accounts())
     carry_out(lab(VISION, SPEECH), slurm)
     slurm.busy = frozenset({("bob", "vision")})
@@ -215,7 +215,7 @@ def test_a_leaver_with_jobs_is_locked_and_the_jobs_end_as_the_file_says() -> Non
     assert account_changes(desired_accounts(lab(left, SPEECH, departed_jobs="finish")), slurm.seen()) == []
 
 
-def test_slurms_own_account_and_qos_are_left_alone() -> None:
+def test_builtin_slurm_account_and_qos_are_ignored() -> None:
     observed = parse_accounts("root||1|normal||\nroot|root|1|normal||\n", "root|Administrator|root\n", "normal|||||\n")
     assert observed == Accounts()
 
@@ -230,7 +230,7 @@ def test_slurms_own_account_and_qos_are_left_alone() -> None:
         ("year", (2026, 1, 1)),
     ],
 )
-def test_a_period_ends_when_the_next_one_begins(per: str, start: tuple[int, int, int]) -> None:
+def test_period_end_is_the_start_of_the_next_period(per: str, start: tuple[int, int, int]) -> None:
     begun = datetime(*start, tzinfo=ZoneInfo("Europe/Berlin"))
     for _ in range(9):
         end = period_end(per, begun)
@@ -249,11 +249,11 @@ def test_a_period_ends_when_the_next_one_begins(per: str, start: tuple[int, int,
         ("year", (2026, 1, 1)),
     ],
 )
-def test_period_start(per: str, start: tuple[int, int, int]) -> None:
+def test_period_start_returns_the_first_moment_of_the_period(per: str, start: tuple[int, int, int]) -> None:
     assert period_start(per, datetime(2026, 5, 14, 17, 30, tzinfo=UTC)) == datetime(*start, tzinfo=UTC)
 
 
-def test_usage_is_refilled_once_a_period_and_only_where_there_is_a_cap() -> None:
+def test_raw_usage_is_reset_once_per_period_for_capped_teams() -> None:
     now = datetime(2026, 6, 1, 0, 0, 5, tzinfo=UTC)
     last = {"vision": datetime(2026, 5, 20, tzinfo=UTC), "speech": datetime(2026, 5, 20, tzinfo=UTC)}
     (due,) = usage_resets_due([VISION, SPEECH], last, now)

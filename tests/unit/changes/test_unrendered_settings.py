@@ -1,5 +1,5 @@
-"""A plan shows settings that only the server uses, so that an apply does not end without change before the server has
-the new file."""
+"""A plan shows changes of settings that only the server uses, so that apply sends the file although no machine
+changes."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def told(before: Cluster, after: Cluster) -> dict[str, str]:
         ),
     ],
 )
-def test_a_setting_of_the_server_s_is_a_change(path: tuple[str, ...], value: Any, name: str, words: str) -> None:
+def test_setting_used_only_by_the_server_is_a_change(path: tuple[str, ...], value: Any, name: str, words: str) -> None:
     assert told(resolved(FILE), resolved(FILE, *path, value=value))[name] == words
 
 
-def test_another_way_into_a_machine_is_one_too() -> None:
+def test_changed_ssh_login_of_a_host_is_a_change() -> None:
     after = resolved(OWN, "hosts", 1, value={"address": "10.0.0.2", "user": "ops", "key": "/root/.ssh/new"})
     (change,) = setting_changes(resolved(OWN), after)
     assert change.why == "root at port 22, the cluster's key becomes ops at port 22, key /root/.ssh/new"
@@ -86,12 +86,12 @@ def test_another_way_into_a_machine_is_one_too() -> None:
     assert told(resolved(OWN), grown) == {"hosts.10.0.0.3": "none becomes root at port 22, the cluster's key"}
 
 
-def test_what_is_another_machine_is_told_as_that_alone() -> None:
+def test_replaced_host_address_is_no_setting_change() -> None:
     after = resolved(OWN, "hosts", 1, value={"address": "10.0.0.9"})
     assert setting_changes(resolved(OWN), after) == ()
 
 
-def test_no_other_file_is_without_a_change() -> None:
+def test_file_change_reports_any_other_difference() -> None:
     """Whatever may be told of by nothing else."""
     before = resolved(FILE)
     assert file_change(before, before) == file_change(None, before) == ()
@@ -110,7 +110,7 @@ def test_no_other_file_is_without_a_change() -> None:
         (("mail",), {"relay": "mail.example.com:25"}),
     ],
 )
-def test_each_shows_on_machines_in_accounts_or_as_a_setting(path: tuple[str, ...], value: Any) -> None:
+def test_every_setting_changes_files_accounts_or_server_settings(path: tuple[str, ...], value: Any) -> None:
     before, after = resolved(FILE), resolved(FILE, *path, value=value)
     assert before != after
     there = [

@@ -1,5 +1,5 @@
-"""A job's flag is declared once: the command line, the SDK, pipeline steps and the submit page have the request's
-fields."""
+"""Each field of a run request is also a command-line option, a client keyword and, where shared, a field of pipeline
+steps and the submit page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headway.web.views.submit import Draft, request
 NOT_TYPED = {"argv", "bundle", "git"}  # what the command and the client fill in themselves
 
 
-def test_every_field_of_a_run_is_an_option_with_its_default_and_help() -> None:
+def test_every_run_field_is_a_cli_option_with_default_and_help() -> None:
     params = {one.name: one for one in load_command(ENTRIES["run"]).params}
     own = {"cluster", "folder", "no_files", "estimate", "output"}
     container = {f"container_{name}" for name in ContainerIn.model_fields}
@@ -31,16 +31,16 @@ def test_every_field_of_a_run_is_an_option_with_its_default_and_help() -> None:
         assert (params[name].default or None) == (field.get_default(call_default_factory=True) or None)
 
 
-def test_every_field_of_a_run_is_a_keyword_of_the_client() -> None:
+def test_every_run_field_is_a_keyword_of_the_client() -> None:
     assert set(RunOptions.__annotations__) == set(RunIn.model_fields) - NOT_TYPED - {"dry_run"}
 
 
-def test_every_common_field_is_one_of_a_pipeline_step() -> None:
+def test_every_common_job_field_is_a_pipeline_step_field() -> None:
     assert set(Step.model_fields) - {"run", "needs"} == set(JobFields.model_fields)
     assert set(JobFields.model_fields) < set(RunIn.model_fields)
 
 
-def test_every_field_that_the_page_has_reaches_the_request() -> None:
+def test_every_field_of_the_submit_page_reaches_the_request() -> None:
     draft = Draft(
         how="command", command="python x.py", launcher="srun", nodes="2", gpus="3", tasks="4", time="5:00",
         partition="train", account="vision", job_name="first", image="docker://x",
@@ -56,7 +56,7 @@ def test_every_field_that_the_page_has_reaches_the_request() -> None:
     assert forms <= set(draft.shown)
 
 
-def test_a_new_field_is_an_option_without_further_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_run_field_becomes_a_cli_option_without_further_code(monkeypatch: pytest.MonkeyPatch) -> None:
     class LaterRunIn(RunIn):
         nice: Annotated[int, JobFlag(("--nice",), "NUMBER")] = Field(default=0, description="Lower the priority.")
 

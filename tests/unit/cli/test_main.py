@@ -38,7 +38,7 @@ def loaded(*words: str) -> tuple[int, str, set[str]]:
     return done.returncode, done.stdout, set(done.stderr.split())
 
 
-def test_help_loads_no_command_and_nothing_heavy() -> None:
+def test_help_loads_no_command_and_no_heavy_module() -> None:
     code, out, modules = loaded("--help")
     assert code == 0
     assert all(f"  {name} " in out for name in ENTRIES)
@@ -51,7 +51,7 @@ def test_help_loads_no_command_and_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     "words", [("apply", "--help"), ("queue", "--help"), ("submit", "--help"), ("server", "--help")]
 )
-def test_a_commands_help_loads_that_command_only(words: tuple[str, ...]) -> None:
+def test_command_help_loads_only_that_command(words: tuple[str, ...]) -> None:
     code, out, modules = loaded(*words)
     assert code == 0
     assert out.startswith(f"Usage: headway {words[0]}")
@@ -63,13 +63,13 @@ def test_a_commands_help_loads_that_command_only(words: tuple[str, ...]) -> None
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_every_command_is_there_and_explains_itself(cli: Cli, name: str) -> None:
+def test_every_command_prints_its_help(cli: Cli, name: str) -> None:
     done = cli(name, "--help")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(f"Usage: headway {name}")
 
 
-def test_no_words_is_help(cli: Cli) -> None:
+def test_headway_without_arguments_prints_help(cli: Cli) -> None:
     assert cli().out == cli("--help").out
 
 
@@ -87,7 +87,7 @@ def test_no_words_is_help(cli: Cli) -> None:
         (errors.CommandFailed(["x"], 3, "no"), 1),
     ],
 )
-def test_errors_end_with_their_code_on_stderr(cli: Cli, error: errors.HeadwayError, code: int) -> None:
+def test_errors_print_to_stderr_and_exit_with_their_code(cli: Cli, error: errors.HeadwayError, code: int) -> None:
     error.hint = "do this"
     cli.api.on("clusters.list", error)
     done = cli("ls")
@@ -95,7 +95,7 @@ def test_errors_end_with_their_code_on_stderr(cli: Cli, error: errors.HeadwayErr
     assert done.err == f"error: {error.message}\n  do this\n"
 
 
-def test_an_error_s_words_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_messages_escape_terminal_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     """They may hold another person's: the name of a log file, what a job said."""
     print_error(
         "job 7 has not written /home/eve/\x1b]0;pwn\x07\x1b[2J\x9b31m\u202elog\n  second line", "look\x1b[1A\nthere"
@@ -106,7 +106,7 @@ def test_an_error_s_words_do_not_steer_the_terminal(capsys: pytest.CaptureFixtur
     assert "\n  second line\n" in said
 
 
-def test_no_server_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_server_error_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("HEADWAY_URL", "HEADWAY_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HEADWAY_STATE", str(tmp_path))
@@ -128,7 +128,7 @@ def test_no_server_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch, tmp_pa
         (("token", "create", "--days", "0"), "--days"),
     ],
 )
-def test_wrong_use_is_one_message_and_2(cli: Cli, words: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_prints_one_message_and_exits_with_2(cli: Cli, words: tuple[str, ...], said: str) -> None:
     done = cli(*words)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("error: ")
@@ -148,7 +148,7 @@ def test_wrong_use_is_one_message_and_2(cli: Cli, words: tuple[str, ...], said: 
         "pipeline run p.yaml --cluster ''", "token create --cluster ''",
     ],
 )  # fmt: skip
-def test_an_empty_name_is_not_the_only_cluster(
+def test_commands_refuse_an_empty_cluster_name(
     cli: Cli, line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """`headway down "$NAME" --yes` where NAME is not set. No call may be made."""
@@ -169,7 +169,7 @@ def test_an_empty_name_is_not_the_only_cluster(
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_a_cluster_that_was_not_named_is_told_from_an_empty_name(name: str) -> None:
+def test_optional_cluster_parameters_default_to_none(name: str) -> None:
     found = load_command(ENTRIES[name])
     for command in getattr(found, "commands", {"": found}).values():
         assert [p.default for p in command.params if p.name == "cluster" and not p.required] in ([], [None])
@@ -209,7 +209,7 @@ def test_a_cluster_that_was_not_named_is_told_from_an_empty_name(name: str) -> N
         ("submit lab --wrap hostname s.sbatch", "can't be combined with the script s.sbatch"),
     ],
 )
-def test_ordinary_wrong_input_is_wrong_use(
+def test_invalid_option_values_exit_with_2(
     cli: Cli, line: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -225,7 +225,7 @@ def test_ordinary_wrong_input_is_wrong_use(
     assert "--stage_in" not in done.err
 
 
-def test_what_was_not_typed_is_never_shown(cli: Cli, tmp_path: Path) -> None:
+def test_error_never_shows_a_secret_read_from_a_file(cli: Cli, tmp_path: Path) -> None:
     """It may come from a file with a secret."""
     (tmp_path / "key").write_text("S3CR3T" * 1000)
     cli.api.on("clusters.list", [cluster()])
@@ -235,7 +235,7 @@ def test_what_was_not_typed_is_never_shown(cli: Cli, tmp_path: Path) -> None:
     assert "passphrase: should have at most 4096 characters" in done.err
 
 
-def test_a_word_that_is_no_text_is_wrong_use(cli: Cli) -> None:
+def test_argument_that_is_not_utf8_exits_with_2(cli: Cli) -> None:
     """As a shell hands over the name of a file that is written in Latin-1."""
     word = b"caf\xe9".decode(errors="surrogateescape")
     cli.api.on("jobs.create_run", lambda _, request: request.model_dump_json())
@@ -243,15 +243,15 @@ def test_a_word_that_is_no_text_is_wrong_use(cli: Cli) -> None:
     assert (done.code, done.err.splitlines()[0]) == (2, r"error: 'caf\udce9' is not UTF-8")
 
 
-def test_an_answer_that_can_t_be_read_is_no_wrong_use(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_invalid_server_answer_exits_with_70(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     cli.api.on("clusters.list", lambda: [type(cluster()).model_validate({"name": 1})])
     assert cli("ls").code == 70
 
 
-def test_a_bug_is_one_line_and_a_private_file(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unexpected_exception_is_written_to_a_private_file(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     cli.api.on("clusters.list", RuntimeError("the moon\nis full"))
     done = cli("ls")
@@ -264,7 +264,9 @@ def test_a_bug_is_one_line_and_a_private_file(cli: Cli, monkeypatch: pytest.Monk
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_bug_with_no_place_for_its_file(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unexpected_exception_is_logged_even_if_state_home_is_unusable(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(blocked))
@@ -276,7 +278,7 @@ def test_a_bug_with_no_place_for_its_file(cli: Cli, monkeypatch: pytest.MonkeyPa
     log.unlink()
 
 
-def test_a_closed_pipe_is_no_error() -> None:
+def test_closed_pipe_causes_no_traceback() -> None:
     script = "from headway.cli.main import run; run()"
     process = subprocess.Popen([sys.executable, "-c", script, "schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
@@ -289,7 +291,7 @@ def test_a_closed_pipe_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("words", [["schema"], ["--help"]])
-def test_a_full_disk_is_said_in_one_line(words: list[str], tmp_path: Path) -> None:
+def test_full_disk_on_stdout_is_reported_in_one_line(words: list[str], tmp_path: Path) -> None:
     script = "from headway.cli.main import run; run()"
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
@@ -301,7 +303,7 @@ def test_a_full_disk_is_said_in_one_line(words: list[str], tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["jobs.nope", "nope.list", "apply", "jobs"])
-def test_the_fake_server_knows_only_calls_of_the_client(name: str) -> None:
+def test_fake_api_refuses_calls_that_the_client_lacks(name: str) -> None:
     with pytest.raises(AssertionError, match="is no call of the client"):
         FakeApi().on(name, None)
 
@@ -328,13 +330,13 @@ def test_completion_offers_commands_without_loading_them(shell: str) -> None:
     assert "queue" not in said
 
 
-def test_completion_offers_what_is_done_with_a_job() -> None:
+def test_completion_offers_job_subcommands() -> None:
     assert completed("bash", "headway job ").split() == ["show", "retry", "rerun"]
     assert completed("bash", "headway job re").split() == ["retry", "rerun"]
 
 
 @pytest.mark.parametrize("words", [["queue"], ["exec"], ["job"], ["apply"], ["token", "create"]])
-def test_help_names_things_and_no_types_of_python(cli: Cli, words: list[str]) -> None:
+def test_help_shows_no_python_types(cli: Cli, words: list[str]) -> None:
     said = cli(*words, "--help").out
     assert not re.search(r"<(str|int|path|list.*|file)>", said)
     assert "[default:\n" not in said

@@ -1,4 +1,4 @@
-"""The script is found in any sbatch command line."""
+"""`headway submit` splits an sbatch command line into sbatch options, its own options, script and arguments."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ from headway.domain.slurm import sbatch_options as flags
         ("-", "", "-", ""),
     ],
 )
-def test_the_script_is_found(words: str, args: str, script: str | None, rest: str) -> None:
+def test_sbatch_line_is_split_into_options_script_and_arguments(
+    words: str, args: str, script: str | None, rest: str
+) -> None:
     line = sbatch_line.parse_sbatch_line(words.split())
     assert (line.args, line.script, line.script_args) == (args.split(), script, rest.split())
     assert line.own == {}
@@ -69,12 +71,12 @@ def test_the_script_is_found(words: str, args: str, script: str | None, rest: st
         ("-N 2 --help", {"help": "1"}, "-N 2"),
     ],
 )
-def test_what_headway_answers_itself(words: str, own: dict[str, str], args: str) -> None:
+def test_headway_options_are_taken_out_of_the_sbatch_line(words: str, own: dict[str, str], args: str) -> None:
     line = sbatch_line.parse_sbatch_line(words.split())
     assert (line.own, line.args) == (own, args.split())
 
 
-def test_wrap_is_the_script() -> None:
+def test_wrap_excludes_a_script() -> None:
     line = sbatch_line.parse_sbatch_line(["-N", "2", "--wrap", "srun hostname; date"])
     assert line.wrap
     assert (line.args, line.script) == (["-N", "2", "--wrap", "srun hostname; date"], None)
@@ -83,12 +85,12 @@ def test_wrap_is_the_script() -> None:
 
 
 @pytest.mark.parametrize("words", ["-N", "--nodes", "-HN", "--as", "-D", "--wrap"])
-def test_a_missing_value(words: str) -> None:
+def test_option_without_its_value_is_refused(words: str) -> None:
     with pytest.raises(typer.BadParameter, match="needs a value"):
         sbatch_line.parse_sbatch_line([words])
 
 
-def test_no_flag_is_in_two_tables() -> None:
+def test_no_sbatch_flag_is_in_two_tables() -> None:
     tables = [flags.LONG_WITHOUT_VALUE, flags.LONG_WITH_OPTIONAL_VALUE, flags.LONG_WITH_VALUE]
     assert sum(map(len, tables)) == len(frozenset().union(*tables))
     assert not sbatch_line.SHORT_WITHOUT_VALUE & sbatch_line.SHORT_WITH_VALUE

@@ -79,7 +79,7 @@ def of(cluster_heads: Sequence[str], place: Place) -> dict[str, Machine]:
     return {name: place.machines[name] for name in cluster_heads}
 
 
-async def test_a_cluster_with_one_head_is_asked_nothing() -> None:
+async def test_single_head_is_active_without_a_probe() -> None:
     place = Place()
     place.silent = {FIRST}
     found = await active_head(ONE, place.env, of(ONE.heads, place))
@@ -100,13 +100,15 @@ async def test_a_cluster_with_one_head_is_asked_nothing() -> None:
         ((FIRST, SECOND), (), FIRST),
     ],
 )
-async def test_the_first_head_whose_daemons_answer(silent: Sequence[str], without: Sequence[str], who: str) -> None:
+async def test_active_head_is_the_first_with_answering_daemons(
+    silent: Sequence[str], without: Sequence[str], who: str
+) -> None:
     place = Place()
     place.silent, place.without = set(silent), set(without)
     assert (await require_active_head(TWO, place.env, of(TWO.heads, place))).name == who
 
 
-async def test_no_head_that_runs_is_an_error_with_a_way_on() -> None:
+async def test_require_active_head_fails_if_no_head_runs() -> None:
     place = Place()
     place.stop(FIRST)
     assert (await require_active_head(TWO, place.env, of(TWO.heads, place))).name == SECOND
@@ -115,7 +117,7 @@ async def test_no_head_that_runs_is_an_error_with_a_way_on() -> None:
         await require_active_head(TWO, place.env, of(TWO.heads, place))
 
 
-async def test_only_a_second_head_that_hears_nothing_of_the_first_is_alone() -> None:
+async def test_second_head_leads_only_if_it_reports_the_first_down() -> None:
     place = Place()
     assert await second_head_leads(TWO, place.env, place.machines) is None
     place.primary = "DOWN"
@@ -125,7 +127,7 @@ async def test_only_a_second_head_that_hears_nothing_of_the_first_is_alone() -> 
     assert await second_head_leads(TWO, place.env, place.machines) is None
 
 
-async def test_a_head_that_stopped_is_started_and_not_again_at_once() -> None:
+async def test_stopped_first_head_is_started_without_immediate_repeat() -> None:
     place, clock = Place(), Clock()
     heads = HeadRecovery(clock)
     assert await heads.recover_first_head(TWO, place.env, place.machines) == []
@@ -138,7 +140,7 @@ async def test_a_head_that_stopped_is_started_and_not_again_at_once() -> None:
     assert place.done == [f"start {FIRST}"]
 
 
-async def test_a_second_head_in_the_middle_of_taking_over_is_waited_for() -> None:
+async def test_recovery_waits_for_a_takeover_in_progress() -> None:
     place, clock = Place(), Clock()
     heads = HeadRecovery(clock)
     place.stop(FIRST)
@@ -155,7 +157,7 @@ async def test_a_second_head_in_the_middle_of_taking_over_is_waited_for() -> Non
     )
 
 
-async def test_a_second_head_is_waited_for_at_each_fault_of_the_first() -> None:
+async def test_recovery_waits_for_the_takeover_at_each_fault() -> None:
     place, clock = Place(), Clock()
     heads = HeadRecovery(clock)
     place.stop(FIRST)
@@ -169,7 +171,7 @@ async def test_a_second_head_is_waited_for_at_each_fault_of_the_first() -> None:
     assert place.done == []
 
 
-async def test_a_head_that_stands_still_is_switched_off_before_it_is_started() -> None:
+async def test_silent_first_head_is_fenced_before_it_is_started() -> None:
     place = Place()
     heads = HeadRecovery(Clock())
     place.silent, place.primary = {FIRST}, "DOWN"
@@ -178,7 +180,7 @@ async def test_a_head_that_stands_still_is_switched_off_before_it_is_started() -
     assert place.done == [f"fence {FIRST}", f"start {FIRST}"]
 
 
-async def test_a_head_that_the_second_one_hears_is_left_alone() -> None:
+async def test_first_head_reachable_from_the_second_is_left_alone() -> None:
     place = Place()
     heads = HeadRecovery(Clock())
     place.silent = {FIRST}  # to the server only
@@ -187,7 +189,7 @@ async def test_a_head_that_the_second_one_hears_is_left_alone() -> None:
     assert place.done == []
 
 
-async def test_what_does_not_start_is_left_to_people() -> None:
+async def test_recovery_gives_up_after_the_maximum_number_of_starts() -> None:
     place, clock = Place(), Clock()
     heads = HeadRecovery(clock)
     place.stop(FIRST)
@@ -198,7 +200,7 @@ async def test_what_does_not_start_is_left_to_people() -> None:
     assert place.done == [f"start {FIRST}"] * MAX_STARTS
 
 
-async def test_a_head_that_is_off_is_still_one_whose_controller_comes_back() -> None:
+async def test_active_or_stopped_head_returns_a_stopped_head() -> None:
     """Who takes machines away asks it what runs there, or does not take them."""
     place = Place()
     del place.machines[FIRST]

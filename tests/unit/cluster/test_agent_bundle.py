@@ -12,7 +12,7 @@ from headway.render.machine_paths import AGENT_PROGRAM
 from tests.support.paths import NODE
 
 
-def test_it_runs_as_one_file_by_python_alone(tmp_path: Path) -> None:
+def test_agent_program_runs_as_one_file_with_python_alone(tmp_path: Path) -> None:
     place = tmp_path / "agent.pyz"
     place.write_bytes(bundled_files()[AGENT_PROGRAM].content)
     argv = [sys.executable, "-I", "-S", str(place), "nonsense"]
@@ -20,7 +20,7 @@ def test_it_runs_as_one_file_by_python_alone(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stderr) == (1, "agent: unknown role: nonsense\n")
 
 
-def test_the_same_texts_make_the_same_file_wherever_they_lie(tmp_path: Path) -> None:
+def test_agent_zip_depends_only_on_its_sources(tmp_path: Path) -> None:
     shutil.copytree(NODE / "agent", tmp_path / "agent")
     assert agent_zip(tmp_path) == agent_zip(NODE)
     (tmp_path / "agent" / "journal.py").write_text("")

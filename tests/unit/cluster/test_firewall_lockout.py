@@ -41,13 +41,13 @@ class World:
         return CommandResult(tuple(argv), 0, "", "", 0.0)
 
 
-async def test_rules_that_let_the_server_in_stay() -> None:
+async def test_firewall_rules_that_admit_the_server_stay() -> None:
     world = World(shut=1)  # one that was lost is no sign yet
     await machine_claims.check_ssh_after_firewall(world.env, NODE)
     assert world.did == []
 
 
-async def test_rules_that_lock_it_out_are_taken_out_of_force() -> None:
+async def test_firewall_rules_that_lock_the_server_out_are_disabled() -> None:
     world = World(shut=1000)
     with pytest.raises(Refused, match="accepts no SSH connection with") as caught:
         await machine_claims.check_ssh_after_firewall(world.env, NODE)
@@ -55,10 +55,10 @@ async def test_rules_that_lock_it_out_are_taken_out_of_force() -> None:
     assert "firewall.ssh_from" in caught.value.hint
 
 
-def test_every_port_of_the_agents_is_the_cluster_s_own() -> None:
+def test_firewall_covers_every_agent_port() -> None:
     assert {exporter.PORT, head.PORT, node_lease.PORT, node_tests.PORT} <= set(firewall.PORTS)
 
 
-def test_it_is_tried_when_rules_were_loaded() -> None:
+def test_loads_firewall_rules_detects_a_firewall_reload() -> None:
     assert machine_claims.loads_firewall_rules([{"op": "daemon_reload"}, LOADED])
     assert not machine_claims.loads_firewall_rules([{"op": "units", "names": ["munge.service"], "action": "start"}])

@@ -86,9 +86,7 @@ async def env(tmp_path: Path, world: World) -> AsyncIterator[ClusterContext]:
     await store.close()
 
 
-async def test_the_image_first_then_the_second_head_s_daemons_and_no_machine_goes_before_both_rest(
-    world: World, env: ClusterContext
-) -> None:
+async def test_heads_are_removed_after_image_build_and_daemon_stop(world: World, env: ClusterContext) -> None:
     served = await head_upgrade.remove_old_heads(LAB, env, world.say, BOTH, MACHINES)
     assert served == {"lab-1-1"}, "a node that somebody drained is not waited for"
     daemons = ["slurmrestd", "slurmctld", "slurmdbd", "mariadb"]
@@ -102,20 +100,20 @@ async def test_the_image_first_then_the_second_head_s_daemons_and_no_machine_goe
     ]
 
 
-async def test_without_the_image_nothing_is_touched(world: World, env: ClusterContext) -> None:
+async def test_failed_image_build_leaves_the_heads_untouched(world: World, env: ClusterContext) -> None:
     world.no_image = True
     with pytest.raises(Refused, match="no mirror"):
         await head_upgrade.remove_old_heads(LAB, env, world.say, BOTH, MACHINES)
     assert world.order == []
 
 
-async def test_a_head_that_does_not_answer_stops_with_its_machine(world: World, env: ClusterContext) -> None:
+async def test_unreachable_head_is_removed_anyway(world: World, env: ClusterContext) -> None:
     world.silent = {SECOND}
     await head_upgrade.remove_old_heads(LAB, env, world.say, BOTH, MACHINES)
     assert f"gone {SECOND}" in world.order
 
 
-async def test_other_changes_take_no_head_away(world: World, env: ClusterContext) -> None:
+async def test_changes_without_head_rebuild_remove_no_head(world: World, env: ClusterContext) -> None:
     nodes = ChangeSet(LAB.name, (Change("machine.create", "lab-1-2", "lab-1-2", ""),))
     assert await head_upgrade.remove_old_heads(LAB, env, world.say, nodes, MACHINES) == frozenset()
     assert world.order == []
@@ -148,16 +146,14 @@ def made(monkeypatch: pytest.MonkeyPatch, world: World) -> dict[str, str]:
     return of
 
 
-async def test_no_head_is_made_of_an_image_with_another_slurm(env: ClusterContext, made: dict[str, str]) -> None:
+async def test_head_is_not_made_from_an_image_with_another_slurm(env: ClusterContext, made: dict[str, str]) -> None:
     await env.store.node_images.set(LAB.name, NodeImage("before", "before"))
     assert await head_upgrade.image_tag_of(LAB, env, FIRST, "") == ""
     assert await head_upgrade.image_tag_of(LAB, env, "lab-1-1", "") == "before"
     assert await head_upgrade.image_tag_of(LAB, env, FIRST, "after") == "after"
 
 
-async def test_no_node_is_ahead_of_a_head_that_has_yet_to_get_its_slurm(
-    env: ClusterContext, made: dict[str, str]
-) -> None:
+async def test_node_keeps_the_old_image_until_the_heads_are_upgraded(env: ClusterContext, made: dict[str, str]) -> None:
     assert await head_upgrade.image_tag_of(LAB, env, "lab-1-1", "") == "", "the present image"
     made |= dict.fromkeys(LAB.heads, "before")
     assert await head_upgrade.image_tag_of(LAB, env, "lab-1-1", "") == "before"
@@ -166,7 +162,7 @@ async def test_no_node_is_ahead_of_a_head_that_has_yet_to_get_its_slurm(
     assert await head_upgrade.image_tag_of(LAB, env, "lab-1-1", "") == ""
 
 
-async def test_nodes_follow_that_were_drained_for_it_and_none_that_are_out_for_something_else(
+async def test_rollout_waits_only_for_old_nodes_drained_by_headway(
     env: ClusterContext, made: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: dict[str, tuple[str, str]] = {"lab-1-1": ("drained", "headway: rolls"), "lab-1-2": ("drained", "eve: disk")}
@@ -186,9 +182,7 @@ async def test_nodes_follow_that_were_drained_for_it_and_none_that_are_out_for_s
     assert not await slurm_upgrade.nodes_await_rollout(LAB, env), "the heads come first"
 
 
-async def test_a_cluster_that_went_back_keeps_to_no_image_of_the_slurm_before(
-    world: World, env: ClusterContext
-) -> None:
+async def test_head_upgrade_clears_the_pinned_image_of_the_old_slurm(world: World, env: ClusterContext) -> None:
     await env.store.node_images.set(LAB.name, NodeImage("before", "before"))
     await head_upgrade.remove_old_heads(LAB, env, world.say, BOTH, MACHINES)
     assert await env.store.node_images.get(LAB.name) == NodeImage("", "before")

@@ -1,5 +1,4 @@
-"""Before two heads are claimed, the state folder is proved to be one shared folder in which root can do what Slurm
-needs."""
+"""Before two heads are claimed, the state folder is checked to be one shared folder that root can write."""
 
 from __future__ import annotations
 
@@ -48,20 +47,20 @@ class World:
         )
 
 
-async def test_one_folder_is_fine_and_nothing_stays_there(tmp_path: Path) -> None:
+async def test_shared_state_folder_is_accepted_and_left_empty(tmp_path: Path) -> None:
     world = World(tmp_path)
     await world.check()
     assert list((tmp_path / "one").iterdir()) == []
     assert set(world.asked) == {"lab-head", "lab-head2"}, "nodes have no part in it"
 
 
-async def test_two_folders_are_refused(tmp_path: Path) -> None:
+async def test_separate_state_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="files of lab-head there do not appear on lab-head2"):
         await World(tmp_path, same=False).check()
     assert list((tmp_path / "one").iterdir()) == []
 
 
-async def test_a_file_server_that_makes_root_a_nobody_is_refused(tmp_path: Path) -> None:
+async def test_state_folder_with_root_squash_is_refused(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.squashed = True
     with pytest.raises(Refused, match="lab-head: root can't change the owner of files in /shared/headway") as caught:
@@ -69,7 +68,7 @@ async def test_a_file_server_that_makes_root_a_nobody_is_refused(tmp_path: Path)
     assert "no_root_squash" in caught.value.hint
 
 
-async def test_a_volume_that_headway_has_yet_to_mount_is_not_asked_for(tmp_path: Path) -> None:
+async def test_state_folder_on_an_unmounted_volume_is_not_checked(tmp_path: Path) -> None:
     world = World(tmp_path)
     storage = Storage(state=world.state, volumes=(Volume("s", "/shared", "nfs4", "filer:/srv"),))
     world.cluster = replace(world.cluster, storage=storage)
@@ -78,7 +77,7 @@ async def test_a_volume_that_headway_has_yet_to_mount_is_not_asked_for(tmp_path:
 
 
 @pytest.mark.parametrize(("unit", "stays"), [("shared.mount", False), ("models.mount", True)])
-def test_the_volume_under_the_state_is_not_taken_off(unit: str, stays: bool) -> None:
+def test_volume_of_the_state_folder_cannot_be_detached(unit: str, stays: bool) -> None:
     two = replace(builders.cluster(provider=SSH), controllers=2, storage=Storage(state="/shared/headway"))
     gone = Change("file.remove", "lab-head2", f"/etc/systemd/system/{unit}", "is detached")
     if stays:
@@ -88,7 +87,7 @@ def test_the_volume_under_the_state_is_not_taken_off(unit: str, stays: bool) -> 
             machine_claims.check_state_stays(two, ChangeSet("lab", (gone,)))
 
 
-def test_what_down_deletes_with_the_data_is_the_clusters_own() -> None:
+def test_down_deletes_only_data_folders_of_the_cluster() -> None:
     two = replace(builders.cluster(provider=SSH), controllers=2, storage=Storage(state="/shared/headway"))
     data = teardown._data_folders
     assert data(two, "lab-head2") == ("/srv/headway-state", "/scratch/.headway/lab", "/shared/headway/lab")

@@ -115,7 +115,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-async def test_the_machine_that_goes_is_drained_before_it_is_left(world: World) -> None:
+async def test_old_machine_is_drained_before_its_release(world: World) -> None:
     await world.run()
     old = OLD["lab-1-2"].address
     assert world.did[:2] == ["NodeName=lab-1-2 State=DRAIN Reason=headway: leaves", f"leave {old}"]
@@ -123,7 +123,9 @@ async def test_the_machine_that_goes_is_drained_before_it_is_left(world: World) 
     assert "forget lab-1-2" not in world.did  # others would be given its new machine
 
 
-async def test_one_with_a_job_is_not_left_without_a_deadline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_old_machine_with_a_job_is_not_released_without_deadline(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.jobs = {"lab-1-2": 7}
     monkeypatch.setattr("headway.cluster.scaling.scale_in.LATE_JOB_S", 0.0)
     with pytest.raises(Refused, match="lab-1-2 runs job 7"):
@@ -131,21 +133,21 @@ async def test_one_with_a_job_is_not_left_without_a_deadline(world: World, monke
     assert not [words for words in world.did if words.startswith(("leave", "take"))]
 
 
-async def test_a_restore_leaves_it_without_asking_the_controller_that_rests(world: World) -> None:
+async def test_restore_releases_the_old_machine_without_asking_slurm(world: World) -> None:
     world.jobs = {"lab-1-2": 7}  # of after the backup: Slurm is about to forget it
     await world.run(rests=True)
     assert world.did[0] == f"leave {OLD['lab-1-2'].address}"
     assert world.did[-2:] == ["take 10.9.0.77", "create lab-1-2"]
 
 
-async def test_the_same_machine_under_another_address_goes_on(world: World) -> None:
+async def test_same_machine_with_a_new_address_is_not_released(world: World) -> None:
     world.jobs = {"lab-1-2": 7}
     world.new, world.held = replace(NEW, host_key=OLD["lab-1-2"].host_key), MachineClaim("lab", "s1", "lab-1-2")
     await world.run()
     assert world.did == ["take 10.9.0.77", "create lab-1-2"]
 
 
-def test_a_plan_says_that_a_machine_goes_and_what_runs_there() -> None:
+def test_plan_shows_the_disturbance_of_a_machine_replacement() -> None:
     machines = {name: one for name, one in OLD.items() if name != "lab-1-2"}
     goal = DesiredState(LAB, {}, desired_accounts(LAB))
 

@@ -44,11 +44,11 @@ def kinds(seen: ObservedMachine) -> list[str]:
     return [change.kind for change in machine_changes("lab-1-1", WANTED, seen)]
 
 
-def test_one_that_is_set_up_needs_nothing() -> None:
+def test_configured_machine_needs_no_changes() -> None:
     assert kinds(SEEN) == []
 
 
-def test_a_bare_one_is_kept_then_installed_then_made() -> None:
+def test_bare_machine_keeps_files_then_gets_packages_and_parts() -> None:
     assert kinds(NOT_OBSERVED)[:4] == ["file.keep", "package.install", "parts.make", "machine.name"]
     stages = steps_by_stage(machine_changes("lab-1-1", WANTED, NOT_OBSERVED), WANTED, {}, fresh=True)
     assert [step["op"] for step in stages["software"]] == ["keep", "packages", "parts"]
@@ -60,7 +60,7 @@ def test_a_bare_one_is_kept_then_installed_then_made() -> None:
     assert ops.index("file") < ops.index("name")  # sudo looks names up
 
 
-def test_a_folder_that_a_mount_shows_is_made_before_the_mount_starts() -> None:
+def test_source_folder_of_a_mount_is_created_before_the_mount() -> None:
     shown, other = "/scratch/.headway/lab/datasets/versions/tiny", "/scratch/ann"
     storage = Storage(datasets=(Dataset("tiny", shown, "/datasets/tiny", versioned=True),))
     cluster = replace(builders.cluster(2, provider=SSH), storage=storage)
@@ -79,33 +79,33 @@ def test_a_folder_that_a_mount_shows_is_made_before_the_mount_starts() -> None:
     assert order == [shown, "datasets-tiny.mount", other]
 
 
-def test_what_stands_where_a_file_is_to_come_is_kept_first_also_later() -> None:
+def test_file_at_a_new_managed_path_is_kept_first() -> None:
     more = replace(
         WANTED, files={**WANTED.files, "/etc/motd": File("hello\n")}, digests={**WANTED.digests, "/etc/motd": "d"}
     )
     assert "file.keep" in [change.kind for change in machine_changes("lab-1-1", more, SEEN)]
 
 
-def test_what_is_missing_is_told_by_number() -> None:
+def test_missing_packages_are_counted_in_the_change() -> None:
     (change,) = machine_changes("lab-1-1", WANTED, replace(SEEN, missing=("munge",)))
     assert (change.kind, change.why) == ("package.install", "1 of 2 are missing")
 
 
-def test_parts_of_another_headway_are_made_anew() -> None:
+def test_parts_of_another_version_are_rebuilt() -> None:
     assert kinds(replace(SEEN, parts="old")) == ["parts.make"]
 
 
-def test_a_machine_that_lost_its_name_gets_it_back() -> None:
+def test_wrong_hostname_is_corrected() -> None:
     assert kinds(replace(SEEN, hostname="rack7")) == ["machine.name"]
 
 
-def test_images_machines_need_none_of_it() -> None:
+def test_machine_from_an_image_needs_no_packages_parts_or_name() -> None:
     wanted = replace(WANTED, packages=(), parts="")
     seen = replace(SEEN, hostname="", parts="")
     assert list(machine_changes("lab-1-1", wanted, seen)) == []
 
 
-def test_packages_are_the_images_own_list_by_role() -> None:
+def test_packages_for_role_match_the_image_recipe() -> None:
     head, node = (set(recipe.packages_for_role("debian13", role, nfs=False)) for role in ("head", "node"))
     listed = set(recipe.get_recipe("debian12").packages)  # that of debian13 has JupyterLab's too
     assert listed <= head
@@ -115,7 +115,7 @@ def test_packages_are_the_images_own_list_by_role() -> None:
     assert "nfs-common" in recipe.packages_for_role("debian12", "node", nfs=True)
 
 
-def test_the_parts_are_whole_and_their_digest_is_of_what_is_in_them() -> None:
+def test_parts_archive_is_complete_with_a_stable_digest() -> None:
     archive, digest = recipe.own_parts_archive()
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
         names = set(packed.getnames())
@@ -134,7 +134,7 @@ RUNS = ObservedUnit(True, True, 2.0, 7, "")
 
 
 @pytest.mark.parametrize("seen", [NOT_OBSERVED, ObservedMachine(units={CONTROLLER.name: RUNS}, managed=("/etc/motd",))])
-def test_a_controller_has_the_time_to_bring_a_large_queue_over(seen: ObservedMachine) -> None:
+def test_controller_start_has_time_to_copy_a_large_queue(seen: ObservedMachine) -> None:
     wanted = DesiredMachine.build({state_folder.PROGRAM: File("#!/bin/sh\n", 0o755)}, {}, (CONTROLLER,))
     steps = steps_by_stage(machine_changes("lab-head", wanted, seen), wanted, {}, fresh=False)["controller"]
     start = steps[0].get("take_up", steps[0])
@@ -142,7 +142,7 @@ def test_a_controller_has_the_time_to_bring_a_large_queue_over(seen: ObservedMac
     assert state_folder.START_S < start["timeout_s"] < stage_timeout_s("controller", steps)
 
 
-def test_any_other_start_is_soon_over() -> None:
+def test_controller_start_without_state_copy_has_a_short_timeout() -> None:
     wanted = DesiredMachine.build({}, {}, (CONTROLLER,))
     steps = steps_by_stage(machine_changes("lab-head", wanted, NOT_OBSERVED), wanted, {}, fresh=False)["controller"]
     assert stage_timeout_s("controller", steps) == 300
@@ -150,7 +150,7 @@ def test_any_other_start_is_soon_over() -> None:
 
 
 @pytest.mark.parametrize(("provider", "given"), [(SSH, True), (LOCAL, False)])
-def test_systemd_gives_it_that_time(provider: ProviderTraits, given: bool) -> None:
+def test_systemd_start_timeout_is_raised_on_owned_machines(provider: ProviderTraits, given: bool) -> None:
     cluster = builders.cluster(provider=provider)
     files = systemd_files.controller_units(cluster, slurm_release(cluster.slurm_version), cluster.head, around="")
     text = files[systemd_files.drop_in("slurmctld.service")].text

@@ -1,4 +1,4 @@
-"""A machine is not restarted after one failed observation, or if it answers with an error."""
+"""A machine is restarted only after repeated failed observations, and not if it answers with an error."""
 
 from __future__ import annotations
 
@@ -72,18 +72,16 @@ async def seen(monkeypatch: pytest.MonkeyPatch, *errors: HeadwayError) -> dict[s
 
 
 @pytest.mark.parametrize("error", [GONE, BUSY, BROKEN])
-async def test_one_look_that_fails_restarts_nothing(monkeypatch: pytest.MonkeyPatch, error: HeadwayError) -> None:
+async def test_single_failed_observation_restarts_nothing(monkeypatch: pytest.MonkeyPatch, error: HeadwayError) -> None:
     assert await seen(monkeypatch, error) == {}
 
 
 @pytest.mark.parametrize("error", [GONE, BUSY])
-async def test_a_machine_that_does_not_answer_is_restarted(
-    monkeypatch: pytest.MonkeyPatch, error: HeadwayError
-) -> None:
+async def test_unresponsive_machine_is_restarted(monkeypatch: pytest.MonkeyPatch, error: HeadwayError) -> None:
     assert await seen(monkeypatch, error, error) == {"lab-1-1": error.message}
 
 
-async def test_one_that_answers_and_fails_is_named_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_machine_that_answers_with_an_error_is_not_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommandFailed, match="no space left") as caught:
         await seen(monkeypatch, BROKEN, BROKEN)
     assert "headway node reboot lab-1-1" in caught.value.hint

@@ -1,4 +1,4 @@
-"""Headway's SSH user on owned machines can sign in whatever happens to /home."""
+"""The SSH users that Headway signs in as on owned machines get their authorized keys outside of /home."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def keys_of(cluster: Cluster, at: Site, user: str) -> list[str]:
     return file.text.splitlines()[1:] if file else []
 
 
-async def test_every_key_of_a_user_lets_in(tmp_path: Path) -> None:
+async def test_all_keys_of_an_ssh_user_are_authorized(tmp_path: Path) -> None:
     (one, first), (two, second) = key_file(tmp_path, "a"), key_file(tmp_path, "b")
     missing = str(tmp_path / "none")
     made = await site(tmp_path, [("ops", one), ("ops", two), ("ops", missing)], FakeStore(secrets.new_key()))
@@ -84,7 +84,7 @@ async def test_every_key_of_a_user_lets_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("made", [False, True])
-async def test_a_user_without_a_key_comes_in_by_the_clusters_own(tmp_path: Path, made: bool) -> None:
+async def test_ssh_user_without_a_key_uses_the_cluster_key(tmp_path: Path, made: bool) -> None:
     own = secrets.new_key()
     cluster, at = await site(tmp_path, [("root", ""), ("ops", ""), ("ops", "")], FakeStore(own if made else ""))
     lines = [" ".join(line.split()[:2]) for line in keys_of(cluster, at, "ops")]
@@ -93,7 +93,7 @@ async def test_a_user_without_a_key_comes_in_by_the_clusters_own(tmp_path: Path,
     assert keys_of(cluster, at, "root") == [], "its home is its own"
 
 
-async def test_a_user_of_the_cluster_may_sign_in_for_headway_too(tmp_path: Path) -> None:
+async def test_cluster_user_may_also_be_the_ssh_user_of_headway(tmp_path: Path) -> None:
     path, public = key_file(tmp_path, "a")
     user = replace(PERSON, ssh_keys=("ssh-ed25519 AAAAmine laptop",))
     cluster, at = await site(tmp_path, [(user.name, path)] * 3, FakeStore())
@@ -101,7 +101,7 @@ async def test_a_user_of_the_cluster_may_sign_in_for_headway_too(tmp_path: Path)
     assert keys_of(cluster, at, user.name) == ["ssh-ed25519 AAAAmine laptop", public]
 
 
-async def test_a_user_who_left_does_not_lock_headway_out(tmp_path: Path) -> None:
+async def test_departed_user_that_headway_signs_in_as_keeps_access(tmp_path: Path) -> None:
     path, public = key_file(tmp_path, "a")
     cluster, at = await site(tmp_path, [("ops", path)] * 3, FakeStore(gone=("ops", "bob")))
     assert keys_of(cluster, at, "ops") == [public]

@@ -50,7 +50,7 @@ class Fleet:
         return made
 
 
-async def test_a_database_that_is_away_is_no_machine_s_failure_and_leaves_nobody_at_work(
+async def test_database_outage_cancels_the_setup_of_all_machines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What begins anew when it is back must not work beside what began before."""
@@ -60,7 +60,7 @@ async def test_a_database_that_is_away_is_no_machine_s_failure_and_leaves_nobody
     assert fleet.did == [f"{HEAD} lets go", f"{TWO} lets go"]
 
 
-async def test_one_machine_s_failure_lets_the_others_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failure_of_one_machine_lets_the_others_finish(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet(monkeypatch, **{HEAD: Unreachable(f"{HEAD} does not answer")})
     with pytest.raises(Unreachable, match=HEAD):
         await fleet.run()

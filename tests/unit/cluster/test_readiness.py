@@ -44,13 +44,13 @@ def env(controller: Controller) -> ClusterContext:
     return ClusterContext(None, None, controller, Path())  # type: ignore[arg-type]
 
 
-async def test_a_machine_that_slurm_has_heard_from_takes_work() -> None:
+async def test_registered_node_is_resumed() -> None:
     controller = Controller("DOWN")
     await readiness.return_new_node(env(controller), HEAD, "lab-1-2")
     assert controller.did == ["NodeName=lab-1-2 State=RESUME"]
 
 
-async def test_one_that_slurm_never_hears_from_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_node_that_never_registers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else whoever made it would say that it is ready."""
     monkeypatch.setattr(readiness, "REGISTER_S", 0.01)
     monkeypatch.setattr(readiness, "POLL_S", 0.001)
@@ -61,7 +61,7 @@ async def test_one_that_slurm_never_hears_from_is_an_error(monkeypatch: pytest.M
     assert controller.did == []
 
 
-async def test_a_slurmrestd_that_has_just_been_started_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_starting_slurmrestd_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its unit counts as started before it listens: the first question of all would end the apply."""
     answers = [False, False, True]
 
@@ -79,7 +79,7 @@ async def test_a_slurmrestd_that_has_just_been_started_is_waited_for(monkeypatch
 
 
 @pytest.mark.parametrize("most", [4, 5])
-async def test_a_node_that_stays_after_all_is_as_it_was_before(most: int) -> None:
+async def test_node_that_stays_gets_its_previous_state_back(most: int) -> None:
     lab = builders.cluster(4, 0)
     lab = replace(lab, groups=(replace(lab.groups[0], most=most),))
     reasons = dict(
@@ -101,7 +101,7 @@ async def test_a_node_that_stays_after_all_is_as_it_was_before(most: int) -> Non
     assert did == ["NodeName=lab-1-2 State=RESUME", "NodeName=lab-1-3 State=DRAIN Reason=ann: a fan"]
 
 
-async def test_a_machine_that_an_apply_made_and_did_not_return_to_service_is_returned_by_the_next(
+async def test_machine_left_down_by_a_killed_apply_is_returned_to_service(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """lab-1-3 was made and marked as before when that apply was killed; lab-1-4 could not be made."""

@@ -1,4 +1,4 @@
-"""While Slurm's state moves to another folder, no second controller can take over in the old one."""
+"""While Slurm's state moves to another folder, the second controller is stopped and restarted only if that is safe."""
 
 from __future__ import annotations
 
@@ -109,17 +109,17 @@ async def set_up(
     return did
 
 
-async def test_the_second_controller_is_stopped_before_the_first_one_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_second_controller_is_stopped_before_the_first_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     did = await set_up(monkeypatch, {FIRST: seen(OLD), SECOND: seen(OLD)})
     assert did[did.index(f"{FIRST} switch") - 1] == STOP
 
 
-async def test_one_that_can_not_be_stopped_keeps_the_state_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_first_head_does_not_switch_if_the_second_cannot_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     did = await set_up(monkeypatch, {FIRST: seen(OLD), SECOND: seen(OLD)}, fails=SECOND)
     assert f"{FIRST} switch" not in did
 
 
-async def test_where_the_first_one_fails_before_its_state_moved_the_second_stands_by_again(
+async def test_second_controller_restarts_if_the_state_did_not_move(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     did = await set_up(monkeypatch, {FIRST: seen(OLD), SECOND: seen(OLD)}, at="switch")
@@ -133,7 +133,7 @@ async def test_where_the_first_one_fails_before_its_state_moved_the_second_stand
 
 
 @pytest.mark.parametrize(("field", "value"), [("is_at", "/new\n"), ("answers", False)])
-async def test_a_second_one_stays_stopped_where_its_folder_may_be_the_old_one(
+async def test_second_controller_stays_stopped_if_the_state_may_have_moved(
     monkeypatch: pytest.MonkeyPatch, field: str, value: object
 ) -> None:
     ssh = Ssh()
@@ -156,7 +156,7 @@ async def test_a_second_one_stays_stopped_where_its_folder_may_be_the_old_one(
         {},  # it did not answer
     ],
 )
-async def test_a_second_head_whose_folder_stays_goes_on(
+async def test_second_controller_without_folder_change_is_not_stopped(
     monkeypatch: pytest.MonkeyPatch, second: dict[str, ObservedMachine]
 ) -> None:
     did = await set_up(monkeypatch, {FIRST: seen(OLD), **second})

@@ -18,7 +18,7 @@ from tests.support import builders
 LAB = builders.cluster(2, 0)
 
 
-async def test_one_that_can_t_be_deleted_is_an_error_when_all_others_have_gone() -> None:
+async def test_down_deletes_all_other_machines_before_it_fails() -> None:
     there = {name: builders.machine(name) for name in LAB.machine_names}
 
     async def listed(_: str) -> tuple[Machine, ...]:

@@ -1,4 +1,4 @@
-"""The form of a new cluster converts from and to a file, and shows errors at their fields."""
+"""The form for a new cluster round-trips through a cluster file and shows errors at their fields."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def filled() -> form.Form:
     )
 
 
-def test_what_the_form_writes_it_reads_again() -> None:
+def test_form_round_trips_through_cluster_file() -> None:
     spec = form.apply_form(filled(), {})
     assert form.form_from_spec(parse_yaml(dump_yaml(spec))) == filled()
 
 
-def test_the_starting_file_fits_the_form_but_for_its_partitions() -> None:
+def test_form_shows_starting_file_except_partitions() -> None:
     assert form.form_from_spec(parse_yaml(starting_file("lab"))).kept == ("partitions",)
 
 
-def test_what_the_form_does_not_show_is_kept() -> None:
+def test_form_keeps_fields_it_does_not_show() -> None:
     spec = {
         "name": "lab",
         "plan": "h100-8",
@@ -48,14 +48,14 @@ def test_what_the_form_does_not_show_is_kept() -> None:
     assert changed == {**spec, "nodes": 6}
 
 
-def test_an_empty_field_leaves_the_file_and_a_bad_one_goes_in_for_the_rules_to_refuse() -> None:
+def test_form_drops_empty_fields_and_keeps_invalid_values() -> None:
     spec = form.apply_form(replace(filled(), spares="", nodes="many", teams=()), form.apply_form(filled(), {}))
     assert "spares" not in spec
     assert "teams" not in spec
     assert spec["nodes"] == "many"
 
 
-def test_posted_rows_become_the_form() -> None:
+def test_form_parses_posted_fields() -> None:
     sent = {
         "name": ["lab"], "plan": ["h100-8"], "nodes": ["4"], "spares": ["1"], "leaf_size": ["4"], "provider": ["local"],
         "image": ["debian13"], "ssh_keys": [f"{KEY}\r\n"], "user_keys": [f"alice {KEY}"],
@@ -67,11 +67,11 @@ def test_posted_rows_become_the_form() -> None:
 
 
 @pytest.mark.parametrize("text", ["02:00:00", "1e3", "no", "true", "12", "~", "a: b", "- x", "é", "", "0x10", "1_000"])
-def test_text_stays_text(text: str) -> None:
+def test_yaml_strings_round_trip(text: str) -> None:
     assert parse_yaml(dump_yaml({"a": text, "b": [text]})) == {"a": text, "b": [text]}
 
 
-def test_a_fault_is_found_in_the_text() -> None:
+def test_field_paths_map_to_file_lines() -> None:
     text = "name: lab\nnodes: 0\nteams:\n  vision:\n    users: [alice,\n      Bob!]\n"
     lines = field_lines(text)
     assert line_of("nodes", lines) == 2

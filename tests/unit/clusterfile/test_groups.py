@@ -1,4 +1,4 @@
-"""Node groups in short and long form resolve to the right sizes, and their node counts can be changed."""
+"""Node groups resolve to the right slots, sizes and partitions, and node counts can be changed by scaling."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def paths(text: str) -> list[str]:
     ]
 
 
-def test_a_group_has_slots_for_its_most_nodes_and_spares_under_its_own_name() -> None:
+def test_groups_have_named_slots_for_maximum_nodes_and_spares() -> None:
     got = cluster()
     gpu, cheap, cpu = got.groups
     assert gpu.slots == ("lab-gpu-1-1", "lab-gpu-1-2", "lab-gpu-1-3", "lab-gpu-1-4", "lab-gpu-1-5")
@@ -58,7 +58,7 @@ def test_a_group_has_slots_for_its_most_nodes_and_spares_under_its_own_name() ->
     ]
 
 
-def test_reserved_machines_neither_come_and_go_nor_are_taken_back() -> None:
+def test_refuses_reserved_group_with_spot_max_or_idle() -> None:
     text = GROUPS.replace("spot: true", "reserved: true")
     assert [group.reserved for group in cluster(text).groups] == [False, True, False]
     assert paths(GROUPS.replace("spot: true", "spot: true, reserved: true")) == ["groups.cheap.spot"]
@@ -66,7 +66,7 @@ def test_reserved_machines_neither_come_and_go_nor_are_taken_back() -> None:
     assert paths(GROUPS.replace("idle: 10", "idle: 10, reserved: true")) == ["groups.cpu.idle"]
 
 
-def test_no_other_group_s_node_is_renamed_when_one_may_grow() -> None:
+def test_raising_group_maximum_renames_no_existing_node() -> None:
     grown = cluster(GROUPS.replace("max: 4", "max: 40").replace("name: lab", "name: lab\nfabric: {leaf_size: 2}"))
     before = cluster(GROUPS.replace("name: lab", "name: lab\nfabric: {leaf_size: 2}"))
     assert set(before.slot_names) < set(grown.slot_names)
@@ -94,25 +94,25 @@ def test_no_other_group_s_node_is_renamed_when_one_may_grow() -> None:
         ({"provider": "ssh"}, "groups.gpu.max"),
     ],
 )
-def test_what_is_wrong_with_a_group_is_said_where_it_is(change: dict[str, Any], path: str) -> None:
+def test_group_errors_name_their_field(change: dict[str, Any], path: str) -> None:
     spec = {"name": "lab", "groups": {"gpu": {"plan": "h100-8", "nodes": 2, "max": 4}}, **change}
     found = [fault.path for fault in check_cluster_file(spec, CATALOGUE, owner="ann")[1] if fault.level == "error"]
     assert path in found
 
 
-def test_the_short_form_may_have_room_to_grow() -> None:
+def test_short_form_accepts_max_nodes() -> None:
     (group,) = cluster("name: lab\nplan: h100-8\nnodes: 0\nmax: 3").groups
     assert (group.name, group.nodes, group.slots) == ("main", 0, ("lab-1-1", "lab-1-2", "lab-1-3"))
     assert paths("name: lab\nplan: h100-8\nnodes: 4\nmax: 3") == ["max"]
 
 
-def test_machines_that_are_there_keep_their_slots_and_the_first_free_ones_follow() -> None:
+def test_existing_machines_keep_slots_before_first_free_ones() -> None:
     got = cluster("name: lab\nplan: h100-8\nnodes: 2\nmax: 4")
     assert choose_slots(got, ()) == ("lab-1-1", "lab-1-2")
     assert choose_slots(got, ("lab-head", "lab-1-4")) == ("lab-1-1", "lab-1-4")
 
 
-def test_of_a_group_that_scales_by_itself_the_first_always_have_a_machine() -> None:
+def test_autoscaled_group_keeps_its_first_slots_filled() -> None:
     """Others that are there, and go when nobody needs them, don't count for them."""
     got = cluster("name: lab\ngroups: {cpu: {plan: cpu-64, min: 2, max: 4, idle: 10}}")
     assert choose_slots(got, ("lab-head", "lab-cpu-1-3", "lab-cpu-1-4")) == tuple(
@@ -122,7 +122,7 @@ def test_of_a_group_that_scales_by_itself_the_first_always_have_a_machine() -> N
     assert choose_slots(got, ("lab-cpu-1-4",)) == ("lab-cpu-1-1", "lab-cpu-1-2", "lab-cpu-1-4")
 
 
-def test_a_partition_s_number_of_nodes_is_not_the_cluster_s() -> None:
+def test_partition_size_does_not_depend_on_cluster_node_count() -> None:
     """Scaling changes no file of Slurm: what a partition has is the same before and after."""
     text = "name: lab\nplan: h100-8\nnodes: {}\nmax: 8\nspares: 1\npartitions: {{train: {{nodes: 4}}, any: {{}}}}\n"
     for nodes in (2, 4, 6):
@@ -146,7 +146,7 @@ def test_a_partition_s_number_of_nodes_is_not_the_cluster_s() -> None:
         ("name: lab\nplan: h100-8\nnodes: 4\nspares: 2", []),
     ],
 )
-def test_nodes_that_no_partition_has_are_warned_of(text: str, where: list[str]) -> None:
+def test_warns_about_nodes_outside_all_partitions(text: str, where: list[str]) -> None:
     """They are paid for, and no job can use them."""
     got, told = check_cluster_file(parse_yaml(text), CATALOGUE, owner="ann")
     assert got is not None
@@ -154,14 +154,14 @@ def test_nodes_that_no_partition_has_are_warned_of(text: str, where: list[str]) 
     assert all(one.hint for one in told if not one.path.startswith("partitions"))
 
 
-def test_of_too_many_the_broken_go_first_then_the_idle_then_the_last() -> None:
+def test_scale_down_drops_broken_then_idle_then_last_nodes() -> None:
     got = cluster("name: lab\nplan: h100-8\nnodes: 2\nmax: 4")
     worth = {"lab-1-1": KeepPriority.BROKEN, "lab-1-4": KeepPriority.BUSY}
     assert choose_slots(got, got.slot_names) == ("lab-1-1", "lab-1-2")
     assert choose_slots(got, got.slot_names, worth) == ("lab-1-2", "lab-1-4")
 
 
-def test_fewer_nodes_keep_their_places() -> None:
+def test_lowering_node_count_keeps_slots_through_max() -> None:
     spec = {"name": "lab", "plan": "h100-8", "nodes": 4}
     less = with_node_counts(spec, {"main": 1})
     assert less == {**spec, "nodes": 1, "max": 4}
@@ -172,7 +172,7 @@ def test_fewer_nodes_keep_their_places() -> None:
     assert with_node_counts(long, {"gpu": 0})["groups"] == {"gpu": {"nodes": 0, "max": 8}, "cpu": {"nodes": 1}}
 
 
-def test_machines_one_owns_are_more_or_fewer_without_places_for_more() -> None:
+def test_owned_machines_scale_without_setting_max() -> None:
     """All of theirs are in hosts: `max` is for providers that make machines."""
     hosts = [f"10.0.0.{number}" for number in range(1, 6)]
     spec = {"name": "lab", "provider": "ssh", "plan": "h100-8", "nodes": 3, "hosts": hosts}
@@ -190,7 +190,7 @@ def test_machines_one_owns_are_more_or_fewer_without_places_for_more() -> None:
     assert with_node_counts(long, {"gpu": 1})["groups"] == {"gpu": {"nodes": 1}, "cpu": {"nodes": 1}}
 
 
-def test_what_machines_one_owns_can_t_be_scaled_to_is_said_in_their_words() -> None:
+def test_owned_machine_scale_errors_do_not_mention_max() -> None:
     spec = {"name": "lab", "provider": "ssh", "plan": "h100-8", "nodes": 1, "hosts": ["10.0.0.1", "10.0.0.2"]}
     told = {
         (fault.path, fault.message)
@@ -205,7 +205,7 @@ def test_what_machines_one_owns_can_t_be_scaled_to_is_said_in_their_words() -> N
     assert "max" not in none.hint
 
 
-def test_the_file_s_text_follows_with_its_comments() -> None:
+def test_node_count_edit_keeps_comments_in_file() -> None:
     text = "name: lab  # ours\nplan: h100-8\nnodes: 4   # not many\n"
     spec = parse_yaml(text)
     less = with_node_counts(spec, {"main": 1})
@@ -217,7 +217,7 @@ def test_the_file_s_text_follows_with_its_comments() -> None:
     assert edit_node_counts(text, own, with_node_counts(own, {"main": 1})) == fewer
 
 
-def test_only_a_group_that_people_scale_can_be_scaled() -> None:
+def test_refuses_to_scale_autoscaled_unknown_or_ambiguous_group() -> None:
     got = cluster()
     assert target_node_counts(got, {"gpu": 3}) == {"gpu": 3}
     assert target_node_counts(cluster("name: lab\nplan: h100-8\nnodes: 2"), {"": 3}) == {"main": 3}

@@ -1,4 +1,4 @@
-"""The assignment of preemption tiers equals the result of a search through every possible assignment."""
+"""assign_tiers finds preemption tiers exactly when an exhaustive search finds some."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def wish(name: str) -> st.SearchStrategy[PreemptionRule]:
 
 @given(st.fixed_dictionaries({name: wish(name) for name in NAMES}))
 @settings(max_examples=200)
-def test_tiers_are_found_exactly_when_there_are_some(wishes: dict[str, PreemptionRule]) -> None:
+def test_assigns_tiers_exactly_when_a_valid_assignment_exists(wishes: dict[str, PreemptionRule]) -> None:
     tiers, clashes = assign_tiers(wishes)
     possible = any(
         granted(wishes, dict(zip(NAMES, values, strict=True))) for values in product(range(1, 8), repeat=len(NAMES))
@@ -45,7 +45,7 @@ def test_tiers_are_found_exactly_when_there_are_some(wishes: dict[str, Preemptio
         assert all(clash.partition in wishes and clash.message for clash in clashes)
 
 
-def test_the_common_case() -> None:
+def test_urgent_partition_gets_higher_tier_than_preempted_ones() -> None:
     tiers, clashes = assign_tiers(
         {
             "train": PreemptionRule(frozenset(), None),
@@ -57,7 +57,7 @@ def test_the_common_case() -> None:
     assert tiers == {"train": 1, "debug": 1, "urgent": 2}
 
 
-def test_a_chain_gets_rising_tiers() -> None:
+def test_preemption_chain_gets_rising_tiers() -> None:
     tiers, _ = assign_tiers(
         {
             "low": PreemptionRule(frozenset(), None),

@@ -104,7 +104,7 @@ def texts(value: object) -> Iterator[str]:
             yield from texts(item)
 
 
-def test_the_base_is_valid() -> None:
+def test_base_file_of_property_tests_is_valid() -> None:
     cluster, found = check_cluster_file(copy.deepcopy(BASE), CATALOGUE, owner="ann")
     assert found == []
     assert cluster is not None
@@ -118,7 +118,7 @@ def test_the_base_is_valid() -> None:
     alone=st.booleans(),
 )
 @settings(max_examples=600)
-def test_no_line_break_or_shell_character_gets_through(
+def test_refuses_line_breaks_and_shell_characters_in_any_field(
     place: tuple[tuple[Any, ...], bool], bad: str, tail: str, at: int, alone: bool
 ) -> None:
     loc, is_key = place
@@ -141,7 +141,7 @@ def test_no_line_break_or_shell_character_gets_through(
     text=st.text(alphabet=st.sampled_from("aZ0 _@%+=:,./~-\n;$"), max_size=30),
 )
 @settings(max_examples=600)
-def test_whatever_is_accepted_is_made_of_plain_words(place: tuple[tuple[Any, ...], bool], text: str) -> None:
+def test_accepted_files_contain_only_plain_characters(place: tuple[tuple[Any, ...], bool], text: str) -> None:
     cluster, _ = check_cluster_file(replaced(*place, text), CATALOGUE, owner="ann")
     if cluster is not None:
         for word in texts(cluster):
@@ -171,7 +171,7 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=8))
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
-def test_any_mapping_gives_faults_or_a_cluster(spec: dict[str, Any]) -> None:
+def test_any_mapping_yields_errors_or_a_cluster(spec: dict[str, Any]) -> None:
     cluster, found = check_cluster_file(spec, CATALOGUE, owner="ann")
     assert (cluster is None) == any(fault.level == "error" for fault in found)
     cluster, found = check_cluster_file({**BASE, **spec}, CATALOGUE, owner="ann")
@@ -180,12 +180,12 @@ def test_any_mapping_gives_faults_or_a_cluster(spec: dict[str, Any]) -> None:
 
 @given(st.dictionaries(st.text(max_size=6), VALUES, max_size=4))
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
-def test_any_catalogue_is_plans_or_an_invalid_spec(extra: dict[str, Any]) -> None:
+def test_any_catalogue_yields_plans_or_invalid_spec(extra: dict[str, Any]) -> None:
     with contextlib.suppress(InvalidSpec):
         load_catalogue(extra)
 
 
-def test_checking_does_not_change_what_it_is_given() -> None:
+def test_check_does_not_modify_its_input() -> None:
     for text in ("nodes: x\nteams: {t: {users: [root, ann], z: 1}}", "name: lab\nplan: h100-8\nnodes: 4\n"):
         spec = parse_yaml(text)
         before = copy.deepcopy(spec)

@@ -56,7 +56,7 @@ def cluster(text: str, owner: str = "carol") -> Cluster:
     return resolve_cluster_file(parse_yaml(text), CATALOGUE, owner=owner)
 
 
-def test_smallest_file() -> None:
+def test_smallest_file_resolves_with_defaults() -> None:
     got = resolve_cluster_file(SMALLEST, CATALOGUE, owner="ann")
     assert got.head == "lab-head"
     assert (got.provider.name, got.image, got.slurm_version) == ("local", "debian13", "24.11")
@@ -76,7 +76,7 @@ def test_smallest_file() -> None:
     assert got.simulated_gpus
 
 
-def test_whole_file() -> None:
+def test_full_file_resolves_all_fields() -> None:
     got = cluster(WHOLE)
     train, debug, urgent = got.partitions
     assert train.nodes == got.slot_names  # the spare too
@@ -103,7 +103,7 @@ def test_whole_file() -> None:
     assert users["alice"].ssh_keys == (KEY,)
 
 
-def test_leaves_and_spares_take_the_last_places() -> None:
+def test_spares_take_last_slots_and_leaf_switches() -> None:
     got = cluster(WHOLE)
     assert got.slots[-1] == Slot("lab-2-1", "leaf2", 5)
     assert [slot.number for slot in got.slots] == [1, 2, 3, 4, 5]
@@ -114,7 +114,7 @@ def test_leaves_and_spares_take_the_last_places() -> None:
     )
 
 
-def test_explicit_tree() -> None:
+def test_explicit_switch_tree_is_resolved() -> None:
     spec = SMALLEST | {
         "spares": 1,
         "fabric": {
@@ -130,7 +130,7 @@ def test_explicit_tree() -> None:
     assert got.switches[-1] == Switch("core", children=("west", "east"))
 
 
-def test_owner_in_no_team_gets_an_account_of_its_own() -> None:
+def test_owner_in_no_team_gets_default_team() -> None:
     got = cluster(WHOLE, owner="zoe")
     assert got.teams[-1].name == "default"
     assert got.teams[-1].users == ("zoe",)
@@ -139,32 +139,32 @@ def test_owner_in_no_team_gets_an_account_of_its_own() -> None:
     assert zoe.ssh_keys == (f"{KEY} carol-s-laptop",)
 
 
-def test_a_person_in_two_teams_has_the_first_as_default() -> None:
+def test_user_in_two_teams_has_first_as_default() -> None:
     spec = SMALLEST | {"teams": {"one": {"users": ["ann"]}, "two": {"users": ["ann", "bob"]}}}
     got = resolve_cluster_file(spec, CATALOGUE, owner="ann")
     assert next(user for user in got.users if user.name == "ann").teams == ("one", "two")
 
 
-def test_first_partition_is_the_default_when_none_says() -> None:
+def test_first_partition_is_default_unless_specified() -> None:
     got = resolve_cluster_file(SMALLEST | {"partitions": {"a": None, "b": {}}}, CATALOGUE, owner="ann")
     assert [part.default for part in got.partitions] == [True, False]
 
 
-def test_an_nfs_server_may_have_an_ipv6_address() -> None:
+def test_nfs_volume_accepts_ipv6_server() -> None:
     (volume,) = cluster(
         f"{SMALL}storage: {{volumes: [{{name: box, path: /box, mount: 'nfs4 [fd00::1]:/x rw,hard'}}]}}"
     ).storage.volumes
     assert (volume.type, volume.source, volume.options) == ("nfs4", "[fd00::1]:/x", ("rw", "hard"))
 
 
-def test_infinite_differs_from_not_said_only_in_the_file() -> None:
+def test_infinite_max_time_resolves_to_no_limit() -> None:
     got = resolve_cluster_file(
         SMALLEST | {"partitions": {"a": {"max_time": "infinite", "default_time": 90}}}, CATALOGUE, owner="ann"
     )
     assert (got.partitions[0].max_time_s, got.partitions[0].default_time_s) == (None, 5400)
 
 
-def test_inventory_goes_by_position() -> None:
+def test_inventory_assigns_hosts_by_position() -> None:
     hosts: list[object] = ["10.0.0.1", {"address": "n1.example.org", "user": "ops", "port": 2222, "key": "/etc/hw/key"}]
     got = resolve_cluster_file(
         {"name": "own", "plan": "cpu-64", "nodes": 1, "provider": "ssh", "hosts": hosts}, CATALOGUE, owner="ann"
@@ -173,7 +173,7 @@ def test_inventory_goes_by_position() -> None:
     assert not got.simulated_gpus
 
 
-def test_the_head_may_stand_anywhere_in_the_inventory_and_the_rest_is_a_reserve() -> None:
+def test_head_role_may_be_any_host_and_surplus_hosts_are_reserve() -> None:
     jump = {"address": "bastion", "user": "guest"}
     hosts: list[object] = ["n1", {"address": "n2", "key": "/k", "jump": jump}, {"address": "h", "role": "head"}]
     got = resolve_cluster_file(
@@ -186,7 +186,7 @@ def test_the_head_may_stand_anywhere_in_the_inventory_and_the_rest_is_a_reserve(
     )
 
 
-def test_a_machine_that_is_to_be_a_node_is_no_head() -> None:
+def test_host_with_node_role_never_becomes_head() -> None:
     hosts: list[object] = [{"address": "n1", "role": "node"}, "n2", {"address": "n3", "role": "node"}, "n4"]
     own: dict[str, object] = {"name": "own", "plan": "cpu-64", "nodes": 2, "provider": "ssh", "hosts": hosts}
     got = resolve_cluster_file(own, CATALOGUE, owner="ann")
@@ -197,15 +197,15 @@ def test_a_machine_that_is_to_be_a_node_is_no_head() -> None:
     assert [host.address for host in got.hosts] == ["n2", "n4", "n1", "n3"]
 
 
-def test_debian12_carries_the_older_slurm() -> None:
+def test_debian12_image_resolves_to_slurm_22_05() -> None:
     assert resolve_cluster_file(SMALLEST | {"image": "debian12"}, CATALOGUE, owner="ann").slurm_version == "22.05"
 
 
-def test_resolving_twice_gives_the_same() -> None:
+def test_resolution_is_deterministic() -> None:
     assert cluster(WHOLE) == cluster(WHOLE)
 
 
-def test_warnings_do_not_stop() -> None:
+def test_warnings_do_not_prevent_resolution() -> None:
     spec = SMALLEST | {
         "teams": {"t": {"users": ["ann"], "limits": {"gpus": 99, "running_jobs": 5, "submitted_jobs": 2}}}
     }
@@ -226,7 +226,7 @@ def test_warnings_do_not_stop() -> None:
         ({"a": {"max_time": "7-0"}}, ""),
     ],
 )
-def test_a_cap_of_gpu_hours_wants_jobs_that_end(partitions: dict[str, Any] | None, named: str) -> None:
+def test_warns_when_gpu_hour_cap_applies_to_unlimited_partitions(partitions: dict[str, Any] | None, named: str) -> None:
     """Slurm starts no job without an end under it: it counts what the job may use."""
     spec = {
         "name": "lab",
@@ -248,14 +248,14 @@ def test_a_cap_of_gpu_hours_wants_jobs_that_end(partitions: dict[str, Any] | Non
     )
 
 
-def test_a_faulty_file_raises_every_error() -> None:
+def test_invalid_file_reports_every_error() -> None:
     with pytest.raises(InvalidSpec) as caught:
         resolve_cluster_file({"name": "Lab", "plan": "h100", "nodes": 0}, CATALOGUE, owner="ann")
     assert [fault.path for fault in caught.value.faults] == ["name", "plan", "nodes"]
     assert "3 faults" in str(caught.value)
 
 
-def test_starting_file_is_valid_as_written_and_with_its_examples() -> None:
+def test_starting_file_is_valid_with_and_without_examples() -> None:
     text = starting_file("lab")
     assert check_cluster_file(parse_yaml(text), CATALOGUE, owner="ann")[1] == []
     # Prose starts with a capital letter; what is left behind a "# " is an example.
@@ -268,12 +268,12 @@ def test_starting_file_is_valid_as_written_and_with_its_examples() -> None:
     assert "urgent" in spec["partitions"]
 
 
-def test_starting_file_refuses_a_bad_name() -> None:
+def test_starting_file_refuses_invalid_name() -> None:
     with pytest.raises(InvalidSpec):
         starting_file("Lab: {x: 1}\n")
 
 
-def test_quickstart_is_what_the_demo_needs() -> None:
+def test_quickstart_example_resolves_for_demo() -> None:
     text = (Path(__file__).parents[3] / "examples" / "quickstart.yaml").read_text()
     got, faults = check_cluster_file(parse_yaml(text), CATALOGUE, owner="ann")
     assert faults == []
@@ -281,7 +281,7 @@ def test_quickstart_is_what_the_demo_needs() -> None:
     assert (got.name, got.plan_names, got.nodes, got.spares, len(got.slots)) == ("demo", "h100-8", 4, 1, 5)
 
 
-def test_catalogue() -> None:
+def test_catalogue_plan_names_match_their_hardware() -> None:
     assert set(CATALOGUE) == {"h100-8", "h200-8", "a100-8", "l40s-4", "b200-8", "cpu-64"}
     for name, plan in CATALOGUE.items():
         kind, _, count = name.partition("-")
@@ -291,7 +291,7 @@ def test_catalogue() -> None:
         assert bool(plan.gpu_product) is bool(plan.gpus)
 
 
-def test_a_users_own_catalogue_adds_and_overrides() -> None:
+def test_custom_catalogue_adds_and_overrides_plans() -> None:
     own = {
         "cpu-64": {"cpus": 64, "memory_mib": 131072},
         "mi-2": {"gpus": 2, "gpu_type": "mi", "cpus": 8, "memory_mib": 65536, "price_usd_per_node_hour": 1.1},
@@ -316,13 +316,13 @@ def test_a_users_own_catalogue_adds_and_overrides() -> None:
         ("h100-8", "catalogue.x"),
     ],
 )
-def test_a_faulty_catalogue_says_where(entry: object, path: str) -> None:
+def test_invalid_catalogue_names_faulty_field(entry: object, path: str) -> None:
     with pytest.raises(InvalidSpec) as caught:
         load_catalogue({"x": entry})
     assert [fault.path for fault in caught.value.faults] == [path]
 
 
-def test_ten_thousand_nodes() -> None:
+def test_ten_thousand_nodes_resolve_within_three_seconds() -> None:
     hosts = [f"10.{n // 62500}.{n // 250 % 250}.{n % 250 + 1}" for n in range(10_001)]
     spec = SMALLEST | {
         "nodes": 10_000,
@@ -354,12 +354,12 @@ def test_schema_describes_every_field() -> None:
     assert "PriorityWeightAge" in document["properties"]["slurm"]["properties"]
 
 
-def test_a_fault_reads_as_one_line() -> None:
+def test_fault_formats_as_one_line() -> None:
     fault = Fault("partitions.urgent.preempt", "unknown field", "did you mean preempts?")
     assert str(fault) == "partitions.urgent.preempt: unknown field; did you mean preempts?"
 
 
-def test_containers_are_headway_s_own_unless_the_site_has_its_own() -> None:
+def test_container_backend_defaults_to_builtin() -> None:
     hosts = {"provider": "ssh", "hosts": [f"10.0.0.{n}" for n in range(9)]}
     given: list[tuple[dict[str, object], str]] = [
         ({}, "builtin"),
@@ -373,7 +373,7 @@ def test_containers_are_headway_s_own_unless_the_site_has_its_own() -> None:
         assert cluster.containers == runs
 
 
-def test_a_gpu_error_s_class_may_be_another_one_here() -> None:
+def test_health_xid_classes_can_be_overridden() -> None:
     smallest = "name: lab\nplan: h100-8\nnodes: 4\n"
     assert cluster(smallest + "health: {xid: {63: drain, 31: log}}").health.xid_classes == {63: "drain", 31: "log"}
     assert cluster(smallest + 'health: {xid: {"63": drain}}').health.xid_classes == {63: "drain"}, (
@@ -384,7 +384,7 @@ def test_a_gpu_error_s_class_may_be_another_one_here() -> None:
             cluster(smallest + f"health: {{xid: {wrong}}}")
 
 
-def test_who_pays_and_what_a_team_may_spend() -> None:
+def test_resolves_cost_rules_and_team_budgets() -> None:
     got = cluster(
         """
         name: lab

@@ -351,14 +351,14 @@ ROWS: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("text", "path", "says"), ROWS, ids=[f"{row[1]}-{number}" for number, row in enumerate(ROWS)])
-def test_one_fault(text: str, path: str, says: str) -> None:
+def test_invalid_input_reports_field_and_message(text: str, path: str, says: str) -> None:
     found = faults(text)
     matching = [fault for fault in found if fault.path == path]
     assert matching, [str(fault) for fault in found]
     assert any(says in str(fault) for fault in matching), [str(fault) for fault in matching]
 
 
-def test_each_row_is_the_only_kind_of_fault() -> None:
+def test_one_error_causes_no_errors_in_other_fields() -> None:
     """A fault drags no false ones behind it in other fields."""
     for text, path, _ in ROWS:
         top = path.split(".")[0].split("[")[0]
@@ -366,7 +366,7 @@ def test_each_row_is_the_only_kind_of_fault() -> None:
 
 
 @pytest.mark.parametrize("field", list(TOP))
-def test_a_missing_field(field: str) -> None:
+def test_missing_required_field_is_reported(field: str) -> None:
     spec = {name: value for name, value in TOP.items() if name != field}
     _, found = check_cluster_file(spec, CATALOGUE, owner="ann")
     assert [str(fault) for fault in found] == [f"{field}: is missing"]
@@ -375,7 +375,7 @@ def test_a_missing_field(field: str) -> None:
     ]
 
 
-def test_all_faults_at_once_in_the_files_order() -> None:
+def test_reports_all_errors_in_file_order() -> None:
     found = faults(
         """
 name: Lab
@@ -407,7 +407,7 @@ slurm: {PriorityWeightAg: 1}
 
 
 @pytest.mark.parametrize("owner", ["root", "", "Ann Lee", "slurm", "a\nb"])
-def test_an_owner_that_cannot_be_a_user(owner: str) -> None:
+def test_refuses_invalid_owner_name(owner: str) -> None:
     cluster, found = check_cluster_file(dict(TOP), CATALOGUE, owner=owner)
     assert cluster is None
     assert [fault.path for fault in found] == [""]
@@ -417,7 +417,7 @@ def test_an_owner_that_cannot_be_a_user(owner: str) -> None:
 @pytest.mark.parametrize(
     "where", ["ssh_keys", "teams", "name", "plan", "mail", "hosts", "slurm", "partitions", "storage"]
 )
-def test_a_private_key_is_never_repeated(where: str) -> None:
+def test_errors_never_repeat_private_key(where: str) -> None:
     private = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{SECRET}\n-----END OPENSSH PRIVATE KEY-----\n"
     for value in (private, [private], {"relay": private}, {"x": private}, {"datasets": [{"name": private}]}):
         _, found = check_cluster_file({**TOP, where: value}, CATALOGUE, owner="ann")
@@ -427,7 +427,7 @@ def test_a_private_key_is_never_repeated(where: str) -> None:
     assert "is a private key" in str(found[0])
 
 
-def test_deep_and_wide_values_are_refused() -> None:
+def test_refuses_deeply_nested_or_oversized_values() -> None:
     deep: Any = []
     for _ in range(2000):
         deep = [deep]
@@ -453,14 +453,14 @@ NAMES = [f"u{number:05}" for number in range(20_000)]
         {f"k{name}": 1 for name in NAMES},
     ],
 )
-def test_a_long_file_takes_no_longer_than_it_is_long(top: dict[str, Any]) -> None:
+def test_large_files_are_checked_in_linear_time(top: dict[str, Any]) -> None:
     """Each of these took minutes: names that were looked for in lists, and a hint for each of thousands of faults."""
     began = time.process_time()
     assert check_cluster_file({**TOP, **top}, CATALOGUE, owner="ann")[1]
     assert time.process_time() - began < 10
 
 
-def test_what_yaml_has_no_form_for_is_a_fault() -> None:
+def test_refuses_values_without_yaml_form() -> None:
     for value in (b"x", object(), (1, 2), {1: 2}, {"a", "b"}):
         cluster, found = check_cluster_file({**TOP, "slurm": value}, CATALOGUE, owner="ann")
         assert cluster is None
@@ -479,7 +479,7 @@ def test_what_yaml_has_no_form_for_is_a_fault() -> None:
         ("RequeueExit", "0,100-199,209,255"),
     ],
 )
-def test_slurm_values_that_fit(key: str, value: object) -> None:
+def test_accepts_valid_slurm_conf_values(key: str, value: object) -> None:
     cluster, found = check_cluster_file({**TOP, "slurm": {key: value}}, CATALOGUE, owner="ann")
     assert found == []
     assert cluster is not None

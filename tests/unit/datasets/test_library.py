@@ -60,7 +60,7 @@ def objects(library: Library) -> list[Path]:
     return [one for one in library._objects.glob("*/*") if one.is_file()]
 
 
-def test_a_version_is_what_was_brought_and_each_content_lies_once(library: Library, source: Path) -> None:
+def test_version_matches_source_and_stores_each_content_once(library: Library, source: Path) -> None:
     manifest = add(library, source, 1)
     tree = library.folder("tiny") / "1"
     assert (tree / "train/deep/b.bin").read_bytes() == b"beta" * 1000
@@ -74,7 +74,7 @@ def test_a_version_is_what_was_brought_and_each_content_lies_once(library: Libra
     assert library.verify("tiny", 1, manifest.digest, Progress()) == []
 
 
-def test_the_same_content_has_the_same_digest_and_another_version_shares_it(library: Library, source: Path) -> None:
+def test_same_content_keeps_digest_and_versions_share_files(library: Library, source: Path) -> None:
     first = add(library, source, 1)
     (source / "train/a.bin").touch()
     assert library.bring("tiny", Folder(source), Progress(), 1).digest == first.digest
@@ -86,7 +86,7 @@ def test_the_same_content_has_the_same_digest_and_another_version_shares_it(libr
     assert one.samefile(two)
 
 
-def test_a_killed_addition_leaves_no_version_and_the_next_goes_on(library: Library, source: Path) -> None:
+def test_killed_import_leaves_no_version_and_next_resumes(library: Library, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         library.bring("tiny", Counting(source, dies_at="train/deep/b.bin"), Progress())
     assert not library.folder("tiny").exists()
@@ -97,7 +97,7 @@ def test_a_killed_addition_leaves_no_version_and_the_next_goes_on(library: Libra
     assert library.verify("tiny", 1, manifest.digest, Progress()) == []
 
 
-def test_what_a_killed_addition_brought_is_read_again_once_it_changed(library: Library, source: Path) -> None:
+def test_resumed_import_reads_changed_files_again(library: Library, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         library.bring("tiny", Counting(source, dies_at="train/same.bin"), Progress())
     (source / "run.sh").write_text("#!/bin/sh\ntrue\n")
@@ -106,7 +106,7 @@ def test_what_a_killed_addition_brought_is_read_again_once_it_changed(library: L
     assert again.seen == ["run.sh", "train/same.bin"]
 
 
-def test_what_was_brought_before_the_machine_went_down_is_not_trusted(library: Library, source: Path) -> None:
+def test_import_after_reboot_reads_all_files_again(library: Library, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         library.bring("tiny", Counting(source, dies_at="train/same.bin"), Progress())
     journal = library._drafts / "tiny.journal"
@@ -116,7 +116,7 @@ def test_what_was_brought_before_the_machine_went_down_is_not_trusted(library: L
     assert len(again.seen) == 4
 
 
-def test_a_version_that_is_whole_is_never_taken_for_another(library: Library, source: Path) -> None:
+def test_publish_never_replaces_different_complete_version(library: Library, source: Path) -> None:
     """It may be of a server whose records of it are lost. One of which nothing says what it holds is made anew."""
     first = add(library, source, 1)
     (source / "run.sh").unlink()
@@ -130,7 +130,7 @@ def test_a_version_that_is_whole_is_never_taken_for_another(library: Library, so
     assert library.verify("tiny", 1, other.digest, Progress()) == []
 
 
-def test_it_can_be_stopped(library: Library, source: Path) -> None:
+def test_import_can_be_stopped(library: Library, source: Path) -> None:
     progress = Progress()
     progress.stop.set()
     with pytest.raises(Stopped):
@@ -138,7 +138,7 @@ def test_it_can_be_stopped(library: Library, source: Path) -> None:
     assert not library.folder("tiny").exists()
 
 
-def test_damage_is_named_and_mended_by_the_next_addition(library: Library, source: Path) -> None:
+def test_verify_names_damage_and_next_import_repairs_it(library: Library, source: Path) -> None:
     manifest = add(library, source, 1)
     tree = library.folder("tiny") / "1"
     damaged = tree / "train/deep/b.bin"
@@ -155,7 +155,7 @@ def test_damage_is_named_and_mended_by_the_next_addition(library: Library, sourc
     assert library.verify("tiny", 2, again.digest, Progress()) == []
 
 
-def test_what_is_removed_takes_nothing_from_others(library: Library, source: Path) -> None:
+def test_removal_keeps_files_shared_with_other_versions(library: Library, source: Path) -> None:
     add(library, source, 1)
     (source / "train/a.bin").write_text("small")
     (source / "train/same.bin").unlink()
@@ -169,9 +169,7 @@ def test_what_is_removed_takes_nothing_from_others(library: Library, source: Pat
 
 
 @pytest.mark.parametrize("left", ["gone", "tree"])
-def test_what_a_killed_removal_or_addition_left_is_free_after_the_next_removal(
-    library: Library, source: Path, left: str
-) -> None:
+def test_removal_frees_leftovers_of_killed_operations(library: Library, source: Path, left: str) -> None:
     add(library, source, 1)
     (library.folder("tiny") / "1").rename(library._drafts / left)  # killed right here, of a removal or before its end
     assert library.remove("tiny", 1) > 5000
@@ -179,7 +177,7 @@ def test_what_a_killed_removal_or_addition_left_is_free_after_the_next_removal(
     assert not (library._drafts / left).exists()
 
 
-def test_a_removal_leaves_what_another_addition_will_go_on_with(library: Library, source: Path, tmp_path: Path) -> None:
+def test_removal_keeps_files_of_unfinished_import(library: Library, source: Path, tmp_path: Path) -> None:
     add(library, source, 1)
     other = tmp_path / "other"
     other.mkdir()
@@ -193,7 +191,7 @@ def test_a_removal_leaves_what_another_addition_will_go_on_with(library: Library
     assert again.seen == ["b"]
 
 
-def test_what_a_dataset_cannot_hold_is_named(library: Library, source: Path) -> None:
+def test_import_refuses_outside_links_special_files_and_empty_source(library: Library, source: Path) -> None:
     (source / "out").symlink_to("../secret")
     (source / "root").symlink_to("/etc/shadow")
     os.mkfifo(source / "train" / "pipe")
@@ -207,7 +205,7 @@ def test_what_a_dataset_cannot_hold_is_named(library: Library, source: Path) -> 
         library.bring("tiny", Folder(source / "empty"), Progress())
 
 
-def test_a_folder_that_cannot_be_opened_is_named_and_nothing_is_brought_without_it(
+def test_import_refuses_source_with_unreadable_folder(
     library: Library, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.open
@@ -223,7 +221,7 @@ def test_a_folder_that_cannot_be_opened_is_named_and_nothing_is_brought_without_
     assert "read every folder" in refused.value.hint
 
 
-def test_a_folder_that_vanishes_while_it_is_listed_is_named(source: Path) -> None:
+def test_listing_refuses_folder_that_vanishes(source: Path) -> None:
     class Vanishing(Folder):
         @staticmethod
         def _take(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
@@ -235,7 +233,7 @@ def test_a_folder_that_vanishes_while_it_is_listed_is_named(source: Path) -> Non
         Vanishing(source).listing()
 
 
-def test_a_file_that_vanishes_while_it_is_listed_is_refused_by_its_path(library: Library, source: Path) -> None:
+def test_import_refuses_file_that_vanishes_during_listing(library: Library, source: Path) -> None:
     class Vanishing(Folder):
         @staticmethod
         def _take(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
@@ -248,7 +246,7 @@ def test_a_file_that_vanishes_while_it_is_listed_is_refused_by_its_path(library:
     assert "no program writes there" in refused.value.hint
 
 
-def test_a_source_that_breaks_while_it_is_listed_is_a_refusal(library: Library) -> None:
+def test_import_reports_io_error_during_listing(library: Library) -> None:
     class Broken:
         def listing(self) -> Listing:
             raise OSError(errno.EIO, "Input/output error", "/data")
@@ -262,7 +260,7 @@ def test_a_source_that_breaks_while_it_is_listed_is_a_refusal(library: Library) 
         library.bring("tiny", Broken(), Progress())
 
 
-def test_nothing_is_read_through_a_link_put_in_the_way(library: Library, source: Path, tmp_path: Path) -> None:
+def test_reader_does_not_follow_swapped_in_symlink(library: Library, source: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "b.bin").write_bytes(b"beta" * 1000)
     reader = Folder(source)
@@ -274,7 +272,7 @@ def test_nothing_is_read_through_a_link_put_in_the_way(library: Library, source:
         list(reader.read(item))
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(library: Library, source: Path) -> None:
+def test_refuses_file_changed_after_listing(library: Library, source: Path) -> None:
     reader = Folder(source)
     listed = reader.listing()
     (source / "run.sh").write_text("another")
@@ -283,7 +281,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(library: Library, sourc
         list(reader.read(item))
 
 
-def test_a_manifest_reads_as_it_was_written() -> None:
+def test_manifest_round_trips_through_text() -> None:
     listing = Listing((Item("ä b\n", 3, True, ""),), (("l", "ä b\n"),), ("e",))
     from headway.datasets.manifest import Entry
 

@@ -107,7 +107,7 @@ def place(scratch: Path, number: int = 1) -> Path:
     return scratch / ".headway/lab/datasets/versions/words" / str(number)
 
 
-async def test_a_version_lies_on_what_the_machines_share(shelf: RemoteLibrary, scratch: Path, source: Path) -> None:
+async def test_publishes_version_to_shared_storage(shelf: RemoteLibrary, scratch: Path, source: Path) -> None:
     manifest, progress = await add(shelf, source)
     there = place(scratch)
     assert (there / "deep" / "a.txt").read_text() == "alpha" * 1000
@@ -119,7 +119,7 @@ async def test_a_version_lies_on_what_the_machines_share(shelf: RemoteLibrary, s
     assert await shelf.verify("words", 1, manifest.digest, Progress()) == []
 
 
-async def test_what_the_next_version_shares_is_kept_once(shelf: RemoteLibrary, scratch: Path, source: Path) -> None:
+async def test_versions_share_unchanged_files(shelf: RemoteLibrary, scratch: Path, source: Path) -> None:
     await add(shelf, source)
     (source / "b.sh").write_text("gamma")
     await add(shelf, source, 2)
@@ -130,7 +130,9 @@ async def test_what_the_next_version_shares_is_kept_once(shelf: RemoteLibrary, s
     assert two.read_text() == "alpha" * 1000
 
 
-async def test_another_version_under_the_same_number_stays(shelf: RemoteLibrary, scratch: Path, source: Path) -> None:
+async def test_publish_keeps_existing_version_with_same_number(
+    shelf: RemoteLibrary, scratch: Path, source: Path
+) -> None:
     manifest, _ = await add(shelf, source)
     (source / "b.sh").write_text("gamma")
     other = await shelf.bring("words", Folder(source), Progress(), 0)
@@ -138,7 +140,7 @@ async def test_another_version_under_the_same_number_stays(shelf: RemoteLibrary,
     assert (place(scratch) / "b.sh").read_text() == "beta"
 
 
-async def test_a_manifest_of_millions_of_files_is_read_beside_the_loop(
+async def test_manifest_is_parsed_outside_event_loop_thread(
     shelf: RemoteLibrary, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, where = Manifest.read, set()
@@ -152,7 +154,7 @@ async def test_a_manifest_of_millions_of_files_is_read_beside_the_loop(
     assert where == {False}
 
 
-async def test_damage_is_named(shelf: RemoteLibrary, scratch: Path, source: Path) -> None:
+async def test_verify_names_damaged_file(shelf: RemoteLibrary, scratch: Path, source: Path) -> None:
     manifest, _ = await add(shelf, source)
     broken = place(scratch) / "b.sh"
     broken.chmod(0o755)
@@ -176,7 +178,9 @@ class Watched(Folder):
         yield from super().read(item)
 
 
-async def test_what_came_before_a_break_does_not_come_again(shelf: RemoteLibrary, source: Path, scratch: Path) -> None:
+async def test_interrupted_import_resumes_without_sending_files_again(
+    shelf: RemoteLibrary, source: Path, scratch: Path
+) -> None:
     first = Watched(source, "deep/a.txt")
     with pytest.raises(Refused, match=r"deep/a\.txt changed while it was read"):
         await shelf.bring("words", first, Progress(), 0)
@@ -196,7 +200,7 @@ class Endless(Folder):
             yield bytes(1 << 16)
 
 
-async def test_one_that_is_stopped_has_ended(shelf: RemoteLibrary, source: Path) -> None:
+async def test_import_stops_on_request(shelf: RemoteLibrary, source: Path) -> None:
     progress = Progress()
     task = asyncio.create_task(shelf.bring("words", Endless(source), progress, 0))
     await eventually(lambda: progress.bytes >= 1 << 20)
@@ -205,7 +209,7 @@ async def test_one_that_is_stopped_has_ended(shelf: RemoteLibrary, source: Path)
         await task
 
 
-async def test_a_place_that_is_somebody_elses_is_refused(
+async def test_refuses_library_folder_not_owned_by_root(
     shelf: RemoteLibrary, scratch: Path, source: Path, tmp_path: Path
 ) -> None:
     shutil.rmtree(scratch / ".headway", ignore_errors=True)

@@ -45,7 +45,7 @@ def test_reference_pages_are_current(docs_tool: ModuleType) -> None:
     assert docs_tool.outdated() == [], "run `make docs`"
 
 
-def test_every_metric_of_headway_has_a_meaning(docs_tool: ModuleType) -> None:
+def test_every_metric_is_documented(docs_tool: ModuleType) -> None:
     assert docs_tool.metrics_without_meaning() == set()
 
 
@@ -103,7 +103,7 @@ def problem_of(words: list[str]) -> str:
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name_of)
-def test_command_lines_parse(path: Path) -> None:
+def test_documented_command_lines_parse(path: Path) -> None:
     wrong = {}
     for line in shell_lines(path.read_text(encoding="utf-8")):
         for words in commands(line):
@@ -112,7 +112,7 @@ def test_command_lines_parse(path: Path) -> None:
     assert wrong == {}
 
 
-def test_a_wrong_command_line_is_found() -> None:
+def test_check_detects_wrong_command_lines() -> None:
     assert "no command" in problem_of(["aply"])
     assert "no command" in problem_of(["dataset", "ad"])
     assert problem_of(["apply", "--no-such-option"])
@@ -142,7 +142,7 @@ def completed(part: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name_of)
-def test_cluster_files_validate(path: Path) -> None:
+def test_documented_cluster_files_validate(path: Path) -> None:
     for part in yaml_blocks(path.read_text(encoding="utf-8")):
         _, faults = check_cluster_file(completed(part), load_catalogue(), owner="ann")
         assert [str(fault) for fault in faults if fault.level == "error"] == [], part
@@ -161,7 +161,7 @@ def anchors(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", ALL, ids=name_of)
-def test_links_lead_to_files_and_headings(path: Path) -> None:
+def test_links_resolve_to_files_and_headings(path: Path) -> None:
     wrong = []
     for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
         if re.match(r"[a-z]+:", target):

@@ -22,7 +22,7 @@ def _kinds_with_parameters(base: type[OperationParams]) -> set[OperationKind]:
 
 
 @pytest.mark.parametrize("kind", OperationKind)
-def test_every_kind_has_wording_parameters_and_a_handler(kind: OperationKind) -> None:
+def test_every_operation_kind_has_wording_parameters_and_handler(kind: OperationKind) -> None:
     assert kind.heading
     assert kind.activity
     assert "lab" in kind.success("lab")
@@ -30,7 +30,7 @@ def test_every_kind_has_wording_parameters_and_a_handler(kind: OperationKind) ->
     assert kind in HANDLERS
 
 
-def test_parameters_come_back_from_json_and_unknown_ones_are_ignored() -> None:
+def test_operation_params_round_trip_json_and_ignore_unknown_fields() -> None:
     params = ScaleParams(confirmed=True, scale={"main": 3}, until=7.0, nodes=["lab-1-1"], instead=[])
     assert ScaleParams.from_json(params.to_json()) == params
     assert ApplyParams.from_json(params.to_json()).continues
@@ -38,7 +38,7 @@ def test_parameters_come_back_from_json_and_unknown_ones_are_ignored() -> None:
     assert RollParams.from_json({"back": True, "of_a_newer_server": 1}) == RollParams(back=True)
 
 
-def test_secret_names_and_audit_actions() -> None:
+def test_operation_kinds_map_to_secret_names_and_audit_actions() -> None:
     assert own_secret("backup", {"ref": "r1"}) == "backup_key/r1"
     assert own_secret("apply", {"ref": "r1"}) == own_secret("dataset", {}) == ""
     assert OperationKind.DATASET.audit_action(DatasetParams("add", "tiny").to_json()) == "dataset.add"

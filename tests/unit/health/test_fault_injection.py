@@ -78,7 +78,7 @@ async def made(host: Host, kind: str, node: str = NODE, of: Cluster = LAB, **mor
     return await inject_fault(of, env, FaultIn.model_validate({"kind": kind, "node": node, **more}))
 
 
-async def test_a_fault_is_made_on_its_node_and_mended() -> None:
+async def test_injects_and_heals_fault_on_named_node() -> None:
     host = Host()
     assert await made(host, "xid", code=79, gpu=3) == "lab-1-2: said"
     await made(host, "xid", heal=True)
@@ -94,7 +94,7 @@ async def test_a_fault_is_made_on_its_node_and_mended() -> None:
     ]
 
 
-async def test_nodes_are_killed_and_frozen_and_cut_off_and_mended() -> None:
+async def test_injects_and_heals_machine_faults() -> None:
     host = Host()
     for kind in ("freeze-node", "cut-network"):
         await made(host, kind)
@@ -106,14 +106,14 @@ async def test_nodes_are_killed_and_frozen_and_cut_off_and_mended() -> None:
     assert host.done == ["freeze", "thaw", "cut", "join", "kill", "start"]
 
 
-async def test_a_fault_that_the_machine_refuses_is_refused() -> None:
+async def test_fault_refused_by_machine_raises_refused() -> None:
     host = Host()
     host.refuses = "no job runs here"
     with pytest.raises(Refused, match="lab-1-2: no job runs here"):
         await made(host, "hang-job")
 
 
-async def test_machines_of_others_are_broken_by_force_only() -> None:
+async def test_injection_on_owned_machines_requires_force() -> None:
     host, owned = Host(), cluster(provider=SSH)
     with pytest.raises(Refused, match="not a local cluster"):
         await made(host, "mount-lost", of=owned)
@@ -131,14 +131,14 @@ async def test_machines_of_others_are_broken_by_force_only() -> None:
         ({"kind": "xid", "code": 79, "gpu": 8}, "GPUs 0 to 7"),
     ],
 )
-async def test_what_is_not_there_is_not_broken(ask: dict[str, Any], says: str) -> None:
+async def test_refuses_fault_on_unknown_node_machine_or_gpu(ask: dict[str, Any], says: str) -> None:
     host = Host()
     with pytest.raises(HeadwayError, match=says):
         await made(host, **ask)
     assert host.done == []
 
 
-async def test_machines_of_spot_groups_alone_are_taken_back_and_not_left_again() -> None:
+async def test_reclaim_fault_requires_spot_group_and_cannot_be_healed() -> None:
     host = Host()
     with pytest.raises(Refused, match="of group main, whose machines are not spot machines"):
         await made(host, "reclaim")

@@ -36,7 +36,7 @@ class Head:
         return CommandResult(tuple(argv), 0, "", "", 0.0)
 
 
-async def test_a_cap_is_refilled_once_at_the_start_of_its_period(tmp_path: Path) -> None:
+async def test_gpu_hour_usage_resets_once_per_period(tmp_path: Path) -> None:
     store, head = await builders.store(tmp_path), Head()
     env = ClusterContext(cast(Any, None), store, cast(Any, head), tmp_path)
 
@@ -55,7 +55,7 @@ async def test_a_cap_is_refilled_once_at_the_start_of_its_period(tmp_path: Path)
         await store.close()
 
 
-async def test_a_clock_that_was_ahead_once_keeps_no_period_from_beginning(tmp_path: Path) -> None:
+async def test_refill_recorded_in_future_does_not_block_resets(tmp_path: Path) -> None:
     store, head = await builders.store(tmp_path), Head()
     env = ClusterContext(cast(Any, None), store, cast(Any, head), tmp_path)
     try:

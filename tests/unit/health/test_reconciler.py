@@ -1,4 +1,4 @@
-"""A pass of the reconciler completes when Slurm refuses a part of it."""
+"""A refused spare reservation does not stop the reconciler's other actions or an apply."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def nodes() -> tuple[NodeState, ...]:
     return tuple(builders.node(name) for name in LAB.slot_names)
 
 
-async def test_a_refused_reservation_keeps_nothing_else_of_a_look(tmp_path: Path) -> None:
+async def test_refused_reservation_does_not_stop_other_actions(tmp_path: Path) -> None:
     slurm = Slurm()
     store = await builders.store(tmp_path)
     env: Any = ClusterContext(slurm, store, slurm, Path("/nowhere"))  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ async def test_a_refused_reservation_keeps_nothing_else_of_a_look(tmp_path: Path
     await store.close()
 
 
-async def test_a_refused_reservation_fails_no_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refused_reservation_only_warns_during_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm, said = Slurm(), []
 
     async def states(*_: Any) -> dict[str, NodeState]:

@@ -1,4 +1,4 @@
-"""The node image is built from the right sources and packages."""
+"""Image builds use the host's Debian mirror, the right packages and reproducible tags; unused images are removed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Components: main
 """
 
 
-def test_deb822_sources() -> None:
+def test_parses_deb822_sources() -> None:
     found = list(parse_deb822(DEB822))
     assert [(entry.uri, entry.suite) for entry in found] == [
         ("http://mirror.test/debian", "bookworm"),
@@ -47,7 +47,7 @@ def test_deb822_sources() -> None:
     ]
 
 
-def test_one_line_sources() -> None:
+def test_parses_one_line_sources() -> None:
     text = (
         "# deb http://off.test/debian sid main\n"
         "deb [arch=amd64 trusted=yes] http://mirror.test/debian/ trixie main contrib # ours\n"
@@ -57,7 +57,7 @@ def test_one_line_sources() -> None:
     assert list(parse_one_line(text)) == [SourceEntry("http://mirror.test/debian", "trixie", "[trusted=yes]")]
 
 
-def test_a_mirror_that_stands_still_is_taken_as_the_host_takes_it() -> None:
+def test_source_options_keep_check_valid_until_and_trusted() -> None:
     (entry,) = parse_one_line("deb [check-valid-until=no] http://mirror.test/debian trixie main\n")
     assert entry.options == "[check-valid-until=no]"
     stanza = "Types: deb\nURIs: http://mirror.test/debian\nSuites: trixie\nComponents: main\nTrusted: yes\n"
@@ -65,7 +65,7 @@ def test_a_mirror_that_stands_still_is_taken_as_the_host_takes_it() -> None:
     assert entry.options == "[trusted=yes check-valid-until=no]"
 
 
-async def test_of_a_host_s_apt_its_proxies_and_a_frozen_mirror_are_carried_over(
+async def test_host_mirror_keeps_apt_proxy_and_validity_options(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said = (
@@ -86,7 +86,7 @@ async def test_of_a_host_s_apt_its_proxies_and_a_frozen_mirror_are_carried_over(
     assert newest.lines == ("deb http://mirror.test/debian forky main",), "old lists beside it, which apt refuses"
 
 
-def test_all_source_files_of_a_host_count_and_others_do_not(tmp_path: Path) -> None:
+def test_reads_all_apt_source_files_of_host(tmp_path: Path) -> None:
     folder = tmp_path / "sources.list.d"
     folder.mkdir()
     (folder / "debian.sources").write_text(DEB822)
@@ -99,7 +99,7 @@ def test_all_source_files_of_a_host_count_and_others_do_not(tmp_path: Path) -> N
     assert len(read_sources(tmp_path)) == 4
 
 
-def test_another_suite_comes_from_the_same_mirror() -> None:
+def test_other_suite_uses_same_mirror() -> None:
     line, more = sources_for_suite(parse_deb822(DEB822), "trixie")
     assert line == "deb http://mirror.test/debian trixie main"
     assert more == [
@@ -108,7 +108,7 @@ def test_another_suite_comes_from_the_same_mirror() -> None:
     ]
 
 
-def test_third_party_sources_are_no_debian_mirror() -> None:
+def test_refuses_third_party_sources_as_debian_mirror() -> None:
     with pytest.raises(Refused, match="no Debian mirror"):
         sources_for_suite(parse_one_line("deb https://vendor.test/node nodistro main\n"), "trixie")
 
@@ -121,7 +121,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
-def test_tag_changes_with_every_input_and_with_nothing_else(files: Path) -> None:
+def test_image_tag_changes_only_with_build_inputs(files: Path) -> None:
     before, base = recipe.inputs_hash("debian13"), recipe.base_hash("debian13")
     assert len(before) == 12
     cache = files / "rootfs" / "__pycache__"
@@ -140,7 +140,7 @@ def test_tag_changes_with_every_input_and_with_nothing_else(files: Path) -> None
     assert recipe.inputs_hash("debian13") != with_new_file
 
 
-def test_files_belong_to_root_whoever_owns_the_checkout(files: Path) -> None:
+def test_archive_files_belong_to_root(files: Path) -> None:
     packed = io.BytesIO(build._archive(files / "rootfs", {"usr/lib/x": b"1"}))
     with tarfile.open(fileobj=packed) as archive:
         members = {member.name: member for member in archive.getmembers()}
@@ -150,7 +150,7 @@ def test_files_belong_to_root_whoever_owns_the_checkout(files: Path) -> None:
     assert members["usr/lib/x"].size == 1
 
 
-def test_no_mirror_is_written_down_and_services_wait_for_apply(files: Path) -> None:
+def test_mmdebstrap_arguments_name_suite_mirror_and_packages(files: Path) -> None:
     there = Mirror(("deb http://mirror.test/debian trixie main",))
     argv = build.mmdebstrap_argv(recipe.get_recipe("debian13"), files, there, Path("/work"))
     assert argv[-3:] == ["trixie", "-", "deb http://mirror.test/debian trixie main"]
@@ -160,23 +160,23 @@ def test_no_mirror_is_written_down_and_services_wait_for_apply(files: Path) -> N
         assert package in include.removeprefix("--include=").split(",")
 
 
-def test_unknown_image_names_the_known_ones() -> None:
+def test_unknown_image_error_lists_known_images() -> None:
     with pytest.raises(NotFound, match="debian13, debian14, debian12"):
         recipe.get_recipe("ubuntu")
 
 
-async def test_full_disk_and_missing_rights_are_said_before_any_download(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_build_requires_root_before_download(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build.os, "geteuid", lambda: 1000)
     with pytest.raises(Refused, match="root rights"):
         build._check_host()
 
 
-def test_a_failed_build_shows_the_lines_that_matter() -> None:
+def test_failed_build_shows_only_error_lines() -> None:
     text = "I: fine\nE: Failed to fetch http://x  404\nI: running\nE: mmdebstrap failed to run\n"
     assert build._error_lines(text) == "E: Failed to fetch http://x  404\nE: mmdebstrap failed to run"
 
 
-def test_a_full_disk_is_named_however_long_the_command_was_that_met_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_error_names_full_disk_and_truncates_long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", "/small")
     text = "\n".join(
         ["E: You don't have enough free space in /var/cache/apt/archives/.", f"E: apt-get {'package ' * 900}failed"]
@@ -213,7 +213,7 @@ class FakePodman:
         raise AssertionError(f"unregistered call: {argv}")
 
 
-async def test_only_images_that_nothing_needs_are_unused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_removes_only_unused_images(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     podman = FakePodman()
     monkeypatch.setattr(local_images, "run", podman.run)
     monkeypatch.setattr(local_images, "host_lock_folder", lambda: tmp_path)

@@ -23,7 +23,7 @@ def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-async def test_a_broken_podman_says_what_it_said_and_what_to_do(pretend: Path, tmp_path: Path) -> None:
+async def test_broken_podman_error_includes_output_and_hint(pretend: Path, tmp_path: Path) -> None:
     pretend.write_text("#!/bin/sh\necho 'Error: database is locked' >&2\nexit 125\n")
     with pytest.raises(CommandFailed, match="database is locked") as caught:
         await LocalProvider(tmp_path / "state").find(builders.cluster())
@@ -36,7 +36,7 @@ async def test_a_broken_podman_says_what_it_said_and_what_to_do(pretend: Path, t
     assert gap.fatal
 
 
-async def test_a_podman_that_hangs_is_given_up(pretend: Path, tmp_path: Path) -> None:
+async def test_hanging_podman_times_out(pretend: Path, tmp_path: Path) -> None:
     pretend.write_text("#!/bin/sh\nexec sleep 600\n")
     with pytest.raises(CommandFailed, match="time limit") as caught:
         await Podman(tmp_path)("ps", timeout_s=0.2)
@@ -45,7 +45,7 @@ async def test_a_podman_that_hangs_is_given_up(pretend: Path, tmp_path: Path) ->
     assert "time limit" in gap.what
 
 
-async def test_no_podman_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_podman_error_explains_setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CommandFailed, match="program is not installed") as caught:
         await LocalProvider(tmp_path / "state").find(builders.cluster())
@@ -53,12 +53,12 @@ async def test_no_podman_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.
     assert await podman_problem() == ()  # preflight names it
 
 
-async def test_a_podman_that_works_is_no_gap(pretend: Path) -> None:
+async def test_working_podman_reports_no_problem(pretend: Path) -> None:
     pretend.write_text("#!/bin/sh\n")
     assert await podman_problem() == ()
 
 
-async def test_a_machine_that_is_taken_back_is_gone_when_its_time_is_over(pretend: Path, tmp_path: Path) -> None:
+async def test_reclaimed_machine_is_removed_at_its_deadline(pretend: Path, tmp_path: Path) -> None:
     said = tmp_path / "said"
     pretend.write_text(f'#!/bin/sh\necho "$@" >> {said}\n')
     provider = LocalProvider(tmp_path / "state")

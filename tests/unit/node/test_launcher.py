@@ -35,7 +35,7 @@ def nic(root: Path, name: str, *, device: bool = True, **files: str) -> None:
         (base / "device").mkdir()
 
 
-def test_infiniband_adapters_by_name_the_slow_and_the_dead_left_out(tmp_path: Path) -> None:
+def test_infiniband_adapters_exclude_slow_and_down_ports(tmp_path: Path) -> None:
     for number in (0, 1, 10, 2):
         hca(tmp_path, f"mlx5_{number}", "InfiniBand")
     hca(tmp_path, "mlx5_3", "InfiniBand", rate="100 Gb/sec (4X EDR)")
@@ -45,7 +45,7 @@ def test_infiniband_adapters_by_name_the_slow_and_the_dead_left_out(tmp_path: Pa
     assert launch.adapters(str(tmp_path)) == {"NCCL_IB_HCA": "=mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_10:1"}
 
 
-def test_roce_has_the_index_of_its_second_version_over_ipv4(tmp_path: Path) -> None:
+def test_roce_uses_the_gid_index_of_roce_v2_over_ipv4(tmp_path: Path) -> None:
     for name in ("mlx5_0", "mlx5_1"):
         hca(tmp_path, name, "Ethernet")
         port = f"class/infiniband/{name}/ports/1"
@@ -56,12 +56,12 @@ def test_roce_has_the_index_of_its_second_version_over_ipv4(tmp_path: Path) -> N
     assert launch.adapters(str(tmp_path)) == {"NCCL_IB_HCA": "=mlx5_0:1,mlx5_1:1", "NCCL_IB_GID_INDEX": "3"}
 
 
-def test_efa_goes_by_libfabric(tmp_path: Path) -> None:
+def test_efa_adapter_selects_the_libfabric_provider(tmp_path: Path) -> None:
     hca(tmp_path, "rdmap0s31", "Unspecified", driver="efa")
     assert launch.adapters(str(tmp_path)) == {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
 
 
-def test_ethernet_names_an_interface_and_no_adapter(tmp_path: Path) -> None:
+def test_ethernet_sets_socket_interface_variables(tmp_path: Path) -> None:
     nic(tmp_path, "lo", device=False)
     nic(tmp_path, "docker0", device=False)
     nic(tmp_path, "eno2", operstate="down")
@@ -71,7 +71,7 @@ def test_ethernet_names_an_interface_and_no_adapter(tmp_path: Path) -> None:
     assert launch.network({}, str(tmp_path)) == {"NCCL_SOCKET_IFNAME": "=eno1", "GLOO_SOCKET_IFNAME": "eno1"}
 
 
-def test_a_bond_goes_before_its_parts_and_ip_over_infiniband_comes_last(tmp_path: Path) -> None:
+def test_interfaces_prefer_bonds_and_end_with_ip_over_infiniband(tmp_path: Path) -> None:
     nic(tmp_path, "ibs1", type="32")
     nic(tmp_path, "eno1")
     (tmp_path / "class/net/eno1/master").mkdir()
@@ -81,13 +81,13 @@ def test_a_bond_goes_before_its_parts_and_ip_over_infiniband_comes_last(tmp_path
     assert launch.interfaces(str(tmp_path)) == ["bond0", "eno5", "ibs1"]
 
 
-def test_what_the_user_has_set_stays(tmp_path: Path) -> None:
+def test_task_keeps_variables_set_by_the_user(tmp_path: Path) -> None:
     nic(tmp_path, "eno1")
     found = launch.task({"NCCL_SOCKET_IFNAME": "mine", "OMP_NUM_THREADS": "3"}, ["true"], str(tmp_path))
     assert found == {"GLOO_SOCKET_IFNAME": "eno1"}
 
 
-def test_srun_tasks_get_the_ranks_that_torch_looks_for(tmp_path: Path) -> None:
+def test_srun_tasks_get_torch_rank_variables(tmp_path: Path) -> None:
     slurm = {"SLURM_PROCID": "9", "SLURM_NTASKS": "16", "SLURM_LOCALID": "1", "SLURM_STEP_TASKS_PER_NODE": "8(x2)"}
     found = launch.task({**slurm, "HEADWAY_LAUNCHER": "srun"}, ["true"], str(tmp_path))
     assert {name: found[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")} == {
@@ -96,7 +96,7 @@ def test_srun_tasks_get_the_ranks_that_torch_looks_for(tmp_path: Path) -> None:
     assert "RANK" not in launch.task({**slurm, "HEADWAY_LAUNCHER": "torchrun"}, ["true"], str(tmp_path))
 
 
-def test_torchrun_over_several_nodes_ends_quietly_unless_its_user_wants_to_hear(tmp_path: Path) -> None:
+def test_multi_node_torchrun_logs_quietly_unless_torch_logs_is_set(tmp_path: Path) -> None:
     several = {"HEADWAY_LAUNCHER": "torchrun", "SLURM_JOB_NUM_NODES": "2"}
     found = launch.task(several, ["torchrun"], str(tmp_path))
     assert (found["TORCH_CPP_LOG_LEVEL"], found["TORCH_LOGS"]) == ("ERROR", "-distributed")
@@ -105,13 +105,13 @@ def test_torchrun_over_several_nodes_ends_quietly_unless_its_user_wants_to_hear(
     assert not launch.quiet({**several, "HEADWAY_LAUNCHER": "srun"})
 
 
-def test_threads_are_a_worker_s_part_and_never_none() -> None:
+def test_omp_threads_are_divided_among_workers_and_at_least_one() -> None:
     cpus = len(os.sched_getaffinity(0))
     assert launch.threads({}) == {"OMP_NUM_THREADS": str(cpus)}
     assert launch.threads({"HEADWAY_WORKERS": "1000"}) == {"OMP_NUM_THREADS": "1"}
 
 
-def test_a_port_belongs_to_the_job_and_is_really_free() -> None:
+def test_free_port_is_stable_per_job_and_unused() -> None:
     first = launch.free_port(41)
     assert launch.free_port(41) == first
     assert launch.free_port(42) != first
@@ -129,7 +129,7 @@ def gpus(root: Path, proc: Path, count: int = 4) -> None:
         put(root, **{f"bus/pci/devices/{address}/local_cpulist": "0-31" if minor < count // 2 else "32-63"})
 
 
-def test_each_worker_s_cpus_are_those_beside_its_gpu(tmp_path: Path) -> None:
+def test_gpu_cpus_are_those_near_the_gpu_of_the_worker(tmp_path: Path) -> None:
     gpus(tmp_path / "sys", tmp_path / "proc")
     places = (str(tmp_path / "sys"), str(tmp_path / "proc"))
     env = {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}
@@ -140,7 +140,7 @@ def test_each_worker_s_cpus_are_those_beside_its_gpu(tmp_path: Path) -> None:
     assert launch.gpu_cpus("0", {}, *places) == set()
 
 
-def test_nothing_is_bound_where_all_cpus_are_as_near(tmp_path: Path) -> None:
+def test_gpu_cpus_are_empty_if_all_cpus_are_equally_near(tmp_path: Path) -> None:
     gpus(tmp_path / "sys", tmp_path / "proc", 1)
     put(tmp_path / "sys", **{"bus/pci/devices/0000:00:00.0/local_cpulist": "0-63"})
     assert launch.gpu_cpus("0", {"CUDA_VISIBLE_DEVICES": "0"}, str(tmp_path / "sys"), str(tmp_path / "proc")) == set()
@@ -153,19 +153,19 @@ def run(*words: str, cwd: Path | None = None, **env: str) -> subprocess.Complete
     )  # fmt: skip
 
 
-def test_a_task_becomes_its_program_words_untouched(tmp_path: Path) -> None:
+def test_task_executes_its_program_with_unchanged_arguments(tmp_path: Path) -> None:
     done = run("task", "--", "printf", "%s|", "a b", "$HOME", "", MASTER_ADDR="localhost")
     assert (done.returncode, done.stdout) == (0, "a b|$HOME||")
 
 
-def test_a_program_that_is_not_there_is_said_in_one_line() -> None:
+def test_task_reports_a_missing_program_in_one_line() -> None:
     done = run("task", "--", "no-such-program")
     assert done.returncode == 127
     assert "no-such-program: No such file or directory" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_the_job_s_lines_can_be_read_by_a_shell(tmp_path: Path) -> None:
+def test_job_output_is_valid_shell_and_writes_the_hostfile(tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
     folder.mkdir()
     fake = tmp_path / "scontrol"
@@ -179,6 +179,6 @@ def test_the_job_s_lines_can_be_read_by_a_shell(tmp_path: Path) -> None:
     assert (folder / "hostfile.7").read_text() == "lab-1-1 slots=8\nlab-1-2 slots=8\n"
 
 
-def test_as_torchrun_s_interpreter_it_becomes_python() -> None:
+def test_launcher_executes_python_as_the_torchrun_interpreter() -> None:
     done = run("-u", "-c", "import sys; print(sys.argv[1:])", "a b", HEADWAY_PYTHON=sys.executable, LOCAL_RANK="0")
     assert done.stdout == "['a b']\n", done.stderr

@@ -1,5 +1,4 @@
-"""When a head dies during node/slurm_state.py, the data from before a restore is not lost, and no half-written state
-is used."""
+"""node/slurm_state.py keeps the state before a restore and uses no half-restored state when the head dies midway."""
 
 from __future__ import annotations
 
@@ -103,7 +102,7 @@ def head(tmp_path: Path) -> Head:
     return Head(tmp_path)
 
 
-def test_a_restore_that_is_tried_again_keeps_what_was_there_before_the_first_try(head: Head) -> None:
+def test_retried_restore_keeps_the_state_before_the_first_try(head: Head) -> None:
     head.died = True
     assert [head.begin(), head.take(), head.load()] == [0, 0, 1]
     assert head.db.read_text() == "new 1\n"
@@ -119,13 +118,13 @@ def test_a_restore_that_is_tried_again_keeps_what_was_there_before_the_first_try
     assert head.end() == 0  # killed between the two
 
 
-def test_the_next_restore_keeps_what_the_one_before_it_made(head: Head) -> None:
+def test_next_restore_keeps_the_state_of_the_previous_restore(head: Head) -> None:
     for _ in range(2):
         assert [head.begin(), head.take(), head.load(), head.end()] == [0, 0, 0, 0]
     assert head.before == ("job_state", "new 1\nnew 2\n")
 
 
-def test_an_empty_database_is_kept_as_one(head: Head) -> None:
+def test_retried_restore_keeps_an_empty_database_as_empty(head: Head) -> None:
     """Else the second try would keep the half of the first as what was there."""
     head.db.write_text("")
     head.died = True
@@ -135,7 +134,7 @@ def test_an_empty_database_is_kept_as_one(head: Head) -> None:
     assert head.before == ("of the head", "")
 
 
-def test_beside_a_daemon_that_runs_nothing_is_taken(head: Head) -> None:
+def test_restore_is_refused_while_a_slurm_daemon_runs(head: Head) -> None:
     head.daemons = "deactivating"
     done = head.run("begin", head.state, head.base)
     assert done.returncode == 1
@@ -143,7 +142,7 @@ def test_beside_a_daemon_that_runs_nothing_is_taken(head: Head) -> None:
     assert head.marked == []
 
 
-def test_of_half_a_restore_no_backup_is_made(head: Head) -> None:
+def test_backup_is_refused_during_an_unfinished_restore(head: Head) -> None:
     assert head.begin() == 0
     done = head.run("state", head.state, "0")
     assert done.returncode == 1
@@ -151,7 +150,7 @@ def test_of_half_a_restore_no_backup_is_made(head: Head) -> None:
     assert done.stdout == b""
 
 
-def test_a_database_that_does_not_answer_is_not_taken_for_none(head: Head) -> None:
+def test_restore_fails_while_the_database_does_not_answer(head: Head) -> None:
     head.begin()
     assert head.take() == 0
     head.away = True

@@ -61,7 +61,7 @@ def texts(files: dict[str, File]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", sorted(cases()))
-def test_rendered_files_are_as_agreed(case: str, request: pytest.FixtureRequest) -> None:
+def test_rendered_files_match_golden_copies(case: str, request: pytest.FixtureRequest) -> None:
     cluster, site = cases()[case]
     folder = GOLDEN / case
     now = {

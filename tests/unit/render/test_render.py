@@ -1,4 +1,5 @@
-"""In any rendering no value adds a line, units name their files, and 10,000 nodes take a second."""
+"""Rendered files resist injected lines and keys, systemd units reference rendered files only, and 10,000 nodes render
+quickly."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def lines_of(files: Mapping[str, File]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("text", ["x\nHACK=1", "x\r\nHACK=1\r", "/x\nHACK=1", "x\n\nHACK=1 #", 'x"\nHACK=1 "'])
-def test_no_string_of_a_spec_adds_a_line_to_any_file(text: str) -> None:
+def test_spec_strings_cannot_add_lines_to_files(text: str) -> None:
     assert len(PLACES) > 70
     for where, path in PLACES:
         rendered = try_render(where, path, text)
@@ -87,7 +88,7 @@ def test_no_string_of_a_spec_adds_a_line_to_any_file(text: str) -> None:
 
 @settings(max_examples=150)
 @given(st.sampled_from(PLACES), st.text(max_size=15), st.sampled_from("\n\r\x0b\x0c\x85\u2028\u2029"))
-def test_no_kind_of_line_end_reaches_a_file(place: tuple[str, tuple[Any, ...]], text: str, end: str) -> None:
+def test_line_ends_in_spec_do_not_reach_files(place: tuple[str, tuple[Any, ...]], text: str, end: str) -> None:
     rendered = try_render(*place, f"{text}{end}HACK")
     for files in (rendered or {}).values():
         for path, file in files.items():
@@ -99,7 +100,7 @@ def test_no_kind_of_line_end_reaches_a_file(place: tuple[str, tuple[Any, ...]], 
 @given(
     st.sampled_from(PLACES), st.sampled_from(["a b", "a=b", "a b=c", "a#b", "a,b", "a:b", "$(x)", "`x`", "../x", "%n"])
 )
-def test_slurm_conf_keeps_its_keys_whatever_a_value_holds(place: tuple[str, tuple[Any, ...]], text: str) -> None:
+def test_special_characters_add_no_slurm_conf_keys(place: tuple[str, tuple[Any, ...]], text: str) -> None:
     where, path = place
     if where == "cluster" and "slurm" in path:
         return  # keys there are the user's own, from an allowlist
@@ -120,7 +121,7 @@ def baseline() -> str:
 
 
 @pytest.mark.parametrize("cluster", [GPU, old_gpu_cluster(), cpu_cluster()], ids=["24.11", "22.05", "own"])
-def test_units_name_files_that_are_rendered(cluster: Cluster) -> None:
+def test_units_reference_only_rendered_files(cluster: Cluster) -> None:
     rendered, roles = render_files(cluster, site_of(cluster)), units_by_role(cluster, site_of(cluster))
     maybe = {
         "/etc/slurm/gres.conf",
@@ -140,7 +141,7 @@ def test_units_name_files_that_are_rendered(cluster: Cluster) -> None:
     )
 
 
-def test_secrets_are_named_never_held() -> None:
+def test_rendered_files_contain_no_secrets() -> None:
     for files in render_files(GPU, site_of(GPU)).values():
         for path, file in files.items():
             if file.secret:
@@ -152,13 +153,13 @@ def test_secrets_are_named_never_held() -> None:
 
 
 @pytest.mark.parametrize("cluster", [GPU, old_gpu_cluster()])
-def test_slurmdbd_listens_on_the_private_address_only(cluster: Cluster) -> None:
+def test_slurmdbd_listens_only_on_private_address(cluster: Cluster) -> None:
     lines = render_files(cluster, site_of(cluster))["head"]["/etc/slurm/slurmdbd.conf"].text.splitlines()
     assert "CommunicationParameters=NoInAddrAny" in lines
     assert f"DbdAddr={site_of(cluster).head_address}" in lines
 
 
-def test_ten_thousand_nodes_take_no_time() -> None:
+def test_ten_thousand_nodes_render_within_five_seconds() -> None:
     cluster = gpu_cluster(leaves=100, per_leaf=100)
     site = site_of(cluster)
     started = time.process_time()
@@ -176,7 +177,7 @@ def one(text: str, kind: str) -> codec.Line:
     return next(line for line in codec.parse_lines(text) if line.first == kind)
 
 
-def test_keys_of_the_cluster_file_replace_ours_whatever_their_case() -> None:
+def test_cluster_file_keys_override_defaults_case_insensitively() -> None:
     keys = [key.lower() for line in codec.parse_lines(slurm_conf(GPU)) for key, _ in line.pairs]
     assert keys.count("priorityweightage") == 1
     found = codec.settings(codec.parse_lines(slurm_conf(GPU)))
@@ -184,21 +185,21 @@ def test_keys_of_the_cluster_file_replace_ours_whatever_their_case() -> None:
     assert found["maxstepcount"] == "50000"
 
 
-def test_a_step_that_can_t_be_killed_is_given_up_after_five_messages_time() -> None:
+def test_unkillable_step_timeout_is_at_least_five_message_timeouts() -> None:
     """slurmctld says "error:" to less, and a candidate with errors is not taken up."""
     for said, least in ((None, 120), ("24", 120), ("25", 125), ("100", 500)):
         cluster = replace(GPU, slurm={} if said is None else {"MessageTimeout": said})
         assert codec.settings(codec.parse_lines(slurm_conf(cluster)))["unkillablesteptimeout"] == str(least)
 
 
-def test_eight_one_gpu_jobs_fit_a_node() -> None:
+def test_eight_single_gpu_jobs_fit_one_node() -> None:
     text = slurm_conf(GPU)
     found, node = codec.settings(codec.parse_lines(text)), one(text, "nodename")
     assert 8 * int(found["defmempergpu"]) <= int(node.get("RealMemory") or 0)
     assert 8 * int(found["defcpupergpu"]) <= int(node.get("CPUs") or 0)
 
 
-def test_a_whole_node_counts_for_its_gpus_and_not_for_a_rounding_more() -> None:
+def test_whole_node_billing_equals_its_gpus() -> None:
     weights = dict(
         word.split("=") for word in (one(slurm_conf(GPU), "partitionname").get("TRESBillingWeights") or "").split(",")
     )
@@ -208,19 +209,19 @@ def test_a_whole_node_counts_for_its_gpus_and_not_for_a_rounding_more() -> None:
     assert int(float(weights["CPU"]) * int(node.get("CPUs") or 0)) == 8000
 
 
-def test_what_a_job_s_epilog_removes_is_removed_at_boot_where_the_machine_died_before_it() -> None:
+def test_job_folders_are_removed_at_boot() -> None:
     node = render_files(GPU, site_of(GPU))["node"]
     for place in ("/var/lib/headway/job-tmp", "/var/lib/headway/containers"):
         assert f"{place} " in node["/etc/headway/epilog"].text
         assert f"R! {place}/*\n" in node["/etc/tmpfiles.d/headway.conf"].text
 
 
-def test_room_for_tmp_is_promised_where_it_is_known() -> None:
+def test_tmpdisk_is_set_only_when_known() -> None:
     assert one(slurm_conf(GPU, site_of(GPU, real_tmp_mib=5000)), "nodename").get("TmpDisk") == "5000"
     assert one(slurm_conf(GPU), "nodename").get("TmpDisk") is None
 
 
-def test_a_job_over_its_memory_does_not_swap_instead() -> None:
+def test_cgroup_conf_constrains_swap() -> None:
     written = render_files(GPU, site_of(GPU))["head"]["/etc/slurm/cgroup.conf"].text
     assert "ConstrainSwapSpace=yes" in written
     assert "CgroupPlugin=autodetect" in written
@@ -228,14 +229,14 @@ def test_a_job_over_its_memory_does_not_swap_instead() -> None:
     assert "CgroupPlugin=cgroup/v1" in old, "what lies on top may be the systemd's own v2"
 
 
-def test_every_daemon_of_slurm_outlives_people_s_programs() -> None:
+def test_slurm_daemons_are_protected_from_oom_killer() -> None:
     rendered = render_files(GPU, site_of(GPU))
     for role, name in (("node", "slurmd"), ("node", "munge"), ("head", "munge"), ("head", "slurmctld")):
         text = rendered[role][f"/etc/systemd/system/{name}.service.d/headway.conf"].text
         assert "OOMScoreAdjust=-9" in text, (role, name)
 
 
-def test_pretended_cores_are_not_pinned_and_real_ones_are() -> None:
+def test_only_real_cores_are_pinned() -> None:
     local = render_files(GPU, site_of(GPU))["head"]
     real = render_files(cpu_cluster(), site_of(cpu_cluster(), real_cpus=64, real_memory_mib=260_000))["head"]
     assert "ConstrainCores=no" in local["/etc/slurm/cgroup.conf"].text
@@ -245,14 +246,14 @@ def test_pretended_cores_are_not_pinned_and_real_ones_are() -> None:
     assert "config_overrides" not in real["/etc/slurm/slurm.conf"].text
 
 
-def test_a_real_node_promises_less_memory_than_it_has() -> None:
+def test_real_node_advertises_less_memory_than_it_has() -> None:
     cluster = cpu_cluster()
     node = hardware_of(cluster, site_of(cluster, real_cpus=64, real_memory_mib=250_000), cluster.slot_names[0])
     assert not node.pretended
     assert node.memory_mib < 250_000
 
 
-def test_one_switch_needs_no_topology() -> None:
+def test_topology_conf_is_omitted_for_single_switch() -> None:
     one_leaf = render_files(old_gpu_cluster(), site_of(old_gpu_cluster()))["head"]
     assert "/etc/slurm/topology.conf" not in one_leaf
     assert "TopologyPlugin" not in one_leaf["/etc/slurm/slurm.conf"].text
@@ -261,7 +262,7 @@ def test_one_switch_needs_no_topology() -> None:
     assert "SwitchName=spine Switches=leaf[1-2]" in two
 
 
-def test_a_departed_user_keeps_name_and_uid_but_cannot_come_in() -> None:
+def test_departed_user_keeps_uid_but_cannot_log_in() -> None:
     files = render_files(GPU, site_of(GPU))["node"]
     assert "bob:x:20099:20099:bob:/home/bob:/usr/sbin/nologin\n" in files["/var/lib/extrausers/passwd"].text
     assert "bob:!:19000:0:99999:7::1:\n" in files["/var/lib/extrausers/shadow"].text
@@ -270,7 +271,7 @@ def test_a_departed_user_keeps_name_and_uid_but_cannot_come_in() -> None:
     assert "/etc/ssh/headway_keys/alice" in files
 
 
-def test_only_the_old_version_makes_output_folders_in_the_prolog() -> None:
+def test_only_slurm_22_05_prolog_creates_output_folders() -> None:
     assert "setpriv" not in render_files(GPU, site_of(GPU))["node"]["/etc/headway/prolog"].text
     old = render_files(old_gpu_cluster(), site_of(old_gpu_cluster()))["node"]["/etc/headway/prolog"].text
     assert "setpriv --reuid" in old
@@ -285,11 +286,11 @@ def test_only_the_old_version_makes_output_folders_in_the_prolog() -> None:
         ("/ä", "\\xc3\\xa4"),
     ],
 )
-def test_mount_units_are_named_as_systemd_names_them(where: str, unit: str) -> None:
+def test_mount_unit_names_follow_systemd_escaping(where: str, unit: str) -> None:
     assert escape(where) == unit
 
 
-def test_a_dataset_is_read_only_unless_said() -> None:
+def test_dataset_mounts_are_readonly_by_default() -> None:
     sets = (Dataset("a", "/x", "/a"), Dataset("b", "/x", "/b", read_only=False), Dataset("c", "", "/c"))
     cluster = replace(GPU, storage=Storage(datasets=sets))
     files = render_files(cluster, site_of(cluster))["node"]
@@ -298,6 +299,6 @@ def test_a_dataset_is_read_only_unless_said() -> None:
     assert "/etc/systemd/system/c.mount" not in files
 
 
-def test_an_unknown_version_is_refused() -> None:
+def test_refuses_unknown_slurm_version() -> None:
     with pytest.raises(InvalidSpec, match=r"23\.02"):
         render_files(replace(GPU, slurm_version="23.02"), site_of(GPU))

@@ -1,4 +1,4 @@
-"""Only permitted Slurm versions may follow each other."""
+"""Slurm upgrades are limited to supported version steps and need a backup."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ def fault(old: str, new: str, cluster: Cluster | None = None) -> str:
         ("25.11", "26.05"),
     ],
 )
-def test_supported_hops(old: str, new: str) -> None:
+def test_accepts_supported_slurm_upgrades(old: str, new: str) -> None:
     assert fault(old, new) == ""
 
 
 @pytest.mark.parametrize(("old", "new"), [("22.05", "24.11"), ("22.05", "24.05"), ("24.05", "26.05")])
-def test_a_hop_over_too_many_releases_is_refused_with_those_it_reads(old: str, new: str) -> None:
+def test_refuses_upgrade_over_too_many_releases(old: str, new: str) -> None:
     said = fault(old, new)
     assert f"not from {old}" in said
     releases = list(STATE_READ_BACK)
     assert releases[releases.index(new) - 1] in said
 
 
-def test_there_is_no_way_back() -> None:
+def test_refuses_downgrade_and_unknown_version() -> None:
     assert "no downgrade" in fault("24.11", "22.05")
     assert "unknown" in fault("24.11", "31.05")
 
 
-def test_a_hop_wants_a_backup_and_machines_that_headway_makes() -> None:
+def test_upgrade_requires_backup_and_provider_made_machines() -> None:
     assert "backup" in fault("24.11", "26.05", builders.cluster(2))
     own = replace(builders.cluster(2), backup=BACKUP, provider=SSH)
     assert "are your own" in fault("24.11", "26.05", own)
 
 
-def test_the_plan_says_that_a_backup_comes_first() -> None:
+def test_plan_includes_backup_before_upgrade() -> None:
     before = replace(builders.cluster(2), backup=BACKUP)
     after = replace(before, slurm_version="26.05")
     (change,) = backup_before_upgrade("24.11", before, after)
@@ -66,11 +66,11 @@ def test_the_plan_says_that_a_backup_comes_first() -> None:
     assert backup_before_upgrade("", before, after) == (), "nothing was ever written"
 
 
-def test_a_cluster_that_is_not_there_may_have_any() -> None:
+def test_new_cluster_accepts_any_slurm_version() -> None:
     assert upgrade_fault("", builders.cluster(2), exists=False) is None
 
 
-def test_of_a_cluster_that_is_down_there_is_no_backup() -> None:
+def test_refuses_upgrade_of_cluster_that_is_down() -> None:
     newer = replace(builders.cluster(2), backup=BACKUP, slurm_version="26.05")
     found = upgrade_fault("24.11", newer, exists=False)
     assert found is not None

@@ -1,4 +1,4 @@
-"""A command's output is decoded correctly wherever HTTP splits it."""
+"""Frames of a command's output are decoded correctly for any HTTP chunking."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.schemas.stream_frames import KINDS, frame, frames
 
 
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.binary(max_size=50))), st.lists(st.integers(1, 20)))
-def test_frames_come_out_as_they_went_in(said: list[tuple[str, bytes]], cuts: list[int]) -> None:
+def test_frames_survive_any_chunking(said: list[tuple[str, bytes]], cuts: list[int]) -> None:
     text = b"".join(frame(*one) for one in said)
     pieces = []
     for cut in cuts:
@@ -19,7 +19,7 @@ def test_frames_come_out_as_they_went_in(said: list[tuple[str, bytes]], cuts: li
     assert list(frames([*pieces, text])) == said
 
 
-def test_what_is_no_frame_is_refused() -> None:
+def test_refuses_data_that_is_not_a_frame() -> None:
     with pytest.raises(ValueError, match="not a frame"):
         list(frames([b"<html>"]))
     assert list(frames([frame("out", b"whole")[:-1]])) == []

@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_git_s_rules_decide_the_innermost_first(folder: Path) -> None:
+def test_bundle_applies_innermost_gitignore_first(folder: Path) -> None:
     assert bundle_folder(folder).files == (
         ".gitignore", "link", "linked", "pkg/.gitignore", "pkg/keep.log", "pkg/model.py", "run.sh", "train.py",
         "with space/ü.txt",
@@ -55,7 +55,7 @@ def kept_by_git(folder: Path) -> list[str]:
     return sorted(subprocess.run(words, check=True, timeout=30, capture_output=True, text=True).stdout.splitlines())
 
 
-def test_rules_above_the_folder_hold_up_to_the_repository_s_root(tmp_path: Path) -> None:
+def test_bundle_applies_gitignore_up_to_repository_root(tmp_path: Path) -> None:
     root = in_git(tmp_path / "repo", **{
         "../.gitignore": "train.py\n",  # outside: none of git's business
         ".gitignore": "# secrets\n.env\n/projects/a/data/\n*.ckpt\n/train.py\nprojects/a/src/*.tmp\n",
@@ -77,7 +77,7 @@ def test_rules_above_the_folder_hold_up_to_the_repository_s_root(tmp_path: Path)
 
 
 @pytest.mark.parametrize("rule", ["out/", "/out", "*", "out/*\n!out/run"])
-def test_a_folder_that_git_ignores_as_a_whole_goes_where_it_is_named(tmp_path: Path, rule: str) -> None:
+def test_explicitly_named_ignored_folder_is_bundled(tmp_path: Path, rule: str) -> None:
     names = ("model.pt", "sub/a.py", ".env", "sub/.env")
     root = in_git(tmp_path / "repo", **{".gitignore": f"{rule}\n", **{f"out/run/{name}": "x" for name in names}})
     assert bundle_folder(root / "out/run").files == tuple(sorted(names))
@@ -87,7 +87,7 @@ def test_a_folder_that_git_ignores_as_a_whole_goes_where_it_is_named(tmp_path: P
 
 
 @pytest.mark.parametrize("rule", ["exp/*", "**/exp/*", "/exp/*\n!.gitkeep", "/exp/*\n!/exp/.gitignore", "/exp/[!.]*"])
-def test_so_does_one_in_which_git_ignores_everything(tmp_path: Path, rule: str) -> None:
+def test_folder_with_all_contents_ignored_is_bundled(tmp_path: Path, rule: str) -> None:
     names = ("model.pt", "sub/a.py")
     files = {f"exp/{name}": "x" for name in (*names, "sub/.env", ".gitkeep", ".gitignore", "later.bin")}
     root = in_git(tmp_path / "repo", **files, **{".gitignore": f"{rule}\n.env\n"})
@@ -98,13 +98,13 @@ def test_so_does_one_in_which_git_ignores_everything(tmp_path: Path, rule: str) 
     )
 
 
-def test_where_something_is_kept_the_rest_of_what_a_rule_ignores_stays_out(tmp_path: Path) -> None:
+def test_partly_ignored_folder_bundles_only_kept_files(tmp_path: Path) -> None:
     files = {".gitignore": "exp/*\n!exp/*.py\n", "exp/a.py": "x", "exp/secret.txt": "x"}
     root = in_git(tmp_path / "repo", **files)
     assert bundle_folder(root / "exp").files == ("a.py",)
 
 
-def test_a_folder_of_which_nothing_would_go_is_refused(tmp_path: Path) -> None:
+def test_refuses_folder_with_own_gitignore_excluding_everything(tmp_path: Path) -> None:
     for rules in ("*\n", "*\n!.gitignore\n"):
         with pytest.raises(Refused, match=r"work: its \.gitignore files exclude everything in it"):
             bundle_folder(tree(tmp_path / "work", **{".gitignore": rules, "a.py": "x"}))
@@ -112,7 +112,7 @@ def test_a_folder_of_which_nothing_would_go_is_refused(tmp_path: Path) -> None:
     assert bundle_folder(empty).files == ()
 
 
-def test_the_digest_is_of_content_not_of_time_or_place(folder: Path, tmp_path: Path) -> None:
+def test_digest_depends_on_content_and_mode_only(folder: Path, tmp_path: Path) -> None:
     first = bundle_folder(folder)
     os.utime(folder / "train.py", (1, 1))
     assert bundle_folder(folder.rename(tmp_path / "elsewhere")).digest == first.digest
@@ -125,7 +125,7 @@ def test_the_digest_is_of_content_not_of_time_or_place(folder: Path, tmp_path: P
     assert bundle_folder(folder).digest not in (first.digest, changed)
 
 
-def test_the_node_keeps_what_it_counted_and_nothing_can_be_written_there(folder: Path, tmp_path: Path) -> None:
+def test_node_stores_bundle_readonly_under_its_digest(folder: Path, tmp_path: Path) -> None:
     made = bundle_folder(folder)
     root = str(tmp_path / "root")
     assert node.keep_bundle(root, made.digest, b"") is False
@@ -139,7 +139,7 @@ def test_the_node_keeps_what_it_counted_and_nothing_can_be_written_there(folder:
     assert [path.name for path in kept.parent.iterdir()] == [made.digest]
 
 
-def test_names_that_are_no_utf_8_arrive_as_they_are(tmp_path: Path) -> None:
+def test_non_utf8_file_names_are_transferred_unchanged(tmp_path: Path) -> None:
     """Of old archives, and of machines with another encoding: Linux takes any bytes."""
     work = tree(tmp_path / "work", **{"train.py": "x"})
     latin, inner = os.fsdecode(b"caf\xe9.txt"), os.fsdecode(b"d\xe9/caf\xe9.txt")
@@ -153,7 +153,7 @@ def test_names_that_are_no_utf_8_arrive_as_they_are(tmp_path: Path) -> None:
     assert (str((job / "link").readlink()), (job / "link").read_text(), (job / inner).read_text()) == (latin, "1", "2")
 
 
-def test_a_file_of_several_names_arrives_under_each(tmp_path: Path) -> None:
+def test_bundle_with_hard_links_is_stored(tmp_path: Path) -> None:
     """uv and conda make hard links, and so does `cp -l`."""
     work = tree(tmp_path / "work", **{"a.py": "1"})
     (work / "b.py").hardlink_to(work / "a.py")
@@ -162,7 +162,7 @@ def test_a_file_of_several_names_arrives_under_each(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("now", ["more", "gone", "a program"])
-def test_a_file_that_changes_while_it_is_read_is_named(tmp_path: Path, now: str) -> None:
+def test_archive_refuses_file_changed_since_listing(tmp_path: Path, now: str) -> None:
     work = tree(tmp_path / "work", **{"train.py": "1", "train.log": "step 1"})
     made = bundle_folder(work)
     log = work / "train.log"
@@ -177,7 +177,7 @@ def test_a_file_that_changes_while_it_is_read_is_named(tmp_path: Path, now: str)
     assert ".gitignore" in caught.value.hint
 
 
-def test_what_can_t_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bundle_refuses_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(path: Path) -> bytes:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
@@ -188,7 +188,7 @@ def test_what_can_t_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert ".gitignore" in caught.value.hint
 
 
-def test_a_name_that_is_no_utf_8_can_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_with_non_utf8_name_is_printable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_FILES", 0)
     with pytest.raises(Refused) as caught:
         bundle_folder(tree(tmp_path / "work", **{os.fsdecode(b"caf\xe9"): "1"}))
@@ -196,7 +196,7 @@ def test_a_name_that_is_no_utf_8_can_be_said(tmp_path: Path, monkeypatch: pytest
     str(caught.value).encode()  # as a terminal is given it
 
 
-def test_a_job_s_copy_can_be_written_to_and_the_bundle_stays(folder: Path, tmp_path: Path) -> None:
+def test_job_copy_is_writable_and_bundle_stays_unchanged(folder: Path, tmp_path: Path) -> None:
     made = bundle_folder(folder)
     root, work, helper = str(tmp_path / "root"), tmp_path / "runs/train-1", str(tmp_path / "root/launch-1.py")
     node.keep_bundle(root, made.digest, made.archive())
@@ -210,7 +210,7 @@ def test_a_job_s_copy_can_be_written_to_and_the_bundle_stays(folder: Path, tmp_p
     assert node.tree_digest(str(tmp_path / "root/bundles" / made.digest)) == made.digest
 
 
-def test_a_folder_that_is_there_outlives_its_bundle_and_a_new_one_takes_it(
+def test_existing_work_folder_needs_no_bundle_but_new_one_does(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipeline that took longer than bundles are kept is retried in its own folder."""
@@ -234,7 +234,7 @@ def test_a_folder_that_is_there_outlives_its_bundle_and_a_new_one_takes_it(
     assert not (tmp_path / "runs/chain-2").exists()
 
 
-def test_bundles_that_nobody_used_for_long_go_and_the_used_ones_stay(tmp_path: Path) -> None:
+def test_removes_only_bundles_unused_for_long(tmp_path: Path) -> None:
     root, kept = tmp_path / "root", tmp_path / "root" / "bundles"
     digests = []
     for name in ("old", "used", "asked", "new"):
@@ -254,7 +254,7 @@ def test_bundles_that_nobody_used_for_long_go_and_the_used_ones_stay(tmp_path: P
 
 
 @pytest.mark.parametrize("damage", ["cut", "other"])
-def test_a_damaged_archive_never_gets_the_name(folder: Path, tmp_path: Path, damage: str) -> None:
+def test_damaged_archive_is_not_stored(folder: Path, tmp_path: Path, damage: str) -> None:
     data = bundle_folder(folder).archive()
     digest = bundle_folder(folder).digest if damage == "cut" else "0" * 64
     with pytest.raises((EOFError, ValueError)):
@@ -290,7 +290,7 @@ def packed(*members: tuple[str, bytes | str]) -> bytes:
         ([(f"f{n}", b"") for n in range(9)], "more than"),
     ],
 )
-def test_an_archive_can_t_leave_its_folder_nor_grow_without_end(
+def test_refuses_archive_with_unsafe_paths_or_excessive_size(
     members: list[tuple[str, bytes | str]],
     words: str,
     tmp_path: Path,
@@ -304,7 +304,7 @@ def test_an_archive_can_t_leave_its_folder_nor_grow_without_end(
     assert not (tmp_path / "root/up").exists()
 
 
-def test_too_much_is_refused_with_the_largest_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_oversized_bundle_and_names_largest_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "weights.bin").write_bytes(os.urandom(2**20 + 1))
     monkeypatch.setattr(module, "MAX_FILES_MIB", 1)
     with pytest.raises(Refused) as caught:
@@ -317,7 +317,7 @@ def test_too_much_is_refused_with_the_largest_named(folder: Path, monkeypatch: p
         bundle_folder(folder).archive()
 
 
-def test_where_the_files_come_from(tmp_path: Path) -> None:
+def test_git_state_reports_branch_commit_and_dirty_flag(tmp_path: Path) -> None:
     assert git_state(tmp_path) is None
     tree(tmp_path, **{"a.py": "1"})
     for words in (

@@ -1,4 +1,5 @@
-"""The SDK makes a cluster file self-contained, and errors arrive as the same exceptions."""
+"""The SDK inlines keys, paths and the catalogue into a cluster file, finds its server, and raises the server's error
+classes."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def write(folder: Path, text: str) -> Path:
     return file
 
 
-def test_keys_are_read_and_paths_made_absolute(tmp_path: Path) -> None:
+def test_document_inlines_ssh_keys_and_makes_paths_absolute(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh/one.pub").write_text(f"# mine\n{KEY}\n\n{KEY}2\n")
@@ -66,7 +67,7 @@ def test_keys_are_read_and_paths_made_absolute(tmp_path: Path) -> None:
     assert document.text == file.read_text()
 
 
-def test_own_key_is_used_or_made_once(tmp_path: Path) -> None:
+def test_own_ssh_key_is_used_or_generated_once(tmp_path: Path) -> None:
     file = write(tmp_path, "name: lab\n")
     config, home = tmp_path / "config", tmp_path / "home"
     made = load_document(file, config_dir=config, home=home).spec["ssh_keys"]
@@ -80,7 +81,7 @@ def test_own_key_is_used_or_made_once(tmp_path: Path) -> None:
     assert load_document(file, config_dir=config, home=home).spec["ssh_keys"] == [KEY]
 
 
-def test_all_missing_and_wrong_keys_are_named_at_once(tmp_path: Path) -> None:
+def test_reports_all_missing_and_wrong_key_files_at_once(tmp_path: Path) -> None:
     private = tmp_path / "id"
     private.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nsecretsecret\n")
     file = write(tmp_path, "name: lab\nssh_keys: [./none.pub, ./id]\nusers: {bob: {ssh_keys: [./no.pub]}}\n")
@@ -93,19 +94,19 @@ def test_all_missing_and_wrong_keys_are_named_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["ssh_keys: 5", "storage: []", "users: [a]", "storage: {datasets: {a: 1}}", "hosts: x"]
 )
-def test_what_is_not_understood_is_left_for_the_server(tmp_path: Path, text: str) -> None:
+def test_malformed_fields_are_left_for_server_validation(tmp_path: Path, text: str) -> None:
     document = load_document(write(tmp_path, f"name: lab\n{text}\n"), config_dir=tmp_path, home=tmp_path)
     assert text.partition(":")[0] in document.spec
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# mine-8: {gpus: 8}\n", "---\n# none yet\n", "~\n"])
-def test_a_catalogue_without_a_plan_is_none(tmp_path: Path, text: str) -> None:
+def test_empty_catalogue_file_gives_no_plans(tmp_path: Path, text: str) -> None:
     (tmp_path / "catalogue.yaml").write_text(text)
     assert load_document(write(tmp_path, "name: lab\n"), config_dir=tmp_path, home=tmp_path).catalogue == {}
 
 
 @pytest.mark.parametrize("text", ["a: [\n", "- a\n", "text\n", "a: 1\na: 2\n"])
-def test_faults_of_the_catalogue_are_said_of_it(tmp_path: Path, text: str) -> None:
+def test_catalogue_errors_name_catalogue_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "catalogue.yaml").write_text(text)
     with pytest.raises(InvalidSpec) as caught:
         load_document(write(tmp_path, "name: lab\n"), config_dir=tmp_path, home=tmp_path)
@@ -113,13 +114,13 @@ def test_faults_of_the_catalogue_are_said_of_it(tmp_path: Path, text: str) -> No
     assert "cluster file" not in caught.value.message
 
 
-def test_users_catalogue_travels_along(tmp_path: Path) -> None:
+def test_document_includes_user_catalogue(tmp_path: Path) -> None:
     (tmp_path / "catalogue.yaml").write_text("mine-8: {gpus: 8, cpus: 4, memory_mib: 4096}\n")
     document = load_document(write(tmp_path, "name: lab\n"), config_dir=tmp_path, home=tmp_path)
     assert document.catalogue == {"mine-8": {"gpus": 8, "cpus": 4, "memory_mib": 4096}}
 
 
-def test_unreadable_files_say_what_to_do(tmp_path: Path) -> None:
+def test_unreadable_cluster_file_errors_are_helpful(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="headway init"):
         load_document(tmp_path / "none.yaml")
     with pytest.raises(Refused, match="folder"):
@@ -134,7 +135,7 @@ def test_unreadable_files_say_what_to_do(tmp_path: Path) -> None:
         load_document(tmp_path / "pipe")
 
 
-def test_a_pipe_that_somebody_writes_to_is_read_to_its_end(tmp_path: Path) -> None:
+def test_reads_cluster_file_from_pipe(tmp_path: Path) -> None:
     ours, theirs = os.pipe()
 
     def write() -> None:
@@ -154,7 +155,7 @@ ERRORS = [NotSignedIn, NotAllowed, NotFound, Conflict, NeedsConfirmation, Refuse
 
 
 @pytest.mark.parametrize("cls", ERRORS)
-def test_errors_cross_the_wire(cls: type[HeadwayError]) -> None:
+def test_client_raises_same_error_class_as_server(cls: type[HeadwayError]) -> None:
     sent = problem_response(cls.http_status, error_out(cls("what", hint="do")))
     server = httpx.MockTransport(lambda _: httpx.Response(sent.status_code, content=bytes(sent.body)))
     with Client("http://server", "t", transport=server) as client, pytest.raises(cls) as caught:
@@ -164,7 +165,7 @@ def test_errors_cross_the_wire(cls: type[HeadwayError]) -> None:
     assert PROBLEMS[cls.kind][0] == sent.status_code
 
 
-def test_faults_and_failed_commands_cross_the_wire() -> None:
+def test_faults_and_command_failures_survive_serialization() -> None:
     spec = error_from_answer(error_out(InvalidSpec([Fault("a.b", "bad", "do c")], "the pipeline file")))
     assert isinstance(spec, InvalidSpec)
     assert spec.faults == (Fault("a.b", "bad", "do c"),)
@@ -177,7 +178,7 @@ def test_faults_and_failed_commands_cross_the_wire() -> None:
     assert type(newer) is HeadwayError
 
 
-def test_no_server_says_how_to_start_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_server_error_explains_how_to_start_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEADWAY_URL", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with pytest.raises(Unreachable) as caught:
@@ -189,7 +190,7 @@ def test_no_server_says_how_to_start_one(tmp_path: Path, monkeypatch: pytest.Mon
         Client("http://127.0.0.1:9", "t").clusters.get("")
 
 
-def test_a_server_started_by_sudo_is_found_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_started_with_sudo_is_found_without_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HEADWAY_URL", "HEADWAY_STATE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -231,7 +232,7 @@ def test_a_server_started_by_sudo_is_found_without_it(tmp_path: Path, monkeypatc
         connect()
 
 
-def test_environment_names_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headway_url_selects_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_STATE", str(tmp_path))
     monkeypatch.setenv("HEADWAY_URL", "http://far:1/")
     monkeypatch.setenv("HEADWAY_TOKEN", "hw_t")
@@ -241,7 +242,7 @@ def test_environment_names_the_server(tmp_path: Path, monkeypatch: pytest.Monkey
         client.me()
 
 
-def test_the_own_server_s_token_goes_to_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_token_is_sent_only_to_own_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_STATE", str(tmp_path))
     monkeypatch.delenv("HEADWAY_TOKEN", raising=False)
     (tmp_path / paths.CLIENT_FILE).write_text(json.dumps({"url": "http://127.0.0.1:7878", "token": "hw_own"}))
@@ -259,7 +260,9 @@ def test_the_own_server_s_token_goes_to_nobody_else(tmp_path: Path, monkeypatch:
     assert find_server()[1] == "hw_own"
 
 
-def test_of_several_servers_the_one_that_answers_is_spoken_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_fails_over_to_next_server_with_same_idempotency_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HEADWAY_STATE", str(tmp_path))
     one, two = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
     urls = [f"http://127.0.0.1:{server.getsockname()[1]}" for server in (one, two)]
@@ -285,14 +288,14 @@ def test_of_several_servers_the_one_that_answers_is_spoken_to(tmp_path: Path, mo
 @pytest.mark.parametrize(
     "url", ["garbage", "ftp://x", "http://", "http://h:99999", "http://[::1", "http://h\u00e9:1", "http://h:x"]
 )
-def test_an_address_that_is_none_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_invalid_headway_url(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_URL", url)
     with pytest.raises(Refused, match="HEADWAY_URL is not a valid address"):
         connect()
 
 
 @pytest.mark.parametrize("token", ["a\nb", "h\u00e9"])
-def test_a_token_that_is_none_says_so_and_is_not_shown(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_invalid_token_without_showing_it(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("HEADWAY_TOKEN", token)
     with pytest.raises(Refused, match="HEADWAY_TOKEN is not a valid token") as caught:
@@ -310,7 +313,7 @@ def test_a_token_that_is_none_says_so_and_is_not_shown(token: str, monkeypatch: 
         (500, b'{"detail": 1}', "no Headway server answered, but HTTP 500"),
     ],
 )
-def test_what_is_no_server_of_ours_or_another_version_is_told_apart(status: int, body: bytes, why: str) -> None:
+def test_distinguishes_foreign_server_from_incompatible_version(status: int, body: bytes, why: str) -> None:
     import httpx
 
     answers = httpx.MockTransport(lambda _: httpx.Response(status, content=body))
@@ -319,7 +322,7 @@ def test_what_is_no_server_of_ours_or_another_version_is_told_apart(status: int,
             ask(client)
 
 
-def test_a_proxy_whose_server_is_away_is_no_wrong_address() -> None:
+def test_proxy_503_raises_unreachable() -> None:
     """Who waits for a job goes on over it."""
     import httpx
 

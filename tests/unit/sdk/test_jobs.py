@@ -1,4 +1,5 @@
-"""The SDK's job handle tells how a job ended; for an array, after all its tasks have ended."""
+"""Job.wait reports the final state of jobs and arrays and survives an unreachable server; the async client mirrors
+it."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def in_turn(*answers: Any) -> Any:
     return lambda *_, **__: left.pop(0)
 
 
-def test_an_array_with_a_failed_task_has_failed_though_its_last_task_has_not() -> None:
+def test_array_with_failed_task_is_failed() -> None:
     api = FakeApi().on("jobs.get", LAST).on("jobs.tasks", ArrayOut(total=10, done=9, failed=1, failed_tasks="3"))
     ended = handle(api).wait()
     assert (ended.state, ended.exit_code) == ("FAILED", 1)
@@ -40,19 +41,19 @@ def test_an_array_with_a_failed_task_has_failed_though_its_last_task_has_not() -
     assert ended.tasks.failed_tasks == "3"
 
 
-def test_an_array_ends_with_its_slowest_task() -> None:
+def test_array_wait_ends_with_slowest_task() -> None:
     api = FakeApi().on("jobs.get", LAST)
     api.on("jobs.tasks", in_turn(ArrayOut(total=10, done=9, running=1), ArrayOut(total=10, done=10)))
     assert handle(api).wait(poll_s=0).state == "COMPLETED"
     assert len(api.named("jobs.tasks")) == 2
 
 
-def test_one_task_of_an_array_ends_by_itself() -> None:
+def test_wait_for_single_array_task_ignores_other_tasks() -> None:
     api = FakeApi().on("jobs.get", job(41, array_job_id=40, array_task="0", state="COMPLETED"))
     assert Job(cast(Jobs, api.jobs), "lab", 41).wait().state == "COMPLETED"
 
 
-def test_all_jobs_are_read_page_by_page_and_each_says_how_old_it_is() -> None:
+def test_job_list_reads_all_pages_and_page_reports_staleness() -> None:
     pages = {
         "": JobsPage(jobs=[job(1)], total=2, next="b", stale="no SSH to lab-head"),
         "b": JobsPage(jobs=[job(2)], total=2),
@@ -86,21 +87,21 @@ BROKEN = Unreachable("the connection broke")
 ENDED = job(40, state="COMPLETED")
 
 
-def test_a_server_that_does_not_answer_is_no_end_of_its_job() -> None:
+def test_wait_continues_while_server_is_unreachable() -> None:
     api, told = FakeApi(), list[Unreachable]()
     looked = away(api, BROKEN, BROKEN, job(40), BROKEN, ENDED)
     assert handle(api).wait(poll_s=0, on_lost=told.append).state == "COMPLETED"
     assert (len(looked), told) == (3, [BROKEN, BROKEN])  # told once a loss
 
 
-async def test_a_server_that_does_not_answer_is_no_end_for_asyncio_either() -> None:
+async def test_async_wait_continues_while_server_is_unreachable() -> None:
     api = FakeApi()
     looked = away(api, job(40), BROKEN, ENDED)
     assert (await AsyncJob(handle(api)).wait(poll_s=0)).state == "COMPLETED"
     assert len(looked) == 1
 
 
-def test_a_time_limit_holds_while_the_server_is_away_and_without_one_two_days_do(
+def test_wait_for_unreachable_server_ends_at_timeout_or_two_days(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     api = FakeApi()
@@ -114,12 +115,12 @@ def test_a_time_limit_holds_while_the_server_is_away_and_without_one_two_days_do
     assert next(hours) == 80  # 0, 20, 40: not yet; 60 hours
 
 
-def test_waiting_has_an_end() -> None:
+def test_wait_raises_timeout_error() -> None:
     with pytest.raises(TimeoutError, match="job 40 is RUNNING"):
         handle(FakeApi().on("jobs.get", job(40))).wait(timeout_s=0, poll_s=0)
 
 
-async def test_the_same_for_asyncio() -> None:
+async def test_async_job_waits_and_reruns_like_job() -> None:
     api = FakeApi().on("jobs.get", LAST).on("jobs.tasks", ArrayOut(total=10, done=8, failed=2, failed_tasks="3,5"))
     assert (await AsyncJob(handle(api)).wait()).state == "FAILED"
     api.on("jobs.rerun", SubmitOut(job_id=41, cluster="lab", user="a", workdir="/w"))
@@ -128,12 +129,12 @@ async def test_the_same_for_asyncio() -> None:
     assert inspect.signature(AsyncClient.run) == inspect.signature(Client.run)
 
 
-def test_what_can_not_be_run_is_refused_with_every_fault() -> None:
+def test_run_request_reports_every_invalid_field() -> None:
     with pytest.raises(Refused, match=r"(?s)nodes: .*gpus: "):
         build_request(RunIn, argv=["x"], nodes=0, gpus=-1)
 
 
-def test_what_a_script_or_another_try_can_not_be_given_is_refused_by_its_field(tmp_path: Path) -> None:
+def test_submit_and_rerun_errors_name_invalid_field(tmp_path: Path) -> None:
     (tmp_path / "a.sh").write_text("#!/bin/sh\n")
     with (
         Client("http://server", "t", transport=httpx.MockTransport(lambda _: httpx.Response(500))) as client,
@@ -144,7 +145,7 @@ def test_what_a_script_or_another_try_can_not_be_given_is_refused_by_its_field(t
         handle(FakeApi().on("jobs.rerun", None)).rerun(task=-1)
 
 
-def test_every_call_of_the_client_can_be_awaited() -> None:
+def test_async_client_mirrors_every_client_method() -> None:
     with Client("http://server", "t") as client:
         blocking = {name: part for name, part in vars(client).items() if isinstance(part, Resource)}
     twins = vars(AsyncClient("http://server", "t"))

@@ -36,7 +36,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @needs_root
-async def test_the_person_gets_a_token_of_their_own(home: Path, tmp_path: Path) -> None:
+async def test_hand_over_writes_admin_token_for_sudo_user(home: Path, tmp_path: Path) -> None:
     store = await builders.store(tmp_path)
     file = home / ".config" / "headway" / paths.SUDO_FILE
     await sudo_handover.hand_over(store, tmp_path, "http://127.0.0.1:7001")
@@ -56,7 +56,7 @@ async def test_the_person_gets_a_token_of_their_own(home: Path, tmp_path: Path) 
 
 
 @needs_root
-async def test_servers_of_other_folders_stay_until_they_end(home: Path, tmp_path: Path) -> None:
+async def test_hand_over_keeps_entries_of_other_running_servers(home: Path, tmp_path: Path) -> None:
     store = await builders.store(tmp_path)
     file = home / ".config" / "headway" / paths.SUDO_FILE
     await sudo_handover.hand_over(store, tmp_path, "http://127.0.0.1:7001")
@@ -68,7 +68,7 @@ async def test_servers_of_other_folders_stay_until_they_end(home: Path, tmp_path
 
 
 @needs_root
-async def test_a_link_leads_root_nowhere(home: Path, tmp_path: Path) -> None:
+async def test_hand_over_does_not_follow_symlink(home: Path, tmp_path: Path) -> None:
     store = await builders.store(tmp_path)
     private = tmp_path / "etc"
     private.mkdir(mode=0o755)
@@ -79,7 +79,7 @@ async def test_a_link_leads_root_nowhere(home: Path, tmp_path: Path) -> None:
 
 
 @needs_root
-def test_a_cluster_applied_through_sudo_takes_the_key_of_who_called_it_too(
+def test_cluster_file_under_sudo_includes_key_of_sudo_user(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -94,7 +94,7 @@ def test_a_cluster_applied_through_sudo_takes_the_key_of_who_called_it_too(
     assert (theirs.stat().st_uid, theirs.stat().st_mode & 0o777) == (STRANGER, 0o600)
 
 
-def test_nobody_is_behind_root_or_a_plain_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_sudo_user_for_root_or_plain_start(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("", "root", "no-such-user-here"):
         monkeypatch.setenv("SUDO_USER", name)
         assert behind() is None

@@ -17,7 +17,7 @@ def out(cluster: Cluster, *machines: str) -> ClusterOut:
     return cluster_out(ClusterRow("lab", {}, summary_of(cluster), "ready", "ann", 0.0), Snapshot("lab", machines=there))
 
 
-def test_machines_of_a_group_are_those_of_its_own_names() -> None:
+def test_machines_are_counted_in_group_of_their_name() -> None:
     one = builders.cluster(4, 0)
     assert [group.machines for group in out(one, "lab-head", "lab-head2", "lab-1-1", "lab-1-2").groups] == [2]
     [main] = one.groups
@@ -27,7 +27,7 @@ def test_machines_of_a_group_are_those_of_its_own_names() -> None:
     assert {group.name: group.machines for group in out(several, *there).groups} == {"main": 1, "cpu": 2, "cpu-1": 1}
 
 
-def test_an_hour_costs_what_machines_there_are_also_of_groups_that_scale_by_themselves() -> None:
+def test_hourly_price_counts_wanted_or_existing_machines_per_group() -> None:
     """At 31.20: of what a file wants and what is there the greater, group by group."""
     price = builders.H100.price_usd_per_node_hour
     own = Group("own", builders.H100, 3, 6, spares=1, price_usd_per_node_hour=price)

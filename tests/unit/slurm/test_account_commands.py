@@ -9,7 +9,7 @@ from headway.slurm import account_commands
 from tests.support.slurm_commands import HEAD, OK, Scontrol
 
 
-async def test_a_team_without_a_qos_is_let_go_and_can_t_be_held_back() -> None:
+async def test_team_without_qos_can_be_released_but_not_held() -> None:
     nothing = (1, " Nothing modified\n", "")
     for on, answer, fails in (
         (False, nothing, False),

@@ -17,7 +17,7 @@ def _named(job: int) -> tuple[str, ...]:
 TASKS = "2 1_0\n3 1_1\n1 1_2\n"  # as squeue shows an array of three that run: its own number is the last one's
 
 
-async def test_a_job_that_has_started_meanwhile_needs_no_nudge() -> None:
+async def test_start_job_now_ignores_already_started_job() -> None:
     now = ("scontrol", "update", "JobId=36_1", "StartTime=now")
     named = {_named(36): (0, "36 36_1\n", "")}
     await job_commands.start_job_now(
@@ -25,7 +25,7 @@ async def test_a_job_that_has_started_meanwhile_needs_no_nudge() -> None:
     )
 
 
-async def test_a_task_that_has_its_arrays_number_is_told_from_the_others() -> None:
+async def test_reads_state_of_task_sharing_array_job_id() -> None:
     show = ("scontrol", "--oneliner", "show", "job", "70")
     shown = "".join(
         f"JobId={job} ArrayJobId=70 ArrayTaskId={task} JobName=x Priority=1 JobState={word} Reason=None\n"
@@ -35,7 +35,7 @@ async def test_a_task_that_has_its_arrays_number_is_told_from_the_others() -> No
     assert await job_commands.read_job_state(Scontrol({show: (1, "", "Invalid job id specified")}), HEAD, 70) == ""
 
 
-async def test_what_is_done_to_the_task_that_has_the_array_s_number_is_done_to_no_other() -> None:
+async def test_requeue_and_cancel_affect_only_task_sharing_array_job_id() -> None:
     requeue, cancel = ("scontrol", "requeue", "1_2"), ("scancel", "1_2")
     slurm = Scontrol({_named(1): (0, TASKS, ""), requeue: OK, cancel: OK})
     await job_commands.requeue_job(slurm, HEAD, 1)
@@ -43,7 +43,7 @@ async def test_what_is_done_to_the_task_that_has_the_array_s_number_is_done_to_n
     assert slurm.said == [_named(1), requeue, _named(1), cancel]
 
 
-async def test_a_job_that_is_no_task_keeps_its_number_and_without_an_answer_nothing_is_done() -> None:
+async def test_requeue_uses_plain_job_id_and_fails_without_squeue() -> None:
     rest = "1 1_[5-9]\n"  # those of an array that still wait together
     for said in ("1 1\n", "1 1+0\n", rest):
         slurm = Scontrol({_named(1): (0, said, ""), ("scontrol", "requeue", "1"): OK})
@@ -54,13 +54,13 @@ async def test_a_job_that_is_no_task_keeps_its_number_and_without_an_answer_noth
         await job_commands.requeue_job(slurm, HEAD, 1)
 
 
-async def test_a_part_of_a_heterogeneous_job_goes_with_the_whole_of_it() -> None:
+async def test_requeue_of_het_component_requeues_whole_job() -> None:
     slurm = Scontrol({_named(8): (0, "7 7+0\n8 7+1\n", ""), ("scontrol", "requeue", "7"): OK})
     await job_commands.requeue_job(slurm, HEAD, 8)
     assert slurm.said[-1] == ("scontrol", "requeue", "7")
 
 
-async def test_one_that_somebody_has_requeued_already_is_no_fault_and_every_other_word_is() -> None:
+async def test_requeue_ignores_already_pending_job_only() -> None:
     requeue = ("scontrol", "requeue", "7")
     named = {_named(7): (0, "7 7\n", "")}
     await job_commands.requeue_job(Scontrol({**named, requeue: (1, "", "Job is pending execution for job 7")}), HEAD, 7)
@@ -76,7 +76,7 @@ async def test_one_that_somebody_has_requeued_already_is_no_fault_and_every_othe
     assert told == {"Only": (True, False), "Job": (True, False), "Invalid": (False, True), "Rate": (False, False)}
 
 
-async def test_how_a_task_ended_is_not_read_off_another_one() -> None:
+async def test_task_end_is_not_read_from_other_array_tasks() -> None:
     shown = "JobId=2 ArrayJobId=1 JobState=FAILED ExitCode=0:9\nJobId=1 ArrayJobId=1 JobState=COMPLETING ExitCode=0:0\n"
     slurm = Scontrol({("scontrol", "--oneliner", "show", "job", "1"): (0, shown, "")})
     assert await job_commands.read_job_state(slurm, HEAD, 1) == "COMPLETING"

@@ -23,14 +23,14 @@ SAID = "[root@2026-01-01T00:00:00]"
     ],
 )
 @pytest.mark.parametrize("reason", ["bob: disk swap", "bob: [R12] slot [3]", "ask [carl@example.org]", "a [x] b"])
-async def test_what_stands_behind_a_reason_is_none_of_it(reason: str, behind: str) -> None:
+async def test_node_reason_excludes_fields_after_it(reason: str, behind: str) -> None:
     show = ("scontrol", "--oneliner", "show", "node", "lab-1-2")
     line = f"NodeName=lab-1-2 Arch=x86_64 State=IDLE+DRAIN ThreadsPerCore=1 Reason={reason} {SAID}{behind}\n"
     states, found = await node_commands.read_node_state(Scontrol({show: (0, line, "")}), HEAD, "lab-1-2")
     assert (states, found) == ({"IDLE", "DRAIN"}, reason)
 
 
-async def test_a_reason_stays_one_word_of_one_line() -> None:
+async def test_node_down_reason_is_single_line_argument() -> None:
     down = ("scontrol", "update", "NodeName=lab-1-1", "State=DOWN", "Reason=gpu 3 lost; rm -rf /")
     slurm = Scontrol({down: OK})
     await node_commands.set_node_down(slurm, HEAD, "lab-1-1", "gpu 3\nlost; rm -rf /")
@@ -45,7 +45,7 @@ async def test_a_reason_stays_one_word_of_one_line() -> None:
         ("IDLE Reason=bob: a fan [root@2026-01-01T00:00:00]", ""),
     ],
 )
-async def test_a_node_is_returned_only_where_it_is_still_out_for_what_we_said(now: str, kept: str) -> None:
+async def test_node_is_resumed_only_with_matching_reason(now: str, kept: str) -> None:
     show = ("scontrol", "--oneliner", "show", "node", "lab-1-1")
     resume = ("scontrol", "update", "NodeName=lab-1-1", "State=RESUME")
     slurm = Scontrol({show: (0, f"NodeName=lab-1-1 State={now}\n", ""), resume: OK})
@@ -53,7 +53,7 @@ async def test_a_node_is_returned_only_where_it_is_still_out_for_what_we_said(no
     assert slurm.said == ([show] if kept else [show, resume])
 
 
-async def test_resuming_a_node_in_service_is_no_error_and_other_errors_are() -> None:
+async def test_resuming_node_in_service_is_no_error() -> None:
     resume = ("scontrol", "update", "NodeName=lab-1-1", "State=RESUME")
     await node_commands.resume_node(
         Scontrol({resume: (1, "", "slurm_update error: Invalid node state specified")}), HEAD, "lab-1-1"
@@ -70,5 +70,5 @@ async def test_resuming_a_node_in_service_is_no_error_and_other_errors_are() -> 
         ("down$ drained$ draining$", False),
     ],
 )
-def test_a_node_under_maintenance_serves_as_it_did(words: str, serves: bool) -> None:
+def test_is_in_service_classifies_node_states(words: str, serves: bool) -> None:
     assert {word: node_commands.is_in_service(word) for word in words.split()} == dict.fromkeys(words.split(), serves)

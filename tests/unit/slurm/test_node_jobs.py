@@ -41,13 +41,13 @@ HOLDING = ("RUNNING", "SUSPENDED", "RUNNING|CONFIGURING", "RUNNING|STOPPED", "RU
 
 
 @pytest.mark.parametrize("state", HOLDING)
-async def test_a_node_is_busy_as_long_as_a_job_holds_something_of_it(state: str) -> None:
+async def test_node_is_busy_while_job_holds_resources(state: str) -> None:
     slurm = Squeue((7, state, "lab-1-2"), (8, "PENDING", ""), (9, "COMPLETED", "lab-1-3"))
     assert await node_jobs.jobs_by_node(slurm, HEAD) == {"lab-1-2": (7,)}
     assert await node_jobs.jobs_on_node(slurm, HEAD, "lab-1-2") == (7,)
     assert await node_jobs.jobs_on_node(slurm, HEAD, "lab-1-3") == ()
 
 
-async def test_a_job_that_is_ending_can_be_left_out() -> None:
+async def test_jobs_on_node_can_exclude_completing_jobs() -> None:
     slurm = Squeue((7, "COMPLETED|COMPLETING", "lab-1-2"), (8, "RUNNING|STOPPED", "lab-1-2"))
     assert await node_jobs.jobs_on_node(slurm, HEAD, "lab-1-2", ending=False) == (8,)

@@ -67,7 +67,7 @@ def reader(rest: FakeRest, sacct: FakeSacct | None = None) -> SlurmReader:
     return made
 
 
-async def test_nodes_are_read_with_their_gpus_and_their_reservation() -> None:
+async def test_reads_nodes_with_gpus_and_reservation() -> None:
     first, second = await reader(FakeRest(nodes=recorded("nodes"))).nodes()
     assert (first.name, first.gpus, first.gpus_used, first.gpus_used_index) == ("lab-1-1", 8, 5, (0, 1, 2, 3, 4))
     assert first.gpu_types == ("h100",)
@@ -82,7 +82,7 @@ def named(jobs: Any, name: str, state: str) -> Any:
     return next(job for job in jobs if job.name == name and job.state == state)
 
 
-async def test_a_running_job_knows_its_gpus_on_each_node_and_its_log() -> None:
+async def test_reads_running_job_with_gpu_indexes_and_log_path() -> None:
     jobs = await reader(
         FakeRest(jobs=recorded("jobs_plain"), jobs_detailed=recorded("jobs_detailed"), **details())
     ).jobs()
@@ -95,7 +95,7 @@ async def test_a_running_job_knows_its_gpus_on_each_node_and_its_log() -> None:
     assert running.end_time == 0, "Slurm foretells an end; it is none yet"
 
 
-async def test_waiting_ended_and_array_jobs_are_told_apart() -> None:
+async def test_reads_pending_failed_and_array_jobs() -> None:
     jobs = await reader(
         FakeRest(jobs=recorded("jobs_plain"), jobs_detailed=recorded("jobs_detailed"), **details())
     ).jobs()
@@ -111,7 +111,7 @@ async def test_waiting_ended_and_array_jobs_are_told_apart() -> None:
     assert {job.array_task for job in tasks} == {"1", "2"}
 
 
-async def test_an_answer_without_what_was_asked_for_is_no_empty_queue() -> None:
+async def test_answer_without_requested_list_raises_unreachable() -> None:
     one = reader(FakeRest(jobs={"meta": {}}, nodes={"nodes": None}, reservations={"errors": []}, job_7={}))
     for asked in (one.jobs, one.nodes, one.reservations, partial(one.job, 7), partial(one.array_tasks, 7)):
         with pytest.raises(
@@ -127,7 +127,7 @@ def details() -> dict[str, Any]:
     return {f"job_{row['job_id']}_detailed": {"jobs": [row]} for row in rows}
 
 
-async def test_gpus_are_asked_once_a_start_and_again_after_a_restart() -> None:
+async def test_reads_gpu_details_once_per_job_start() -> None:
     rest = FakeRest(jobs=recorded("jobs_plain"), **details())
     one = reader(rest)
     await one.jobs()
@@ -148,7 +148,7 @@ def many(count: int, **more: Any) -> list[dict[str, Any]]:
     return [{**row, "job_id": 100 + i, **more} for i in range(count)]
 
 
-async def test_the_details_of_all_jobs_are_never_asked_for_however_many_start() -> None:
+async def test_limits_gpu_detail_requests_per_reading() -> None:
     rows = many(MAX_DETAILS_PER_READ + 3)
     each = {f"job_{row['job_id']}_detailed": {"jobs": [row]} for row in rows}
     rest = FakeRest(jobs={"jobs": [{**row, "gres_detail": []} for row in rows]}, **each)
@@ -158,7 +158,7 @@ async def test_the_details_of_all_jobs_are_never_asked_for_however_many_start() 
     assert sorted(rest.asked) == sorted(["jobs"] * 3 + list(each)), "each once"
 
 
-async def test_an_array_s_own_id_is_not_asked_for_while_it_brings_many_tasks_along() -> None:
+async def test_skips_gpu_details_of_array_id_with_many_tasks() -> None:
     rows = many(MOST_SIBLINGS + 1, array_job_id={"set": True, "infinite": False, "number": 100})
     each = {f"job_{row['job_id']}_detailed": {"jobs": [row]} for row in rows[1:]}
     rest = FakeRest(jobs={"jobs": [{**row, "gres_detail": []} for row in rows]}, **each)
@@ -189,7 +189,7 @@ class FakeSqueue:
         raise AssertionError("the test has its own Rest")
 
 
-async def test_of_many_jobs_only_those_that_changed_are_asked_for() -> None:
+async def test_requests_only_changed_jobs_of_large_queue() -> None:
     row = next(
         r for r in recorded("jobs_plain")["jobs"] if r["job_state"] == ["PENDING"] and not r["array_job_id"]["number"]
     )
@@ -228,19 +228,19 @@ async def test_of_many_jobs_only_those_that_changed_are_asked_for() -> None:
     assert (await read())[1] == ["jobs"], "so many that all at once is quicker"
 
 
-async def test_single_jobs_are_read_and_not_an_array_of_many_tasks() -> None:
+async def test_jobs_by_id_skips_missing_jobs_and_large_arrays() -> None:
     one, forgotten = many(1)[0], NotFound("job 7")
     rest = FakeRest(job_100={"jobs": [one]}, job_7=forgotten, job_200={"jobs": many(MOST_SIBLINGS + 1)})
     assert [job.id for job in await reader(rest).jobs_by_id((100, 7, 200))] == [one["job_id"]]
     assert sorted(rest.asked) == ["job_100", "job_200", "job_7"]
 
 
-async def test_tasks_of_an_array_come_without_details() -> None:
+async def test_array_tasks_are_read_without_details() -> None:
     rest = FakeRest(job_100={"jobs": many(3)})
     assert [job.id for job in await reader(rest).array_tasks(100)] == [100, 101, 102]
 
 
-async def test_a_job_the_controller_forgot_comes_from_accounting() -> None:
+async def test_job_forgotten_by_slurmctld_is_read_from_sacct() -> None:
     text = (RECORDED / "sacct.txt").read_text()
     known = sacct_jobs.parse_jobs(text, "24.11")[0]
     sacct = FakeSacct(text)
@@ -263,9 +263,7 @@ async def test_a_job_the_controller_forgot_comes_from_accounting() -> None:
         ("9:0", None, 9),
     ],
 )
-async def test_codes_from_128_on_are_what_they_were_though_sacct_s_table_says_less(
-    shown: str, told: Any, code: int
-) -> None:
+async def test_exit_codes_from_128_are_read_from_sacct_json(shown: str, told: Any, code: int) -> None:
     text = (RECORDED / "sacct.txt").read_text()
     ended = sacct_jobs.parse_jobs(text, "24.11")[0]
     assert "\x1f3:0\x1f" in text
@@ -276,7 +274,7 @@ async def test_codes_from_128_on_are_what_they_were_though_sacct_s_table_says_le
     assert found.exit_code == code
 
 
-def test_accounting_gives_nodes_gpus_log_and_array() -> None:
+def test_parses_nodes_gpus_log_and_array_from_sacct() -> None:
     jobs = sacct_jobs.parse_jobs((RECORDED / "sacct.txt").read_text(), "24.11")
     train = next(job for job in jobs if job.node_count == 2)
     assert (train.state, train.gpus, train.nodes) == ("CANCELLED", 6, ("lab-1-1", "lab-1-2"))
@@ -286,20 +284,20 @@ def test_accounting_gives_nodes_gpus_log_and_array() -> None:
     assert task.array_job_id == task.id, "the last task of an array has the array's own id"
 
 
-async def test_an_array_s_tasks_are_asked_for_by_its_number_however_long_ago_they_ended() -> None:
+async def test_reads_array_tasks_from_sacct_by_array_id() -> None:
     sacct = FakeSacct((RECORDED / "sacct.txt").read_text())
     found = await sacct_jobs.read_array_tasks(sacct, machine("lab-head"), 15, "24.11")
     assert [(job.id, job.array_task) for job in found] == [(16, "1"), (15, "2")]
     assert sacct.argv[0][-2:] == ["-j", "15"]
 
 
-def test_accounting_of_an_older_slurm_is_not_asked_for_what_it_lacks() -> None:
+def test_sacct_of_slurm_22_05_is_called_without_newer_options() -> None:
     assert "StdOut" not in " ".join(sacct_jobs.sacct_argv(1, "22.05"))
     assert "--expand-patterns" not in sacct_jobs.sacct_argv(1, "22.05")
     assert sacct_jobs.parse_jobs("no record\n", "24.11") == []
 
 
-async def test_reservations_and_ping() -> None:
+async def test_reads_reservations_and_ping() -> None:
     one = reader(FakeRest(reservations=recorded("reservations"), ping=recorded("ping")))
     (held,) = await one.reservations()
     assert (held.name, held.nodes, held.users) == ("headway_spares", ("lab-1-2",), ("root",))
@@ -307,7 +305,7 @@ async def test_reservations_and_ping() -> None:
     assert not await reader(FakeRest(ping=Unreachable("x"))).ping()
 
 
-def test_an_unknown_slurm_is_refused() -> None:
+def test_refuses_unknown_slurm_version() -> None:
     with pytest.raises(Refused, match=r"23\.02"):
         adapter("23.02")
 
@@ -325,7 +323,7 @@ def test_an_unknown_slurm_is_refused() -> None:
         ("", 0, ()),
     ],
 )
-def test_gres(text: str, count: int, indexes: tuple[int, ...]) -> None:
+def test_parses_gpu_count_and_indexes_from_gres(text: str, count: int, indexes: tuple[int, ...]) -> None:
     assert gpu_count(text) == count
     assert gpu_indexes(text) == indexes
 
@@ -357,7 +355,7 @@ def older_reader() -> SlurmReader:
     return made
 
 
-async def test_the_older_slurms_nodes_have_their_reservation_from_the_reservations() -> None:
+async def test_slurm_22_05_node_reservation_comes_from_reservation_list() -> None:
     first, second = await older_reader().nodes()
     assert (first.states, first.reason, first.gpus_used_index) == (
         ("MIXED", "DRAIN"),
@@ -367,7 +365,7 @@ async def test_the_older_slurms_nodes_have_their_reservation_from_the_reservatio
     assert (first.reservation, second.reservation) == ("", "headway_spares")
 
 
-async def test_the_older_slurms_jobs_say_the_same_things() -> None:
+async def test_slurm_22_05_jobs_have_same_fields() -> None:
     jobs = await older_reader().jobs()
     running = next(job for job in jobs if job.state == "RUNNING" and job.node_count == 2)
     assert running.gpu_indexes == {"lab-1-1": (0, 1, 2), "lab-1-2": (0, 1, 2)}
@@ -390,13 +388,13 @@ async def test_the_older_slurms_jobs_say_the_same_things() -> None:
         ("/h/%u/100%%", "/h/alice/100%"),
     ],
 )
-def test_file_name_patterns_are_filled_as_sbatch_does(pattern: str, path: str) -> None:
+def test_fills_file_name_patterns_like_sbatch(pattern: str, path: str) -> None:
     from headway.slurm.adapters.v0_0_38 import fill_filename_pattern
 
     assert fill_filename_pattern(pattern, job(7)) == path
 
 
-def test_accounting_of_the_older_slurm() -> None:
+def test_parses_sacct_of_slurm_22_05() -> None:
     jobs = sacct_jobs.parse_jobs((RECORDED.parent / "22.05" / "sacct.txt").read_text(), "22.05")
     train = next(job for job in jobs if job.node_count == 2)
     assert (train.name, train.state, train.gpus, train.stdout) == ("train.sbatch", "CANCELLED", 6, "")
@@ -405,7 +403,7 @@ def test_accounting_of_the_older_slurm() -> None:
 @pytest.mark.parametrize(
     ("name", "said"), [("22.05", 1_790_000_000), ("24.11", {"set": True, "number": 1_790_000_000})]
 )
-def test_when_a_job_was_suspended_or_resumed_last(name: str, said: object) -> None:
+def test_reads_suspend_time_of_job(name: str, said: object) -> None:
     row = {"job_id": 7, "job_state": ["RUNNING"] if isinstance(said, dict) else "RUNNING", "start_time": said}
     read = adapter(name).job_state
     assert read({**row, "suspend_time": said}).suspend_time == 1_790_000_000

@@ -15,7 +15,7 @@ HELD = (Path(__file__).parents[2] / "slurm" / "24.11" / "reservation.txt").read_
 NONE = (1, "", "Reservation headway_spares not found")
 
 
-async def test_the_reservation_is_made_updated_and_removed_as_needed() -> None:
+async def test_creates_updates_and_deletes_spare_reservation() -> None:
     name = "ReservationName=headway_spares"
     # An end of its own: Slurm takes "infinite" for one year, and the spares would be ordinary nodes from then on.
     create = ("scontrol", "create", "reservation", name, "Nodes=lab-1-[3-4]", "EndTime=2100-01-01",
@@ -37,7 +37,7 @@ async def test_the_reservation_is_made_updated_and_removed_as_needed() -> None:
     assert slurm.said == [SHOW, delete]
 
 
-async def test_a_reservation_that_a_job_names_stays_until_none_does() -> None:
+async def test_reservation_in_use_by_job_is_not_deleted() -> None:
     delete = ("scontrol", "delete", "ReservationName=headway_spares")
     used = (1, "", "Error deleting the reservation headway_spares: Requested reservation is in use")
     slurm = Scontrol({SHOW: (0, HELD, ""), delete: used})
@@ -49,7 +49,7 @@ async def test_a_reservation_that_a_job_names_stays_until_none_does() -> None:
         )
 
 
-async def test_nodes_that_fail_too_often_are_everybody_s_who_asks_for_them() -> None:
+async def test_lemon_reservation_is_open_to_all_accounts() -> None:
     show = (*SHOW[:-1], "headway_lemons")
     create = ("scontrol", "create", "reservation", "ReservationName=headway_lemons", "Nodes=lab-1-2",
               "EndTime=2100-01-01", "Flags=IGNORE_JOBS,OVERLAP", "Accounts=root", "StartTime=now")  # fmt: skip
@@ -58,7 +58,7 @@ async def test_nodes_that_fail_too_often_are_everybody_s_who_asks_for_them() -> 
     assert slurm.said == [show, create]
 
 
-async def test_nothing_is_said_when_it_is_so_already() -> None:
+async def test_unchanged_reservation_sends_no_command() -> None:
     slurm = Scontrol({SHOW: (0, HELD, "")})
     await reservations.set_reserved_nodes(slurm, HEAD, ["lab-1-2"])
     assert slurm.said == [SHOW]
@@ -67,7 +67,7 @@ async def test_nothing_is_said_when_it_is_so_already() -> None:
     assert slurm.said == [SHOW]
 
 
-async def test_an_unreachable_controller_is_not_taken_for_no_reservation() -> None:
+async def test_unreachable_slurmctld_raises_command_failed() -> None:
     slurm = Scontrol({SHOW: (1, "", "slurm_load_reservations error: Unable to contact slurm controller")})
     with pytest.raises(CommandFailed):
         await reservations.reserved_nodes(slurm, HEAD)

@@ -13,7 +13,7 @@ from headway.slurm.rest import SlurmRestClient, SlurmToken
 from tests.support.builders import machine
 
 
-def test_a_token_is_kept_until_shortly_before_its_end() -> None:
+def test_token_is_reused_until_shortly_before_expiry() -> None:
     from joserfc import jwt
     from joserfc.jwk import OctKey
 
@@ -75,14 +75,14 @@ async def asked(tmp_path: Path, *answers: tuple[int, str | bytes]) -> tuple[Any,
         listener.close()
 
 
-async def test_a_broken_connection_is_made_again(tmp_path: Path) -> None:
+async def test_reconnects_after_broken_connection(tmp_path: Path) -> None:
     answer, server = await asked(tmp_path, (0, ""), (200, '{"pings": []}'))
     assert answer == {"pings": []}
     assert len(server.requests) == 2
     assert "x-slurm-user-token: ey" in server.requests[1].lower()
 
 
-async def test_slurmrestd_away_says_where_to_look(tmp_path: Path) -> None:
+async def test_unreachable_slurmrestd_error_has_hint(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="slurmrestd on lab-head") as caught:
         await asked(tmp_path, (0, ""), (0, ""))
     assert "systemctl status slurmrestd" in caught.value.hint
@@ -105,12 +105,14 @@ async def test_slurmrestd_away_says_where_to_look(tmp_path: Path) -> None:
         (200, '{"jobs": [{"job_id": 1', Unreachable, "with unreadable data"),
     ],
 )
-async def test_slurms_errors_become_ours(tmp_path: Path, status: int, body: str, kind: type, words: str) -> None:
+async def test_slurmrestd_errors_map_to_headway_errors(
+    tmp_path: Path, status: int, body: str, kind: type, words: str
+) -> None:
     with pytest.raises(kind, match=words):
         await asked(tmp_path, (status, body))
 
 
-async def test_a_name_in_another_encoding_hides_no_job(tmp_path: Path) -> None:
+async def test_accepts_job_name_in_invalid_utf8(tmp_path: Path) -> None:
     latin, utf = "tâche".encode("latin-1"), "tâche".encode()
     answer, _ = await asked(tmp_path, (200, b'{"jobs": [{"name": "%b"}, {"name": "%b"}]}' % (utf, latin)))
     assert [row["name"] for row in answer["jobs"]] == ["tâche", "t\ufffdche"]

@@ -17,7 +17,7 @@ from tests.support import builders
 SAID = Path(__file__).parents[2] / "slurm" / "24.11"
 
 
-def test_each_run_of_a_requeued_job_is_one_with_what_its_own_steps_used() -> None:
+def test_parses_each_run_of_requeued_job_with_its_own_usage() -> None:
     found = sacct_usage.parse_runs((SAID / "usage_runs.txt").read_text())
     assert [(one.job, one.array_job, one.state) for one in found] == [
         (1, 0, "REQUEUED"), (1, 0, "CANCELLED"), (3, 2, "COMPLETED"), (4, 2, "COMPLETED"), (2, 2, "COMPLETED"),
@@ -29,7 +29,7 @@ def test_each_run_of_a_requeued_job_is_one_with_what_its_own_steps_used() -> Non
     assert (first.memory_mib, first.time_limit_s) == (512 * 1024, None)
 
 
-def test_what_waits_or_never_ran_is_no_run() -> None:
+def test_ignores_pending_and_never_started_jobs() -> None:
     line = "9|9|ann|vision|train|vision|{}|{}|{}|1795321059|1795321059|{}|{}|60|"
     waiting = line.format("PENDING", "None assigned", "", "Unknown", "Unknown")
     cancelled = line.format("CANCELLED by 0", "None assigned", "", "None", "1795321060")
@@ -41,7 +41,7 @@ def test_what_waits_or_never_ran_is_no_run() -> None:
     assert (found.memory_mib, found.time_limit_s) == (1536, 3600)
 
 
-def test_steps_add_up_their_time_and_the_largest_tells_the_memory() -> None:
+def test_sums_cpu_time_of_steps_and_takes_largest_memory() -> None:
     head = "7|7|ann|vision|train|vision|COMPLETED|n1|cpu=1|1|1|1|9|60|\n"
     used = ("cpu=1-02:00:00,energy=10,mem=2G", "cpu=00:01:30,energy=5,mem=1G", "")
     text = head + "".join(f"7.{i}|7.{i}||vision|||COMPLETED|n1|cpu=1|1|1|1|9||{one}\n" for i, one in enumerate(used))
@@ -49,7 +49,7 @@ def test_steps_add_up_their_time_and_the_largest_tells_the_memory() -> None:
     assert (found.used_cpu_s, found.used_memory_mib, found.energy_j) == (26 * 3600 + 90, 2048, 15)
 
 
-def test_nodes_that_were_down_or_drained() -> None:
+def test_parses_down_and_drained_node_events() -> None:
     found = sacct_usage.parse_node_events(
         (SAID / "usage_events.txt").read_text() + "|1|Unknown||Cluster Registered TRES\n"
     )
@@ -77,7 +77,7 @@ class Answers:
         return CommandResult(tuple(argv), 0, text + ("x" * 900 if seconds > 2 else ""), "", 0.1)
 
 
-async def test_an_answer_too_long_to_be_whole_is_asked_for_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_splits_time_span_when_sacct_output_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sacct_usage, "MAX_OUTPUT", 400)
     links = Answers()
     found = await sacct_usage.read_runs(links, builders.machine("lab-head"), 1000, 1008)

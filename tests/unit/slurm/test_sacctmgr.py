@@ -1,4 +1,4 @@
-"""Accounts are read with four queries to the database and one to the controller, which may fail to answer."""
+"""Accounts are read from slurmdbd; jobs known only to slurmctld count too, and slurmctld may be down."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Head:
         return CommandResult(tuple(argv), 0, text, "", 0.0)
 
 
-async def test_a_job_the_database_has_not_heard_of_still_makes_its_user_busy() -> None:
+async def test_busy_users_include_jobs_known_only_to_squeue() -> None:
     found = await sacctmgr.read_accounts(Head("bob|vision\nbob|vision\n"), machine("lab-head"))
     assert found.busy == {("alice", "vision"), ("carol", "speech"), ("bob", "vision")}
     assert found.operators == ("headway",)
@@ -44,7 +44,7 @@ async def test_a_job_the_database_has_not_heard_of_still_makes_its_user_busy() -
     ]
 
 
-async def test_without_a_controller_the_database_is_enough_and_without_the_database_it_fails() -> None:
+async def test_accounts_are_read_without_slurmctld_but_not_without_slurmdbd() -> None:
     found = await sacctmgr.read_accounts(Head(fails="squeue"), machine("lab-head"))
     assert found.busy == {("alice", "vision"), ("carol", "speech")}
     with pytest.raises(CommandFailed):

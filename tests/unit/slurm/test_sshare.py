@@ -16,7 +16,7 @@ root||0.000000|1.000000||cpu=1193,mem=13037791,energy=0,node=7,billing=49735,gre
 """
 
 
-def test_of_each_account_its_share_what_it_used_and_the_hours_of_its_gpus() -> None:
+def test_parses_shares_usage_and_gpu_hours_of_accounts() -> None:
     speech, vision = sshare.parse_shares(ANSWER)
     assert (vision.account, vision.norm_shares, vision.effective_usage, vision.fair_share) == (
         "vision", 0.582524, 0.808543, 0.5,

@@ -52,7 +52,7 @@ def calls(assets: ModuleType) -> list[str]:
     return (assets.CACHE / "calls").read_text().splitlines()
 
 
-def test_libraries_are_copied_once_and_scripts_never_run(assets: ModuleType) -> None:
+def test_fetches_libraries_once_without_npm_scripts(assets: ModuleType) -> None:
     npm(assets, good(assets))
     assert assets.main([]) == 0
     assert assets.main([]) == 0
@@ -62,7 +62,7 @@ def test_libraries_are_copied_once_and_scripts_never_run(assets: ModuleType) -> 
     assert {p.name for p in assets.VENDOR.iterdir()} == {*assets.FILES, ".lock-sha256"}
 
 
-def test_a_changed_lock_or_a_lost_file_fetches_again(assets: ModuleType) -> None:
+def test_changed_lock_or_missing_file_triggers_fetch(assets: ModuleType) -> None:
     npm(assets, good(assets))
     assert assets.main([]) == 0
     (assets.ROOT / "package-lock.json").write_text("{}")
@@ -72,7 +72,7 @@ def test_a_changed_lock_or_a_lost_file_fetches_again(assets: ModuleType) -> None
     assert len(calls(assets)) == 3
 
 
-def test_a_failing_npm_is_a_failure_that_says_why(assets: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_npm_failure_is_reported(assets: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     npm(assets, "echo 'npm error network unreachable' >&2; exit 1")
     assert assets.main([]) == 1
     said = capsys.readouterr().err
@@ -81,13 +81,13 @@ def test_a_failing_npm_is_a_failure_that_says_why(assets: ModuleType, capsys: py
     assert not assets.STAMP.exists()
 
 
-def test_a_package_without_the_file_is_a_failure(assets: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_library_file_is_reported(assets: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     npm(assets, "exit 0")
     assert assets.main([]) == 1
     assert "htmx.org/dist/htmx.min.js" in capsys.readouterr().err
 
 
-def test_the_lock_is_exact_and_names_no_address() -> None:
+def test_package_lock_pins_versions_without_urls() -> None:
     lock = json.loads((ROOT / "package-lock.json").read_text())
     asked = json.loads((ROOT / "package.json").read_text())
     for name, version in {**asked["dependencies"], **asked["devDependencies"]}.items():

@@ -40,7 +40,7 @@ def locked() -> dict[str, list[str]]:
     return found
 
 
-def test_lock_has_all_that_pyproject_names_with_hashes() -> None:
+def test_lock_contains_all_pyproject_packages_with_hashes() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = [
         *project["project"]["dependencies"],
@@ -54,15 +54,15 @@ def test_lock_has_all_that_pyproject_names_with_hashes() -> None:
     assert [name for name, hashes in lock.items() if not hashes] == []
 
 
-def test_lock_names_no_address() -> None:
+def test_lock_contains_no_urls() -> None:
     assert not re.search(r"://|--(extra-)?index|--find-links| @ ", setup.LOCK.read_text())
 
 
-def test_clean_finds_machines_by_the_providers_own_label(tmp_path: Path) -> None:
+def test_clean_uses_instance_label_of_local_provider(tmp_path: Path) -> None:
     assert clean.instance(tmp_path) == LocalProvider(tmp_path).instance
 
 
-def test_clean_takes_its_clusters_out_of_the_ssh_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clean_removes_its_clusters_from_ssh_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ssh = tmp_path / "config" / "headway" / "ssh"
     ssh.mkdir(parents=True)
     for name in ("config", "demo.conf", "demo.known_hosts", "kept.conf", "elsewhere.conf"):
@@ -98,14 +98,14 @@ def recorded(state: Path, *names: str) -> None:
         db.executemany("INSERT INTO clusters VALUES (?)", [(name,) for name in names])
 
 
-def test_clean_removes_a_state_with_the_demo_alone(state: Path) -> None:
+def test_clean_removes_state_with_only_demo_cluster(state: Path) -> None:
     recorded(state, "demo")
     assert clean.main([]) == 0
     assert not state.exists()
 
 
 @pytest.mark.parametrize("kept_in", ["database", "inventory", "database that is damaged"])
-def test_clean_stops_for_a_cluster_on_machines_one_owns(
+def test_clean_refuses_state_with_other_clusters_unless_confirmed(
     state: Path, kept_in: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if kept_in == "inventory":
@@ -123,9 +123,7 @@ def test_clean_stops_for_a_cluster_on_machines_one_owns(
 
 
 @pytest.mark.parametrize("words", [[], ["--yes"]])
-def test_clean_never_removes_what_is_not_headways(
-    state: Path, words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_clean_never_removes_foreign_files(state: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     (state / "thesis.txt").write_text("years")
     assert clean.main(words) == 1
     assert (state / "thesis.txt").read_text() == "years"
@@ -142,7 +140,7 @@ def test_clean_stops_before_deleting_under_a_mount(tmp_path: Path, monkeypatch: 
     assert kept.is_dir()
 
 
-def test_setup_names_all_gaps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setup_reports_all_gaps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(setup.os, "access", lambda *_: False)
     monkeypatch.setattr(setup.shutil, "which", lambda name: f"/usr/bin/{name}")
@@ -156,7 +154,7 @@ def test_setup_names_all_gaps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert notes == ["an odd system"]
 
 
-def test_a_failed_step_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_setup_step_shows_output_and_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "LOG", tmp_path / "setup.log")
     with pytest.raises(setup.SetupError) as failed:
         setup.run(["sh", "-c", "echo no route; exit 3"], fix="is the index reachable?")
@@ -168,7 +166,7 @@ def test_a_failed_step_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Monke
     ]
 
 
-def test_setup_unpacks_a_whole_registry_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setup_unpacks_registry_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "REGISTRY_FOLDER", tmp_path / "docker-registry")
     monkeypatch.setattr(setup, "there", lambda _: False)
     asked: list[str] = []
@@ -192,14 +190,14 @@ def test_setup_unpacks_a_whole_registry_or_none(tmp_path: Path, monkeypatch: pyt
     assert [path.name for path in tmp_path.iterdir()] == ["docker-registry"]
 
 
-def test_a_step_line_is_told_from_others() -> None:
+def test_recognizes_training_step_lines() -> None:
     found = stage.STEP.match("step 120 loss 1.873 steps_per_s 9.1")
     assert found is not None
     assert found.groups() == ("120", "1.873")
     assert stage.STEP.match("the step 120 loss 1.873") is None
 
 
-def test_embed_parts_are_the_whole_corpus_once(tmp_path: Path) -> None:
+def test_embed_example_parts_cover_corpus_exactly_once(tmp_path: Path) -> None:
     script = ROOT / "examples" / "embed.py"
     for part in range(3):
         words = [

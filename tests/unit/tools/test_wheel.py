@@ -34,7 +34,7 @@ def files(folder: Path) -> dict[str, tuple[bytes, bool]]:
     return {str(path.relative_to(folder)): (path.read_bytes(), os.access(path, os.X_OK)) for path in found}
 
 
-def test_wheel_holds_what_the_tree_holds(installed: Path) -> None:
+def test_wheel_contains_all_source_files(installed: Path) -> None:
     for source, place in TREES.items():
         there = files(installed / place)
         assert {name for name, value in files(ROOT / source).items() if there.get(name) != value} == set()
@@ -43,7 +43,7 @@ def test_wheel_holds_what_the_tree_holds(installed: Path) -> None:
     assert not list(installed.rglob("__pycache__"))
 
 
-def test_installed_package_finds_what_runs_on_machines(installed: Path) -> None:
+def test_installed_package_finds_node_files(installed: Path) -> None:
     program = (
         "from headway.paths import node_dir; from headway.images.recipe import inputs_hash;"
         "print(node_dir(), inputs_hash('debian13'))"

@@ -1,4 +1,4 @@
-"""Connections through a dead jump host wait for it once, and connections to other machines do not wait for it."""
+"""A dead jump host is tried once for all waiting connections and does not delay connections to other machines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def behind(jump: Jump, number: int) -> Machine:
     return replace(builders.machine(f"lab-1-{number}"), jump=jump)
 
 
-async def test_who_waits_for_a_dead_jump_host_waits_once_and_others_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dead_jump_host_is_tried_once_and_delays_only_its_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(connect, "monotonic", lambda: now)
     doors = Doors()
@@ -65,7 +65,7 @@ async def test_who_waits_for_a_dead_jump_host_waits_once_and_others_not_at_all(m
     assert doors.tried == [DOOR.address, OTHER.address, DOOR.address]
 
 
-async def test_one_who_gives_up_leaves_the_try_to_the_next() -> None:
+async def test_cancelled_connect_does_not_cancel_other_waiters() -> None:
     doors = Doors()
     first = asyncio.create_task(doors.connect(behind(DOOR, 1)))
     second = asyncio.create_task(doors.connect(behind(DOOR, 2)))

@@ -26,12 +26,12 @@ async def test_run_failure_carries_argv_code_and_stderr() -> None:
     assert (caught.value.code, caught.value.stderr, caught.value.argv[0]) == (4, "no luck\n", "sh")
 
 
-async def test_run_missing_program_says_so() -> None:
+async def test_run_reports_missing_program() -> None:
     with pytest.raises(CommandFailed, match="program is not installed"):
         await run(["headway-no-such-program"], timeout_s=10)
 
 
-async def test_run_past_its_time_ends_all_it_started(tmp_path: Path) -> None:
+async def test_run_timeout_kills_all_child_processes(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     began = time.monotonic()
     with pytest.raises(CommandFailed) as caught:
@@ -52,22 +52,22 @@ def _running(pid: int) -> bool:
         return False
 
 
-async def test_run_keeps_a_bounded_part_of_the_output_but_reads_all() -> None:
+async def test_run_limits_kept_output_but_reads_all() -> None:
     ran = await run(["head", "-c", "3000000", "/dev/zero"], timeout_s=10, max_output=1000)
     assert (ran.code, len(ran.out)) == (0, 1000)
 
 
-async def test_run_survives_a_program_that_reads_no_input() -> None:
+async def test_run_ignores_unread_input() -> None:
     assert (await run(["true"], timeout_s=10, input=b"x" * 5_000_000)).code == 0
 
 
-async def test_run_hears_lines_as_they_come() -> None:
+async def test_run_passes_lines_to_callback() -> None:
     heard: list[str] = []
     await run(["printf", "one\\ntwo\\r\\nlast"], timeout_s=10, on_line=heard.append)
     assert heard == ["one", "two", "last"]
 
 
-async def test_run_joins_programs_by_a_pipe() -> None:
+async def test_run_connects_programs_with_pipe() -> None:
     read_end, write_end = os.pipe()
     _, counted = await asyncio.gather(
         run(["head", "-c", "100000", "/dev/zero"], timeout_s=10, stdout=write_end),
@@ -76,7 +76,7 @@ async def test_run_joins_programs_by_a_pipe() -> None:
     assert counted.stdout.strip() == "100000"
 
 
-async def test_lines_end_the_program_when_nobody_listens() -> None:
+async def test_closing_line_stream_ends_program() -> None:
     stream = stream_lines(["sh", "-c", "echo $$; exec sleep 300"])
     async with contextlib.aclosing(stream) as heard:  # type: ignore[type-var]
         pid = int(await anext(heard))
@@ -85,7 +85,7 @@ async def test_lines_end_the_program_when_nobody_listens() -> None:
 
 
 @pytest.mark.parametrize("waits_for_start", [True, False])
-async def test_what_must_not_be_cut_short_ends_before_its_cancellation(tmp_path: Path, waits_for_start: bool) -> None:
+async def test_run_to_completion_finishes_command_before_cancellation(tmp_path: Path, waits_for_start: bool) -> None:
     begun, done = tmp_path / "begun", tmp_path / "done"
     script = f"touch {begun}; sleep 0.3; touch {done}; exit 1"
     task = asyncio.create_task(run_to_completion(run(["sh", "-c", script], timeout_s=30)))
@@ -98,7 +98,7 @@ async def test_what_must_not_be_cut_short_ends_before_its_cancellation(tmp_path:
     assert done.exists()
 
 
-async def test_what_must_not_be_cut_short_answers_as_ever() -> None:
+async def test_run_to_completion_returns_result_or_raises() -> None:
     assert (await run_to_completion(run(["echo", "x"], timeout_s=10))).stdout == "x\n"
     with pytest.raises(CommandFailed):
         await run_to_completion(run(["false"], timeout_s=10))

@@ -1,4 +1,4 @@
-"""Streams are read in any pieces and never hold more than their limit."""
+"""Reader returns the same lines and byte counts for any chunking and refuses oversized answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def reader(*pieces: bytes, most: int = 64) -> Reader:
 
 
 @given(st.lists(st.integers(1, 9), max_size=20))
-async def test_lines_and_counts_are_the_same_in_any_pieces(cuts: list[int]) -> None:
+async def test_reads_lines_and_byte_counts_from_any_chunks(cuts: list[int]) -> None:
     text, pieces = b"ready\nfour\nbytes!\n\nhalf", []
     for cut in cuts:
         pieces.append(text[:cut])
@@ -32,7 +32,7 @@ async def test_lines_and_counts_are_the_same_in_any_pieces(cuts: list[int]) -> N
     assert await answers.line() is None  # "half" is no line
 
 
-async def test_an_answer_that_is_cut_or_too_large_is_none() -> None:
+async def test_truncated_or_oversized_answer_raises_unanswered() -> None:
     with pytest.raises(Unanswered, match="incomplete"):
         await reader(b"ab").exactly(3)
     with pytest.raises(Unanswered, match="more than the 64"):

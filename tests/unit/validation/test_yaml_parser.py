@@ -1,4 +1,4 @@
-"""The YAML loader accepts and refuses the right cluster files, and errors name the line."""
+"""The YAML loader parses plain scalars, refuses unsafe or invalid YAML, and errors name the line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headway.errors import InvalidSpec
 from headway.validation import yaml_parser
 
 
-def test_scalars_are_read_as_people_mean_them() -> None:
+def test_parses_scalars_without_yaml_surprises() -> None:
     text = 'a: 02:00:00\nb: 7-00:00:00\nc: no\nd: true\ne: 1.5\nf: "4"\ng: 010\nh: 2026-01-01\ni:\nj: -3\n'
     assert parse_yaml(text) == {
         "a": "02:00:00",
@@ -30,11 +30,11 @@ def test_scalars_are_read_as_people_mean_them() -> None:
     }
 
 
-def test_keys_are_always_text() -> None:
+def test_parses_all_keys_as_text() -> None:
     assert parse_yaml("1: a\ntrue: b\nnull: c\n") == {"1": "a", "true": "b", "null": "c"}
 
 
-def test_a_small_alias_is_fine_and_every_use_is_its_own_value() -> None:
+def test_accepts_small_aliases() -> None:
     assert parse_yaml("a: &x [1, 2]\nb: *x\n") == {"a": [1, 2], "b": [1, 2]}
 
 
@@ -71,7 +71,7 @@ def bomb() -> str:
         ("a: \ud800\n", "", "not YAML"),
     ],
 )
-def test_refused(text: str, line: str, says: str) -> None:
+def test_refuses_invalid_or_unsafe_yaml_and_names_line(text: str, line: str, says: str) -> None:
     with pytest.raises(InvalidSpec) as caught:
         parse_yaml(text)
     (fault,) = caught.value.faults
@@ -79,14 +79,14 @@ def test_refused(text: str, line: str, says: str) -> None:
     assert says in fault.message
 
 
-def test_a_bomb_is_refused_quickly() -> None:
+def test_refuses_alias_bomb_quickly() -> None:
     start = time.process_time()
     with pytest.raises(InvalidSpec):
         parse_yaml(bomb())
     assert time.process_time() - start < 1
 
 
-def test_a_huge_file_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_oversized_file_before_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_parser, "_events", lambda _: pytest.fail("was read"))
     with pytest.raises(InvalidSpec, match="larger than"):
         parse_yaml("#" * (yaml_parser.LARGEST_BYTES + 1))
@@ -94,6 +94,6 @@ def test_a_huge_file_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatc
 
 @given(st.text(alphabet=st.sampled_from("ab:-[]{}&*!<>|'\"#,? \n\t%@`~0123456789.\x00\ud800é")))
 @settings(max_examples=300)
-def test_any_text_is_a_mapping_or_an_invalid_spec(text: str) -> None:
+def test_any_text_parses_to_mapping_or_invalid_spec(text: str) -> None:
     with contextlib.suppress(InvalidSpec):
         assert isinstance(parse_yaml(text), dict)

@@ -12,7 +12,7 @@ from headway.web.documentation import PAGE_TO_DOC, doc_address
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_every_page_has_its_documentation() -> None:
+def test_every_page_links_to_existing_documentation() -> None:
     keys = {tab.key for tab in navigation.CLUSTER + navigation.SERVER}
     assert keys == set(PAGE_TO_DOC)
     for target in PAGE_TO_DOC.values():
@@ -21,7 +21,7 @@ def test_every_page_has_its_documentation() -> None:
             assert (documentation.SITE / target / "index.html").is_file(), target
 
 
-def test_no_link_without_a_site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_doc_address_is_empty_without_built_site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(documentation, "SITE", tmp_path)
     assert doc_address("queue") == ""
     (tmp_path / "index.html").touch()

@@ -26,7 +26,7 @@ def kind(answer: httpx.Response) -> tuple[int, str]:
     return problem.status, problem.kind
 
 
-async def test_every_endpoint_wants_a_person(server: Server) -> None:
+async def test_every_endpoint_requires_sign_in(server: Server) -> None:
     client = server.anonymous()
     open_paths = {"/api/v1/openapi.json", "/api/v1/docs", "/api/v1/docs.css"}
     checked = 0
@@ -42,7 +42,7 @@ async def test_every_endpoint_wants_a_person(server: Server) -> None:
     assert checked > 20
 
 
-async def test_unknown_and_expired_tokens_are_refused(server: Server) -> None:
+async def test_refuses_unknown_and_expired_tokens(server: Server) -> None:
     assert kind(await server.anonymous(authorization="Bearer hw_x").get("/api/v1/me")) == (401, "not_signed_in")
     assert kind(await server.anonymous(authorization="Basic abc").get("/api/v1/me")) == (401, "not_signed_in")
     admin = await server.client()
@@ -54,7 +54,7 @@ async def test_unknown_and_expired_tokens_are_refused(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("role", "allowed"), [("viewer", 0), ("member", 1), ("admin", 2)])
-async def test_roles(server: Server, role: str, allowed: int) -> None:
+async def test_endpoints_require_the_documented_role(server: Server, role: str, allowed: int) -> None:
     await server.apply()
     server.work.answers |= {
         "plan": changes(),
@@ -79,7 +79,7 @@ async def test_roles(server: Server, role: str, allowed: int) -> None:
                 assert kind(answer) == (403, "not_allowed")
 
 
-async def test_member_acts_only_as_their_own_user(server: Server) -> None:
+async def test_members_submit_and_exec_only_as_their_own_user(server: Server) -> None:
     await server.apply()
     out = SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
     server.work.answers |= {"submit": out, "run_command": ExecOut(code=3, stdout_b64="AAE=")}
@@ -99,7 +99,7 @@ async def test_member_acts_only_as_their_own_user(server: Server) -> None:
     assert kind(bad) == (400, "refused")
 
 
-async def test_jobs_of_others_are_not_cancelled_or_read_by_members(server: Server) -> None:
+async def test_members_cannot_cancel_jobs_or_read_logs_of_others(server: Server) -> None:
     await server.apply()
     server.work.answers |= {
         "read": reading(builders.job(7, user="bob")),
@@ -117,7 +117,7 @@ async def test_jobs_of_others_are_not_cancelled_or_read_by_members(server: Serve
     assert [call[1:] for call in server.work.named("cancel")] == [("7", "bob", False), ("7", "ann", True)]
 
 
-async def test_a_job_that_has_ended_is_not_said_to_be_cancelled(server: Server) -> None:
+async def test_cancelling_an_ended_job_answers_409(server: Server) -> None:
     await server.apply()
     ended = builders.job(7, state="COMPLETED")
     server.work.answers |= {"read": reading(ended), "machines": (), "cancel": None}
@@ -128,14 +128,14 @@ async def test_a_job_that_has_ended_is_not_said_to_be_cancelled(server: Server) 
     assert server.work.named("cancel") == []
 
 
-async def test_tasks_of_an_array_are_cancelled_when_the_one_of_its_number_has_ended(server: Server) -> None:
+async def test_cancelling_an_array_id_works_while_some_tasks_still_run(server: Server) -> None:
     await server.apply()
     jobs = (builders.job(7, state="COMPLETED"), replace(builders.job(8, state="RUNNING"), array_job_id=7))
     server.work.answers |= {"read": reading(*jobs), "machines": (), "cancel": None}
     assert (await (await server.client()).delete("/api/v1/clusters/lab/jobs/7")).status_code == 204
 
 
-async def test_one_task_is_cancelled_alone_and_an_array_by_its_number_whole(server: Server) -> None:
+async def test_cancel_and_control_address_one_array_task_or_the_whole_array(server: Server) -> None:
     """The last task of an array has the array's own number: told just that, Slurm ends all the others too."""
     await server.apply()
     tasks = [replace(builders.job(number), array_job_id=7, array_task=str(task)) for number, task in ((8, 0), (7, 1))]
@@ -152,7 +152,7 @@ async def test_one_task_is_cancelled_alone_and_an_array_by_its_number_whole(serv
     assert [call[1:3] for call in server.work.named("control")] == [("7_1", "requeue"), ("9_2", "hold")]
 
 
-async def test_who_was_removed_from_a_cluster_reads_and_cancels_nothing_there(server: Server) -> None:
+async def test_user_removed_from_cluster_cannot_read_logs_or_cancel(server: Server) -> None:
     await server.apply()
     server.work.answers |= {
         "read": reading(builders.job(7, user="bob")),
@@ -167,7 +167,7 @@ async def test_who_was_removed_from_a_cluster_reads_and_cancels_nothing_there(se
     assert (await (await server.client()).get("/api/v1/clusters/lab/jobs/7/log")).status_code == 200
 
 
-async def test_queue_can_be_narrowed(server: Server) -> None:
+async def test_job_list_filters_by_user_and_state(server: Server) -> None:
     await server.apply()
     jobs = (
         builders.job(1, "COMPLETED", user="eve"),
@@ -211,7 +211,7 @@ async def test_sign_in_link_works_once_and_sets_a_strict_cookie(server: Server) 
     assert (again.status_code, again.headers["location"]) == (303, "/")
 
 
-async def test_cookie_writes_only_from_our_own_pages(server: Server) -> None:
+async def test_cookie_writes_require_same_origin(server: Server) -> None:
     link = (await (await server.client()).post("/api/v1/signin-links")).json()["url"]
     browser = server.anonymous()
     await browser.get(link)
@@ -221,14 +221,14 @@ async def test_cookie_writes_only_from_our_own_pages(server: Server) -> None:
     assert (await browser.post("/api/v1/tokens", json={}, headers={"origin": URL})).status_code == 201
 
 
-async def test_other_host_names_are_refused(server: Server) -> None:
+async def test_refuses_foreign_host_headers(server: Server) -> None:
     client = await server.client()
     assert kind(await client.get("/api/v1/me", headers={"host": "evil.example:7878"})) == (400, "refused")
     assert (await client.get("/api/v1/me", headers={"host": "localhost:7878"})).status_code == 200
     assert (await client.get("/api/v1/me", headers={"host": "[::1]:7878"})).status_code == 200
 
 
-async def test_every_answer_has_the_security_headers(server: Server) -> None:
+async def test_every_response_has_security_headers(server: Server) -> None:
     client = await server.client()
     for path in ("/api/v1/me", "/api/v1/docs", "/nowhere", "/api/v1/clusters/none"):
         headers = (await client.get(path)).headers
@@ -238,7 +238,7 @@ async def test_every_answer_has_the_security_headers(server: Server) -> None:
         assert headers["x-content-type-options"] == "nosniff"
 
 
-async def test_tokens_are_shown_once_and_only_to_their_person(server: Server) -> None:
+async def test_tokens_are_shown_once_and_listed_only_to_their_person(server: Server) -> None:
     admin, eve = await server.client("ann", "admin"), await server.client("eve", "member")
     made = (await admin.post("/api/v1/tokens", json={"person": "bob", "label": "laptop"})).json()
     assert (made["person"], made["role"], made["token"][:3]) == ("bob", "member", "hw_")
@@ -257,7 +257,7 @@ async def test_tokens_are_shown_once_and_only_to_their_person(server: Server) ->
     assert (await bob.get("/api/v1/me")).status_code == 401
 
 
-async def test_writes_leave_an_audit_line_with_the_real_person(server: Server) -> None:
+async def test_writes_are_audited_under_the_real_person(server: Server) -> None:
     await server.apply()
     server.work.answers["run_command"] = ExecOut(code=0)
     client = await server.client("ann")
@@ -269,7 +269,7 @@ async def test_writes_leave_an_audit_line_with_the_real_person(server: Server) -
     assert {"apply", "exec"} <= {row.action for row in await server.store.audit.search()}
 
 
-async def test_requests_are_strict_and_faults_named(server: Server) -> None:
+async def test_refuses_unknown_fields_and_reports_their_path(server: Server) -> None:
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/down", json={"delete_everything": True})
     out = Problem.model_validate(answer.json())
@@ -278,7 +278,7 @@ async def test_requests_are_strict_and_faults_named(server: Server) -> None:
     assert kind(await client.get("/api/v1/nope")) == (404, "not_found")
 
 
-async def test_docs_need_nothing_from_elsewhere(server: Server) -> None:
+async def test_api_docs_load_no_external_resources(server: Server) -> None:
     page = (await server.anonymous().get("/api/v1/docs")).text
     assert "/api/v1/clusters/{name}/apply" in page
     assert "<script" not in page
@@ -286,7 +286,7 @@ async def test_docs_need_nothing_from_elsewhere(server: Server) -> None:
     assert "https://" not in page
 
 
-async def test_a_body_without_a_length_is_bounded_too(server: Server) -> None:
+async def test_limits_request_bodies_without_content_length(server: Server) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -300,7 +300,7 @@ async def test_a_body_without_a_length_is_bounded_too(server: Server) -> None:
     assert sent < 20 * 2**20
 
 
-async def test_a_bug_s_answer_has_the_security_headers_and_no_details(server: Server) -> None:
+async def test_internal_error_has_security_headers_and_hides_details(server: Server) -> None:
     await server.apply()
     server.work.answers["run_command"] = ValueError("hunter2")
     answer = await (await server.client()).post("/api/v1/clusters/lab/exec", json={"argv": ["id"]})
@@ -310,7 +310,7 @@ async def test_a_bug_s_answer_has_the_security_headers_and_no_details(server: Se
     assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_malformed_requests_are_no_bugs(server: Server) -> None:
+async def test_malformed_requests_answer_4xx_not_500(server: Server) -> None:
     client = await server.client()
     server.work.answers["plan"] = changes()
     deep = '{"text": "", "spec": {"name": "lab", "nodes": 4, "a": ' + "[" * 900 + "]" * 900 + "}}"
@@ -329,7 +329,7 @@ async def test_malformed_requests_are_no_bugs(server: Server) -> None:
         assert (await client.get(f"{events}?after={number}")).status_code == 422
 
 
-async def test_who_loses_a_token_is_signed_out_everywhere(server: Server) -> None:
+async def test_deleting_a_token_ends_its_browser_sessions_and_links(server: Server) -> None:
     admin, eve = await server.client("ann", "admin"), await server.client("eve", "member")
     links = [(await eve.post("/api/v1/signin-links")).json()["url"] for _ in range(2)]
     browser = server.anonymous()
@@ -341,13 +341,13 @@ async def test_who_loses_a_token_is_signed_out_everywhere(server: Server) -> Non
     assert (await server.anonymous().get(links[1])).status_code == 401
 
 
-async def test_two_persons_never_share_a_linux_user(server: Server) -> None:
+async def test_refuses_person_that_would_share_a_linux_user(server: Server) -> None:
     root = await server.client("root", "admin")  # acts as `admin` on clusters
     assert kind(await root.post("/api/v1/tokens", json={"person": "admin", "role": "member"})) == (400, "refused")
     assert (await root.post("/api/v1/tokens", json={"person": "bob"})).status_code == 201
 
 
-async def test_a_member_s_plan_reaches_only_machines_and_folders_that_an_admin_named(server: Server) -> None:
+async def test_member_plan_refuses_hosts_and_paths_unknown_to_admins(server: Server) -> None:
     server.work.answers["plan"] = changes()
     eve = await server.client("eve", "member")
     host = Host(name="lab-head", address="10.0.0.9")
@@ -366,7 +366,7 @@ async def test_a_member_s_plan_reaches_only_machines_and_folders_that_an_admin_n
     assert len(server.work.named("plan")) == planned + 1
 
 
-async def test_one_member_can_t_take_all_places_for_commands(server: Server) -> None:
+async def test_limits_concurrent_exec_commands_per_person(server: Server) -> None:
     await server.apply()
     waiting, go = asyncio.Semaphore(0), asyncio.Event()
 
@@ -392,7 +392,7 @@ async def test_one_member_can_t_take_all_places_for_commands(server: Server) -> 
     assert (await eve.post("/api/v1/clusters/lab/exec", json=ask)).status_code == 200
 
 
-async def test_a_lead_ends_a_member_s_job_by_the_operator_account_but_runs_nothing_in_their_name(
+async def test_lead_cancels_team_jobs_but_cannot_exec_as_members(
     server: Server,
 ) -> None:
     red, blue = Team("red", ("lee", "tim"), 1, leads=("lee",)), Team("blue", ("lee", "bob"), 1)

@@ -93,9 +93,7 @@ async def sign_in(server: Server, provider: Provider, subject: str) -> tuple[htt
     return browser, await browser.get(provider.consent(left.headers["location"], subject))
 
 
-async def test_a_person_comes_by_the_provider_and_looks_on_until_an_admin_says_who_they_are(
-    server: Server, provider: Provider
-) -> None:
+async def test_oidc_user_signs_in_as_viewer_until_admin_sets_role(server: Server, provider: Provider) -> None:
     use(server, provider)
     provider.people("u-1", preferred_username="eve", email="eve@example.org")
     browser, back = await sign_in(server, provider, "u-1")
@@ -118,7 +116,7 @@ async def test_a_person_comes_by_the_provider_and_looks_on_until_an_admin_says_w
     assert len([one for one in await server.store.people.all() if one.subject]) == 1
 
 
-async def test_a_name_that_is_somebody_s_here_is_not_taken_over(server: Server, provider: Provider) -> None:
+async def test_oidc_sign_in_does_not_take_over_existing_names(server: Server, provider: Provider) -> None:
     use(server, provider, user_claim="preferred_username")
     await server.client("ann", "admin")
     provider.people("u-2", preferred_username="ann")
@@ -132,7 +130,7 @@ async def test_a_name_that_is_somebody_s_here_is_not_taken_over(server: Server, 
     assert re.fullmatch(r"ann-[0-9a-f]{8}", found["person"]), "of a name that a path can hold, whatever its sub is"
 
 
-async def test_role_and_linux_user_by_claims(server: Server, provider: Provider) -> None:
+async def test_oidc_claims_set_role_and_linux_user(server: Server, provider: Provider) -> None:
     roles = (("gpu-admins", "admin"), ("gpu-ops", "operator"))
     use(server, provider, role_claim="groups", roles=roles, user_claim="preferred_username")
     provider.people("u-3", preferred_username="olga", groups=["staff", "gpu-ops"])
@@ -146,7 +144,7 @@ async def test_role_and_linux_user_by_claims(server: Server, provider: Provider)
     assert (refused.result, refused.detail["how"]) == ("refused", "provider")
 
 
-async def test_an_answer_that_is_not_for_this_browser_s_question_is_refused(server: Server, provider: Provider) -> None:
+async def test_oidc_refuses_foreign_replayed_or_late_responses(server: Server, provider: Provider) -> None:
     use(server, provider)
     provider.people("u-4", preferred_username="mallory")
     browser = server.anonymous()
@@ -167,7 +165,7 @@ async def test_an_answer_that_is_not_for_this_browser_s_question_is_refused(serv
     assert (await late.get(back)).status_code == 401
 
 
-async def test_a_stolen_code_is_worth_nothing_without_the_verifier(server: Server, provider: Provider) -> None:
+async def test_oidc_code_is_useless_without_its_pkce_verifier(server: Server, provider: Provider) -> None:
     use(server, provider)
     provider.people("u-5", preferred_username="eve")
     thief, victim = server.anonymous(), server.anonymous()
@@ -178,7 +176,7 @@ async def test_a_stolen_code_is_worth_nothing_without_the_verifier(server: Serve
     assert answer.status_code == 401
 
 
-async def test_a_provider_that_is_away_or_calls_itself_something_else(server: Server, provider: Provider) -> None:
+async def test_oidc_provider_unreachable_or_with_wrong_issuer_answers_503(server: Server, provider: Provider) -> None:
     for issuer in ("http://127.0.0.1:9", provider.issuer.replace("127.0.0.1", "localhost") + "/"):
         server.state.settings = replace(server.state.settings, oidc=Oidc(issuer, "headway"))
         answer = await server.anonymous().get("/signin/oidc")

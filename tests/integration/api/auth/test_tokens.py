@@ -31,7 +31,7 @@ async def held(server: Server, person: str, role: str, **ask: object) -> httpx.A
     return server.anonymous(authorization=f"Bearer {made.json()['token']}")
 
 
-async def test_a_token_does_no_more_than_its_scopes_and_no_more_than_its_person(server: Server) -> None:
+async def test_token_rights_are_limited_by_scopes_and_by_role(server: Server) -> None:
     await server.apply()
     done = SubmitOut(job_id=5, cluster="lab", user="ann", workdir="/home/ann")
     server.work.answers |= {"read": reading(), "machines": (), "submit": done}
@@ -57,7 +57,7 @@ async def test_a_token_does_no_more_than_its_scopes_and_no_more_than_its_person(
     assert "is for read" in refused.json()["detail"]
 
 
-async def test_a_token_for_one_cluster_knows_no_other(server: Server) -> None:
+async def test_cluster_token_cannot_access_other_clusters(server: Server) -> None:
     await server.apply("lab")
     await server.apply("prod")
     client = await held(server, "ann", "admin", cluster="lab")
@@ -72,7 +72,7 @@ async def test_a_token_for_one_cluster_knows_no_other(server: Server) -> None:
     assert nowhere.status_code == 404
 
 
-async def test_only_the_hash_of_a_token_is_stored(server: Server, tmp_path: Path) -> None:
+async def test_stores_only_token_hashes(server: Server, tmp_path: Path) -> None:
     client = await server.client()
     secret = (await client.post(f"{API}/tokens", json={"label": "x"})).json()["token"]
     assert len(secret) >= 3 + 43  # "hw_" and 256 bits
@@ -81,7 +81,7 @@ async def test_only_the_hash_of_a_token_is_stored(server: Server, tmp_path: Path
     assert secret.removeprefix("hw_").encode() not in stored
 
 
-async def test_people_are_made_changed_and_removed_by_admins(server: Server) -> None:
+async def test_admins_add_change_and_remove_people(server: Server) -> None:
     await server.apply()
     ann, bob = await server.client("ann"), await server.client("bob", "member")
     made = await ann.put(f"{API}/people/olga", json={"role": "operator"})
@@ -101,7 +101,7 @@ async def test_people_are_made_changed_and_removed_by_admins(server: Server) -> 
     assert (await ann.delete(f"{API}/people/bob")).status_code == 404
 
 
-async def test_a_role_that_comes_with_a_token_is_a_change_of_the_person(server: Server) -> None:
+async def test_creating_a_token_with_a_role_changes_the_person(server: Server) -> None:
     ann, bob = await server.client("ann"), await server.client("bob", "member")
     out: list[str] = []
     server.state.notebooks.end_sessions_of = out.append  # type: ignore[method-assign]
@@ -120,7 +120,7 @@ async def test_a_role_that_comes_with_a_token_is_a_change_of_the_person(server: 
     assert (await ann.post(f"{API}/tokens", json={"person": "y"})).status_code == 400
 
 
-async def test_the_last_admin_stays_one_also_by_way_of_a_token(server: Server) -> None:
+async def test_last_admin_cannot_be_demoted_by_creating_tokens(server: Server) -> None:
     ann, ben = await server.client("ann"), await server.client("ben")
     asks = [(ann, "ben"), (ben, "ann")]  # each the other, at once
     answers = await asyncio.gather(
@@ -130,14 +130,14 @@ async def test_the_last_admin_stays_one_also_by_way_of_a_token(server: Server) -
     assert "admin" in [one.role for one in await server.store.people.all()]
 
 
-async def test_two_at_once_never_get_one_linux_user(server: Server) -> None:
+async def test_concurrent_requests_never_share_one_linux_user(server: Server) -> None:
     ann = await server.client("ann")
     bodies = [(f"p{n}", {"role": "member", "user": "shared"}) for n in range(4)]
     answers = await asyncio.gather(*(ann.put(f"{API}/people/{name}", json=body) for name, body in bodies))
     assert sorted(answer.status_code for answer in answers) == [200, 400, 400, 400]
 
 
-async def test_attempts_to_sign_in_are_limited_but_a_good_token_always_works(server: Server) -> None:
+async def test_limits_failed_sign_ins_but_accepts_valid_tokens(server: Server) -> None:
     ann, guess = await server.client("ann"), server.anonymous(authorization="Bearer hw_guess")
     for _ in range(MAX_FAILURES):
         assert (await guess.get(f"{API}/me")).status_code == 401
@@ -150,7 +150,7 @@ async def test_attempts_to_sign_in_are_limited_but_a_good_token_always_works(ser
     assert len(noted) == 2  # the first of each window: a guesser must not fill the trail
 
 
-async def test_one_account_is_not_guessed_from_many_addresses(server: Server) -> None:
+async def test_limits_sign_in_failures_per_account_across_addresses(server: Server) -> None:
     tries = LoginThrottle()
     for number in range(MAX_FAILURES):
         tries.record_failure(0.0, address_key(f"192.0.2.{number}"), "as ann")
@@ -163,7 +163,7 @@ async def test_one_account_is_not_guessed_from_many_addresses(server: Server) ->
     assert address_key("2001:db8::1") == address_key("2001:db8::2:3") != address_key("2001:db8:0:1::1")
 
 
-async def test_signing_in_by_name_and_token(server: Server) -> None:
+async def test_sign_in_form_checks_person_and_token(server: Server) -> None:
     ann = await server.client("ann")
     token = (await ann.post(f"{API}/tokens", json={})).json()["token"]
     cut = (await ann.post(f"{API}/tokens", json={"scopes": ["read"]})).json()["token"]
@@ -180,7 +180,7 @@ async def test_signing_in_by_name_and_token(server: Server) -> None:
     assert token not in str(refused)
 
 
-async def test_what_was_refused_or_failed_is_in_the_trail_with_its_address(server: Server) -> None:
+async def test_audit_trail_records_refused_and_failed_requests_with_address(server: Server) -> None:
     await server.apply()
     server.work.answers |= {"read": reading(builders.job(7, "COMPLETED", user="bob")), "machines": ()}
     eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
@@ -194,7 +194,7 @@ async def test_what_was_refused_or_failed_is_in_the_trail_with_its_address(serve
     assert refused.address == "127.0.0.1"
 
 
-async def test_the_trail_is_paged_narrowed_and_exported(server: Server) -> None:
+async def test_audit_trail_supports_paging_filters_and_export(server: Server) -> None:
     ann = await server.client("ann")
     for number in range(7):
         await server.store.audit.record("eve" if number % 2 else "=cmd()", "cancel", "lab", {"job": number})
@@ -216,7 +216,7 @@ async def test_the_trail_is_paged_narrowed_and_exported(server: Server) -> None:
     assert json.loads(rows[0]["detail"]) == {"job": 0}
 
 
-async def test_nobody_changes_a_line_of_the_trail(tmp_path: Path) -> None:
+async def test_audit_trail_is_append_only(tmp_path: Path) -> None:
     store: Store = await builders.store(tmp_path)
     await store.audit.record("ann", "apply", "lab")
     for statement in ("UPDATE audit SET person = 'bob'", "DELETE FROM audit"):

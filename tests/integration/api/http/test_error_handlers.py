@@ -38,7 +38,7 @@ from tests.support.server_fakes import Server, reading
         ("GET", "/api/v1/me", {"headers": {"host": "elsewhere.example"}}, 400, "refused"),
     ],
 )
-async def test_every_error_is_a_problem(
+async def test_every_error_is_a_problem_document(
     server: Server, method: str, path: str, more: dict[str, Any], status: int, kind: str
 ) -> None:
     await server.apply()
@@ -52,7 +52,7 @@ async def test_every_error_is_a_problem(
     assert problem.type == f"/api/v1/docs#problem-{kind}"
 
 
-async def test_every_kind_is_explained(server: Server) -> None:
+async def test_api_docs_explain_every_problem_kind(server: Server) -> None:
     def kinds(one: type[HeadwayError]) -> set[str]:
         return {one.kind}.union(*(kinds(sub) for sub in one.__subclasses__()))
 
@@ -61,7 +61,7 @@ async def test_every_kind_is_explained(server: Server) -> None:
     assert all(f"id='problem-{kind}'" in told for kind in PROBLEMS)
 
 
-async def test_what_is_long_is_compressed_and_what_is_read_while_written_is_not(server: Server) -> None:
+async def test_compresses_long_responses_but_not_streams(server: Server) -> None:
     await server.apply()
     server.work.answers |= {
         "read": reading(builders.job(1, user="ann")), "machines": (), "tail_log": [b"loss 1.0\n" * 1000],
@@ -85,5 +85,5 @@ async def test_what_is_long_is_compressed_and_what_is_read_while_written_is_not(
     ("header", "takes"),
     [("gzip", True), ("br, GZIP;q=0.5", True), ("", False), ("gzip;q=0", False), ("gzip; q=0.0, br", False)],
 )
-def test_who_takes_it(header: str, takes: bool) -> None:
+def test_accepts_gzip_parses_accept_encoding(header: str, takes: bool) -> None:
     assert accepts_gzip(header) is takes

@@ -28,7 +28,7 @@ async def ready(server: Server) -> Any:
     return await server.client("eve", "member")
 
 
-async def test_the_same_again_gets_the_same_answer_and_is_done_once(server: Server) -> None:
+async def test_repeated_request_with_same_key_replays_the_first_answer(server: Server) -> None:
     eve = await ready(server)
     first = await eve.post(JOBS, json={}, headers=KEY)
     server.work.answers["submit"] = SubmitOut(job_id=6, cluster="lab", user="eve", workdir="/home/eve")
@@ -41,7 +41,7 @@ async def test_the_same_again_gets_the_same_answer_and_is_done_once(server: Serv
     assert (await eve.post(JOBS, json={})).json()["job_id"] == 6
 
 
-async def test_another_body_under_the_same_key_is_refused(server: Server) -> None:
+async def test_refuses_same_key_with_another_body_or_path(server: Server) -> None:
     eve = await ready(server)
     await eve.post(JOBS, json={}, headers=KEY)
     other = await eve.post(JOBS, json={"script": "#!/bin/sh"}, headers=KEY)
@@ -50,7 +50,7 @@ async def test_another_body_under_the_same_key_is_refused(server: Server) -> Non
     assert submitted(server) == 1
 
 
-async def test_a_key_is_ones_own_and_holds_for_a_day(server: Server) -> None:
+async def test_idempotency_key_is_per_person_and_expires_after_a_day(server: Server) -> None:
     eve = await ready(server)
     await eve.post(JOBS, json={}, headers=KEY)
     await (await server.client("bob", "member")).post(JOBS, json={}, headers=KEY)
@@ -60,7 +60,7 @@ async def test_a_key_is_ones_own_and_holds_for_a_day(server: Server) -> None:
     assert submitted(server) == 3
 
 
-async def test_what_was_not_done_may_be_asked_again_and_what_may_have_been_may_not(server: Server) -> None:
+async def test_retries_undelivered_requests_but_not_unanswered_ones(server: Server) -> None:
     eve = await ready(server)
     server.work.answers["submit"] = Unreachable("the head is away")
     assert (await eve.post(JOBS, json={}, headers=KEY)).status_code == 503
@@ -72,7 +72,7 @@ async def test_what_was_not_done_may_be_asked_again_and_what_may_have_been_may_n
     assert submitted(server) == 2
 
 
-async def test_two_at_once_are_one(server: Server) -> None:
+async def test_concurrent_requests_with_one_key_run_once(server: Server) -> None:
     eve = await ready(server)
     begun, go = asyncio.Event(), asyncio.Event()
 
@@ -90,7 +90,7 @@ async def test_two_at_once_are_one(server: Server) -> None:
     assert "is running" in second.json()["detail"]
 
 
-async def test_a_new_token_is_shown_again_to_who_made_it_and_lies_nowhere_in_clear(server: Server) -> None:
+async def test_replays_a_created_token_without_storing_it_in_clear_text(server: Server) -> None:
     eve = await ready(server)
     first = await eve.post("/api/v1/tokens", json={}, headers=KEY)
     again = await eve.post("/api/v1/tokens", json={}, headers=KEY)
@@ -100,7 +100,7 @@ async def test_a_new_token_is_shown_again_to_who_made_it_and_lies_nowhere_in_cle
         assert token.encode() not in file.read_bytes()
 
 
-async def test_who_is_not_known_is_told_so(server: Server) -> None:
+async def test_refuses_keys_without_sign_in_and_overlong_keys(server: Server) -> None:
     assert (await server.anonymous().post(JOBS, json={}, headers=KEY)).status_code == 401
     eve = await ready(server)
     assert (await eve.post(JOBS, json={}, headers={"idempotency-key": "x" * 300})).status_code == 409
@@ -130,7 +130,7 @@ async def cut_off(server: Server, client: Any, path: str, **body: Any) -> None:
     )  # type: ignore[method-assign]
 
 
-async def test_an_operation_that_a_killed_server_queued_is_the_answer(server: Server) -> None:
+async def test_repeated_request_returns_the_operation_of_a_killed_server(server: Server) -> None:
     await server.apply()
     ann, path = await server.client(), "/api/v1/clusters/lab/down"
     await cut_off(server, ann, path)
@@ -143,7 +143,7 @@ async def test_an_operation_that_a_killed_server_queued_is_the_answer(server: Se
     assert [line["operation"] for line in noted] == queued
 
 
-async def test_one_that_was_cut_off_before_its_line_in_the_audit_trail_gets_it(server: Server) -> None:
+async def test_repeated_request_completes_a_missing_audit_entry(server: Server) -> None:
     await server.apply()
     ann, path, note = await server.client(), "/api/v1/clusters/lab/down", server.store.audit.record
 
@@ -158,7 +158,7 @@ async def test_one_that_was_cut_off_before_its_line_in_the_audit_trail_gets_it(s
     assert len([line for line in await server.store.audit.search() if line.action == "down"]) == 1
 
 
-async def test_a_submission_that_was_cut_off_is_sent_with_the_same_tag_and_kept_once(server: Server) -> None:
+async def test_interrupted_submission_is_resent_with_the_same_tag(server: Server) -> None:
     eve = await ready(server)
     await cut_off(server, eve, JOBS)
     again = await eve.post(JOBS, json={}, headers=KEY)
@@ -169,7 +169,7 @@ async def test_a_submission_that_was_cut_off_is_sent_with_the_same_tag_and_kept_
     assert len(noted) == 1
 
 
-async def test_what_can_t_be_found_again_is_nobody_s_to_repeat(server: Server) -> None:
+async def test_refuses_to_repeat_interrupted_requests_that_cannot_be_resumed(server: Server) -> None:
     eve = await ready(server)
     await cut_off(server, eve, "/api/v1/tokens")
     again = await eve.post("/api/v1/tokens", json={}, headers=KEY)
@@ -177,7 +177,7 @@ async def test_what_can_t_be_found_again_is_nobody_s_to_repeat(server: Server) -
     assert "server stopped during it" in again.json()["detail"]
 
 
-def test_every_request_that_is_found_again_queues_an_operation_or_submits_a_job(server: Server) -> None:
+def test_resumable_paths_cover_every_endpoint_that_queues_operations(server: Server) -> None:
     """The list of addresses is by hand; operations are answered with 202 and made nowhere else."""
     paths = server.app.openapi()["paths"]
     queues = {path for path, ways in paths.items() if "202" in ways.get("post", {}).get("responses", {})}

@@ -40,7 +40,7 @@ async def walk(client: httpx.AsyncClient, path: str) -> list[str]:
     raise AssertionError("no end")
 
 
-async def test_following_the_links_gives_everything_once_and_filters_stay(server: Server) -> None:
+async def test_page_links_list_every_row_once_and_keep_filters(server: Server) -> None:
     client = await full(server)
     assert await walk(client, "/clusters?limit=1") == ["lab", "mine", "yours"]
     assert await walk(client, "/clusters?q=our&limit=1") == ["yours"]
@@ -53,7 +53,7 @@ async def test_following_the_links_gives_everything_once_and_filters_stay(server
     assert await walk(client, "/operations?state=failed") == []
 
 
-async def test_what_comes_and_goes_between_two_pages_moves_nothing(server: Server) -> None:
+async def test_rows_added_or_removed_between_pages_do_not_shift_the_rest(server: Server) -> None:
     client = await full(server)
     first = await client.get(f"{API_PREFIX}/people?limit=3")
     await server.store.people.set_role("aaa", "viewer")
@@ -62,7 +62,7 @@ async def test_what_comes_and_goes_between_two_pages_moves_nothing(server: Serve
     assert [row["name"] for row in further] == ["dan", "eve", "setup"]
 
 
-async def test_nodes_are_listed_as_people_count_and_by_what_they_are(server: Server) -> None:
+async def test_node_list_sorts_naturally_and_filters_by_state_and_role(server: Server) -> None:
     await server.apply(nodes=12)
     down = builders.node("lab-1-3", "IDLE", "DRAIN", reason="broken fan")
     server.work.answers |= {"read": reading(nodes=(builders.node("lab-1-2", "IDLE"), down)), "machines": ()}
@@ -75,7 +75,7 @@ async def test_nodes_are_listed_as_people_count_and_by_what_they_are(server: Ser
     assert await walk(client, "/clusters/lab/nodes?usable=true&role=node") == ["lab-1-2"]
 
 
-async def test_users_and_teams_of_a_cluster(server: Server) -> None:
+async def test_lists_users_and_teams_of_a_cluster(server: Server) -> None:
     client = await full(server)
     (user,) = (await client.get(f"{API_PREFIX}/clusters/lab/users")).json()
     assert (user["name"], user["teams"]) == ("alice", ["default"])
@@ -84,7 +84,7 @@ async def test_users_and_teams_of_a_cluster(server: Server) -> None:
     assert (await client.get(f"{API_PREFIX}/clusters/lab/teams?user=bea")).json()["teams"] == []
 
 
-async def test_a_page_that_no_list_has_is_refused(server: Server) -> None:
+async def test_refuses_invalid_limits_and_cursors(server: Server) -> None:
     client = await full(server)
     for path in LISTS:
         for wrong, status in (("limit=0", 422), ("limit=1001", 422), ("cursor=%00", 400), ("cursor=MQ", 400)):
@@ -93,7 +93,7 @@ async def test_a_page_that_no_list_has_is_refused(server: Server) -> None:
     assert (await client.get(f"{API_PREFIX}/people?cursor=W3t9XQ")).status_code == 400, "of another list"
 
 
-async def test_the_client_follows_the_pages(server: Server) -> None:
+async def test_client_follows_page_links(server: Server) -> None:
     await full(server)
     asked: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Texts that no database can store and no program can receive are refused at every input."""
+"""NUL bytes and lone surrogates are refused in URLs, forms and JSON, and removed from audit entries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ API = "/api/v1"
 
 
 @pytest.mark.parametrize("path", ["/clusters/a%00b", "/clusters/lab/jobs?q=%00", "/operations/%00", "/tokens?x=a%00"])
-async def test_a_nul_byte_in_an_address_is_refused_before_anybody_reads_it(server: Server, path: str) -> None:
+async def test_refuses_nul_bytes_in_urls(server: Server, path: str) -> None:
     ann = await server.client()
     answer = await ann.get(f"{API}{path}")
     assert (answer.status_code, answer.headers["content-type"]) == (400, PROBLEM_JSON)
@@ -21,7 +21,7 @@ async def test_a_nul_byte_in_an_address_is_refused_before_anybody_reads_it(serve
     assert (await ann.get(f"{API}/people?q=%2500")).status_code == 200  # it is the text %00
 
 
-async def test_a_nul_byte_in_a_form_is_refused_also_between_two_pieces(server: Server) -> None:
+async def test_refuses_nul_bytes_in_forms_even_across_chunks(server: Server) -> None:
     await server.client("ann")
     browser = server.anonymous(origin=URL, **{"content-type": "application/x-www-form-urlencoded"})
 
@@ -49,13 +49,15 @@ async def test_a_nul_byte_in_a_form_is_refused_also_between_two_pieces(server: S
         ("/plan", b'{"text": "x", "spec": {"name": "\\ud800"}}', "spec.name contains invalid Unicode"),
     ],
 )
-async def test_a_body_with_what_is_no_text_is_not_valid(server: Server, path: str, body: bytes, field: str) -> None:
+async def test_refuses_nul_bytes_and_lone_surrogates_in_json(
+    server: Server, path: str, body: bytes, field: str
+) -> None:
     ann = await server.client()
     answer = await ann.post(f"{API}{path}", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, field in answer.json()["detail"]) == (422, True), answer.text
 
 
-async def test_a_line_of_the_trail_has_no_nul_byte(server: Server) -> None:
+async def test_audit_entries_drop_nul_bytes(server: Server) -> None:
     await server.store.audit.record("a\0nn", "x", "lab\0", {"why": "no\0", "number": 1})
     (line,) = await server.store.audit.search()
     assert (line.person, line.target, dict(line.detail)) == ("ann", "lab", {"why": "no", "number": 1})

@@ -22,7 +22,7 @@ STARTED = dict.fromkeys(LAB.slot_names, 1.0)
 SILENT = Heartbeats(4, {NODE: 6.0})
 
 
-def test_a_node_is_suspected_alone_and_not_while_it_boots() -> None:
+def test_suspects_only_silent_running_nodes_after_boot() -> None:
     assert find_suspects(SILENT, STARTED, 1000.0).nodes == (NODE,)
     assert find_suspects(Heartbeats(4, {NODE: 4.0}), STARTED, 1000.0).nodes == ()
     assert find_suspects(SILENT, {**STARTED, NODE: 950.0}, 1000.0).nodes == (), "it was started just now"
@@ -30,7 +30,7 @@ def test_a_node_is_suspected_alone_and_not_while_it_boots() -> None:
     assert find_suspects(Heartbeats(4, {"head": 6.0}), STARTED, 1000.0).nodes == ()
 
 
-def test_many_at_once_are_the_network_and_a_relay_that_is_away_says_nothing() -> None:
+def test_many_silent_nodes_are_treated_as_a_network_fault() -> None:
     three = Heartbeats(2, {"lab-1-1": 9.0, NODE: 9.0, "lab-1-3": 9.0})
     many = find_suspects(three, STARTED, 1000.0)
     assert many.nodes == ()
@@ -43,7 +43,7 @@ def test_many_at_once_are_the_network_and_a_relay_that_is_away_says_nothing() ->
     )
 
 
-def test_only_machines_that_are_there_count() -> None:
+def test_silence_share_counts_only_existing_machines() -> None:
     """The head's agent forgets no name: of slots that the file no longer has, of machines that were given back."""
     gone = {f"lab-{leaf}-{place}": 5000.0 for leaf in range(3, 11) for place in range(1, 5)}
     all_of_them = dict.fromkeys(LAB.slot_names, 9.0)
@@ -51,7 +51,9 @@ def test_only_machines_that_are_there_count() -> None:
     assert find_suspects(Heartbeats(4, {NODE: 9.0, **gone}), STARTED, 1000.0).nodes == (NODE,)
 
 
-async def test_empty_slots_are_nobody_who_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_empty_slots_do_not_lower_the_share_of_silent_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A switch that dies takes all of a cluster's four nodes, of which sixteen may be: nobody is fenced."""
     large = cluster(16, 0)
     monkeypatch.setattr(incident_cluster, "LAB", large)
@@ -67,7 +69,7 @@ async def test_empty_slots_are_nobody_who_is_heard(tmp_path: Path, monkeypatch: 
         assert "fence" not in lab.world.order
 
 
-async def test_it_is_fenced_first_then_down_then_rebooted_and_tested(lab: Ward) -> None:
+async def test_silent_node_is_fenced_set_down_rebooted_and_tested(lab: Ward) -> None:
     lab.world.jobs, lab.world.fixed = {7: "RUNNING", 8: "RUNNING"}, {8}
     await lab.responder.handle_heartbeats(SILENT, 1000.0)
     assert lab.world.order == ["ask", "ask", "fence", "down"]
@@ -83,7 +85,7 @@ async def test_it_is_fenced_first_then_down_then_rebooted_and_tested(lab: Ward) 
     assert len(await lab.store.incidents.search("lab")) == 1
 
 
-async def test_a_repair_waits_until_its_jobs_run_on_the_spare(lab: Ward) -> None:
+async def test_repair_waits_until_requeued_jobs_run_on_the_spare(lab: Ward) -> None:
     """A machine that is back in seconds would get them again."""
     lab.world.jobs = {7: "RUNNING"}
     await lab.responder.handle_heartbeats(SILENT, 1000.0)
@@ -95,7 +97,7 @@ async def test_a_repair_waits_until_its_jobs_run_on_the_spare(lab: Ward) -> None
     assert (await lab.newest()).state is IncidentState.REPAIRING
 
 
-async def test_a_node_whose_machine_does_not_run_is_down_at_once(lab: Ward) -> None:
+async def test_node_with_a_stopped_machine_is_set_down_at_once(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
     assert lab.world.machine
     lab.world.machine = replace(lab.world.machine, state=MachineState.STOPPED)
@@ -106,7 +108,7 @@ async def test_a_node_whose_machine_does_not_run_is_down_at_once(lab: Ward) -> N
     assert "down" in lab.world.order
 
 
-async def test_a_machine_that_runs_is_not_looked_at_each_second(lab: Ward) -> None:
+async def test_machine_state_is_not_queried_every_second(lab: Ward) -> None:
     looked = 0
 
     async def machines(_: str) -> tuple[Machine, ...]:
@@ -121,7 +123,7 @@ async def test_a_machine_that_runs_is_not_looked_at_each_second(lab: Ward) -> No
     assert looked == 2
 
 
-async def test_a_job_that_failed_in_the_node_s_last_breath_is_requeued_too(lab: Ward) -> None:
+async def test_job_that_failed_as_its_node_died_is_requeued(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
     lab.world.last_breath = {7: "FAILED"}
     await lab.responder.handle_heartbeats(SILENT, 1000.0)
@@ -132,7 +134,7 @@ async def test_a_job_that_failed_in_the_node_s_last_breath_is_requeued_too(lab: 
     assert lab.world.requeued == [7, 8], "nor is one lost that the lease ended and that is heard of later"
 
 
-async def test_a_script_whose_tasks_the_fence_cuts_off_is_held_and_requeued(lab: Ward) -> None:
+async def test_job_with_batch_host_elsewhere_is_held_and_requeued_at_fencing(lab: Ward) -> None:
     """It runs on another node, and has failed by the time Slurm hears that this one is down."""
     lab.world.jobs = {7: "RUNNING", 8: "RUNNING", 9: "RUNNING"}
     lab.world.batch_hosts = {7: "lab-1-1", 8: "lab-1-1"}
@@ -142,7 +144,7 @@ async def test_a_script_whose_tasks_the_fence_cuts_off_is_held_and_requeued(lab:
     assert lab.world.requeued == [7], "8 has ended well, 9 is requeued by Slurm itself"
 
 
-async def test_one_that_was_cancelled_as_its_node_died_does_not_come_back(lab: Ward) -> None:
+async def test_job_cancelled_as_its_node_died_is_not_requeued(lab: Ward) -> None:
     """Its script caught the signal, and ended with an exit code of its own."""
     jobs = (7, 8, 9, 10)
     lab.world.jobs, lab.world.batch_hosts = dict.fromkeys(jobs, "RUNNING"), dict.fromkeys(jobs, "lab-1-1")
@@ -154,7 +156,7 @@ async def test_one_that_was_cancelled_as_its_node_died_does_not_come_back(lab: W
     assert "jobs requeued: 8, 10; ended: 7, 9" in [step.text for step in (await lab.newest()).steps]
 
 
-async def test_who_was_killed_after_noting_disturbs_no_machine_that_an_apply_made_since(lab: Ward) -> None:
+async def test_restarted_server_leaves_a_machine_recreated_by_apply_running(lab: Ward) -> None:
     assert lab.world.machine
     await lab.store.incidents.open(
         "lab", NODE, "its machine is gone", FaultAction.REBOOT, 1.0, {"dead": True, "fence": "its machine is gone"}
@@ -168,7 +170,7 @@ async def test_who_was_killed_after_noting_disturbs_no_machine_that_an_apply_mad
     assert lab.world.requeued == []
 
 
-async def test_a_machine_that_an_apply_made_meanwhile_is_tested_and_not_started_again(lab: Ward) -> None:
+async def test_machine_recreated_by_apply_is_tested_but_not_restarted(lab: Ward) -> None:
     assert lab.world.machine
     there, lab.world.machine = lab.world.machine, None
     lab.clock.now = 1000.0
@@ -182,7 +184,7 @@ async def test_a_machine_that_an_apply_made_meanwhile_is_tested_and_not_started_
     assert lab.world.order == ["down", "resume"]
 
 
-async def test_a_machine_that_an_apply_made_after_a_repair_failed_is_not_replaced(lab: Ward) -> None:
+async def test_machine_recreated_after_a_failed_repair_is_not_replaced(lab: Ward) -> None:
     lab.world.traits = LOCAL
     assert lab.world.machine
     there, lab.world.machine = lab.world.machine, None
@@ -206,7 +208,7 @@ async def test_a_machine_that_an_apply_made_after_a_repair_failed_is_not_replace
     assert lab.world.order == ["down", "resume"]
 
 
-async def test_a_silence_that_the_relay_dealt_with_ends_like_any_other(lab: Ward) -> None:
+async def test_node_set_down_by_the_relay_is_repaired_and_returned(lab: Ward) -> None:
     lab.world.jobs, lab.world.state, lab.world.reason = {7: "RUNNING"}, "DOWN*", "headway: relay: no heartbeat"
     deed = OfflineAction(f"deed silent {NODE} 900", 930.0, NODE, f"silent {NODE} 900", (7,))
     await lab.responder.handle_offline_action(deed)
@@ -218,7 +220,7 @@ async def test_a_silence_that_the_relay_dealt_with_ends_like_any_other(lab: Ward
     assert [step.actor for step in found.steps].count("relay") == 1
 
 
-async def test_a_node_that_does_not_come_back_is_out_of_service(lab: Ward) -> None:
+async def test_node_that_does_not_come_back_after_reboot_stays_out(lab: Ward) -> None:
     lab.world.registers = False
     await lab.responder.handle_heartbeats(SILENT, 1000.0)
     found = await lab.settle()
@@ -228,14 +230,14 @@ async def test_a_node_that_does_not_come_back_is_out_of_service(lab: Ward) -> No
     assert "resume" not in lab.world.order
 
 
-async def test_a_node_that_answers_otherwise_is_left_alone_and_not_asked_each_second(lab: Ward) -> None:
+async def test_silent_node_that_answers_ssh_is_left_alone(lab: Ward) -> None:
     lab.world.answers = True
     for second in range(5):
         assert await lab.responder.handle_heartbeats(SILENT, 1000.0 + second) == []
     assert lab.world.order == ["ask"]
 
 
-async def test_others_that_fell_silent_while_it_was_asked_make_it_the_network(lab: Ward) -> None:
+async def test_more_silent_nodes_during_the_probe_count_as_network_fault(lab: Ward) -> None:
     lab.world.ages = {"lab-1-1": 3.5, NODE: 16.0, "lab-1-3": 4.0, "lab-1-4": 0.5, "lab-2-1": 0.5}
     ((where, why),) = await lab.responder.handle_heartbeats(SILENT, 1000.0)
     assert where == "nodes"
@@ -243,7 +245,7 @@ async def test_others_that_fell_silent_while_it_was_asked_make_it_the_network(la
     assert lab.world.order == ["ask", "ask"]
 
 
-async def test_what_a_person_switched_off_is_theirs(lab: Ward) -> None:
+async def test_node_drained_by_an_admin_keeps_its_drain_and_reason(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "replacing the NIC"
     assert await lab.responder.handle_heartbeats(SILENT, 1000.0) == []
     assert await lab.store.incidents.search("lab") == ()
@@ -254,7 +256,7 @@ async def test_what_a_person_switched_off_is_theirs(lab: Ward) -> None:
     assert (await lab.settle()).state is IncidentState.OUT
 
 
-async def test_where_nobody_can_fence_the_lease_has_ended_the_jobs_first(lab: Ward) -> None:
+async def test_unfenceable_node_is_set_down_only_after_its_lease_expired(lab: Ward) -> None:
     lab.world.traits = replace(lab.world.traits, powers_off_machines=False)
     assert await lab.responder.handle_heartbeats(Heartbeats(4, {NODE: LEASE_EXPIRED_S - 1}), 1000.0) == []
     assert lab.world.order == []
@@ -263,7 +265,7 @@ async def test_where_nobody_can_fence_the_lease_has_ended_the_jobs_first(lab: Wa
     assert "its agent lost contact" in (await lab.newest()).steps[2].text
 
 
-async def test_who_was_killed_between_noting_and_fencing_fences_when_back(lab: Ward) -> None:
+async def test_restarted_server_fences_a_dead_node_noted_before(lab: Ward) -> None:
     await lab.store.incidents.open("lab", NODE, "no heartbeat", FaultAction.REBOOT, 1.0, {"dead": True})
     await lab.responder.resume_open()
     assert lab.world.order[:2] == ["fence", "down"]
@@ -274,7 +276,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("started_again", [False, True])
-async def test_who_was_killed_while_fencing_requeues_what_the_fence_ended(lab: Ward, started_again: bool) -> None:
+async def test_restarted_server_requeues_jobs_that_an_interrupted_fence_ended(lab: Ward, started_again: bool) -> None:
     """They have failed by the time the next server asks what runs there."""
     lab.world.jobs, lab.world.last_breath = {7: "RUNNING"}, {7: "FAILED"}
     whole = lab.world.fence
@@ -294,7 +296,7 @@ async def test_who_was_killed_while_fencing_requeues_what_the_fence_ended(lab: W
 
 
 @pytest.mark.parametrize("noted", [{"fence": "its machine is gone"}, {"fenced": True, "had": [7]}])
-async def test_who_was_killed_before_setting_down_lets_the_next_life_of_the_machine_be(
+async def test_restarted_server_leaves_a_returned_node_and_its_new_job_alone(
     lab: Ward, noted: dict[str, object]
 ) -> None:
     """An apply has made it anew since, and returned the node: a job runs there."""
@@ -305,7 +307,7 @@ async def test_who_was_killed_before_setting_down_lets_the_next_life_of_the_mach
     assert lab.world.jobs == {8: "RUNNING"}
 
 
-async def test_a_machine_that_somebody_has_just_started_has_its_time_to_boot_before_it_is_tested(lab: Ward) -> None:
+async def test_started_machine_gets_its_boot_time_before_tests(lab: Ward) -> None:
     """Tested before that it would fail, and be given back for another."""
     await lab.store.incidents.open("lab", NODE, "its machine is stopped", FaultAction.REBOOT, 1.0, {"dead": True})
     assert lab.world.machine
@@ -316,7 +318,7 @@ async def test_a_machine_that_somebody_has_just_started_has_its_time_to_boot_bef
     assert lab.world.order == ["drain", "resume"]
 
 
-async def test_what_an_older_reading_says_is_asked_again_before_a_running_machine_is_set_down(lab: Ward) -> None:
+async def test_dead_node_is_confirmed_by_slurm_before_it_is_set_down(lab: Ward) -> None:
     assert not await lab.responder.confirm_dead(NODE, ()), "Slurm has the node in service"
     lab.world.state = "DOWN"
     assert await lab.responder.confirm_dead(NODE, ())
@@ -325,7 +327,7 @@ async def test_what_an_older_reading_says_is_asked_again_before_a_running_machin
     assert not await lab.responder.confirm_dead(NODE, (7,)), "the job has ended"
 
 
-async def test_a_machine_that_runs_again_already_is_tested_and_not_started_again(lab: Ward) -> None:
+async def test_machine_that_runs_again_is_tested_but_not_restarted(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
     await lab.responder.handle_dead_node(
         NODE, "its machine was restarted while jobs ran", at=990.0, runs_again=True, fence="x"
@@ -337,7 +339,7 @@ async def test_a_machine_that_runs_again_already_is_tested_and_not_started_again
     assert await lab.responder.handle_dead_node(NODE, "again") == [], "one incident at a time"
 
 
-async def test_a_machine_that_is_gone_can_only_be_replaced(lab: Ward) -> None:
+async def test_missing_machine_is_replaced_by_an_operation(lab: Ward) -> None:
     lab.world.machine = None
     lab.world.traits = LOCAL
     await lab.store.clusters.save("lab", {"spec": ""}, summary={}, owner="ann")

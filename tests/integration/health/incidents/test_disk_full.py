@@ -1,5 +1,4 @@
-"""A disk that jobs filled costs no other job and no repair; a disk that stays full after they have left is the
-machine's fault."""
+"""A disk filled by jobs is waited for without a repair; a disk that stays full after its jobs is repaired."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ SAYS = "100 MiB free in /, held by job 7"
 FULL = replace(signal(0, gpu=None), kind="disk", text=f"disk: {SAYS}", action=FaultAction.MOUNT)
 
 
-async def test_a_job_that_fills_its_node_s_disk_costs_no_other_one_and_no_repair(lab: Ward) -> None:
+async def test_disk_filled_by_a_job_costs_no_other_job_and_no_repair(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "RUNNING"}
     lab.world.unfit = [SAYS, SAYS, "", SAYS]
     await lab.responder.handle_signal(FULL, [])
@@ -24,7 +23,7 @@ async def test_a_job_that_fills_its_node_s_disk_costs_no_other_one_and_no_repair
     assert "files of running jobs fill its disk until the jobs end" in [step.text for step in found.steps]
 
 
-async def test_a_disk_that_stays_full_when_they_have_gone_is_the_machine_s(lab: Ward) -> None:
+async def test_disk_that_stays_full_after_its_jobs_is_repaired(lab: Ward) -> None:
     lab.world.jobs, lab.world.away = {7: "RUNNING"}, FOR_GOOD
     lab.world.unfit = [SAYS] * 10**6
     await lab.responder.handle_signal(FULL, [])
@@ -38,7 +37,7 @@ async def test_a_disk_that_stays_full_when_they_have_gone_is_the_machine_s(lab: 
     assert (found.state, found.action) == (IncidentState.RETURNED, FaultAction.DRAIN)
 
 
-async def test_a_job_that_fills_it_again_during_the_tests_keeps_the_node_out_no_longer_than_itself(lab: Ward) -> None:
+async def test_job_filling_the_disk_during_tests_does_not_keep_the_node_out(lab: Ward) -> None:
     lab.world.unfit = [SAYS]
     await lab.responder.handle_signal(FULL, [])
     while (await lab.newest()).state is not IncidentState.TESTING:

@@ -1,4 +1,4 @@
-"""Each signal leads to the right commands to Slurm, against a controller that answers only these requests."""
+"""Signals open, join and close incidents and send the right drain, requeue, repair and return commands to Slurm."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def careful(tmp_path: Path) -> AsyncIterator[Ward]:
         yield made
 
 
-async def test_the_node_is_drained_its_jobs_are_requeued_it_is_repaired_tested_and_returned(lab: Ward) -> None:
+async def test_gpu_error_drains_requeues_repairs_tests_and_returns_the_node(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "RUNNING"}
     said = await lab.responder.handle_signal(signal(), [job(7, nodes=(NODE,), gpu_indexes={NODE: (3,)})])
     assert lab.world.reason == "headway: incident 1: XID 79: GPU has fallen off the bus"
@@ -47,7 +47,7 @@ async def test_the_node_is_drained_its_jobs_are_requeued_it_is_repaired_tested_a
     assert lab.world.tested == ["all"], "an error as heavy as this one needs the hard tests"
 
 
-async def test_a_node_that_is_made_anew_is_its_rolls_to_test_and_one_with_jobs_is_not(lab: Ward) -> None:
+async def test_errors_on_a_rolling_node_without_jobs_open_no_incident(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "headway: rolls"
     said = await lab.responder.handle_signal(signal(at=900.0), [])
     assert said == [(NODE, "XID 79: GPU has fallen off the bus; the tests of its roll decide; recorded")]
@@ -58,20 +58,20 @@ async def test_a_node_that_is_made_anew_is_its_rolls_to_test_and_one_with_jobs_i
     assert (await lab.newest()).node == NODE
 
 
-async def test_a_job_that_failed_with_a_gpu_before_anybody_knew_that_it_held_it_is_requeued(lab: Ward) -> None:
+async def test_job_that_failed_just_around_a_gpu_error_is_requeued(lab: Ward) -> None:
     lab.world.ended = {7: 990, 8: 700, 9: 994}  # the error: 990
     lab.world.jobs = {7: "FAILED", 8: "FAILED", 9: "FAILED"}
     await lab.responder.handle_signal(signal(), [])
     assert lab.world.requeued == [7, 9]
 
 
-async def test_where_the_holder_is_known_what_else_failed_there_has_failed(lab: Ward) -> None:
+async def test_only_the_known_gpu_holder_is_requeued_among_failed_jobs(lab: Ward) -> None:
     lab.world.ended, lab.world.jobs = {7: 990, 8: 991}, {7: "FAILED", 8: "FAILED"}
     await lab.responder.handle_signal(signal(job=7), [])
     assert lab.world.requeued == [7]
 
 
-async def test_a_signal_counts_once_and_a_repeat_is_the_same_incident(lab: Ward) -> None:
+async def test_repeated_signals_join_one_incident(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
     await lab.responder.handle_signal(signal(), [])
     assert await lab.responder.handle_signal(signal(), []) == []
@@ -82,7 +82,7 @@ async def test_a_signal_counts_once_and_a_repeat_is_the_same_incident(lab: Ward)
     assert found.last_signal_at == 992.0
 
 
-async def test_an_error_that_comes_again_while_it_is_tested_is_a_failed_test(lab: Ward) -> None:
+async def test_error_during_tests_leads_to_the_next_repair(lab: Ward) -> None:
     lab.world.gpus_after_reset = 8
     await lab.responder.handle_signal(signal(46), [])
     while (await lab.newest()).state is not IncidentState.TESTING:
@@ -93,7 +93,7 @@ async def test_an_error_that_comes_again_while_it_is_tested_is_a_failed_test(lab
     assert lab.world.order == ["drain", "reset 3", "stop", "start", "resume"], "the next repair"
 
 
-async def test_what_is_still_completing_is_waited_for_and_requeued_once(lab: Ward) -> None:
+async def test_completing_job_is_awaited_and_requeued_once(lab: Ward) -> None:
     lab.world.jobs, lab.world.leaves = {7: "RUNNING"}, False
     await lab.responder.handle_signal(signal(), [])
     assert (await lab.newest()).state is IncidentState.DRAINING
@@ -105,7 +105,7 @@ async def test_what_is_still_completing_is_waited_for_and_requeued_once(lab: War
     assert lab.world.requeued == [7]
 
 
-async def test_a_job_that_forbids_requeue_stays_and_is_named(lab: Ward) -> None:
+async def test_job_without_requeue_stays_on_the_node_and_is_named(lab: Ward) -> None:
     lab.world.jobs, lab.world.fixed = {7: "RUNNING", 8: "RUNNING"}, {8}
     await lab.responder.handle_signal(signal(), [])
     found = await lab.newest()
@@ -113,13 +113,13 @@ async def test_a_job_that_forbids_requeue_stays_and_is_named(lab: Ward) -> None:
     assert found.steps[-1].text == "jobs requeued: 7; not to be requeued: 8"
 
 
-async def test_a_job_that_the_fault_killed_before_anybody_looked_is_requeued(lab: Ward) -> None:
+async def test_job_killed_by_the_fault_is_requeued(lab: Ward) -> None:
     lab.world.jobs = {7: "FAILED"}
     await lab.responder.handle_signal(signal(job=7), [])
     assert lab.world.requeued == [7]
 
 
-async def test_a_job_that_asked_for_it_is_warned_and_has_its_time_and_the_victim_has_not(lab: Ward) -> None:
+async def test_jobs_with_a_signal_option_are_warned_before_requeue(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "RUNNING", 9: "RUNNING"}
     lab.world.scripts = {8: "#!/bin/sh\n#SBATCH --signal=USR1@30\n", 7: "#!/bin/sh\n#SBATCH --signal=B:TERM\n"}
     await lab.responder.handle_signal(signal(48, job=7), [])
@@ -134,7 +134,7 @@ async def test_a_job_that_asked_for_it_is_warned_and_has_its_time_and_the_victim
     assert (await lab.settle()).state is IncidentState.RETURNED
 
 
-async def test_a_warned_job_that_saved_itself_and_ended_is_requeued_all_the_same(lab: Ward) -> None:
+async def test_warned_job_that_ends_by_itself_is_requeued(lab: Ward) -> None:
     lab.world.jobs, lab.world.scripts = {8: "RUNNING"}, {8: "#SBATCH --signal USR1@600\n"}
     await lab.responder.handle_signal(signal(48), [])
     lab.world.jobs = {8: "COMPLETING"}  # its epilog holds it there
@@ -142,7 +142,7 @@ async def test_a_warned_job_that_saved_itself_and_ended_is_requeued_all_the_same
     assert lab.world.requeued == [8]
 
 
-async def test_an_app_error_drains_nothing_but_the_third_of_a_day_and_none_counts_twice(lab: Ward) -> None:
+async def test_third_application_error_in_a_day_opens_an_incident(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
     said = await lab.responder.handle_signal(signal(31, job=7), [])
     assert said == [(NODE, "XID 31: GPU memory page fault; caused by the job: the node is not drained")]
@@ -155,7 +155,7 @@ async def test_an_app_error_drains_nothing_but_the_third_of_a_day_and_none_count
     assert len(await lab.store.incidents.search("lab")) == 1, "those of before are dealt with"
 
 
-async def test_app_errors_right_after_a_repair_count(lab: Ward) -> None:
+async def test_application_errors_right_after_a_repair_count(lab: Ward) -> None:
     await lab.responder.handle_signal(signal(46), [])
     await lab.settle()
     for number in (1, 2, 3):
@@ -163,7 +163,7 @@ async def test_app_errors_right_after_a_repair_count(lab: Ward) -> None:
     assert "3 different jobs" in (await lab.newest()).what
 
 
-async def test_a_contained_error_restarts_the_job_alone(lab: Ward) -> None:
+async def test_contained_error_restarts_only_its_job(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "RUNNING"}
     await lab.responder.handle_signal(signal(94, job=7), [])
     assert (lab.world.state, lab.world.requeued) == ("IDLE", [7])
@@ -172,7 +172,7 @@ async def test_a_contained_error_restarts_the_job_alone(lab: Ward) -> None:
     assert lab.world.state == "IDLE+DRAIN", "something worse within the same burst"
 
 
-async def test_an_admin_s_drain_is_left_alone_then_and_at_the_return(lab: Ward) -> None:
+async def test_admin_drain_is_kept_during_repair_and_return(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "replacing the NIC"
     await lab.responder.handle_signal(signal(), [])
     assert (await lab.settle()).state is IncidentState.OUT
@@ -181,14 +181,14 @@ async def test_an_admin_s_drain_is_left_alone_then_and_at_the_return(lab: Ward) 
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", "replacing the NIC")
 
 
-async def test_an_admin_who_takes_the_drain_over_keeps_it(careful: Ward) -> None:
+async def test_drain_taken_over_by_an_admin_is_kept(careful: Ward) -> None:
     await careful.responder.handle_signal(signal(), [])
     careful.world.reason = "mine now"
     await careful.bring_back(1, "ann")
     assert careful.world.state == "IDLE+DRAIN"
 
 
-async def test_a_person_returns_a_node_only_after_its_tests(careful: Ward) -> None:
+async def test_admin_returns_a_node_only_after_its_tests_pass(careful: Ward) -> None:
     await careful.responder.handle_signal(signal(), [])
     careful.world.gpus = 7
     stays = await careful.bring_back(1, "ann")
@@ -205,7 +205,7 @@ async def test_a_person_returns_a_node_only_after_its_tests(careful: Ward) -> No
         await careful.responder.return_node(99, "ann", false_alarm=False)
 
 
-async def test_tests_that_a_person_asked_another_server_for_are_begun_by_the_one_that_leads(careful: Ward) -> None:
+async def test_return_requested_on_a_standby_server_is_tested_by_the_leader(careful: Ward) -> None:
     await careful.responder.handle_signal(signal(), [])
     asked = await careful.another_server()
     assert await asked.return_node(1, "ann", false_alarm=False, begin=False) is None
@@ -217,7 +217,7 @@ async def test_tests_that_a_person_asked_another_server_for_are_begun_by_the_one
     assert (back.state, back.steps[-1].actor) == (IncidentState.RETURNED, "ann")
 
 
-async def test_a_machine_that_was_fenced_is_switched_on_for_who_returns_its_node(careful: Ward) -> None:
+async def test_fenced_machine_is_started_before_its_return(careful: Ward) -> None:
     await careful.responder.handle_signal(signal(), [])
     assert (await careful.settle()).state is IncidentState.OUT
     await careful.world.stop(careful.world.machine)  # type: ignore[arg-type]
@@ -227,7 +227,7 @@ async def test_a_machine_that_was_fenced_is_switched_on_for_who_returns_its_node
     assert careful.world.state == "IDLE"
 
 
-async def test_nobody_can_return_a_node_untested(careful: Ward) -> None:
+async def test_untested_node_cannot_be_returned(careful: Ward) -> None:
     await careful.responder.handle_signal(signal(), [])
     found = await careful.settle()
     for results in ((), (NodeTestResult("gpus", False, "7 GPUs"),)):
@@ -240,7 +240,7 @@ async def test_nobody_can_return_a_node_untested(careful: Ward) -> None:
     assert careful.world.state == "IDLE+DRAIN"
 
 
-async def test_a_node_that_somebody_resumed_past_us_is_drained_again(careful: Ward) -> None:
+async def test_node_resumed_by_hand_is_drained_at_the_next_fault(careful: Ward) -> None:
     careful.world.jobs = {7: "RUNNING"}
     await careful.responder.handle_signal(signal(), [])
     careful.world.state, careful.world.reason, careful.world.jobs = "IDLE", "", {7: "RUNNING", 9: "RUNNING"}
@@ -250,7 +250,7 @@ async def test_a_node_that_somebody_resumed_past_us_is_drained_again(careful: Wa
     assert len(await careful.store.incidents.search("lab")) == 1
 
 
-async def test_what_the_relay_did_is_not_done_again(careful: Ward) -> None:
+async def test_actions_of_the_relay_are_not_repeated(careful: Ward) -> None:
     """The server was away: the head's agent drained and requeued; the job runs elsewhere, and has failed there since."""
     careful.world.state, careful.world.reason = "IDLE+DRAIN", "headway: relay: XID 79"
     careful.world.jobs = {7: "FAILED"}
@@ -264,7 +264,7 @@ async def test_what_the_relay_did_is_not_done_again(careful: Ward) -> None:
     assert incident_timings(found).requeue_s == 1.0
 
 
-async def test_a_job_is_followed_until_it_runs_and_steps_again(lab: Ward) -> None:
+async def test_requeued_job_is_tracked_until_it_runs_and_reports_a_step(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
     await lab.responder.handle_signal(signal(), [])
     context = lab.responder.context
@@ -276,7 +276,7 @@ async def test_a_job_is_followed_until_it_runs_and_steps_again(lab: Ward) -> Non
     assert (found.detect_s, found.requeue_s, found.running_s, found.step_s) == (10.0, 10.0, 22.0, 30.5)
 
 
-async def test_a_job_that_ended_between_two_looks_is_asked_for_its_steps_all_the_same(lab: Ward) -> None:
+async def test_job_that_ended_between_polls_still_reports_its_recovery(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
     await lab.responder.handle_signal(signal(), [])
     context, over = lab.responder.context, job(7, "COMPLETED", start_time=1012, end_time=1014)
@@ -287,7 +287,7 @@ async def test_a_job_that_ended_between_two_looks_is_asked_for_its_steps_all_the
     assert incident_timings(await lab.newest()).step_s == 23.5
 
 
-async def test_what_an_agent_says_beside_the_kernel_s_log(lab: Ward) -> None:
+async def test_agent_checks_open_incidents_like_kernel_errors(lab: Ward) -> None:
     one = Signal("x", 990.0, NODE, 0, None, "2 of 4 links are down", kind="ib", action=FaultAction.REBOOT)
     await lab.responder.handle_signal(one, [])
     found = await lab.settle()
@@ -296,11 +296,11 @@ async def test_what_an_agent_says_beside_the_kernel_s_log(lab: Ward) -> None:
     assert await lab.responder.handle_signal(later, []) == [(NODE, f"{one.text}; recorded and watched")]
 
 
-async def test_what_is_said_of_no_node_of_ours_is_passed_over(lab: Ward) -> None:
+async def test_signals_of_unknown_nodes_are_ignored(lab: Ward) -> None:
     assert await lab.responder.handle_signal(signal(node="elsewhere-1-1"), []) == []
 
 
-async def test_what_is_heard_of_a_fault_after_its_end_is_no_new_fault(lab: Ward) -> None:
+async def test_late_signal_from_before_the_repair_ended_opens_no_incident(lab: Ward) -> None:
     await lab.responder.handle_signal(signal(46), [])
     found = await lab.settle()
     late = Signal("late", 999.0, NODE, 0, 3, "gpu_count: 7 of 8", kind="gpu_count", action=FaultAction.REBOOT)
@@ -312,7 +312,7 @@ async def test_what_is_heard_of_a_fault_after_its_end_is_no_new_fault(lab: Ward)
     assert len(await lab.store.incidents.search("lab")) == 2
 
 
-async def test_an_error_since_the_tests_began_is_a_new_fault_however_late_it_is_heard(lab: Ward) -> None:
+async def test_error_after_the_tests_began_opens_a_new_incident(lab: Ward) -> None:
     await lab.responder.handle_signal(signal(46), [])
     while (await lab.newest()).state is not IncidentState.TESTING:
         await lab.responder.sleep(0)
@@ -328,7 +328,7 @@ async def test_an_error_since_the_tests_began_is_a_new_fault_however_late_it_is_
     assert lab.world.state == "IDLE+DRAIN"
 
 
-async def test_a_cluster_that_only_watches_notes_and_touches_nothing(tmp_path: Path) -> None:
+async def test_watch_only_cluster_records_incidents_without_acting(tmp_path: Path) -> None:
     async with ward(tmp_path, replace(LAB, health=Health(act=False))) as lab:
         lab.world.jobs = {7: "RUNNING"}
         await lab.responder.handle_signal(signal(), [])
@@ -343,7 +343,7 @@ def orphan(job_id: int, at: float) -> Signal:
     )
 
 
-async def test_a_job_whose_daemon_died_is_requeued_and_one_that_ended_meanwhile_is_not(lab: Ward) -> None:
+async def test_running_job_with_a_dead_slurmstepd_is_requeued(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "COMPLETING"}
     await lab.responder.handle_signal(orphan(7, 990.0), [])
     assert lab.world.requeued == [7]
@@ -354,7 +354,7 @@ async def test_a_job_whose_daemon_died_is_requeued_and_one_that_ended_meanwhile_
     assert lab.world.state == "IDLE", "the node stays in service"
 
 
-async def test_a_second_job_and_a_second_run_are_requeued_also_right_after_the_first(lab: Ward) -> None:
+async def test_contained_errors_requeue_each_job_run_once(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "COMPLETING"}
     lab.clock.now = 1000.0
     await lab.responder.handle_signal(signal(94, at=990.0, job=7), [])
@@ -369,7 +369,7 @@ async def test_a_second_job_and_a_second_run_are_requeued_also_right_after_the_f
     assert len(await lab.store.incidents.search("lab")) == 1
 
 
-async def test_a_job_that_a_lease_ended_is_requeued_unless_it_runs_again_already(lab: Ward) -> None:
+async def test_job_ended_by_its_lease_is_requeued_unless_pending(lab: Ward) -> None:
     lab.world.jobs = {7: "FAILED", 8: "PENDING"}
     for number, job_id in enumerate((7, 8)):
         one = Signal(
@@ -380,7 +380,7 @@ async def test_a_job_that_a_lease_ended_is_requeued_unless_it_runs_again_already
     assert lab.world.state == "IDLE"
 
 
-async def test_an_incident_whose_step_fails_keeps_no_other_waiting_and_is_said_once(lab: Ward) -> None:
+async def test_failing_incident_step_blocks_no_other_incident(lab: Ward) -> None:
     lab.world.jobs, lab.world.leaves = {7: "RUNNING"}, False
     await lab.responder.handle_signal(signal(), [])
     first = (await lab.newest()).number
@@ -405,7 +405,7 @@ async def test_an_incident_whose_step_fails_keeps_no_other_waiting_and_is_said_o
     assert (await lab.store.incidents.get(first)).state is not IncidentState.DRAINING
 
 
-async def test_a_bug_in_the_step_of_one_incident_is_said_once_and_stops_no_other(
+async def test_bug_in_one_incident_step_is_reported_once_and_blocks_no_other(
     lab: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(2):
@@ -425,9 +425,7 @@ async def test_a_bug_in_the_step_of_one_incident_is_said_once_and_stops_no_other
     assert said.count(("lab-1-2", "goes on")) == 2
 
 
-async def test_where_the_head_does_not_answer_few_are_tried_in_a_look_each_in_its_turn(
-    lab: Ward, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unreachable_head_limits_incidents_tried_per_pass(lab: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(6):
         await lab.store.incidents.open("lab", f"lab-1-{number + 1}", "XID 79", FaultAction.REBOOT, 1.0, {})
     tried: list[int] = []

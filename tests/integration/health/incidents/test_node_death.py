@@ -32,7 +32,7 @@ async def resumed_past_us(lab: Ward) -> None:
     lab.clock.now = LATER
 
 
-async def test_a_node_that_serves_although_its_incident_is_open_is_fenced_when_it_falls_silent(lab: Ward) -> None:
+async def test_resumed_node_with_an_open_incident_is_fenced_when_silent(lab: Ward) -> None:
     await resumed_past_us(lab)
     await lab.responder.handle_heartbeats(silent(lab), lab.clock.now)
     assert lab.world.order == ["ask", "ask", "fence", "down"]
@@ -42,7 +42,7 @@ async def test_a_node_that_serves_although_its_incident_is_open_is_fenced_when_i
     assert lab.world.order[4:] == ["start", "resume"]
 
 
-async def test_and_is_down_at_once_where_its_machine_does_not_run(lab: Ward) -> None:
+async def test_resumed_node_with_a_stopped_machine_is_set_down_at_once(lab: Ward) -> None:
     await resumed_past_us(lab)
     assert lab.world.machine
     lab.world.machine = replace(lab.world.machine, state=MachineState.STOPPED)
@@ -51,7 +51,7 @@ async def test_and_is_down_at_once_where_its_machine_does_not_run(lab: Ward) -> 
     assert await lab.responder.handle_dead_node(NODE, "its machine is stopped") == [], "it is being dealt with"
 
 
-async def test_one_that_is_still_out_is_asked_about_no_oftener_than_others(lab: Ward) -> None:
+async def test_silent_node_out_of_service_is_probed_no_more_often(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "bob: disk swap"
     await lab.responder.handle_signal(signal(), [])
     await lab.settle()
@@ -72,7 +72,7 @@ async def test_one_that_is_still_out_is_asked_about_no_oftener_than_others(lab: 
 
 
 @pytest.mark.parametrize("warned", [False, True])
-async def test_a_node_that_dies_while_jobs_are_still_to_leave_it(lab: Ward, warned: bool) -> None:
+async def test_node_that_dies_while_draining_is_fenced_and_repaired(lab: Ward, warned: bool) -> None:
     lab.world.jobs = {7: "RUNNING"}
     if warned:
         lab.world.scripts = {7: "#SBATCH --signal=USR1@60\n"}
@@ -90,7 +90,7 @@ async def test_a_node_that_dies_while_jobs_are_still_to_leave_it(lab: Ward, warn
     assert [moved.job for moved in found.jobs] == ([7] if warned else [])
 
 
-async def test_where_nobody_can_fence_its_repair_knows_since_when_it_was_silent(lab: Ward) -> None:
+async def test_unfenceable_node_records_since_when_it_was_silent(lab: Ward) -> None:
     lab.world.traits = replace(lab.world.traits, powers_off_machines=False)
     lab.world.jobs, lab.world.fixed = {7: "RUNNING"}, {7}
     await lab.responder.handle_signal(signal(48), [])
@@ -99,7 +99,7 @@ async def test_where_nobody_can_fence_its_repair_knows_since_when_it_was_silent(
     assert (await lab.newest()).found("at") == 1050.0 - LEASE_EXPIRED_S - 1
 
 
-async def test_one_that_the_head_s_agent_set_down_while_its_incident_was_open_is_dead(lab: Ward) -> None:
+async def test_node_set_down_by_the_relay_during_an_open_incident_is_fenced(lab: Ward) -> None:
     await resumed_past_us(lab)
     lab.world.state, lab.world.reason, lab.world.jobs = "DOWN*", "headway: relay: no heartbeat", {42: "PENDING"}
     await lab.responder.handle_offline_action(
@@ -110,7 +110,7 @@ async def test_one_that_the_head_s_agent_set_down_while_its_incident_was_open_is
     assert lab.world.order == ["fence", "down", "start", "resume"]
 
 
-def test_of_a_node_of_an_incident_the_watch_says_that_it_is_dead_while_jobs_are_there() -> None:
+def test_drained_node_counts_as_dead_only_while_jobs_hold_it() -> None:
     there = {name: machine(name) for name in (LAB.head, *LAB.slot_names)}
     nodes = {name: node(name) for name in LAB.slot_names}
     drained = node(NODE, "MIXED", "DRAIN", reason="headway: incident 3: XID 48", cpus_used=8)
@@ -140,7 +140,7 @@ async def unmade(lab: Ward) -> Incident:
     return incident
 
 
-async def test_faults_of_a_node_are_no_part_of_what_kept_its_group_from_being_made(lab: Ward) -> None:
+async def test_node_faults_are_separate_from_a_capacity_incident(lab: Ward) -> None:
     first = await unmade(lab)
     lab.world.jobs = {7: "RUNNING"}
     await lab.responder.handle_signal(signal(), [])
@@ -152,7 +152,7 @@ async def test_faults_of_a_node_are_no_part_of_what_kept_its_group_from_being_ma
     assert (await lab.newest()).number == found.number, "but of that one"
 
 
-async def test_nor_does_that_keep_a_dead_node_from_being_fenced(lab: Ward) -> None:
+async def test_capacity_incident_does_not_prevent_fencing(lab: Ward) -> None:
     await unmade(lab)
     lab.world.jobs = {7: "RUNNING"}
     await lab.responder.handle_heartbeats(silent(lab), 1000.0)

@@ -27,7 +27,7 @@ def own(lab: Ward) -> World:
     return world
 
 
-async def test_a_machine_of_ones_own_is_tested_once_it_has_started_again(lab: Ward) -> None:
+async def test_owned_machine_is_tested_after_its_reboot_completes(lab: Ward) -> None:
     world = own(lab)
     await lab.responder.handle_signal(signal(79), [])
     began = lab.clock.now
@@ -37,9 +37,7 @@ async def test_a_machine_of_ones_own_is_tested_once_it_has_started_again(lab: Wa
     assert lab.clock.now >= began + 600, "its memory is tested for minutes"
 
 
-async def test_a_restart_that_another_server_asked_for_is_waited_for(
-    lab: Ward, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reboot_requested_by_another_server_is_not_repeated(lab: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     world = own(lab)
     real, asked = world.remote, asyncio.Event()
 
@@ -62,7 +60,7 @@ async def test_a_restart_that_another_server_asked_for_is_waited_for(
     assert world.order.count("reboot") == 1
 
 
-async def test_a_machine_that_never_starts_again_is_a_persons(lab: Ward) -> None:
+async def test_owned_machine_that_never_restarts_stays_out(lab: Ward) -> None:
     own(lab).restarts_s = float("inf")
     await lab.responder.handle_signal(signal(79), [])
     found = await lab.settle()
@@ -81,7 +79,7 @@ def wrong_password() -> tuple[int, str]:
         (wrong_password, "the sudo password is wrong"),
     ],
 )
-async def test_what_no_second_try_mends_is_tried_once(
+async def test_permanent_reboot_failure_is_not_retried(
     lab: Ward, fails: Callable[[], tuple[int, str]], why: str
 ) -> None:
     world, began = own(lab), lab.clock.now
@@ -94,7 +92,7 @@ async def test_what_no_second_try_mends_is_tried_once(
 
 
 @pytest.mark.parametrize("up_after_s", [40.0, 1200.0])
-async def test_a_silent_machine_of_ones_own_is_waited_for_and_never_restarted(lab: Ward, up_after_s: float) -> None:
+async def test_silent_owned_machine_is_awaited_and_never_rebooted(lab: Ward, up_after_s: float) -> None:
     """It may be starting at that moment: who tells it to restart as soon as it answers makes it worse."""
     world = own(lab)
     world.up_at = lab.clock.now + up_after_s
@@ -106,7 +104,7 @@ async def test_a_silent_machine_of_ones_own_is_waited_for_and_never_restarted(la
     assert lab.clock.now >= world.up_at
 
 
-async def test_one_that_started_again_before_its_silence_was_seen_is_tested_at_once(lab: Ward) -> None:
+async def test_owned_machine_that_already_restarted_is_tested_at_once(lab: Ward) -> None:
     world = own(lab)
     world.ages[NODE], world.started = 40.0, lab.clock.now - 20
     await lab.responder.handle_heartbeats(Heartbeats(4, {NODE: 30.0}), lab.clock.now)
@@ -114,7 +112,7 @@ async def test_one_that_started_again_before_its_silence_was_seen_is_tested_at_o
     assert "reboot" not in world.order
 
 
-async def test_a_person_s_reboot_waits_too_but_not_for_one_that_can_t_be_told(lab: Ward) -> None:
+async def test_manual_reboot_waits_for_the_machine_and_fails_when_unreachable(lab: Ward) -> None:
     world, began = own(lab), lab.clock.now
     world.state, world.answers = "IDLE", True
     assert await manual_actions.reboot_node(lab.responder.context, NODE, "olga") == ""

@@ -1,4 +1,5 @@
-"""The right repair begins first, a heavier one follows if it did not help, and repairs stop at the limit."""
+"""The fault class selects the first repair; failed repairs escalate up to the limit, and an unreliable node stays
+out."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from headway.store import StoreUnavailable
 from tests.support.incident_cluster import FOR_GOOD, LAB, NODE, Ward, signal, ward
 
 
-async def test_a_lost_volume_drains_and_comes_back_without_a_word_to_jobs_or_machine(tmp_path: Path) -> None:
+async def test_lost_volume_drains_the_node_and_is_remounted_without_requeue(tmp_path: Path) -> None:
     volume = Volume("models", "/models", "nfs4", "filer:/models")
     async with ward(tmp_path, replace(LAB, storage=Storage(volumes=(volume,)))) as made:
         made.world.jobs, made.world.away = {7: "RUNNING"}, 3
@@ -37,7 +38,7 @@ VOLUME = replace(LAB, storage=Storage(volumes=(Volume("models", "/models", "nfs4
 LOST = replace(signal(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=FaultAction.MOUNT)
 
 
-async def test_a_fault_of_a_node_that_waits_for_a_volume_moves_the_jobs_that_ran_on(tmp_path: Path) -> None:
+async def test_gpu_error_on_a_node_awaiting_a_volume_requeues_its_jobs(tmp_path: Path) -> None:
     async with ward(tmp_path, VOLUME) as made:
         made.world.jobs, made.world.away = {7: "RUNNING"}, FOR_GOOD
         await made.responder.handle_signal(LOST, [])
@@ -56,7 +57,7 @@ async def test_a_fault_of_a_node_that_waits_for_a_volume_moves_the_jobs_that_ran
         ]
 
 
-async def test_a_node_that_dies_while_it_waits_for_a_volume_is_down_as_any_other(tmp_path: Path) -> None:
+async def test_node_that_dies_while_awaiting_a_volume_is_fenced(tmp_path: Path) -> None:
     async with ward(tmp_path, VOLUME) as made:
         made.world.jobs, made.world.away = {7: "RUNNING"}, FOR_GOOD
         await made.responder.handle_signal(LOST, [])
@@ -73,13 +74,13 @@ async def test_a_node_that_dies_while_it_waits_for_a_volume_is_down_as_any_other
     ("code", "begins"),
     [(46, ["drain", "reset 3", "resume"]), (48, ["drain", "reset 3", "resume"]), (54, ["drain"])],
 )
-async def test_the_class_of_the_error_says_which_repair_begins(lab: Ward, code: int, begins: list[str]) -> None:
+async def test_xid_class_selects_the_first_repair(lab: Ward, code: int, begins: list[str]) -> None:
     await lab.responder.handle_signal(signal(code), [])
     await lab.settle()
     assert lab.world.order == begins
 
 
-async def test_repairs_get_heavier_are_bounded_and_then_a_person_has_to_come(lab: Ward) -> None:
+async def test_failed_repairs_escalate_until_the_node_stays_out(lab: Ward) -> None:
     lab.world.gpus, lab.world.gpus_after_reset = 7, 7
     await lab.responder.handle_signal(signal(46), [])
     found = await lab.settle()
@@ -92,7 +93,7 @@ async def test_repairs_get_heavier_are_bounded_and_then_a_person_has_to_come(lab
     assert await lab.responder.resume_open() == [], "it stays so"
 
 
-async def test_what_the_agent_itself_finds_keeps_the_node_out(lab: Ward) -> None:
+async def test_failed_agent_checks_keep_the_node_out(lab: Ward) -> None:
     lab.world.sound = False
     await lab.responder.handle_signal(signal(46), [])
     found = await lab.settle()
@@ -102,7 +103,7 @@ async def test_what_the_agent_itself_finds_keeps_the_node_out(lab: Ward) -> None
 
 
 @pytest.mark.parametrize("slow_with", [(), ("lab-1-4",), ("lab-1-3", "lab-1-4")])
-async def test_hard_tests_hold_the_node_against_idle_ones(tmp_path: Path, slow_with: Sequence[str]) -> None:
+async def test_hard_tests_compare_the_node_with_up_to_two_idle_nodes(tmp_path: Path, slow_with: Sequence[str]) -> None:
     async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
         lab.world.idle, lab.world.slow_with = ("lab-1-1", "lab-1-3", "lab-1-4"), set(slow_with)
         await lab.responder.handle_signal(signal(), [])
@@ -118,7 +119,7 @@ async def test_hard_tests_hold_the_node_against_idle_ones(tmp_path: Path, slow_w
             assert found.steps[-2].text == "a test failed: allreduce with lab-1-3: less than the plan expects"
 
 
-async def test_a_cluster_may_want_fewer_tries(tmp_path: Path) -> None:
+async def test_health_tries_limits_repairs(tmp_path: Path) -> None:
     async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
         lab.world.gpus_after_reset = None
         await lab.responder.handle_signal(signal(46), [])
@@ -126,9 +127,7 @@ async def test_a_cluster_may_want_fewer_tries(tmp_path: Path) -> None:
         assert lab.world.order == ["drain", "reset 3"]
 
 
-async def test_the_last_try_is_another_machine_where_the_provider_makes_them(
-    lab: Ward, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_last_repair_queues_a_machine_replacement(lab: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.world.gpus, lab.world.traits = 7, LOCAL
     await lab.responder.handle_signal(signal(79), [])
     while "delete" not in lab.world.order:
@@ -157,7 +156,7 @@ async def test_the_last_try_is_another_machine_where_the_provider_makes_them(
     assert (await lab.newest()).state is IncidentState.REPAIRING
 
 
-async def test_a_drain_twice_in_a_week_is_an_rma_and_a_lemon_is_kept_out(lab: Ward) -> None:
+async def test_repeated_faults_escalate_and_keep_an_unreliable_node_out(lab: Ward) -> None:
     lab.clock.now += 1000
     for number, (code, what) in enumerate([(48, "drain"), (48, "rma"), (79, "rma")], start=1):
         lab.clock.now += 3600
@@ -173,7 +172,7 @@ async def test_a_drain_twice_in_a_week_is_an_rma_and_a_lemon_is_kept_out(lab: Wa
     assert (await lab.settle()).state is IncidentState.RETURNED, "a person has vouched for it"
 
 
-async def test_a_lemon_may_stay_for_spare_work_until_it_is_one_twice_over(tmp_path: Path) -> None:
+async def test_unreliable_node_is_reserved_for_spare_work_before_it_stays_out(tmp_path: Path) -> None:
     async with ward(tmp_path, replace(LAB, health=Health(lemon_score=2, lemon_spare_work=True))) as lab:
         lab.clock.now += 1000
 
@@ -193,7 +192,7 @@ async def test_a_lemon_may_stay_for_spare_work_until_it_is_one_twice_over(tmp_pa
         assert lab.world.lemons == "", "a person has vouched for it"
 
 
-async def test_repairs_and_tests_of_a_server_that_went_are_begun_anew(lab: Ward) -> None:
+async def test_restarted_server_restarts_interrupted_repairs(lab: Ward) -> None:
     await lab.responder.handle_signal(signal(), [])
     assert (await lab.newest()).state is IncidentState.REPAIRING
     await lab.another_server()

@@ -1,5 +1,4 @@
-"""Jobs that the controller does not requeue at once are tried again, except those that forbid requeueing, which
-stay."""
+"""Failed requeues are retried; completed, cancelled, forgotten and already requeued jobs are not requeued."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from tests.support.incident_cluster import NODE, Ward, signal
 SILENT = Heartbeats(4, {NODE: 6.0})
 
 
-async def test_what_the_controller_did_not_take_is_requeued_with_the_next_look(lab: Ward) -> None:
+async def test_failed_requeue_is_retried_at_the_next_pass(lab: Ward) -> None:
     lab.world.jobs, lab.world.stuck, lab.world.fixed = {7: "RUNNING", 8: "RUNNING", 9: "RUNNING"}, {7}, {9}
     said = await lab.responder.handle_signal(signal(), [])
     assert "Unable to contact slurm controller" in said[-1][1]
@@ -25,7 +24,7 @@ async def test_what_the_controller_did_not_take_is_requeued_with_the_next_look(l
     assert lab.world.requeued == [8, 7]
 
 
-async def test_also_one_that_has_failed_and_left_the_node(lab: Ward) -> None:
+async def test_failed_requeue_is_retried_for_a_job_that_left_the_node(lab: Ward) -> None:
     lab.world.jobs, lab.world.stuck = {7: "FAILED"}, {7}
     await lab.responder.handle_signal(signal(job=7), [])
     assert (await lab.newest()).state is IncidentState.DRAINING
@@ -34,7 +33,7 @@ async def test_also_one_that_has_failed_and_left_the_node(lab: Ward) -> None:
     assert lab.world.requeued == [7]
 
 
-async def test_of_a_dead_node(lab: Ward) -> None:
+async def test_failed_requeue_is_retried_for_jobs_of_a_dead_node(lab: Ward) -> None:
     lab.world.jobs, lab.world.last_breath, lab.world.stuck = (
         {7: "RUNNING", 8: "RUNNING"},
         {7: "FAILED", 8: "FAILED"},
@@ -50,7 +49,7 @@ async def test_of_a_dead_node(lab: Ward) -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-async def test_of_a_node_that_stays_in_service(lab: Ward, again: bool) -> None:
+async def test_failed_requeue_is_retried_on_a_node_that_stays_in_service(lab: Ward, again: bool) -> None:
     """Also a second one, whose error finds the incident over."""
     if again:
         lab.world.jobs = {6: "RUNNING"}
@@ -67,7 +66,7 @@ async def test_of_a_node_that_stays_in_service(lab: Ward, again: bool) -> None:
 
 
 @pytest.mark.parametrize("word", ["COMPLETING", "RUNNING", "PENDING", "FAILED", "COMPLETED"])
-async def test_a_warned_job_that_somebody_else_requeued_is_let_be(lab: Ward, word: str) -> None:
+async def test_warned_job_that_was_already_requeued_is_left_alone(lab: Ward, word: str) -> None:
     """Its own handler, say, or the incident of another of its nodes: its next run is elsewhere, and healthy."""
     lab.world.jobs, lab.world.scripts = {8: "RUNNING"}, {8: "#SBATCH --signal USR1@600\n"}
     await lab.responder.handle_signal(signal(48), [])
@@ -83,7 +82,7 @@ async def test_a_warned_job_that_somebody_else_requeued_is_let_be(lab: Ward, wor
 
 @pytest.mark.parametrize("code", [79, 94])
 @pytest.mark.parametrize("word", ["CANCELLED by 1000", "TIMEOUT"])
-async def test_one_that_was_cancelled_and_still_ends_does_not_come_back(lab: Ward, word: str, code: int) -> None:
+async def test_cancelled_or_timed_out_job_is_not_requeued(lab: Ward, word: str, code: int) -> None:
     lab.world.jobs, lab.world.accounted = {7: "COMPLETING", 8: "COMPLETING"}, {7: word, 8: "FAILED"}
     await lab.responder.handle_signal(signal(code, job=7), [])
     lab.world.jobs |= {7: "CANCELLED"}
@@ -91,7 +90,7 @@ async def test_one_that_was_cancelled_and_still_ends_does_not_come_back(lab: War
     assert lab.world.requeued == ([8] if code == 79 else [])
 
 
-async def test_one_that_had_ended_well_and_holds_the_node_for_its_epilog_does_not_run_again(lab: Ward) -> None:
+async def test_completed_job_in_its_epilog_is_not_requeued(lab: Ward) -> None:
     """Of the job that the error was of nobody knows: its script may have made little of its tasks' end."""
     lab.world.jobs = {6: "COMPLETING", 7: "COMPLETING", 8: "COMPLETING", 9: "COMPLETING", 10: "RUNNING"}
     lab.world.accounted = {6: "COMPLETED", 7: "COMPLETED", 8: "FAILED"}
@@ -103,7 +102,7 @@ async def test_one_that_had_ended_well_and_holds_the_node_for_its_epilog_does_no
     assert lab.world.requeued == [7, 8, 9, 10]
 
 
-async def test_one_that_ends_is_not_warned_of_it(lab: Ward) -> None:
+async def test_completing_jobs_are_not_warned(lab: Ward) -> None:
     """Held by that in its epilog, it would be requeued however it ended."""
     lab.world.jobs, lab.world.accounted = {8: "COMPLETING", 9: "COMPLETING"}, {8: "COMPLETED", 9: "FAILED"}
     lab.world.scripts = dict.fromkeys((8, 9), "#SBATCH --signal USR1@600\n")
@@ -113,7 +112,7 @@ async def test_one_that_ends_is_not_warned_of_it(lab: Ward) -> None:
 
 
 @pytest.mark.parametrize("code", [79, 94])
-async def test_one_that_the_controller_has_forgotten_is_not_tried_again(lab: Ward, code: int) -> None:
+async def test_requeue_of_a_job_unknown_to_slurm_is_not_retried(lab: Ward, code: int) -> None:
     lab.world.jobs, lab.world.refused = {7: "FAILED"}, {7: "Invalid job id specified for job 7"}
     await lab.responder.handle_signal(signal(code, job=7), [])
     assert (await lab.settle()).state is IncidentState.RETURNED

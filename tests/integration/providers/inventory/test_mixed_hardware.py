@@ -44,7 +44,7 @@ def gpus(count: int, links: int) -> list[Any]:
     return [interface.Gpu(n, f"u{n}", "x", f"b{n}", {interface.NVLINKS: links}) for n in range(count)]
 
 
-def test_each_node_is_held_against_what_it_had(tmp_path: Path) -> None:
+def test_node_checks_use_the_hardware_found_on_each_node(tmp_path: Path) -> None:
     a100 = replace(FULL, gpus=A100S, memory_mib=500_000, nics=PORTS)
     sound = config_of(tmp_path, "lab-1-2", a100)
     assert (sound.gpus, sound.gpu_type, sound.memory_mib, sound.fabric) == (4, "a100", 500_000, {"mlx5_0"})
@@ -58,28 +58,28 @@ def test_each_node_is_held_against_what_it_had(tmp_path: Path) -> None:
     assert "12 of 18 NVLinks" in gpu_checks.gpu_nvlink(now).reason
 
 
-def test_a_node_without_a_driver_leaves_the_others_their_checks(tmp_path: Path) -> None:
+def test_node_without_a_gpu_driver_expects_no_gpus(tmp_path: Path) -> None:
     bare = replace(FULL, gpus=DRIVERLESS)
     assert config_of(tmp_path, "lab-1-2", bare).gpus == 0
     assert config_of(tmp_path, "lab-1-1", bare).gpus == 8
 
 
 @pytest.mark.parametrize("product", ["NVIDIA H100 PCIe", "NVIDIA H100 NVL"])
-def test_the_plan_s_figures_are_of_its_very_gpu(tmp_path: Path, product: str) -> None:
+def test_plan_performance_figures_apply_only_to_the_same_gpu_product(tmp_path: Path, product: str) -> None:
     pcie = replace(FULL, gpus=tuple(replace(one, product=product) for one in H100S))
     found = config_of(tmp_path, "lab-1-2", pcie)
     assert (found.gpu_type, found.expects) == ("h100", {})
     assert config_of(tmp_path, "lab-1-2", pcie, gpu_product="").expects != {}, "a plan that names only the type"
 
 
-async def test_a_repaired_node_has_to_show_the_gpus_that_it_had(lab: Ward) -> None:
+async def test_repaired_node_must_show_the_gpus_it_had_before(lab: Ward) -> None:
     lab.world.machine = replace(lab.world.machine, found=replace(FULL, gpus=A100S))  # type: ignore[type-var]
     lab.world.gpus, lab.world.gpus_after_reset = 4, 4
     await lab.responder.handle_signal(signal(46), [])
     assert (await lab.settle()).state is IncidentState.RETURNED
 
 
-async def test_the_provider_says_what_a_machine_had(tmp_path: Path) -> None:
+async def test_ssh_provider_lists_the_hardware_found_on_a_machine(tmp_path: Path) -> None:
     host = Host(NODE, "127.0.0.1", "root", 22, "", "", None, "")
     provider = SshProvider(tmp_path, (host,))
     provider._kept.pin_host_key("lab", NODE, ClaimedHost(host, "ssh-ed25519 AAAA"))

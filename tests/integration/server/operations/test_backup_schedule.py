@@ -47,7 +47,7 @@ async def looked(server: Server, rule: BackupRule | None, backups: BackupSchedul
     return len(server.work.named("back_up"))
 
 
-async def test_a_backup_is_made_when_its_time_has_come(server: Server, tmp_path: Path) -> None:
+async def test_scheduled_backup_runs_when_due_and_retries_after_failure(server: Server, tmp_path: Path) -> None:
     server.work.answers["back_up"] = None
     file = tmp_path / "key"
     file.write_text("correct horse battery\n")
@@ -76,7 +76,7 @@ def rule(server: Server, tmp_path: Path) -> BackupRule:
     return BackupRule(str(tmp_path / "b"), 3600, 2, str(tmp_path / "key"))
 
 
-async def test_one_that_cannot_be_removed_makes_no_other_backup_due(
+async def test_failed_removal_of_an_old_backup_triggers_no_further_backup(
     server: Server, rule: BackupRule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of those would have removed a good one more."""
@@ -101,20 +101,20 @@ async def test_one_that_cannot_be_removed_makes_no_other_backup_due(
     assert said.text == f"older ones could not be removed: {old[0].name}: Operation not permitted"
 
 
-def test_the_way_back_to_an_earlier_slurm_is_kept_beside_the_others(tmp_path: Path) -> None:
+def test_retention_keeps_the_last_backup_of_the_previous_slurm_version(tmp_path: Path) -> None:
     versions = {1.0: "24.11", 2.0: "24.11", 3.0: "26.05", 4.0: "26.05", 5.0: "26.05"}
     rows = [made(tmp_path, Header("lab", at, "1", slurm, HEADER.salt), a=b"") for at, slurm in versions.items()]
     assert retain(tmp_path, "lab", 2, rows[-1]) == ()
     assert [path.exists() for path in rows] == [False, True, False, True, True]
 
 
-async def test_an_apply_that_failed_ends_no_backups(server: Server, rule: BackupRule) -> None:
+async def test_backups_continue_after_a_failed_apply(server: Server, rule: BackupRule) -> None:
     await server.store.clusters.save("lab", state="failed")
     assert await looked(server, rule) == 1
     assert (await (await server.client()).get("/api/v1/clusters/lab")).json()["state"] == "failed"
 
 
-async def test_many_other_operations_make_no_backup_due(server: Server, rule: BackupRule) -> None:
+async def test_many_other_operations_do_not_make_a_backup_due(server: Server, rule: BackupRule) -> None:
     assert await looked(server, rule) == 1
     for number in range(60):
         operation = await server.store.operations.enqueue("lab", "dataset", "ann", params={"n": number})
@@ -123,7 +123,7 @@ async def test_many_other_operations_make_no_backup_due(server: Server, rule: Ba
     assert await looked(server, rule) == 1
 
 
-async def test_a_backup_that_somebody_makes_is_not_the_one_by_the_clock(
+async def test_manual_backup_does_not_replace_the_scheduled_one(
     server: Server, rule: BackupRule, tmp_path: Path
 ) -> None:
     client = await server.client()
@@ -134,7 +134,7 @@ async def test_a_backup_that_somebody_makes_is_not_the_one_by_the_clock(
     assert await looked(server, rule) == 2
 
 
-async def test_a_backup_that_stays_away_is_told_once_a_turn(server: Server, rule: BackupRule) -> None:
+async def test_overdue_backup_is_reported_once_per_interval(server: Server, rule: BackupRule) -> None:
     def told() -> list[str]:
         return [one.text for one in server.state.live.notices("lab") if "no backup" in one.text]
 
@@ -159,7 +159,7 @@ async def test_a_backup_that_stays_away_is_told_once_a_turn(server: Server, rule
     assert len(told()) == 2
 
 
-async def test_a_clock_that_was_ahead_once_keeps_no_backup_from_being_made(server: Server, rule: BackupRule) -> None:
+async def test_clock_jump_ahead_does_not_stop_scheduled_backups(server: Server, rule: BackupRule) -> None:
     clock: Any = server.state.clock
     backups, year_s = BackupSchedule(server.state), 365 * 86_400
 
@@ -176,7 +176,7 @@ async def test_a_clock_that_was_ahead_once_keeps_no_backup_from_being_made(serve
     assert await made() == 3
 
 
-async def test_a_clock_that_was_ahead_once_silences_nobody(server: Server, rule: BackupRule) -> None:
+async def test_clock_jump_ahead_does_not_silence_overdue_notices(server: Server, rule: BackupRule) -> None:
     def told() -> int:
         return len([one for one in server.state.live.notices("lab") if "no backup" in one.text])
 
@@ -198,7 +198,7 @@ async def test_a_clock_that_was_ahead_once_silences_nobody(server: Server, rule:
     assert told() == 3
 
 
-async def test_a_roll_that_waits_keeps_no_backup_from_being_made(server: Server, tmp_path: Path) -> None:
+async def test_waiting_rollout_does_not_delay_scheduled_backups(server: Server, tmp_path: Path) -> None:
     server.work.answers |= {"back_up": None, "roll": True}
     file = tmp_path / "key"
     file.write_text("correct horse battery\n")
@@ -207,7 +207,7 @@ async def test_a_roll_that_waits_keeps_no_backup_from_being_made(server: Server,
     assert await looked(server, BackupRule(str(tmp_path), 3600, 2, str(file))) == 1
 
 
-async def test_two_servers_make_one(server: Server, tmp_path: Path) -> None:
+async def test_two_servers_queue_one_scheduled_backup(server: Server, tmp_path: Path) -> None:
     from headway.services.cluster.backups import queue_backup
 
     first = await queue_backup(server.state, "lab", "headway", tmp_path, "correct horse", ref="scheduled-5")
@@ -215,7 +215,7 @@ async def test_two_servers_make_one(server: Server, tmp_path: Path) -> None:
     assert await queue_backup(server.state, "lab", "headway", tmp_path, "correct horse", ref="scheduled-5") is None
 
 
-async def test_a_key_file_that_is_not_there_is_said(server: Server, tmp_path: Path) -> None:
+async def test_missing_backup_key_file_is_reported(server: Server, tmp_path: Path) -> None:
     rule = BackupRule(str(tmp_path), 3600, 2, str(tmp_path / "none"))
     assert await looked(server, rule) == 0
     (notice, *_) = server.state.live.notices("lab")

@@ -53,7 +53,7 @@ async def keys(server: Server) -> list[str]:
     ]
 
 
-async def test_a_backup_is_an_operation_that_leaves_no_key(server: Server, tmp_path: Path) -> None:
+async def test_backup_operation_stores_no_passphrase_and_deletes_its_key(server: Server, tmp_path: Path) -> None:
     server.work.answers["back_up"] = None
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
@@ -69,7 +69,7 @@ async def test_a_backup_is_an_operation_that_leaves_no_key(server: Server, tmp_p
     assert await keys(server) == []
 
 
-async def test_a_backup_that_fails_leaves_the_cluster_as_it_is(server: Server, tmp_path: Path) -> None:
+async def test_failed_backup_keeps_the_cluster_ready(server: Server, tmp_path: Path) -> None:
     server.work.answers["back_up"] = Refused("the disk is full")
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
@@ -79,7 +79,7 @@ async def test_a_backup_that_fails_leaves_the_cluster_as_it_is(server: Server, t
     assert await keys(server) == []
 
 
-async def test_what_fails_because_its_server_stops_has_not_failed(server: Server, tmp_path: Path) -> None:
+async def test_backup_interrupted_by_server_stop_continues_on_the_next_start(server: Server, tmp_path: Path) -> None:
     """The next server goes on with it, whatever this one met while it put its things away."""
     begun = asyncio.Event()
 
@@ -122,7 +122,7 @@ async def held(server: Server, call: str) -> AsyncIterator[None]:
         await asyncio.gather(run, return_exceptions=True)
 
 
-async def test_a_server_that_slept_carries_nothing_out_beside_itself(
+async def test_server_with_an_expired_lease_does_not_run_its_operation_twice(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the clock its lease has passed when it wakes; what it holds it goes on with."""
@@ -149,7 +149,7 @@ async def test_a_server_that_slept_carries_nothing_out_beside_itself(
         assert (await server.store.operations.get(asked)).attempts == 1
 
 
-async def test_an_operation_outlives_any_number_of_stops(server: Server, tmp_path: Path) -> None:
+async def test_server_stops_do_not_count_as_operation_attempts(server: Server, tmp_path: Path) -> None:
     """A roll may wait for days; only servers that died under it count against it."""
     client = await server.client()
     ask = {"to": str(tmp_path / "b"), "passphrase": PHRASE}
@@ -164,7 +164,7 @@ async def test_an_operation_outlives_any_number_of_stops(server: Server, tmp_pat
     assert (done.state, done.attempts) == ("done", 2)  # it does not pass for a new one
 
 
-async def test_a_backup_that_is_given_up_leaves_no_key(server: Server, tmp_path: Path) -> None:
+async def test_abandoned_backup_deletes_its_key(server: Server, tmp_path: Path) -> None:
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
     for _ in range(MAX_ATTEMPTS):
@@ -174,7 +174,7 @@ async def test_a_backup_that_is_given_up_leaves_no_key(server: Server, tmp_path:
     assert await keys(server) == []
 
 
-async def test_a_scheduled_backup_that_could_not_be_queued_is_queued_later(
+async def test_scheduled_backup_that_could_not_be_queued_is_queued_later(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from headway.services.cluster.backups import queue_backup
@@ -191,7 +191,7 @@ async def test_a_scheduled_backup_that_could_not_be_queued_is_queued_later(
 
 
 @pytest.mark.parametrize("place", ["/etc/headway", "/", "b", "/var/tmp/../../proc/x", "/var/tmp/b\0"])
-async def test_backups_lie_nowhere_of_the_hosts_own(server: Server, place: str) -> None:
+async def test_refuses_backup_folders_of_the_host_system(server: Server, place: str) -> None:
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/backup", json={"to": place, "passphrase": PHRASE})
     assert answer.status_code in (403, 422)
@@ -199,7 +199,7 @@ async def test_backups_lie_nowhere_of_the_hosts_own(server: Server, place: str) 
     assert answer.status_code in (400, 403)
 
 
-async def test_backups_are_looked_for_where_clusters_have_them_written(
+async def test_backup_list_searches_the_folder_of_the_cluster_document(
     server: Server, tmp_path: Path, parts: dict[str, bytes]
 ) -> None:
     client = await server.client()
@@ -215,7 +215,7 @@ async def test_backups_are_looked_for_where_clusters_have_them_written(
         assert [one["path"] for one in answer.json()] == there
 
 
-async def test_a_restore_brings_records_and_then_the_machines(
+async def test_restore_checks_the_archive_and_restores_records_and_machines(
     server: Server, tmp_path: Path, parts: dict[str, bytes]
 ) -> None:
     document = server_fakes.document().model_dump()
@@ -256,7 +256,7 @@ async def test_a_restore_brings_records_and_then_the_machines(
     assert newest == {**prices, "gone": ("9", 0)}, "what its file says is paid from then on"
 
 
-async def test_versions_of_datasets_are_known_again_and_those_whose_files_are_lost_are_named(
+async def test_restore_lists_dataset_versions_with_missing_files(
     server: Server, tmp_path: Path, parts: dict[str, bytes]
 ) -> None:
     rows = [asdict(DatasetVersion("lab", "tiny", number, "0" * 64, 1, 1, "/d", "ann", 1.0)) for number in (1, 2)]
@@ -280,7 +280,7 @@ async def test_versions_of_datasets_are_known_again_and_those_whose_files_are_lo
     assert await server.store.datasets.next_number("lab", "tiny") == 3
 
 
-async def test_an_archive_is_read_beside_the_loop(
+async def test_archive_is_read_outside_the_event_loop(
     server: Server, tmp_path: Path, parts: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have gigabytes, and leases are renewed on the loop."""
@@ -300,7 +300,7 @@ async def test_an_archive_is_read_beside_the_loop(
     assert where == {False}
 
 
-async def test_a_restore_that_would_give_somebody_anothers_uid_touches_nothing(
+async def test_restore_with_conflicting_uids_changes_nothing(
     server: Server, tmp_path: Path, parts: dict[str, bytes]
 ) -> None:
     await server.store.linux_users.assign_uids(["eve", "fay", "gil", "hal"])  # 20,003 is hal's
@@ -326,7 +326,7 @@ def archive_with(folder: Path, header: Header, key: bytes, parts: dict[str, byte
         test_backup.KEY = before
 
 
-async def test_keys_that_are_not_headways_to_change_are_refused(server: Server) -> None:
+async def test_rotation_refuses_keys_that_headway_does_not_manage(server: Server) -> None:
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "database"})
     assert "no password" in answer.json()["detail"]
@@ -339,9 +339,7 @@ async def test_keys_that_are_not_headways_to_change_are_refused(server: Server) 
 
 
 @pytest.mark.parametrize(("kind", "before"), [("rotate", "ready"), ("apply", "ready"), ("apply", "failed")])
-async def test_what_was_refused_before_it_began_leaves_the_cluster_as_it_was(
-    server: Server, kind: str, before: str
-) -> None:
+async def test_refused_operation_leaves_the_cluster_state_unchanged(server: Server, kind: str, before: str) -> None:
     server.work.answers["rotate"] = Refused("lab has other disturbing changes")
     server.work.answers["plan"] = server_fakes.changes(Disturbs.JOBS)
     await server.store.clusters.save("lab", state=before)
@@ -355,7 +353,7 @@ async def test_what_was_refused_before_it_began_leaves_the_cluster_as_it_was(
     assert (await server.state.row("lab")).state == before
 
 
-async def test_a_rotation_that_fails_leaves_no_key_behind(server: Server) -> None:
+async def test_failed_rotation_deletes_its_pending_key(server: Server) -> None:
     async def fails(cluster: Any, _say: Any, _what: str, ref: str) -> None:
         await server.store.secrets.put_if_absent(cluster.name, f"rotating/{ref}", "the new key")
         raise Unreachable("lab-1-1 does not answer")
@@ -374,7 +372,7 @@ async def test_a_rotation_that_fails_leaves_no_key_behind(server: Server) -> Non
 
 
 @pytest.mark.parametrize("kind", ["backup", "restore", "rotate", "dataset"])
-async def test_the_page_and_the_list_of_events_know_the_kind(server: Server, kind: str) -> None:
+async def test_operation_page_and_activity_name_each_kind(server: Server, kind: str) -> None:
     operation = await server.store.operations.enqueue("lab", kind, "ann", params=PARAMS)
     await server.work_off()
     client = await server.client()
@@ -388,7 +386,7 @@ async def test_the_page_and_the_list_of_events_know_the_kind(server: Server, kin
 
 
 @pytest.mark.parametrize("away", ["clusters.all", "operations.active"])
-async def test_a_database_that_is_away_ends_no_loop(
+async def test_unavailable_database_does_not_end_the_backup_loop(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: str
 ) -> None:
     """Neither where clusters are listed nor in the middle of one: the next look finds it back."""

@@ -26,7 +26,7 @@ from tests.support.server_fakes import Server, reading
 __all__ = ["mounts", "server", "source"]  # fixtures
 
 
-async def test_damage_is_named_and_stays_known(server: Server, mounts: Mounts, source: Path) -> None:
+async def test_verify_marks_a_damaged_version_and_names_the_file(server: Server, mounts: Mounts, source: Path) -> None:
     await add(server, source)
     client = await server.client()
     await done(server, await client.post(f"{API}/tiny/1/verify"))
@@ -40,9 +40,7 @@ async def test_damage_is_named_and_stays_known(server: Server, mounts: Mounts, s
     assert (await client.post(f"{API}/tiny/7/verify")).status_code == 404
 
 
-async def test_what_is_damaged_is_brought_again_under_another_number(
-    server: Server, mounts: Mounts, source: Path
-) -> None:
+async def test_damaged_content_is_added_again_as_a_new_version(server: Server, mounts: Mounts, source: Path) -> None:
     await add(server, source)
     client = await server.client()
     file = server.state.library(builders.cluster()).folder("tiny") / "1" / "a.txt"
@@ -53,7 +51,7 @@ async def test_what_is_damaged_is_brought_again_under_another_number(
     await done(server, await client.post(f"{API}/tiny/2/verify"))
 
 
-async def test_a_removal_that_failed_is_asked_for_again(
+async def test_failed_removal_can_be_requested_again(
     server: Server, mounts: Mounts, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await add(server, source)
@@ -78,9 +76,7 @@ async def job(server: Server, number: int, script: str) -> None:
     assert answer.status_code == 201, answer.text
 
 
-async def test_a_version_that_lineage_names_stays_unless_forced_and_the_lineage_says_so(
-    server: Server, mounts: Mounts, source: Path
-) -> None:
+async def test_removing_a_version_used_by_jobs_requires_force(server: Server, mounts: Mounts, source: Path) -> None:
     await add(server, source)
     await job(server, 41, "#!/bin/sh\npython train.py --data /datasets/tiny/1/train\n")
     await job(server, 42, "#!/bin/sh\nhostname\n")
@@ -102,7 +98,7 @@ async def test_a_version_that_lineage_names_stays_unless_forced_and_the_lineage_
     assert (await add(server, source)).kept == ("/datasets/tiny/2",)
 
 
-async def test_no_job_of_the_same_number_takes_a_version_from_another_s_lineage(server: Server) -> None:
+async def test_reused_job_id_keeps_dataset_use_of_the_earlier_job(server: Server) -> None:
     """Whose sbatch says any number: see JobRecords.get."""
     for user, version in (("ann", 1), ("mallory", 2), ("ann", 1)):
         await server.store.jobs.record(
@@ -118,7 +114,7 @@ def _nothing() -> Any:
     return ExecOut(code=1, stdout_b64="", stderr_b64="")
 
 
-async def test_a_removal_that_a_job_came_before_is_refused_when_its_turn_comes(
+async def test_removal_is_refused_if_a_job_used_the_version_meanwhile(
     server: Server, mounts: Mounts, source: Path
 ) -> None:
     await add(server, source)
@@ -129,7 +125,7 @@ async def test_a_removal_that_a_job_came_before_is_refused_when_its_turn_comes(
     assert len(await server.store.datasets.versions("lab")) == 1
 
 
-async def test_what_is_deleted_with_a_cluster_is_known_no_more_and_kept_data_is_found_again(
+async def test_kept_datasets_return_with_the_cluster_and_deleted_ones_do_not(
     server: Server, mounts: Mounts, source: Path
 ) -> None:
     await add(server, source)
@@ -146,7 +142,7 @@ async def test_what_is_deleted_with_a_cluster_is_known_no_more_and_kept_data_is_
     assert mounts.there == set()
 
 
-async def test_a_number_is_not_given_twice_where_the_records_of_it_are_lost(
+async def test_version_numbers_are_not_reused_after_losing_records(
     server: Server, mounts: Mounts, source: Path, tmp_path: Path
 ) -> None:
     """As after a restore of a backup that was made before the version: its files lie on what the machines share."""
@@ -181,12 +177,12 @@ V1, V2, OTHER = (
         ({"script": "cat /datasets/a/17"}, []),
     ],
 )
-def test_which_versions_a_job_names(request_of: dict[str, Any], found: list[DatasetVersion]) -> None:
+def test_finds_dataset_versions_named_in_job_requests(request_of: dict[str, Any], found: list[DatasetVersion]) -> None:
     prepared = PreparedJob(SubmitIn(**request_of), None)
     assert lineage.used_versions(prepared, [V1, V2, OTHER]) == found
 
 
-def test_lineage_holds_the_digest_of_a_version_and_the_folder_of_another_dataset() -> None:
+def test_lineage_records_version_digests_and_unversioned_sources() -> None:
     own = Dataset("own", "/data/own", "/datasets/own")
     cluster = replace(
         builders.cluster(2), storage=Storage(datasets=(own, Dataset("a", "/v/a", "/datasets/a", versioned=True)))
@@ -209,12 +205,12 @@ def test_lineage_holds_the_digest_of_a_version_and_the_folder_of_another_dataset
         {"script": "#!/bin/sh\n", "script_args": ["--container-image=a+b", "python3", "x.py"]},
     ],
 )  # fmt: skip
-def test_which_image_a_job_names(request_of: dict[str, Any]) -> None:
+def test_finds_the_container_image_named_in_job_requests(request_of: dict[str, Any]) -> None:
     prepared = PreparedJob(SubmitIn(**{"script": "", **request_of}), None)
     assert lineage.lineage_facts(prepared, builders.cluster(2))["container_image"] == "a+b"
 
 
-def test_sizes_for_people() -> None:
+def test_format_bytes_uses_binary_units() -> None:
     assert [format_bytes(n) for n in (0, 1023, 1024, 5 << 30, 3 << 50)] == [
         "0 bytes",
         "1023 bytes",
@@ -224,12 +220,14 @@ def test_sizes_for_people() -> None:
     ]
 
 
-def test_a_refusal_is_one() -> None:
+def test_stopped_is_not_a_refusal() -> None:
     assert issubclass(library.Stopped, Exception)
     assert not issubclass(library.Stopped, Refused)
 
 
-async def test_what_is_staged_is_pinned_copied_and_in_the_lineage(server: Server, mounts: Mounts, source: Path) -> None:
+async def test_stage_in_pins_a_version_copies_it_and_records_its_use(
+    server: Server, mounts: Mounts, source: Path
+) -> None:
     await add(server, source)
     (source / "b.txt").write_text("beta")
     await add(server, source)

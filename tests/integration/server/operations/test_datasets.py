@@ -27,7 +27,7 @@ from tests.support.server_fakes import Server
 __all__ = ["mounts", "server", "source"]  # fixtures
 
 
-async def test_a_folder_that_becomes_a_link_after_the_look_at_it_is_not_followed(
+async def test_dataset_source_replaced_by_a_link_is_not_followed(
     server: Server, mounts: Mounts, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever may write above it would have the server read its own secrets into a dataset."""
@@ -45,7 +45,7 @@ async def test_a_folder_that_becomes_a_link_after_the_look_at_it_is_not_followed
     assert mounts.there == set()
 
 
-async def test_a_version_is_added_mounted_and_listed(server: Server, mounts: Mounts, source: Path) -> None:
+async def test_added_version_is_mounted_read_only_and_listed(server: Server, mounts: Mounts, source: Path) -> None:
     operation = await add(server, source)
     assert operation.kept == ("/datasets/tiny/1",)
     assert mounts.there == {"tiny"}
@@ -68,7 +68,7 @@ async def test_a_version_is_added_mounted_and_listed(server: Server, mounts: Mou
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
 
 
-async def test_another_version_changes_nothing_on_machines_and_the_same_content_makes_none(
+async def test_new_version_applies_nothing_and_identical_content_adds_none(
     server: Server, mounts: Mounts, source: Path
 ) -> None:
     await add(server, source)
@@ -80,9 +80,7 @@ async def test_another_version_changes_nothing_on_machines_and_the_same_content_
     assert [one.label for one in await server.store.datasets.versions("lab")] == ["tiny@1", "tiny@2"]
 
 
-async def test_a_mount_that_would_come_with_what_disturbs_waits_for_an_apply(
-    server: Server, mounts: Mounts, source: Path
-) -> None:
+async def test_mount_with_disruptive_changes_waits_for_an_apply(server: Server, mounts: Mounts, source: Path) -> None:
     mounts.other = (Change("unit.restart", "lab-head", "slurmctld.service", "", Disturbs.JOBS),)
     operation = await add(server, source)
     assert mounts.there == set()
@@ -90,7 +88,7 @@ async def test_a_mount_that_would_come_with_what_disturbs_waits_for_an_apply(
     assert any("headway apply mounts it" in event.text and event.level == "warning" for event in events)
 
 
-async def test_machines_that_cannot_mount_it_fail_the_operation_and_keep_the_version(
+async def test_failed_mount_fails_the_operation_but_keeps_the_version(
     server: Server, mounts: Mounts, source: Path
 ) -> None:
     server.work.answers["apply"] = Unreachable("lab-1-1 does not answer")
@@ -102,7 +100,7 @@ async def test_machines_that_cannot_mount_it_fail_the_operation_and_keep_the_ver
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
 
 
-async def test_an_addition_goes_on_when_its_server_is_stopped(
+async def test_interrupted_dataset_addition_is_continued(
     server: Server, mounts: Mounts, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, stopped = asyncio.Event(), []
@@ -129,13 +127,13 @@ async def test_an_addition_goes_on_when_its_server_is_stopped(
 
 
 @pytest.mark.parametrize("place", ["/etc", "/", "/root/.ssh", "/root"])
-async def test_nothing_of_the_hosts_own_is_shown_to_a_cluster(server: Server, place: str) -> None:
+async def test_refuses_dataset_sources_of_the_host_system(server: Server, place: str) -> None:
     client = await server.client()
     answer = await client.post(API, json={"name": "tiny", "source": place})
     assert answer.status_code == 403, answer.text
 
 
-async def test_a_folder_that_is_not_there_is_said(server: Server, mounts: Mounts, tmp_path: Path) -> None:
+async def test_missing_dataset_source_is_reported(server: Server, mounts: Mounts, tmp_path: Path) -> None:
     client = await server.client()
     asked = await client.post(API, json={"name": "tiny", "source": str(tmp_path / "none")})
     assert "No such file" in str((await done(server, asked, "failed")).error)
@@ -153,7 +151,7 @@ class Shared:
         server.state.forget_datasets("lab")
 
 
-async def test_on_machines_of_ones_own_the_head_keeps_them(
+async def test_versions_of_an_ssh_cluster_are_kept_on_its_head(
     server: Server, mounts: Mounts, source: Path, tmp_path: Path
 ) -> None:
     shared = Shared(server, tmp_path / "scratch")
@@ -170,7 +168,7 @@ async def test_on_machines_of_ones_own_the_head_keeps_them(
     assert mounts.there == set()
 
 
-async def test_what_the_file_mounts_there_is_in_the_way_and_the_other_way_round(
+async def test_dataset_mounts_conflict_with_storage_of_the_cluster_file(
     server: Server, mounts: Mounts, source: Path
 ) -> None:
     await add(server, source, "wide")
@@ -185,7 +183,7 @@ async def test_what_the_file_mounts_there_is_in_the_way_and_the_other_way_round(
     assert "storage.volumes[0]" in answer.json()["detail"]
 
 
-def test_the_ways_of_being_in_the_way() -> None:
+def test_conflicting_field_finds_overlapping_mounts() -> None:
     storage = Storage(datasets=(Dataset("own", "/d", "/datasets/a/b"),))
     assert conflicting_field(storage, "own") == "storage.datasets[0]"
     assert conflicting_field(storage, "a") == "storage.datasets[0]"
@@ -201,7 +199,7 @@ def buckets() -> Iterator[str]:
     s3.stop()
 
 
-async def test_a_bucket_is_brought_in_and_its_keys_are_forgotten(server: Server, mounts: Mounts, buckets: str) -> None:
+async def test_adds_a_dataset_from_s3_and_deletes_its_credentials(server: Server, mounts: Mounts, buckets: str) -> None:
     import boto3
 
     keys = {"aws_access_key_id": "AKIA", "aws_secret_access_key": "hush"}
@@ -231,7 +229,7 @@ S3_ASK = {
 }
 
 
-async def test_an_addition_that_is_given_up_leaves_no_keys(server: Server, mounts: Mounts) -> None:
+async def test_abandoned_dataset_addition_deletes_its_credentials(server: Server, mounts: Mounts) -> None:
     client = await server.client()
     answer = await client.post(API, json=S3_ASK)
     assert "hush" in str(await server.store.secrets.of_cluster("lab"))
@@ -241,7 +239,7 @@ async def test_an_addition_that_is_given_up_leaves_no_keys(server: Server, mount
     assert "hush" not in str(await server.store.secrets.of_cluster("lab"))
 
 
-async def test_an_addition_that_could_not_be_queued_leaves_no_keys(
+async def test_dataset_addition_that_cannot_be_queued_stores_no_credentials(
     server: Server, mounts: Mounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(*_: Any, **__: Any) -> Any:
@@ -262,6 +260,6 @@ async def test_an_addition_that_could_not_be_queued_leaves_no_keys(
         {"source": "s3://bucket/x", "s3": {"endpoint_url": "http://me:secret@host"}},
     ],
 )  # fmt: skip
-async def test_what_is_no_source_is_refused(server: Server, ask: dict[str, Any]) -> None:
+async def test_refuses_invalid_dataset_sources(server: Server, ask: dict[str, Any]) -> None:
     client = await server.client()
     assert (await client.post(API, json={"name": "tiny", **ask})).status_code in (400, 422)

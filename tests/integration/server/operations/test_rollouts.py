@@ -32,7 +32,7 @@ async def state_of(server: Server) -> str:
     return row.state
 
 
-async def test_a_roll_goes_by_a_moment_and_the_cluster_stays_ready(server: Server) -> None:
+async def test_rollout_deadline_is_absolute_and_the_cluster_stays_ready(server: Server) -> None:
     client, states = await server.client(), list[str]()
 
     async def roll(*_: Any) -> bool:
@@ -53,9 +53,7 @@ async def test_a_roll_goes_by_a_moment_and_the_cluster_stays_ready(server: Serve
 
 
 @pytest.mark.parametrize("state", ["ready", "failed"])
-async def test_another_machine_is_that_machine_alone_and_the_cluster_stays_what_it_was(
-    server: Server, state: str
-) -> None:
+async def test_machine_replacement_runs_no_apply_and_keeps_the_cluster_state(server: Server, state: str) -> None:
     """Whatever else an apply would change waits for somebody's word, as after an upgrade."""
     server.work.answers["replace"] = None
     await server.store.clusters.save("lab", state=state)
@@ -71,7 +69,7 @@ async def test_another_machine_is_that_machine_alone_and_the_cluster_stays_what_
     assert "machine replacement: done" in (await client.get("/api/v1/clusters/lab/happenings")).text
 
 
-async def test_the_head_comes_after_the_nodes_and_back_goes_back(server: Server) -> None:
+async def test_rollout_handles_the_head_after_the_nodes_and_can_go_back(server: Server) -> None:
     server.work.answers["roll_head"] = None
     await (await server.client()).post(AT, json={"back": True, "head": True})
     await server.work_off()
@@ -81,7 +79,7 @@ async def test_the_head_comes_after_the_nodes_and_back_goes_back(server: Server)
     assert await state_of(server) == "ready"
 
 
-async def test_a_server_that_was_ended_at_the_head_goes_on_there(server: Server) -> None:
+async def test_rollout_interrupted_at_the_head_continues_there(server: Server) -> None:
     """The head may be gone by then, and without its controller nobody can look at nodes."""
     server.work.answers["roll_head"] = None
     await (await server.client()).post(AT, json={"head": True})
@@ -91,7 +89,7 @@ async def test_a_server_that_was_ended_at_the_head_goes_on_there(server: Server)
     assert await state_of(server) == "ready"
 
 
-async def test_a_node_that_fails_fails_the_roll_and_not_the_cluster(server: Server) -> None:
+async def test_failed_node_fails_the_rollout_but_not_the_cluster(server: Server) -> None:
     server.work.answers["roll"] = Refused("lab-1-1: nvidia-smi lists 0 GPUs", hint="--back")
     answer = await (await server.client()).post(AT, json={})
     await server.work_off()
@@ -101,7 +99,7 @@ async def test_a_node_that_fails_fails_the_roll_and_not_the_cluster(server: Serv
     assert await state_of(server) == "ready"
 
 
-async def test_what_waits_goes_first_and_the_roll_goes_on_after_it(server: Server) -> None:
+async def test_waiting_operation_runs_before_the_rest_of_a_rollout(server: Server) -> None:
     client, seen = await server.client(), list[bool]()
 
     async def roll(_: Any, __: Any, waits: Any, *___: Any) -> bool:
@@ -123,7 +121,7 @@ async def test_what_waits_goes_first_and_the_roll_goes_on_after_it(server: Serve
 
 
 @pytest.mark.parametrize("ask", [{"stop": True}, {"back": True}])
-async def test_another_roll_takes_its_place(server: Server, ask: dict[str, bool]) -> None:
+async def test_new_rollout_request_replaces_a_running_rollout(server: Server, ask: dict[str, bool]) -> None:
     client, turns = await server.client(), list[bool]()
 
     async def roll(_: Any, __: Any, waits: Any, back: bool, ___: Any) -> bool:
@@ -140,14 +138,14 @@ async def test_another_roll_takes_its_place(server: Server, ask: dict[str, bool]
     assert len(server.work.named("halt_roll")) == int("stop" in ask)
 
 
-async def test_what_can_not_be_rolled_is_refused_before_it_is_queued(server: Server) -> None:
+async def test_impossible_rollout_is_refused_before_it_is_queued(server: Server) -> None:
     server.work.answers["plan_roll"] = Refused("lab has not been rolled: it has no previous image")
     answer = await (await server.client()).post(AT, json={"back": True})
     assert (answer.status_code, "no previous image" in answer.text) == (400, True)
     assert [one.kind for one in await server.store.operations.recent("lab")] == ["apply"]
 
 
-async def test_the_page_and_the_list_of_events_know_it(server: Server) -> None:
+async def test_operation_page_and_activity_name_the_rollout(server: Server) -> None:
     operation = await server.store.operations.enqueue("lab", "roll", "ann", params={})
     await server.work_off()
     client = await server.client()
@@ -156,7 +154,7 @@ async def test_the_page_and_the_list_of_events_know_it(server: Server) -> None:
     assert "node image rollout: done" in (await client.get("/api/v1/clusters/lab/happenings")).text
 
 
-async def test_an_operation_that_meets_a_database_that_is_away_begins_anew_when_it_is_back(
+async def test_operation_restarts_after_the_database_was_unavailable(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = 0

@@ -59,7 +59,7 @@ def waits_once(server: Server, asked: Any, nodes: Collection[str] = ("lab-1-4",)
     return seen
 
 
-async def test_the_cluster_is_ready_meanwhile_and_what_is_asked_goes_first(server: Server) -> None:
+async def test_waiting_scale_in_keeps_the_cluster_ready_and_lets_others_run_first(server: Server) -> None:
     client, clock = await server.client(), server.state.clock
 
     async def repair() -> None:
@@ -84,7 +84,7 @@ async def test_the_cluster_is_ready_meanwhile_and_what_is_asked_goes_first(serve
     assert (row.state, row.document["spec"]["nodes"]) == ("ready", 2)
 
 
-async def test_one_that_fails_while_it_waits_has_changed_the_cluster(server: Server) -> None:
+async def test_scale_in_that_fails_while_waiting_marks_the_cluster_failed(server: Server) -> None:
     async def apply(*_: Any) -> bool:
         await server.work.waiting.begin()
         raise Refused("lab-1-2 is lost")
@@ -95,7 +95,7 @@ async def test_one_that_fails_while_it_waits_has_changed_the_cluster(server: Ser
     assert await state_of(server) == "failed"
 
 
-async def test_the_number_of_before_takes_it_back(server: Server) -> None:
+async def test_waiting_scale_in_is_cancelled_by_scaling_back(server: Server) -> None:
     client = await server.client()
 
     async def back() -> None:
@@ -113,7 +113,7 @@ async def test_the_number_of_before_takes_it_back(server: Server) -> None:
 
 
 @pytest.mark.parametrize("kind", ["down", "apply"])
-async def test_nothing_is_done_twice_where_another_takes_its_place(server: Server, kind: str) -> None:
+async def test_waiting_scale_in_is_superseded_by_down_or_another_scale(server: Server, kind: str) -> None:
     server.work.answers["down"] = ()
     client = await server.client()
 
@@ -135,7 +135,7 @@ async def test_nothing_is_done_twice_where_another_takes_its_place(server: Serve
 
 
 @pytest.mark.parametrize("kind", ["down", "scale"])
-async def test_it_goes_on_where_the_one_that_takes_its_place_fails(server: Server, kind: str) -> None:
+async def test_waiting_scale_in_continues_if_the_superseding_operation_fails(server: Server, kind: str) -> None:
     server.work.answers["down"] = Refused("the provider is away")
     client, clock = await server.client(), server.state.clock
 
@@ -158,7 +158,7 @@ async def test_it_goes_on_where_the_one_that_takes_its_place_fails(server: Serve
 @pytest.mark.parametrize(
     ("asks", "aside"), [({"b": 1}, False), ({"a": 1, "b": 1}, True), ("apply", False), ("restore", True)]
 )
-async def test_a_deadline_that_is_for_other_groups_does_not_end_these_jobs(
+async def test_waiting_scale_in_yields_only_to_deadlines_for_its_own_groups(
     server: Server, asks: dict[str, int] | str, aside: bool
 ) -> None:
     lab = builders.cluster(4, 0)
@@ -179,7 +179,7 @@ async def test_a_deadline_that_is_for_other_groups_does_not_end_these_jobs(
     assert seen == [("ready", aside)]
 
 
-async def test_a_server_whose_database_was_away_does_not_ask_again_about_what_it_has_begun(
+async def test_resumed_apply_does_not_ask_for_confirmation_again(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.server.workers.operation_worker.AWAY_S", 0.0)
@@ -204,7 +204,7 @@ async def test_a_server_whose_database_was_away_does_not_ask_again_about_what_it
     assert (done.state, tries) == ("done", 2)
 
 
-async def test_what_is_done_is_not_done_again_because_its_end_could_not_be_written(
+async def test_finished_operation_is_not_repeated_when_saving_its_end_fails(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.server.workers.operation_worker.AWAY_S", 0.0)
@@ -226,7 +226,7 @@ async def test_what_is_done_is_not_done_again_because_its_end_could_not_be_writt
     assert len(server.work.named("replace")) == 1
 
 
-async def test_it_does_not_step_aside_for_a_roll_which_steps_aside_for_it(server: Server) -> None:
+async def test_waiting_scale_in_does_not_yield_to_a_rollout(server: Server) -> None:
     server.work.answers["roll"] = True
 
     async def roll() -> None:
@@ -238,7 +238,7 @@ async def test_it_does_not_step_aside_for_a_roll_which_steps_aside_for_it(server
     assert seen == [("ready", False)]
 
 
-async def test_what_only_waits_keeps_no_other_cluster_waiting(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_operation_does_not_block_other_clusters(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """One may be carried out at a time here: another cluster's apply goes on while this one waits for jobs."""
     monkeypatch.setattr("headway.server.workers.operation_worker.AT_ONCE", 1)
     done = asyncio.Event()

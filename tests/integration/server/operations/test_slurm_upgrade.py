@@ -64,7 +64,7 @@ def did(server: Server) -> list[str]:
     return [name for name, _ in server.work.calls if name in ("back_up", "apply", "roll")]
 
 
-async def test_a_backup_of_what_was_then_the_apply_then_the_nodes(server: Server) -> None:
+async def test_slurm_upgrade_backs_up_applies_and_then_rolls_nodes(server: Server) -> None:
     server.work.answers["wants_roll"] = True
     await newer(server, deadline_s=600)
     assert did(server) == ["back_up", "apply", "roll"]
@@ -78,7 +78,7 @@ async def test_a_backup_of_what_was_then_the_apply_then_the_nodes(server: Server
     assert apply.kept == (roll.id,), "whoever follows the one goes on with the other"
 
 
-async def test_without_its_backup_nothing_is_touched_and_the_file_stays(server: Server) -> None:
+async def test_failed_backup_aborts_the_upgrade_and_keeps_the_document(server: Server) -> None:
     server.work.answers["back_up"] = CommandFailed(["mariadb-dump"], 1, "no space")
     await newer(server)
     assert did(server) == ["back_up"]
@@ -87,13 +87,13 @@ async def test_without_its_backup_nothing_is_touched_and_the_file_stays(server: 
     assert "image" not in row.document["spec"]
 
 
-async def test_an_apply_that_is_done_again_makes_no_second_backup(server: Server) -> None:
+async def test_repeated_upgrade_apply_makes_no_second_backup(server: Server) -> None:
     await newer(server)
     await newer(server)
     assert did(server) == ["back_up", "apply", "apply"], "and no roll where the nodes don't wait for one"
 
 
-async def test_a_roll_that_is_under_way_is_not_asked_for_twice(server: Server) -> None:
+async def test_upgrade_does_not_queue_a_second_rollout(server: Server) -> None:
     async def wants(_: Any) -> bool:
         await server.store.operations.enqueue("lab", "roll", "eve", params={"back": False, "until": None})
         return True
@@ -103,7 +103,7 @@ async def test_a_roll_that_is_under_way_is_not_asked_for_twice(server: Server) -
     assert did(server).count("roll") == 1
 
 
-async def test_an_older_file_that_waited_behind_the_newer_one_is_refused_when_its_turn_comes(server: Server) -> None:
+async def test_queued_downgrade_is_refused_when_its_turn_comes(server: Server) -> None:
     assert (await ask_for(server, "debian14")).status_code == 202
     answer = await ask_for(server, "debian13")
     assert answer.status_code == 202, "by then nothing was changed"
@@ -117,21 +117,21 @@ async def test_an_older_file_that_waited_behind_the_newer_one_is_refused_when_it
     assert row.document["spec"]["image"] == "debian14"
 
 
-async def test_where_the_image_can_not_be_made_the_file_stays_and_the_old_one_goes_on(server: Server) -> None:
+async def test_failed_image_build_keeps_the_document_and_the_old_version(server: Server) -> None:
     server.work.answers["image_there"] = Refused("no mirror")
     await newer(server)
     assert did(server) == []
     assert (await ask_for(server, "debian13")).status_code == 202
 
 
-async def test_a_way_back_is_open_until_the_new_slurm_has_written_anything(server: Server) -> None:
+async def test_downgrade_is_allowed_until_the_new_slurm_has_written_state(server: Server) -> None:
     server.work.answers["apply"] = CommandFailed(["podman"], 125, "no room")
     await newer(server)
     assert did(server) == ["back_up", "apply"]
     assert (await ask_for(server, "debian13")).status_code == 202, "its head of before is there still, or is made again"
 
 
-async def test_nodes_follow_their_head_also_where_one_of_them_failed_the_apply(server: Server) -> None:
+async def test_nodes_are_rolled_even_if_a_node_failed_the_apply(server: Server) -> None:
     work = server.work.answers["apply"]
 
     async def apply(*args: Any) -> None:
@@ -143,14 +143,14 @@ async def test_nodes_follow_their_head_also_where_one_of_them_failed_the_apply(s
     assert did(server) == ["back_up", "apply", "roll"]
 
 
-async def test_what_a_cluster_that_is_down_has_kept_is_of_a_slurm_too(server: Server) -> None:
+async def test_kept_data_of_a_removed_cluster_blocks_an_upgrade_without_backup(server: Server) -> None:
     await server.store.clusters.delete("lab", delete_data=False)
     answer = await ask_for(server, "debian14")
     assert (answer.status_code, "can't be backed up first" in answer.text) == (422, True)
     await newer_than_nothing(server)
 
 
-async def test_a_head_that_was_set_up_before_that_was_written_down_counts_by_its_file(server: Server) -> None:
+async def test_head_without_a_state_version_file_uses_its_document_version(server: Server) -> None:
     volume = server.state.settings.data / "volumes/lab/head"
     (volume / STATE_VERSION_FILE).unlink()
     (volume / "slurmctld").mkdir()

@@ -1,5 +1,5 @@
-"""The snapshot worker sends each reading once to the reconciler and the viewers and stores nothing without viewers; the
-log contains no secrets."""
+"""The snapshot worker passes readings to the health loop and page viewers; viewers share snapshots, and unwatched
+topics are dropped."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_hub_loses_no_change_between_two_waits() -> None:
     assert await hub.wait_for_change("a", 2, 0.001) == 2
 
 
-async def test_nothing_is_kept_of_what_nobody_looks_at_and_of_clusters_that_are_not_there(server: Server) -> None:
+async def test_hub_forgets_unwatched_topics_and_unknown_clusters(server: Server) -> None:
     hub = TopicHub()
     with hub.count_watcher("a"), hub.count_watcher("a"):
         assert await hub.wait_for_change("a", 0, 0.001) == 0
@@ -62,7 +62,7 @@ async def test_nothing_is_kept_of_what_nobody_looks_at_and_of_clusters_that_are_
     assert len(server.state._reading) == 0
 
 
-async def test_poller_reads_tells_the_watch_and_those_who_look(server: Server) -> None:
+async def test_snapshot_worker_notifies_reconciler_and_page_viewers(server: Server) -> None:
     await server.apply()
     server.work.answers |= {
         "read": reading(builders.job(7)),
@@ -90,7 +90,7 @@ async def test_poller_reads_tells_the_watch_and_those_who_look(server: Server) -
     assert (await live.clusters())[0].jobs_running == 1
 
 
-async def test_of_a_long_queue_a_job_is_read_alone_while_all_of_it_is_being_read(
+async def test_single_job_refresh_is_kept_over_an_older_full_reading(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read meanwhile is newer than the reading that began before, and older than the one that begins after."""
@@ -145,7 +145,7 @@ async def test_of_a_long_queue_a_job_is_read_alone_while_all_of_it_is_being_read
     assert [sorted(numbers) for numbers in asked] == [[7, 5000]]
 
 
-async def test_an_array_s_number_is_not_read_alone_and_an_answer_that_came_late_is_dropped(server: Server) -> None:
+async def test_refresh_of_an_array_reads_all_jobs_and_drops_late_answers(server: Server) -> None:
     await server.apply()
     tasks = [builders.job(number, "PENDING", array_job_id=100) for number in range(100, 120)]
     late = asyncio.Event()
@@ -167,7 +167,7 @@ async def test_an_array_s_number_is_not_read_alone_and_an_answer_that_came_late_
     assert server.state.live.snapshot("lab").by_id[7].state == "COMPLETED"
 
 
-async def test_watch_is_not_told_old_figures(server: Server) -> None:
+async def test_reconciler_gets_no_stale_snapshot(server: Server) -> None:
     await server.apply()
     down = Unreachable("no answer")
     server.work.answers |= {"read": down, "machines": (), "checks": down}
@@ -185,7 +185,7 @@ async def test_watch_is_not_told_old_figures(server: Server) -> None:
     assert watcher.seen == []
 
 
-async def test_what_can_t_wait_is_done_while_an_operation_works(server: Server) -> None:
+async def test_urgent_work_runs_while_an_operation_changes_the_cluster(server: Server) -> None:
     await server.apply()
     server.work.answers |= {"read": Unreachable("no answer"), "machines": (), "checks": ()}
     await server.store.clusters.save("lab", state="changing")
@@ -202,7 +202,7 @@ async def test_what_can_t_wait_is_done_while_an_operation_works(server: Server) 
     await asyncio.gather(polling, return_exceptions=True)
 
 
-async def test_nothing_is_kept_of_a_page_that_could_not_be_read(server: Server) -> None:
+async def test_page_live_keeps_nothing_for_unknown_clusters(server: Server) -> None:
     page = PageLive(server.state)
     for name in ("no-such", "nor-such"):
         with pytest.raises(NotFound):
@@ -211,7 +211,7 @@ async def test_nothing_is_kept_of_a_page_that_could_not_be_read(server: Server) 
     assert page._shown == {}
 
 
-async def test_all_who_look_at_a_page_share_one_reading_until_something_changes(server: Server) -> None:
+async def test_viewers_of_a_page_share_one_snapshot_until_a_change(server: Server) -> None:
     await server.apply()
     server.state.live.store_snapshot(Snapshot("lab", jobs=(builders.job(7),), as_of=1))
     page = PageLive(server.state)
@@ -226,7 +226,7 @@ async def test_all_who_look_at_a_page_share_one_reading_until_something_changes(
     assert third.status.nodes[1] is later.status.nodes[1]
 
 
-async def test_page_stream_ends_with_the_cluster(server: Server) -> None:
+async def test_page_stream_ends_when_the_cluster_is_deleted(server: Server) -> None:
     await server.apply()
     stream = PageLive(server.state).subscribe("lab")
     waiting = asyncio.create_task(anext(stream, "ended"))  # type: ignore[arg-type]
@@ -236,7 +236,7 @@ async def test_page_stream_ends_with_the_cluster(server: Server) -> None:
     assert await asyncio.wait_for(waiting, 60) == "ended"
 
 
-def test_what_happened_is_told_once() -> None:
+def test_each_node_and_job_change_gives_one_notice() -> None:
     live = LiveState(builders.Clock())
     idle, down = builders.node("lab-1-1", "IDLE"), builders.node("lab-1-1", "DOWN", reason="killed")
     live.store_snapshot(Snapshot("lab", (idle,), (builders.job(7, "RUNNING"),), as_of=1))
@@ -248,7 +248,7 @@ def test_what_happened_is_told_once() -> None:
     assert told == [("lab-1-1", "error"), ("job 7", "warning"), ("lab-1-1", "info"), ("job 7", "info")]
 
 
-def test_log_has_no_secrets() -> None:
+def test_log_masks_secrets() -> None:
     entry = blank_secrets(
         None,
         "info",
@@ -284,7 +284,7 @@ class Ears:
         raise Unreachable("the connection broke")
 
 
-async def test_a_cluster_that_works_is_heard_and_heard_again_when_the_stream_broke(
+async def test_event_listener_reconnects_and_requests_refresh_of_changed_jobs(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.server.workers.event_listener.TICK_S", 0.01)
@@ -302,7 +302,7 @@ async def test_a_cluster_that_works_is_heard_and_heard_again_when_the_stream_bro
     assert server.state.live.refresh_requests == {"lab": {7}}, "a job began or ended on a node: the cluster is read now"
 
 
-async def test_an_apply_leaves_what_its_nodes_cost(server: Server) -> None:
+async def test_apply_records_node_prices(server: Server) -> None:
     await server.apply()
     (row,) = await server.store.prices.of_cluster("lab")
     assert (row.group, row.usd_per_hour, row.spot) == ("main", "31.2", False)

@@ -38,7 +38,7 @@ async def hours(server: Server, month: str = "2026-10") -> Any:
     return kind
 
 
-async def test_free_gpus_beside_a_job_are_fragmented_and_those_of_a_free_node_are_not(server: Server) -> None:
+async def test_free_gpus_on_a_partly_used_node_count_as_fragmented(server: Server) -> None:
     await machines(server, 2)
     at(server, 4 * H)
     await put(
@@ -57,7 +57,7 @@ async def test_free_gpus_beside_a_job_are_fragmented_and_those_of_a_free_node_ar
     assert "free in pieces, hour by hour" in page
 
 
-async def test_gpus_that_the_plan_promises_and_the_machine_has_not_are_not_free(server: Server) -> None:
+async def test_free_gpus_are_limited_to_gpus_found_on_the_machine(server: Server) -> None:
     await machines(server, 2)
     live = server.state.live
     live.store_snapshot(replace(live.snapshot("lab"), nodes=(replace(builders.node("lab-1-1", "MIXED"), gpus=6),)))
@@ -67,7 +67,7 @@ async def test_gpus_that_the_plan_promises_and_the_machine_has_not_are_not_free(
     assert [(one["held"], one["there"], one["free"], one["fragmented"]) for one in kind["hours"]] == [(11, 14, 3, 3)]
 
 
-async def test_nodes_that_do_not_work_have_no_free_gpus(server: Server) -> None:
+async def test_down_drained_and_spare_nodes_have_no_free_gpus(server: Server) -> None:
     """One is drained while a job runs on, one is a spare, one is there for an hour alone, one is full."""
     await machines(server, 3)
     await server.store.node_spans.save(
@@ -91,7 +91,7 @@ async def test_nodes_that_do_not_work_have_no_free_gpus(server: Server) -> None:
     ]  # fmt: skip
 
 
-async def test_it_is_the_count_of_every_minute(server: Server) -> None:
+async def test_hourly_fragmentation_matches_a_minute_by_minute_count(server: Server) -> None:
     dice, span, names = random.Random(5), 30 * 60, ("lab-1-1", "lab-1-2", "lab-1-3", "lab-1-4")
     await machines(server, 4)
     held = {name: [0] * span for name in names}
@@ -131,7 +131,7 @@ async def test_it_is_the_count_of_every_minute(server: Server) -> None:
     assert [one["fragmented"] for one in found] == pytest.approx([one / 60 for one in pieces], abs=1e-3)
 
 
-async def test_a_run_over_a_month_s_end_fragments_both_months(server: Server) -> None:
+async def test_run_across_month_end_counts_as_fragmentation_in_both_months(server: Server) -> None:
     await machines(server, 1)
     end = OCTOBER.seconds
     at(server, end + 2 * H)
@@ -142,7 +142,7 @@ async def test_a_run_over_a_month_s_end_fragments_both_months(server: Server) ->
     assert [(one["free"], one["fragmented"]) for one in november["hours"]] == [(4, 4), (8, 0)]
 
 
-async def test_a_run_over_two_groups_waited_with_all_its_gpus(server: Server) -> None:
+async def test_run_over_two_groups_counts_its_wait_with_all_gpus(server: Server) -> None:
     """Also in the list that the figure leads to."""
     await machines(server, 2)
     at(server, 2 * H)
@@ -157,7 +157,7 @@ async def test_a_run_over_two_groups_waited_with_all_its_gpus(server: Server) ->
         assert (await got(ann, f"usage?start=2026-10&{sizes}"))["total"]["gpu_hours"] == 8.0 * (3 - jobs[0])
 
 
-async def test_a_month_that_has_not_begun_has_no_hours(server: Server) -> None:
+async def test_future_month_has_no_capacity_hours(server: Server) -> None:
     await machines(server, 1)
     at(server, H)
     told = await got(await server.client(), "capacity?period=2026-12")
@@ -165,7 +165,7 @@ async def test_a_month_that_has_not_begun_has_no_hours(server: Server) -> None:
     assert told["waits"] == []
 
 
-async def test_no_more_is_held_than_was_there_once_a_group_left_the_file(server: Server) -> None:
+async def test_held_gpus_of_a_removed_group_do_not_exceed_capacity(server: Server) -> None:
     """Nobody knows any more what its machines had; a cluster that is down is shown as its last file says."""
     await server.store.machine_lives.record("lab", [("lab-1-1", "main"), ("lab-old-1-1", "old")], [], [], OCTOBER.start)
     at(server, 2 * H)

@@ -1,5 +1,4 @@
-"""The whole ledger, from facts of accounting and provider to what each team pays, is right for generated
-histories."""
+"""For generated histories, chargeback bills each GPU second once at its price and sums to the invoice."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ STRETCHES = st.lists(
     st.integers(0, 40 * DAY),
 )
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_each_second_of_a_gpu_is_in_one_column_at_the_price_of_that_second(
+async def test_chargeback_bills_each_gpu_second_once_at_its_price(
     server: Server,
     given_: tuple[list[Stretch], list[Stretch]],
     turn: int,

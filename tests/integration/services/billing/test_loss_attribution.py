@@ -44,7 +44,7 @@ async def told(server: Server, person: str = "ann", role: str = "admin", month: 
     return await got(await server.client(person, role), f"goodput?period={month}")
 
 
-async def test_however_many_runs_lost_work_all_of_it_has_its_cause(server: Server, said: Accounting) -> None:
+async def test_causes_cover_all_lost_work_of_many_runs(server: Server, said: Accounting) -> None:
     """More than anybody would read one by one: many that lost little, and a few that lost much."""
     await machines(server, 2)
     said.away = True
@@ -65,9 +65,7 @@ async def test_however_many_runs_lost_work_all_of_it_has_its_cause(server: Serve
     assert "lab-1-2 failed" not in {one["what"] for one in theirs["causes"]}
 
 
-async def test_all_that_idled_is_told_and_notebooks_are_told_apart_after_they_are_forgotten(
-    server: Server, said: Accounting
-) -> None:
+async def test_idle_time_is_reported_separately_for_notebooks(server: Server, said: Accounting) -> None:
     await machines(server, 2)
     said.away = True
     at(server, 40 * H)
@@ -94,9 +92,7 @@ async def test_all_that_idled_is_told_and_notebooks_are_told_apart_after_they_ar
     )
 
 
-async def test_what_an_incident_sent_back_is_its_own_and_of_two_the_nearer_one_s(
-    server: Server, said: Accounting
-) -> None:
+async def test_requeued_work_is_attributed_to_the_nearest_incident(server: Server, said: Accounting) -> None:
     """Older ones than anybody would page through, and one at a month's end that took work of both months."""
     await machines(server, 2)
     said.away = True
@@ -123,7 +119,7 @@ async def test_what_an_incident_sent_back_is_its_own_and_of_two_the_nearer_one_s
     assert november == {"XID 94 on lab-1-1": 8.0}
 
 
-async def test_causes_are_what_chargeback_says_over_prices_groups_and_teams(server: Server, said: Accounting) -> None:
+async def test_cause_costs_match_chargeback_across_prices_groups_and_teams(server: Server, said: Accounting) -> None:
     await machines(server, 2)
     said.away = True
     await server.store.prices.record(
@@ -176,7 +172,7 @@ async def each_leads_to_its_runs(client: httpx.AsyncClient, causes: Any) -> None
         assert f"{one['gpu_hours']:,.2f} GPU-hours · {one['usd']:,.2f} USD lost to this cause" in behind
 
 
-async def test_however_many_jobs_save_slowly_all_their_standing_still_is_told(server: Server, said: Accounting) -> None:
+async def test_checkpoint_cause_sums_all_slow_jobs(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 2)
     said.runs = [run(1 + i, 60 * i, 60 * i + 50) for i in range(250)]
@@ -196,7 +192,7 @@ async def test_however_many_jobs_save_slowly_all_their_standing_still_is_told(se
     assert len(page["runs"]) == 250
 
 
-async def test_a_cause_that_nothing_was_lost_to_is_refused(server: Server) -> None:
+async def test_run_list_refuses_an_unknown_cause(server: Server) -> None:
     at(server, H)
     answer = await (await server.client()).get(f"{V1}/usage/runs?cause=XID+79+on+lab-1-1")
     assert (answer.status_code, "nothing was lost to 'XID 79 on lab-1-1'" in answer.text) == (400, True)
@@ -205,14 +201,14 @@ async def test_a_cause_that_nothing_was_lost_to_is_refused(server: Server) -> No
     assert (queue.status_code, queue.json()["runs"]) == (200, waited.json()["runs"])
 
 
-def test_of_one_job_many_runs_may_be_the_dearest() -> None:
+def test_named_jobs_are_unique_and_exclude_zero_cost() -> None:
     from fractions import Fraction
 
     runs = [(Fraction(9), 1), (Fraction(8), 1), (Fraction(3), 2), (Fraction(3), 4), (Fraction(0), 5)]
     assert api_causes._named(runs) == (1, 2, 4)
 
 
-async def test_what_ran_on_nodes_that_cost_nothing_is_training_all_the_same(server: Server, said: Accounting) -> None:
+async def test_runs_on_nodes_without_a_price_count_as_productive(server: Server, said: Accounting) -> None:
     """Nodes that the file names no more: no group of theirs has a price, and the report is made of stretches of one price."""
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 2)

@@ -1,4 +1,4 @@
-"""A cluster file may name only permitted files of the server's machine."""
+"""The munge key file of a cluster document must not be another secret of the server."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         ("/srv/keys/site.key", True),
     ],
 )
-async def test_no_other_secret_of_the_servers_goes_to_machines_as_a_munge_key(
-    server: Server, file: str, taken: bool
-) -> None:
+async def test_munge_key_file_must_not_be_another_secret_of_the_server(server: Server, file: str, taken: bool) -> None:
     cluster = replace(builders.cluster(), munge_key=KeySource(file))
     faults = await path_faults(server.state, ResolvedCluster(cluster))
     assert [fault.path for fault in faults] == ([] if taken else ["secrets.munge.file"])

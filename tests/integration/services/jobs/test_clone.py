@@ -66,7 +66,7 @@ def sent(server: Server) -> Any:
     return next(call for call in reversed(server.work.named("submit")) if "--test-only" not in call[1].args)
 
 
-async def test_its_owner_s_text_is_cloned_whole(server: Server) -> None:
+async def test_owner_clones_a_job_with_its_secrets(server: Server) -> None:
     ann = await server.client("alice", "member")
     words = ["--tokenizer", "gpt2", "--max-tokens=4096", "--api-key=k"]
     await ann.post(JOBS, json={"script": SECRETIVE, "script_args": words, "args": ["--export=ALL,WANDB_API_KEY=w"]})
@@ -82,7 +82,7 @@ async def test_its_owner_s_text_is_cloned_whole(server: Server) -> None:
     assert (again.script, again.script_args, again.args) == (SECRETIVE, words, ["--export=ALL,WANDB_API_KEY=w"])
 
 
-async def test_a_lead_s_clone_lacks_the_secrets_and_is_refused_with_their_lines(server: Server) -> None:
+async def test_clone_by_a_lead_requires_the_masked_values(server: Server) -> None:
     ann, lea = await server.client("alice", "member"), await server.client("bob", "lead")
     await ann.post(JOBS, json={"script": SECRETIVE, "script_args": ["--api-key", "k"]})
     form = filled(await lea.get(f"{PAGE}?from=41"))
@@ -97,7 +97,7 @@ async def test_a_lead_s_clone_lacks_the_secrets_and_is_refused_with_their_lines(
     assert len(server.work.named("submit")) == before
 
 
-async def test_a_clone_waits_for_nothing_that_has_ended(server: Server) -> None:
+async def test_clone_drops_job_dependencies(server: Server) -> None:
     ann, lea = await server.client("alice", "member"), await server.client("bob", "lead")
     await ann.post(JOBS, json={"script": "#!/bin/sh\n#SBATCH -d afterok:7\nmake\n", "args": ["-N1", "-dafterok:7"]})
     for client in (ann, lea):
@@ -106,7 +106,7 @@ async def test_a_clone_waits_for_nothing_that_has_ended(server: Server) -> None:
         assert "after" not in str(form)
 
 
-async def test_what_accounting_kept_is_its_owner_s_too(server: Server) -> None:
+async def test_owner_clones_script_and_folder_from_accounting(server: Server) -> None:
     ann = await server.client("alice", "member")
     server.work.answers["run_command"] = ExecOut(code=0, stdout_b64=base64.b64encode(SECRETIVE.encode()).decode())
     server.work.answers["read"] = reading(builders.job(41, user="alice", workdir="/scratch/alice/project"))
@@ -118,7 +118,7 @@ async def test_what_accounting_kept_is_its_owner_s_too(server: Server) -> None:
     assert "abc def" not in (await ann.get(f"{JOBS}/41/script")).text
 
 
-async def test_a_run_s_clone_has_a_folder_of_its_own(server: Server) -> None:
+async def test_clone_of_a_run_gets_its_own_folder_and_asks_for_secrets(server: Server) -> None:
     ann = await server.client("alice", "member")
     ask = {"argv": ["torchrun", "train.py", "--lr", "1"], "gpus": 8, "bundle": DIGEST, "after": ["ok:7"],
            "env": {"HF_TOKEN": "s3cret", "A": "1"}}  # fmt: skip
@@ -150,7 +150,7 @@ async def test_a_run_s_clone_has_a_folder_of_its_own(server: Server) -> None:
     assert form["folder"] == request.chdir
 
 
-async def test_a_container_s_clone_works_in_its_own_folder_inside_too(server: Server) -> None:
+async def test_clone_of_a_container_job_uses_its_own_workdir_inside(server: Server) -> None:
     ann = await server.client("alice", "member")
     await ann.post("/api/v1/clusters/lab/run", json={"argv": ["x"], "container": {"image": "a"}})
     old = sent(server)[1].chdir
@@ -165,7 +165,7 @@ async def test_a_container_s_clone_works_in_its_own_folder_inside_too(server: Se
         assert f"--container-workdir={request.chdir}" in request.script_args
 
 
-async def test_a_script_with_files_is_cloned_with_them_and_one_without_keeps_its_folder(server: Server) -> None:
+async def test_clone_copies_the_bundle_or_keeps_the_given_folder(server: Server) -> None:
     ann = await server.client("alice", "member")
     await ann.post(JOBS, json={"script": "#!/bin/sh\nmake\n", "bundle": DIGEST, "chdir": "sub"})
     old = sent(server)[1].chdir
@@ -185,7 +185,7 @@ async def test_a_script_with_files_is_cloned_with_them_and_one_without_keeps_its
     )  # and nothing is laid there first
 
 
-async def test_what_works_with_somebody_s_own_things_is_cloned_by_nobody_else(server: Server) -> None:
+async def test_run_can_be_cloned_only_by_its_owner(server: Server) -> None:
     ann, adm = await server.client("alice", "member"), await server.client("bob", "admin")
     await ann.post("/api/v1/clusters/lab/run", json={"argv": ["x"]})
     form = filled(await ann.get(f"{PAGE}?from=41"))
@@ -197,7 +197,7 @@ async def test_what_works_with_somebody_s_own_things_is_cloned_by_nobody_else(se
     assert [call for call in server.work.named("submit")[before:] if "--test-only" not in call[1].args] == []
 
 
-async def test_a_notebook_is_not_cloned(server: Server) -> None:
+async def test_notebook_cannot_be_cloned(server: Server) -> None:
     ann = await server.client("alice", "member")
     request = SubmitIn(script="#!/bin/sh\n").model_dump(mode="json")
     await server.store.jobs.record(

@@ -38,7 +38,7 @@ async def page(client: httpx.AsyncClient, **asked: object) -> JobsPage:
     return JobsPage.model_validate(answer.json())
 
 
-async def test_pages_hold_every_job_once_while_the_queue_changes(server: Server) -> None:
+async def test_job_pages_list_each_job_once_while_the_queue_changes(server: Server) -> None:
     client = await full(server, *(builders.job(number) for number in range(1, 8)))
     first = await page(client, limit=3, sort="jobid")
     assert ([job.id for job in first.jobs], first.total, first.before) == ([1, 2, 3], 7, 0)
@@ -51,13 +51,13 @@ async def test_pages_hold_every_job_once_while_the_queue_changes(server: Server)
 
 
 @pytest.mark.parametrize("wrong", [{"cursor": "x"}, {"sort": "beauty"}, {"limit": 0}, {"limit": 1001}, {"colour": 1}])
-async def test_what_no_list_has_is_refused(server: Server, wrong: dict[str, object]) -> None:
+async def test_job_list_refuses_invalid_parameters(server: Server, wrong: dict[str, object]) -> None:
     client = await full(server, builders.job(1))
     answer = await client.get(JOBS, params={key: str(value) for key, value in wrong.items()})
     assert answer.status_code in (400, 422), answer.text
 
 
-async def test_filters_narrow_and_several_values_are_alternatives(server: Server) -> None:
+async def test_job_filters_combine_and_repeated_values_are_alternatives(server: Server) -> None:
     client = await full(
         server,
         builders.job(1, user="eve", account="vision", partition="train"),
@@ -79,7 +79,7 @@ async def test_filters_narrow_and_several_values_are_alternatives(server: Server
     assert (refused.status_code, "PENDING" in refused.json()["hint"]) == (400, True), refused.text
 
 
-async def test_a_row_says_what_job_says_but_for_what_is_empty(server: Server) -> None:
+async def test_job_row_matches_job_details_without_empty_fields(server: Server) -> None:
     running = builders.job(1, start_time=100, priority=7, dependency="afterok:3", more={"nice": 5})
     client = await full(server, running, builders.job(2, "PENDING", start_time=0))
     server.state.clock.now = 160  # type: ignore[attr-defined]
@@ -92,7 +92,7 @@ async def test_a_row_says_what_job_says_but_for_what_is_empty(server: Server) ->
     assert (await client.get(JOBS)).json()["jobs"][0]["elapsed_s"] == 61
 
 
-async def test_a_list_is_packed_for_who_takes_it(server: Server) -> None:
+async def test_job_list_is_compressed_if_the_client_accepts_gzip(server: Server) -> None:
     client = await full(server, *(builders.job(number) for number in range(200)))
     async with client.stream("GET", JOBS, headers={"accept-encoding": "br, gzip"}) as answer:
         raw = b"".join([piece async for piece in answer.aiter_raw()])
@@ -103,7 +103,7 @@ async def test_a_list_is_packed_for_who_takes_it(server: Server) -> None:
     assert len(raw) < len(plain.content) / 8
 
 
-async def test_twenty_viewers_ask_slurm_as_often_as_one(server: Server) -> None:
+async def test_viewers_share_slurm_readings(server: Server) -> None:
     client = await full(server, builders.job(1))
 
     def readings() -> int:
@@ -116,7 +116,7 @@ async def test_twenty_viewers_ask_slurm_as_often_as_one(server: Server) -> None:
     assert readings() - before == 1  # accounting, once for all who ask for what has ended
 
 
-async def test_who_looks_does_not_wait_for_a_reading_that_takes_long(server: Server) -> None:
+async def test_job_list_serves_the_previous_snapshot_during_a_slow_reading(server: Server) -> None:
     client = await full(server, builders.job(1))
     await page(client)
     begun, go = asyncio.Event(), asyncio.Event()
@@ -140,7 +140,7 @@ async def test_who_looks_does_not_wait_for_a_reading_that_takes_long(server: Ser
     assert [job.id for job in (await page(client)).jobs] == [2]
 
 
-async def test_the_first_look_at_a_quiet_cluster_waits_for_what_came_since(server: Server) -> None:
+async def test_first_view_of_an_idle_cluster_waits_for_a_new_reading(server: Server) -> None:
     client = await full(server)
     assert (await page(client)).total == 0
 
@@ -153,7 +153,7 @@ async def test_the_first_look_at_a_quiet_cluster_waits_for_what_came_since(serve
     assert [job.id for job in (await page(client)).jobs] == [2]
 
 
-async def test_ten_thousand_tasks_are_listed_a_page_at_a_time(server: Server) -> None:
+async def test_large_array_is_listed_in_pages(server: Server) -> None:
     tasks = (builders.job(n, "PENDING", array_job_id=1, array_task=str(n), start_time=0) for n in range(1, 10_001))
     client = await full(server, *tasks)
     first = await page(client)
@@ -162,7 +162,7 @@ async def test_ten_thousand_tasks_are_listed_a_page_at_a_time(server: Server) ->
     assert [job.id for job in last.jobs] == [10_000]
 
 
-async def test_nobody_gets_the_page_of_a_reading_that_is_long_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_queue_page_never_uses_an_outdated_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a long queue is put in order anew who asks gets the reading before; where that is old, they wait."""
     monkeypatch.setattr(queue_pages, "ORDER_WAIT_S", 0.0)
     clock = builders.Clock()
@@ -189,7 +189,7 @@ async def test_nobody_gets_the_page_of_a_reading_that_is_long_gone(monkeypatch: 
     assert live.snapshot("lab").take_recent_orders(1030.0 + UNUSED_ORDER_S) == {}
 
 
-async def test_when_all_priorities_change_every_list_is_as_if_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_queue_pages_stay_correct_when_all_priorities_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headway.services.read_model.snapshot_diff.MAX_CHANGES", 20)
     rng, live = random.Random(5), LiveState(builders.Clock())
     asks = [

@@ -80,7 +80,7 @@ async def summed(store: Store, now: int = NOW + daily_rollups.DELAY_S) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_reports_tell_the_same_with_and_without_sums(store: Store, seed: int) -> None:
+async def test_reports_are_equal_with_and_without_daily_sums(store: Store, seed: int) -> None:
     dice = random.Random(seed)
     known: dict[tuple[int, int], JobRun] = {}
 
@@ -130,7 +130,7 @@ async def test_reports_tell_the_same_with_and_without_sums(store: Store, seed: i
     assert await unsummed(store, RUNS) == await unsummed(store, HOURS) == []
 
 
-async def test_only_days_whose_sums_change_are_summed_again(store: Store) -> None:
+async def test_only_days_with_changed_sums_are_summed_again(store: Store) -> None:
     long, short = run(1, D0 + 100, 0), run(2, D0 + DAY_S + 5, D0 + 2 * DAY_S + 50)
     await store.runs.save("lab", told(long, short))
     await summed(store)
@@ -154,7 +154,7 @@ async def test_only_days_whose_sums_change_are_summed_again(store: Store) -> Non
     assert await unsummed(store, RUNS) == [3], "another cluster's runs"
 
 
-async def test_a_change_while_hours_are_summed_is_not_lost(store: Store) -> None:
+async def test_change_during_hourly_summing_invalidates_the_day(store: Store) -> None:
     await store.runs.save("lab", told(run(1, D0 + 100, D0 + 200)))
     await store.capacity.begin_day("lab", D0)
     assert await store.capacity.saved_days("lab", D0, NOW) == [], "half made"
@@ -167,7 +167,7 @@ async def test_a_change_while_hours_are_summed_is_not_lost(store: Store) -> None
     assert await store.capacity.saved_gpu_seconds("lab", [D0]) == [("h100", "a", D0, [800] * 48)]
 
 
-async def test_a_run_that_ends_later_is_read_by_itself_until_then(store: Store) -> None:
+async def test_daily_sum_is_not_used_while_one_of_its_runs_was_unfinished(store: Store) -> None:
     """Sums of a day are of no use to who asks up to a moment at which one of its runs had not ended."""
     await store.runs.save("lab", told(run(1, D0 + 100, D0 + 2 * DAY_S), run(2, D0 + 200, D0 + 300)))
     await summed(store)
@@ -175,7 +175,7 @@ async def test_a_run_that_ends_later_is_read_by_itself_until_then(store: Store) 
     assert (total.runs, total.gpu_s) == (2, 4 * (DAY_S - 100 + 100))
 
 
-async def test_sums_are_no_part_of_a_backup_and_none_outlives_what_it_was_made_of(tmp_path: Path, store: Store) -> None:
+async def test_daily_sums_are_not_exported_and_are_cleared_by_a_failed_restore(tmp_path: Path, store: Store) -> None:
     await store.runs.save("lab", told(run(1, D0 + 100, D0 + 200)))
     await summed(store)
     rows = [row async for row in store.cluster_records.export("lab")]
@@ -198,7 +198,7 @@ async def test_sums_are_no_part_of_a_backup_and_none_outlives_what_it_was_made_o
         await other.close()
 
 
-def test_hours_of_a_zone_that_are_no_half_hours_of_utc_are_not_taken_from_days() -> None:
+def test_daily_sums_cover_only_zones_aligned_to_half_hours() -> None:
     def known(name: str, count: int) -> tuple[int, list[tuple[int, int]]]:
         october = month("2026-10", zone(name))
         marks = range(october.start, october.end + 1, 3600)
@@ -213,7 +213,7 @@ def test_hours_of_a_zone_that_are_no_half_hours_of_utc_are_not_taken_from_days()
     assert known("Asia/Kathmandu", 33) == (0, [(0, 744)])
 
 
-def test_a_stretch_that_goes_on_is_not_taken_from_days() -> None:
+def test_daily_sums_are_not_used_for_an_hour_in_progress() -> None:
     marks = range(D0, D0 + DAY_S + 1, 3600)
     found = cover(marks, D0 + 5000, [D0])
     assert (found.known, found.rest) == ((0,), ((1, marks[1:]),))

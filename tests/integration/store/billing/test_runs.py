@@ -47,7 +47,7 @@ async def put(store: Store, *runs: JobRun, cluster: str = "lab", of: Cluster = L
     await store.runs.save(cluster, [(one, allocations_by_group(one, of.group_of), 0) for one in runs], **mark)
 
 
-async def test_a_record_that_comes_again_is_the_same_run_and_a_requeue_is_another(store: Store) -> None:
+async def test_repeated_record_is_stored_once_and_a_requeue_is_a_new_run(store: Store) -> None:
     first = run(7, 0, 100, state="REQUEUED")
     await put(store, first, run(7, 200, 0))
     await put(store, first, run(7, 200, 300), run(7, 200, 300))
@@ -61,7 +61,7 @@ async def test_a_record_that_comes_again_is_the_same_run_and_a_requeue_is_anothe
     ("first", "behind"),
     [("latest", None), ("lossy", None), ("waited", None), ("latest", Behind(lost=True)), ("latest", Behind(idle=True))],
 )
-async def test_runs_that_begin_while_a_list_is_read_move_none_of_its_places(
+async def test_run_pages_stay_stable_while_new_runs_are_added(
     store: Store, first: Order, behind: Behind | None
 ) -> None:
     """Many are alike in what the list has the most of first."""
@@ -91,7 +91,7 @@ async def test_runs_that_begin_while_a_list_is_read_move_none_of_its_places(
     assert [(one.job, one.group) for one in read] == [(one.job, one.group) for one in every]
 
 
-async def test_another_file_changes_nothing_of_what_a_run_held(store: Store) -> None:
+async def test_stored_allocations_are_kept_when_the_cluster_file_changes(store: Store) -> None:
     """Two groups become one node of a third with another plan: what ran on the others ran there, and costs what it did."""
     [main] = LAB.groups
     a, b = (replace(main, name=name, slots=main.slots[i : i + 2]) for i, name in ((0, "a"), (2, "b")))
@@ -133,7 +133,7 @@ async def test_another_file_changes_nothing_of_what_a_run_held(store: Store) -> 
     assert [(one.group, one.gpu_type) for one in await store.usage.runs_of_job("lab", 3)] == [("c", "b200")]
 
 
-async def test_a_run_that_holds_other_nodes_than_it_was_known_to_hold_counts_once(store: Store) -> None:
+async def test_run_with_changed_nodes_is_counted_once(store: Store) -> None:
     [main] = LAB.groups
     a, b = (replace(main, name=name, slots=main.slots[i : i + 2]) for i, name in ((0, "a"), (2, "b")))
     both = replace(LAB, groups=(a, b))
@@ -148,7 +148,7 @@ async def test_a_run_that_holds_other_nodes_than_it_was_known_to_hold_counts_onc
     assert (total.runs, total.gpu_s) == (1, 800)
 
 
-async def test_a_node_that_no_file_knew_is_of_its_group_once_one_does(store: Store) -> None:
+async def test_run_on_an_unknown_node_gets_its_group_later(store: Store) -> None:
     [main] = LAB.groups
     await put(store, run(1, 0, 0), of=replace(LAB, groups=(replace(main, slots=main.slots[1:]),)))
     assert [one.group for one in await store.usage.runs_of_job("lab", 1)] == [""]
@@ -156,7 +156,7 @@ async def test_a_node_that_no_file_knew_is_of_its_group_once_one_does(store: Sto
     assert [(one.group, one.units) for one in await store.usage.runs_of_job("lab", 1)] == [("main", 4)]
 
 
-async def test_a_run_over_two_groups_waits_once_and_with_all_its_gpus(store: Store) -> None:
+async def test_wait_of_a_run_over_two_groups_is_counted_once(store: Store) -> None:
     parts = [GroupAllocation(group, (f"lab-{group}",), "h100", 8, 64, 8, 8) for group in ("a", "b")]
     await store.runs.save("lab", [(run(7, 0, 100, gpus=16), parts, 0)])
     for span in (ReportSpan(T0, T0 + H, T0 + H), ReportSpan(T0, T0 + 50, T0 + H)):  # whole, and cut
@@ -165,7 +165,7 @@ async def test_a_run_over_two_groups_waits_once_and_with_all_its_gpus(store: Sto
         assert sum(one.times.waited_gpu_s for one in await store.usage.unit_seconds("lab", span, timed=True)) == 16 * 20
 
 
-async def test_what_a_run_s_gpus_draw_is_of_the_groups_that_they_are_of(store: Store) -> None:
+async def test_gpu_energy_is_split_between_groups_by_gpu_count(store: Store) -> None:
     """Else one of two groups looks as if it drew all of it, and the other nothing."""
     sizes = {"a": 8, "b": 2, "c": 0}
     parts = [GroupAllocation(group, (f"lab-{group}",), "h100", gpus, 64, gpus, 8) for group, gpus in sizes.items()]
@@ -177,7 +177,7 @@ async def test_what_a_run_s_gpus_draw_is_of_the_groups_that_they_are_of(store: S
     assert {(one.measured_s, one.idle_s) for one in found.values()} == {(120, 60)}
 
 
-async def test_what_still_runs_counts_until_now_and_a_stretch_cuts_both_ends(store: Store) -> None:
+async def test_running_job_counts_until_now_within_the_span(store: Store) -> None:
     await put(store, run(1, 0, 0), run(2, -500, 5000, user="bob"))
     found = await store.usage.totals("lab", ReportSpan(T0, T0 + 1000, T0 + 600), ["user"])
     assert [(one.by[0], one.gpu_s) for one in found] == [("alice", 4 * 600), ("bob", 4 * 600)]
@@ -186,7 +186,7 @@ async def test_what_still_runs_counts_until_now_and_a_stretch_cuts_both_ends(sto
     assert await store.runs.still_running("lab") == [(1, T0)]
 
 
-async def test_what_was_measured_stays_when_accounting_is_read_again(store: Store) -> None:
+async def test_measurements_survive_a_new_collection_from_accounting(store: Store) -> None:
     await put(store, run(1, 0, 0))
     await store.runs.add_measurements("lab", [(1, T0 + 60, 60, 20, 900), (99, T0, 60, 0, 0)], T0 + 60)
     await store.runs.record_loss("lab", 1, T0, 50, saved_at=T0 + 50.5)
@@ -198,7 +198,7 @@ async def test_what_was_measured_stays_when_accounting_is_read_again(store: Stor
     assert (await store.ledger_progress.get("lab")).collected_to == 0
 
 
-async def test_what_nodes_drew_is_kept_by_run_and_the_rest_of_it_is_unmeasured(store: Store) -> None:
+async def test_node_energy_is_stored_per_run_and_the_rest_is_unmeasured(store: Store) -> None:
     await put(store, run(1, 0, 100), run(2, 50, 0, gpus=0, cpus=8), run(3, -900, -500), cluster="lab")
     await put(store, run(4, 0, 100), cluster="other")
     held_ = await store.runs.allocations("lab", T0 + 40, T0 + 100)
@@ -217,7 +217,7 @@ async def test_what_nodes_drew_is_kept_by_run_and_the_rest_of_it_is_unmeasured(s
     assert (found.energy_j, found.cpu_measured_s) == (1400, 1920)
 
 
-async def test_a_minute_is_shared_by_the_runs_that_it_is_of(store: Store) -> None:
+async def test_minute_sample_is_split_between_runs_of_the_job(store: Store) -> None:
     """A job that ended within it, and began again: both are measured to the second, and nothing is left to be estimated."""
     await put(store, run(1, -30, 20, state="REQUEUED"), run(1, 45, 130))
     minutes = [(1, T0 + at, 60, 60 if at == 60 else 0, 6000) for at in (0, 60, 120, 180)]
@@ -233,7 +233,7 @@ async def test_a_minute_is_shared_by_the_runs_that_it_is_of(store: Store) -> Non
     assert (bob.idle_gpu_s, bob.unmeasured_gpu_s) == (240, 240), "GPUs that say what they do, and not what they draw"
 
 
-async def test_a_run_that_accounting_forgot_ends_when_it_was_seen_last(store: Store) -> None:
+async def test_run_missing_from_accounting_ends_when_last_seen(store: Store) -> None:
     await put(store, run(1, 0, 0))
     await store.runs.end("lab", [(1, T0)], T0 + 60)
     [found] = await store.usage.runs_of_job("lab", 1)
@@ -241,7 +241,7 @@ async def test_a_run_that_accounting_forgot_ends_when_it_was_seen_last(store: St
     assert await store.runs.still_running("lab") == []
 
 
-async def test_a_long_run_that_accounting_forgot_counts_in_its_last_hour_too(store: Store) -> None:
+async def test_forgotten_long_run_counts_in_its_last_hour(store: Store) -> None:
     await put(store, run(1, 0, 0), run(2, 8 * H, 8 * H + 60))
     await store.runs.end("lab", [(1, T0)], T0 + 10 * H)
     span = ReportSpan(T0 + 9 * H, T0 + 20 * H, T0 + 20 * H)
@@ -249,7 +249,7 @@ async def test_a_long_run_that_accounting_forgot_counts_in_its_last_hour_too(sto
     assert [one.job for one in await store.usage.runs("lab", span)] == [1]
 
 
-async def test_two_clusters_of_one_database_know_nothing_of_each_other(store: Store) -> None:
+async def test_runs_of_two_clusters_are_separate(store: Store) -> None:
     await put(store, run(1, 0, 100))
     await put(store, run(1, 0, 50), cluster="other")
     span = ReportSpan(T0, T0 + H, T0 + H)
@@ -269,7 +269,7 @@ RUNS = st.lists(
 
 @given(RUNS, st.integers(0, H), st.integers(1, 2 * H), st.integers(0, 4 * H))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_sums_are_those_made_by_hand(
+async def test_usage_totals_match_independent_sums(
     store: Store, given_runs: list[tuple[int, int, bool, int, int, int]], start: int, length: int, now: int
 ) -> None:
     name = f"c{abs(hash((tuple(given_runs), start, length, now)))}"
@@ -308,7 +308,7 @@ async def test_sums_are_those_made_by_hand(
             assert sum(getattr(one.use, field) for one in cells_of) == sum(getattr(one, field) for one in cells)
 
 
-async def test_a_broken_node_s_jobs_are_found_by_the_node(store: Store) -> None:
+async def test_held_on_finds_runs_of_a_broken_node(store: Store) -> None:
     await put(store, run(1, 0, 100, nodes=("lab-1-1", "lab-1-2"), gpus=8), run(2, 50, 0, nodes=("lab-1-2",)))
     parts = [("lab-1-2", T0 + 90, T0 + 200), ("lab-1-1", T0 - 50, T0 + 10), ("lab-1-1", T0 + 99, T0 + 100)]
     found = await store.capacity.held_on("lab", parts, T0 + 150)
@@ -318,7 +318,7 @@ async def test_a_broken_node_s_jobs_are_found_by_the_node(store: Store) -> None:
     assert await store.capacity.held_on("lab", [], T0 + 150) == []
 
 
-async def test_lives_spans_and_invoices(store: Store) -> None:
+async def test_stores_machine_lifetimes_node_spans_and_invoices(store: Store) -> None:
     await store.machine_lives.record("lab", [("lab-1-1", "main"), ("lab-1-2", "main")], [], [], T0)
     await store.machine_lives.record(
         "lab", [], [MachineLifetime("lab-1-2", "main", T0, T0 + 50, T0 + 50)], ["lab-1-1"], T0 + 60
@@ -340,7 +340,7 @@ async def test_lives_spans_and_invoices(store: Store) -> None:
     assert [row.document for row in await store.invoices.of_cluster("lab")] == [{"a": 1}]
 
 
-async def test_a_budget_is_told_once_a_period(store: Store) -> None:
+async def test_stores_budget_level_per_period(store: Store) -> None:
     assert await store.budgets.get("lab", "vision", T0) == ("", False)
     await store.budgets.record("lab", "vision", T0, "over", capped=True)
     assert await store.budgets.get("lab", "vision", T0) == ("over", True)
@@ -363,7 +363,7 @@ def told(store: Store) -> Iterator[list[str]]:
     event.remove(store.database.engine.sync_engine, "before_cursor_execute", note)
 
 
-async def test_an_hour_of_many_jobs_is_put_down_at_once(store: Store, told: list[str]) -> None:
+async def test_saves_one_hour_of_many_jobs_in_few_statements(store: Store, told: list[str]) -> None:
     """Nobody else can write meanwhile: a question for each job and minute would take half a minute."""
     await put(store, *(run(job, 0, 0) for job in range(1, 41)))
     minutes = [(job, T0 + 60 * at, 60, 60, 6000) for job in range(1, 41) for at in range(1, 61)]
@@ -375,7 +375,7 @@ async def test_an_hour_of_many_jobs_is_put_down_at_once(store: Store, told: list
         assert (found.measured_s, found.idle_s, found.energy_j, found.cpu_measured_s) == (H, H, 60 * 6000 + 100, 7)
 
 
-async def test_many_runs_that_accounting_forgot_end_at_once(store: Store, told: list[str]) -> None:
+async def test_ends_many_forgotten_runs_in_few_statements(store: Store, told: list[str]) -> None:
     """Each by the nodes it is known to hold: without their names the database reads all that ever ran."""
     both = ("lab-1-1", "lab-1-3")
     await put(store, *(run(job, 0, 0, nodes=both) for job in range(1, 41)), run(41, 50, 0), run(1, 90, 0))
@@ -387,7 +387,7 @@ async def test_many_runs_that_accounting_forgot_end_at_once(store: Store, told: 
     assert sorted(one.end - T0 for one in on) == [60] * 80 + [100] * 2
 
 
-async def test_what_is_put_down_at_once_is_what_each_minute_gives_alone(store: Store) -> None:
+async def test_batched_measurements_equal_single_ones(store: Store) -> None:
     """Runs over two groups, that begin and end within minutes; what is idle, and what is drawn, is whole of each minute."""
     [main] = LAB.groups
     halves = [replace(main, name=name, slots=main.slots[i : i + 2]) for i, name in ((0, "a"), (2, "b"))]

@@ -59,7 +59,7 @@ async def filled(store: Store) -> None:
             await db.execute(insert(t.incident_steps).values(**step))
 
 
-async def test_a_clusters_rows_come_back_to_another_server(stores: tuple[Store, Store]) -> None:
+async def test_cluster_records_are_restored_on_another_server(stores: tuple[Store, Store]) -> None:
     one, two = stores
     await filled(one)
     rows = [row async for row in one.cluster_records.export("lab")]
@@ -81,7 +81,7 @@ async def test_a_clusters_rows_come_back_to_another_server(stores: tuple[Store, 
         await store.close()
 
 
-async def test_an_incident_whose_number_is_anothers_here_is_known_by_both(stores: tuple[Store, Store]) -> None:
+async def test_renumbered_incident_keeps_its_old_drain_reason(stores: tuple[Store, Store]) -> None:
     """Slurm's state has the old one in the reason of its node, and people are told the new one."""
     one, two = stores
     for store, cluster, count in ((one, "lab", 1), (one, "other", 1), (one, "lab", 1), (two, "mine", 2)):
@@ -99,7 +99,7 @@ async def test_an_incident_whose_number_is_anothers_here_is_known_by_both(stores
         await store.close()
 
 
-async def test_runs_find_their_kind_under_its_new_number(stores: tuple[Store, Store]) -> None:
+async def test_restored_runs_are_separate_from_other_clusters(stores: tuple[Store, Store]) -> None:
     one, two = stores
     whole = ReportSpan(0, 10_000, 10_000)
     for store, clusters in ((one, ("lab",)), (two, ("other",))):
@@ -118,7 +118,7 @@ async def test_runs_find_their_kind_under_its_new_number(stores: tuple[Store, St
         await store.close()
 
 
-async def test_machines_of_another_server_ended_as_they_were_seen_last(stores: tuple[Store, Store]) -> None:
+async def test_restored_machines_end_when_last_seen(stores: tuple[Store, Store]) -> None:
     """Between a backup and the restore on other machines nothing ran, and nothing is billed."""
     one, two = stores
     await one.machine_lives.record("lab", [("lab-1-1", "gpu"), ("lab-1-2", "gpu")], [], [], 100)
@@ -138,7 +138,7 @@ async def test_machines_of_another_server_ended_as_they_were_seen_last(stores: t
         await store.close()
 
 
-async def test_what_the_server_remembers_itself_stays(stores: tuple[Store, Store]) -> None:
+async def test_restore_keeps_existing_records_and_is_idempotent(stores: tuple[Store, Store]) -> None:
     one, two = stores
     await filled(one)
     rows = [row async for row in one.cluster_records.export("lab")]
@@ -154,7 +154,7 @@ async def test_what_the_server_remembers_itself_stays(stores: tuple[Store, Store
         await store.close()
 
 
-async def test_others_may_write_while_rows_come_back(
+async def test_restore_does_not_block_other_writers(
     stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A million rows take longer than an operation's lease lasts that is not renewed."""
@@ -176,7 +176,7 @@ async def test_others_may_write_while_rows_come_back(
 
 
 @pytest.mark.parametrize("how", [Refused, asyncio.CancelledError])
-async def test_what_a_try_brought_that_did_not_end_goes_again(
+async def test_records_of_an_interrupted_restore_are_replaced(
     stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch, how: type[BaseException]
 ) -> None:
     """Refused: the file can't be read any further. Cancelled: the server was ended, and only the next try can clear up."""
@@ -206,7 +206,7 @@ async def test_what_a_try_brought_that_did_not_end_goes_again(
         await store.close()
 
 
-async def test_who_gives_up_takes_half_a_ledger_away(stores: tuple[Store, Store]) -> None:
+async def test_discard_removes_a_partial_restore_and_nothing_else(stores: tuple[Store, Store]) -> None:
     """Else a restore of another day would take for its own what has come since."""
     one, two = stores
     await filled(one)
@@ -228,7 +228,7 @@ async def test_who_gives_up_takes_half_a_ledger_away(stores: tuple[Store, Store]
         await store.close()
 
 
-async def test_a_uid_that_is_another_persons_is_said(stores: tuple[Store, Store]) -> None:
+async def test_uid_conflicts_names_uids_of_other_persons(stores: tuple[Store, Store]) -> None:
     one, two = stores
     await filled(one)
     mine = await one.linux_users.assign_uids(["ann", "ben"], give=False)
@@ -240,7 +240,7 @@ async def test_a_uid_that_is_another_persons_is_said(stores: tuple[Store, Store]
         await store.close()
 
 
-async def test_rows_of_a_newer_version_are_passed_over(stores: tuple[Store, Store]) -> None:
+async def test_restore_ignores_unknown_tables_and_columns(stores: tuple[Store, Store]) -> None:
     one, two = stores
     rows = [("of_later", {"cluster": "lab"}), ("refills", {"cluster": "lab", "team": "a", "at": 1.0, "new": 3})]
     assert await two.cluster_records.restore("lab", again(rows)) == 1
@@ -248,13 +248,13 @@ async def test_rows_of_a_newer_version_are_passed_over(stores: tuple[Store, Stor
         await store.close()
 
 
-def test_keys_and_what_is_of_a_moment_are_not_among_records() -> None:
+def test_exported_tables_exclude_secrets_and_temporary_state() -> None:
     names = {table.name for table in tables()}
     assert {"jobs", "pipelines", "incidents", "incident_steps", "incident_jobs", "signals", "prices"} <= names
     assert not names & {"secrets", "tokens", "sessions", "operations", "events", "people"}
 
 
-async def test_a_secret_is_replaced_and_dropped(stores: tuple[Store, Store]) -> None:
+async def test_secret_can_be_replaced_and_deleted(stores: tuple[Store, Store]) -> None:
     one, two = stores
     await one.secrets.put_if_absent("lab", "munge_key", "old")
     await one.secrets.set("lab", "munge_key", "new")

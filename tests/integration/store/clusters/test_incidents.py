@@ -1,4 +1,4 @@
-"""Signals are stored once, and an incident keeps each state with who set it and why."""
+"""Signals are stored once, and incidents keep each state with its actor and evidence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support import builders
 from tests.support.builders import Clock
 
 
-async def test_a_signal_that_is_reported_again_is_not_new(tmp_path: Path) -> None:
+async def test_repeated_signal_is_stored_once(tmp_path: Path) -> None:
     store = await builders.store(tmp_path)
     signal = Signal("boot-1", 100.0, "lab-1-1", 79, 3, "fallen off the bus", 7)
     assert not await store.signals.exists("lab", signal.id)
@@ -25,7 +25,7 @@ async def test_a_signal_that_is_reported_again_is_not_new(tmp_path: Path) -> Non
     await store.close()
 
 
-async def test_an_incident_goes_from_state_to_state(tmp_path: Path) -> None:
+async def test_incident_records_each_state_with_actor_and_evidence(tmp_path: Path) -> None:
     clock = Clock()
     store = await builders.store(tmp_path, clock)
     seen = await store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 999.0, {"gpu": 3})
@@ -49,7 +49,7 @@ async def test_an_incident_goes_from_state_to_state(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_jobs_are_followed_and_a_score_is_forgiven(tmp_path: Path) -> None:
+async def test_tracks_requeued_jobs_and_resets_a_node_score(tmp_path: Path) -> None:
     clock = Clock()
     store = await builders.store(tmp_path, clock)
     made = await store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 999.0, {}, score=3)
@@ -70,7 +70,7 @@ async def test_jobs_are_followed_and_a_score_is_forgiven(tmp_path: Path) -> None
     await store.close()
 
 
-async def test_incidents_end_with_their_cluster_and_go_with_its_data(tmp_path: Path) -> None:
+async def test_incidents_close_on_down_and_are_deleted_with_the_data(tmp_path: Path) -> None:
     store = await builders.store(tmp_path)
     made = await store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 999.0, {})
     await store.incidents.close_all("lab")

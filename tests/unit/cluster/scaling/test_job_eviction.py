@@ -1,4 +1,5 @@
-"""Of the jobs whose time on a node has ended, the right ones are requeued and the others are left alone."""
+"""When a node leaves, its jobs are warned, then requeued or cancelled; completing and already requeued jobs are left
+alone."""
 
 from __future__ import annotations
 
@@ -75,14 +76,14 @@ class Controller:
         return JobEviction(LAB, env, self.say, HEAD, "its node is removed", lambda: self.now, self.sleep)
 
 
-async def test_what_has_ended_while_its_epilog_runs_is_waited_for_and_not_run_again() -> None:
+async def test_completing_job_is_waited_for_and_not_requeued() -> None:
     slurm = Controller(job7="COMPLETING", job8="RUNNING", job9="SUSPENDED")
     await slurm.away().evict_jobs({NODE: (7, 8, 9)})
     assert slurm.did == ["requeue 8", "requeue 9"]
     assert slurm.now == slurm.ends_at
 
 
-async def test_what_was_requeued_since_the_look_is_let_be() -> None:
+async def test_already_requeued_job_is_left_alone() -> None:
     slurm = Controller(job7="PENDING")
     await slurm.away().evict_jobs({NODE: (7,)})
     assert slurm.did == []
@@ -92,7 +93,7 @@ async def test_what_was_requeued_since_the_look_is_let_be() -> None:
 @pytest.mark.parametrize(
     "error", ["Requested operation is presently disabled", "Only batch jobs are accepted or processed"]
 )
-async def test_what_forbids_a_requeue_ends(error: str) -> None:
+async def test_job_that_cannot_be_requeued_is_cancelled(error: str) -> None:
     slurm = Controller(job7="RUNNING")
     slurm.answers = [f"{error} for job 7"]
     assert await slurm.away().evict_jobs({NODE: (7,)}) == frozenset()
@@ -108,7 +109,7 @@ async def test_what_forbids_a_requeue_ends(error: str) -> None:
         "Job can not be altered now, try again later",
     ],
 )
-async def test_one_that_could_not_be_told_goes_on_and_is_named(error: str) -> None:
+async def test_node_stays_while_the_requeue_of_its_job_fails(error: str) -> None:
     slurm = Controller(job7="RUNNING", job8="COMPLETING")
     slurm.answers, away = [error, error], slurm.away()
     for _ in range(2):
@@ -119,13 +120,13 @@ async def test_one_that_could_not_be_told_goes_on_and_is_named(error: str) -> No
     assert slurm.words[7] == "PENDING"
 
 
-async def test_a_controller_that_does_not_say_how_a_job_is_has_not_said_that_it_runs() -> None:
+async def test_job_of_unknown_state_is_not_requeued_and_keeps_its_node() -> None:
     slurm = Controller(job7="RUNNING")
     assert await slurm.away().evict_jobs({NODE: (7, 99)}) == {NODE}
     assert slurm.did == ["requeue 7"]
 
 
-async def test_what_a_job_wants_is_asked_for_once_however_long_its_deadline_is_waited_for() -> None:
+async def test_signal_options_of_jobs_are_read_once() -> None:
     slurm = Controller(**{f"job{number}": "RUNNING" for number in range(1, 41)})
     slurm.scripts[7] = "#!/bin/sh\n#SBATCH --signal=USR1@600\n"
     away, jobs, ends = slurm.away(), tuple(range(1, 41)), slurm.now + 3600
@@ -143,7 +144,7 @@ async def test_what_a_job_wants_is_asked_for_once_however_long_its_deadline_is_w
     assert slurm.did == ["scontrol notify 7", "scancel --signal=USR1 7"]
 
 
-async def test_where_not_all_was_answered_it_is_asked_again_in_a_while() -> None:
+async def test_incomplete_signal_options_are_read_again_later() -> None:
     slurm = Controller(job7="RUNNING")
     slurm.lines, away = False, slurm.away()
     for _ in range(121):

@@ -81,7 +81,7 @@ class World:
 
 @pytest.mark.parametrize(("away", "silent"), [((FIRST,), ()), ((), (FIRST,))])
 @pytest.mark.parametrize(("cluster", "word"), [(TWO, "State=RESUME"), (IDLE, "State=POWER_UP")])
-async def test_a_node_is_made_while_the_second_head_leads(
+async def test_machine_is_created_while_the_second_head_leads(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, word: str, away: Sequence[str], silent: Sequence[str]
 ) -> None:
     world = World(cluster, away, silent)
@@ -91,14 +91,14 @@ async def test_a_node_is_made_while_the_second_head_leads(
     assert [words for _, words in world.told if word in words]
 
 
-async def test_a_first_head_that_is_gone_is_no_hindrance_either(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_machine_is_created_while_the_first_head_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(TWO)
     del world.machines[FIRST]
     await world.bring(monkeypatch)
     assert world.made == [NODE]
 
 
-async def test_while_no_head_runs_no_machine_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_machine_is_created_while_no_head_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody could take it in, and somebody would pay for it."""
     world = World(TWO, away=TWO.heads)
     with pytest.raises(Unreachable, match="is not running"):

@@ -1,5 +1,4 @@
-"""When machines are removed from a running cluster, Slurm and the provider receive the right commands in the right
-order."""
+"""Machines leave a running cluster: drain, wait or requeue jobs, delete, and mark the slot in Slurm, in this order."""
 
 from __future__ import annotations
 
@@ -104,13 +103,13 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-async def test_who_went_is_missed_by_nobody_while_others_are_waited_for(told: list[str]) -> None:
+async def test_scrape_targets_are_updated_while_busy_machines_are_awaited(told: list[str]) -> None:
     world = World(lab_1_2=(7,))
     await world.leaving(world.now + 60).remove_machines(["lab-1-2", "lab-1-3"])
     assert told == ["lab"], "once, when lab-1-3 has gone and lab-1-2 works on; the apply tells of the rest"
 
 
-async def test_an_idle_node_is_drained_given_back_and_then_said_to_have_no_machine() -> None:
+async def test_idle_node_is_drained_deleted_and_marked_without_machine() -> None:
     world = World()
     await world.leaving().remove_machines(["lab-1-3"])
     assert world.did == [
@@ -122,7 +121,7 @@ async def test_an_idle_node_is_drained_given_back_and_then_said_to_have_no_machi
     ]
 
 
-async def test_a_node_with_a_job_stays_when_nobody_said_how_long_it_may_go_on() -> None:
+async def test_node_with_a_job_stays_without_a_deadline() -> None:
     world = World(lab_1_2=(7,))
     with pytest.raises(Refused, match="lab-1-2 runs job 7") as caught:
         await world.leaving().remove_machines(["lab-1-2", "lab-1-3"])
@@ -132,7 +131,7 @@ async def test_a_node_with_a_job_stays_when_nobody_said_how_long_it_may_go_on() 
     assert world.did[-1] == "scontrol update NodeName=lab-1-2 State=RESUME"
 
 
-async def test_what_somebody_said_of_a_node_stands_again_when_it_stays() -> None:
+async def test_previous_drain_reason_is_restored_if_the_node_stays() -> None:
     world = World(lab_1_2=(7,), lab_1_3=(8,))
     world.reasons["lab-1-2"] = "ann: a bad fan"
     leaving = world.leaving()
@@ -157,7 +156,7 @@ async def test_what_somebody_said_of_a_node_stands_again_when_it_stays() -> None
     assert world.did[0] == "scontrol update NodeName=lab-1-2 State=DRAIN Reason=ann: a bad fan"
 
 
-async def test_a_node_that_somebody_returns_meanwhile_is_drained_again_and_its_new_job_has_the_same_time() -> None:
+async def test_node_resumed_during_the_wait_is_drained_again() -> None:
     world = World(lab_1_2=(7,))
     leaving = world.leaving(deadline=world.now + 600)
     did: list[str] = []
@@ -182,7 +181,7 @@ async def test_a_node_that_somebody_returns_meanwhile_is_drained_again_and_its_n
     assert world.now >= 1030
 
 
-async def test_no_machine_goes_with_a_job_that_started_while_others_were_sent_away() -> None:
+async def test_job_started_during_the_eviction_is_requeued_before_deletion() -> None:
     world = World(lab_1_2=(7,))
     came = False
 
@@ -197,7 +196,7 @@ async def test_no_machine_goes_with_a_job_that_started_while_others_were_sent_aw
     assert order == ["scontrol requeue 7", "scontrol requeue 8", "delete lab-1-2"]
 
 
-async def test_a_job_that_ends_before_the_deadline_is_let_be() -> None:
+async def test_job_that_ends_before_the_deadline_is_not_requeued() -> None:
     world = World(lab_1_2=(7,))
     leaving = world.leaving(deadline=world.now + 600)
 
@@ -212,7 +211,7 @@ async def test_a_job_that_ends_before_the_deadline_is_let_be() -> None:
     assert "delete lab-1-2" in world.did
 
 
-async def test_at_the_deadline_jobs_are_warned_then_requeued_before_the_machine_goes() -> None:
+async def test_jobs_are_warned_and_requeued_before_the_machine_is_deleted() -> None:
     world = World(lab_1_2=(7,))
     await world.leaving(deadline=world.now + 90).remove_machines(["lab-1-2"])
     order = [words.split()[1] for words in world.did if words.split()[1] in ("notify", "requeue", "lab-1-2")]
@@ -220,14 +219,14 @@ async def test_at_the_deadline_jobs_are_warned_then_requeued_before_the_machine_
     assert world.now < 1100
 
 
-async def test_a_job_that_will_not_go_ends_with_its_machine() -> None:
+async def test_machine_is_deleted_although_its_job_does_not_leave() -> None:
     world = World(lab_1_2=(7,))
     world.stubborn = {7}
     await world.leaving(deadline=world.now).remove_machines(["lab-1-2"])
     assert "delete lab-1-2" in world.did
 
 
-async def test_a_machine_stays_until_its_job_could_be_told_to_go() -> None:
+async def test_machine_stays_until_the_requeue_of_its_job_succeeds() -> None:
     world = World(lab_1_2=(7,))
     world.silent = 3
     await world.leaving(deadline=world.now).remove_machines(["lab-1-2", "lab-1-3"])
@@ -235,7 +234,7 @@ async def test_a_machine_stays_until_its_job_could_be_told_to_go() -> None:
     assert order == ["delete lab-1-3", *["scontrol requeue 7"] * 4, "delete lab-1-2"]
 
 
-async def test_a_deadline_holds_for_the_nodes_it_was_given_for() -> None:
+async def test_deadline_applies_only_to_the_nodes_it_was_given_for() -> None:
     """The file may have changed since, by somebody who said nothing of jobs."""
     world = World(lab_1_2=(7,), lab_1_3=(8,))
     leaving = world.leaving()
@@ -247,7 +246,7 @@ async def test_a_deadline_holds_for_the_nodes_it_was_given_for() -> None:
     assert world.did[-1] == "scontrol update NodeName=lab-1-2 State=RESUME"
 
 
-async def test_while_jobs_are_waited_for_other_work_has_its_turns() -> None:
+async def test_other_work_runs_while_jobs_are_waited_for() -> None:
     """A deadline may be days away: groups that scale by themselves can't wait so long."""
     world, turns = World(lab_1_2=(7,)), list[tuple[str, ...]]()
 
@@ -262,7 +261,7 @@ async def test_while_jobs_are_waited_for_other_work_has_its_turns() -> None:
     assert leaving.waited
 
 
-async def test_after_such_a_wait_all_is_looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clear_reports_a_wait_and_steps_aside_for_other_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headway.cluster.scaling.scale_in.POLL_S", 0.0)
     did: list[str] = []
 
@@ -304,7 +303,7 @@ async def test_after_such_a_wait_all_is_looked_at_anew(monkeypatch: pytest.Monke
     assert did == ["close"]
 
 
-async def test_while_the_controller_rests_for_a_restore_no_machine_goes() -> None:
+async def test_no_machine_is_deleted_during_a_restore() -> None:
     """Nobody could say what runs there; asking the controller would fail, and the restore with it."""
     world = World(lab_1_3=(7,))
     goal = DesiredState(LAB, {}, desired_accounts(LAB), LAB.slot_names[:2])
@@ -322,7 +321,7 @@ async def test_while_the_controller_rests_for_a_restore_no_machine_goes() -> Non
     assert line.startswith("lab-1-3: stays, although the file")
 
 
-async def test_while_the_head_is_down_no_machine_that_runs_is_given_back() -> None:
+async def test_no_running_machine_is_deleted_while_the_head_is_down() -> None:
     world = World(lab_1_2=(7,))
     leaving = world.leaving()
     leaving.head = replace(MACHINES[LAB.head], state=MachineState.STOPPED)
@@ -334,7 +333,7 @@ async def test_while_the_head_is_down_no_machine_that_runs_is_given_back() -> No
     assert world.did == ["delete lab-1-2"]
 
 
-async def test_where_one_can_t_be_deleted_the_others_have_gone_and_slurm_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_deletion_does_not_stop_the_other_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     delete = world.delete
 
@@ -353,7 +352,7 @@ async def test_where_one_can_t_be_deleted_the_others_have_gone_and_slurm_knows(m
     assert leaving.gone == {"lab-1-3"}
 
 
-async def test_without_a_head_machines_are_given_back_at_once() -> None:
+async def test_machines_are_deleted_at_once_without_a_head() -> None:
     world = World()
     leaving = world.leaving()
     leaving.head = None
@@ -361,7 +360,7 @@ async def test_without_a_head_machines_are_given_back_at_once() -> None:
     assert world.did == ["delete lab-1-2"]
 
 
-def test_a_plan_says_which_jobs_are_in_the_way() -> None:
+def test_plan_names_jobs_on_machines_to_be_deleted() -> None:
     goal = DesiredState(LAB, {}, desired_accounts(LAB), LAB.slot_names[:1])
     found = changeset(goal, Observed(MACHINES, jobs={"lab-1-3": (7, 8)}))
     idle, busy = (one for one in found.changes if one.kind == "machine.delete")

@@ -1,5 +1,4 @@
-"""An apply selects the right slots for machines, also when some existing machines will be reclaimed or are awaited by
-another operation."""
+"""An apply selects slots for machines, and skips machines that are being reclaimed or removed by another operation."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ async def chosen(*places: int) -> tuple[str, ...]:
     return await select_slots(SPOT, env, {name: builders.machine(name) for name in names})
 
 
-async def test_a_machine_that_is_taken_back_is_not_counted_and_not_sent_away() -> None:
+async def test_reclaimed_machine_is_not_counted_and_not_removed() -> None:
     assert await chosen(1, 2) == ("lab-1-1", "lab-1-2")  # its slot is the first free one, as soon as it is gone
     assert await chosen(1, 2, 3) == ("lab-1-1", "lab-1-2", "lab-1-3")
 
@@ -47,14 +46,14 @@ class Slurm:
         return CommandResult(tuple(argv), 0, squeue if argv[0] == "squeue" else sinfo, "", 0.0)
 
 
-async def test_nodes_that_another_operation_waits_for_are_let_be_until_their_jobs_have_ended() -> None:
+async def test_leaving_nodes_with_jobs_are_left_to_the_other_operation() -> None:
     env: Any = ClusterContext(SimpleNamespace(traits=LOCAL), None, Slurm(), Path())  # type: ignore[arg-type]
     there = {name: builders.machine(name) for name in WHOLE.machine_names}
     assert await leaving_with_jobs(WHOLE, env, there, ["lab-1-1"]) == {"lab-1-2"}
     assert await leaving_with_jobs(WHOLE, env, there, WHOLE.slot_names) == frozenset(), "they stay after all"
 
 
-async def test_the_second_head_says_what_runs_where_the_first_one_has_no_machine() -> None:
+async def test_second_head_is_asked_for_jobs_if_the_first_is_missing() -> None:
     two = replace(WHOLE, controllers=2, groups=(replace(WHOLE.groups[0], nodes=2, most=4),))
     env: Any = ClusterContext(SimpleNamespace(traits=LOCAL), None, Slurm(), Path())  # type: ignore[arg-type]
     there = {name: builders.machine(name) for name in two.machine_names if name != two.head}
@@ -63,5 +62,5 @@ async def test_the_second_head_says_what_runs_where_the_first_one_has_no_machine
     assert await select_slots(two, env, there) == ("lab-1-2", "lab-1-3"), "those with jobs stay"
 
 
-async def test_a_notice_of_a_machine_that_is_gone_takes_no_slot() -> None:
+async def test_reclaim_notice_of_a_missing_machine_is_ignored() -> None:
     assert await chosen(2, 3) == ("lab-1-2", "lab-1-3")

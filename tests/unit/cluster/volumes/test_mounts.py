@@ -1,4 +1,4 @@
-"""External volumes get their unit from their line in the file, are removed, and return."""
+"""External volumes are mounted by systemd units, checked, unmounted on removal and benchmarked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MODELS = Volume("models", "/models", "nfs4", "filer:/export/models", ("rw", "har
         "wekafs weka/fs num_cores=1", "fuse.sshfs ann@box:/srv ro", "none /scratch/x bind",
     ],
 )  # fmt: skip
-def test_mount_lines_of_every_kind(line: str) -> None:
+def test_valid_mount_lines_are_accepted(line: str) -> None:
     assert mount_line_fault(line) == ("", "")
 
 
@@ -52,11 +52,11 @@ def test_mount_lines_of_every_kind(line: str) -> None:
         "none /x rw", "nfs4 -o x",
     ],
 )  # fmt: skip
-def test_what_is_no_mount_line_is_refused(line: str) -> None:
+def test_invalid_mount_lines_are_refused(line: str) -> None:
     assert mount_line_fault(line)[0]
 
 
-def test_a_volume_is_a_unit_that_keeps_nothing_from_starting() -> None:
+def test_volume_becomes_a_mount_unit_that_blocks_no_other_unit() -> None:
     cluster = replace(builders.cluster(2), storage=Storage(volumes=(MODELS,)))
     unit = systemd_files.mounts(cluster, builders.site(cluster), head=False)["models.mount"]
     assert "What=filer:/export/models\nWhere=/models\nType=nfs4\nOptions=rw,hard,nosuid,nodev\n" in unit
@@ -65,7 +65,7 @@ def test_a_volume_is_a_unit_that_keeps_nothing_from_starting() -> None:
     assert systemd_files.volume_units(cluster) == {"models.mount": "/models"}
 
 
-def test_a_volume_leaves_once_the_agent_knows() -> None:
+def test_volume_is_unmounted_after_the_agent_restart() -> None:
     unit = "/etc/systemd/system/models.mount"
     agent = Unit("headway-agent.service", restart_on=("/etc/headway/agent.json",), stage="node")
     wanted = DesiredMachine.build({}, {}, (agent,))
@@ -80,7 +80,7 @@ def test_a_volume_leaves_once_the_agent_knows() -> None:
     assert last.index("units") < last.index("unmount")
 
 
-def test_a_volume_whose_server_is_away_keeps_no_head_and_no_node_from_working() -> None:
+def test_unavailable_volume_does_not_block_heads_or_nodes() -> None:
     cluster = replace(builders.cluster(2), storage=Storage(volumes=(MODELS,)))
     roles = units_by_role(cluster, builders.site(cluster))
     for role, last in (("head", "controller"), ("node", "node")):
@@ -101,7 +101,7 @@ def test_a_volume_whose_server_is_away_keeps_no_head_and_no_node_from_working() 
         Volume("models", "/scratch/models", "nfs4", "filer:/export/models"),
     ],
 )
-def test_a_volume_below_what_the_head_exports_waits_for_that(volume: Volume) -> None:
+def test_volume_below_a_head_export_is_mounted_after_it(volume: Volume) -> None:
     cluster = replace(builders.cluster(2, provider=SSH), storage=Storage(volumes=(MODELS_2, volume)))
     site = replace(builders.site(cluster), own=OwnedSite(nfs=("/scratch",)))
     unit = f"{systemd_files.escape(volume.path)}.mount"
@@ -118,7 +118,7 @@ def test_a_volume_below_what_the_head_exports_waits_for_that(volume: Volume) -> 
     assert one.stage == "outside", "every machine has /scratch already"
 
 
-def test_what_may_fail_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_failed_optional_step_warns_and_the_next_steps_run(tmp_path: Path) -> None:
     away = {"op": "run", "argv": ["sh", "-c", "echo no route to host >&2; exit 32"], "may_fail": True}
     there = {"op": "run", "argv": ["touch", str(tmp_path / "there")]}
     ask = json.dumps({"do": "apply", "steps": [away, there]})
@@ -131,7 +131,7 @@ def test_what_may_fail_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert (tmp_path / "there").exists()
 
 
-def test_taking_a_volume_off_asks_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unmount_step_does_not_access_the_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
 
     def run(argv: list[str], *_: Any, **__: Any) -> str:
@@ -166,7 +166,7 @@ def seen(tmp_path: Path, mounts: str, mount: Any) -> Any:
     return runner.MachineState(config=config.Config(head="h", mounts=(mount,)), now=1.0, proc=str(tmp_path / "proc"))
 
 
-def test_a_lost_volume_of_another_machine_asks_for_no_reboot(tmp_path: Path) -> None:
+def test_lost_remote_volume_does_not_request_a_reboot(tmp_path: Path) -> None:
     outside = config.Mount("/", "/", False, True)
     assert node_checks.volumes(seen(tmp_path, "", outside)).action == "mount"
     assert node_checks.volumes(seen(tmp_path, "f / nfs4 rw 0 0\n", outside)) is None
@@ -178,7 +178,7 @@ def test_a_lost_volume_of_another_machine_asks_for_no_reboot(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("outside", "action"), [(True, "mount"), (False, "reboot")])
-def test_scratch_of_another_machine_is_waited_for(
+def test_scratch_fault_requests_a_mount_only_if_remote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: bool, action: str
 ) -> None:
     plan = config.Config(head="h", mounts=(config.Mount("/scratch", "/", False, outside),))
@@ -194,7 +194,7 @@ def test_scratch_of_another_machine_is_waited_for(
     )
 
 
-def test_the_bench_measures_and_leaves_nothing(tmp_path: Path) -> None:
+def test_volume_benchmark_measures_and_leaves_no_files(tmp_path: Path) -> None:
     ask = json.dumps({"paths": [str(tmp_path), str(tmp_path / "none")], "mib": 8})
     ran = subprocess.run(
         [sys.executable, "-c", program_source("volume_speed"), ask], capture_output=True, text=True, check=True
@@ -205,7 +205,7 @@ def test_the_bench_measures_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_bench_left_goes_with_the_next_and_a_running_one_stays(tmp_path: Path) -> None:
+def test_volume_benchmark_removes_leftovers_of_a_killed_one(tmp_path: Path) -> None:
     for name, age_s in (("old", 7200), ("new", 0)):
         folder = tmp_path / f".headway-bench-{name}"
         folder.mkdir()
@@ -217,7 +217,7 @@ def test_what_a_killed_bench_left_goes_with_the_next_and_a_running_one_stays(tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == [".headway-bench-link", ".headway-bench-new"]
 
 
-def test_what_the_head_exports_is_of_another_machine(tmp_path: Path) -> None:
+def test_head_exports_count_as_remote_mounts_on_nodes(tmp_path: Path) -> None:
     """Its restart is no fault of the nodes': their jobs wait for it, and go on."""
     cluster = builders.cluster(provider=SSH)
     site = replace(builders.site(cluster), own=OwnedSite(nfs=("/home", "/scratch")))

@@ -14,7 +14,7 @@ from headway.slurm.signal_request import SignalRequest, requested_signal
 from tests.support.builders import machine
 
 
-async def test_the_stream_is_read_in_any_pieces() -> None:
+async def test_parses_stream_split_at_any_byte() -> None:
     class Streams:
         async def stream(
             self, at: Machine, argv: Sequence[str], *, timeout_s: float | None = None
@@ -34,7 +34,7 @@ async def test_the_stream_is_read_in_any_pieces() -> None:
     ]  # fmt: skip
 
 
-def test_checks_of_an_agent_act_as_they_suggest_when_they_are_bad() -> None:
+def test_bad_check_uses_suggested_action_and_warning_only_watches() -> None:
     row = {"id": "x", "at": 1.0, "node": "n", "check": "mounts", "state": "bad", "reason": "/scratch is gone"}
     line = json.dumps({"check": {**row, "action": "reboot"}}).encode()
     assert parse_event(line) == Signal(
@@ -64,5 +64,5 @@ def test_checks_of_an_agent_act_as_they_suggest_when_they_are_bad() -> None:
         (f"#SBATCH --time=1 # --signal=USR1@{'9' * 5000}\n", f"sbatch a.sh --signal=USR1@{'9' * 5000}", None),
     ],
 )
-def test_what_a_job_asked_for(script: str, command: str, wish: SignalRequest | None) -> None:
+def test_parses_signal_option_of_job_script_and_command(script: str, command: str, wish: SignalRequest | None) -> None:
     assert requested_signal(script, command) == wish

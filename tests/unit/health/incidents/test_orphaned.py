@@ -1,4 +1,5 @@
-"""Each incident whose machine is gone ends, and its slot is free again."""
+"""Incidents of machines that were deleted, lost or removed from the cluster file are closed and their slots become
+free."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ async def lost(made: Ward) -> None:
     await made.responder.handle_dead_node(NODE, "its machine is gone", at=made.clock.now, fence="its machine is gone")
 
 
-async def test_a_machine_of_a_group_that_scales_by_itself_is_gone_and_slurm_may_ask_for_another(
+async def test_lost_machine_of_autoscaled_group_frees_slot_for_slurm(
     tmp_path: Path,
 ) -> None:
     async with ward(tmp_path, IDLE) as made:
@@ -53,7 +54,7 @@ async def test_a_machine_of_a_group_that_scales_by_itself_is_gone_and_slurm_may_
         assert (await made.store.operations.recent("lab")) == (), "an apply would make none"
 
 
-async def test_a_spot_machine_that_was_lost_without_notice_is_replaced_in_another_slot(tmp_path: Path) -> None:
+async def test_spot_machine_lost_without_notice_frees_its_slot(tmp_path: Path) -> None:
     async with ward(tmp_path, SPOT) as made:
         await lost(made)
         found = await made.settle()
@@ -61,7 +62,7 @@ async def test_a_spot_machine_that_was_lost_without_notice_is_replaced_in_anothe
         assert made.world.reason == "headway: no machine"
 
 
-async def test_a_scale_down_takes_the_machine_and_its_incident_ends(tmp_path: Path) -> None:
+async def test_scale_down_closes_incident_of_removed_machine(tmp_path: Path) -> None:
     async with ward(tmp_path, ROOMY) as made:
         await out_of_service(made)
         made.world.machine, made.world.state, made.world.reason = None, "DOWN", "headway: no machine"
@@ -77,7 +78,7 @@ async def test_a_scale_down_takes_the_machine_and_its_incident_ends(tmp_path: Pa
         assert (await made.newest()).number == found.number + 1, "its next machine is nobody's old fault"
 
 
-async def test_another_machine_that_came_before_anybody_looked_and_serves_ends_it(tmp_path: Path) -> None:
+async def test_new_machine_in_service_closes_old_incident(tmp_path: Path) -> None:
     async with ward(tmp_path, ROOMY) as made:
         await out_of_service(made)
         made.clock.now += 60
@@ -91,7 +92,7 @@ async def test_another_machine_that_came_before_anybody_looked_and_serves_ends_i
         assert found.steps[-1].text == "its machine was recreated or restarted and is in service"
 
 
-async def test_the_same_machine_that_somebody_returned_past_us_stays_an_open_fault(tmp_path: Path) -> None:
+async def test_same_machine_resumed_by_hand_keeps_incident_open(tmp_path: Path) -> None:
     async with ward(tmp_path, ROOMY) as made:
         await out_of_service(made)
         made.clock.now += 60
@@ -100,7 +101,7 @@ async def test_the_same_machine_that_somebody_returned_past_us_stays_an_open_fau
         assert (await made.newest()).state is IncidentState.OUT
 
 
-async def test_a_replacement_in_another_slot_ends_it_and_nothing_waits_for_the_old_one(tmp_path: Path) -> None:
+async def test_replacement_in_another_slot_closes_incident(tmp_path: Path) -> None:
     async with ward(tmp_path, ROOMY) as made:
         made.world.traits, made.world.missing = LOCAL, {"lab-1-1"}
         made.world.gpus, made.world.gpus_after_reset = 7, None
@@ -121,7 +122,7 @@ async def test_a_replacement_in_another_slot_ends_it_and_nothing_waits_for_the_o
         assert found.score == 0
 
 
-async def test_a_missing_machine_stays_a_fault_and_the_next_in_its_slot_is_tested(tmp_path: Path) -> None:
+async def test_missing_machine_keeps_incident_until_successor_passes_tests(tmp_path: Path) -> None:
     async with ward(tmp_path) as made:
         await out_of_service(made)
         made.world.machine = None
@@ -141,7 +142,7 @@ async def test_a_missing_machine_stays_a_fault_and_the_next_in_its_slot_is_teste
         assert made.world.order[-1] == "resume"
 
 
-async def test_where_machines_come_by_themselves_the_slot_is_free_for_the_next(tmp_path: Path) -> None:
+async def test_lost_spot_machine_frees_slot_while_incident_stays_open(tmp_path: Path) -> None:
     """Of a spot group that is short, with no other slot left: the waker takes those that Slurm has as empty."""
     full = replace(LAB, groups=(replace(GROUP, spot=True),))
     async with ward(tmp_path, full) as made:
@@ -159,7 +160,7 @@ async def test_where_machines_come_by_themselves_the_slot_is_free_for_the_next(t
 
 
 @pytest.mark.parametrize("action", [FaultAction.REBOOT, FaultAction.RECLAIM, FaultAction.MAKE])
-async def test_a_slot_that_the_file_no_longer_has_has_no_incident(tmp_path: Path, action: FaultAction) -> None:
+async def test_incident_closes_when_slot_leaves_cluster_file(tmp_path: Path, action: FaultAction) -> None:
     async with ward(tmp_path) as made:
         opened = await made.store.incidents.open("lab", "lab-7-7", "what", action, made.clock.now, {})
         await made.store.incidents.add_step(opened, IncidentState.REPAIRING, "begins", drained=True)
@@ -172,9 +173,7 @@ async def test_a_slot_that_the_file_no_longer_has_has_no_incident(tmp_path: Path
 
 
 @pytest.mark.parametrize("state", [IncidentState.SEEN, IncidentState.REPAIRING, IncidentState.TESTING])
-async def test_while_jobs_on_a_node_without_a_slot_are_waited_for_its_incident_goes_on_for_them(
-    tmp_path: Path, state: IncidentState
-) -> None:
+async def test_removed_node_keeps_incident_until_its_jobs_end(tmp_path: Path, state: IncidentState) -> None:
     """The new file is in the row, the old machine is there."""
     fewer = replace(LAB, groups=(replace(GROUP, slots=("lab-1-1",), most=1, nodes=1, spares=0),))
     async with ward(tmp_path, fewer) as made:
@@ -192,7 +191,7 @@ async def test_while_jobs_on_a_node_without_a_slot_are_waited_for_its_incident_g
         assert (await made.newest()).steps[-1].text == "its slot is no longer part of the cluster file"
 
 
-async def test_where_nothing_is_to_be_done_it_ends_with_its_machine_too(tmp_path: Path) -> None:
+async def test_observe_only_incident_closes_when_machine_is_gone(tmp_path: Path) -> None:
     async with ward(tmp_path, replace(ROOMY, health=Health(act=False))) as made:
         await made.responder.handle_signal(signal(79), [])
         await made.responder.resume_open()
@@ -203,7 +202,7 @@ async def test_where_nothing_is_to_be_done_it_ends_with_its_machine_too(tmp_path
         assert made.world.order == []
 
 
-async def test_somebody_elses_drain_stays(tmp_path: Path) -> None:
+async def test_drain_set_by_another_person_is_kept(tmp_path: Path) -> None:
     async with ward(tmp_path, ROOMY) as made:
         made.world.state, made.world.reason = "IDLE+DRAIN", "carol: looks at it"
         await made.responder.handle_signal(signal(79), [])
@@ -214,7 +213,7 @@ async def test_somebody_elses_drain_stays(tmp_path: Path) -> None:
         assert made.world.reason == "carol: looks at it"
 
 
-async def test_jobs_leave_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_jobs_are_requeued_before_node_powers_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm hears that the node is down before anything ends."""
     async with ward(tmp_path, IDLE) as made:
         made.world.machine, made.world.jobs = None, {7: "RUNNING"}
@@ -231,7 +230,7 @@ async def test_jobs_leave_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert made.world.order[-1] == "sleeps"
 
 
-async def test_a_node_that_leaves_is_not_returned_after_its_tests_while_it_is_waited_for(tmp_path: Path) -> None:
+async def test_leaving_node_stays_drained_after_passing_tests(tmp_path: Path) -> None:
     async with ward(tmp_path, ROOMY) as made:
         made.world.state, made.world.reason = "IDLE+DRAIN", "headway: leaves"
         made.world.gpus, made.world.gpus_after_reset = 7, 8
@@ -250,7 +249,7 @@ async def test_a_node_that_leaves_is_not_returned_after_its_tests_while_it_is_wa
 
 
 @pytest.mark.parametrize("reason", ["headway: leaves", "headway: rolls"])
-async def test_a_node_that_dies_while_its_jobs_are_waited_for_is_missed_until_then(tmp_path: Path, reason: str) -> None:
+async def test_dead_leaving_node_is_acted_on_only_while_it_has_jobs(tmp_path: Path, reason: str) -> None:
     async with ward(tmp_path, ROOMY) as made:
         made.world.state, made.world.reason = "IDLE+DRAIN", reason
         await lost(made)
@@ -261,7 +260,7 @@ async def test_a_node_that_dies_while_its_jobs_are_waited_for_is_missed_until_th
         assert made.world.jobs[7] == "PENDING"
 
 
-async def test_another_machine_that_does_not_work_either_is_not_tested_for_ever(tmp_path: Path) -> None:
+async def test_failed_successor_machine_is_not_tested_repeatedly(tmp_path: Path) -> None:
     async with ward(tmp_path) as made:
         await out_of_service(made)
         made.world.machine = None
@@ -275,7 +274,7 @@ async def test_another_machine_that_does_not_work_either_is_not_tested_for_ever(
         assert len((await made.newest()).steps) == count, "it stays so"
 
 
-async def test_what_somebody_has_said_of_a_node_that_leaves_stays(tmp_path: Path) -> None:
+async def test_drain_reason_set_by_person_on_leaving_node_is_kept(tmp_path: Path) -> None:
     async with ward(tmp_path, ROOMY) as made:
         made.world.state, made.world.reason = "IDLE+DRAIN", "headway: leaves: carol: looks at it"
         await made.responder.handle_signal(signal(79), [])

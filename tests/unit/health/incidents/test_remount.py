@@ -1,5 +1,4 @@
-"""Volumes of other machines that many nodes lost at once are mounted again, with retries at growing intervals for a
-week."""
+"""Lost volumes are remounted with growing pauses for up to a week, and a limited number at once."""
 
 from __future__ import annotations
 
@@ -61,7 +60,7 @@ class Nodes:
         return HealthContext(LAB, env, lambda: self.now, self.sleep)
 
 
-async def test_it_is_tried_ever_more_seldom_for_a_week() -> None:
+async def test_remount_retries_with_growing_pauses_for_a_week() -> None:
     nodes = Nodes(away=10)
     assert await remount_volumes(nodes.context, "lab-1-1") == ""
     assert nodes.pauses[0] == FIRST_PAUSE_S
@@ -72,7 +71,7 @@ async def test_it_is_tried_ever_more_seldom_for_a_week() -> None:
     assert len(nodes.pauses) < MOUNT_S / LONGEST_PAUSE_S + 20
 
 
-async def test_what_the_head_exports_is_waited_for_and_comes_first() -> None:
+async def test_remount_includes_head_exports_first() -> None:
     class Owned(Nodes):
         server_id = "s1"
 
@@ -99,7 +98,7 @@ async def test_what_the_head_exports_is_waited_for_and_comes_first() -> None:
     assert len(nodes.pauses) == 2
 
 
-async def test_a_server_that_is_away_for_all_leaves_room_to_ask_other_things() -> None:
+async def test_remount_limits_concurrent_checks() -> None:
     nodes = Nodes(away=200)
     context = nodes.context
     ends = await asyncio.gather(*(remount_volumes(context, name) for name in LAB.slot_names[:40]))
@@ -107,7 +106,7 @@ async def test_a_server_that_is_away_for_all_leaves_room_to_ask_other_things() -
     assert nodes.most == MOUNTS_AT_ONCE
 
 
-async def test_a_node_that_does_not_answer_is_tried_again() -> None:
+async def test_remount_retries_unreachable_node() -> None:
     nodes = Nodes()
     nodes.gone = True
     task = asyncio.create_task(remount_volumes(nodes.context, "lab-1-1"))

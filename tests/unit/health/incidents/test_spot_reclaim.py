@@ -1,4 +1,5 @@
-"""When a provider reclaims a machine, its jobs leave first, the machine is removed, and another one replaces it."""
+"""When a provider reclaims a spot machine, its jobs are warned or requeued, the machine is deleted and a replacement
+closes the incident."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ async def noticed(made: Ward, in_s: float = 120.0) -> None:
     await made.responder.handle_reclaim_notices()
 
 
-async def test_jobs_leave_at_once_the_machine_goes_early_and_another_ends_it(tmp_path: Path) -> None:
+async def test_reclaim_requeues_jobs_deletes_machine_and_waits_for_successor(tmp_path: Path) -> None:
     async with ward(tmp_path, SPOT) as made:
         made.world.jobs = {7: "RUNNING"}
         await noticed(made)
@@ -47,7 +48,7 @@ async def test_jobs_leave_at_once_the_machine_goes_early_and_another_ends_it(tmp
         assert over.score == 0
 
 
-async def test_a_job_that_asked_is_warned_and_has_its_time_and_no_more_than_there_is(tmp_path: Path) -> None:
+async def test_job_with_signal_option_is_warned_before_requeue(tmp_path: Path) -> None:
     async with ward(tmp_path, SPOT) as made:
         made.world.jobs, made.world.scripts = {7: "RUNNING", 8: "RUNNING"}, {7: ASKED}
         await noticed(made)
@@ -62,7 +63,7 @@ async def test_a_job_that_asked_is_warned_and_has_its_time_and_no_more_than_ther
         assert "delete" in made.world.order
 
 
-async def test_a_short_notice_leaves_a_short_warning(tmp_path: Path) -> None:
+async def test_short_notice_shortens_job_warning_time(tmp_path: Path) -> None:
     async with ward(tmp_path, SPOT) as made:
         made.world.jobs, made.world.scripts = {7: "RUNNING"}, {7: ASKED}
         await noticed(made, 30.0)
@@ -71,14 +72,14 @@ async def test_a_short_notice_leaves_a_short_warning(tmp_path: Path) -> None:
         assert made.world.requeued == [7]
 
 
-async def test_without_time_for_a_warning_jobs_leave_at_once(tmp_path: Path) -> None:
+async def test_jobs_are_requeued_at_once_without_time_for_warning(tmp_path: Path) -> None:
     async with ward(tmp_path, SPOT) as made:
         made.world.jobs, made.world.scripts = {7: "RUNNING"}, {7: ASKED}
         await noticed(made, 10.0)
         assert made.world.requeued == [7]
 
 
-async def test_a_job_that_may_not_be_requeued_goes_on_to_the_end(tmp_path: Path) -> None:
+async def test_non_requeueable_job_runs_until_reclaim_deadline(tmp_path: Path) -> None:
     async with ward(tmp_path, SPOT) as made:
         made.world.jobs, made.world.fixed = {7: "RUNNING"}, {7}
         await noticed(made)
@@ -93,7 +94,7 @@ async def test_a_job_that_may_not_be_requeued_goes_on_to_the_end(tmp_path: Path)
         assert "delete" in made.world.order
 
 
-async def test_a_group_that_scales_by_itself_has_its_slot_back(tmp_path: Path) -> None:
+async def test_reclaim_in_autoscaled_group_frees_slot(tmp_path: Path) -> None:
     async with ward(tmp_path, ALONE) as made:
         await noticed(made)
         assert made.world.order == ["drain", "delete", "sleeps"]
@@ -102,7 +103,7 @@ async def test_a_group_that_scales_by_itself_has_its_slot_back(tmp_path: Path) -
         assert incident.steps[-1].text == "no replacement is needed now"
 
 
-async def test_a_notice_is_heard_once_and_also_by_another_server(tmp_path: Path) -> None:
+async def test_repeated_reclaim_notice_opens_one_incident(tmp_path: Path) -> None:
     async with ward(tmp_path, SPOT) as made:
         made.world.jobs, made.world.fixed = {7: "RUNNING"}, {7}
         await noticed(made)
@@ -111,7 +112,7 @@ async def test_a_notice_is_heard_once_and_also_by_another_server(tmp_path: Path)
         assert len(await made.store.incidents.search("lab")) == 1
 
 
-async def test_it_goes_before_whatever_is_done_about_the_node(tmp_path: Path) -> None:
+async def test_reclaim_takes_over_existing_incident_of_node(tmp_path: Path) -> None:
     """A node out of service, or under repair, is given back as well, and its next machine is no longer ill."""
     async with ward(tmp_path, SPOT) as made:
         await made.responder.handle_signal(signal(95), [])
@@ -125,7 +126,7 @@ async def test_it_goes_before_whatever_is_done_about_the_node(tmp_path: Path) ->
         assert "delete" in made.world.order
 
 
-async def test_somebody_elses_drain_stays(tmp_path: Path) -> None:
+async def test_reclaim_keeps_drain_reason_set_by_person(tmp_path: Path) -> None:
     async with ward(tmp_path, SPOT) as made:
         made.world.state, made.world.reason = "IDLE+DRAIN", "carol: looks at it"
         await noticed(made)
@@ -133,7 +134,7 @@ async def test_somebody_elses_drain_stays(tmp_path: Path) -> None:
         assert made.world.reason == "carol: looks at it"
 
 
-async def test_a_machine_that_came_since_is_not_given_back(tmp_path: Path) -> None:
+async def test_reclaim_does_not_delete_newer_machine(tmp_path: Path) -> None:
     async with ward(tmp_path, SPOT) as made:
         made.world.jobs, made.world.fixed = {7: "RUNNING"}, {7}
         await noticed(made)
@@ -145,14 +146,14 @@ async def test_a_machine_that_came_since_is_not_given_back(tmp_path: Path) -> No
         assert (await made.newest()).state is IncidentState.RETURNED
 
 
-async def test_there_is_nothing_to_be_tested(tmp_path: Path) -> None:
+async def test_reclaimed_machine_cannot_be_returned_by_hand(tmp_path: Path) -> None:
     async with ward(tmp_path, SPOT) as made:
         await noticed(made)
         with pytest.raises(Conflict, match="no machine to test"):
             await made.responder.return_node((await made.newest()).number, "carol", false_alarm=False)
 
 
-async def test_where_nothing_is_to_be_done_it_is_noted(tmp_path: Path) -> None:
+async def test_observe_only_mode_records_reclaim_without_acting(tmp_path: Path) -> None:
     quiet = replace(SPOT, health=replace(SPOT.health, act=False))
     async with ward(tmp_path, quiet) as made:
         made.world.jobs = {7: "RUNNING"}

@@ -1,4 +1,4 @@
-"""Runs that the controller killed as it came back are requeued once; runs that ended for another cause are not."""
+"""Runs killed by a slurmctld restart are requeued once; runs that failed for other reasons are not."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Controller:
         return CommandResult(tuple(argv), 0, out, "", 0.0)
 
 
-async def test_a_run_killed_as_the_controller_came_back_goes_back_to_the_queue_once() -> None:
+async def test_requeues_run_killed_by_controller_restart_once() -> None:
     slurm, look = Controller(), ShortRunRequeuer()
     said = [("job 7", "the controller's restart killed it at its start; requeued")]
     assert await look.requeue_short_runs(slurm, HEAD, [SHORT]) == said
@@ -63,33 +63,33 @@ async def test_a_run_killed_as_the_controller_came_back_goes_back_to_the_queue_o
     assert await look.requeue_short_runs(slurm, HEAD, [replace(SHORT, restarts=1)]) == said, "the next run, too"
 
 
-async def test_of_two_heads_the_moment_counts_at_which_one_began_to_lead() -> None:
+async def test_controller_start_is_when_it_became_leader_with_two_heads() -> None:
     slurm = Controller(started=100)
     assert await ShortRunRequeuer().requeue_short_runs(slurm, HEAD, [SHORT]) == []
     assert await ShortRunRequeuer("/state/leads").requeue_short_runs(slurm, HEAD, [SHORT])
     assert slurm.requeued == [7]
 
 
-async def test_what_forbids_a_requeue_is_said() -> None:
+async def test_reports_refused_requeue() -> None:
     (said,) = await ShortRunRequeuer().requeue_short_runs(Controller(requeues=False), HEAD, [SHORT])
     assert "not requeued: " in said[1]
 
 
 @pytest.mark.parametrize("which", ["7", "5_3(7)"])
-async def test_a_run_that_its_node_refused_to_begin_goes_back_to_the_queue(which: str) -> None:
+async def test_requeues_run_that_its_node_could_not_start(which: str) -> None:
     slurm = Controller("1:0", journal=f"Killing non-startable batch JobId={which}: Job credential revoked\n")
     assert await ShortRunRequeuer().requeue_short_runs(slurm, HEAD, [SHORT])
     assert slurm.requeued == [7]
 
 
 @pytest.mark.parametrize("which", ["77", "7_3(12)"])
-async def test_what_another_run_s_node_refused_says_nothing_of_this_one(which: str) -> None:
+async def test_ignores_nonstartable_log_line_of_another_job(which: str) -> None:
     slurm = Controller("1:0", journal=f"Killing non-startable batch JobId={which}: Job credential revoked\n")
     assert await ShortRunRequeuer().requeue_short_runs(slurm, HEAD, [SHORT]) == []
 
 
 @pytest.mark.parametrize("code", ["1:0", "0:15", "0:0"])
-async def test_a_job_that_failed_by_itself_has_failed(code: str) -> None:
+async def test_does_not_requeue_job_with_own_failure_code(code: str) -> None:
     slurm = Controller(code)
     assert await ShortRunRequeuer().requeue_short_runs(slurm, HEAD, [SHORT]) == []
 
@@ -104,13 +104,13 @@ async def test_a_job_that_failed_by_itself_has_failed(code: str) -> None:
         {"start_time": 997, "end_time": 999},
     ],
 )
-async def test_other_ends_have_other_causes(changed: dict[str, Any]) -> None:
+async def test_does_not_requeue_runs_outside_restart_window(changed: dict[str, Any]) -> None:
     slurm = Controller()
     assert await ShortRunRequeuer().requeue_short_runs(slurm, HEAD, [replace(SHORT, **changed)]) == []
     assert slurm.requeued == []
 
 
-async def test_where_no_run_was_short_nothing_is_asked() -> None:
+async def test_sends_no_commands_without_short_failed_runs() -> None:
     slurm = Controller()
     assert await ShortRunRequeuer().requeue_short_runs(slurm, HEAD, [job(8), replace(SHORT, state="COMPLETED")]) == []
     assert slurm.asked == []

@@ -22,13 +22,11 @@ NOTHING, SPINS, WORKS = GpuUsage(0, 0, 0, 8), GpuUsage(100, 100, 0, 8), GpuUsage
         (9000, None, False),  # nobody knows
     ],
 )
-def test_a_job_hangs_that_says_nothing_and_whose_gpus_do_nothing_useful(
-    quiet_s: float, use: GpuUsage | None, hung: bool
-) -> None:
+def test_hang_requires_quiet_time_and_useless_gpu_activity(quiet_s: float, use: GpuUsage | None, hung: bool) -> None:
     assert (detect_hang(HALF_AN_HOUR, quiet_s, use) is not None) is hung
 
 
-def test_a_job_is_forgotten_whose_gpus_did_nothing_though_it_may_write() -> None:
+def test_idle_job_is_detected_by_unused_gpus() -> None:
     stall = detect_idle(StallRule(7200), 7200, NOTHING)
     assert stall is not None
     assert (stall.kind, stall.why) == (StallKind.IDLE, "its GPUs did nothing for 2 h")
@@ -37,7 +35,7 @@ def test_a_job_is_forgotten_whose_gpus_did_nothing_though_it_may_write() -> None
     assert detect_idle(StallRule(7200), 7200, None) is None
 
 
-def test_nothing_is_looked_for_where_the_time_is_none() -> None:
+def test_zero_time_disables_stall_rule() -> None:
     assert detect_hang(StallRule(0), 1e9, NOTHING) is None
     assert detect_idle(StallRule(0), 1e9, NOTHING) is None
 
@@ -51,10 +49,10 @@ def test_nothing_is_looked_for_where_the_time_is_none() -> None:
         ("change=5 hang=x idle=-3", 1800, 7200),
     ],
 )
-def test_a_job_sets_its_own_times(comment: str, hang_s: int, idle_s: int) -> None:
+def test_job_comment_overrides_stall_times(comment: str, hang_s: int, idle_s: int) -> None:
     hang, idle = job_rules(comment, StallRule(1800, acts=True), StallRule(7200))
     assert (hang, idle) == (StallRule(hang_s, acts=True), StallRule(idle_s))
 
 
-def test_times_are_said_as_people_do() -> None:
+def test_format_duration_picks_readable_unit() -> None:
     assert [format_duration(value) for value in (40, 90, 1800, 7200)] == ["40 s", "90 s", "30 min", "2 h"]

@@ -85,7 +85,7 @@ async def look(of: StallWatchdog, *jobs: JobState) -> list[tuple[str, str]]:
     return await of.check_jobs(HEAD, jobs)
 
 
-async def test_the_owner_of_a_hung_job_is_told_once_for_each_of_its_runs() -> None:
+async def test_notifies_owner_once_per_run_of_hung_job() -> None:
     head = Head()
     asked = tender(head)
     told = "no report and no output for 30 min, and its GPUs did nothing; its owner is notified"
@@ -96,13 +96,13 @@ async def test_the_owner_of_a_hung_job_is_told_once_for_each_of_its_runs() -> No
 
 
 @pytest.mark.parametrize("path", ["/scratch/alice/7.out", "/var/lib/headway/reports/7.jsonl"])
-async def test_a_job_that_writes_or_reports_does_not_hang(path: str) -> None:
+async def test_job_with_recent_output_or_report_is_not_hung(path: str) -> None:
     head = Head()
     head.words = {path: int(NOW) - 60}
     assert await look(tender(head), running()) == []
 
 
-async def test_paths_of_jobs_are_no_words_of_a_command_and_one_that_is_none_hides_no_other() -> None:
+async def test_odd_output_paths_do_not_affect_other_jobs() -> None:
     head = Head()
     head.words = {"/scratch/alice/7.out": int(NOW) - 60}
     long, odd = (
@@ -111,7 +111,7 @@ async def test_paths_of_jobs_are_no_words_of_a_command_and_one_that_is_none_hide
     assert [who for who, _ in await look(tender(head), long, odd, running())] == []
 
 
-async def test_nothing_is_said_where_nobody_knows_what_the_gpus_do() -> None:
+async def test_does_not_act_when_prometheus_is_down() -> None:
     head = Head()
     head.prometheus = False
     assert await look(tender(head), running()) == []
@@ -128,14 +128,14 @@ async def test_nothing_is_said_where_nobody_knows_what_the_gpus_do() -> None:
         ([360] * 7, False),  # and had not come back
     ],
 )
-async def test_nothing_is_said_of_a_time_in_which_nobody_looked(counts: list[int], said: bool) -> None:
+async def test_does_not_act_on_incomplete_gpu_samples(counts: list[int], said: bool) -> None:
     head = Head()
     head.samples = dict(enumerate(counts))
     only_idle = tender(head, hang=StallRule(0), idle=StallRule(3600, acts=True))
     assert bool(await look(only_idle, running(gpus=8))) is said
 
 
-async def test_by_policy_hung_jobs_are_requeued_and_idle_ones_cancelled() -> None:
+async def test_acting_rules_requeue_hung_jobs_and_cancel_idle_jobs() -> None:
     head = Head()
     assert (await look(tender(head, hang=StallRule(1800, acts=True)), running()))[0][1].endswith("; requeued")
     assert head.done[-1] == ["scontrol", "requeue", "7"]
@@ -144,7 +144,7 @@ async def test_by_policy_hung_jobs_are_requeued_and_idle_ones_cancelled() -> Non
     assert head.done[-1] == ["scancel", "7"]
 
 
-async def test_a_job_that_hangs_each_time_is_requeued_three_times() -> None:
+async def test_hung_job_is_requeued_at_most_three_times() -> None:
     head = Head()
     asked = tender(head, hang=StallRule(1800, acts=True))
     words = [(await look(asked, running(restarts=turn)))[0][1] for turn in range(4)]
@@ -153,14 +153,14 @@ async def test_a_job_that_hangs_each_time_is_requeued_three_times() -> None:
     assert head.done.count(["scontrol", "requeue", "7"]) == 3
 
 
-async def test_a_job_that_can_not_be_requeued_is_left_and_that_is_said() -> None:
+async def test_reports_hung_job_that_cannot_be_requeued() -> None:
     head = Head()
     head.refuses = True
     ((_, words),) = await look(tender(head, hang=StallRule(1800, acts=True)), running())
     assert "not requeued" in words
 
 
-async def test_a_job_that_was_suspended_has_its_time_anew_when_it_is_resumed() -> None:
+async def test_stall_time_restarts_when_suspended_job_resumes() -> None:
     head, resumed = Head(), running(start_time=int(NOW) - 9000, suspend_time=int(NOW) - 20)
     of = tender(head, StallRule(1800, acts=True), StallRule(3600, acts=True))
     assert await look(of, resumed) == []
@@ -170,7 +170,7 @@ async def test_a_job_that_was_suspended_has_its_time_anew_when_it_is_resumed() -
     assert said.endswith("requeued")
 
 
-async def test_jobs_without_gpus_and_young_ones_cost_no_question() -> None:
+async def test_skips_jobs_without_gpus_young_or_pending_jobs() -> None:
     head = Head()
 
     async def never(*_: Any, **__: Any) -> CommandResult:
@@ -181,7 +181,7 @@ async def test_jobs_without_gpus_and_young_ones_cost_no_question() -> None:
     assert await look(asked, running(gpus=0), running(start_time=int(NOW) - 60), running(state="PENDING")) == []
 
 
-async def test_a_job_sets_its_own_time() -> None:
+async def test_job_comment_overrides_hang_time() -> None:
     head = Head()
     assert await look(tender(head), running(comment="hang=7200")) == []
     assert await look(tender(head, hang=StallRule(0)), running(comment="hang=600")) != []

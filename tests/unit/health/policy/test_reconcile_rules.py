@@ -1,4 +1,4 @@
-"""The reconciler decides correctly from machines, nodes and jobs."""
+"""plan_actions finds dead nodes, spares to reserve and requeued jobs to start from machines, nodes and jobs."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def actions(nodes: dict[str, NodeState], there: dict[str, Machine], jobs: tuple[
     return list(plan_actions(LAB, there, nodes, jobs, SPARE))
 
 
-def test_all_well_needs_nothing() -> None:
+def test_healthy_cluster_needs_no_action() -> None:
     assert actions(world(), machines()) == []
 
 
-def test_a_killed_machine_goes_down_and_the_spare_leaves_the_reserve_in_the_same_look() -> None:
+def test_stopped_machine_is_dead_and_spare_is_released_at_once() -> None:
     found = actions(world(), machines(lab_1_3=MachineState.STOPPED))
     assert found == [DeadNode("lab-1-3", "its machine is stopped"), ReserveSpares(frozenset())]
 
 
-def test_a_deleted_machine_is_told_apart_from_a_stopped_one() -> None:
+def test_deleted_machine_is_reported_as_gone() -> None:
     there = machines()
     del there["lab-1-3"]
     assert DeadNode("lab-1-3", "its machine is gone") in actions(world(), there)
 
 
-def test_a_machine_started_again_under_its_job_goes_down_so_that_the_job_is_requeued() -> None:
+def test_restarted_machine_requeues_jobs_started_before() -> None:
     there = machines()
     there["lab-1-3"] = replace(there["lab-1-3"], started_at=1000.0)
     ghost = job(7, nodes=("lab-1-2", "lab-1-3"), start_time=990)
@@ -53,14 +53,14 @@ def test_a_machine_started_again_under_its_job_goes_down_so_that_the_job_is_requ
     assert lost not in actions(world(), machines(), (ghost,))  # a provider that can't tell
 
 
-def test_a_node_that_leaves_is_missed_while_jobs_run_there() -> None:
+def test_stopped_leaving_node_is_dead_only_while_jobs_run() -> None:
     there = machines(lab_1_3=MachineState.STOPPED)
     leaves = node("lab-1-3", "MIXED", "DRAIN", reason="headway: leaves", cpus_used=8)
     assert dead(actions(world(lab_1_3=leaves), there)) == [DeadNode("lab-1-3", "its machine is stopped")]
     assert not dead(actions(world(lab_1_3=replace(leaves, cpus_used=0)), there))
 
 
-def test_a_node_that_slurm_has_lost_is_looked_at_once_slurmd_registered() -> None:
+def test_lost_node_is_handled_after_slurmd_registers() -> None:
     silent = world(lab_1_3=node("lab-1-3", "DOWN", "NOT_RESPONDING", reason="Not responding"))
     heard = world(lab_1_3=node("lab-1-3", "DOWN", reason="Not responding"))
     assert not dead(actions(silent, machines()))
@@ -69,7 +69,7 @@ def test_a_node_that_slurm_has_lost_is_looked_at_once_slurmd_registered() -> Non
     ]
 
 
-def test_a_node_that_slurm_has_drained_itself_is_looked_at_once_its_jobs_have_ended() -> None:
+def test_node_drained_by_slurm_is_handled_after_its_jobs_end() -> None:
     why = "Duplicate jobid"
     busy = world(lab_1_3=node("lab-1-3", "MIXED", "DRAIN", reason=why, cpus_used=8))
     free = world(lab_1_3=node("lab-1-3", "IDLE", "DRAIN", reason=why))
@@ -83,7 +83,7 @@ def dead(found: list[object]) -> list[object]:
     return [one for one in found if isinstance(one, DeadNode)]
 
 
-def test_what_a_person_took_out_is_theirs_unless_work_runs_there() -> None:
+def test_node_drained_by_person_is_ignored_unless_jobs_run() -> None:
     theirs = world(lab_1_3=node("lab-1-3", "IDLE", "DRAIN", reason="replacing the NIC"))
     stopped = machines(lab_1_3=MachineState.STOPPED)
     assert not dead(actions(theirs, stopped))
@@ -92,26 +92,26 @@ def test_what_a_person_took_out_is_theirs_unless_work_runs_there() -> None:
     assert not dead(actions(world(lab_1_3=node("lab-1-3", "DOWN", reason="replacing the NIC")), machines()))
 
 
-def test_a_node_of_an_incident_is_the_incident_s_and_one_that_never_came_up_is_apply_s() -> None:
+def test_skips_nodes_with_incident_or_never_booted() -> None:
     ours = world(lab_1_3=node("lab-1-3", "DOWN", reason="headway: incident 3: x"))
     assert not dead(actions(ours, machines(lab_1_3=MachineState.STOPPED)))
     new = world(lab_1_3=replace(node("lab-1-3", "UNKNOWN"), boot_time=0))
     assert not dead(actions(new, machines(lab_1_3=MachineState.STOPPED)))
 
 
-def test_a_requeued_job_is_started_without_waiting_out_begin_time() -> None:
+def test_starts_requeued_job_despite_begin_time() -> None:
     waiting = job(7, "PENDING", restarts=1, reason="BeginTime")
     chosen = job(8, "PENDING", restarts=0, reason="BeginTime")  # the user's own --begin
     assert actions(world(), machines(), (waiting, chosen)) == [StartRequeuedJob(7)]
 
 
-def test_a_time_that_its_owner_has_given_a_requeued_job_counts() -> None:
+def test_requeued_job_respects_begin_time_set_by_user() -> None:
     requeued = job(7, "PENDING", restarts=1, reason="BeginTime", submit_time=50_000, eligible_time=50_121)
     assert actions(world(), machines(), (requeued,)) == [StartRequeuedJob(7)]
     assert actions(world(), machines(), (replace(requeued, eligible_time=53_600),)) == []
 
 
-def test_the_node_that_returned_stands_by_next_and_a_busy_one_is_never_taken() -> None:
+def test_only_free_nodes_become_spares() -> None:
     busy = world(lab_2_1=node("lab-2-1", "ALLOCATED", cpus_used=128))
     for name in ("lab-1-1", "lab-1-2", "lab-1-4"):
         busy[name] = node(name, "ALLOCATED", cpus_used=128)
@@ -120,12 +120,12 @@ def test_the_node_that_returned_stands_by_next_and_a_busy_one_is_never_taken() -
     assert spares_to_reserve(LAB, busy, frozenset()) == frozenset()
 
 
-def test_a_node_for_spare_work_only_neither_stands_by_nor_counts() -> None:
+def test_lemon_node_is_replaced_by_spare() -> None:
     lemon = world(lab_1_2=replace(node("lab-1-2"), reservation="headway_lemons"))
     assert spares_to_reserve(LAB, lemon, SPARE) == frozenset(), "the spare takes its place"
 
 
-def test_a_node_that_somebody_has_reserved_does_not_stand_by() -> None:
+def test_node_reserved_by_user_is_not_a_spare() -> None:
     theirs = world(lab_2_1=replace(node("lab-2-1", "IDLE", "RESERVED"), reservation="course"))
     assert spares_to_reserve(LAB, theirs, SPARE) == {"lab-1-4"}, "their jobs could not start there"
     tested = world(lab_2_1=replace(node("lab-2-1", "IDLE", "RESERVED"), reservation="headway_test_lab-2-1"))
@@ -134,6 +134,6 @@ def test_a_node_that_somebody_has_reserved_does_not_stand_by() -> None:
     assert spares_to_reserve(LAB, nightly, SPARE) == SPARE
 
 
-def test_a_cluster_without_spares_reserves_nothing() -> None:
+def test_reserves_nothing_without_spares() -> None:
     bare = cluster(spares=0)
     assert spares_to_reserve(bare, {n: node(n) for n in bare.slot_names}, frozenset()) == frozenset()

@@ -1,4 +1,4 @@
-"""Each GPU error has the right class, drains the node when it must, and is grouped with its consequences."""
+"""Each XID has the right class and drains the node if needed; repeated and consequential signals join one incident."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def incident(
     return Incident(1, "lab", "lab-1-1", "XID 79", action, state, at, at)
 
 
-def test_every_code_of_the_table_has_a_known_class() -> None:
+def test_every_xid_has_a_known_class() -> None:
     assert len(xid_table()) > 70
     assert xid_table()[79].kind is FaultAction.RMA
     assert xid_table()[31].kind is FaultAction.APP
@@ -37,11 +37,11 @@ def test_every_code_of_the_table_has_a_known_class() -> None:
 @pytest.mark.parametrize(
     ("code", "drains"), [(79, True), (48, True), (31, False), (45, False), (63, False), (999, False)]
 )
-def test_only_faults_of_the_gpu_drain(code: int, drains: bool) -> None:
+def test_only_gpu_faults_drain_node(code: int, drains: bool) -> None:
     assert judge_signal(signal(code), (), {}).drains is drains
 
 
-def test_a_cluster_s_own_word_wins_over_the_table() -> None:
+def test_cluster_file_overrides_xid_class() -> None:
     assert judge_signal(signal(79), (), {79: "log"}).action is FaultAction.LOG
     assert judge_signal(signal(63), (), {63: "drain"}).drains
 
@@ -56,11 +56,11 @@ def test_a_cluster_s_own_word_wins_over_the_table() -> None:
         ("something new", FaultAction.WATCH),
     ],
 )
-def test_154_acts_on_the_action_it_carries(text: str, action: FaultAction) -> None:
+def test_xid_154_uses_recovery_action_in_its_text(text: str, action: FaultAction) -> None:
     assert xid_class(154, text, {}) is action
 
 
-def test_the_third_app_error_in_a_day_from_different_jobs_is_the_node_s() -> None:
+def test_third_app_error_of_different_jobs_in_a_day_drains_node() -> None:
     first, second = signal(31, job=1, at=NOW - 7200), signal(13, job=2, at=NOW - 3600)
     assert judge_signal(signal(31, job=3), (first, second), {}).drains
     assert not judge_signal(signal(31, job=2), (first, second), {}).drains, "one job's errors count once"
@@ -75,7 +75,7 @@ def folded(one: Signal, *incidents: Incident) -> Incident | None:
     return find_incident(one, incidents, judge_signal(one, (), {}))
 
 
-def test_bursts_and_consequences_fold_into_one_incident() -> None:
+def test_signal_bursts_and_consequences_join_one_incident() -> None:
     open_one = incident()
     assert folded(signal(45, at=NOW + 1), open_one) is open_one
     assert folded(signal(79, at=NOW + 86400), open_one) is open_one, "the node is out: it stays one fault"
@@ -86,6 +86,6 @@ def test_bursts_and_consequences_fold_into_one_incident() -> None:
     assert folded(signal(79, at=NOW + 1), over) is None, "a node that was returned and fails again is a new fault"
 
 
-def test_the_heavier_repair_wins() -> None:
+def test_more_severe_repair_wins() -> None:
     assert more_severe(FaultAction.RESTART_JOB, FaultAction.RMA) is FaultAction.RMA
     assert [more_severe(DRAINS[0], one) for one in DRAINS] == list(DRAINS)

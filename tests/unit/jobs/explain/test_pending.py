@@ -1,4 +1,4 @@
-"""Each reason for which a job waits is explained together with what would start the job."""
+"""Each Slurm pending reason is explained together with what would let the job start."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def whole(
     return found
 
 
-def test_nodes_under_one_leaf() -> None:
+def test_resources_reason_counts_free_nodes_under_one_leaf_switch() -> None:
     got = said(pending("Resources", node_count=4, gpus=32, switches=1))
     assert got == (
         "needs 4 nodes under one leaf switch with 8 GPUs each free; 3 are free under leaf1; "
@@ -98,7 +98,7 @@ def test_nodes_under_one_leaf() -> None:
     )
 
 
-def test_nodes_anywhere_and_several_jobs_must_end() -> None:
+def test_resources_reason_names_the_last_job_that_must_end() -> None:
     assert (
         said(pending("Resources", node_count=4, gpus=32))
         == "there is room: it should start in the next scheduling cycle"
@@ -110,7 +110,7 @@ def test_nodes_anywhere_and_several_jobs_must_end() -> None:
     )
 
 
-def test_gpus_of_one_node_and_what_is_out_of_service() -> None:
+def test_resources_reason_names_nodes_out_of_service() -> None:
     nodes = (node("lab-1-1", 6), node("lab-1-2", 0, "IDLE", "DRAIN", reason="XID 79"))
     part = running(5, ("lab-1-1",), 40, gpus=6, cpus=96)
     got = said(pending("Resources", gpus=4), nodes, (part,))
@@ -120,12 +120,12 @@ def test_gpus_of_one_node_and_what_is_out_of_service() -> None:
     )
 
 
-def test_what_no_node_has() -> None:
+def test_resources_reason_says_that_no_node_has_enough_gpus() -> None:
     got = said(pending("Resources", gpus=16))
     assert got == "needs 1 node with 16 GPUs free; no node of train has that"
 
 
-def test_nodes_that_have_not_the_feature_or_the_kind_of_gpu_that_it_asks_for() -> None:
+def test_resources_reason_respects_requested_features_and_gpu_type() -> None:
     """Half of them are of another group, and free."""
     [main] = CLUSTER.groups
     groups = (replace(main, name="gpu", slots=NODES[:4]), replace(main, name="cheap", slots=NODES[4:], spot=True))
@@ -152,14 +152,14 @@ def test_nodes_that_have_not_the_feature_or_the_kind_of_gpu_that_it_asks_for() -
     )
 
 
-def test_cpus_that_come_with_a_gpu_are_counted() -> None:
+def test_resources_reason_counts_cpus_per_gpu() -> None:
     nodes = (replace(node("lab-1-1"), cpus_used=100, states=("MIXED",)),)
     hog = running(5, ("lab-1-1",), 60, gpus=0, cpus=100)
     got = said(pending("Resources", gpus=8, more={"cpus-per-tres": "gres/gpu:16"}), nodes, (hog,))
     assert "none is free; job 5 of alice ends in 60 s" in got
 
 
-def test_nodes_that_are_kept_for_others() -> None:
+def test_resources_reason_names_spare_and_reserved_nodes() -> None:
     spare = replace(node("lab-2-1"), reservation="headway_spares")
     nodes = (node("lab-1-1"), spare)
     asks = pending("Resources", node_count=2, gpus=16)
@@ -171,7 +171,7 @@ def test_nodes_that_are_kept_for_others() -> None:
     assert got.endswith("only 1 node of train has that; lab-2-1 is reserved by course, which ends in 2 h")
 
 
-def test_a_job_that_shares_its_nodes_with_nobody() -> None:
+def test_exclusive_job_needs_whole_free_nodes() -> None:
     nodes = (node("lab-1-1", 2), node("lab-1-2", 8))
     jobs = (running(5, ("lab-1-1",), 40, gpus=2, cpus=32), running(6, ("lab-1-2",), 90, gpus=8))
     mine = pending("Resources", gpus=0, more={"oversubscribe": "none"})
@@ -182,7 +182,7 @@ def test_a_job_that_shares_its_nodes_with_nobody() -> None:
     )
 
 
-def test_those_before_it() -> None:
+def test_priority_reason_counts_jobs_ahead() -> None:
     first = builders.job(880, "PENDING", reason="Resources", user="bob", priority=9, gpus=16, node_count=2)
     others = (first, *(builders.job(890 + i, "PENDING", reason="Priority", priority=5) for i in range(2)))
     held = builders.job(899, "PENDING", reason="JobHeldUser", priority=50)
@@ -190,7 +190,7 @@ def test_those_before_it() -> None:
     assert got == "3 jobs go before it, first job 880 of bob for 16 GPUs"
 
 
-def test_those_before_a_job_of_several_partitions_count_once() -> None:
+def test_jobs_ahead_in_several_partitions_count_once() -> None:
     others = (
         builders.job(880, "PENDING", reason="Priority", user="bob", priority=9, partition="debug,train"),
         builders.job(881, "PENDING", reason="Priority", priority=8, partition="debug"),
@@ -218,12 +218,12 @@ def test_those_before_a_job_of_several_partitions_count_once() -> None:
         ("afterok:5(unfulfilled)?afterok:6_*(unfulfilled)", "needs job 5 to succeed or needs job 6_* to succeed"),
     ],
 )  # fmt: skip
-def test_jobs_it_follows(dependency: str, expected: str) -> None:
+def test_dependency_reason_describes_the_jobs_it_waits_for(dependency: str, expected: str) -> None:
     before = builders.job(700, "PENDING", reason="Priority")
     assert said(pending("Dependency", dependency=dependency), jobs=(*RUNNING, before)) == expected
 
 
-def test_a_task_that_it_follows_is_not_another_of_its_array() -> None:
+def test_dependency_on_array_task_reports_the_state_of_that_task() -> None:
     tasks = (
         running(12, ("lab-1-4",), 7200, array_job_id=12, array_task="1"),
         running(13, ("lab-1-3",), 600, array_job_id=12, array_task="2"),
@@ -271,7 +271,7 @@ def test_a_task_that_it_follows_is_not_another_of_its_array() -> None:
         ("SomethingNew", {}, ""),
     ],
 )
-def test_reasons_that_stand_alone(reason: str, fields: dict[str, Any], expected: str) -> None:
+def test_other_pending_reasons_are_explained(reason: str, fields: dict[str, Any], expected: str) -> None:
     assert said(pending(reason, **fields)) == expected
 
 
@@ -348,12 +348,12 @@ def test_reasons_that_stand_alone(reason: str, fields: dict[str, Any], expected:
         ("QOSMinGRES", {}, "never starts as it is: cancel it and submit with more GPUs, or have the limit changed"),
     ],
 )
-def test_limits(reason: str, fields: dict[str, Any], expected: str) -> None:
+def test_qos_and_association_limits_are_explained(reason: str, fields: dict[str, Any], expected: str) -> None:
     small = running(815, ("lab-1-4",), 9000, gpus=8, user="carol")
     assert said(pending(reason, **fields), jobs=(*RUNNING, small)) == expected
 
 
-def test_every_limit_has_words() -> None:
+def test_every_limit_reason_has_a_readable_text() -> None:
     words = {reason: whole(pending(reason)).reason for reason in ("QOSGrpGRES", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit",
              "QOSMaxWallDurationPerJobLimit", "QOSGrpGRESRunMinutes", "QOSMinCpuNotSatisfied", "MaxGRESPerAccount",
              "AssocMaxCPUMinutesPerJobLimit", "QOSMaxMemoryPerJob")}  # fmt: skip
@@ -370,7 +370,7 @@ def test_every_limit_has_words() -> None:
     }
 
 
-def test_nodes_that_it_names() -> None:
+def test_required_nodes_down_or_reserved_are_explained() -> None:
     down = node("lab-1-3", 0, "DOWN", "NOT_RESPONDING", reason="XID 79")
     nodes = (*BUSY[:2], down, *BUSY[3:])
     text = "ReqNodeNotAvail, UnavailableNodes:lab-1-3"
@@ -384,7 +384,7 @@ def test_nodes_that_it_names() -> None:
     assert got == "would overlap reservation maint, which begins in 30 min: a shorter --time may start it before"
 
 
-def test_reservations() -> None:
+def test_reservation_reason_is_explained() -> None:
     mine = pending("Reservation", reservation="course")
     assert said(mine) == "reservation course does not exist: cancel the job and submit it without --reservation"
     course = Reservation("course", ("lab-1-1",), ("alice",), (), 10_600, 20_000)
@@ -395,7 +395,7 @@ def test_reservations() -> None:
     assert got == "needs 1 node with 8 GPUs free; none is free; job 70 of alice ends in 2 min at the latest"
 
 
-def test_tasks_of_an_array_that_may_run_at_once() -> None:
+def test_array_task_limit_is_explained() -> None:
     tasks = tuple(running(870 + i, ("lab-1-4",), 60 * i, array_job_id=870, array_task=str(i), gpus=1) for i in (1, 2))
     mine = pending("JobArrayTaskLimit", array_job_id=870, array_task="3-99", array_limit=2)
     assert said(mine, jobs=tasks) == (
@@ -403,7 +403,7 @@ def test_tasks_of_an_array_that_may_run_at_once() -> None:
     )
 
 
-def test_what_slurm_expects_is_told_beside() -> None:
+def test_explanation_includes_expected_start_time_and_nodes() -> None:
     got = whole(
         pending("Resources", node_count=8, gpus=64, start_time=int(NOW) + 840, scheduled_nodes=NODES), FULL, ALL_HELD
     )
@@ -413,7 +413,7 @@ def test_what_slurm_expects_is_told_beside() -> None:
     assert explain_pending(running(1, ("lab-1-1",), 5), ClusterSnapshot.from_readings(CLUSTER, BUSY, RUNNING)) is None
 
 
-def test_a_cluster_as_last_read_is_brought_up_to_date_by_what_changed() -> None:
+def test_incremental_snapshot_update_equals_a_full_rebuild() -> None:
     """As if it were looked through current."""
     rng = random.Random(3)
 

@@ -92,7 +92,7 @@ async def rest(chunks: AsyncIterator[bytes]) -> bytes:
         return b"".join([chunk async for chunk in chunks])
 
 
-async def test_from_waiting_to_the_last_line() -> None:
+async def test_follow_reports_pending_reasons_and_reads_to_the_last_line() -> None:
     head, now = Head(), Job(WAITS)
     chunks = tail(head, now)
     assert await take(chunks) == b"--- pending (Resources): waits until enough nodes or GPUs are free ---\n"
@@ -108,7 +108,7 @@ async def test_from_waiting_to_the_last_line() -> None:
     assert head.open == 0, "nothing is left running on the head"
 
 
-async def test_frames_may_come_in_any_pieces() -> None:
+async def test_follow_accepts_frames_in_any_pieces() -> None:
     head, now = Head(b"ab\ncd"), Job(RUNS)
     chunks = tail(head, now)
     for piece in (b"D", b" 3\nab", b"\nD 2\n", b"cd"):
@@ -118,7 +118,7 @@ async def test_frames_may_come_in_any_pieces() -> None:
     assert await rest(chunks) == b""
 
 
-async def test_a_restart_is_told_before_what_the_new_run_writes() -> None:
+async def test_follow_announces_a_restart_before_the_new_output() -> None:
     head, now = Head(), Job(RUNS)
     chunks = tail(head, now)
     head.write(b"step 1\nstep 2\n")
@@ -134,7 +134,7 @@ async def test_a_restart_is_told_before_what_the_new_run_writes() -> None:
     assert await rest(chunks) == b"", "told once, and the new file's end was reached"
 
 
-async def test_a_broken_connection_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_follow_resumes_at_its_offset_after_a_broken_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headway.jobs.logs.follow.RETRY_S", 0)
     head, now = Head(), Job(RUNS)
     chunks = tail(head, now)
@@ -149,7 +149,7 @@ async def test_a_broken_connection_goes_on_where_it_was(monkeypatch: pytest.Monk
     assert await rest(chunks) == b""
 
 
-async def test_a_file_that_may_not_be_read_ends_it_with_the_reason() -> None:
+async def test_follow_refuses_an_unreadable_file_with_the_reason() -> None:
     head, now = Head(), Job(RUNS)
     head.frames.put_nowait(CommandFailed(["python3"], 97, f"{PATH}: Permission denied"))
     with pytest.raises(Refused, match="Permission denied"):
@@ -157,7 +157,7 @@ async def test_a_file_that_may_not_be_read_ends_it_with_the_reason() -> None:
     assert head.open == 0
 
 
-async def test_leaving_early_ends_what_runs_on_the_head() -> None:
+async def test_closing_the_follow_ends_its_stream_on_the_head() -> None:
     head, now = Head(), Job(RUNS)
     chunks = tail(head, now)
     head.write(b"one\n")
@@ -166,7 +166,7 @@ async def test_leaving_early_ends_what_runs_on_the_head() -> None:
     assert head.open == 0
 
 
-async def test_without_follow_it_is_what_is_there() -> None:
+async def test_log_of_an_ended_job_or_without_follow_is_read_once() -> None:
     assert await rest(tail(Head(b"so far\n"), Job(RUNS), follow=False)) == b"so far\n"
     assert await rest(tail(Head(b"all\n"), Job(DONE))) == b"all\n"
     with pytest.raises(NotFound, match="has not written") as caught:
@@ -174,7 +174,7 @@ async def test_without_follow_it_is_what_is_there() -> None:
     assert caught.value.hint == "it waits: Resources"
 
 
-async def test_the_error_file_and_jobs_without_a_file() -> None:
+async def test_follow_reads_stderr_and_refuses_jobs_without_a_log_file() -> None:
     head, now = Head(), Job(RUNS)
     chunks = tail(head, now, err=True)
     head.write(b"e\n")
@@ -185,7 +185,7 @@ async def test_the_error_file_and_jobs_without_a_file() -> None:
         await rest(tail(Head(), Job(replace(RUNS, stdout=""))))
 
 
-async def test_each_part_says_where_in_the_file_it_lies() -> None:
+async def test_each_log_piece_has_its_file_offset() -> None:
     head, now = Head(b"step 1\n"), Job(RUNS)
     chunks = tail(head, now, start=7)
     head.write(b"step 2\n")

@@ -61,12 +61,12 @@ async def read(files: Files, *looks: Sequence[JobState], follow: bool = True) ->
     return b"".join([piece async for piece in follow_array_logs(files, HEAD, now, follow=follow, poll_s=0)])
 
 
-async def test_each_line_has_its_task_s_number() -> None:
+async def test_each_array_log_line_starts_with_its_task_number() -> None:
     files = Files(_1=b"one\ntwo\n", _2=b"three")
     assert await read(files, [task(1, "COMPLETED"), task(2, "FAILED")]) == b"[1] one\n[1] two\n[2] three\n"
 
 
-async def test_what_is_written_later_follows_and_half_a_line_waits_for_its_end() -> None:
+async def test_array_follow_waits_for_complete_lines_of_running_tasks() -> None:
     files = Files(_1=b"half")
     looks = [task(1, "RUNNING")], [task(1, "COMPLETED"), task(2, "COMPLETED")]
     left = list(looks)
@@ -81,7 +81,7 @@ async def test_what_is_written_later_follows_and_half_a_line_waits_for_its_end()
     assert b"".join(said) == b"[1] half and whole\n[2] late\n"
 
 
-async def test_the_unfinished_line_of_a_task_that_ends_before_others_is_said() -> None:
+async def test_array_follow_prints_the_unfinished_last_line_of_an_ended_task() -> None:
     files = Files(_1=b"loss 0.5\nKilled", _2=b"x\n")
     first, second = task(1, "RUNNING"), task(2, "RUNNING")
     ended = replace(first, state="FAILED")
@@ -89,7 +89,7 @@ async def test_the_unfinished_line_of_a_task_that_ends_before_others_is_said() -
     assert said == b"[1] loss 0.5\n[2] x\n[1] Killed\n"
 
 
-async def test_a_task_that_is_requeued_after_its_end_is_followed_again() -> None:
+async def test_array_follow_reads_a_requeued_task_again() -> None:
     files = Files(_1=b"first run\n", _2=b"x\n")
     ended, beside = task(1, "FAILED"), task(2, "RUNNING")
     looks = [[ended, beside], [replace(ended, state="RUNNING"), beside], [task(1, "COMPLETED"), task(2, "COMPLETED")]]
@@ -104,7 +104,7 @@ async def test_a_task_that_is_requeued_after_its_end_is_followed_again() -> None
     assert b"".join(said) == b"[1] first run\n[2] x\n[1] anew\n"
 
 
-async def test_logs_that_go_nowhere_are_said_to() -> None:
+async def test_array_follow_refuses_tasks_without_a_readable_log() -> None:
     tasks = [task(number, "COMPLETED", "/dev/null") for number in (1, 2)]
     with pytest.raises(NotFound, match=r"has a log file \(its output goes to /dev/null\)"):
         await read(Files(), tasks)
@@ -113,25 +113,25 @@ async def test_logs_that_go_nowhere_are_said_to() -> None:
     assert "logs -f" not in caught.value.hint, "nothing comes any more"
 
 
-async def test_why_all_wait_is_said_once() -> None:
+async def test_array_follow_prints_the_pending_reason_once() -> None:
     waits = replace(task(1, "PENDING"), reason="Priority", array_task="1-5")
     files = Files(_1=b"x\n")
     said = b"--- pending (Priority): waits behind jobs of higher priority ---\n[1] x\n"
     assert await read(files, [waits], [waits], [task(1, "COMPLETED")]) == said
 
 
-async def test_tasks_that_share_a_file_have_it_read_once() -> None:
+async def test_log_file_shared_by_tasks_is_read_once() -> None:
     tasks = [task(n, "COMPLETED", "/home/alice/all.log") for n in range(3)]
     assert await read(Files(all=b"x\n"), tasks) == b"x\n"
 
 
-async def test_a_large_log_comes_in_pieces() -> None:
+async def test_large_array_log_is_read_in_pieces() -> None:
     files = Files(_1=b"0123456789abcde\n" * 40_000)
     said = await read(files, [task(1, "COMPLETED")], follow=False)
     assert said.count(b"[1] 0123456789abcde\n") == 40_000
     assert files.most <= 128 * 1024
 
 
-async def test_no_log_at_all_is_said() -> None:
+async def test_array_log_without_any_file_raises_not_found() -> None:
     with pytest.raises(NotFound, match="no task"):
         await read(Files(), [task(1, "COMPLETED")], follow=False)

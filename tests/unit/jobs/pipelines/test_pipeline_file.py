@@ -18,20 +18,20 @@ def steps(**wanted: list[str]) -> dict[str, Any]:
     return {"name": "p", "steps": {name: {"run": "true", "needs": needs} for name, needs in wanted.items()}}
 
 
-def test_the_example_is_a_good_one() -> None:
+def test_example_pipeline_is_valid() -> None:
     text = (Path(__file__).parents[4] / "examples" / "rlhf.yaml").read_text()
     found = read_pipeline(parse_yaml(text))
     assert found.steps_in_order()[-1] == "report"
     assert found.steps_after({"reward"}) == {"reward", "ppo", "report"}
 
 
-def test_steps_come_after_what_they_need() -> None:
+def test_steps_are_ordered_after_their_needs() -> None:
     found = read_pipeline(steps(c=["a", "b"], a=[], b=["a"]))
     assert found.steps_in_order() == ["a", "b", "c"]
     assert found.steps_after({"b"}) == {"b", "c"}
 
 
-def test_defaults_are_for_steps_that_do_not_say() -> None:
+def test_defaults_apply_to_fields_a_step_does_not_set() -> None:
     document = {
         "name": "p", "defaults": {"gpus": 2, "env": {"A": "1", "B": "1"}},
         "steps": {"a": {"run": "x"}, "b": {"run": ["y", "z"], "gpus": 0, "env": {"B": "2"}}},
@@ -41,12 +41,12 @@ def test_defaults_are_for_steps_that_do_not_say() -> None:
     assert (found["b"].gpus, found["b"].env, found["b"].run) == (0, {"A": "1", "B": "2"}, ["y", "z"])
 
 
-def test_words_are_split_as_a_shell_would_and_never_run_by_one() -> None:
+def test_run_string_is_split_into_words_without_shell_expansion() -> None:
     found = read_pipeline({"name": "p", "steps": {"a": {"run": "x 'a b' $HOME ; rm"}}})
     assert found.steps["a"].run == ["x", "a b", "$HOME", ";", "rm"]
 
 
-def test_every_fault_is_said_at_once() -> None:
+def test_all_pipeline_faults_are_reported_at_once() -> None:
     document = {
         "name": "a b",
         "steps": {
@@ -72,7 +72,7 @@ def test_every_fault_is_said_at_once() -> None:
 
 
 @pytest.mark.parametrize("document", [{}, {"steps": []}, {"name": "p", "steps": {"a": None}}, {"name": 1, "steps": 2}])
-def test_what_is_no_pipeline_is_refused_in_words(document: Any) -> None:
+def test_invalid_pipeline_documents_are_refused(document: Any) -> None:
     with pytest.raises(InvalidSpec, match="fault"):
         read_pipeline(document)
 
@@ -84,7 +84,7 @@ def _refused(document: dict[str, Any]) -> list[Fault]:
     return caught.value.faults
 
 
-def test_a_file_that_is_too_large_is_looked_at_no_further() -> None:
+def test_oversized_pipeline_parts_are_refused_with_few_faults() -> None:
     """Each of these took the server minutes, or all of its memory."""
     names = [f"s{number}" for number in range(20_000)]
     chain = {name: {"run": "x", "needs": [after]} for name, after in pairwise(names)}
@@ -98,7 +98,7 @@ def test_a_file_that_is_too_large_is_looked_at_no_further() -> None:
     assert [one.path for one in _refused({"steps": {"a": {"run": "x", "needs": names}}})] == ["steps.a.needs"]
 
 
-def test_steps_that_need_what_is_not_there_are_told_of_some_that_are() -> None:
+def test_unknown_needs_are_limited_and_hint_at_existing_steps() -> None:
     names = [f"s{number}" for number in range(MAX_STEPS)]
     found = _refused({"steps": {name: {"run": "x", "needs": [f"{name}x"] * MAX_STEPS} for name in names}})
     assert len(found) == MOST_FAULTS

@@ -1,5 +1,5 @@
-"""Helpers stay running on the head (the real node/user_helper as `serve`), and a submission has a defined outcome
-when one dies."""
+"""Helper processes on the head submit jobs for users; a submission has a defined outcome when a helper dies, and the
+pool limits their number."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def held(mood: str = "") -> SubmitIn:
     return SubmitIn(script=SCRIPT, script_name="train.sbatch", env={"MOOD": mood})
 
 
-async def test_one_helper_submits_one_job_after_the_other_as_the_person(warm: HelperPool, head: Machine) -> None:
+async def test_one_helper_submits_successive_jobs_as_the_user(warm: HelperPool, head: Machine) -> None:
     found = [(await run_sbatch(warm, HEAD, held(), PERSON)).job_id for _ in range(3)]
     assert found == [1, 2, 3]
     assert head.lines("submitted") == [f"{pwd.getpwnam('nobody').pw_uid} train.sbatch"] * 3
@@ -56,16 +56,14 @@ async def test_one_helper_submits_one_job_after_the_other_as_the_person(warm: He
     assert (len(head.held), head.fresh) == (1, 0)
 
 
-async def test_no_variable_makes_sbatch_wait_for_the_job_s_end(tmp_path: Path) -> None:
+async def test_helper_removes_sbatch_wait_from_the_environment(tmp_path: Path) -> None:
     """Else the request would be cut off, and nobody could say whether there is a job."""
     head = head_here(tmp_path, "#!/bin/sh\necho .$SBATCH_WAIT >{folder}/waits\necho Submitted batch job 1\n")
     await run_sbatch(head, HEAD, SubmitIn(script=SCRIPT, env={"SBATCH_WAIT": "1"}), PERSON)
     assert head.lines("waits") == ["."]
 
 
-async def test_the_limits_of_the_person_s_sessions_are_put_on_once_before_anything_is_theirs(
-    warm: HelperPool, head: Machine
-) -> None:
+async def test_session_limits_are_applied_once_per_helper(warm: HelperPool, head: Machine) -> None:
     await run_sbatch(warm, HEAD, held(), PERSON)
     await run_sbatch(warm, HEAD, held(), PERSON)
     assert head.lines("limits") == ["limited"]
@@ -73,7 +71,7 @@ async def test_the_limits_of_the_person_s_sessions_are_put_on_once_before_anythi
     assert head.lines("limits") == ["limited"] * 2
 
 
-async def test_what_is_read_for_long_lies_under_these_limits_too(head: Machine) -> None:
+async def test_search_follow_and_tunnel_apply_session_limits(head: Machine) -> None:
     (head.folder / "log").write_text("here\n")
     search = {"do": "search", "user": PERSON, "path": str(head.folder / "log"), "text": "here", "most": 1}
     assert json.loads((await call_helper(head, HEAD, search, timeout_s=20)).stdout)["found"]
@@ -84,15 +82,13 @@ async def test_what_is_read_for_long_lies_under_these_limits_too(head: Machine) 
         await held.close()
 
 
-async def test_sbatch_s_own_words_come_back(warm: HelperPool) -> None:
+async def test_helper_returns_the_error_message_of_sbatch(warm: HelperPool) -> None:
     with pytest.raises(Refused, match="no such thing"):
         await run_sbatch(warm, HEAD, held("sour"), PERSON)
     assert (await run_sbatch(warm, HEAD, held(), PERSON)).job_id == 2
 
 
-async def test_a_helper_killed_under_a_submission_is_one_error_and_no_second_job(
-    warm: HelperPool, head: Machine
-) -> None:
+async def test_helper_killed_during_submission_causes_no_second_job(warm: HelperPool, head: Machine) -> None:
     sending = asyncio.create_task(run_sbatch(warm, HEAD, held("slow"), PERSON))
     await head.until("began")
     os.kill(head.held[0].pid, signal.SIGKILL)
@@ -106,7 +102,7 @@ async def test_a_helper_killed_under_a_submission_is_one_error_and_no_second_job
     assert len(head.held) == 2
 
 
-async def test_one_that_dies_before_it_has_begun_is_not_noticed(warm: HelperPool, head: Machine) -> None:
+async def test_submission_falls_back_if_the_helper_dies_before_it_begins(warm: HelperPool, head: Machine) -> None:
     await run_sbatch(warm, HEAD, held(), PERSON)
     os.kill(head.held[0].pid, signal.SIGSTOP)  # it lives, as far as anybody knows here
     sending = asyncio.create_task(run_sbatch(warm, HEAD, held(), PERSON))
@@ -117,7 +113,7 @@ async def test_one_that_dies_before_it_has_begun_is_not_noticed(warm: HelperPool
 
 
 @pytest.mark.parametrize("said", [[], [b"begun\n"]])
-async def test_one_whose_connection_breaks_may_have_begun_whatever_it_said(said: list[bytes]) -> None:
+async def test_broken_helper_connection_leaves_the_outcome_unknown(said: list[bytes]) -> None:
     head = Counting(answer=b"")
     sending = asyncio.create_task(run_sbatch(HelperPool(head), HEAD, held(), PERSON))
     await eventually(lambda: head.made)
@@ -128,7 +124,7 @@ async def test_one_whose_connection_breaks_may_have_begun_whatever_it_said(said:
     assert head.fresh == 0
 
 
-async def test_what_comes_again_with_its_tag_is_submitted_once(warm: HelperPool, head: Machine) -> None:
+async def test_submission_repeated_with_the_same_tag_creates_one_job(warm: HelperPool, head: Machine) -> None:
     first = await run_sbatch(warm, HEAD, held(), PERSON, tag="a")
     assert [(await run_sbatch(links, HEAD, held(), PERSON, tag="a")) for links in (warm, HelperPool(head))] == [
         first,
@@ -141,7 +137,7 @@ async def test_what_comes_again_with_its_tag_is_submitted_once(warm: HelperPool,
     assert len(head.lines("submitted")) == 4
 
 
-async def test_what_sbatch_says_of_a_wrong_option_comes_back_and_may_be_mended(tmp_path: Path) -> None:
+async def test_sbatch_option_error_is_returned_on_every_retry(tmp_path: Path) -> None:
     """It ends with 255 then, which is no signal; the same submission sent again is asked anew, not "cut off"."""
     said = "sbatch: unrecognized option '--container-image=x'"
     head = head_here(tmp_path, f'#!/bin/sh\necho "{said}" >&2\nexit 255\n')
@@ -152,7 +148,7 @@ async def test_what_sbatch_says_of_a_wrong_option_comes_back_and_may_be_mended(t
     await warm.close()
 
 
-async def test_the_signal_that_ended_sbatch_is_named(tmp_path: Path) -> None:
+async def test_error_names_the_signal_that_ended_sbatch(tmp_path: Path) -> None:
     head = head_here(tmp_path, "#!/bin/sh\nkill -9 $$\n")
     warm = HelperPool(head)
     for links in (warm, head):
@@ -161,7 +157,7 @@ async def test_the_signal_that_ended_sbatch_is_named(tmp_path: Path) -> None:
     await warm.close()
 
 
-async def test_a_second_one_with_the_tag_waits_for_the_first(head: Machine) -> None:
+async def test_second_submission_with_a_tag_waits_for_the_first(head: Machine) -> None:
     """The server that sent the first was killed; another one asks again. What a signal ended may have been submitted."""
     sending = asyncio.create_task(run_sbatch(HelperPool(head), HEAD, held("slow"), PERSON, tag="a"))
     await head.until("began")
@@ -174,7 +170,7 @@ async def test_a_second_one_with_the_tag_waits_for_the_first(head: Machine) -> N
     assert len(head.lines("submitted")) == 1
 
 
-async def test_nobody_knows_what_became_of_one_that_was_cut_off_under_its_tag(warm: HelperPool, head: Machine) -> None:
+async def test_interrupted_tagged_submission_is_not_repeated(warm: HelperPool, head: Machine) -> None:
     sending = asyncio.create_task(run_sbatch(warm, HEAD, held("slow"), PERSON, tag="a"))
     await head.until("began")
     os.killpg(head.held[0].pid, signal.SIGKILL)  # the machine, say
@@ -185,7 +181,7 @@ async def test_nobody_knows_what_became_of_one_that_was_cut_off_under_its_tag(wa
     assert len(head.lines("submitted")) == 1
 
 
-async def test_one_that_dies_between_submissions_is_not_noticed(warm: HelperPool, head: Machine) -> None:
+async def test_helper_killed_between_submissions_is_replaced(warm: HelperPool, head: Machine) -> None:
     await run_sbatch(warm, HEAD, held(), PERSON)
     os.kill(head.held[0].pid, signal.SIGKILL)
     await head.held[0].wait()
@@ -193,7 +189,7 @@ async def test_one_that_dies_between_submissions_is_not_noticed(warm: HelperPool
     assert (len(head.held), head.fresh) == (2, 0)
 
 
-async def test_a_submission_that_is_given_up_takes_its_helper_with_it(warm: HelperPool, head: Machine) -> None:
+async def test_cancelled_submission_ends_its_helper(warm: HelperPool, head: Machine) -> None:
     sending = asyncio.create_task(run_sbatch(warm, HEAD, held("slow"), PERSON))
     await head.until("began")
     sending.cancel()
@@ -203,7 +199,7 @@ async def test_a_submission_that_is_given_up_takes_its_helper_with_it(warm: Help
     assert (await run_sbatch(warm, HEAD, held(), PERSON)).job_id == 2  # not the answer of the one before
 
 
-async def test_nobody_waits_for_what_a_submission_leaves_behind(warm: HelperPool) -> None:
+async def test_background_output_of_a_submission_does_not_block_the_helper(warm: HelperPool) -> None:
     """A profile may have started something that holds sbatch's output, and writes."""
     async with asyncio.timeout(60):
         with contextlib.suppress(Refused):  # the number may drown in it
@@ -211,13 +207,13 @@ async def test_nobody_waits_for_what_a_submission_leaves_behind(warm: HelperPool
         await run_sbatch(warm, HEAD, held(), PERSON)
 
 
-async def test_people_who_are_not_there_are_refused_in_the_same_words(warm: HelperPool, head: Machine) -> None:
+async def test_helper_pool_refuses_an_unknown_user(warm: HelperPool, head: Machine) -> None:
     with pytest.raises(Exception, match="there is no user eve on lab-head"):
         await run_sbatch(warm, HEAD, held(), "eve")
     assert head.fresh == 1
 
 
-async def test_a_person_s_helper_does_nothing_for_anybody_else(head: Machine) -> None:
+async def test_helper_of_a_user_refuses_other_users_and_requests(head: Machine) -> None:
     process = await head.hold(HEAD, helper_argv({"do": "serve", "user": PERSON}))
     try:
         assert await process.read() == b"ready\n"
@@ -236,7 +232,7 @@ async def test_a_person_s_helper_does_nothing_for_anybody_else(head: Machine) ->
         await process.close()
 
 
-async def test_it_ends_with_its_connection(head: Machine) -> None:
+async def test_helper_exits_when_its_connection_closes(head: Machine) -> None:
     process = await head.hold(HEAD, helper_argv({"do": "serve", "user": ""}))
     assert await process.read() == b"ready\n"
     assert process.process.stdin is not None
@@ -245,7 +241,7 @@ async def test_it_ends_with_its_connection(head: Machine) -> None:
         assert await process.process.wait() == 0
 
 
-async def test_logs_are_read_by_a_helper_and_once_more_when_it_dies(warm: HelperPool, head: Machine) -> None:
+async def test_log_read_uses_a_helper_and_is_retried_if_it_dies(warm: HelperPool, head: Machine) -> None:
     log = head.folder / "log"
     log.write_bytes(b"x" * 300_000)
     ask = {"do": "read", "files": [{"user": PERSON, "path": str(log), "offset": 0, "limit": 1 << 20}]}
@@ -303,7 +299,7 @@ class Counting(Machine):
         return CommandResult(tuple(argv), 0, "8\n", "", 0.0, b"8\n")
 
 
-async def test_an_answer_may_come_in_any_pieces() -> None:
+async def test_helper_answer_may_arrive_in_any_pieces() -> None:
     head = Counting(answer=b"")
     warm = HelperPool(head)
     sending = asyncio.create_task(run_sbatch(warm, HEAD, held(), PERSON))
@@ -313,7 +309,7 @@ async def test_an_answer_may_come_in_any_pieces() -> None:
     assert (await sending).message == "7\nerr"
 
 
-async def test_who_asks_for_many_at_once_gets_some_helpers_and_then_fresh_programs() -> None:
+async def test_pool_limits_helpers_per_user_and_then_starts_fresh_programs() -> None:
     head = Counting(answer=b"")
     warm = HelperPool(head)
     waiting = [asyncio.create_task(run_sbatch(warm, HEAD, held(), PERSON)) for _ in range(MAX_HELPERS_PER_USER)]
@@ -325,7 +321,7 @@ async def test_who_asks_for_many_at_once_gets_some_helpers_and_then_fresh_progra
     assert [(await one).job_id for one in waiting] == [7] * MAX_HELPERS_PER_USER
 
 
-async def test_a_helper_nobody_has_asked_for_long_is_let_go() -> None:
+async def test_pool_closes_idle_helpers() -> None:
     head, clock = Counting(), Clock()
     warm = HelperPool(head, clock=clock)
     await run_sbatch(warm, HEAD, held(), PERSON)
@@ -336,7 +332,7 @@ async def test_a_helper_nobody_has_asked_for_long_is_let_go() -> None:
     assert [one.closed for one in head.made] == [True, False]
 
 
-async def test_the_head_holds_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pool_limits_the_total_number_of_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headway.jobs.remote.helper_pool.MAX_HELPERS", 2)
     head = Counting()
     warm = HelperPool(head)

@@ -1,4 +1,5 @@
-"""The login node's program for a watched command works as far as it can run here, and refuses what it must."""
+"""The helper's `run` passes input, output and exit code of an interactive command through, and ends it with its
+client."""
 
 from __future__ import annotations
 
@@ -38,12 +39,12 @@ async def nothing() -> AsyncIterator[bytes]:
         yield piece
 
 
-async def test_what_it_says_comes_as_it_is() -> None:
+async def test_command_output_is_passed_on_unchanged() -> None:
     said = [("err", b"a"), ("out", b"\0refused\0 no"), ("code", b"97")]
     assert [one async for one in run_interactive(Talk(*said), HEAD, "alice", ["x"], nothing())] == said
 
 
-async def test_a_person_who_can_t_be_used_is_an_error_and_no_output() -> None:
+async def test_refused_user_raises_not_found() -> None:
     talk = Talk(("err", b"\0refused\0there is no user zed on lab-head\n"), ("code", b"97"))
     with pytest.raises(NotFound, match="there is no user zed"):
         _ = [one async for one in run_interactive(talk, HEAD, "zed", ["id"], nothing())]
@@ -59,18 +60,18 @@ def start(*argv: str, **others: Any) -> subprocess.Popen[bytes]:
     ("argv", "code"),
     [(["sh", "-c", "exit 3"], 3), (["sh", "-c", "kill -9 $$"], 137), (["no-such-program"], 127), (["/etc"], 126)],
 )
-def test_its_code_is_the_command_s(argv: list[str], code: int) -> None:
+def test_watcher_exits_with_the_code_of_the_command(argv: list[str], code: int) -> None:
     with start(*argv) as program:
         program.communicate(timeout=60)
         assert program.returncode == code
 
 
-def test_input_and_both_outputs_are_the_command_s() -> None:
+def test_watcher_passes_stdin_stdout_and_stderr_through() -> None:
     with start("sh", "-c", "cat; echo err >&2") as program:
         assert program.communicate(b"in", timeout=60) == (b"in", b"err\n")
 
 
-def test_the_command_and_its_children_end_when_nobody_reads_any_more() -> None:
+def test_command_and_its_children_end_when_the_reader_closes() -> None:
     with start("sh", "-c", "sleep 300 & echo $!; wait") as program:
         assert program.stdout is not None
         child = int(program.stdout.readline())
@@ -82,7 +83,7 @@ def test_the_command_and_its_children_end_when_nobody_reads_any_more() -> None:
         time.sleep(0.02)
 
 
-def test_the_command_ends_when_its_watcher_is_told_to() -> None:
+def test_command_ends_when_its_watcher_is_terminated() -> None:
     with start("sh", "-c", "echo begun; exec sleep 300") as program:
         assert program.stdout is not None
         program.stdout.readline()

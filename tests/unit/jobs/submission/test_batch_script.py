@@ -28,7 +28,7 @@ def lines(script: Script) -> list[str]:
     return [line.text for line in script.lines]
 
 
-def test_torchrun_gets_what_the_user_left_out() -> None:
+def test_script_adds_missing_torchrun_options() -> None:
     script = make("torchrun", "train.py", "--steps", "5", nodes=4, gpus=8)
     assert (script.name, script.launcher, script.args) == ("train", "torchrun", ("train.py", "--steps", "5"))
     text = script.text()
@@ -44,7 +44,7 @@ def test_torchrun_gets_what_the_user_left_out() -> None:
         assert option in text
 
 
-def test_torchrun_s_options_of_the_user_s_stay_theirs() -> None:
+def test_script_keeps_torchrun_options_of_the_user() -> None:
     text = make("torchrun", "--nproc_per_node", "2", "--rdzv-id=x", "train.py", "--nnodes", "9").text()
     assert "--nproc-per-node=" not in text
     assert "--rdzv-id=" not in text
@@ -52,7 +52,7 @@ def test_torchrun_s_options_of_the_user_s_stay_theirs() -> None:
     assert "--nnodes=" not in make("torchrun", "--standalone", "train.py").text()
 
 
-def test_every_line_that_is_not_plain_shell_says_where_it_comes_from() -> None:
+def test_every_sbatch_line_names_its_origin() -> None:
     script = make("torchrun", "train.py", nodes=2, gpus=8, time="1:00:00", after=["ok:12"], partition="train")
     origins = {line.text.split("=")[0]: line.origin for line in script.lines if line.text.startswith("#SBATCH")}
     assert all(origins.values())
@@ -60,7 +60,7 @@ def test_every_line_that_is_not_plain_shell_says_where_it_comes_from() -> None:
     assert origins["#SBATCH --dependency"] == "--after"
 
 
-def test_tasks_of_an_array_keep_their_checkpoints_apart() -> None:
+def test_array_tasks_get_separate_checkpoint_folders() -> None:
     (export,) = (line for line in lines(make("python", "train.py")) if "export HEADWAY_CHECKPOINT_DIR=" in line)
 
     def said(**env: str) -> str:
@@ -73,7 +73,7 @@ def test_tasks_of_an_array_keep_their_checkpoints_apart() -> None:
     assert said(HEADWAY_CHECKPOINT_DIR="/scratch/a") == "/scratch/a"
 
 
-def test_a_warning_goes_to_the_ranks_also_where_an_image_lacks_headway_train() -> None:
+def test_warn_stages_a_program_that_passes_the_signal_to_the_ranks() -> None:
     run = RunIn(argv=["torchrun", "train.py"], nodes=2, gpus=8, warn=True)
     prepared = prepare_run(run, LAB, "alice", "1")
     assert prepared.stage
@@ -87,14 +87,14 @@ def test_a_warning_goes_to_the_ranks_also_where_an_image_lacks_headway_train() -
     assert '-- python3 "$warner" torchrun --nnodes=' in text
 
 
-def test_a_program_that_is_to_be_warned_is_a_step_for_slurm_warns_no_script() -> None:
+def test_warn_starts_the_program_as_srun_step_and_refuses_mpirun() -> None:
     text = make("python", "train.py", gpus=1, warn=True).text()
     assert 'srun --kill-on-bad-exit=1 --nodes=1 --ntasks=1 python3 "$helper" task -- "$@"' in text
     with pytest.raises(Refused, match="does not reach the ranks that mpirun starts"):
         make("mpirun", "./solve", warn=True)
 
 
-def test_nothing_is_sent_for_a_warning_that_nobody_asked_for() -> None:
+def test_script_without_warn_stages_no_warner() -> None:
     prepared = prepare_run(RunIn(argv=["torchrun", "train.py"], gpus=8), LAB, "alice", "1")
     assert prepared.stage
     assert prepared.script
@@ -102,14 +102,14 @@ def test_nothing_is_sent_for_a_warning_that_nobody_asked_for() -> None:
     assert "warner" not in prepared.script.text()
 
 
-def test_srun_starts_one_task_a_gpu_and_python_one_process() -> None:
+def test_srun_launcher_starts_one_task_per_gpu_and_python_one_process() -> None:
     assert "#SBATCH --ntasks-per-node=8" in lines(make("./a.out", launcher="srun", nodes=2, gpus=8))
     python = make("python3", "train.py", gpus=2)
     assert python.launcher == "python"
     assert not any(line.startswith("srun") for line in lines(python))
 
 
-def test_mpi_programs_by_srun_as_the_cluster_s_slurm_does_and_mpirun_by_itself() -> None:
+def test_mpi_launcher_uses_srun_and_mpirun_starts_directly() -> None:
     (started,) = [line for line in lines(make("./allreduce", launcher="mpi", tasks=2)) if line.startswith("srun")]
     assert "--mpi" not in started, "MpiDefault says it"
     mpirun = make("mpirun", "./allreduce", nodes=2, tasks=2)
@@ -117,14 +117,14 @@ def test_mpi_programs_by_srun_as_the_cluster_s_slurm_does_and_mpirun_by_itself()
     assert not any(line.startswith("srun") for line in lines(mpirun))
 
 
-def test_where_srun_has_no_pmix_ranks_are_not_started_each_alone() -> None:
+def test_mpi_launcher_requires_mpirun_if_srun_lacks_pmix() -> None:
     newer = replace(LAB, image="debian14", slurm_version="26.05")
     with pytest.raises(Refused, match="start them with mpirun"):
         run_script(RunIn(argv=["./allreduce"], launcher="mpi"), newer, PLACE, WORK, PLACE.helper_path("ab" * 32))
     run_script(RunIn(argv=["mpirun", "./allreduce"]), newer, PLACE, WORK, PLACE.helper_path("ab" * 32))
 
 
-def test_a_container_s_flags_are_words_before_the_command() -> None:
+def test_container_flags_are_arguments_before_the_command() -> None:
     container = ContainerIn(image="docker://a b", mounts=["/datasets:/d:ro"], mount_home=False)
     script = make("python3", "x.py", container=container)
     assert script.args[: script.flags] == (
@@ -139,7 +139,7 @@ def test_a_container_s_flags_are_words_before_the_command() -> None:
 
 @pytest.mark.parametrize("launcher", ["torchrun", "srun", "mpi", "python"])
 @pytest.mark.parametrize("container", [None, ContainerIn(image="a")])
-def test_the_script_is_good_bash_and_runs_no_word_of_the_user_s(launcher: Any, container: Any) -> None:
+def test_script_is_valid_bash_and_never_executes_user_words(launcher: Any, container: Any) -> None:
     script = make("$(touch x)", "; id", launcher=launcher, container=container)
     assert "$(touch" not in script.text()
     assert "; id" not in script.text()
@@ -147,7 +147,7 @@ def test_the_script_is_good_bash_and_runs_no_word_of_the_user_s(launcher: Any, c
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_all_faults_are_said_at_once() -> None:
+def test_run_reports_all_faults_at_once() -> None:
     with pytest.raises(Refused) as caught:
         make("x", name="a b", time="soon", after=["ok"], gpus=9, nodes=99, team="nobody", env={"a-b": "1"})
     for part in ("--name", "--time", "--after", "--gpus", "--nodes", "--team", "--env"):
@@ -155,12 +155,12 @@ def test_all_faults_are_said_at_once() -> None:
     assert "no node of lab has more than 8 GPUs" in caught.value.message
 
 
-def test_an_unknown_partition_names_those_there_are() -> None:
+def test_unknown_partition_error_names_the_existing_ones() -> None:
     with pytest.raises(Refused, match="it has "):
         make("x", partition="no")
 
 
-def test_conditions() -> None:
+def test_after_conditions_become_slurm_dependencies() -> None:
     assert dependency(["ok:1", "notok:2", "any:3_4", "start:5"]) == "afterok:1,afternotok:2,afterany:3_4,after:5"
     with pytest.raises(Refused, match="not a condition"):
         dependency(["afterok:1"])
@@ -170,5 +170,5 @@ def test_conditions() -> None:
     ("argv", "name"),
     [(["torchrun", "a/train.v2.py"], "train.v2"), (["./run me"], "run-me"), (["..."], "run"), (["-x"], "run")],
 )
-def test_the_name_is_that_of_what_is_run(argv: list[str], name: str) -> None:
+def test_job_name_defaults_to_the_program_or_script_name(argv: list[str], name: str) -> None:
     assert job_name(RunIn(argv=argv)) == name

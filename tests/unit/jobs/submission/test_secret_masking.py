@@ -43,16 +43,16 @@ NO_PASSWORD NUM_PASS --first-pass PWD OLDPWD COMPASS BYPASS LR PATH NCCL_DEBUG P
 
 
 @pytest.mark.parametrize("name", SECRETS.split())
-def test_names_that_say_their_value_is_a_secret(name: str) -> None:
+def test_secret_names_are_recognised(name: str) -> None:
     assert is_secret(name)
 
 
 @pytest.mark.parametrize("name", ORDINARY.split())
-def test_names_that_only_look_like_it(name: str) -> None:
+def test_ordinary_names_are_not_taken_for_secrets(name: str) -> None:
     assert not is_secret(name)
 
 
-def test_secrets_of_an_environment_are_masked() -> None:
+def test_mask_environment_masks_only_secrets() -> None:
     env = mask_environment({"HF_TOKEN": "x", "LR": "1", "TOKENIZERS_PARALLELISM": "false"})
     assert env == {"HF_TOKEN": MASK, "LR": "1", "TOKENIZERS_PARALLELISM": "false"}
     assert lost_secrets(env) == ["HF_TOKEN"]
@@ -90,7 +90,7 @@ def test_secrets_of_an_environment_are_masked() -> None:
         ('PASSWORD="$(abc"', f"PASSWORD={MASK}"),
     ],
 )
-def test_a_script_is_shown_without_the_values_of_secrets(text: str, shown: str | None) -> None:
+def test_mask_script_text_masks_secret_values(text: str, shown: str | None) -> None:
     assert mask_script_text(text) == (text if shown is None else shown)
 
 
@@ -108,7 +108,7 @@ def test_a_script_is_shown_without_the_values_of_secrets(text: str, shown: str |
         f"TOKEN={MASK}\n",
     ],
 )
-def test_a_script_is_looked_through_in_the_time_that_its_length_asks_for(text: str) -> None:
+def test_masking_takes_time_linear_in_the_script_length(text: str) -> None:
     """Each of these took minutes to hours, when every name looked at the rest of the text anew."""
     script = f"#!/bin/sh\n#{text * (1_000_000 // len(text))}\n"
     began = time.process_time()
@@ -118,11 +118,11 @@ def test_a_script_is_looked_through_in_the_time_that_its_length_asks_for(text: s
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1))
-def test_nothing_of_a_quoted_secret_is_left(secret: str) -> None:
+def test_quoted_secret_is_masked_completely(secret: str) -> None:
     assert mask_script_text(f"export API_KEY={shlex.quote('z ' + secret)}\nsrun x") == f"export API_KEY={MASK}\nsrun x"
 
 
-def test_words_are_shown_without_the_values_of_secrets() -> None:
+def test_mask_words_masks_secret_option_values() -> None:
     words = [
         "--hf-token=abc d",
         "--api-key",
@@ -144,7 +144,7 @@ def test_words_are_shown_without_the_values_of_secrets() -> None:
     ]  # fmt: skip
 
 
-def test_a_mask_that_is_left_is_found_in_a_secret_s_place_alone() -> None:
+def test_masked_lines_finds_masks_only_at_secret_values() -> None:
     text = f"#!/bin/sh\n# {MASK} a banner {MASK}\nexport LR={MASK}\nexport API_KEY='{MASK}' A=1\nsrun x --hf-token {MASK}\n"
     assert masked_lines(text) == [(4, "API_KEY"), (5, "--hf-token")]
     assert masked_lines(mask_script_text("x\nAPI_KEY=abc\n")) == [(2, "API_KEY")]

@@ -23,7 +23,7 @@ def staged(script: str | None = SCRIPT, *stage_in: str, **more: Any) -> SubmitIn
     return with_stage(SubmitIn(script=script, stage_in=list(stage_in or ("tiny@2",)), **more))
 
 
-def test_it_is_done_before_the_first_command_and_behind_every_line_that_sbatch_reads() -> None:
+def test_stage_in_copies_after_sbatch_lines_before_the_first_command() -> None:
     request = staged()
     assert request.script is not None
     assert request.stage_in == []
@@ -49,7 +49,7 @@ def run(script: str, tmp_path: Path, srun: str) -> subprocess.CompletedProcess[s
     return subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=False)
 
 
-def test_one_small_task_a_node_copies_whatever_the_job_asked_for(tmp_path: Path) -> None:
+def test_stage_in_copies_with_one_task_per_node(tmp_path: Path) -> None:
     request = staged("#!/bin/sh\necho begins", "tiny@2", "wide@1")
     ran = run(request.script or "", tmp_path, 'echo "$* ${SLURM_GPUS_PER_NODE-none}"')
     assert ran.stdout.splitlines() == [
@@ -59,14 +59,14 @@ def test_one_small_task_a_node_copies_whatever_the_job_asked_for(tmp_path: Path)
     ]
 
 
-def test_a_script_does_not_begin_without_its_data(tmp_path: Path) -> None:
+def test_failed_stage_in_ends_the_script(tmp_path: Path) -> None:
     ran = run(staged("#!/bin/sh\necho begins").script or "", tmp_path, "exit 3")
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "tiny@2 could not be copied to every node" in ran.stderr
 
 
 @pytest.mark.parametrize("head", ["#!/bin/sh", "#! /usr/bin/env bash", "#!/usr/bin/zsh -l", "#!/bin/bash -l\r"])
-def test_every_shell_can(head: str) -> None:
+def test_stage_in_works_with_every_shell_shebang(head: str) -> None:
     assert "cp -RT" in (staged(f"{head}\ntrue").script or "")
 
 
@@ -83,23 +83,23 @@ def test_every_shell_can(head: str) -> None:
         ({"script": "#!/bin/sh\n", "args": ["-N1", ":", "-N2"]}, "nodes of the first component"),
     ],
 )
-def test_where_it_can_not_it_is_said(request_of: dict[str, Any], words: str) -> None:
+def test_stage_in_is_refused_if_it_cannot_work(request_of: dict[str, Any], words: str) -> None:
     with pytest.raises(Refused, match=words):
         with_stage(SubmitIn(stage_in=["tiny@1"], **request_of))
 
 
-def test_two_versions_have_no_place_beside_each_other() -> None:
+def test_stage_in_refuses_two_versions_of_a_dataset() -> None:
     with pytest.raises(Refused, match="tiny is listed twice"):
         staged(SCRIPT, "tiny@1", "tiny@2")
 
 
 @pytest.mark.parametrize("word", ["tiny", "tiny@1; reboot", "../x@1", "tiny@1\n"])
-def test_only_a_name_and_a_number_become_part_of_a_script(word: str) -> None:
+def test_stage_lines_refuses_invalid_dataset_references(word: str) -> None:
     with pytest.raises(ValueError, match=r"tiny|x"):
         stage_lines([word])
 
 
-def test_a_command_s_script_says_where_the_lines_are_from() -> None:
+def test_run_script_marks_stage_in_lines_and_reports_faults() -> None:
     prepared = prepare_run(RunIn(argv=["torchrun", "train.py"], nodes=2, stage_in=["tiny@2"]), LAB, "ann", "1")
     assert prepared.script is not None
     texts = [line.text for line in prepared.script.lines]

@@ -36,7 +36,7 @@ SAID = "sbatch: Job 9 to start at {} using 8 processors on nodes lab-1-[1-2] in 
         ("Submitted batch job 9", (0, "", "")),
     ],
 )
-def test_a_start_is_taken_from_the_answer_where_it_is_one(said: str, expected: tuple[int, str, str]) -> None:
+def test_parse_test_only_reads_start_time_nodes_and_partition(said: str, expected: tuple[int, str, str]) -> None:
     assert parse_test_only(said, NOW) == expected
 
 
@@ -59,7 +59,7 @@ def wrong(*flags: str, nodes: Sequence[NodeState] = AS_FOUND) -> list[tuple[str,
         ("-N1-9", "--gpus-per-node=4"),
     ],
 )
-def test_what_slurm_would_take_is_not_refused_because_the_plan_says_less(flags: tuple[str, ...]) -> None:
+def test_accepts_resources_of_nodes_larger_than_the_plan(flags: tuple[str, ...]) -> None:
     assert wrong(*flags) == []
 
 
@@ -75,18 +75,18 @@ def test_what_slurm_would_take_is_not_refused_because_the_plan_says_less(flags: 
         ("--mem=3000G", "memory", "the job asks for 3000 GiB per node; a node has 2929"),
     ],
 )
-def test_what_no_node_has_is_refused_with_what_they_have(flags: str, field: str, words: str) -> None:
+def test_refuses_resources_that_no_node_has(flags: str, field: str, words: str) -> None:
     assert wrong(flags) == [(field, words)]
 
 
-def test_before_slurm_lists_a_node_the_plan_says_what_it_has() -> None:
+def test_check_uses_the_plan_until_slurm_lists_nodes() -> None:
     assert wrong("--gpus=16", nodes=()) == []
     assert [field for field, _ in wrong("--gpus=17", nodes=())] == ["gpus"]
     assert [field for field, _ in wrong("--gres=gpu:a100:4", nodes=())] == ["gpus"]
     assert largest_node(LAB, AS_FOUND[1:]).gpu_types == ("a100", "h100")
 
 
-def test_a_command_may_have_as_many_gpus_as_a_node_was_found_to_have() -> None:
+def test_run_check_limits_gpus_to_the_largest_found_node() -> None:
     small = tuple(replace(one, gpus=4) for one in AS_FOUND)
     many = tuple(replace(one, gpus=10) for one in AS_FOUND)
 
@@ -117,7 +117,7 @@ def het(*components: str, word: str = "hetjob") -> str:
         (het("-N1 -t 60 -A red -p debug", "-N2 -t 5", "-N3"), "", ["N1 G0 60 red debug", "N2 G0 5 red", "N3 G0 5 red"]),
     ],
 )
-def test_each_component_of_a_heterogeneous_job_asks_for_itself(script: str, flags: str, found: list[str]) -> None:
+def test_each_hetjob_component_has_its_own_requested_resources(script: str, flags: str, found: list[str]) -> None:
     wants = requested_resources(SubmitIn(script=script, args=flags.split()))
     words = [[one.options.get(name, "") for name in ("time", "account", "partition")] for one in wants]
     assert [
@@ -125,7 +125,7 @@ def test_each_component_of_a_heterogeneous_job_asks_for_itself(script: str, flag
     ] == found
 
 
-def test_a_heterogeneous_job_is_checked_component_by_component_and_as_a_whole() -> None:
+def test_hetjob_is_checked_per_component_and_in_total() -> None:
     def said(script: str, *flags: str) -> list[tuple[str, str]]:
         request = SubmitIn(script=script, args=list(flags))
         return [
@@ -154,7 +154,7 @@ def test_a_heterogeneous_job_is_checked_component_by_component_and_as_a_whole() 
         ("--gpus=a100:2,h100", [("a100", 2), ("h100", 1)]), ("--gpus-per-task=h100:many", None),
     ],
 )  # fmt: skip
-def test_gpus_are_counted_in_each_form_that_sbatch_takes(flag: str, gpus: list[tuple[str, int]] | None) -> None:
+def test_gpus_are_counted_in_every_sbatch_notation(flag: str, gpus: list[tuple[str, int]] | None) -> None:
     [want] = requested_resources(SubmitIn(args=[flag]))
     assert bool(want.unparsed_options) == (gpus is None)
     if gpus is not None:
@@ -169,24 +169,24 @@ def test_gpus_are_counted_in_each_form_that_sbatch_takes(flag: str, gpus: list[t
         (["--gpus-per-node=1", "--time=" + "9" * 400], "time"), (["--ntasks-per-node=" + "9" * 400, "-c2"], "cpus"),
     ],
 )  # fmt: skip
-def test_numbers_without_end_are_faults_of_their_fields(flags: list[str], field: str) -> None:
+def test_huge_numbers_are_faults_of_their_fields(flags: list[str], field: str) -> None:
     request = SubmitIn(script="#!/bin/bash\n", args=flags)
     assert [one.path for one in submission_faults(request, LAB, "alice", largest_node(LAB, AS_FOUND))] == (
         [field] if field else []
     )
 
 
-def test_a_script_that_slurm_would_not_take_is_not_looked_at() -> None:
+def test_script_above_the_slurm_limit_is_reported_without_parsing() -> None:
     script = "#!/bin/sh\n#" + "TOKEN=********\n" * 300_000
     found = submission_faults(SubmitIn(script=script), LAB, "alice", largest_node(LAB, AS_FOUND))
     assert [(one.path, one.message) for one in found] == [("script", "it is longer than 4 MiB, Slurm's limit")]
 
 
-def test_a_list_of_nodes_without_end_is_not_counted() -> None:
+def test_huge_node_list_is_not_expanded() -> None:
     [want] = requested_resources(SubmitIn(args=["-w", "lab-[1-999999999]", "-N", "9" * 5000]))
     assert (want.unparsed_options, want.gpus) == (["nodes", "nodelist"], 0)
 
 
-def test_flags_of_the_form_are_the_first_component_s() -> None:
+def test_form_flags_are_added_to_the_first_component() -> None:
     assert add_flags(["-N1"], ["--time=5"]) == ["-N1", "--time=5"]
     assert add_flags(["-N1", ":", "-N2"], ["--time=5"]) == ["-N1", "--time=5", ":", "-N2"]

@@ -53,7 +53,7 @@ class Head:
 SCRIPT = "#!/bin/bash\n#SBATCH -N2\ntrue\n"
 
 
-async def test_the_script_goes_by_standard_input_and_words_stay_words() -> None:
+async def test_submit_sends_the_script_on_stdin_and_arguments_unchanged() -> None:
     head = Head(out="Submitted batch job 42\n")
     request = SubmitIn(
         args=["-J", "a b"], script=SCRIPT, script_name="x/train.sbatch", script_args=["$(id)"], chdir="w"
@@ -81,9 +81,7 @@ async def test_the_script_goes_by_standard_input_and_words_stay_words() -> None:
         (["--export=all"], "--export=NONE", []),
     ],
 )  # fmt: skip
-async def test_variables_that_are_given_reach_a_job_that_exports_only_some(
-    args: list[str], line: str, more: list[str]
-) -> None:
+async def test_given_variables_are_added_to_a_restricted_export(args: list[str], line: str, more: list[str]) -> None:
     head = Head(out="1\n")
     given = {"HF_TOKEN": "s3cret", "LR": "1", "SLURM_TIME_FORMAT": "%s"}
     await run_sbatch(head, HEAD, SubmitIn(args=args, script=f"#!/bin/sh\n#SBATCH {line}\n", env=given), "alice")
@@ -93,7 +91,7 @@ async def test_variables_that_are_given_reach_a_job_that_exports_only_some(
 
 
 @pytest.mark.parametrize("lines", ["--export=NIL", "--export=NONE\n#SBATCH hetjob\n#SBATCH -N2"])
-async def test_variables_that_can_t_reach_the_job_are_refused(lines: str) -> None:
+async def test_given_variables_are_refused_if_export_blocks_them(lines: str) -> None:
     script = f"#!/bin/sh\n#SBATCH {lines}\n"
     with pytest.raises(Refused, match="does not export HF_TOKEN to the job"):
         await run_sbatch(Head(), HEAD, SubmitIn(script=script, env={"HF_TOKEN": "s3cret"}), "alice")
@@ -103,11 +101,11 @@ async def test_variables_that_can_t_reach_the_job_are_refused(lines: str) -> Non
 
 
 @pytest.mark.parametrize(("out", "job"), [("17\n", 17), ("17;lab\n", 17), ("", 0), ("slurm 24.11.5\n", 0)])
-async def test_job_ids_in_every_form_sbatch_has(out: str, job: int) -> None:
+async def test_job_id_is_parsed_from_every_sbatch_output_form(out: str, job: int) -> None:
     assert (await run_sbatch(Head(out=out), HEAD, SubmitIn(script=SCRIPT), "alice")).job_id == job
 
 
-async def test_sbatchs_own_words_come_back() -> None:
+async def test_submit_returns_the_error_message_of_sbatch() -> None:
     words = "sbatch: error: invalid partition specified: nope"
     with pytest.raises(Refused, match=words):
         await run_sbatch(Head(1, err=words + "\n"), HEAD, SubmitIn(script=SCRIPT), "alice")
@@ -121,7 +119,7 @@ async def test_sbatchs_own_words_come_back() -> None:
         ("lab-head: /nope can't be used by alice: No such file or directory", Refused),
     ],
 )
-async def test_refusals_of_the_head_keep_their_kind(said: str, kind: type[Exception]) -> None:
+async def test_helper_refusals_become_matching_errors(said: str, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=said.split(":")[-1].strip()):
         await run_sbatch(Head(97, err=said + "\n"), HEAD, SubmitIn(script=SCRIPT), "alice")
 
@@ -153,7 +151,7 @@ async def test_refusals_of_the_head_keep_their_kind(said: str, kind: type[Except
         "long script",
     ],
 )
-async def test_what_cannot_work_is_refused_before_anything_is_sent(request_: SubmitIn) -> None:
+async def test_invalid_submissions_are_refused_before_any_command(request_: SubmitIn) -> None:
     head = Head()
     with pytest.raises(Refused):
         await run_sbatch(head, HEAD, request_, "alice")
@@ -172,12 +170,12 @@ async def test_what_cannot_work_is_refused_before_anything_is_sent(request_: Sub
         ({"script": "#!/bin/sh\n" + "#SBATCH -H\n" * 30_000}, "its #SBATCH lines have more than 256 KiB"),
     ],
 )
-def test_what_no_job_can_have_is_no_request(words: dict[str, Any], said: str) -> None:
+def test_submit_request_rejects_impossible_values(words: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         SubmitIn(**{"script": SCRIPT, **words})
 
 
-def test_many_words_are_read_as_quickly_as_they_are_many() -> None:
+def test_option_parsing_takes_linear_time() -> None:
     """Read one from another's rest, these would take minutes."""
     many, began = 400_000, time.process_time()
     assert sum(1 for _ in parse_options(["-N", "2"] * many)) == many
@@ -186,12 +184,12 @@ def test_many_words_are_read_as_quickly_as_they_are_many() -> None:
     assert time.process_time() - began < 10
 
 
-def test_script_names_are_the_last_part_of_a_path() -> None:
+def test_script_name_is_the_last_path_component() -> None:
     assert script_name("../../etc/cron.d/x") == "x"
     assert script_name("train it.sbatch") == "train it.sbatch"
 
 
-async def test_cancel_is_said_as_the_person_or_as_the_operator() -> None:
+async def test_cancel_runs_scancel_as_the_user_or_as_operator() -> None:
     head = Head()
     await cancel_jobs(head, HEAD, "alice", ["12", "13_4", "14_[1-3,7]"], signal="TERM")
     assert head.ask["user"] == "alice"
@@ -211,20 +209,20 @@ async def test_cancel_is_said_as_the_person_or_as_the_operator() -> None:
         ("scancel: error: slurmctld away\n", CommandFailed),
     ],
 )
-async def test_scancels_words_become_our_errors(said: str, kind: type[Exception]) -> None:
+async def test_scancel_messages_become_matching_errors(said: str, kind: type[Exception]) -> None:
     with pytest.raises(kind):
         await cancel_jobs(Head(1, err=said), HEAD, "alice", ["7"])
 
 
 @pytest.mark.parametrize("bad", ["", "7; id", "--user=root", "-9", "all"])
-async def test_only_job_ids_are_cancelled(bad: str) -> None:
+async def test_cancel_refuses_anything_but_job_ids(bad: str) -> None:
     head = Head()
     with pytest.raises(Refused):
         await cancel_jobs(head, HEAD, "alice", [bad])
     assert head.argv == ()
 
 
-async def test_a_command_keeps_its_code_and_output() -> None:
+async def test_run_command_returns_exit_code_and_output() -> None:
     head = Head(3, "out", "err")
     assert await run_command(head, HEAD, "root", ["sh", "-c", "x"], b"in") == (3, b"out", b"err")
     assert (head.argv, head.stdin) == (["sh", "-c", "x"], b"in")
@@ -232,7 +230,7 @@ async def test_a_command_keeps_its_code_and_output() -> None:
     assert head.ask == {"do": "exec", "user": "alice", "argv": ["id"], "cwd": ""}
 
 
-async def test_a_command_that_writes_more_than_an_answer_holds_is_told_so() -> None:
+async def test_run_command_refuses_output_above_the_limit() -> None:
     large = "x" * (8 * 1024 * 1024)
     assert (await run_command(Head(0, large), HEAD, "root", ["cat", "f"]))[1] == large.encode()
     for head in (Head(0, large + "x"), Head(0, large, "x")):
@@ -250,7 +248,7 @@ def program(ask: dict[str, Any]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_program_does_nothing_as_root_or_for_strangers() -> None:
+def test_user_helper_refuses_root_and_unknown_users() -> None:
     for do in ("exec", "sbatch", "follow"):
         ask = {
             "do": do,
@@ -269,13 +267,13 @@ def test_the_program_does_nothing_as_root_or_for_strangers() -> None:
         assert "there is no user no-such-person" in ran.stderr
 
 
-def test_the_program_reads_a_log_only_as_somebody() -> None:
+def test_user_helper_refuses_to_read_a_log_as_root() -> None:
     ask = {"do": "read", "files": [{"user": "root", "path": "/etc/shadow", "offset": 0, "limit": 100}]}
     ran = program(ask)
     assert json.loads(ran.stdout) == {"error": "no user root"}
 
 
-def test_the_program_imports_only_what_starts_fast() -> None:
+def test_user_helper_imports_no_slow_modules() -> None:
     slow = ("subprocess", "tempfile", "shutil", "asyncio")
     code = (
         f"import sys; exec({text('user_helper')!r}, {{'__name__': 'p'}});"
@@ -288,7 +286,7 @@ def test_the_program_imports_only_what_starts_fast() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
-def test_what_a_profile_starts_in_the_background_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_background_process_of_a_login_profile_does_not_block(tmp_path: Path) -> None:
     nobody = pwd.getpwnam("nobody")
     (tmp_path / ".bash_profile").write_text("(sleep 30 &)\nexport SITE=ours\n")
     open_to_all(tmp_path)
@@ -308,7 +306,7 @@ print(login.ask_login(entry)["SITE"])
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
 @pytest.mark.parametrize("profile", ["exec sleep 1000\n", "yes >&$0 &\nexec yes >&$0\n"])
-def test_a_profile_that_never_ends_takes_neither_time_nor_memory(tmp_path: Path, profile: str) -> None:
+def test_login_profile_is_limited_in_time_and_output(tmp_path: Path, profile: str) -> None:
     """It runs as the person, but root waits for what it says."""
     nobody = pwd.getpwnam("nobody")
     (tmp_path / ".bash_profile").write_text(profile)

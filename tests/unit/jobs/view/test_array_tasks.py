@@ -1,4 +1,5 @@
-"""Array tasks, refusals, reasons and stored job fields are parsed and worded correctly."""
+"""Array tasks are counted and found, job failures get a readable reason, and reruns and retries get the right flags and
+folders."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from tests.support import builders
 LAB = builders.cluster(4)
 
 
-def test_an_array_is_counted_by_how_its_tasks_stand() -> None:
+def test_array_counts_its_tasks_by_state() -> None:
     words = ["COMPLETED", "RUNNING", "PENDING", "FAILED", "TIMEOUT", "CANCELLED", "COMPLETED"]
     told = array_out({str(n): word for n, word in enumerate(words)})
     assert (told.total, told.done, told.running, told.pending, told.failed) == (7, 2, 1, 1, 3)
@@ -28,7 +29,7 @@ def test_an_array_is_counted_by_how_its_tasks_stand() -> None:
 
 
 @given(st.sets(st.integers(0, 200)))
-def test_ranges_hold_each_number_once(numbers: set[int]) -> None:
+def test_compress_numbers_keeps_each_number_once(numbers: set[int]) -> None:
     found = set()
     for part in filter(None, compress_numbers(numbers).split(",")):
         first, _, last = part.partition("-")
@@ -36,12 +37,12 @@ def test_ranges_hold_each_number_once(numbers: set[int]) -> None:
     assert found == numbers
 
 
-def test_what_still_runs_has_not_failed() -> None:
+def test_running_and_pending_tasks_are_not_failed() -> None:
     assert failed_tasks({str(n): word for n, word in enumerate(sorted(RUNNING | WAITING))}) == ""
 
 
 @pytest.mark.parametrize("flags", [["--array=0-9"], ["--array", "0-9"], ["-a", "0-9"], ["-a0-9"], ["--arr=0-9"], []])
-def test_a_retry_asks_for_its_tasks_only(flags: list[str]) -> None:
+def test_retry_replaces_the_array_option_with_its_tasks(flags: list[str]) -> None:
     assert with_array(SubmitIn(args=["-N1", *flags, "-J", "x"]), "3,5").args == ["-N1", "-J", "x", "--array=3,5"]
 
 
@@ -55,7 +56,7 @@ def test_a_retry_asks_for_its_tasks_only(flags: list[str]) -> None:
         ("something new", ""),
     ],
 )
-def test_refusals_have_the_hint_they_lack(said: str, help_: str) -> None:
+def test_sbatch_refusals_get_a_hint(said: str, help_: str) -> None:
     assert help_ in sbatch_hint(said, LAB, "alice") if help_ else sbatch_hint(said, LAB, "alice") == ""
     with pytest.raises(Refused) as caught, with_sbatch_hints(LAB, "alice"):
         raise Refused(said)
@@ -80,12 +81,12 @@ def test_refusals_have_the_hint_they_lack(said: str, help_: str) -> None:
         ({"state": "COMPLETED"}, ""),
     ],
 )
-def test_why_in_words(change: dict[str, object], said: str) -> None:
+def test_job_reason_explains_state_and_exit_code(change: dict[str, object], said: str) -> None:
     found = job_reason(replace(builders.job(7), **change))  # type: ignore[arg-type]
     assert said in found if said else found == ""
 
 
-def test_why_a_container_did_not_start_is_found_in_the_log() -> None:
+def test_container_error_is_read_from_the_log() -> None:
     log = "x\nheadway: importing a\nheadway: there is no image a\x1b[2J\n  look at its name\nsrun: error: task 0: 125\n"
     assert container_error(log) == "its container could not be started: there is no image a?[2J; look at its name"
     assert container_error("headway: importing a\nheadway: you may not\nheadway: imported a\n").endswith(
@@ -94,7 +95,7 @@ def test_why_a_container_did_not_start_is_found_in_the_log() -> None:
     assert container_error("headway: importing a\nsrun: error\n") == ""
 
 
-def test_files_are_worked_on_in_a_folder_of_the_job_s_own() -> None:
+def test_submission_with_files_gets_its_own_job_folder() -> None:
     digest = "a" * 64
     sent = prepare_submit(
         SubmitIn(script="#!/bin/sh\n", script_name="a b.sbatch", bundle=digest, chdir="sub"), LAB, "alice", "m1"
@@ -105,7 +106,7 @@ def test_files_are_worked_on_in_a_folder_of_the_job_s_own() -> None:
     assert prepare_submit(SubmitIn(script="#!/bin/sh\n"), LAB, "alice", "m1").stage is None
 
 
-def test_a_rerun_is_the_same_but_for_its_folder() -> None:
+def test_rerun_differs_only_in_its_folder() -> None:
     first = prepare_run(RunIn(argv=["python3", "x.py"], bundle="a" * 64), LAB, "alice", "20260101-000000-abcd")
     second = prepare_resubmit(first.request, {"checkpoints": first.checkpoints}, LAB, "alice", "20260102-000000-ef01")
     assert second.checkpoints == "/scratch/alice/runs/x-20260102-000000-ef01/checkpoints"
@@ -116,7 +117,7 @@ def test_a_rerun_is_the_same_but_for_its_folder() -> None:
     assert second.request.script_args == first.request.script_args
 
 
-def test_a_waiting_task_is_found_in_the_record_of_many() -> None:
+def test_pending_task_is_found_in_the_array_record() -> None:
     many = replace(builders.job(9), array_job_id=9, array_task="3-7%2", state="PENDING")
     one = replace(builders.job(10), array_job_id=9, array_task="1", state="RUNNING")
     assert [task.id for task in tasks_of([many, one], 9, "1")] == [10]
@@ -124,7 +125,7 @@ def test_a_waiting_task_is_found_in_the_record_of_many() -> None:
     assert tasks_of([many, one], 9, "8") == []
 
 
-def test_a_rerun_without_files_has_its_own_folder_and_one_in_a_person_s_folder_stays_there() -> None:
+def test_rerun_gets_a_new_job_folder_but_keeps_a_personal_one() -> None:
     first = prepare_run(RunIn(argv=["x"]), LAB, "alice", "20260101-000000-abcd")
     assert (
         prepare_resubmit(first.request, {}, LAB, "alice", "20260102-000000-ef01").job_folder
@@ -134,7 +135,7 @@ def test_a_rerun_without_files_has_its_own_folder_and_one_in_a_person_s_folder_s
     assert prepare_resubmit(mine, {}, LAB, "alice", "m").request == mine
 
 
-def test_steps_that_share_a_folder_have_checkpoints_of_their_own() -> None:
+def test_steps_in_a_shared_folder_get_separate_checkpoint_folders() -> None:
     made = prepare_run(RunIn(argv=["x"], name="ppo"), LAB, "alice", "", work="/scratch/alice/runs/p-1")
     assert made.checkpoints == "/scratch/alice/runs/p-1/checkpoints/ppo"
     assert made.checkpoints in (made.request.script or "")
@@ -156,12 +157,12 @@ echo "#SBATCH --dependency=stays"
     [["--dependency=afterok:1"], ["--dependency", "afterok:1"], ["-d", "any:1"], ["-dany:1"], ["--dep=singleton"],
      ["--kill-on-invalid-dep=yes"], ["--kill-on-invalid-dep", "yes"]],
 )  # fmt: skip
-def test_what_a_job_once_waited_for_is_no_flag_of_its_rerun(words: list[str]) -> None:
+def test_rerun_drops_dependency_flags_from_arguments(words: list[str]) -> None:
     args = ["-N1", *words, "-J", "-d", ":", *words, "--wrap", "--dependency=x"]
     assert without_dependency(SubmitIn(args=args)).args == ["-N1", "-J", "-d", ":", "--wrap", "--dependency=x"]
 
 
-def test_what_a_job_once_waited_for_is_in_no_line_of_its_rerun() -> None:
+def test_rerun_drops_dependency_flags_from_sbatch_lines() -> None:
     assert without_dependency(SubmitIn(script=WAITED)).script == (
         '#!/bin/bash\n#SBATCH -N2 --comment="a --dependency=b" # why\n#SBATCH hetjob\n#SBATCH -H -N1\n'
         'echo "#SBATCH --dependency=stays"\n#SBATCH --dependency=is-no-more-read\n'
@@ -176,5 +177,5 @@ def test_what_a_job_once_waited_for_is_in_no_line_of_its_rerun() -> None:
      (["-N1"], "#SBATCH -N2 --array=0-9%4 # all\n", "%4"), (["--array=0-9"], "#SBATCH --array=0-9%4\n", ""),
      ([], "#SBATCH -a '0-9%4'\n", "%4")],
 )  # fmt: skip
-def test_a_retry_has_as_many_tasks_at_once_as_the_array(args: list[str], script: str, most: str) -> None:
+def test_retry_keeps_the_array_task_limit(args: list[str], script: str, most: str) -> None:
     assert with_array(SubmitIn(args=args, script=f"#!/bin/sh\n{script}"), "3,5").args[-1] == f"--array=3,5{most}"

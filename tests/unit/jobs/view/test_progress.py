@@ -1,5 +1,4 @@
-"""Loss lines are read from a log in any pieces, thinned, and merged over restarts, with the right requests by the
-reader."""
+"""Step, loss and checkpoints are read from logs and reports, thinned, and merged over restarts."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ def of(*pieces: bytes) -> Progress:
         (b"10%|#  | \rstep 9 loss .5", 9, 0.5),
     ],
 )
-def test_lines_people_write(line: bytes, step: int, loss: float) -> None:
+def test_step_and_loss_are_parsed_from_common_log_lines(line: bytes, step: int, loss: float) -> None:
     found = of(line + b"\n")
     assert (found.seen, found.step, found.loss) == (True, step, loss)
 
@@ -58,7 +57,7 @@ def test_other_lines_are_not_taken_for_progress(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("word", [b"step1 ", b"step 1 loss ", b"loss1", b"step 1 loss 1" + b"1" * 4000 + b"x", b"\r"])
-def test_a_log_is_read_in_the_time_that_its_length_asks_for(word: bytes) -> None:
+def test_log_parsing_takes_linear_time(word: bytes) -> None:
     """Each of the first took seconds to minutes a MiB, in which nobody else was answered."""
     line = (word * 4096)[:4096]
     began = time.process_time()
@@ -66,13 +65,13 @@ def test_a_log_is_read_in_the_time_that_its_length_asks_for(word: bytes) -> None
     assert time.process_time() - began < 10
 
 
-def test_a_line_counts_when_it_is_whole() -> None:
+def test_only_complete_lines_count() -> None:
     assert not of(b"step 1 loss 1.8").seen
     assert of(b"step 1 lo", b"ss 1.8", b"73\n").loss == 1.873
 
 
 @given(st.integers(1, 3000), st.integers(1, 97))
-def test_the_series_is_thin_even_and_ends_with_the_last_step(steps: int, cut: int) -> None:
+def test_loss_series_is_thinned_evenly_and_ends_with_the_last_step(steps: int, cut: int) -> None:
     text = b"".join(b"step %d loss %d.0\n" % (i, steps - i) for i in range(steps))
     found = of(*(text[i : i + cut * 11] for i in range(0, len(text), cut * 11)))
     series = found.series
@@ -83,21 +82,21 @@ def test_the_series_is_thin_even_and_ends_with_the_last_step(steps: int, cut: in
     assert len(gaps) <= 1
 
 
-def test_a_restart_from_a_checkpoint_replaces_the_steps_done_again() -> None:
+def test_restart_replaces_the_repeated_steps_in_the_series() -> None:
     found = of(b"".join(b"step %d loss %d\n" % (i, 9 - i) for i in range(6)))
     found.start_new_log()
     found.add_log(b"step 3 loss 5.5\nstep 4 loss 5.2\n")
     assert found.series == [(0, 9), (1, 8), (2, 7), (3, 5.5), (4, 5.2)]
 
 
-def test_a_loss_that_is_no_number_is_the_news_but_not_in_the_series() -> None:
+def test_nan_loss_is_reported_but_kept_out_of_the_series() -> None:
     found = of(b"step 1 loss 2\nstep 2 loss nan\n")
     assert found.step == 2
     assert found.loss != found.loss
     assert found.series[0] == (1, 2.0)
 
 
-def test_reports_are_json_lines_and_what_is_none_is_passed_over() -> None:
+def test_reports_are_json_lines_and_invalid_ones_are_ignored() -> None:
     found = Progress()
     found.add_reports(b'{"t": 1, "step": 1, "loss": 3.5}\n{"step": "x"}\nnonsense\n[]\n{"step": 3, "loss": 2.5, "tok')
     assert (found.step, found.tokens_per_s) == (1, None)
@@ -106,7 +105,7 @@ def test_reports_are_json_lines_and_what_is_none_is_passed_over() -> None:
     assert (found.step, found.loss != found.loss) == (4, True)
 
 
-def test_a_report_without_a_loss_counts_for_what_it_says() -> None:
+def test_reports_without_loss_still_update_step_and_course() -> None:
     found = Progress()
     lines = [
         {"t": 1, "step": 1, "loss": 9}, {"t": 11, "step": 2, "tokens_per_s": 7.5}, {"t": 21, "step": 2, "lr": 0.1},
@@ -119,7 +118,7 @@ def test_a_report_without_a_loss_counts_for_what_it_says() -> None:
     assert found.series == [(1, 9)], "a point has the step of its loss; what came after step 2 is done again"
 
 
-async def test_the_log_is_read_for_the_loss_of_a_training_that_reports_its_steps_alone() -> None:
+async def test_loss_is_read_from_the_log_if_reports_have_only_steps() -> None:
     head = Head({"9": b'{"t": 1, "step": 5}\n', "/work/a.log": b"step 4 loss 2.5\n"})
     reader = ProgressReader(head, machine("lab-head"))  # type: ignore[arg-type]
     running = job(9, stdout="/work/a.log", start_time=1)
@@ -134,7 +133,7 @@ async def test_the_log_is_read_for_the_loss_of_a_training_that_reports_its_steps
     assert (known.step, known.loss) == (6, 2.25)
 
 
-def test_who_has_just_ended_is_looked_at_for_their_last_words() -> None:
+def test_jobs_to_read_includes_recently_ended_jobs_up_to_a_limit() -> None:
     """As they end they say them, and short jobs say all of it between two looks."""
     runs, waits = job(1, start_time=1), job(2, "PENDING")
     ended = [job(number, "COMPLETED", start_time=1, end_time=1000 - number) for number in range(3, 2 * MAX_ENDED_JOBS)]
@@ -162,7 +161,7 @@ def reports(*lines: dict[str, float]) -> bytes:
     return b"".join(json.dumps({"loss": 1.0, **line}).encode() + b"\n" for line in lines)
 
 
-def test_a_run_that_goes_on_exactly_where_it_was_is_another_run() -> None:
+def test_changed_run_began_counts_as_a_restart() -> None:
     """It saved on the warning, waited five minutes for its nodes, and said nothing until it had saved more often than before."""
     found = Progress()
     found.add_reports(
@@ -179,7 +178,7 @@ def test_a_run_that_goes_on_exactly_where_it_was_is_another_run() -> None:
     assert (found.stalls.count, found.stalls.stalled_s) == (5, 15.0)
 
 
-def test_reports_that_are_read_again_count_once() -> None:
+def test_reports_read_again_are_counted_once() -> None:
     """The head thins the file of a long training: its reader begins anew."""
     lines = [{"t": at, "step": at, "checkpoints": at // 10, "checkpoints_s": at / 10} for at in range(10, 100)]
     found = Progress()
@@ -218,7 +217,7 @@ class Head:
         raise AssertionError("not followed")
 
 
-async def test_each_look_reads_on_and_a_log_cut_short_begins_again() -> None:
+async def test_reader_continues_at_its_offset_and_restarts_a_truncated_log() -> None:
     one = replace(job(7), user="alice", stdout="/home/alice/a.out", start_time=1)
     head = Head({})
     reader = ProgressReader(head, machine("lab-head"))
@@ -248,7 +247,7 @@ async def test_each_look_reads_on_and_a_log_cut_short_begins_again() -> None:
     assert reader.progress_of(7) is None, "jobs that are over are forgotten"
 
 
-async def test_a_job_that_reports_is_not_looked_for_in_its_log_any_more() -> None:
+async def test_reader_stops_reading_the_log_of_a_job_that_reports() -> None:
     one = replace(job(7), user="alice", stdout="/home/alice/a.out", start_time=1)
     quiet = replace(job(8), user="bob", stdout="/dev/null", start_time=1)
     head = Head({"/home/alice/a.out": b"step 1 loss 9\n"})
@@ -271,7 +270,7 @@ async def test_a_job_that_reports_is_not_looked_for_in_its_log_any_more() -> Non
     assert reader.progress_of(7).step == 3  # type: ignore[union-attr]
 
 
-async def test_no_question_nor_answer_can_be_longer_than_is_taken() -> None:
+async def test_reader_batches_requests_below_the_output_limit() -> None:
     """What is over the bound of an answer is dropped without a word, in the middle of a line."""
     paths = [f"/home/alice/{'d' * 200}/{'ü' * 200}/{n}.out" for n in range(1, 121)]
     many = [replace(job(n), user="alice", stdout=path, start_time=1) for n, path in enumerate(paths, 1)]
@@ -293,7 +292,7 @@ async def test_no_question_nor_answer_can_be_longer_than_is_taken() -> None:
         {"checkpoints": 3, "checkpoints_s": "inf"}, {"step": 1e300}, {"step": -5},
     ],
 )  # fmt: skip
-def test_figures_that_no_training_reaches_are_not_taken(told: dict[str, Any]) -> None:
+def test_impossible_report_values_are_ignored(told: dict[str, Any]) -> None:
     """No database holds them: the ledger of all jobs would stand still for one."""
     found = Progress()
     found.add_reports(reports({"t": 1, "step": 1, "checkpoints": 2, "checkpoints_s": 5.0}, {"t": 2, **told}))
@@ -301,13 +300,13 @@ def test_figures_that_no_training_reaches_are_not_taken(told: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("at", ["nan", "inf", -1])
-def test_a_report_of_no_time_tells_nothing_of_the_course(at: Any) -> None:
+def test_report_with_an_invalid_time_does_not_change_the_course(at: Any) -> None:
     found = Progress()
     found.add_reports(reports({"t": 5, "step": 1}, {"t": at, "step": 2}, {"t": 8, "step": 3}))
     assert (found.step, found.course.last_report_at, found.course.up_s) == (3, 8.0, 3.0)
 
 
-def test_checkpoints_of_many_runs_have_an_end_too() -> None:
+def test_checkpoint_totals_over_many_runs_are_capped() -> None:
     """Each run may say the most there is."""
     found = Progress()
     lines = [

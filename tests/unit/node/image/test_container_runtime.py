@@ -1,5 +1,4 @@
-"""The nodes' container runtime parses its options, trusts the right files and prints clear messages, without
-Headway."""
+"""The nodes' container runtime parses image references and mounts, uses only trusted files, and explains errors."""
 
 from __future__ import annotations
 
@@ -56,12 +55,14 @@ D = "sha256:" + "a" * 64
         (f"me@ghcr.io#a/b@{D}", f"docker://ghcr.io/a/b@{D}", "me"),
     ],
 )
-def test_references(runtime: dict[str, ModuleType], text: str, name: str, user: str) -> None:
+def test_image_references_are_parsed_into_name_and_user(
+    runtime: dict[str, ModuleType], text: str, name: str, user: str
+) -> None:
     found = runtime["reference"].parse(text)
     assert (found.name, found.user) == (name, user)
 
 
-def test_paths_are_no_registries(
+def test_image_paths_are_not_taken_for_registries(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -90,12 +91,12 @@ def test_paths_are_no_registries(
         "a@sha256:1",
     ],
 )
-def test_what_is_no_reference_is_said(runtime: dict[str, ModuleType], text: str) -> None:
+def test_invalid_image_references_are_refused(runtime: dict[str, ModuleType], text: str) -> None:
     with pytest.raises(runtime["messages"].Failed, match="--container-image"):
         runtime["reference"].parse(text)
 
 
-def test_mounts(runtime: dict[str, ModuleType]) -> None:
+def test_container_mounts_are_parsed(runtime: dict[str, ModuleType]) -> None:
     found = runtime["reference"].mounts("/a:/b:ro,/c:../d:rw+rbind,/e,tmpfs:/f")
     assert [(m.source, m.target, m.read_only) for m in found] == [
         ("/a", "/b", True), ("/c", "/d", False), ("/e", "/e", False), ("tmpfs", "/f", False),
@@ -103,7 +104,7 @@ def test_mounts(runtime: dict[str, ModuleType]) -> None:
 
 
 @pytest.mark.parametrize("text", ["/a:/", ":/b", "/a:/b:ro+rw", "/a:/b:exec", "/a:/b/../..", "/a:/proc"])
-def test_wrong_mounts_are_said(runtime: dict[str, ModuleType], text: str) -> None:
+def test_invalid_container_mounts_are_refused(runtime: dict[str, ModuleType], text: str) -> None:
     with pytest.raises(runtime["messages"].Failed, match="--container-mounts"):
         runtime["reference"].mounts(text)
 
@@ -125,7 +126,7 @@ def write(home: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_the_file_that_knows_the_registry_is_used(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+def test_credentials_file_that_lists_the_registry_is_used(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
     assert find(runtime, tmp_path, "r.test") == ""
     write(tmp_path, ".config/containers/auth.json", '{"auths": {"r.test/team": {"auth": "b25l"}}}')
     write(tmp_path, ".docker/config.json", '{"auths": {"https://other.test": {"auth": "dHdv"}}}')
@@ -133,7 +134,7 @@ def test_the_file_that_knows_the_registry_is_used(runtime: dict[str, ModuleType]
     assert "https://other.test" in find(runtime, tmp_path, "other.test")["auths"]
 
 
-def test_enroot_s_file_is_understood_and_given_on_for_the_user_alone(
+def test_enroot_credentials_are_converted_to_a_private_auth_file(
     runtime: dict[str, ModuleType], tmp_path: Path
 ) -> None:
     rows = "machine r.test login one password 1\nmachine r.test login $oauthtoken password $KEY\n# machine x login y\n"
@@ -157,13 +158,15 @@ def test_enroot_s_file_is_understood_and_given_on_for_the_user_alone(
         ("machine nvcr.io\n  login bob\n  password ${KEY}", "bob:k"),
     ],
 )
-def test_passwords_are_taken_as_they_are(runtime: dict[str, ModuleType], tmp_path: Path, row: str, login: str) -> None:
+def test_enroot_passwords_are_read_literally(
+    runtime: dict[str, ModuleType], tmp_path: Path, row: str, login: str
+) -> None:
     write(tmp_path, ".config/enroot/.credentials", row + "\n")
     told = find(runtime, tmp_path, "nvcr.io", KEY="k")["auths"]["nvcr.io"]["auth"]
     assert base64.b64decode(told).decode() == login
 
 
-def test_a_damaged_password_file_is_named_and_not_shown(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+def test_damaged_auth_file_is_named_without_its_content(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
     path = write(tmp_path, ".config/containers/auth.json", '{"auths": {"r.test": {"auth": "geheim"')
     with pytest.raises(runtime["messages"].Failed, match=r"auth\.json is not JSON") as failed:
         find(runtime, tmp_path, "r.test")
@@ -174,7 +177,7 @@ def test_a_damaged_password_file_is_named_and_not_shown(runtime: dict[str, Modul
 # ---- whom it trusts
 
 
-def test_links_of_an_image_lead_nowhere_but_into_it(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+def test_image_symlinks_are_resolved_inside_the_image(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
     made = runtime["sandbox"].Sandbox(str(tmp_path), {})
     made.make()
     root = Path(made.root)
@@ -189,7 +192,7 @@ def test_links_of_an_image_lead_nowhere_but_into_it(runtime: dict[str, ModuleTyp
         made.inside("/ring")
 
 
-def test_shared_images_count_only_if_root_alone_can_have_made_them(
+def test_shared_image_is_used_only_if_root_alone_can_write_it(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = runtime["image_store"]
@@ -213,7 +216,7 @@ def test_shared_images_count_only_if_root_alone_can_have_made_them(
     assert kept.find(D) == ""
 
 
-def test_the_cache_is_closed_to_others_and_must_be_one_s_own(
+def test_image_cache_is_private_and_must_belong_to_the_user(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = runtime["image_store"].ImageStore(str(tmp_path / "c"), "", {})
@@ -224,7 +227,7 @@ def test_the_cache_is_closed_to_others_and_must_be_one_s_own(
         kept._make_cache()
 
 
-def test_a_cache_that_another_can_move_away_is_not_used(
+def test_image_cache_in_a_folder_writable_by_others_is_refused(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scratch is everybody's: somebody may have made /scratch/root before root came by."""
@@ -248,7 +251,7 @@ def test_a_cache_that_another_can_move_away_is_not_used(
         runtime["image_store"].ImageStore(str(above / ".containers"), "", {})._make_cache()
 
 
-def test_a_squashfs_file_is_used_where_it_lies_and_not_imported(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+def test_squashfs_file_is_used_in_place_and_never_imported(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
     file, environment = tmp_path / "x.img", {"HOME": str(tmp_path)}
     file.write_bytes(b"hsqs....")
     wanted, store = runtime["reference"].parse(str(file)), runtime["image_store"].ImageStore
@@ -267,7 +270,7 @@ def layout(folder: Path, manifest: bytes, digest: str = "") -> str:
     return own
 
 
-def test_what_is_copied_out_of_a_layout_must_be_what_its_digest_says(
+def test_image_copied_from_a_layout_must_match_its_digest(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a layout of somebody else's brings its own files under the digest of an image that is trusted."""
@@ -296,7 +299,7 @@ def test_what_is_copied_out_of_a_layout_must_be_what_its_digest_says(
 @pytest.mark.parametrize(
     "manifest", ["[]", "{}", '{"config": []}', '{"config": {"digest": 7}}', '{"config": {"digest": "sha256:00"}}', "\0"]
 )
-def test_an_image_of_nonsense_is_said_to_be_one(runtime: dict[str, ModuleType], tmp_path: Path, manifest: str) -> None:
+def test_invalid_image_manifest_is_refused(runtime: dict[str, ModuleType], tmp_path: Path, manifest: str) -> None:
     layout(tmp_path, manifest.encode())
     with pytest.raises(runtime["messages"].Failed, match="x can't be read as an image"):
         runtime["image_store"]._image_config(str(tmp_path), "x")
@@ -305,7 +308,7 @@ def test_an_image_of_nonsense_is_said_to_be_one(runtime: dict[str, ModuleType], 
         runtime["image_store"]._image_config(str(tmp_path), "x")
 
 
-def test_an_image_file_that_is_no_file_is_not_waited_for(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+def test_fifo_as_image_file_is_refused_without_waiting(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.sqsh")
     with pytest.raises(runtime["messages"].Failed, match="is not a squashfs image"):
         runtime["image_store"].ImageStore(str(tmp_path), "", {})._file(
@@ -313,7 +316,7 @@ def test_an_image_file_that_is_no_file_is_not_waited_for(runtime: dict[str, Modu
         )
 
 
-def test_what_a_killed_import_left_is_removed_by_the_next(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+def test_import_removes_leftovers_of_a_killed_import(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
     kept = runtime["image_store"].ImageStore(str(tmp_path), "", {})
     for name in (f".new-{'a' * 64}-node-7", f".new-{'b' * 64}-node-8", ".asked-old", ".asked-new"):
         (tmp_path / name).write_text("x")
@@ -322,7 +325,7 @@ def test_what_a_killed_import_left_is_removed_by_the_next(runtime: dict[str, Mod
     assert sorted(path.name for path in tmp_path.iterdir()) == [".asked-new", f".new-{'b' * 64}-node-8"]
 
 
-def test_all_nodes_of_a_step_get_the_first_one_s_answer(
+def test_all_nodes_of_a_step_use_the_same_image_digest(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, answers = runtime["image_store"], [D, "sha256:" + "b" * 64]
@@ -333,7 +336,7 @@ def test_all_nodes_of_a_step_get_the_first_one_s_answer(
     assert store.ImageStore(str(tmp_path), "", {}, step="7.1")._digest(tag, "") != D
 
 
-def test_the_right_architecture_is_chosen_from_a_list(
+def test_image_manifest_of_the_node_architecture_is_chosen(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = runtime["image_store"]
@@ -384,13 +387,15 @@ def test_the_right_architecture_is_chosen_from_a_list(
         ("reading manifest 1 in r.test/timeout: unauthorized", True, "refuses your user name and password"),
     ],
 )
-def test_registry_s_errors_in_words(runtime: dict[str, ModuleType], text: str, known: bool, words: str) -> None:
+def test_registry_errors_are_explained_with_a_hint(
+    runtime: dict[str, ModuleType], text: str, known: bool, words: str
+) -> None:
     said = runtime["image_store"]._registry_error("r.test/x:1", text, known, "/home/a")
     assert words in said.message
     assert said.hint
 
 
-def test_a_file_of_passwords_for_other_registries_is_no_password_for_this_one(
+def test_credentials_for_other_registries_do_not_count_as_a_password(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = runtime["image_store"]
@@ -405,7 +410,7 @@ def test_a_file_of_passwords_for_other_registries_is_no_password_for_this_one(
             kept._skopeo(["inspect"], f"{host}/x:1", str(auth))
 
 
-def test_the_image_s_environment_does_not_take_the_job_s_place(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+def test_image_environment_does_not_override_job_variables(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
     made = runtime["sandbox"].Sandbox(str(tmp_path), {})
     made.make()
     config = {
@@ -419,9 +424,7 @@ def test_the_image_s_environment_does_not_take_the_job_s_place(runtime: dict[str
         assert b"PATH=/usr/local/sbin" in made.state(driver=False)
 
 
-def test_the_driver_s_libraries_are_found_before_the_image_s_or_else_the_user_s(
-    runtime: dict[str, ModuleType], tmp_path: Path
-) -> None:
+def test_driver_libraries_come_first_in_the_library_path(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
     box = runtime["sandbox"]
     made = box.Sandbox(str(tmp_path), {"LD_LIBRARY_PATH": "/mine:/too"})
     made.make()
@@ -463,7 +466,7 @@ def enter(tmp_path: Path) -> Any:
     [[], ["--mounts", "/a:/b"], ["--mounts", "/data:/data:ro,/a:/b"], ["--image", "docker://a/b:1"],
      ["--image", "me@docker.io#a/b:1"]],
 )  # fmt: skip
-def test_a_container_that_runs_is_entered_with_what_it_shows(enter: Any, words: list[str]) -> None:
+def test_running_container_is_entered_if_it_matches_the_request(enter: Any, words: list[str]) -> None:
     assert enter(*words) == (f"ready {os.getpid()}", "")
 
 
@@ -476,15 +479,13 @@ def test_a_container_that_runs_is_entered_with_what_it_shows(enter: Any, words: 
         (["--image", "a/b:2"], "container work was made of docker.io/a/b:1, not of a/b:2"),
     ],
 )
-def test_a_container_that_runs_without_what_is_asked_for_is_not_entered(
-    enter: Any, words: list[str], said: str
-) -> None:
+def test_running_container_that_lacks_a_request_is_not_entered(enter: Any, words: list[str], said: str) -> None:
     told, why = enter(*words)
     assert (told, said in why) == ("", True), why
     assert "--container-name" in why
 
 
-def test_a_container_that_stopped_does_not_begin_anew_of_another_image(enter: Any, tmp_path: Path) -> None:
+def test_stopped_container_is_not_restarted_from_another_image(enter: Any, tmp_path: Path) -> None:
     (tmp_path / "name-work/holder").unlink()
     told, why = enter("--image", "/x/y.sqsh")
     assert (told, "was made of docker.io/a/b:1, not of /x/y.sqsh" in why) == ("", True), why

@@ -65,14 +65,14 @@ def test_lists_only_the_jobs_gpus_numbered_from_zero(smi: Smi) -> None:
     assert lines[0] != lines[1].replace("GPU 1", "GPU 0")
 
 
-def test_uuid_belongs_to_the_device_not_to_its_place_in_the_list(module: ModuleType, smi: Smi) -> None:
+def test_uuid_belongs_to_the_device_not_to_its_index(module: ModuleType, smi: Smi) -> None:
     _, both = smi("--query-gpu=uuid", "--format=csv,noheader")
     module.allowed = {5}  # type: ignore[attr-defined]
     _, one = smi("--query-gpu=uuid", "--format=csv,noheader")
     assert one.strip() == both.splitlines()[1]
 
 
-def test_query_as_scripts_use_it(smi: Smi) -> None:
+def test_query_gpu_prints_csv_with_and_without_units(smi: Smi) -> None:
     fields = "index,name,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw"
     code, text = smi(f"--query-gpu={fields}", "--format=csv")
     header, first, _ = text.splitlines()
@@ -86,7 +86,7 @@ def test_query_as_scripts_use_it(smi: Smi) -> None:
     assert text == "81559, 70.00\n81559, 70.00\n"
 
 
-def test_one_gpu_by_index_or_uuid(smi: Smi) -> None:
+def test_id_option_selects_one_gpu_by_index_or_uuid(smi: Smi) -> None:
     _, uuids = smi("--query-gpu=uuid", "--format=csv,noheader")
     second = uuids.splitlines()[1]
     for wanted in ("1", second):
@@ -94,14 +94,14 @@ def test_one_gpu_by_index_or_uuid(smi: Smi) -> None:
     assert smi("--id=7", "-L") == (6, "No devices were found\n")
 
 
-def test_unknown_field_ends_as_the_real_tool_does(smi: Smi) -> None:
+def test_unknown_query_field_fails_like_the_real_tool(smi: Smi) -> None:
     assert smi("--query-gpu=name,nonsense", "--format=csv") == (
         2,
         'Field "nonsense" is not a valid field to query.\n\n',
     )
 
 
-def test_table_is_headed_simulated_and_even(smi: Smi) -> None:
+def test_table_is_labelled_simulated_and_aligned(smi: Smi) -> None:
     code, text = smi()
     lines = text.splitlines()
     assert code == 0
@@ -111,14 +111,14 @@ def test_table_is_headed_simulated_and_even(smi: Smi) -> None:
     assert "81559MiB" in text
 
 
-def test_machine_without_gpus(module: ModuleType, smi: Smi) -> None:
+def test_machine_without_gpus_reports_no_devices(module: ModuleType, smi: Smi) -> None:
     for path in Path(module.DEVICES).glob("nvidia[0-9]"):  # type: ignore[attr-defined]
         path.unlink()
     assert smi() == (6, "No devices were found\n")
     assert smi("-L") == (6, "No devices were found\n")
 
 
-def test_who_asked_for_no_gpu_is_told_how_beside_the_answer(
+def test_job_without_gpus_gets_a_hint_on_stderr(
     module: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module.allowed = set()  # type: ignore[attr-defined]
@@ -131,18 +131,18 @@ def test_who_asked_for_no_gpu_is_told_how_beside_the_answer(
     assert "this job asked for no GPU" in capsys.readouterr().err
 
 
-def test_without_settings_it_is_still_said_to_be_simulated(module: ModuleType, smi: Smi) -> None:
+def test_gpus_are_labelled_simulated_without_settings_file(module: ModuleType, smi: Smi) -> None:
     module.SETTINGS = "/nonexistent"  # type: ignore[attr-defined]
     assert "SIMULATED GPU" in smi("-L")[1]
 
 
-def test_what_it_can_not_do_is_an_error(smi: Smi) -> None:
+def test_unsupported_options_exit_with_1(smi: Smi) -> None:
     assert smi("topo", "-m")[0] == 1
     assert smi("--frobnicate")[0] == 1
     assert smi("--query-gpu=name")[0] == 1
 
 
-def test_a_query_that_does_not_show_it_says_beside_the_answer_that_gpus_are_simulated(
+def test_query_without_gpu_name_prints_simulated_notice_on_stderr(
     module: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def ask(fields: str) -> tuple[str, str]:
@@ -158,14 +158,14 @@ def test_a_query_that_does_not_show_it_says_beside_the_answer_that_gpus_are_simu
     assert ("(simulated)" in out, beside) == (True, "")
 
 
-def test_every_field_it_names_can_be_queried(smi: Smi) -> None:
+def test_every_listed_query_field_can_be_queried(smi: Smi) -> None:
     fields = smi("--help-query-gpu")[1].split()
     code, text = smi(f"--query-gpu={','.join(fields)}", "--format=csv,noheader")
     assert code == 0
     assert len(text.splitlines()[0].split(", ")) == len(fields)
 
 
-def test_a_reset_makes_one_gpu_anew_and_forgets_its_faults(
+def test_gpu_reset_recreates_the_device_and_clears_its_faults(
     module: ModuleType, smi: Smi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []

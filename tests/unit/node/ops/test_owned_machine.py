@@ -1,4 +1,5 @@
-"""An owned machine keeps its own files, and gets them back on release."""
+"""On an owned machine, original files are kept before Headway replaces them, and a leftover policy-rc.d of Headway is
+removed."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def keep(*paths: Path) -> None:
     steps.op_keep({"paths": [str(path) for path in paths]})
 
 
-def test_a_file_that_is_replaced_later_is_kept_too(tmp_path: Path, before: Path) -> None:
+def test_original_file_replaced_by_a_later_apply_is_kept(tmp_path: Path, before: Path) -> None:
     first, later = tmp_path / "hosts", tmp_path / "motd"
     first.write_text("theirs")
     later.write_text("theirs too")
@@ -34,7 +35,7 @@ def test_a_file_that_is_replaced_later_is_kept_too(tmp_path: Path, before: Path)
     assert Path(f"{before}{later}").read_text() == "theirs too"
 
 
-def test_what_is_ours_is_never_taken_for_what_was_there(tmp_path: Path, before: Path) -> None:
+def test_files_of_headway_are_never_kept_as_originals(tmp_path: Path, before: Path) -> None:
     new, known = tmp_path / "new", tmp_path / "known"
     keep(new)  # nothing stood there
     new.write_text("ours, by an apply that was killed before it wrote its list")
@@ -45,7 +46,7 @@ def test_what_is_ours_is_never_taken_for_what_was_there(tmp_path: Path, before: 
     assert not Path(f"{before}{known}").exists()
 
 
-def test_a_folder_of_an_earlier_headway_is_gone_on_with(tmp_path: Path, before: Path) -> None:
+def test_kept_folder_of_an_earlier_version_is_continued(tmp_path: Path, before: Path) -> None:
     ours, later = tmp_path / "ours", tmp_path / "later"
     ours.write_text("ours")
     later.write_text("theirs")
@@ -57,9 +58,7 @@ def test_a_folder_of_an_earlier_headway_is_gone_on_with(tmp_path: Path, before: 
 
 
 @pytest.mark.parametrize("way", ["install", "leave"])
-def test_what_keeps_daemons_from_starting_does_not_outlive_a_killed_try(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
+def test_leftover_policy_rc_d_of_headway_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     policy = tmp_path / "policy-rc.d"
     monkeypatch.setattr(packages, "_POLICY", str(policy))
     monkeypatch.setattr(packages, "OWN", str(tmp_path / "own"))

@@ -1,4 +1,4 @@
-"""The program that changes a machine works on a folder of the test."""
+"""The ops program performs file, folder, seed, wait and candidate steps and reads facts, here on temporary folders."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def file_step(path: Path, text: str, mode: int = 0o640) -> dict[str, Any]:
     return {"op": "file", "path": str(path), "b64": data, "mode": mode, "owner": ME, "group": MY_GROUP}
 
 
-def test_a_file_is_written_with_its_mode_and_read_back_as_a_fact(tmp_path: Path) -> None:
+def test_file_step_writes_content_mode_and_owner(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "slurm.conf"
     assert perform(file_step(target, "ClusterName=lab\n"))[0]["ok"]
     fact = facts.see_file(str(target))
     assert (target.read_text(), fact["mode"], fact["owner"]) == ("ClusterName=lab\n", 0o640, ME)
 
 
-def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path: Path) -> None:
+def test_file_step_replaces_a_symlink_without_following_it(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("keep")
     (tmp_path / "conf").symlink_to(victim)
@@ -58,14 +58,14 @@ def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path: Pa
     assert not (tmp_path / "conf").is_symlink()
 
 
-def test_a_file_that_can_not_take_its_place_leaves_nothing_beside_it(tmp_path: Path) -> None:
+def test_failed_file_step_leaves_no_temporary_file(tmp_path: Path) -> None:
     (tmp_path / "munge.key").mkdir()
     (answer,) = perform(file_step(tmp_path / "munge.key", "secret"))
     assert not answer["ok"]
     assert [path.name for path in tmp_path.iterdir()] == ["munge.key"]
 
 
-def test_it_stops_at_the_first_step_that_fails_and_says_which(tmp_path: Path) -> None:
+def test_apply_stops_at_the_first_failing_step_and_reports_it(tmp_path: Path) -> None:
     answers = perform(
         {"op": "run", "argv": ["true"]},
         {"op": "run", "argv": ["sh", "-c", "echo no space >&2; exit 3"]},
@@ -77,13 +77,13 @@ def test_it_stops_at_the_first_step_that_fails_and_says_which(tmp_path: Path) ->
     assert not (tmp_path / "never").exists()
 
 
-def test_an_unknown_owner_is_told_in_words(tmp_path: Path) -> None:
+def test_file_step_reports_an_unknown_owner(tmp_path: Path) -> None:
     step = {**file_step(tmp_path / "f", "x"), "owner": "nosuchuser"}
     assert "no user 'nosuchuser'" in perform(step)[0]["error"]
     assert not (tmp_path / "f").exists()
 
 
-def test_a_seed_that_was_cut_short_is_begun_again(tmp_path: Path) -> None:
+def test_interrupted_seed_step_is_repeated_and_keeps_existing_data(tmp_path: Path) -> None:
     source = tmp_path / "image"
     source.mkdir()
     (source / "ibdata1").write_text("data")
@@ -99,7 +99,7 @@ def test_a_seed_that_was_cut_short_is_begun_again(tmp_path: Path) -> None:
     assert (target / "ibdata1").read_text() == "in use"
 
 
-def test_what_lies_on_a_volume_becomes_its_user_s_again_the_folder_itself_last(tmp_path: Path) -> None:
+def test_own_step_changes_the_owner_recursively_unless_already_owned(tmp_path: Path) -> None:
     """Another image may have another number for the same user."""
     kept = tmp_path / "mysql"
     (kept / "db").mkdir(parents=True)
@@ -115,7 +115,7 @@ def test_what_lies_on_a_volume_becomes_its_user_s_again_the_folder_itself_last(t
     assert (kept / "db" / "t.ibd").stat().st_uid == 4242, "a folder that is its own is not walked through"
 
 
-def test_while_the_database_converts_its_records_nobody_loses_patience(tmp_path: Path) -> None:
+def test_wait_step_continues_while_the_busy_command_succeeds(tmp_path: Path) -> None:
     """`busy` holds for a while, and then the answer comes: a wait of no seconds at all gets it."""
     count = tmp_path / "count"
     asks = f'echo >>{count}; [ "$(wc -l <{count})" -gt 6 ]'
@@ -126,7 +126,7 @@ def test_while_the_database_converts_its_records_nobody_loses_patience(tmp_path:
     assert "gave up" in perform({**step, "most_s": 0})[0]["error"]
 
 
-def test_a_candidate_that_the_program_refuses_stops_before_anything_is_written(tmp_path: Path) -> None:
+def test_rejected_candidate_config_stops_before_any_write(tmp_path: Path) -> None:
     candidate = {
         "op": "candidate",
         "folder": str(tmp_path / "candidate"),
@@ -138,13 +138,13 @@ def test_a_candidate_that_the_program_refuses_stops_before_anything_is_written(t
     assert "the old one stays" in answers[0]["error"]
 
 
-def test_waiting_ends_with_the_reason(tmp_path: Path) -> None:
+def test_wait_step_fails_with_its_message(tmp_path: Path) -> None:
     step = {"op": "wait", "argv": ["false"], "timeout_s": 0, "message": "slurmdbd does not answer"}
     assert perform(step)[0]["error"].startswith("slurmdbd does not answer")
 
 
 @pytest.mark.parametrize("absent", ["/nonexistent/file", "/proc/nope"])
-def test_what_is_not_there_is_no_fact(absent: str) -> None:
+def test_observe_omits_missing_files(absent: str) -> None:
     assert facts.observe({"files": [absent], "dirs": [absent]})["files"] == {}
 
 
@@ -157,15 +157,13 @@ def test_what_is_not_there_is_no_fact(absent: str) -> None:
         ("0::/user.slice/user-20003.slice/session-3.scope", False),
     ],
 )
-def test_what_a_departed_person_runs_in_a_job_is_told_from_the_rest(
-    cgroup: str, of_a_job: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_user_processes_exclude_those_of_jobs(cgroup: str, of_a_job: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_processes, "read_text", lambda _: cgroup + "\n")
     assert (os.getpid() in [pid for pid, _ in user_processes.processes({os.getuid()})]) is not of_a_job
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
-def test_what_forks_faster_than_it_is_looked_for_ends_too() -> None:
+def test_end_processes_ends_a_fast_forking_user() -> None:
     uid = 61_234
     race = f"""
 import os
@@ -190,7 +188,7 @@ for _ in range(300_000):
             user_processes.at_one_stroke(uid)
 
 
-def test_a_folder_among_everybody_s_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+def test_dir_step_in_a_shared_folder_moves_foreign_entries_aside(tmp_path: Path) -> None:
     """Scratch is everybody's: whoever was first under a newcomer's name, with a folder or a link, gets nothing by it."""
     everybody, other = tmp_path / "scratch", tmp_path / "other"
     everybody.mkdir()
@@ -211,7 +209,7 @@ def test_a_folder_among_everybody_s_is_made_for_its_owner_alone(tmp_path: Path) 
     assert len(list(everybody.glob("*.not-of-*"))) == 3
 
 
-def test_a_folder_of_somebody_else_is_not_taken_for_the_owner_s(tmp_path: Path) -> None:
+def test_squatted_detects_a_folder_of_another_owner(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     (tmp_path / "new").mkdir()
     if os.getuid() == 0:
@@ -222,7 +220,7 @@ def test_a_folder_of_somebody_else_is_not_taken_for_the_owner_s(tmp_path: Path) 
     assert not files.squatted(str(tmp_path / "new"), stranger)
 
 
-def test_lines_of_ours_in_a_file_of_somebody_elses(tmp_path: Path) -> None:
+def test_block_step_changes_only_headway_lines_of_a_file(tmp_path: Path) -> None:
     target = tmp_path / "hosts"
     target.write_text("192.0.2.9 files\n")
     step = {**file_step(target, "10.0.0.1 lab-head\n"), "block": True}
@@ -235,12 +233,12 @@ def test_lines_of_ours_in_a_file_of_somebody_elses(tmp_path: Path) -> None:
     assert target.read_text() == "192.0.2.9 files\n"
 
 
-def test_a_file_without_lines_of_ours_lacks_them(tmp_path: Path) -> None:
+def test_file_without_headway_lines_has_no_block_fact(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("192.0.2.9 files\n")
     assert facts.see_file(str(tmp_path / "hosts"), block=True) is None
 
 
-def test_a_file_that_is_no_text_can_be_removed(tmp_path: Path) -> None:
+def test_remove_step_removes_binary_files(tmp_path: Path) -> None:
     (tmp_path / "munge.key").write_bytes(bytes(range(256)))
     assert perform({"op": "remove", "path": str(tmp_path / "munge.key")})[0]["ok"]
     assert not (tmp_path / "munge.key").exists()

@@ -1,4 +1,4 @@
-"""A checkpoint under its final name is complete, whenever the run was killed (without torch)."""
+"""A checkpoint under its final name is complete, even if the run was killed at any moment (without torch)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def steps(folder: Path) -> list[int]:
     return [step for step, _ in files.published(folder)]
 
 
-def test_the_newest_are_kept_and_nothing_else_is_left(tmp_path: Path) -> None:
+def test_newest_checkpoints_are_kept_and_all_else_removed(tmp_path: Path) -> None:
     for step in (5, 10, 15, 120):
         assert whole(save(tmp_path / "run", step)) == []
     assert steps(tmp_path / "run") == [120, 15]
@@ -75,7 +75,7 @@ def killing(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["a new step", "a step that is there already"])
-def test_a_kill_at_any_call_leaves_only_whole_checkpoints(tmp_path: Path, again: bool) -> None:
+def test_kill_at_any_call_leaves_only_complete_checkpoints(tmp_path: Path, again: bool) -> None:
     at, died = 0, True
     while died:
         at += 1
@@ -114,7 +114,7 @@ def place(tmp_path: Path) -> Path:
         (lambda p: (p / ".metadata").unlink(), ".metadata: No such file or directory"),
     ],
 )
-def test_damage_is_told_by_file(place: Path, harm: Callable[[Path], Any], said: str) -> None:
+def test_checkpoint_damage_is_reported_per_file(place: Path, harm: Callable[[Path], Any], said: str) -> None:
     harm(place)
     assert whole(place) == [said]
     manifest = files.read_manifest(place)
@@ -123,26 +123,26 @@ def test_damage_is_told_by_file(place: Path, harm: Callable[[Path], Any], said: 
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"step": 7}', '{"step":7,"time":1,"world_size":1,"files":{"a":3}}'])
-def test_a_torn_manifest_is_damage_not_a_crash(place: Path, text: str) -> None:
+def test_torn_manifest_raises_value_error(place: Path, text: str) -> None:
     (place / "manifest.json").write_text(text)
     with pytest.raises(ValueError):
         files.read_manifest(place)
 
 
-def test_a_manifest_of_another_step_is_damage(place: Path) -> None:
+def test_manifest_of_another_step_is_refused(place: Path) -> None:
     place.rename(place.with_name("step-00000008"))
     with pytest.raises(ValueError, match="is of step 7"):
         files.read_manifest(place.with_name("step-00000008"))
 
 
-def test_damaged_later_ones_do_not_push_out_what_was_just_written(tmp_path: Path) -> None:
+def test_prune_keeps_the_checkpoint_just_written(tmp_path: Path) -> None:
     for step in (10, 20, 30):
         save(tmp_path, step, keep=9)
     save(tmp_path, 12, keep=2)  # the run went on from 10: 20 and 30 were damaged
     assert steps(tmp_path) == [30, 20, 12, 10]
 
 
-def test_a_rank_that_wrote_elsewhere_is_noticed(tmp_path: Path) -> None:
+def test_publish_refuses_a_file_that_not_all_ranks_see(tmp_path: Path) -> None:
     part = files.begin(tmp_path, 1)
     entry = files.Entry(1, "x")
     with pytest.raises(CheckpointError, match=r"__1_0.distcp is not seen by all ranks; is this folder on shared"):
@@ -150,7 +150,7 @@ def test_a_rank_that_wrote_elsewhere_is_noticed(tmp_path: Path) -> None:
     assert steps(tmp_path) == []
 
 
-def test_the_folder_is_the_same_after_a_requeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_checkpoint_folder_is_named_by_user_and_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "SCRATCH", tmp_path)
     (tmp_path / "ann").mkdir()
     for name in ("HEADWAY_CHECKPOINT_DIR", "SLURM_JOB_ID", "SLURM_JOB_NAME"):
@@ -164,7 +164,7 @@ def test_the_folder_is_the_same_after_a_requeue(tmp_path: Path, monkeypatch: pyt
     assert files.default_folder() == Path("/scratch/x")
 
 
-def test_a_job_s_checkpoints_never_go_where_they_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_checkpoint_folder_requires_the_scratch_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container without scratch, where everybody may make any folder."""
     scratch = tmp_path / "scratch"
     monkeypatch.setattr(files, "SCRATCH", scratch)
@@ -183,7 +183,7 @@ def test_a_job_s_checkpoints_never_go_where_they_end_with_it(tmp_path: Path, mon
     assert files.default_folder().parent == scratch / "ann"
 
 
-def test_checkpoints_go_along_with_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoint_counts_are_sent_with_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_REPORT_SOCKET", str(tmp_path / "socket"))
     monkeypatch.setattr(progress, "_sender", progress._Sender())
     monkeypatch.setattr(progress, "LEAST_S", 0.0)

@@ -1,4 +1,4 @@
-"""Each rank's own part of a training's state is determined correctly (without torch)."""
+"""Checkpoint entries that differ between ranks are detected and saved per rank (without torch)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def marked(**entries: Any) -> dict[str, str]:
     return {name: own.mark(value, pieces) for name, value in entries.items()}
 
 
-def test_what_ranks_have_different_values_of_is_their_own_and_the_rest_is_common() -> None:
+def test_differing_finds_entries_that_vary_between_ranks() -> None:
     ranks = [
         marked(
             rng=Tensor(b"%d" % rank),
@@ -58,11 +58,11 @@ def test_what_ranks_have_different_values_of_is_their_own_and_the_rest_is_common
         (b"", None),
     ],
 )
-def test_values_that_are_not_the_same_have_other_marks(one: object, other: object) -> None:
+def test_different_values_have_different_marks(one: object, other: object) -> None:
     assert own.mark(one, pieces) != own.mark(other, pieces)
 
 
-def test_an_order_that_means_nothing_is_no_difference() -> None:
+def test_order_of_dicts_and_sets_does_not_change_the_mark() -> None:
     assert own.mark({"a": 1, "b": 2}, pieces) == own.mark({"b": 2, "a": 1}, pieces)
     program = "from headway_train import own; print(own.mark({'s': {'a', 'b', 'c', 'd'}, 'o': (None, 1j)}, lambda value: None))"
     said = {
@@ -79,17 +79,17 @@ def test_an_order_that_means_nothing_is_no_difference() -> None:
     assert len(said) == 1, "each process orders a set as it likes"
 
 
-def test_a_divided_tensor_is_left_to_torch_and_what_can_t_be_pickled_to_the_save() -> None:
+def test_divided_tensors_and_unpicklable_values_do_not_differ() -> None:
     ranks = [marked(ema={"rank": rank, "w": Tensor(b"", divided=True)}, odd=partial(lambda: 0)) for rank in range(2)]
     assert own.differing(ranks) == set()
 
 
-def test_an_entry_that_only_some_ranks_have_is_compared_among_them() -> None:
+def test_entry_of_only_some_ranks_is_compared_among_them() -> None:
     assert own.differing([{"log": "a"}, {}, {}]) == set()
     assert own.differing([{"log": "a"}, {}, {"log": "b"}]) == {"log"}
 
 
-def test_each_rank_reads_its_own_file_and_in_a_run_of_another_size_all_read_rank_0_s() -> None:
+def test_each_rank_reads_its_own_file_or_rank_0_in_a_resized_run() -> None:
     names = [own.file_of(rank) for rank in range(2)]
     assert [own.source(rank, 2, 2, names) for rank in range(2)] == [(names[0], False), (names[1], False)]
     assert [own.source(rank, 4, 2, names) for rank in range(4)] == [(names[0], True)] * 4

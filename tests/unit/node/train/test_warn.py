@@ -33,7 +33,7 @@ def start(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def test_a_warning_reaches_the_rank_below_a_launcher_that_would_die_of_it() -> None:
+def test_warning_reaches_the_rank_but_not_its_launcher() -> None:
     with start(sys.executable, "-c", LAUNCHER) as ran:
         assert ran.stdout is not None
         assert ran.stdout.readline() == "listens\n"
@@ -42,7 +42,7 @@ def test_a_warning_reaches_the_rank_below_a_launcher_that_would_die_of_it() -> N
         assert ran.wait(timeout=60) == 3, "the launcher's own end"
 
 
-def test_a_warning_that_comes_too_early_waits_for_who_listens() -> None:
+def test_early_warning_waits_until_a_process_listens() -> None:
     slow = "import sys; print('up', flush=True); sys.stdin.readline()\n" + RANK
     with start(sys.executable, "-c", slow) as ran:
         assert ran.stdout is not None
@@ -55,7 +55,7 @@ def test_a_warning_that_comes_too_early_waits_for_who_listens() -> None:
         assert ran.wait(timeout=60) == 3
 
 
-def test_it_ends_as_the_command_ends_and_passes_an_ending_on() -> None:
+def test_wrapper_returns_the_exit_code_and_passes_sigterm_on() -> None:
     assert start("true").wait(timeout=60) == 0
     assert start("no-such-program").wait(timeout=60) == 127
     with start("sh", "-c", "echo up; sleep 60 & wait") as ran:

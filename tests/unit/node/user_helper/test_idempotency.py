@@ -39,20 +39,20 @@ def run(home: Path, tag: str, lock_error: int = 0) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("lock_error", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
-def test_homes_without_locks_do_it_once_all_the_same(tmp_path: Path, lock_error: int) -> None:
+def test_tagged_action_is_done_once_without_file_locks(tmp_path: Path, lock_error: int) -> None:
     assert run(tmp_path, "a", lock_error) == (0, "1")
     assert run(tmp_path, "a", lock_error) == (0, "1")
     assert run(tmp_path, "b", lock_error) == (0, "2")
 
 
-def test_another_error_of_the_lock_is_no_leave_to_do_it_twice(tmp_path: Path) -> None:
+def test_unexpected_lock_error_prevents_the_action(tmp_path: Path) -> None:
     code, said = run(tmp_path, "a", errno.EIO)
     assert code != 0
     assert "Input/output error" in said
     assert not (tmp_path / "done").exists()
 
 
-def test_a_tag_is_forgotten_before_the_server_may_use_its_key_again(tmp_path: Path) -> None:
+def test_tag_expires_before_the_server_may_reuse_its_key(tmp_path: Path) -> None:
     """The server forgets after a day: a key that is good again must run again."""
     assert run(tmp_path, "a") == (0, "1")
     kept = tmp_path / ".headway-once" / "a"
@@ -64,7 +64,7 @@ def test_a_tag_is_forgotten_before_the_server_may_use_its_key_again(tmp_path: Pa
 @pytest.mark.parametrize(
     "unsure", ["Socket timed out on send/recv operation", "Zero Bytes were transmitted or received"]
 )
-def test_what_the_controller_may_have_taken_is_not_done_again(tmp_path: Path, unsure: str) -> None:
+def test_submission_with_an_uncertain_outcome_is_not_repeated(tmp_path: Path, unsure: str) -> None:
     work = PROGRAM.replace("wc -l <{path}", f"echo 'Batch job submission failed: {unsure}' >&2; exit 1")
     for told in (unsure, "cut off half-way"):
         done = subprocess.run(

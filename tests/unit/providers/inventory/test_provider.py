@@ -1,4 +1,5 @@
-"""The owned machines and their addresses follow from stored records and the current inventory."""
+"""The SSH provider lists owned machines and their addresses from stored records, also when the inventory has
+changed."""
 
 from __future__ import annotations
 
@@ -68,9 +69,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("change", [{"address": "127.0.0.77"}, {"host_key": "ssh-ed25519 BBBB"}])
-async def test_a_machine_is_there_until_an_apply_has_taken_another_in_its_place(
-    tmp_path: Path, change: dict[str, str]
-) -> None:
+async def test_replaced_machine_stays_listed_until_apply(tmp_path: Path, change: dict[str, str]) -> None:
     """The apply may be refused, for a job that runs there: nobody may take the job's node for dead then."""
     before = {one.name: one for one in await provider(tmp_path).list("lab")}
     after = provider(tmp_path, moved("lab-1-2", **change))
@@ -81,7 +80,7 @@ async def test_a_machine_is_there_until_an_apply_has_taken_another_in_its_place(
     assert plan_actions(LAB, machines, nodes, [builders.job(7, nodes=("lab-1-2",))], frozenset()) == []
 
 
-async def test_what_is_set_in_the_inventory_about_one_that_stays_counts_at_once(tmp_path: Path) -> None:
+async def test_changed_ssh_user_applies_at_once_to_kept_machine(tmp_path: Path) -> None:
     after = provider(tmp_path, moved("lab-1-2", user="ops"))
     assert [one.user for one in await after.list("lab") if one.name == "lab-1-2"] == ["ops"]
     assert await after.replaced("lab") == frozenset()
@@ -104,7 +103,7 @@ async def planned(folder: Path, *members: str) -> ChangeSet:
     return changeset(goal, await observe_cluster(goal, env))
 
 
-async def test_a_plan_has_it_as_one_to_be_taken_and_asks_how_long_its_jobs_may_go_on(tmp_path: Path) -> None:
+async def test_plan_replaces_machine_and_names_its_running_jobs(tmp_path: Path) -> None:
     changes = await planned(tmp_path, *LAB.slot_names)
     (change,) = (one for one in changes.changes if one.where == "lab-1-2")
     assert (change.kind, change.disturbs, change.data["jobs"]) == ("machine.create", Disturbs.JOBS, [7])
@@ -112,19 +111,19 @@ async def test_a_plan_has_it_as_one_to_be_taken_and_asks_how_long_its_jobs_may_g
     assert kept.busy == "lab-1-2"
 
 
-async def test_one_that_no_place_is_left_for_goes_though_the_inventory_gives_its_place_away(tmp_path: Path) -> None:
+async def test_plan_deletes_replaced_machine_outside_wanted_slots(tmp_path: Path) -> None:
     (change,) = (one for one in (await planned(tmp_path, "lab-1-1")).changes if one.where == "lab-1-2")
     assert change.kind == "machine.delete"
 
 
-async def test_nodes_do_not_vouch_by_the_key_of_one_that_is_to_go(tmp_path: Path) -> None:
+async def test_host_keys_exclude_machine_to_be_replaced(tmp_path: Path) -> None:
     """Known already while the changes are told: else the others would not hear of the new one's."""
     cluster = replace(LAB, hosts=moved("lab-1-2", address="127.0.0.77"))
     env: Any = ClusterContext(provider(tmp_path, cluster.hosts), None, None, tmp_path)  # type: ignore[arg-type]
     assert set(await _host_keys(cluster, env)) == {LAB.head, "lab-1-1"}
 
 
-async def test_one_whose_name_nobody_knows_leaves_the_others_reachable(tmp_path: Path, names: dict[str, str]) -> None:
+async def test_unresolvable_host_name_keeps_other_machines_listed(tmp_path: Path, names: dict[str, str]) -> None:
     hosts = moved("lab-1-2", address="node2")
     made = provider(tmp_path, hosts)
     made._kept.pin_host_key("lab", "lab-1-2", ClaimedHost(hosts[2], KEY))
@@ -138,9 +137,7 @@ async def test_one_whose_name_nobody_knows_leaves_the_others_reachable(tmp_path:
     assert set((await fewer.place(builders.cluster(1, 0, provider=SSH))).addresses) == {LAB.head, "lab-1-1"}
 
 
-async def test_one_has_the_address_of_the_last_apply_while_its_name_is_not_known(
-    tmp_path: Path, names: dict[str, str]
-) -> None:
+async def test_unresolvable_host_keeps_address_of_last_apply(tmp_path: Path, names: dict[str, str]) -> None:
     names["node2"] = "127.0.0.9"
     hosts = moved("lab-1-2", address="node2")
     made = provider(tmp_path, hosts)

@@ -26,7 +26,7 @@ def parts(**others: str) -> dict[str, list[str]]:
     return {**found, **{name: text.splitlines() for name, text in others.items()}}
 
 
-def test_a_bare_machine() -> None:
+def test_parses_survey_of_bare_machine() -> None:
     told = parse_survey("lab-head", "10.9.0.10", parts(), NOW, NOW)
     assert (told.system, told.system_name, told.hostname) == ("debian13", "Debian GNU/Linux 13 (trixie)", "rack10")
     assert (told.found.cpus, told.found.sockets, told.found.cores_per_socket, told.found.threads_per_core) == (
@@ -56,7 +56,7 @@ def test_a_bare_machine() -> None:
         ((905.0, 906.0), 896.0),
     ],
 )
-def test_a_look_that_takes_long_is_no_clock_that_is_off(clocks: tuple[float, float], off: float) -> None:
+def test_slow_survey_is_not_taken_for_clock_offset(clocks: tuple[float, float], off: float) -> None:
     told = parse_survey("a", "b", parts(time="\n".join(str(NOW + clock) for clock in clocks)), NOW, NOW + 10)
     assert told.clock_off_s == off
 
@@ -80,7 +80,7 @@ mlx5_1 1 numa=1 layer=InfiniBand state=1:_DOWN rate=10_Gb/sec_(4X_SDR)""",
 }
 
 
-def test_gpus_with_their_device_files_and_the_cores_beside_them() -> None:
+def test_survey_finds_gpus_with_minors_local_cores_and_nics() -> None:
     told = parse_survey("lab-1-1", "10.9.0.11", parts(**GPU_PARTS), NOW, NOW)
     assert told.driver == "550.54.15"
     assert told.found.gpus == (
@@ -96,20 +96,20 @@ def test_gpus_with_their_device_files_and_the_cores_beside_them() -> None:
     )
 
 
-def test_a_driver_that_fails_is_no_gpu() -> None:
+def test_failed_nvidia_driver_leaves_no_usable_gpu() -> None:
     said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
     told = parse_survey("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "nvidia": said, "minors": ""}), NOW, NOW)
     assert told.found.usable_gpus == ()
     assert len(told.found.gpus) == 3
 
 
-def test_only_cpus_we_may_use_count() -> None:
+def test_survey_counts_only_allowed_cpus() -> None:
     told = parse_survey("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "allowed": "0-3"}), NOW, NOW)
     assert (told.found.cpus, told.found.topology) == (4, (1, 4, 1))
     assert told.found.gpus[0].cores == ()  # beside all that there are
 
 
-def test_a_mark_is_somebodys_even_when_it_can_t_be_read() -> None:
+def test_unreadable_claim_still_marks_machine_as_held() -> None:
     assert parse_survey("a", "b", parts(held="{broken"), NOW, NOW).held == MachineClaim("?", "?", "?")
     good = '{"cluster": "lab", "server": "s", "machine": "lab-1-1"}'
     assert parse_survey("a", "b", parts(held=good), NOW, NOW).held == MachineClaim("lab", "s", "lab-1-1")
@@ -138,21 +138,21 @@ def kept(tmp_path: Path) -> Inventory:
     return made
 
 
-def test_a_machine_keeps_its_place_whatever_the_order(kept: Inventory) -> None:
+def test_machines_keep_slots_when_inventory_is_reordered(kept: Inventory) -> None:
     assert addresses(kept, "h", "b", "a") == {"lab-head": "h", "lab-1-1": "a", "lab-1-2": "b"}
 
 
-def test_only_the_place_of_a_machine_that_left_is_given_anew(kept: Inventory) -> None:
+def test_new_host_takes_slot_of_removed_machine(kept: Inventory) -> None:
     assert addresses(kept, "h", "b", "c") == {"lab-head": "h", "lab-1-1": "c", "lab-1-2": "b"}
 
 
-def test_the_head_does_not_move(kept: Inventory) -> None:
+def test_refuses_inventory_that_moves_head(kept: Inventory) -> None:
     kept.check_head("lab", "lab-head", hosts("h", "a"))
     with pytest.raises(Refused, match="lab-head is h, and the inventory names a as the head"):
         kept.check_head("lab", "lab-head", hosts("a", "h"))
 
 
-def test_what_is_kept_comes_back_as_it_was(kept: Inventory, tmp_path: Path) -> None:
+def test_inventory_record_round_trips(kept: Inventory, tmp_path: Path) -> None:
     found = DetectedHardware(
         8, 1, 8, 1, 64_000, 10_000, (DetectedGpu("H", 1, "b", (0, 1), 0),), (DetectedNic("m", "InfiniBand", 400, True),)
     )
@@ -163,14 +163,14 @@ def test_what_is_kept_comes_back_as_it_was(kept: Inventory, tmp_path: Path) -> N
     assert again.nfs == ("/home",)
 
 
-def test_a_pinned_key_stays_until_the_inventory_names_another(kept: Inventory) -> None:
+def test_pinned_host_key_changes_only_by_inventory(kept: Inventory) -> None:
     (host,) = hosts("a")
     assert kept.pin_host_key("lab", "lab-1-1", ClaimedHost(host, "ssh-ed25519 other")) == "ssh-ed25519 lab-1-1"
     named = Host("", "a", host_key="ssh-ed25519 new")
     assert kept.pin_host_key("lab", "lab-1-1", ClaimedHost(named, "ssh-ed25519 new")) == "ssh-ed25519 new"
 
 
-def test_a_damaged_file_is_said(kept: Inventory, tmp_path: Path) -> None:
+def test_refuses_damaged_inventory_file(kept: Inventory, tmp_path: Path) -> None:
     (tmp_path / "hosts" / "lab.json").write_text("{")
     with pytest.raises(Refused, match=r"lab\.json is damaged"):
         kept.read_record("lab")
@@ -186,11 +186,11 @@ def test_a_damaged_file_is_said(kept: Inventory, tmp_path: Path) -> None:
         ("", ""),
     ],
 )
-def test_from_where_a_machine_was_looked_at(said: str, understood: str) -> None:
+def test_parses_ssh_source_address_of_survey(said: str, understood: str) -> None:
     assert parse_survey("lab-head", "10.9.0.10", parts(**{"from": said}), NOW, NOW).seen_from == understood
 
 
-def test_the_firewall_lets_in_those_whom_the_machines_see() -> None:
+def test_firewall_allows_server_addresses_seen_by_machines() -> None:
     """The server's own address is another one to them where something between translates it."""
     seen = {
         name: parse_survey(name, "10.9.0.10", parts(**{"from": address}), NOW, NOW)
@@ -204,7 +204,7 @@ def test_the_firewall_lets_in_those_whom_the_machines_see() -> None:
 
 
 @pytest.mark.parametrize("above", ["env SSH_CONNECTION='198.51.100.7 5 10.9.0.10 22'"])
-def test_a_look_by_sudo_knows_from_where_it_came(above: str) -> None:
+def test_survey_script_finds_ssh_source_address_under_sudo(above: str) -> None:
     """Which clears the variable: whoever called it has it still."""
     script = Path(__file__).parents[4] / "node" / "survey.sh"
     tail = script.read_text().partition("part from\n")[2].partition("part time")[0]
@@ -222,7 +222,7 @@ def state_part(folder: Path) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-def test_what_a_folder_that_is_not_there_yet_would_lie_on(tmp_path: Path) -> None:
+def test_survey_reports_file_system_of_missing_state_folder(tmp_path: Path) -> None:
     told = parse_survey(
         "lab-head", "10.9.0.10", parts(state=state_part(tmp_path / "not" / "yet").splitlines()[0]), NOW, NOW
     )
@@ -236,7 +236,7 @@ def test_what_a_folder_that_is_not_there_yet_would_lie_on(tmp_path: Path) -> Non
     assert parse_survey("lab-head", "10.9.0.10", parts(), NOW, NOW).state is None
 
 
-def test_whose_homes_and_uids_there_are(tmp_path: Path) -> None:
+def test_survey_reports_home_owners_and_uids(tmp_path: Path) -> None:
     script = (Path(__file__).parents[4] / "node" / "survey.sh").read_text()
     part = script.partition("part homes\n")[2].partition("part filesystems")[0]
     (tmp_path / "ann").mkdir()
@@ -259,14 +259,14 @@ def test_whose_homes_and_uids_there_are(tmp_path: Path) -> None:
     assert (bare.homes, bare.owners) == ({}, {})
 
 
-def test_the_server_of_a_mount_is_told_by_its_address() -> None:
+def test_survey_reports_address_of_mount_server() -> None:
     line = "/shared 2 nfs4 filer:/srv rw,vers=4.2,clientaddr=10.9.0.10,addr=10.9.0.50"
     told = parse_survey("lab-head", "10.9.0.10", parts(state=line, addresses="10.9.0.10\n127.0.0.1\nx"), NOW, NOW)
     assert told.state == DetectedMount("filer:/srv", "nfs4", "2", "/shared", "10.9.0.50")
     assert told.addresses == {"10.9.0.10", "127.0.0.1"}
 
 
-def test_a_second_head_is_the_next_machine_and_those_with_a_place_keep_it(kept: Inventory) -> None:
+def test_second_head_takes_first_unassigned_host(kept: Inventory) -> None:
     names = ("lab-head", "lab-head2", "lab-1-1", "lab-1-2")
     assert kept.assign_hosts("new", names, hosts("h", "a", "b", "c"))["lab-head2"].address == "a"
     assert addresses(kept, "h", "a", "b", "c", names=names)["lab-head2"] == "c"

@@ -19,11 +19,11 @@ wg0\t0000400A\t00000000\t0001\t0\t0\t0\t0000C0FF\t0\t0\t0
 """
 
 
-def test_routes_of_the_host_are_read_without_the_default_one() -> None:
+def test_reads_host_routes_except_default() -> None:
     assert network.routed_networks(ROUTES) == [IPv4Network("10.86.54.0/24"), IPv4Network("10.64.0.0/10")]
 
 
-def test_the_same_cluster_gets_the_same_subnet_while_it_is_free() -> None:
+def test_same_cluster_gets_same_free_subnet() -> None:
     first = network.choose_subnet("headway-1-lab", [])
     assert first == network.choose_subnet("headway-1-lab", [IPv4Network("192.168.0.0/16")])
     assert first != network.choose_subnet("headway-1-demo", [])
@@ -31,18 +31,18 @@ def test_the_same_cluster_gets_the_same_subnet_while_it_is_free() -> None:
 
 
 @given(st.lists(st.integers(0, 2**14 - 1), max_size=40), st.text(max_size=8))
-def test_a_chosen_subnet_overlaps_nothing(numbers: list[int], seed: str) -> None:
+def test_chosen_subnet_overlaps_no_taken_subnet(numbers: list[int], seed: str) -> None:
     wanted = network.choose_subnet(seed, [])
     taken = [wanted, *(IPv4Network((int(IPv4Network("10.64.0.0/10")[0]) + n * 256, 24)) for n in numbers)]
     assert not any(network.choose_subnet(seed, taken).overlaps(other) for other in taken)
 
 
-def test_no_room_is_refused() -> None:
+def test_refuses_when_no_subnet_is_free() -> None:
     with pytest.raises(Refused, match="no free network"):
         network.choose_subnet("x", [IPv4Network("10.0.0.0/8")])
 
 
-def test_addresses_follow_slot_numbers_and_never_meet() -> None:
+def test_addresses_follow_slot_numbers_and_are_unique() -> None:
     cluster = builders.cluster(nodes=240, spares=0, leaf_size=16)
     found = network.addresses(cluster, IPv4Network("10.70.1.0/24"))
     assert found["lab-head"] == "10.70.1.10"
@@ -52,6 +52,6 @@ def test_addresses_follow_slot_numbers_and_never_meet() -> None:
     assert len({network.mac_address(address) for address in found.values()}) == 241
 
 
-def test_more_nodes_than_a_host_can_hold_are_refused_with_what_to_do() -> None:
+def test_refuses_more_than_240_local_nodes() -> None:
     with pytest.raises(Refused, match="at most 240"):
         network.addresses(builders.cluster(nodes=241, spares=0), IPv4Network("10.70.1.0/24"))

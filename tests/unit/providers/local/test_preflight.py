@@ -29,11 +29,11 @@ def host(tmp_path: Path, **others: str) -> Probe:
     )
 
 
-def test_a_good_host_has_no_gap(tmp_path: Path) -> None:
+def test_suitable_host_has_no_gaps(tmp_path: Path) -> None:
     assert host_gaps(4000, 10_000, [8000], probe=host(tmp_path)) == ()
 
 
-def test_all_gaps_come_at_once_each_with_a_way_out(tmp_path: Path) -> None:
+def test_reports_all_gaps_at_once_with_fixes(tmp_path: Path) -> None:
     bad = Probe(
         root=host(tmp_path, **{"proc/self/mounts": "cgroup2 /sys/fs/cgroup cgroup2 ro,nosuid 0 0\n"}).root,
         uid=lambda: 1000,
@@ -50,7 +50,7 @@ def test_all_gaps_come_at_once_each_with_a_way_out(tmp_path: Path) -> None:
     assert "apt-get install podman mmdebstrap" in next(gap.fix for gap in gaps if "podman" in gap.what)
 
 
-def test_another_system_is_a_warning_only(tmp_path: Path) -> None:
+def test_unsupported_distribution_is_only_a_warning(tmp_path: Path) -> None:
     other = host(tmp_path, **{"etc/os-release": 'ID=ubuntu\nVERSION_ID="24.04"\nPRETTY_NAME="Ubuntu 24.04"\n'})
     (gap,) = host_gaps(0, 0, probe=other)
     assert (gap.fatal, gap.what[:12]) == (False, "Ubuntu 24.04")
@@ -71,7 +71,7 @@ def test_low_kernel_limits_are_warnings(tmp_path: Path, name: str, value: str) -
     assert gap.fix.startswith("sysctl -w ")
 
 
-def test_a_port_that_something_listens_on_is_seen(tmp_path: Path) -> None:
+def test_reports_port_in_use(tmp_path: Path) -> None:
     probe = host(tmp_path)
     real = Probe(root=probe.root, uid=probe.uid, which=probe.which, free_mib=probe.free_mib)
     with socket.socket() as listener:
@@ -83,7 +83,7 @@ def test_a_port_that_something_listens_on_is_seen(tmp_path: Path) -> None:
     assert host_gaps(0, 0, [port], probe=real) == ()
 
 
-def test_room_is_looked_for_where_a_folder_will_lie(tmp_path: Path) -> None:
+def test_checks_disk_space_at_nearest_existing_parent(tmp_path: Path) -> None:
     (gap,) = disk_space_gaps(
         100, tmp_path / "not" / "yet", Probe(free_mib=lambda path: 7 if path == tmp_path else 1 << 20)
     )

@@ -1,5 +1,5 @@
-"""The program that runs before the first head's slurmctld decides correctly, on a state folder and scontrol of the
-test."""
+"""The take-back program delays the first head's slurmctld until the second head's controller has stopped; run with a
+temporary state folder and a fake scontrol."""
 
 from __future__ import annotations
 
@@ -56,22 +56,24 @@ def start(made: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-IS", str(made)], env={"PATH": f"{made.parent}:{os.environ['PATH']}"})
 
 
-def test_a_cluster_with_one_head_has_no_such_program() -> None:
+def test_single_head_cluster_has_no_failback_files() -> None:
     assert failback.files(builders.cluster(), first=True) == {}
 
 
 @pytest.mark.parametrize(("number", "age_s"), [(0, 0), (1, 60)])
-def test_nobody_else_leads(tmp_path: Path, other: socket.socket, number: int, age_s: float) -> None:
+def test_first_head_starts_when_second_does_not_lead(
+    tmp_path: Path, other: socket.socket, number: int, age_s: float
+) -> None:
     beat(tmp_path, number, age_s)
     assert start(program(tmp_path, other.getsockname()[1])).wait(timeout=30) == 0
     assert not (tmp_path / "told").exists()
 
 
-def test_a_new_cluster_has_no_heartbeat(tmp_path: Path, other: socket.socket) -> None:
+def test_first_head_starts_without_heartbeat(tmp_path: Path, other: socket.socket) -> None:
     assert start(program(tmp_path, other.getsockname()[1])).wait(timeout=30) == 0
 
 
-def test_who_leads_is_told_to_end_and_waited_for(tmp_path: Path, other: socket.socket) -> None:
+def test_leading_second_head_is_shut_down_and_awaited(tmp_path: Path, other: socket.socket) -> None:
     beat(tmp_path, 1)
     told = tmp_path / "told"
     ran = start(program(tmp_path, other.getsockname()[1]))
@@ -83,7 +85,7 @@ def test_who_leads_is_told_to_end_and_waited_for(tmp_path: Path, other: socket.s
     assert told.read_text() == "shutdown slurmctld\n"
 
 
-def test_who_leads_and_can_not_be_reached_keeps_the_first_from_starting(tmp_path: Path, other: socket.socket) -> None:
+def test_unreachable_leader_delays_start_of_first_head(tmp_path: Path, other: socket.socket) -> None:
     port = other.getsockname()[1]
     other.close()
     beat(tmp_path, 1)
@@ -94,7 +96,7 @@ def test_who_leads_and_can_not_be_reached_keeps_the_first_from_starting(tmp_path
     assert ran.wait(timeout=30) == 0
 
 
-def test_who_begins_to_lead_says_in_which_folder(tmp_path: Path) -> None:
+def test_new_leader_records_its_state_folder(tmp_path: Path) -> None:
     text = failback.files(replace(builders.cluster(), controllers=2), first=False)[slurm_conf.LEADS].text
     ours = tmp_path / "ours"
     text = text.replace(SLURM_STATE_FOLDER, str(tmp_path)).replace("/run/slurmctld/leads", str(ours))
@@ -105,7 +107,7 @@ def test_who_begins_to_lead_says_in_which_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("head", [0, 1])
-def test_a_controller_is_started_again_for_what_it_runs(head: int) -> None:
+def test_slurmctld_restarts_when_leader_script_changes(head: int) -> None:
     two = replace(builders.cluster(), controllers=2)
     role = two.role_of(two.heads[head])
     (unit,) = [one for one in units_by_role(two, builders.site(two))[role] if one.name == "slurmctld.service"]

@@ -1,5 +1,5 @@
-"""The program that runs before slurmctld on owned machines detects whether the state folder is mounted and whose it
-is."""
+"""The state-folder program, run before slurmctld on owned machines, moves the queue to a new state folder and refuses
+to start without its mount."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def queue(where: Path) -> str:
     return (where / "job_state").read_text()
 
 
-def test_local_clusters_have_none() -> None:
+def test_local_cluster_has_no_state_folder_files() -> None:
     assert state_folder.files(builders.cluster(), first=True) == {}
 
 
-def test_the_queue_comes_along_to_a_new_folder_and_back(place: Place) -> None:
+def test_queue_moves_to_new_state_folder_and_back(place: Place) -> None:
     place.save(place.own, "of one head", 1000)
     place.shared.mkdir(parents=True)
     assert place.start(place.own).returncode == 0
@@ -78,7 +78,7 @@ def test_the_queue_comes_along_to_a_new_folder_and_back(place: Place) -> None:
     assert queue(Path(f"{place.own}.before")) == "of one head"
 
 
-def test_a_queue_that_once_moved_is_compared_with_no_other(place: Place) -> None:
+def test_moved_queue_is_kept_despite_older_timestamp(place: Place) -> None:
     place.save(place.own, "of one head", 1000)
     place.shared.mkdir(parents=True)
     place.start(place.shared)
@@ -87,7 +87,7 @@ def test_a_queue_that_once_moved_is_compared_with_no_other(place: Place) -> None
     assert queue(place.shared) == "of two heads"
 
 
-def test_it_comes_from_where_it_last_lay_only(place: Place) -> None:
+def test_queue_moves_only_from_its_last_folder(place: Place) -> None:
     place.save(place.own, "of one head", 1000)
     place.shared.mkdir(parents=True)
     place.start(place.shared)
@@ -99,7 +99,7 @@ def test_it_comes_from_where_it_last_lay_only(place: Place) -> None:
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_start_with_the_folder_of_before_writes_nothing(place: Place, moved: bool) -> None:
+def test_start_with_unchanged_folder_writes_nothing(place: Place, moved: bool) -> None:
     now = place.shared if moved else place.own
     place.save(place.own, "of one head", 1000)
     now.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def test_a_start_with_the_folder_of_before_writes_nothing(place: Place, moved: b
     assert place.start(now).returncode == 0
 
 
-def test_a_folder_that_a_cluster_left_behind_does_not_take_the_place_of_a_queue(place: Place) -> None:
+def test_stale_state_folder_does_not_replace_current_queue(place: Place) -> None:
     place.save(place.shared, "of long ago", 500)
     place.save(place.own, "of today", 1000)
     assert place.start(place.shared).returncode == 0
@@ -117,14 +117,14 @@ def test_a_folder_that_a_cluster_left_behind_does_not_take_the_place_of_a_queue(
     assert queue(Path(f"{place.shared}.before")) == "of long ago"
 
 
-def test_a_new_head_goes_on_with_what_lies_there(place: Place) -> None:
+def test_new_head_uses_existing_shared_state(place: Place) -> None:
     place.save(place.shared, "of the head that is no more", 500)
     place.own.mkdir()
     assert place.start(place.shared).returncode == 0
     assert queue(place.shared) == "of the head that is no more"
 
 
-def test_without_its_file_system_no_controller_begins(place: Place) -> None:
+def test_refuses_start_when_state_folder_is_not_mounted(place: Place) -> None:
     place.save(place.own, "of long ago", 1000)
     done = place.start(place.shared)
     assert (done.returncode, done.stderr) == (
@@ -138,7 +138,7 @@ def test_without_its_file_system_no_controller_begins(place: Place) -> None:
     assert not (place.shared / "job_state").exists()
 
 
-def test_a_state_that_can_not_be_fetched_is_not_done_without(place: Place) -> None:
+def test_refuses_start_when_previous_state_is_missing(place: Place) -> None:
     place.save(place.shared, "of two heads", 2000)
     place.start(place.shared)
     place.shared.rename(place.folder / "not mounted")
@@ -147,13 +147,13 @@ def test_a_state_that_can_not_be_fetched_is_not_done_without(place: Place) -> No
     assert (done.returncode, "is to come from" in done.stderr) == (1, True)
 
 
-def test_a_move_that_was_cut_short_is_ended(place: Place) -> None:
+def test_interrupted_move_is_completed(place: Place) -> None:
     place.save(Path(f"{place.shared}.coming"), "whole", 1000)
     assert place.start(place.shared).returncode == 0
     assert queue(place.shared) == "whole"
 
 
-def test_the_second_head_moves_nothing(place: Place) -> None:
+def test_second_head_moves_no_state(place: Place) -> None:
     place.save(place.own, "of long ago", 3000)
     place.save(place.shared, "of two heads", 2000)
     assert place.start(place.shared, first=False).returncode == 0
@@ -162,7 +162,7 @@ def test_the_second_head_moves_nothing(place: Place) -> None:
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_a_state_in_which_another_controller_works_stays(place: Place, works: bool) -> None:
+def test_does_not_move_state_in_use_by_another_controller(place: Place, works: bool) -> None:
     place.save(place.shared, "of two heads", 2000)
     place.start(place.shared)
     for name in ("leads", "heartbeat"):

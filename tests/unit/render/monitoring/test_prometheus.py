@@ -28,14 +28,14 @@ def loaded(text: str) -> Any:
     return yaml.safe_load(text)
 
 
-def test_every_machine_is_scraped_where_its_agent_listens() -> None:
+def test_scrapes_every_machine_at_agent_port() -> None:
     rows = loaded(prometheus.targets(CLUSTER, site_of(CLUSTER)))
     assert [row["labels"]["node"] for row in rows] == ["lab-head", "lab-1-1", "lab-1-2", "lab-2-1", "lab-2-2"]
     assert rows[1]["targets"] == ["10.87.3.11:6822"]
     assert exporter.PORT == METRICS_PORT
 
 
-def test_a_cluster_that_grows_changes_the_list_alone_and_nothing_is_told_to_prometheus() -> None:
+def test_growing_cluster_changes_only_targets_without_reload() -> None:
     bigger = gpu_cluster(2, 3)
     before = prometheus.files(CLUSTER, site_of(CLUSTER))
     after = prometheus.files(bigger, site_of(bigger))
@@ -48,7 +48,7 @@ def test_a_cluster_that_grows_changes_the_list_alone_and_nothing_is_told_to_prom
     assert {prometheus.CONFIG, prometheus.RULES, prometheus.ALERTS} <= read
 
 
-def test_alerts_go_where_the_file_says() -> None:
+def test_alert_receivers_follow_cluster_file() -> None:
     told = loaded(prometheus.alertmanager_yml(replace(CLUSTER, alerts=WAYS)))
     people, news = told["receivers"]
     assert people["webhook_configs"][0]["url"] == WAYS.webhook
@@ -62,13 +62,13 @@ def test_alerts_go_where_the_file_says() -> None:
     assert (route["receiver"], route["matchers"], route["group_by"]) == ("news", ['news!=""'], ["news"])
 
 
-def test_a_value_stays_a_value_whatever_is_in_it() -> None:
+def test_alert_url_with_special_characters_is_quoted() -> None:
     nasty = 'https://example.org/a": "b#{{ x }}: - [&'
     told = loaded(prometheus.alertmanager_yml(replace(CLUSTER, alerts=Alerts(nasty))))
     assert told["receivers"][0]["webhook_configs"] == [{"url": nasty, "send_resolved": True}]
 
 
-def test_only_alertmanager_reads_the_addresses() -> None:
+def test_only_alertmanager_can_read_receiver_addresses() -> None:
     cluster = replace(CLUSTER, alerts=WAYS)
     files = render_files(cluster, site_of(cluster))
     holding = {path: file for role in files.values() for path, file in role.items() if "s3cret" in file.text}
@@ -76,7 +76,7 @@ def test_only_alertmanager_reads_the_addresses() -> None:
     assert (holding[prometheus.ALERTS].mode, holding[prometheus.ALERTS].owner) == (0o600, "prometheus")
 
 
-def test_both_listen_on_the_head_alone() -> None:
+def test_prometheus_and_alertmanager_listen_on_loopback_only() -> None:
     for unit in ("prometheus", "prometheus-alertmanager"):
         text = render_files(CLUSTER, site_of(CLUSTER))["head"][
             f"/etc/systemd/system/{unit}.service.d/headway.conf"
@@ -98,7 +98,7 @@ def spoken(expression: str) -> set[str]:
     return {word for word in words if word not in {"and", "or", "by", "offset", "vector"} and not word[0].isdigit()}
 
 
-def test_rules_speak_of_figures_that_exist_and_say_where() -> None:
+def test_alert_rules_use_existing_metrics_and_name_location() -> None:
     rules = [rule for group in loaded(prometheus._data("rules.yml"))["groups"] for rule in group["rules"]]
     assert len({rule["alert"] for rule in rules}) == len(rules) >= 10
     for rule in rules:
@@ -107,7 +107,7 @@ def test_rules_speak_of_figures_that_exist_and_say_where() -> None:
         assert "{{" in rule["annotations"]["summary"]
 
 
-def test_the_board_speaks_of_figures_that_exist() -> None:
+def test_grafana_dashboard_uses_existing_metrics() -> None:
     board = json.loads(prometheus._data("grafana.json"))
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"]) >= 12
     for panel in board["panels"]:

@@ -27,24 +27,26 @@ def text(slurm: dict[str, str] | None = None, per_leaf: int = 3) -> str:
         ({"SlurmctldPort": "7000"}, Disturbs.CONTROLLER_RESTART, Disturbs.CONTROLLER_RESTART),
     ],
 )
-def test_a_key_asks_for_what_its_version_needs(slurm: dict[str, str], new: Disturbs, old_version: Disturbs) -> None:
+def test_changed_key_has_impact_of_its_slurm_version(
+    slurm: dict[str, str], new: Disturbs, old_version: Disturbs
+) -> None:
     assert impact_of_change(text(), text(slurm), "24.11") is new
     assert impact_of_change(text(), text(slurm), "22.05") is old_version
 
 
-def test_more_nodes_restart_only_the_old_controller() -> None:
+def test_added_nodes_restart_only_slurm_22_05_controller() -> None:
     assert impact_of_change(text(), text(per_leaf=4), "24.11") is Disturbs.RECONFIGURE
     assert impact_of_change(text(), text(per_leaf=4), "22.05") is Disturbs.CONTROLLER_RESTART
 
 
-def test_nothing_changed_or_nothing_there_disturbs_nothing() -> None:
+def test_unchanged_or_first_config_has_no_impact() -> None:
     assert impact_of_change(text(), text(), "24.11") is Disturbs.NOTHING
     assert impact_of_change("", text(), "24.11") is Disturbs.NOTHING
     assert impact_of_change(text(), text() + "# a comment\n", "24.11") is Disturbs.NOTHING
     assert changed_keys("A=1\n", "a=1\n") == ()
 
 
-def test_slurm_ends_the_jobs_of_a_partition_that_goes_and_of_nodes_of_another_shape() -> None:
+def test_removed_partition_and_resized_nodes_abort_jobs() -> None:
     old = "NodeName=a-[1-3] CPUs=96 Gres=gpu:h100:8\nPartitionName=DEFAULT X=1\nPartitionName=train Nodes=a-1\n"
     debug = "PartitionName=debug Nodes=ALL\n"
     assert aborting_changes(old + debug, old) == AbortingChanges(frozenset({"debug"}))

@@ -1,4 +1,4 @@
-"""The slurm.conf codec reads what people write and writes what Slurm reads."""
+"""The slurm.conf codec parses handwritten files, round-trips its own output and refuses unsafe values."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ LINES = st.one_of(
 
 
 @given(st.lists(LINES, max_size=6))
-def test_what_is_written_reads_back_the_same(lines: list[Line]) -> None:
+def test_written_lines_parse_back_unchanged(lines: list[Line]) -> None:
     assert list(codec.parse_lines(codec.format_lines(lines))) == lines
 
 
 @given(st.text(max_size=200))
-def test_any_text_reads_to_lines_that_write_stably_or_is_refused(text: str) -> None:
+def test_any_text_formats_stably_or_is_refused(text: str) -> None:
     try:
         once = codec.format_lines(codec.parse_lines(text))
     except ValueError:
@@ -40,7 +40,7 @@ def test_any_text_reads_to_lines_that_write_stably_or_is_refused(text: str) -> N
 
 
 @given(KEYS, st.text(max_size=30))
-def test_no_value_adds_a_line_or_a_key(key: str, text: str) -> None:
+def test_value_cannot_add_line_or_key(key: str, text: str) -> None:
     try:
         written = codec.format_lines([Line(((key, text), ("After", "1")))])
     except ValueError:
@@ -49,7 +49,7 @@ def test_no_value_adds_a_line_or_a_key(key: str, text: str) -> None:
     assert codec.parse_lines(written)[0].pairs == ((key, text), ("After", "1"))
 
 
-def test_a_file_as_people_write_it() -> None:
+def test_parses_handwritten_slurm_conf() -> None:
     text = (
         "# a site's file\r\n"
         "clustername=Lab   # trailing words = no pair\n"
@@ -70,23 +70,23 @@ def test_a_file_as_people_write_it() -> None:
     assert codec.settings(lines) == {"clustername": "Lab", "slurmctldhost": "head(10.0.0.1)", "mailprog": "/bin/#mail"}
 
 
-def test_the_last_of_a_repeated_key_wins() -> None:
+def test_last_value_of_repeated_key_wins() -> None:
     assert Line((("A", "1"), ("a", "2"))).get("A") == "2"
 
 
 @pytest.mark.parametrize("text", ["justwords", "Key", "=value", 'Key="open', "Key=a b", "Key="])
-def test_a_line_that_is_no_pair_is_named(text: str) -> None:
+def test_parse_error_names_invalid_line(text: str) -> None:
     with pytest.raises(ValueError, match="line 2"):
         codec.parse_lines("A=1\n" + text + "\n")
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a#b", 'a"b', "a\\", "", "a\rb", "a\x00b", "a\u2028b", "a\x85b"])
-def test_a_value_that_would_break_out_is_refused(text: str) -> None:
+def test_refuses_value_that_would_break_out_of_line(text: str) -> None:
     with pytest.raises(ValueError, match="a Slurm value"):
         codec.format_lines([Line((("Key", text),))])
 
 
-def test_comments_and_keys_are_guarded_too() -> None:
+def test_refuses_unsafe_comments_keys_and_includes() -> None:
     with pytest.raises(ValueError, match="comment"):
         codec.format_lines([Line(comment="a\nb")])
     with pytest.raises(ValueError, match="key"):

@@ -1,4 +1,4 @@
-"""The CPUs and memory per GPU let a job for all GPUs of a node fit, also where the nodes of a partition differ."""
+"""DefCpuPerGPU, DefMemPerGPU and TRESBillingWeights let a whole-node GPU job fit on every node of a partition."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def parts(world: tuple[Cluster, Site]) -> dict[str, tuple[dict[str, str], list[d
 
 
 @pytest.mark.parametrize("world", [mixed(), UNEQUAL, ODD], ids=["groups", "unequal", "odd"])
-def test_a_job_for_all_gpus_of_a_node_fits_on_it_and_counts_for_them(world: tuple[Cluster, Site]) -> None:
+def test_whole_node_gpu_job_fits_and_is_billed_by_gpus(world: tuple[Cluster, Site]) -> None:
     seen = 0
     for name, (said, nodes) in parts(world).items():
         assert nodes, name
@@ -75,7 +75,7 @@ def test_a_job_for_all_gpus_of_a_node_fits_on_it_and_counts_for_them(world: tupl
     assert seen
 
 
-def test_a_partition_of_one_kind_brings_that_kind_s_part() -> None:
+def test_uniform_partition_uses_share_of_its_own_node_type() -> None:
     said = {name: settings for name, (settings, _) in parts(mixed()).items()}
     (node,) = parts(mixed())["inf"][1]
     assert int(said["inf"]["defcpupergpu"]) == int(node["CPUs"]) // 4 > int(said["small"]["defcpupergpu"])
@@ -83,13 +83,13 @@ def test_a_partition_of_one_kind_brings_that_kind_s_part() -> None:
     assert int(said["cpu"]["defmempercpu"]) > int(said["whole"]["defmempercpu"])
 
 
-def test_each_thing_is_the_least_of_its_own() -> None:
+def test_mixed_partition_uses_smallest_cpu_and_memory_share() -> None:
     said, nodes = parts(UNEQUAL)["train"]
     assert said["defcpupergpu"] == str(128 // 8)
     assert said["defmempergpu"] == str(min(int(node["RealMemory"]) for node in nodes) // 8)
 
 
-def test_a_gpu_brings_whole_cores() -> None:
+def test_cpus_per_gpu_are_whole_cores() -> None:
     """Of 44 cores with two threads each 11 threads a GPU would take 6 cores: seven GPUs, and none for the eighth."""
     assert parts(ODD)["train"][0]["defcpupergpu"] == "10"
     few = own(*[DetectedHardware(4, 1, 2, 2, 500_000, 0, A100S)] * 2)

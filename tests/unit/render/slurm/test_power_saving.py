@@ -35,12 +35,12 @@ def said(cluster: Cluster) -> dict[str, str]:
         (7, "lab-2-4,lab-1-[1-4],lab-2-[1-3]"),
     ],
 )
-def test_the_first_ones_always_run(nodes: int, kept: str) -> None:
+def test_suspend_exc_nodes_lists_nodes_that_always_run(nodes: int, kept: str) -> None:
     """By name: of `:n` Slurm keeps so many that do nothing, beside those that work."""
     assert said(lab(nodes))["SuspendExcNodes"] == kept
 
 
-def test_where_no_node_always_runs_none_is_named() -> None:
+def test_suspend_exc_nodes_is_omitted_without_always_on_nodes() -> None:
     """Slurm takes NONE for a node's name, and says that there is none such."""
     whole = lab(0)
     every = replace(whole, groups=(replace(whole.groups[0], slots=whole.slot_names),))
@@ -48,7 +48,7 @@ def test_where_no_node_always_runs_none_is_named() -> None:
     assert said(every)["SuspendTime"] == "60"
 
 
-def test_a_node_that_is_out_of_service_is_not_switched_off_under_those_who_look_at_it() -> None:
+def test_down_and_drained_nodes_are_not_suspended() -> None:
     assert said(lab(0))["SuspendExcStates"] == "DOWN,DRAIN"
     assert not {"SuspendExcStates", "ReconfigFlags"} & set(
         said(lab(0, "22.05"))

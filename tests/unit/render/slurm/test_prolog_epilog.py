@@ -1,4 +1,4 @@
-"""Prolog and epilog work as bash runs them, in a folder of the test."""
+"""The rendered prolog and epilog run correctly under bash in a temporary folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def prolog(folder: Path, job: int = 7, volumes: Sequence[tuple[str, str, bool]] 
     return subprocess.run(["bash", "-c", text], env=env, check=False, timeout=30).returncode
 
 
-def test_a_job_gets_folders_that_all_its_tasks_may_write(tmp_path: Path) -> None:
+def test_prolog_creates_writable_tmp_and_shm_for_job(tmp_path: Path) -> None:
     assert prolog(tmp_path) == 0
     assert prolog(tmp_path, job=8) == 0
     for part in ("job-tmp/7/tmp", "job-tmp/7/shm/", "shm/headway/8"):
@@ -34,7 +34,7 @@ def test_a_job_gets_folders_that_all_its_tasks_may_write(tmp_path: Path) -> None
         assert (tmp_path / closed).stat().st_mode & 0o7777 == 0o700, closed
 
 
-def test_no_job_begins_where_a_volume_is_lost(tmp_path: Path) -> None:
+def test_prolog_fails_when_volume_is_not_mounted(tmp_path: Path) -> None:
     there, lost = ("/srv/headway/proc", "/proc", False), ("/srv/headway/scratch", "/scratch-of-nobody", False)
     (tmp_path / "proc").mkdir()
     assert prolog(tmp_path, volumes=[there, lost]) == 0, "a machine that has it in its own way"
@@ -43,7 +43,7 @@ def test_no_job_begins_where_a_volume_is_lost(tmp_path: Path) -> None:
     assert prolog(tmp_path, volumes=[there]) == 0
 
 
-def test_a_job_waits_for_the_first_look_at_a_machine_that_has_just_come_up(tmp_path: Path) -> None:
+def test_prolog_waits_for_first_health_check_after_boot(tmp_path: Path) -> None:
     assert prolog(tmp_path, looked=False) == 0, "where nobody looks, jobs go on after a while"
     moment = tmp_path / "bin" / "sleep"  # the look ends while the prolog waits
     moment.parent.mkdir()
@@ -52,7 +52,7 @@ def test_a_job_waits_for_the_first_look_at_a_machine_that_has_just_come_up(tmp_p
     assert prolog(tmp_path, looked=False) == 1
 
 
-def test_a_link_that_somebody_put_in_the_way_is_not_followed(tmp_path: Path) -> None:
+def test_prolog_does_not_follow_planted_symlink(tmp_path: Path) -> None:
     """/dev/shm is everybody's: root must not open up what a link there leads to."""
     victim = tmp_path / "etc"
     (victim / "7").mkdir(parents=True, mode=0o755)
@@ -64,7 +64,7 @@ def test_a_link_that_somebody_put_in_the_way_is_not_followed(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to somebody else")
-def test_a_folder_that_somebody_else_made_there_is_replaced(tmp_path: Path) -> None:
+def test_prolog_replaces_folder_owned_by_another_user(tmp_path: Path) -> None:
     victim = tmp_path / "etc"
     victim.mkdir(mode=0o755)
     trap = tmp_path / "shm" / "headway"
@@ -96,7 +96,7 @@ def epilog(folder: Path, user: int) -> int:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to somebody else")
-def test_what_a_person_left_goes_with_their_last_job_and_what_the_next_one_makes_stays(tmp_path: Path) -> None:
+def test_epilog_removes_leftover_files_and_keeps_those_of_next_job(tmp_path: Path) -> None:
     """The next one begins just after the epilog has seen that there is none."""
     for name in ("shm/left", "tmp/deep/er/left", "tmp/other"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ def test_what_a_person_left_goes_with_their_last_job_and_what_the_next_one_makes
     assert there == own | {"shm/new", "tmp/new", "tmp/other"}
 
 
-def test_millions_of_files_keep_no_epilog_waiting(tmp_path: Path) -> None:
+def test_epilog_moves_slow_cleanup_to_background(tmp_path: Path) -> None:
     program(tmp_path, "timeout", f'echo "$@" >>{tmp_path}/asked; exit 124')
     program(tmp_path, "systemd-run", f'echo "$@" >>{tmp_path}/asked')
     assert epilog(tmp_path, 20000) == 0
@@ -142,7 +142,7 @@ def sysv(folder: Path, later: int = 2**33) -> None:
     (place / "msg").write_text(MSG + "         0        70   600 0 0 0 0 20001 20001 20001 20001 0 0 9\n")
 
 
-def test_shared_memory_queues_and_semaphores_go_with_a_person_s_last_job(tmp_path: Path) -> None:
+def test_epilog_removes_sysv_ipc_after_last_job_of_user(tmp_path: Path) -> None:
     sysv(tmp_path)
     program(tmp_path, "ipcrm", f'echo "$@" >>{tmp_path}/removed')
     (tmp_path / "job-tmp/8").mkdir(parents=True)
@@ -154,5 +154,5 @@ def test_shared_memory_queues_and_semaphores_go_with_a_person_s_last_job(tmp_pat
     assert (tmp_path / "removed").read_text().splitlines() == ["-m 3 -m 7", "-s 0"]
 
 
-def test_what_anybody_may_write_to_is_cleaned() -> None:
+def test_epilog_cleans_all_world_writable_folders() -> None:
     assert {"/dev/shm", "/dev/mqueue", PMIX, "/tmp", "/var/tmp"} == set(LEFT.split())

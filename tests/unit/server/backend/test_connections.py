@@ -1,5 +1,5 @@
-"""Connections kept open for a cluster belong to its own file: another file of the same name opens its own and closes
-it, and nothing opened while a server led is used afterwards."""
+"""The connection pool keeps one context per cluster file, opens a temporary one for other files, and reopens everything
+after losing leadership."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def holding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ConnectionPool:
     return ConnectionPool(None, tmp_path)  # type: ignore[arg-type]
 
 
-async def test_a_look_by_another_file_leaves_open_what_the_cluster_goes_on_with(holding: ConnectionPool) -> None:
+async def test_inspection_with_other_file_keeps_cluster_connections_open(holding: ConnectionPool) -> None:
     kept: Any = await holding._env(OWN)
     async with holding._to_look(MORE) as env:
         other: Any = env
@@ -46,14 +46,14 @@ async def test_a_look_by_another_file_leaves_open_what_the_cluster_goes_on_with(
     assert (other.closed, kept.closed) == (True, False)
 
 
-async def test_a_look_by_the_clusters_own_file_goes_by_what_is_open(holding: ConnectionPool) -> None:
+async def test_inspection_with_own_file_reuses_open_connections(holding: ConnectionPool) -> None:
     kept: Any = await holding._env(OWN)
     async with holding._to_look(OWN) as env:
         assert env is kept
     assert not kept.closed
 
 
-async def test_what_was_open_while_this_server_led_is_opened_anew(holding: ConnectionPool) -> None:
+async def test_connections_are_reopened_after_losing_leadership(holding: ConnectionPool) -> None:
     """Another one leads, which may change keys before anybody here follows it."""
     gone = replace(OWN, name="gone")
     before: list[Any] = [await holding._env(cluster) for cluster in (OWN, gone)]
@@ -67,7 +67,7 @@ async def test_what_was_open_while_this_server_led_is_opened_anew(holding: Conne
     assert await holding._env(OWN) is after
 
 
-async def test_what_acts_ends_for_every_cluster_also_when_one_is_opened_meanwhile(holding: ConnectionPool) -> None:
+async def test_stand_by_closes_engines_of_all_clusters(holding: ConnectionPool) -> None:
     ended: list[str] = []
 
     def acts(name: str) -> Any:

@@ -57,11 +57,11 @@ def failed(message: str) -> bytes:
 @pytest.mark.parametrize(
     "job", [*FIRST, builders.job(9, more={"nice": 5}, required_nodes=("a", "b"), time_limit_s=None)]
 )
-def test_a_job_goes_through_the_pipe_unharmed(job: JobState) -> None:
+def test_job_round_trips_through_pipe_format(job: JobState) -> None:
     assert job_of(json.dumps(packed(job)).encode()) == job
 
 
-async def test_only_what_changed_is_told_and_the_rest_stays_the_very_same(tmp_path: Path) -> None:
+async def test_poller_sends_only_changed_jobs(tmp_path: Path) -> None:
     changes = SnapshotChanges()
     answers = [frame(BEGIN) + told(changes, *FIRST), told(changes, *THEN), told(changes, *LAST), told(changes, *LAST)]
     assert len(answers[3]) == len(frame(END))
@@ -78,7 +78,7 @@ async def test_only_what_changed_is_told_and_the_rest_stays_the_very_same(tmp_pa
     await one.close()
 
 
-async def test_what_is_another_of_many_is_told_without_the_rest(tmp_path: Path) -> None:
+async def test_poller_sends_only_changed_fields_of_many_jobs(tmp_path: Path) -> None:
     """Once a minute all priorities change: the same fields of each, and no row is made of which few are ever shown."""
     before = [builders.job(n, "PENDING", more={"nice": n}, required_nodes=("a",)) for n in range(1, 3 * FEW)]
     after = [replace(job, priority=job.id % 9, scheduled_nodes=("b", "c")) for job in before]
@@ -97,7 +97,7 @@ async def test_what_is_another_of_many_is_told_without_the_rest(tmp_path: Path) 
     await one.close()
 
 
-async def test_of_many_nodes_those_are_told_that_changed(tmp_path: Path) -> None:
+async def test_poller_sends_only_changed_nodes(tmp_path: Path) -> None:
     nodes = tuple(builders.node(f"lab-1-{place}") for place in range(1, 200))
     after = (*nodes[:7], builders.node(nodes[7].name, "DRAIN", reason="disk"), *nodes[8:])
     changes = SnapshotChanges()
@@ -111,7 +111,7 @@ async def test_of_many_nodes_those_are_told_that_changed(tmp_path: Path) -> None
     await one.close()
 
 
-async def test_many_who_ask_at_once_cost_one_reading(tmp_path: Path) -> None:
+async def test_concurrent_reads_share_one_reading(tmp_path: Path) -> None:
     changes = SnapshotChanges()
     one = poller(tmp_path, frame(BEGIN) + told(changes, *FIRST), told(changes, *THEN))
     readings = await asyncio.gather(*(one.read() for _ in range(20)))
@@ -120,7 +120,7 @@ async def test_many_who_ask_at_once_cost_one_reading(tmp_path: Path) -> None:
     await one.close()
 
 
-async def test_a_poller_that_dies_is_said_and_started_again(tmp_path: Path) -> None:
+async def test_dead_poller_raises_unreachable_and_is_restarted(tmp_path: Path) -> None:
     one = poller(tmp_path, frame(BEGIN) + told(SnapshotChanges(), *FIRST), told(SnapshotChanges(), *FIRST))
     before = await one.read()
     pid = one.pid
@@ -136,7 +136,7 @@ async def test_a_poller_that_dies_is_said_and_started_again(tmp_path: Path) -> N
     assert one.pid is None
 
 
-async def test_slurm_down_keeps_what_was_known_and_forgets_what_went_meanwhile(tmp_path: Path) -> None:
+async def test_first_reading_after_outage_drops_vanished_jobs(tmp_path: Path) -> None:
     """Also when the poller itself was started anew while Slurm was down."""
     one = poller(tmp_path, frame(BEGIN) + failed("slurmctld is away"), told(SnapshotChanges(), *LAST))
     with pytest.raises(Unreachable, match="slurmctld is away") as caught:
@@ -147,7 +147,7 @@ async def test_slurm_down_keeps_what_was_known_and_forgets_what_went_meanwhile(t
     await one.close()
 
 
-async def test_a_cut_off_reading_changes_nothing(tmp_path: Path) -> None:
+async def test_truncated_reading_changes_nothing(tmp_path: Path) -> None:
     changes = SnapshotChanges()
     first, second = frame(BEGIN) + told(changes, *FIRST), told(changes, *THEN)
     one = poller(tmp_path, first, second[: len(second) // 2])
@@ -158,7 +158,7 @@ async def test_a_cut_off_reading_changes_nothing(tmp_path: Path) -> None:
     await one.close()
 
 
-async def test_the_real_one_ends_with_its_input_and_says_that_nobody_answers() -> None:
+async def test_poller_process_reports_ssh_error_and_exits_on_close() -> None:
     head = replace(builders.machine("lab-head"), address="127.0.0.1", port=1)
     one = SlurmPoller(head, "no key", b"k" * 32, "24.11")
     with pytest.raises(Exception, match=r"private key|no SSH"):
@@ -170,7 +170,7 @@ async def test_the_real_one_ends_with_its_input_and_says_that_nobody_answers() -
         os.kill(pid, 0)
 
 
-async def test_who_waits_for_a_reading_that_is_closed_is_told_so() -> None:
+async def test_closing_poller_fails_pending_read() -> None:
     silent = (sys.executable, "-c", "import sys; sys.stdin.read()")  # reads its requests, answers none
     one = SlurmPoller(builders.machine("lab-head"), "", b"k", "24.11", argv=silent)
     waiting = asyncio.create_task(one.read())

@@ -1,4 +1,4 @@
-"""Pages of the queue have the requested filter and order and stay consistent while the queue changes."""
+"""Queue pages are filtered, sorted and stable while jobs change; incremental results equal full queries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUEUE = (
 )
 
 
-def test_running_first_then_by_priority_and_every_kind_is_counted() -> None:
+def test_default_order_is_running_then_priority_with_counts() -> None:
     got = query_page(QUEUE, QueueQuery(), 1000)
     assert numbers(got.jobs) == [5, 1, 3, 2]
     assert (got.total, got.next, dict(got.counts)) == (4, "", {"running": 2, "waiting": 2, "ended": 1})
@@ -64,12 +64,12 @@ def test_running_first_then_by_priority_and_every_kind_is_counted() -> None:
         (QueueQuery(sort="timeused"), [2, 3, 1, 5]),
     ],
 )
-def test_filters_search_and_order(ask: QueueQuery, expected: list[int]) -> None:
+def test_query_filters_searches_and_sorts(ask: QueueQuery, expected: list[int]) -> None:
     assert numbers(query_page(QUEUE, ask, 1000).jobs) == expected
 
 
 @pytest.mark.parametrize("sort", ["", "jobid", "-priority", "name", "-username"])
-def test_pages_follow_each_other_though_jobs_come_and_go(sort: str) -> None:
+def test_pages_stay_consistent_when_jobs_disappear(sort: str) -> None:
     queue = [builders.job(i, "PENDING", priority=i % 3, user=f"u{i % 4}") for i in range(1, 31)]
     whole = numbers(query_page(queue, QueueQuery(sort=sort), 0).jobs)
     first = query_page(queue, QueueQuery(sort=sort, limit=10), 0)
@@ -82,7 +82,7 @@ def test_pages_follow_each_other_though_jobs_come_and_go(sort: str) -> None:
 
 
 @pytest.mark.parametrize("sort", ["timeused", "-timeused", "timeleft", "-timeleft", "pendingtime", "-pendingtime"])
-def test_pages_in_an_order_that_the_clock_changes_lose_and_repeat_nothing(sort: str) -> None:
+def test_pages_sorted_by_elapsed_time_lose_and_repeat_no_jobs(sort: str) -> None:
     """Between two pages half a minute goes by: those that run overtake those that have ended."""
     states = ("RUNNING", "COMPLETED", "PENDING")
     queue = [
@@ -102,7 +102,7 @@ def test_pages_in_an_order_that_the_clock_changes_lose_and_repeat_nothing(sort: 
 @pytest.mark.parametrize(
     "ask", [QueueQuery(sort="nonsense"), QueueQuery(cursor="x"), QueueQuery(cursor="W10"), QueueQuery(cursor="é")]
 )
-def test_what_there_is_not_is_refused(ask: QueueQuery) -> None:
+def test_refuses_unknown_sort_and_invalid_cursor(ask: QueueQuery) -> None:
     with pytest.raises(Refused):
         query_page(QUEUE, ask, 0)
 
@@ -125,7 +125,7 @@ ASKS = (
 
 
 @pytest.mark.parametrize("ask", ASKS)
-def test_what_was_found_once_is_carried_on_from_reading_to_reading(ask: QueueQuery) -> None:
+def test_incremental_result_equals_full_query(ask: QueueQuery) -> None:
     """As if each reading were looked through anew."""
     rng = random.Random(7)
     jobs = {number: some(rng, number) for number in range(60)}
@@ -161,7 +161,7 @@ MANY = {number: builders.job(number, "PENDING", priority=number) for number in r
         (QueueQuery(sort="reason", search="alice"), False, False),
     ],
 )
-def test_what_changes_counts_for_who_asks_about_it(ask: QueueQuery, kept: bool, members: bool) -> None:
+def test_result_is_reused_unless_queried_fields_change(ask: QueueQuery, kept: bool, members: bool) -> None:
     """All priorities and reasons are others: those who ask for other things have their order still."""
     after = {number: replace(job, priority=number % 7, reason=f"R{number}") for number, job in MANY.items()}
     news, found = JobsDiff(MANY, after), find_jobs(MANY.values(), ask, 0)
@@ -172,7 +172,7 @@ def test_what_changes_counts_for_who_asks_about_it(ask: QueueQuery, kept: bool, 
         assert query_page(after.values(), replace(ask, limit=1), 0).jobs[0] is after[carried.order[0]]
 
 
-def test_many_who_come_or_go_and_what_runs_on_are_not_carried_on() -> None:
+def test_result_is_not_reused_after_many_changes_or_for_elapsed_time() -> None:
     half = {number: job for number, job in MANY.items() if number % 2}
     for before, after in ((half, MANY), (MANY, half)):
         ask, news = QueueQuery(sort="jobid"), JobsDiff(before, after)
@@ -193,7 +193,7 @@ def another(value: object) -> object:
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING", "COMPLETED"])
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.key)
-def test_a_column_says_what_it_looks_at(state: str, column: Column) -> None:
+def test_column_value_depends_only_on_declared_fields(state: str, column: Column) -> None:
     """What it does not name may change, and its value and place stay."""
     job = builders.job(7, state, nodes=("a",), priority=3, array_job_id=5, array_task="1", more={"nice": 1})
     for field in fields(JobState):
@@ -204,7 +204,7 @@ def test_a_column_says_what_it_looks_at(state: str, column: Column) -> None:
         assert sort_key(column, 5000)(job) == sort_key(column, 5000)(other), field.name
 
 
-def test_ten_thousand_jobs_take_no_time() -> None:
+def test_ten_thousand_jobs_are_queried_within_five_seconds() -> None:
     queue = [builders.job(i, "PENDING", priority=i % 97) for i in range(10_000)]
     began = time.process_time()
     got = query_page(queue, QueueQuery(sort="-submittime", search="train"), 0)
@@ -212,7 +212,7 @@ def test_ten_thousand_jobs_take_no_time() -> None:
     assert time.process_time() - began < 5.0
 
 
-def test_every_column_gives_a_value_of_its_kind_for_every_job() -> None:
+def test_every_column_returns_declared_type_for_every_job() -> None:
     jobs = [*QUEUE, builders.job(9, "PENDING", time_limit_s=None, array_job_id=7, array_task="3-9%2")]
     for column in COLUMNS:
         for job in jobs:

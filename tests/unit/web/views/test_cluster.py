@@ -1,4 +1,4 @@
-"""The pure part of the cluster page computes keys, parts, changes and wording."""
+"""View functions of the cluster page: job keys, changed parts, notices, labels and wording."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def snapshot(
     return Snapshot(StatusOut(cluster=cluster, checks=[], nodes=list(nodes)), jobs, progress=figures or {})
 
 
-def test_a_key_stays_with_a_job_through_a_requeue() -> None:
+def test_job_keeps_its_key_through_requeue() -> None:
     keys = JobKeys()
     first = keys.of("lab", [job(104), job(105, "PENDING")])
     assert set(first) == {104}
@@ -46,13 +46,13 @@ def test_a_key_stays_with_a_job_through_a_requeue() -> None:
     assert keys.of("lab", [job(104), job(96)])[104] == first[104]
 
 
-def test_jobs_that_would_share_a_key_get_different_letters() -> None:
+def test_jobs_get_distinct_key_letters() -> None:
     keys = JobKeys().of("lab", [job(number) for number in range(8, 60)])
     assert len({key.letter for key in keys.values()}) == 52
     assert len({(key.hue, key.pattern) for number, key in keys.items() if number < 40}) == 32
 
 
-def test_the_keys_of_ended_jobs_are_given_again_and_clusters_do_not_share() -> None:
+def test_keys_of_ended_jobs_are_reused_per_cluster() -> None:
     keys = JobKeys()
     old = keys.of("lab", [job(104)])[104]
     assert keys.of("lab", [job(104, "COMPLETED"), job(112)]) == {112: old}
@@ -68,7 +68,7 @@ def test_time_alone_changes_no_part() -> None:
     assert after.as_of == 1060.0
 
 
-def test_a_step_of_training_changes_the_figures_and_not_the_queue() -> None:
+def test_training_step_changes_only_training_part() -> None:
     before = page(snapshot(job(7), figures={7: ProgressOut(step=1, loss=4.0, series=[(1, 4.0)])}), {})
     after = page(snapshot(job(7), figures={7: ProgressOut(step=2, loss=3.9, series=[(1, 4.0), (2, 3.9)])}), {})
     assert after.changed(before) == ("training",)
@@ -84,7 +84,7 @@ def test_a_step_of_training_changes_the_figures_and_not_the_queue() -> None:
         Chart(7, 0, ()),
     ],
 )
-def test_a_chart_that_does_not_continue_is_sent_whole(after: Chart) -> None:
+def test_chart_that_does_not_continue_is_sent_in_full(after: Chart) -> None:
     message = after.message(Chart(7, 0, ((1, 4.0),)))
     assert message["from"] == 0
     assert message["steps"] == [step for step, _ in after.series]
@@ -95,7 +95,7 @@ def drawn(*jobs: JobState, figures: tuple[int, ...] = (), chosen: int | None = N
     return page(snapshot(*jobs, figures=progress), {}, chosen).chart.job
 
 
-def test_which_job_is_drawn() -> None:
+def test_chart_shows_chosen_or_largest_reporting_job() -> None:
     assert drawn() == 0
     assert drawn(job(1, "PENDING")) == 0
     assert drawn(job(1, gpus=32), job(2, gpus=8), figures=(2,)) == 2
@@ -112,7 +112,7 @@ def fabric(*nodes: NodeOut, **changes: object) -> FabricView:
     return view
 
 
-def test_nodes_hang_under_their_leaf_in_natural_order() -> None:
+def test_nodes_are_listed_under_leaf_in_natural_order() -> None:
     view = fabric(
         node("lab-2-1", leaf="leaf2"), *(node(f"lab-1-{i}") for i in (10, 2, 1)), node("lab-head", role="head")
     )
@@ -121,7 +121,7 @@ def test_nodes_hang_under_their_leaf_in_natural_order() -> None:
     assert [head.name for head in view.heads] == ["lab-head"]
 
 
-def test_a_nodes_label_says_who_holds_what() -> None:
+def test_node_label_lists_jobs_holding_gpus() -> None:
     view = fabric(node("lab-1-1", held=(7, 7, 9, None, None, None, None, None))).leaves[0].nodes[0]
     assert view.label == "8 GPUs, 2 held by job 7 job7, 1 held by job 9 "
     assert view.gpus_used == 3
@@ -129,7 +129,7 @@ def test_a_nodes_label_says_who_holds_what() -> None:
     assert down.label == "8 GPUs, none usable"
 
 
-def test_a_node_that_is_down_is_in_the_notice_with_its_reason() -> None:
+def test_notice_lists_down_nodes_with_reasons() -> None:
     nodes = [node(f"lab-1-{i}", states=["DOWN"], reason="not responding") for i in range(1, 6)]
     notices = page(snapshot(nodes=tuple(nodes), state="degraded", stale="no answer"), {}).parts["notice"]
     assert isinstance(notices, tuple)
@@ -139,14 +139,14 @@ def test_a_node_that_is_down_is_in_the_notice_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize("state", ["failed", "down", "creating", "changing"])
-def test_a_cluster_that_is_not_ready_says_what_that_means(state: str) -> None:
+def test_notice_explains_cluster_that_is_not_ready(state: str) -> None:
     notices = page(snapshot(state=state), {}).parts["notice"]
     assert isinstance(notices, tuple)
     assert len(notices) == 1
     assert notices[0].text
 
 
-def test_a_long_queue_is_cut_and_counted() -> None:
+def test_long_queue_is_truncated_and_counted() -> None:
     jobs = [job(number, "PENDING", submit_time=number) for number in range(1, 251)]
     queue = page(snapshot(*jobs, jobs_pending=10_000), {}).parts["queue"]
     assert isinstance(queue, QueueView)
@@ -156,7 +156,7 @@ def test_a_long_queue_is_cut_and_counted() -> None:
     assert queue.pending == 10_000
 
 
-def test_checks_that_fail_come_first() -> None:
+def test_failed_checks_come_first() -> None:
     status = snapshot().status.model_copy(
         update={"checks": [CheckOut(name="a", ok=True, message=""), CheckOut(name="b", ok=False, message="")]}
     )
@@ -165,7 +165,7 @@ def test_checks_that_fail_come_first() -> None:
     assert view.ok == 1  # type: ignore[attr-defined]
 
 
-def test_gpus_are_never_shown_without_saying_they_are_simulated() -> None:
+def test_parts_mark_simulated_gpus() -> None:
     parts = page(snapshot(job(7)), {}).parts
     for name, kind in (("summary", SummaryView), ("fabric", FabricView), ("training", TrainingView)):
         view = parts[name]
@@ -190,11 +190,13 @@ def test_gpus_are_never_shown_without_saying_they_are_simulated() -> None:
         ([], "missing", "head", ("down", "down")),
     ],
 )
-def test_node_states_in_words(states: list[str], machine: str, role: str, expected: tuple[str, str]) -> None:
+def test_node_states_map_to_kind_and_label(
+    states: list[str], machine: str, role: str, expected: tuple[str, str]
+) -> None:
     assert node_kind(node("lab-1-1", states=states, machine=machine, role=role)) == expected
 
 
-def test_reasons_in_words() -> None:
+def test_pending_reasons_are_translated_to_sentences() -> None:
     assert pending_reason("(Resources)") == REASON_SENTENCES["Resources"]
     assert (
         pending_reason("ReqNodeNotAvail, UnavailableNodes:lab-1-3") == "nodes it needs are out of service or reserved"
@@ -215,7 +217,7 @@ def test_reasons_in_words() -> None:
         ("", "", ("failed", "unknown")),
     ],
 )
-def test_job_states_in_words(state: str, reason: str, expected: tuple[str, str]) -> None:
+def test_job_states_map_to_kind_and_label(state: str, reason: str, expected: tuple[str, str]) -> None:
     assert job_word(state, reason) == expected
 
 
@@ -223,11 +225,11 @@ def test_job_states_in_words(state: str, reason: str, expected: tuple[str, str])
     ("seconds", "text"),
     [(-3, "0s"), (59.9, "59s"), (60, "1m 00s"), (252, "4m 12s"), (3600, "1h 00m"), (187_500, "2d 4h")],
 )
-def test_durations(seconds: float, text: str) -> None:
+def test_duration_formats_seconds(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_numbers() -> None:
+def test_counts_and_prices_are_formatted() -> None:
     assert count(1, "GPU") == "1 GPU"
     assert count(10_000, "GPU") == "10,000 GPUs"
     assert price("9832.5") == "$9,832.50"
@@ -242,7 +244,7 @@ def incident(number: int, state: str, times: TimesOut, *jobs: int) -> IncidentOu
     )  # fmt: skip
 
 
-def test_faults_that_are_not_over_come_first_each_with_its_course() -> None:
+def test_open_faults_come_first_with_their_timeline() -> None:
     incidents = [incident(number, "returned", TimesOut(detect_s=1.0)) for number in range(9, 3, -1)]
     incidents.append(incident(2, "out of service", TimesOut(detect_s=0.5, drain_s=1.5)))
     incidents.append(incident(1, "draining", TimesOut(detect_s=0.5, drain_s=1.0, requeue_s=2.0), 7))
@@ -256,7 +258,7 @@ def test_faults_that_are_not_over_come_first_each_with_its_course() -> None:
     assert course == [("seen", 0.5), ("drained", 1.0), ("requeued", 2.0), ("running", None), ("new step", None)]
 
 
-def test_only_who_has_a_user_has_jobs_of_their_own() -> None:
+def test_mine_chip_requires_a_user() -> None:
     listed = find((job(7),), QueueQuery(), 1000)
     on = {chip.title: chip.on for chip in chips(listed, Query(), "alice")}
     assert on == {"Running": True, "Waiting": True, "Ended": False, "Mine": False}

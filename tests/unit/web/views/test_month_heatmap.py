@@ -1,4 +1,4 @@
-"""The heatmap of a month shows each hour correctly."""
+"""The monthly heatmap places each hour in the right day and level."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ BERLIN = ZoneInfo("Europe/Berlin")
 @pytest.mark.parametrize(
     ("share", "found"), [(0, 0), (0.001, 1), (0.25, 1), (0.5, 2), (0.75, 3), (0.86, 3), (0.9, 4), (1, 4), (1.01, 4)]
 )
-def test_levels(share: float, found: int) -> None:
+def test_share_maps_to_heatmap_level(share: float, found: int) -> None:
     assert level(share) == found
 
 
-def test_hours_lie_in_the_days_of_the_cluster_s_own_zone() -> None:
+def test_hours_are_placed_in_days_of_cluster_time_zone() -> None:
     october = month("2026-10", BERLIN)
     hours = [
         HourOut(at=october.start, held=8, there=8),
@@ -34,7 +34,7 @@ def test_hours_lie_in_the_days_of_the_cluster_s_own_zone() -> None:
     assert picture.said == "Share of GPUs held: at most 100%, on day 1 at 0 h; none held in 1 of 3 hours"
 
 
-def test_free_gpus_in_pieces_have_a_picture_of_their_own() -> None:
+def test_fragmented_free_gpus_have_their_own_heatmap() -> None:
     october = month("2026-10", BERLIN)
     hours = [
         HourOut(at=october.start, held=4, there=16, free=12, fragmented=3),
@@ -48,7 +48,7 @@ def test_free_gpus_in_pieces_have_a_picture_of_their_own() -> None:
     assert free.said.endswith("at most 100%, on day 1 at 2 h; none in pieces in 0 of 2 hours")
 
 
-def test_a_type_that_was_never_there_has_no_picture() -> None:
+def test_gpu_type_without_machines_has_no_heatmap() -> None:
     october = month("2026-10", BERLIN)
     empty = TypeOut(gpu_type="h200", utilisation=None, hours=[HourOut(at=october.start, held=0, there=0)])
     assert heat([empty], october, BERLIN) == []

@@ -32,9 +32,7 @@ from tests.support.server_fakes import Server
 __all__ = ["said", "server"]  # fixtures
 
 
-async def test_a_budget_warns_then_holds_back_and_lets_go_with_the_next_period(
-    server: Server, said: Accounting
-) -> None:
+async def test_budget_warns_then_holds_team_jobs_until_the_next_period(server: Server, said: Accounting) -> None:
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
     server.work.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
@@ -87,9 +85,7 @@ def held(server: Server) -> list[bool]:
     return [on for _, on in told]
 
 
-async def test_a_budget_that_is_taken_out_lets_its_team_go_whenever_slurm_answers(
-    server: Server, said: Accounting
-) -> None:
+async def test_removing_a_budget_releases_its_team_once_slurm_answers(server: Server, said: Accounting) -> None:
     await spent(server, said)
     server.work.clusters["lab"]["teams"] = TEAMS
     await server.apply("lab", note="no budget")
@@ -103,7 +99,7 @@ async def test_a_budget_that_is_taken_out_lets_its_team_go_whenever_slurm_answer
     assert (held(server), await server.store.budgets.capped_teams("lab")) == ([False], frozenset())
 
 
-async def test_after_a_restore_slurm_is_told_again_whose_jobs_wait(server: Server, said: Accounting) -> None:
+async def test_restored_accounting_gets_team_holds_sent_again(server: Server, said: Accounting) -> None:
     """Its accounting is as it was when the backup was made: who is spent may start jobs there, and who is not may be held."""
     cluster = await spent(server, said)
     for team, moment in (("vision", 12 * H), ("speech", 2 * H)):
@@ -125,7 +121,7 @@ async def test_after_a_restore_slurm_is_told_again_whose_jobs_wait(server: Serve
     assert held(server) == [False, False], "told until it was heard"
 
 
-async def test_a_cluster_made_again_holds_back_whose_budget_is_spent(server: Server, said: Accounting) -> None:
+async def test_recreated_cluster_holds_teams_with_a_spent_budget(server: Server, said: Accounting) -> None:
     cluster = await spent(server, said)
     await server.store.clusters.delete("lab", delete_data=True)
     assert await server.store.budgets.capped_teams("lab") == frozenset()
@@ -134,7 +130,7 @@ async def test_a_cluster_made_again_holds_back_whose_budget_is_spent(server: Ser
     assert held(server) == [True]
 
 
-async def test_a_budget_s_warning_goes_out_once_whatever_dies_between(server: Server, said: Accounting) -> None:
+async def test_budget_alert_is_sent_once_despite_failures_and_recounts(server: Server, said: Accounting) -> None:
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
     server.work.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
@@ -166,7 +162,7 @@ async def test_a_budget_s_warning_goes_out_once_whatever_dies_between(server: Se
     assert last.text == "team vision: 104.00 of 100 USD a month are used: its jobs wait for the next month"
 
 
-async def test_a_week_s_summary_says_what_was_left_when_it_ended(server: Server, said: Accounting) -> None:
+async def test_weekly_summary_reports_budget_left_at_the_end_of_the_week(server: Server, said: Accounting) -> None:
     """It is told on the next Monday, when a budget by the week is whole again and the month goes on."""
     limits = (Budget("gpu_hours", Decimal(500), "week"), Budget("usd", Decimal(1000), "month"))
     teams = tuple(replace(team, budget=budget) for team, budget in zip(TEAMS, limits, strict=True))
@@ -194,7 +190,7 @@ async def test_a_week_s_summary_says_what_was_left_when_it_ended(server: Server,
         (((8, 64, 16, 4), (1, 64, 3, 4)), "-N1 --gpus-per-node=1", 3.0),
     ],
 )
-async def test_an_estimate_is_of_the_nodes_where_the_job_costs_most(
+async def test_estimate_uses_the_most_expensive_nodes_that_fit(
     server: Server, groups: tuple[tuple[int, int, int, int], ...], flags: str, usd: float
 ) -> None:
     made = []
@@ -225,7 +221,7 @@ async def test_an_estimate_is_of_the_nodes_where_the_job_costs_most(
         ("-p cpu,whole -n 1 -t 60", 2.0, 3600),
     ],
 )
-async def test_an_estimate_is_of_the_partition_where_the_job_costs_most(
+async def test_estimate_uses_the_most_expensive_partition(
     server: Server, flags: str, usd: float | None, time_limit_s: int | None
 ) -> None:
     made = []
@@ -249,9 +245,7 @@ async def test_an_estimate_is_of_the_partition_where_the_job_costs_most(
     assert (answer.json()["usd"], answer.json()["time_limit_s"]) == (usd, time_limit_s)
 
 
-async def test_of_a_cap_on_gpu_hours_all_is_told_that_was_used_since_it_began_anew(
-    server: Server, said: Accounting
-) -> None:
+async def test_gpu_hour_cap_counts_usage_since_its_last_refill(server: Server, said: Accounting) -> None:
     """What Slurm says of the account fades; the cap is on the QOS, whose usage does not."""
     cap = GpuHourCap(Decimal(720), "month")
     server.work.clusters["lab"]["teams"] = (replace(TEAMS[0], gpu_hours=cap), TEAMS[1])

@@ -25,7 +25,7 @@ async def failure(server: Server, moment: int) -> Incident:
     return await server.store.incidents.add_step(seen, IncidentState.DRAINING, "drained", drained=True)
 
 
-async def test_a_failure_counts_also_when_another_machine_serves_in_the_node_s_place(server: Server) -> None:
+async def test_failure_counts_after_its_node_was_replaced(server: Server) -> None:
     """The drain ends with the machine, the failure was one all the same; one that took no node out is none."""
     await machines(server, 4)
     ann = await server.client()
@@ -43,7 +43,7 @@ async def test_a_failure_counts_also_when_another_machine_serves_in_the_node_s_p
     assert before == after == [100.0, pytest.approx(25 * H)]
 
 
-async def test_what_a_cluster_of_that_name_was_before_says_nothing_of_the_failures_of_this_one(server: Server) -> None:
+async def test_failure_rate_ignores_earlier_clusters_of_the_same_name(server: Server) -> None:
     await machines(server, 4)
     server.work.answers["down"] = ()
     ann = await server.client()
@@ -57,9 +57,7 @@ async def test_what_a_cluster_of_that_name_was_before_says_nothing_of_the_failur
     assert (await got(ann, "goodput"))["failure_hours"] == 200.0
 
 
-async def test_what_a_training_said_is_told_of_no_job_of_that_number_in_the_cluster_before(
-    server: Server, said: Accounting
-) -> None:
+async def test_checkpoint_stats_ignore_job_ids_of_an_earlier_cluster(server: Server, said: Accounting) -> None:
     """Each cluster counts its jobs from 1: the old one's job was another team's."""
     await machines(server, 2)
     server.work.answers["down"] = ()
@@ -90,7 +88,7 @@ async def test_what_a_training_said_is_told_of_no_job_of_that_number_in_the_clus
     assert await told("ann", "admin") == ([0.8], [0.79], ["speech"])
 
 
-async def test_a_job_over_several_groups_has_the_nodes_of_all_of_them(server: Server, said: Accounting) -> None:
+async def test_checkpoint_interval_counts_nodes_of_all_groups_of_a_job(server: Server, said: Accounting) -> None:
     """Also the list on the page; its first run held others."""
     cluster = (await server.state.cluster("lab"))[1]
     main = cluster.groups[0]

@@ -24,7 +24,7 @@ from tests.support.server_fakes import Server
 __all__ = ["said", "server"]  # fixtures
 
 
-async def test_power_and_idleness_are_measured_once(server: Server, said: Accounting) -> None:
+async def test_energy_and_idle_time_are_measured_once(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     said.runs = [run(7, 0, 0)]
     start = OCTOBER.start
@@ -55,7 +55,7 @@ async def test_power_and_idleness_are_measured_once(server: Server, said: Accoun
     assert [one["kind"] for one in good["causes"]] == ["idle"]
 
 
-async def test_a_clock_that_was_ahead_once_keeps_nothing_from_being_measured(server: Server, said: Accounting) -> None:
+async def test_clock_jump_ahead_does_not_stop_energy_measurements(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     said.runs = [run(7, 0, 0)]
     ahead = OCTOBER.start + 365 * 24 * H
@@ -72,9 +72,7 @@ async def test_a_clock_that_was_ahead_once_keeps_nothing_from_being_measured(ser
     assert (found.measured_s, found.energy_j) == (600 + 540, (600 + 540) * 700), "but for the minute it was ahead"
 
 
-async def test_nodes_with_energy_counters_are_measured_and_the_others_are_marked(
-    server: Server, said: Accounting
-) -> None:
+async def test_nodes_with_energy_counters_are_measured_others_estimated(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     cpus = cluster.group_of["lab-1-1"].plan.cpus
     half = {"gpus": 0, "cpus": cpus // 2}
@@ -106,7 +104,7 @@ async def test_nodes_with_energy_counters_are_measured_and_the_others_are_marked
     assert lines[8]["energy_estimated"]
 
 
-async def test_what_a_training_said_of_its_checkpoint_is_what_is_lost(server: Server, said: Accounting) -> None:
+async def test_lost_work_is_computed_from_reported_checkpoint_time(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     said.runs = [run(7, 0, 1000, state="NODE_FAIL"), run(7, 1100, 0)]
     server.work.answers["losses"] = {7: ((OCTOBER.start + 990.0, 90.0),)}
@@ -117,7 +115,7 @@ async def test_what_a_training_said_of_its_checkpoint_is_what_is_lost(server: Se
     assert (first.lost_s, again.lost_s) == (100, 0)
 
 
-async def test_a_training_that_saved_when_it_was_warned_lost_its_last_seconds(server: Server, said: Accounting) -> None:
+async def test_checkpoint_on_preemption_warning_loses_only_its_last_seconds(server: Server, said: Accounting) -> None:
     """What was done again within the run is not what its end took."""
     cluster = (await server.state.cluster("lab"))[1]
     said.runs = [run(7, 0, 1000, state="PREEMPTED"), run(7, 1100, 0)]
@@ -129,9 +127,7 @@ async def test_a_training_that_saved_when_it_was_warned_lost_its_last_seconds(se
         assert (first.lost_s, again.lost_s) == (10, 0)
 
 
-async def test_a_scripted_run_s_goodput_is_what_is_known_of_it_within_1_percent(
-    server: Server, said: Accounting
-) -> None:
+async def test_goodput_of_a_scripted_training_is_accurate_within_1_percent(server: Server, said: Accounting) -> None:
     """The whole way, from a training's own reports, accounting and the GPUs' use to what is told: it waits 10 minutes, makes a
     step every 2 s, saves every 50, is killed after step 1,830, waits 5 minutes, goes on at step 1,800, and holds its GPUs
     for 20 minutes more when it is through."""
@@ -166,9 +162,7 @@ async def test_a_scripted_run_s_goodput_is_what_is_known_of_it_within_1_percent(
     assert told["ettr"] == pytest.approx(productive_s / (productive_s + lost_s + idle_s + waited_s), rel=0.01)
 
 
-async def test_causes_cost_what_chargeback_says_was_lost_over_a_month_s_end_and_a_change_of_price(
-    server: Server, said: Accounting
-) -> None:
+async def test_loss_causes_match_chargeback_across_month_end_and_price_change(server: Server, said: Accounting) -> None:
     await machines(server, 1)
     end = 744 * H
     said.runs = [run(7, end - 6 * H, end + 2 * H, state="NODE_FAIL"), run(8, 5 * H, 15 * H)]
@@ -186,7 +180,7 @@ async def test_causes_cost_what_chargeback_says_was_lost_over_a_month_s_end_and_
         assert causes.get("idle", {"usd": 0})["usd"] == team["held_idle_usd"]
 
 
-async def test_slow_checkpoints_are_a_cause_and_the_better_interval_is_told_in_dollars(
+async def test_goodput_reports_slow_checkpoints_and_savings_of_a_better_interval(
     server: Server, said: Accounting
 ) -> None:
     cluster = (await server.state.cluster("lab"))[1]
@@ -220,7 +214,7 @@ async def test_slow_checkpoints_are_a_cause_and_the_better_interval_is_told_in_d
     assert (await got(sam, "goodput/checkpoints?every_s=60&write_s=20&nodes=16"))["best_s"] > 60
 
 
-async def test_a_week_is_summed_up_once_with_the_figures_of_usage_and_goodput(server: Server, said: Accounting) -> None:
+async def test_weekly_summary_is_sent_once_and_matches_usage_and_goodput(server: Server, said: Accounting) -> None:
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(1000), "month")), TEAMS[1])
     server.work.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
@@ -257,7 +251,7 @@ async def test_a_week_is_summed_up_once_with_the_figures_of_usage_and_goodput(se
     assert "budget of vision: 912.00 of 1,000.00 USD a month were left" in news.text
 
 
-async def test_before_submit_the_price_the_start_and_the_budget(server: Server) -> None:
+async def test_estimate_reports_price_start_time_and_remaining_budget(server: Server) -> None:
     teams = (replace(TEAMS[0], budget=Budget("gpu_hours", Decimal(10), "month")), TEAMS[1])
     server.work.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
@@ -331,7 +325,7 @@ async def test_before_submit_the_price_the_start_and_the_budget(server: Server) 
         (0, "-N1 -c 64", 1, 0, 192.0),
     ],
 )
-async def test_a_price_is_that_of_all_that_a_job_would_hold(
+async def test_estimate_counts_all_nodes_and_gpus_a_job_would_hold(
     server: Server, gpus_on_each: int, flags: str, nodes: int | None, gpus: int | None, usd: float | None
 ) -> None:
     plan = replace(builders.H100, gpus=gpus_on_each, cpus=64, price_usd_per_node_hour=Decimal(8))
@@ -348,7 +342,7 @@ async def test_a_price_is_that_of_all_that_a_job_would_hold(
     assert (told["unread"] == []) == (gpus is not None)
 
 
-async def test_hours_waits_and_free_gpus(server: Server, said: Accounting) -> None:
+async def test_capacity_reports_hourly_use_and_wait_times(server: Server, said: Accounting) -> None:
     await machines(server, 2, ended=4 * H)
     said.runs = [run(1, H, 3 * H), run(2, 0, 4 * H, nodes=("lab-1-2",), gpus=4, eligible=OCTOBER.start - 600)]
     at(server, 5 * H)
@@ -363,7 +357,7 @@ async def test_hours_waits_and_free_gpus(server: Server, said: Accounting) -> No
     assert {one["size"]: (one["runs"], one["p50_s"]) for one in told["waits"]} == {"2 to 8": (2, 60)}
 
 
-async def test_the_page_shows_the_same_figures_and_leads_to_the_runs(server: Server, said: Accounting) -> None:
+async def test_costs_pages_show_the_same_figures_as_the_api(server: Server, said: Accounting) -> None:
     await machines(server, 2, ended=100 * H)
     said.runs = [run(1, 0, 10 * H), run(2, 0, 5 * H, team="speech", user="sam", nodes=("lab-1-2",), state="NODE_FAIL")]
     at(server, 200 * H)
@@ -390,7 +384,7 @@ async def test_the_page_shows_the_same_figures_and_leads_to_the_runs(server: Ser
     assert "speech" not in await shown(vera, "chargeback")
 
 
-async def test_a_job_s_goodput_is_not_mixed_with_that_of_its_number_before(server: Server, said: Accounting) -> None:
+async def test_job_goodput_excludes_earlier_job_with_the_same_id(server: Server, said: Accounting) -> None:
     """The cluster was taken down with its data and made again: its jobs are numbered from 1 once more."""
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 1)

@@ -20,7 +20,7 @@ from tests.support.server_fakes import Server
 __all__ = ["said", "server"]  # fixtures
 
 
-async def test_what_was_used_and_who_pays_the_same_in_every_form(server: Server, said: Accounting) -> None:
+async def test_usage_chargeback_and_invoice_agree_in_json_and_csv(server: Server, said: Accounting) -> None:
     await machines(server, 2, ended=100 * H)
     said.runs = [
         run(1, 0, 10 * H),
@@ -53,7 +53,7 @@ async def test_what_was_used_and_who_pays_the_same_in_every_form(server: Server,
     ]
 
 
-async def test_spare_and_broken_nodes_are_shown_as_such(server: Server, said: Accounting) -> None:
+async def test_chargeback_shows_spare_and_broken_nodes_separately(server: Server, said: Accounting) -> None:
     await machines(server, 3, ended=10 * H)
     said.events = [NodeSpan("lab-1-1", SpanKind.DRAINED, OCTOBER.start, OCTOBER.start + 4 * H, "bad")]
     await server.store.node_spans.save("lab", [NodeSpan("lab-1-3", SpanKind.SPARE, OCTOBER.start, 0)])
@@ -70,9 +70,7 @@ async def test_spare_and_broken_nodes_are_shown_as_such(server: Server, said: Ac
     assert [(line["what"], line["hours"]) for line in bill["lines"]] == [("node", 20.0), ("spare", 10.0)]
 
 
-async def test_a_state_that_accounting_knows_no_more_ended_when_it_was_told_last(
-    server: Server, said: Accounting
-) -> None:
+async def test_node_state_missing_from_accounting_ends_at_its_last_report(server: Server, said: Accounting) -> None:
     """It came out of a backup of before. What still is stays open, and spares are none of accounting's."""
     await machines(server, 3)
     cluster = (await server.state.cluster("lab"))[1]
@@ -95,7 +93,7 @@ async def test_a_state_that_accounting_knows_no_more_ended_when_it_was_told_last
     ]  # fmt: skip
 
 
-async def test_a_member_sees_their_team_and_no_invoice(server: Server, said: Accounting) -> None:
+async def test_team_lead_sees_usage_of_own_team_and_no_invoice(server: Server, said: Accounting) -> None:
     await machines(server, 1, ended=10 * H)
     said.runs = [run(1, 0, H), run(2, H, 2 * H, team="speech", user="sam")]
     at(server, 20 * H)
@@ -117,7 +115,7 @@ async def test_a_member_sees_their_team_and_no_invoice(server: Server, said: Acc
     assert (await got(nobody, "usage?start=2026-10"))["rows"] == []
 
 
-async def test_a_closed_invoice_stays_and_what_turns_out_later_is_a_correction(
+async def test_late_facts_become_corrections_and_leave_the_closed_invoice_unchanged(
     server: Server, said: Accounting
 ) -> None:
     await machines(server, 1)
@@ -157,7 +155,7 @@ async def test_a_closed_invoice_stays_and_what_turns_out_later_is_a_correction(
     assert [one["period"] for one in listed] == ["2026-11", "2026-10"]
 
 
-async def test_a_sheet_sums_to_its_invoice_also_where_something_is_given_back(server: Server) -> None:
+async def test_csv_rows_sum_to_the_invoice_total_with_a_credit(server: Server) -> None:
     """The machine had gone in October, which is known after that month was closed."""
     await machines(server, 1)
     at(server, 745 * H)
@@ -170,7 +168,7 @@ async def test_a_sheet_sums_to_its_invoice_also_where_something_is_given_back(se
         assert sum(float(row[column]) for row in rows) == -32.0
 
 
-async def test_no_bad_day_changes_a_closed_invoice(server: Server, said: Accounting) -> None:
+async def test_closed_invoice_survives_late_runs_rebuild_and_recreation(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 2)
     said.runs = [run(1, 0, 10 * H), run(2, 700 * H, 0, nodes=("lab-1-2",))]
@@ -219,7 +217,7 @@ async def test_no_bad_day_changes_a_closed_invoice(server: Server, said: Account
     assert (await ann.get("/api/v1/clusters/lab2/invoice?period=2026-10")).json()["lines"] == []
 
 
-async def test_months_are_closed_in_their_order(server: Server) -> None:
+async def test_invoices_must_be_closed_in_month_order(server: Server) -> None:
     await machines(server, 1, ended=H)
     at(server, 2000 * H)
     ann = await server.client()
@@ -229,7 +227,7 @@ async def test_months_are_closed_in_their_order(server: Server) -> None:
     assert gone.status_code == 404
 
 
-async def test_a_price_that_changes_in_mid_job_counts_from_then_on(server: Server, said: Accounting) -> None:
+async def test_price_change_during_a_job_applies_from_then_on(server: Server, said: Accounting) -> None:
     await machines(server, 1, ended=10 * H)
     said.runs = [run(1, 0, 10 * H)]
     await server.store.prices.record([PriceRow("lab", "main", float(OCTOBER.start + 4 * H), "16", False)])
@@ -242,7 +240,7 @@ async def test_a_price_that_changes_in_mid_job_counts_from_then_on(server: Serve
     assert paid["invoice_total_usd"] == 128.0 == float(summed(paid))
 
 
-async def test_reserved_machines_are_paid_for_until_the_cluster_is_down(server: Server, said: Accounting) -> None:
+async def test_reserved_machines_are_billed_until_the_cluster_is_down(server: Server, said: Accounting) -> None:
     await machines(server, 2)
     said.runs = [run(1, 2 * H, 4 * H)]
     await server.store.prices.record([PriceRow("lab", "main", float(OCTOBER.start + 2 * H), "6", False, reserved=3)])
@@ -261,9 +259,7 @@ async def test_reserved_machines_are_paid_for_until_the_cluster_is_down(server: 
     assert (await got(ann, "invoice?period=2026-10"))["total_usd"] == bill["total_usd"]
 
 
-async def test_jobs_that_run_when_the_cluster_goes_down_are_charged_until_then(
-    server: Server, said: Accounting
-) -> None:
+async def test_running_jobs_are_charged_until_the_cluster_goes_down(server: Server, said: Accounting) -> None:
     await machines(server, 1)
     said.runs = [run(1, 0, 0)]
     at(server, 4 * H)
@@ -281,9 +277,7 @@ async def test_jobs_that_run_when_the_cluster_goes_down_are_charged_until_then(
     assert (await got(ann, "usage?start=2026-10"))["total"]["gpu_hours"] == 8 * 3.0
 
 
-async def test_a_reserved_machine_that_is_not_there_is_off_where_the_invoice_bills_it_as_unused(
-    server: Server, said: Accounting
-) -> None:
+async def test_absent_reserved_machine_is_off_and_billed_as_unused(server: Server, said: Accounting) -> None:
     await server.store.prices.record([PriceRow("lab", "main", float(OCTOBER.start + H), "6", False, reserved=1)])
     await machines(server, 1, ended=10 * H)  # and no other in all of November
     at(server, 754 * H)  # October has 744 hours
@@ -294,7 +288,7 @@ async def test_a_reserved_machine_that_is_not_there_is_off_where_the_invoice_bil
     assert (off["node"], off["state"], off["seconds"]) == ("lab-1-1", "off", 10 * H)
 
 
-async def test_a_job_over_the_month_s_end_pays_in_both_and_twice_for_nothing(server: Server, said: Accounting) -> None:
+async def test_job_across_month_end_is_split_between_both_months(server: Server, said: Accounting) -> None:
     await machines(server, 1)
     said.runs = [run(1, 740 * H, 750 * H)]
     at(server, 760 * H)
@@ -306,7 +300,7 @@ async def test_a_job_over_the_month_s_end_pays_in_both_and_twice_for_nothing(ser
     assert (october["runs"], november["runs"]) == (1, 1)
 
 
-async def test_the_month_with_a_change_of_clocks_is_billed_for_its_hour(server: Server, said: Accounting) -> None:
+async def test_month_with_clock_change_bills_its_extra_hour(server: Server, said: Accounting) -> None:
     server.work.clusters["lab"]["costs"] = Costs("Europe/Berlin")
     await server.apply("lab", note="zone")
     await machines(server, 1, began=-9 * H)
@@ -332,9 +326,7 @@ async def test_the_month_with_a_change_of_clocks_is_billed_for_its_hour(server: 
     assert [line["what"] for line in november["lines"]] == ["node"]
 
 
-async def test_an_hour_without_accounting_is_made_up_for_and_nothing_counts_twice(
-    server: Server, said: Accounting
-) -> None:
+async def test_accounting_outage_is_caught_up_without_double_counting(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 1)
     said.runs = [run(1, 0, 0)]
@@ -359,7 +351,7 @@ async def test_an_hour_without_accounting_is_made_up_for_and_nothing_counts_twic
     assert (await server.store.ledger_progress.get("lab")).error == ""
 
 
-async def test_a_record_that_comes_days_late_is_found_within_a_day(server: Server, said: Accounting) -> None:
+async def test_collects_runs_recorded_days_late(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 1)
     for day in range(3):
@@ -374,7 +366,7 @@ async def test_a_record_that_comes_days_late_is_found_within_a_day(server: Serve
     assert (await got(ann, "usage?start=2026-10"))["total"]["runs"] == 1
 
 
-async def test_two_months_without_accounting_are_read_when_it_is_back(server: Server, said: Accounting) -> None:
+async def test_collects_runs_after_two_months_without_accounting(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 1)
     at(server, DAY_S)
@@ -385,7 +377,7 @@ async def test_two_months_without_accounting_are_read_when_it_is_back(server: Se
     assert [len(await server.store.usage.runs_of_job("lab", job)) for job in (1, 2)] == [1, 1]
 
 
-async def test_a_clock_that_was_ahead_once_keeps_nothing_from_being_read(server: Server, said: Accounting) -> None:
+async def test_clock_jump_ahead_does_not_stop_collecting_runs(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 1)
     said.runs = [run(1, 0, 0)]
@@ -402,7 +394,7 @@ async def test_a_clock_that_was_ahead_once_keeps_nothing_from_being_read(server:
     assert len(await server.store.usage.runs_of_job("lab", 2)) == 1
 
 
-async def test_a_cluster_that_is_gone_can_still_be_billed(server: Server, said: Accounting) -> None:
+async def test_deleted_cluster_can_still_be_invoiced(server: Server, said: Accounting) -> None:
     await machines(server, 1)
     said.runs = [run(1, 0, 2 * H)]
     at(server, 5 * H)
@@ -420,9 +412,7 @@ async def test_a_cluster_that_is_gone_can_still_be_billed(server: Server, said: 
     assert (await ann.get("/api/v1/clusters/never/usage")).status_code == 404
 
 
-async def test_the_last_month_of_a_cluster_that_is_down_is_charged_by_its_own_rules(
-    server: Server, said: Accounting
-) -> None:
+async def test_deleted_cluster_is_charged_by_its_own_cost_settings(server: Server, said: Accounting) -> None:
     """Its zone, who pays for what stood idle, shares and the price of power."""
     server.work.clusters["lab"]["costs"] = Costs(
         "Europe/Berlin", idle="centre:it", spare="share", pue=1.5, usd_per_kwh=Decimal("0.3")
@@ -450,7 +440,7 @@ async def test_the_last_month_of_a_cluster_that_is_down_is_charged_by_its_own_ru
     assert (await told())[1]["teams"] == before[1]["teams"]
 
 
-async def test_the_next_cluster_of_the_name_has_jobs_of_the_same_numbers(server: Server, said: Accounting) -> None:
+async def test_reused_job_ids_of_a_recreated_cluster_keep_earlier_runs(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     said.runs = [run(1, 0, H), run(2, H, 0)]
     at(server, 2 * H)

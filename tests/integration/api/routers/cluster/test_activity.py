@@ -26,7 +26,7 @@ async def read_page(server: Server, query: str = "") -> HappeningPage:
     return HappeningPage.model_validate((await client.get(f"{API}{query}")).json())
 
 
-async def test_applies_incidents_and_deeds_are_one_list_in_words(server: Server) -> None:
+async def test_activity_merges_applies_incidents_and_admin_actions(server: Server) -> None:
     await furnish(server)
     found = {(one.kind, one.level, one.node, one.person, one.text) for one in (await read_page(server)).happenings}
     assert found == {
@@ -38,7 +38,7 @@ async def test_applies_incidents_and_deeds_are_one_list_in_words(server: Server)
     assert [one.node for one in (await read_page(server, "?kind=deed")).happenings] == ["lab-1-2"]
 
 
-async def test_others_deeds_refusals_and_what_is_no_event_are_not_in_it(server: Server) -> None:
+async def test_activity_excludes_other_clusters_refusals_and_exec(server: Server) -> None:
     await server.apply()
     await server.apply("lab2")
     await server.store.audit.record("olga", "node.drain", "lab2/lab2-1-1", {"reason": "x"})
@@ -47,7 +47,7 @@ async def test_others_deeds_refusals_and_what_is_no_event_are_not_in_it(server: 
     assert [one.kind for one in (await read_page(server)).happenings] == ["operation"]
 
 
-async def test_a_failed_operation_says_why(server: Server) -> None:
+async def test_failed_operation_shows_its_reason_in_activity(server: Server) -> None:
     await server.apply()
     made = await server.store.operations.enqueue("lab", "apply", "ann")
     await server.store.operations.claim("one", 1e9, 1e9)
@@ -62,7 +62,7 @@ async def test_a_failed_operation_says_why(server: Server) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5])
-async def test_pages_of_all_kinds_at_one_moment_lose_and_repeat_none(server: Server, limit: int) -> None:
+async def test_pages_of_mixed_events_at_one_moment_lose_and_repeat_none(server: Server, limit: int) -> None:
     await server.apply()
     for number in range(4):
         await server.store.operations.enqueue("lab", "backup", f"p{number}")
@@ -83,7 +83,7 @@ async def test_pages_of_all_kinds_at_one_moment_lose_and_repeat_none(server: Ser
     assert seen == whole
 
 
-async def test_pages_hold_each_once_though_all_happened_at_one_moment(server: Server) -> None:
+async def test_activity_pages_handle_equal_times_and_refuse_bad_cursors(server: Server) -> None:
     await server.apply()
     for number in range(7):
         await server.store.audit.record("olga", "node.test", f"lab/lab-1-{number}", {})

@@ -40,7 +40,7 @@ def failed(answer: httpx.Response, status: int, kind: str) -> Problem:
     return out
 
 
-async def test_plan_shows_changes_price_warnings_and_changes_nothing(server: Server) -> None:
+async def test_plan_shows_changes_price_and_warnings_without_storing_anything(server: Server) -> None:
     server.work.answers["plan"] = replace(changes(Disturbs.NOTHING, Disturbs.JOBS), notes=("an earlier image",))
     client = await server.client()
     answer = await client.post("/api/v1/plan", json=document(warn=True).model_dump())
@@ -52,14 +52,14 @@ async def test_plan_shows_changes_price_warnings_and_changes_nothing(server: Ser
     assert await server.store.operations.recent() == ()
 
 
-async def test_empty_plan_says_why(server: Server) -> None:
+async def test_empty_plan_explains_why(server: Server) -> None:
     server.work.answers["plan"] = changes()
     out = (await (await server.client()).post("/api/v1/plan", json=document().model_dump())).json()
     assert out["changes"] == []
     assert out["why_empty"] == "everything is as the file says"
 
 
-async def test_a_setting_that_only_the_server_goes_by_is_a_change_too(server: Server) -> None:
+async def test_plan_includes_changes_of_server_side_settings(server: Server) -> None:
     server.work.answers |= {"plan": changes(), "apply": None}
     client = await server.client()
     await client.post("/api/v1/clusters/lab/apply", json=ask())
@@ -78,13 +78,13 @@ async def test_a_setting_that_only_the_server_goes_by_is_a_change_too(server: Se
     assert again["changes"] == []
 
 
-async def test_every_fault_comes_back_with_its_path(server: Server) -> None:
+async def test_plan_reports_every_fault_with_its_path(server: Server) -> None:
     client = await server.client()
     out = failed(await client.post("/api/v1/plan", json=document(fault=1).model_dump()), 422, "invalid_spec")
     assert [fault.path for fault in out.faults] == ["nodes", "fault"]
 
 
-async def test_apply_runs_and_its_events_can_be_followed(server: Server) -> None:
+async def test_apply_runs_as_operation_with_resumable_event_stream(server: Server) -> None:
     async def work(cluster: Any, say: Any) -> None:
         await say("machines", "are made")
         await say("machines", "are up", done=True, seconds=2.5)
@@ -108,9 +108,7 @@ async def test_apply_runs_and_its_events_can_be_followed(server: Server) -> None
         assert [e.get("id") for e in parse(resumed.text)] == ["2", None]
 
 
-async def test_all_events_of_a_long_operation_come_before_its_end(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_event_stream_sends_all_events_before_the_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "EVENTS_BATCH", 3)
     server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": None}
     client = await server.client()
@@ -122,7 +120,7 @@ async def test_all_events_of_a_long_operation_come_before_its_end(
     assert [e.get("id") for e in events] == [*map(str, range(1, 8)), None]
 
 
-async def test_events_of_a_running_operation_arrive_as_they_happen(server: Server) -> None:
+async def test_event_stream_sends_events_of_a_running_operation_live(server: Server) -> None:
     go_on, spoken = asyncio.Event(), asyncio.Event()
 
     async def work(cluster: Any, say: Any) -> None:
@@ -143,7 +141,7 @@ async def test_events_of_a_running_operation_arrive_as_they_happen(server: Serve
     assert texts == ["first", "second", None]
 
 
-async def test_disturbing_change_needs_a_yes(server: Server) -> None:
+async def test_disruptive_apply_requires_confirmation(server: Server) -> None:
     plan = changes(Disturbs.NODE_DRAIN)
     server.work.answers |= {"plan": plan, "apply": None}
     client = await server.client()
@@ -154,7 +152,7 @@ async def test_disturbing_change_needs_a_yes(server: Server) -> None:
     assert answer.status_code == 202
 
 
-async def test_plan_that_changed_since_it_was_shown_is_refused(server: Server) -> None:
+async def test_apply_refuses_a_plan_that_changed_since_it_was_shown(server: Server) -> None:
     client = await server.client()
     server.work.answers["plan"] = changes(Disturbs.NODE_DRAIN)
     shown = (await client.post("/api/v1/plan", json=document().model_dump())).json()["digest"]
@@ -164,7 +162,7 @@ async def test_plan_that_changed_since_it_was_shown_is_refused(server: Server) -
     assert "headway plan" in failed(answer, 409, "conflict").hint
 
 
-async def test_plan_just_shown_is_not_made_again(server: Server) -> None:
+async def test_apply_reuses_the_plan_shown_before(server: Server) -> None:
     server.work.answers["plan"] = changes(Disturbs.NODE_DRAIN)
     client = await server.client()
     shown = (await client.post("/api/v1/plan", json=document().model_dump())).json()["digest"]
@@ -173,7 +171,7 @@ async def test_plan_just_shown_is_not_made_again(server: Server) -> None:
     assert len(server.work.named("plan")) == 1
 
 
-async def test_second_apply_waits_and_looks_again_before_it_disturbs(server: Server) -> None:
+async def test_second_apply_waits_and_replans_before_it_disrupts(server: Server) -> None:
     order: list[str] = []
     go_on, begun = asyncio.Event(), asyncio.Event()
 
@@ -201,7 +199,7 @@ async def test_second_apply_waits_and_looks_again_before_it_disturbs(server: Ser
     assert order == ["begin", "end", "begin", "end"]
 
 
-async def test_failed_apply_keeps_what_went_wrong(server: Server) -> None:
+async def test_failed_apply_keeps_its_error_and_hint(server: Server) -> None:
     server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": Refused("no room", hint="free some")}
     client = await server.client()
     operation = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()["id"]
@@ -213,14 +211,14 @@ async def test_failed_apply_keeps_what_went_wrong(server: Server) -> None:
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "failed"
 
 
-async def test_unforeseen_error_keeps_its_details_to_itself(server: Server) -> None:
+async def test_unexpected_error_hides_its_details(server: Server) -> None:
     server.work.answers["plan"] = ValueError("secret munge_key 123")
     answer = await (await server.client()).post("/api/v1/plan", json=document().model_dump())
     assert "123" not in answer.text
     failed(answer, 500, "bug")
 
 
-async def test_a_full_disk_is_called_one(server: Server) -> None:
+async def test_full_disk_is_reported_with_a_hint(server: Server) -> None:
     from sqlalchemy.exc import OperationalError
 
     client = await server.client()
@@ -231,7 +229,7 @@ async def test_a_full_disk_is_called_one(server: Server) -> None:
         assert "free space" in out.hint
 
 
-async def test_down_keeps_and_names_data(server: Server) -> None:
+async def test_down_keeps_data_and_secrets_and_lists_kept_paths(server: Server) -> None:
     await server.apply()
     await server.store.secrets.put_if_absent("lab", "munge_key", "x")
     server.work.answers["down"] = ("/var/lib/headway/lab/home",)
@@ -246,7 +244,7 @@ async def test_down_keeps_and_names_data(server: Server) -> None:
     assert server.work.named("down")[0][2] is False
 
 
-async def test_failed_down_can_be_tried_again(server: Server) -> None:
+async def test_failed_down_can_be_retried(server: Server) -> None:
     await server.apply()
     server.work.answers["down"] = Unreachable("podman does not answer")
     client = await server.client()
@@ -280,7 +278,7 @@ async def test_status_shows_checks_nodes_and_gpus(server: Server) -> None:
     assert (by_name["lab-1-1"].machine, by_name["lab-1-2"].machine) == ("missing", "running")
 
 
-async def test_cluster_that_does_not_answer_gives_old_figures_and_says_so(server: Server) -> None:
+async def test_unreachable_cluster_returns_stale_status_with_reason(server: Server) -> None:
     await server.apply()
     server.work.answers |= {"read": reading(), "machines": (), "checks": ()}
     client = await server.client()
@@ -294,12 +292,12 @@ async def test_cluster_that_does_not_answer_gives_old_figures_and_says_so(server
     assert not out.checks[0].ok
 
 
-async def test_name_in_path_and_file_must_agree(server: Server) -> None:
+async def test_apply_refuses_a_document_with_another_cluster_name(server: Server) -> None:
     answer = await (await server.client()).post("/api/v1/clusters/other/apply", json=ask("lab"))
     failed(answer, 400, "refused")
 
 
-async def test_owner_stays_when_another_admin_applies(server: Server) -> None:
+async def test_apply_by_another_admin_keeps_the_owner(server: Server) -> None:
     await server.apply()
     owner = (await server.store.clusters.get("lab")).owner  # type: ignore[union-attr]
     await (await server.client("bob")).post("/api/v1/clusters/lab/apply", json=ask())
@@ -310,7 +308,7 @@ async def test_owner_stays_when_another_admin_applies(server: Server) -> None:
     assert (row.owner, row.document["owner"]) == ("setup", "setup")
 
 
-async def test_dataset_folders_are_those_the_server_allows(server: Server, tmp_path: Path) -> None:
+async def test_plan_refuses_dataset_paths_that_the_server_forbids(server: Server, tmp_path: Path) -> None:
     client = await server.client()
     server.work.answers["plan"] = changes()
     outside = tmp_path.parent / f"{tmp_path.name}-data"
@@ -342,7 +340,7 @@ async def test_dataset_folders_are_those_the_server_allows(server: Server, tmp_p
         assert why in fault.message
 
 
-def test_a_dataset_is_no_other_folder_under_machines_that_have_it() -> None:
+def test_refuses_to_move_a_mounted_dataset_to_another_source() -> None:
     """Their own mounts hold the first one: jobs would go on reading that, and the plan say that nothing changes."""
 
     def lab(**sources: str) -> Cluster:
@@ -356,7 +354,7 @@ def test_a_dataset_is_no_other_folder_under_machines_that_have_it() -> None:
     assert list(moved_dataset_faults(before, lab(b="/data/b"))) == [], "one that goes may come back from elsewhere"
 
 
-async def test_access_names_hosts_and_keys(server: Server) -> None:
+async def test_access_lists_addresses_ports_and_host_keys(server: Server) -> None:
     await server.apply()
     key = "ssh-ed25519 AAAA comment"
     server.work.answers["machines"] = (
@@ -379,7 +377,7 @@ def parse(text: str) -> list[dict[str, str]]:
     return events
 
 
-async def test_addresses_of_alerts_are_not_shown(server: Server) -> None:
+async def test_document_hides_alert_urls(server: Server) -> None:
     hook, chat = "https://example.org/alerts?key=s3cret", "https://chat.example.org/hooks/s3cret"
     sent = document(alerts={"webhook": hook, "chat": chat, "mail": "a@example.org"})
     sent = sent.model_copy(update={"text": f"name: lab\nalerts:\n  webhook: {hook}\n  chat: '{chat}'\n"})
@@ -403,7 +401,7 @@ async def test_addresses_of_alerts_are_not_shown(server: Server) -> None:
         '"https://chat.example.org/hooks/s3c\\x72et"',
     ],
 )
-def test_an_address_in_another_spelling_is_not_shown_either(chat: str) -> None:
+def test_document_hides_alert_urls_in_any_yaml_spelling(chat: str) -> None:
     text = f"# ours\nname: lab\nalerts:\n  chat: {chat}\n"
     spec = parse_yaml(text)
     assert spec["alerts"] == {"chat": "https://chat.example.org/hooks/s3cret"}
@@ -423,7 +421,7 @@ def growing(nodes: int, limit: str = "250") -> Cluster:
     return replace(whole, groups=(own, jobs), max_usd_per_hour=Decimal(limit))
 
 
-async def test_no_more_is_asked_for_than_the_limit_leaves_beside_what_runs_for_jobs(server: Server) -> None:
+async def test_cost_limit_counts_nodes_running_for_jobs(server: Server) -> None:
     server.work.whole["lab"] = growing(3)
     server.work.answers |= {"plan": changes(), "apply": None}
     client = await server.client()
@@ -448,7 +446,7 @@ async def test_no_more_is_asked_for_than_the_limit_leaves_beside_what_runs_for_j
     assert (last.state, "would cost" in last.error["message"]) == ("failed", True)  # type: ignore[index]
 
 
-async def test_a_file_that_asks_for_no_more_is_applied_whatever_runs_for_jobs(server: Server) -> None:
+async def test_apply_without_growth_ignores_the_cost_limit(server: Server) -> None:
     server.work.whole["lab"] = growing(3)
     server.work.answers |= {"plan": changes(), "apply": None}
     client = await server.client()
@@ -461,7 +459,7 @@ async def test_a_file_that_asks_for_no_more_is_applied_whatever_runs_for_jobs(se
     assert server.work.named("machines") == []
 
 
-async def test_who_is_woken_together_reads_a_clusters_row_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_readers_share_one_cluster_row_query(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     await server.apply()
     state, read, asked = server.state, server.state.store.clusters.get, []
 

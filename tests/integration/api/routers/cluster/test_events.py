@@ -46,7 +46,7 @@ async def heard(
     return found
 
 
-async def test_jobs_and_nodes_are_told_as_they_change(server: Server) -> None:
+async def test_event_stream_sends_job_and_node_changes_and_resumes(server: Server) -> None:
     await server.apply()
     client = await server.client("eve", "viewer")
     put(server, builders.job(1, "PENDING"), nodes=(builders.node("lab-1-1"),))
@@ -70,13 +70,13 @@ async def test_jobs_and_nodes_are_told_as_they_change(server: Server) -> None:
 
 
 @pytest.mark.parametrize("last", ["nonsense", "00000000-1", "{epoch}-999999999", "{epoch}-x"])
-async def test_who_comes_from_another_time_is_told_to_read_again(server: Server, last: str) -> None:
+async def test_unknown_last_event_id_gets_a_reset_event(server: Server, last: str) -> None:
     await server.apply()
     told = await heard(server, await server.client(), last=last.format(epoch=server.state.live.epoch))
     assert [kind for kind, _, _ in told] == ["reset", "stopping"]
 
 
-async def test_incidents_and_operations_are_told_of_all_clusters(server: Server) -> None:
+async def test_global_stream_sends_operations_of_all_clusters(server: Server) -> None:
     client = await server.client()
     ((_, first, _), *_) = await heard(server, client, "/api/v1/events")
     await server.apply()
@@ -89,7 +89,7 @@ async def test_incidents_and_operations_are_told_of_all_clusters(server: Server)
     ]
 
 
-def test_what_is_forgotten_is_known_to_be() -> None:
+def test_events_after_returns_none_for_dropped_events() -> None:
     live = LiveState()
     row = NewsOut(at=1, cluster="lab", kind="job", name="1", state="RUNNING")
     for _ in range(MAX_EVENTS + 5):
@@ -99,7 +99,7 @@ def test_what_is_forgotten_is_known_to_be() -> None:
     assert live.events_after(live.last_event_number) == []
 
 
-async def test_whoever_loses_their_token_loses_the_stream(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_deleting_a_token_ends_its_event_stream(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.01)
     await server.apply()
     client = await server.client("eve", "viewer")

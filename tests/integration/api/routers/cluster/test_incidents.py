@@ -11,7 +11,7 @@ from headway.schemas.incidents import IncidentOut
 from tests.support.server_fakes import Server
 
 
-async def test_incidents_are_read_and_are_those_of_one_cluster(server: Server) -> None:
+async def test_incidents_are_listed_per_cluster_with_their_steps(server: Server) -> None:
     await server.apply()
     await server.apply("other")
     made = await server.store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 5.0, {"gpu": 3})
@@ -28,7 +28,7 @@ async def test_incidents_are_read_and_are_those_of_one_cluster(server: Server) -
     assert (await client.get("/api/v1/clusters/other/incidents")).json() == []
 
 
-async def test_an_open_incident_is_shown_however_many_came_and_went_since(server: Server) -> None:
+async def test_open_incidents_stay_listed_after_many_newer_ones(server: Server) -> None:
     await server.apply()
     store = server.store
     old = await store.incidents.open("lab", "lab-1-1", "row remapping failed", FaultAction.RMA, 5.0, {})
@@ -53,7 +53,7 @@ async def test_an_open_incident_is_shown_however_many_came_and_went_since(server
     assert "2 open incidents" in (await client.get("/")).text
 
 
-async def test_an_incident_of_long_ago_is_told_when_it_is_over(server: Server) -> None:
+async def test_closing_an_old_incident_publishes_one_event(server: Server) -> None:
     await server.apply()
     old = await server.store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 5.0, {})
     await server.state.publish_incident_changes("lab")
@@ -68,7 +68,7 @@ async def test_an_incident_of_long_ago_is_told_when_it_is_over(server: Server) -
     assert [(one.name, one.before, one.state) for one in told] == [(str(old.number), "seen", "returned")]
 
 
-async def test_admins_return_nodes_and_others_do_not(server: Server) -> None:
+async def test_only_admins_return_incident_nodes(server: Server) -> None:
     await server.apply()
     made = await server.store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 5.0, {})
     path = f"/api/v1/clusters/lab/incidents/{made.number}/return"
@@ -84,7 +84,7 @@ async def test_admins_return_nodes_and_others_do_not(server: Server) -> None:
     assert server.state.live.notices("lab")[0].where == "lab-1-1"
 
 
-async def test_faults_are_made_by_admins_alone(server: Server) -> None:
+async def test_only_admins_inject_faults(server: Server) -> None:
     await server.apply()
     ask = {"kind": "xid", "node": "lab-1-1", "code": 79, "gpu": 3}
     member = await server.client("bob", "member")

@@ -23,7 +23,7 @@ from tests.support.server_fakes import Server, reading
 URL = "/api/v1/clusters/lab/metrics"
 
 
-async def test_a_node_has_a_line_a_gpu_on_one_time_axis(server: Server) -> None:
+async def test_node_metrics_have_one_line_per_gpu_on_a_shared_time_axis(server: Server) -> None:
     await server.apply()
     server.state.clock.now = 10_000.0  # type: ignore[attr-defined]
     asked: list[Query] = []
@@ -46,7 +46,7 @@ async def test_a_node_has_a_line_a_gpu_on_one_time_axis(server: Server) -> None:
     assert lines[0]["values"] == [1, None, None, 4, None]
 
 
-async def test_points_are_bounded_and_the_step_grows_with_the_range(server: Server) -> None:
+async def test_metrics_limit_points_and_widen_the_step_with_the_range(server: Server) -> None:
     await server.apply()
     server.state.clock.now = 3_000_000.0  # type: ignore[attr-defined]
     server.work.answers["metrics"] = ()
@@ -59,7 +59,7 @@ async def test_points_are_bounded_and_the_step_grows_with_the_range(server: Serv
         assert answer.status_code in (400, 422), ask_for
 
 
-async def test_a_job_is_asked_over_its_life(server: Server) -> None:
+async def test_job_metrics_cover_the_job_lifetime(server: Server) -> None:
     await server.apply()
     server.state.clock.now = 10_000.0  # type: ignore[attr-defined]
     job = builders.job(7, "COMPLETED", start_time=4_000, end_time=5_000, gpus=512)
@@ -74,7 +74,7 @@ async def test_a_job_is_asked_over_its_life(server: Server) -> None:
 
 
 @pytest.mark.parametrize("query", ["series=gpu_power", "node=lab-1-1&series=power", "node=lab-9-9&series=gpu_power"])
-async def test_what_there_is_not_is_said(server: Server, query: str) -> None:
+async def test_unknown_series_or_node_answers_404(server: Server, query: str) -> None:
     await server.apply()
     client = await server.client()
     answer = await client.get(f"{URL}?{query}")
@@ -82,7 +82,7 @@ async def test_what_there_is_not_is_said(server: Server, query: str) -> None:
     assert "there is no series" in answer.text or "no node lab-9-9" in answer.text
 
 
-async def test_a_prometheus_that_is_down_is_said_and_what_to_do(server: Server) -> None:
+async def test_unreachable_prometheus_answers_503_with_reason(server: Server) -> None:
     await server.apply()
     server.work.answers["metrics"] = Unreachable("Prometheus on lab-head does not answer", hint="headway exec ...")
     client = await server.client()
@@ -91,7 +91,7 @@ async def test_a_prometheus_that_is_down_is_said_and_what_to_do(server: Server) 
     assert answer.json()["detail"] == "Prometheus on lab-head does not answer"
 
 
-def test_every_series_becomes_a_query() -> None:
+def test_every_series_builds_balanced_queries() -> None:
     for one in SERIES.values():
         for over in one.over:
             found = queries([one.key], over, "x", 30)
@@ -125,7 +125,7 @@ async def forward(tmp_path: Path) -> AsyncIterator[Forward]:
     server.close()
 
 
-async def test_prometheus_is_asked_through_the_forwarded_port(forward: Forward) -> None:
+async def test_prometheus_is_queried_through_the_forwarded_port(forward: Forward) -> None:
     rows = [{"metric": {"node": "lab-1-1", "gpu": "3"}, "values": [[100, "2.5"], [110, "NaN"]]}]
     forward.says = json.dumps({"status": "success", "data": {"result": rows}}).encode()
     found = await query_range(forward, builders.machine("lab-head"), [Query("k", 'up{a="b"}')], 100, 110, 10)
@@ -139,7 +139,7 @@ async def test_prometheus_is_asked_through_the_forwarded_port(forward: Forward) 
         await query_range(forward, builders.machine("lab-head"), [Query("k", "up")], 100, 110, 10)
 
 
-async def test_news_is_an_alert_of_a_day_with_its_key(forward: Forward) -> None:
+async def test_notification_is_sent_as_a_one_day_alert_with_its_key(forward: Forward) -> None:
     forward.port = 9093
     news = Notification(
         "week/2026-W41", "WeeklySummary", "info", "lab: week 2026-W41", "all: 3.00 GPU-hours\n2", 1_000_000

@@ -21,7 +21,7 @@ async def ready(server: Server) -> Any:
     return await server.client("olga", "operator")
 
 
-async def test_a_drain_takes_one_line_and_is_noted(server: Server) -> None:
+async def test_drain_requires_a_one_line_reason_and_is_audited(server: Server) -> None:
     olga = await ready(server)
     server.work.answers["drain_node"] = "drained by olga: disk swap"
     assert (await olga.post(f"{NODE}/drain", json={"reason": " disk   swap "})).json() == {
@@ -35,7 +35,7 @@ async def test_a_drain_takes_one_line_and_is_noted(server: Server) -> None:
     assert "drained by olga: disk swap" in [one.text for one in server.state.live.notices("lab")]
 
 
-async def test_a_slot_that_sleeps_is_no_node_to_be_looked_at(server: Server) -> None:
+async def test_suspended_slot_answers_404_as_a_node(server: Server) -> None:
     whole = builders.cluster(2, 0)
     server.work.whole["lab"] = replace(whole, groups=(replace(whole.groups[0], nodes=1, most=2),))
     olga = await ready(server)
@@ -45,7 +45,7 @@ async def test_a_slot_that_sleeps_is_no_node_to_be_looked_at(server: Server) -> 
     assert "lab-1-2 has no machine now" in told.text
 
 
-async def test_a_node_under_an_incident_returns_through_its_tests(server: Server) -> None:
+async def test_return_of_a_node_with_an_incident_runs_its_tests(server: Server) -> None:
     olga = await ready(server)
     server.work.answers["return_node"] = "returned to service by olga"
     assert (await olga.post(f"{NODE}/return")).json()["done"] == "returned to service by olga"
@@ -60,7 +60,7 @@ async def test_a_node_under_an_incident_returns_through_its_tests(server: Server
     assert server.work.named("bring_back")[-1][1] == again.number
 
 
-async def test_a_reboot_goes_on_after_its_answer_and_only_once(server: Server) -> None:
+async def test_reboot_continues_after_the_response_and_runs_once(server: Server) -> None:
     olga = await ready(server)
     gate: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -79,7 +79,7 @@ async def test_a_reboot_goes_on_after_its_answer_and_only_once(server: Server) -
     assert (deed["fault"], deed["ended_at"]) == ("it has not registered with Slurm", 1000.0)
 
 
-async def test_a_reboot_that_a_server_was_ended_under_goes_on_once(server: Server) -> None:
+async def test_restarted_server_resumes_an_interrupted_reboot_once(server: Server) -> None:
     olga = await ready(server)
     name, cluster, end = "lab-1-1", builders.cluster(), asyncio.Event()
 
@@ -103,7 +103,7 @@ async def test_a_reboot_that_a_server_was_ended_under_goes_on_once(server: Serve
     await asyncio.gather(*server.state.background_tasks)
 
 
-async def test_a_node_that_headway_repairs_is_not_rebooted_under_its_hands(server: Server) -> None:
+async def test_refuses_to_reboot_a_node_under_repair(server: Server) -> None:
     olga = await ready(server)
     await server.store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 5.0, {})
     answer = await olga.post(f"{NODE}/reboot", json={"busy": True})
@@ -111,7 +111,7 @@ async def test_a_node_that_headway_repairs_is_not_rebooted_under_its_hands(serve
     assert "under incident 1" in answer.json()["detail"]
 
 
-async def test_tests_are_told_one_by_one(server: Server) -> None:
+async def test_node_test_reports_each_check_and_refuses_busy_nodes(server: Server) -> None:
     olga = await ready(server)
     server.work.answers["test_node"] = (("gpus", True, ""), ("mounts", False, "/scratch is gone"))
     assert (await olga.post(f"{NODE}/test", json={})).status_code == 202

@@ -1,5 +1,5 @@
-"""The API reports which nodes lost a volume, how full and how fast volumes are, and the program on the head reads
-these facts."""
+"""The storage API reports lost volumes, usage and speed, and a hanging volume does not block the program that measures
+them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def look(server: Server, *nodes: Any, rooms: Any = ()) -> dict[str, Any]:
     return dict(answer.json())
 
 
-async def test_a_volume_is_lost_where_a_check_says_so_and_nowhere_else(server: Server) -> None:
+async def test_volume_is_lost_only_on_nodes_that_report_it(server: Server) -> None:
     await server.store.incidents.open(
         "lab", "lab-1-2", "mounts: /data is read-only", FaultAction.MOUNT, 1000.0, {}, score=1
     )
@@ -54,7 +54,7 @@ async def test_a_volume_is_lost_where_a_check_says_so_and_nowhere_else(server: S
     assert (found["/data/ref"]["type"], found["/data/ref"]["read_only"], found["/home"]["type"]) == ("lustre", True, "")
 
 
-async def test_how_full_they_are_and_why_that_is_not_known(server: Server) -> None:
+async def test_storage_reports_usage_and_measurement_errors(server: Server) -> None:
     rooms = (Room("/home", 1000, 400), Room("/data", None, None, "no answer for 5 s"))
     found = await look(server, rooms=rooms)
     home, scratch, data, _ = found["volumes"]
@@ -63,13 +63,13 @@ async def test_how_full_they_are_and_why_that_is_not_known(server: Server) -> No
     assert found["stale"] == ""
 
 
-async def test_a_head_that_does_not_answer_is_named_and_the_rest_is_said(server: Server) -> None:
+async def test_storage_lists_volumes_when_the_head_is_unreachable(server: Server) -> None:
     found = await look(server, rooms=Unreachable("lab-head does not answer"))
     assert found["stale"] == "lab-head does not answer"
     assert [one["path"] for one in found["volumes"]] == ["/home", "/scratch", "/data", "/data/ref"]
 
 
-async def test_a_head_that_is_known_to_be_away_is_not_asked_by_each_who_looks(server: Server) -> None:
+async def test_storage_does_not_query_a_head_known_to_be_down(server: Server) -> None:
     await look(server, builders.node("lab-1-1", "IDLE"))
     server.state.live.store_snapshot(replace(server.state.live.snapshot("lab"), stale="lab-head is away"))
     before = [name for name, *_ in server.work.calls].count("rooms")
@@ -77,7 +77,7 @@ async def test_a_head_that_is_known_to_be_away_is_not_asked_by_each_who_looks(se
     assert (found["stale"], [name for name, *_ in server.work.calls].count("rooms")) == ("lab-head is away", before)
 
 
-async def test_the_last_measurement_of_each_stays(server: Server) -> None:
+async def test_storage_keeps_the_latest_benchmark_of_each_volume(server: Server) -> None:
     await look(server)
     olga = await server.client("olga", "operator")
     for speed in (100.0, 900.0):
@@ -93,7 +93,7 @@ async def test_the_last_measurement_of_each_stays(server: Server) -> None:
     assert await server.store.volume_speeds.of_cluster("lab") == {}
 
 
-async def test_the_page_says_the_same(server: Server) -> None:
+async def test_storage_page_shows_usage_and_lost_volumes(server: Server) -> None:
     node = builders.node("lab-1-1", "IDLE", "DRAIN", reason="volumes: /data is not mounted")
     await look(server, node, rooms=(Room("/home", 4 << 40, 1 << 40), Room("/data", 1000, 20)))
     page = (await (await server.client("eve", "viewer")).get("/clusters/lab/storage")).text
@@ -120,20 +120,20 @@ def volumes(
     return {row["path"]: row for row in map(json.loads, ran.stdout.splitlines())}
 
 
-def test_the_program_answers_for_each_place(tmp_path: Path) -> None:
+def test_volume_usage_program_answers_for_each_path(tmp_path: Path) -> None:
     here, none = str(tmp_path), str(tmp_path / "none")
     rows = volumes(tmp_path, {"paths": [here, none]})
     assert 0 < rows[here]["free"] <= rows[here]["size"]
     assert rows[none]["error"] == "No such file or directory"
 
 
-def test_a_place_that_should_be_mounted_is_not_looked_at_before(tmp_path: Path) -> None:
+def test_volume_usage_program_skips_unmounted_paths(tmp_path: Path) -> None:
     rows = volumes(tmp_path, {"paths": ["/", str(tmp_path)], "mounted_s": 0.1})
     assert rows["/"]["size"] > 0
     assert rows[str(tmp_path)]["error"] == "is not mounted"
 
 
-def test_a_place_that_hangs_keeps_nobody_waiting_and_is_asked_once(tmp_path: Path) -> None:
+def test_hanging_volume_delays_no_other_and_is_probed_once(tmp_path: Path) -> None:
     rows = volumes(tmp_path, {"paths": ["/hangs", "/"]}, hangs=600, answer_s=1.0)
     assert rows["/hangs"]["error"] == "no answer for 1 s"
     assert rows["/"]["size"] > 0

@@ -1,4 +1,5 @@
-"""A watched command streams output frames and receives input in pieces, never that of another person."""
+"""Interactive commands stream output in frames and accept input only from their own person; concurrent commands and
+uploads are limited."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ PASSING = LOG_PAGE.read_text().partition("const PASSING = ")[2].partition(";")[0
 PATH = "/api/v1/clusters/lab/commands"
 
 
-async def test_output_comes_in_frames_and_is_done_as_the_person(server: Server) -> None:
+async def test_command_output_streams_in_frames_as_the_requested_user(server: Server) -> None:
     await server.apply()
     server.work.answers["converse"] = lambda *_: said(("out", b"\xff"), ("err", b"e"), ("code", b"3"))
     ann, eve = await server.client(), await server.client("eve", "member")
@@ -40,7 +41,7 @@ async def test_output_comes_in_frames_and_is_done_as_the_person(server: Server) 
     assert (await eve.post(PATH, json={"argv": ["id"], "user": "root"})).status_code == 403
 
 
-async def test_an_error_under_way_is_the_last_frame(server: Server) -> None:
+async def test_error_during_a_command_is_its_last_frame(server: Server) -> None:
     await server.apply()
     server.work.answers["converse"] = lambda *_: said(("out", b"x"), Unreachable("the line broke"))
     answer = await (await server.client()).post(PATH, json={"argv": ["id"]})
@@ -48,7 +49,7 @@ async def test_an_error_under_way_is_the_last_frame(server: Server) -> None:
     assert (kind, ErrorOut.model_validate_json(data).message) == ("error", "the line broke")
 
 
-async def test_input_is_posted_under_the_command_s_number_by_the_same_person(server: Server) -> None:
+async def test_command_input_is_accepted_only_from_its_own_person(server: Server) -> None:
     await server.apply()
     server.work.answers["converse"] = lambda _cluster, _argv, _user, feed: echo(feed)
     ann, bob = await server.client(), await server.client("bob")
@@ -85,7 +86,9 @@ async def deaf(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     await running
 
 
-async def test_one_piece_of_input_waits_and_no_second_one_is_read(server: Server, deaf: httpx.AsyncClient) -> None:
+async def test_command_input_holds_one_pending_piece_and_refuses_a_second(
+    server: Server, deaf: httpx.AsyncClient
+) -> None:
     waits = asyncio.create_task(deaf.post(f"{PATH}/{KEY}/input", content=b"x" * 1024 * 1024))
     given = next(iter(server.state.command_inputs.values()))
     await eventually(given.sending.locked)
@@ -97,7 +100,7 @@ async def test_one_piece_of_input_waits_and_no_second_one_is_read(server: Server
     assert (large.status_code, "more than 1 MiB" in large.json()["detail"]) == (400, True)
 
 
-async def test_a_piece_of_input_is_not_held_when_its_client_is_gone(
+async def test_disconnected_client_releases_its_pending_input(
     server: Server, deaf: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given, gone = next(iter(server.state.command_inputs.values())), asyncio.Event()
@@ -118,7 +121,7 @@ async def never() -> AsyncIterator[bytes]:
     yield b""
 
 
-async def test_a_member_has_as_many_commands_at_once_as_with_exec(server: Server) -> None:
+async def test_limits_concurrent_commands_per_person(server: Server) -> None:
     await server.apply()
     server.work.answers["converse"] = lambda *_: said(("code", b"0"))
     eve = await server.client("eve", "member")
@@ -144,7 +147,7 @@ async def echo(feed: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, bytes]]:
     yield "code", b"0"
 
 
-async def test_whatever_reaches_the_cluster_takes_a_place(server: Server) -> None:
+async def test_refuses_cluster_requests_above_the_concurrency_limit(server: Server) -> None:
     await server.apply()
     server.work.answers |= {
         "read": reading(builders.job(7, user="eve")),
@@ -179,7 +182,7 @@ async def test_whatever_reaches_the_cluster_takes_a_place(server: Server) -> Non
     )
 
 
-async def test_what_came_while_too_much_ran_may_be_sent_again_under_its_key(server: Server) -> None:
+async def test_request_refused_with_429_can_be_retried_under_its_key(server: Server) -> None:
     await server.apply()
     server.work.answers |= {"submit": SubmitOut(job_id=7, cluster="lab", user="eve", workdir="~"), "read": reading()}
     eve, key = await server.client("eve", "member"), {"idempotency-key": "4f1c"}
@@ -189,7 +192,7 @@ async def test_what_came_while_too_much_ran_may_be_sent_again_under_its_key(serv
     assert (await eve.post("/api/v1/clusters/lab/jobs", json={}, headers=key)).json()["job_id"] == 7
 
 
-async def test_archives_wait_for_those_on_their_way_before_they_are_read_into_memory(
+async def test_limits_bundle_uploads_in_memory_per_person_and_cluster(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("lab", "sky"):

@@ -1,4 +1,4 @@
-"""An interrupted log is not taken for a complete one: on the wire, by the client and by `headway logs`."""
+"""An interrupted log stream is never reported as complete, and a followed log resumes at its offset."""
 
 from __future__ import annotations
 
@@ -76,18 +76,18 @@ async def asked(
     return await task
 
 
-async def test_a_server_that_stops_leaves_no_whole_log(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_stop_leaves_the_log_incomplete(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     assert await asked(server, monkeypatch, Stream(b"one\n"), stop=True) == (b"one\n", False)
 
 
-async def test_an_error_under_way_is_said_and_leaves_no_whole_log(
+async def test_error_while_following_is_shown_and_leaves_the_log_incomplete(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = Stream(b"one\n", Unreachable("lab-head does not answer"))
     assert await asked(server, monkeypatch, stream) == (b"one\n--- lab-head does not answer ---\n", False)
 
 
-async def test_a_log_that_somebody_may_no_longer_read_is_not_whole(
+async def test_revoked_access_leaves_the_followed_log_incomplete(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.02)
@@ -105,11 +105,11 @@ async def test_a_log_that_somebody_may_no_longer_read_is_not_whole(
     assert not whole
 
 
-async def test_a_log_that_ended_is_whole(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ended_log_is_complete(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     assert await asked(server, monkeypatch, Stream(b"one\n", None)) == (b"one\n", True)
 
 
-async def test_a_log_that_is_open_holds_a_place_until_its_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_open_log_counts_against_the_limit_until_it_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream(b"one\n")
     following = asyncio.create_task(asked(server, monkeypatch, stream))
     await eventually(lambda: server.state.open_logs)
@@ -127,7 +127,7 @@ async def test_a_log_that_is_open_holds_a_place_until_its_end(server: Server, mo
     assert server.state.open_logs == {}
 
 
-async def test_frames_say_where_lines_lie_which_are_ours_and_that_it_is_all(
+async def test_log_frames_carry_offsets_and_mark_server_messages_and_end(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = Stream(b"--- pending ---\n", log_piece(b"one\n", 4), b"--- restarted ---\n", log_piece(b"new\n", 0), None)
@@ -139,7 +139,7 @@ async def test_frames_say_where_lines_lie_which_are_ours_and_that_it_is_all(
     ]  # fmt: skip
 
 
-async def test_frames_of_a_server_that_stops_have_no_end_and_an_error_is_the_last(
+async def test_log_frames_end_with_error_or_without_end_when_the_server_stops(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content, _ = await asked(server, monkeypatch, Stream(log_piece(b"one\n", 0), Refused("no")), query="&frames=1")
@@ -187,7 +187,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconnect, "RETRY_S", 0)
 
 
-def test_a_followed_log_goes_on_where_it_was_when_its_server_stops_or_is_killed() -> None:
+def test_followed_log_resumes_at_its_offset_after_a_server_restart() -> None:
     stopped = [("at", b"0"), ("said", b"--- pending ---\n"), ("out", b"one\ntw")]
     killed = Sent(framed(("at", b"6"), ("out", b"o\n")), breaks=True)
     away = httpx.ConnectError("refused")
@@ -204,13 +204,13 @@ def test_a_followed_log_goes_on_where_it_was_when_its_server_stops_or_is_killed(
     assert [query.partition("start=")[2] for query in asked] == ["", "6", "6", "6", "8", "4"]
 
 
-def test_why_it_waits_is_not_said_again_by_the_next_server() -> None:
+def test_waiting_message_is_not_repeated_after_reconnecting() -> None:
     waits = [("at", b"0"), ("said", b"--- pending ---\n")]
     api, _ = client(waits, waits, [*waits, ("out", b"one\n"), ("end", b"")])
     assert b"".join(api.jobs.log("lab", 7, follow=True)) == b"--- pending ---\none\n"
 
 
-def test_a_server_that_stays_away_or_was_never_there_is_an_error() -> None:
+def test_unreachable_server_ends_a_followed_log_with_an_error() -> None:
     api, asked = client([("at", b"0"), ("out", b"one\n")], *[httpx.ConnectError("refused")] * 3)
     with pytest.raises(Unreachable):
         list(api.jobs.log("lab", 7, follow=True, patience_s=0))
@@ -221,7 +221,7 @@ def test_a_server_that_stays_away_or_was_never_there_is_an_error() -> None:
     assert len(asked) == 1
 
 
-def test_an_array_s_lines_that_break_off_are_an_error_and_never_come_twice() -> None:
+def test_interrupted_array_log_fails_instead_of_repeating_lines() -> None:
     api, asked = client([("said", b"[1] one\n")])
     read: list[bytes] = []
     with pytest.raises(Unreachable, match="the server stopped before the log ended"):
@@ -231,7 +231,7 @@ def test_an_array_s_lines_that_break_off_are_an_error_and_never_come_twice() -> 
     assert b"".join(api.jobs.log("lab", 7, follow=True)) == b"[1] one\n[1] one\n"
 
 
-def test_what_went_wrong_under_way_is_told_and_not_tried_again() -> None:
+def test_client_raises_errors_from_the_stream_without_retrying() -> None:
     why = error_out(NotAllowed("eve may not read it")).model_dump_json().encode()
     api, asked = client([("at", b"0"), ("out", b"one\n"), ("error", why)])
     with pytest.raises(NotAllowed, match="eve may not read it"):
@@ -239,7 +239,7 @@ def test_what_went_wrong_under_way_is_told_and_not_tried_again() -> None:
     assert len(asked) == 1
 
 
-def test_what_are_no_frames_is_another_version() -> None:
+def test_client_refuses_a_log_without_frames_as_another_version() -> None:
     api, _ = client(Sent(b"loss 1.0\n"))
     with pytest.raises(Refused, match="this version of headway can't read"):
         list(api.jobs.log("lab", 7))

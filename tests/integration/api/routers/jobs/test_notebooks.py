@@ -41,7 +41,7 @@ class Listening:
     async def close(self) -> None: ...
 
 
-def test_neither_the_secret_nor_the_address_is_in_a_word_that_others_can_read() -> None:
+def test_notebook_secret_and_path_appear_only_in_the_environment() -> None:
     prepared, folder = jupyter.prepare_notebook(
         NotebookIn(gpus=2), builders.cluster(), largest_node(builders.cluster()), "ann", "ab" * 8, "s3cret"
     )
@@ -64,14 +64,14 @@ def test_neither_the_secret_nor_the_address_is_in_a_word_that_others_can_read() 
         ({"team": "none"}, "there is no 'none'"),
     ],
 )
-def test_what_the_cluster_has_not_is_refused(ask: dict[str, Any], said: str) -> None:
+def test_notebook_refuses_unavailable_gpus_partition_and_team(ask: dict[str, Any], said: str) -> None:
     with pytest.raises(Refused, match=said):
         jupyter.prepare_notebook(
             NotebookIn(**ask), builders.cluster(), largest_node(builders.cluster()), "ann", "ab" * 8, "s"
         )
 
 
-async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
+async def test_notebook_state_follows_its_job(server: Server) -> None:
     ann = await server.client("ann", "member")
     made = (await ann.post(PATH, json={"gpus": 1})).json()
     sent = server.work.named("submit")[0][1]
@@ -112,7 +112,7 @@ async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
 
 
 @pytest.mark.parametrize("fails", ["notebooks.set_job", "jobs.record"])
-async def test_one_that_could_not_be_kept_does_not_run_unseen(
+async def test_notebook_job_is_cancelled_when_its_record_cannot_be_stored(
     server: Server, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     async def away(*_: Any, **__: Any) -> None:
@@ -127,7 +127,7 @@ async def test_one_that_could_not_be_kept_does_not_run_unseen(
     assert await server.store.notebooks.of_cluster("lab") == ()
 
 
-async def test_one_of_which_nobody_knows_whether_it_was_submitted_is_shown_to_nobody(server: Server) -> None:
+async def test_notebook_with_unknown_submission_is_hidden_and_later_deleted(server: Server) -> None:
     ann = await server.client("ann", "member")
     server.work.answers["submit"] = Unanswered("the line broke")
     assert (await ann.post(PATH, json={"gpus": 1})).status_code == 503
@@ -138,7 +138,7 @@ async def test_one_of_which_nobody_knows_whether_it_was_submitted_is_shown_to_no
     assert await server.store.notebooks.of_cluster("lab") == ()
 
 
-async def test_one_whose_job_may_run_stays_when_its_request_comes_again_and_fails(
+async def test_repeated_notebook_request_keeps_the_record_of_a_possible_job(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ann, noted, key = await server.client("ann", "member"), server.store.notebooks.set_job, {"idempotency-key": "4f1c"}
@@ -161,7 +161,7 @@ async def test_one_whose_job_may_run_stays_when_its_request_comes_again_and_fail
     assert row.at == made.json()["created_at"] == server.state.clock()
 
 
-async def test_a_job_of_somebody_else_is_no_notebook_s_whatever_number_sbatch_said(server: Server) -> None:
+async def test_notebook_does_not_use_a_job_of_another_user(server: Server) -> None:
     mallory, root = await server.client("mallory", "member"), await server.client("rex", "admin")
     made = (await mallory.post(PATH, json={"gpus": 1})).json()
     server.work.answers |= {"read": reading(builders.job(7, user="ann", nodes=("lab-1-1",))), "cancel": None}
@@ -173,7 +173,7 @@ async def test_a_job_of_somebody_else_is_no_notebook_s_whatever_number_sbatch_sa
     assert server.work.named("cancel") == server.work.named("tunnel") == []
 
 
-async def test_only_its_own_person_opens_it_and_an_admin_may_stop_it(server: Server) -> None:
+async def test_only_the_owner_opens_a_notebook_and_admins_may_stop_it(server: Server) -> None:
     ann, bob, root = [await server.client(n, r) for n, r in (("ann", "member"), ("bob", "member"), ("rex", "admin"))]
     made = (await ann.post(PATH, json={"gpus": 1})).json()
     server.work.answers |= {

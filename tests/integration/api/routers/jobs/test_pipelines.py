@@ -1,5 +1,5 @@
-"""When a pipeline's request fails half-way, is repeated or is interrupted, no step is submitted twice or left without
-its pipeline."""
+"""A failed, repeated or interrupted pipeline request submits no step twice and cancels the steps that it cannot
+record."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def fail(server: Server, monkeypatch: pytest.MonkeyPatch, call: str, after: int 
 
 
 @pytest.mark.parametrize("key", [{}, KEY])
-async def test_a_step_that_could_not_be_kept_is_taken_back_with_those_before_it(
+async def test_pipeline_steps_are_cancelled_when_a_record_cannot_be_stored(
     server: Server, monkeypatch: pytest.MonkeyPatch, key: dict[str, str]
 ) -> None:
     eve = await server.client("eve", "member")
@@ -63,7 +63,7 @@ async def test_a_step_that_could_not_be_kept_is_taken_back_with_those_before_it(
     assert [call[1] for call in server.work.named("cancel")] == ["41", "42"]
 
 
-async def test_who_sends_again_what_was_taken_back_is_told_so_again(
+async def test_repeated_request_of_a_failed_pipeline_replays_its_error(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eve, good = await server.client("eve", "member"), server.work.answers["submit"]
@@ -82,7 +82,7 @@ def _away() -> SubmitOut:
     raise Unreachable("the head is away")
 
 
-async def test_a_key_whose_pipeline_was_not_begun_is_free_for_another(server: Server) -> None:
+async def test_key_of_a_pipeline_that_never_started_can_be_reused(server: Server) -> None:
     eve, good = await server.client("eve", "member"), server.work.answers["submit"]
     server.work.answers["submit"] = Unreachable("the head is away")
     assert (await eve.post(PIPELINES, json={"document": CHAIN}, headers=KEY)).status_code == 503
@@ -94,7 +94,7 @@ async def test_a_key_whose_pipeline_was_not_begun_is_free_for_another(server: Se
     assert [(step["name"], step["job_id"]) for step in made["steps"]] == [("c", 41)]
 
 
-async def test_a_pipeline_that_was_submitted_is_answered_with_though_the_database_is_away(
+async def test_submitted_pipeline_is_returned_when_the_database_fails_afterwards(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eve = await server.client("eve", "member")
@@ -103,7 +103,7 @@ async def test_a_pipeline_that_was_submitted_is_answered_with_though_the_databas
     assert (made.status_code, [step["job_id"] for step in made.json()["steps"]]) == (201, [41, 42])
 
 
-async def test_one_that_was_cut_off_goes_on_with_the_jobs_that_the_head_knows(
+async def test_interrupted_pipeline_resumes_without_submitting_steps_twice(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eve, keep, times = await server.client("eve", "member"), server.store.jobs.record, iter(range(1))
@@ -124,7 +124,9 @@ async def test_one_that_was_cut_off_goes_on_with_the_jobs_that_the_head_knows(
     assert [one.job_id for one in await server.store.jobs.of_pipeline(row.id)] == [41, 42]
 
 
-async def test_a_retry_that_was_cut_off_goes_on_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_interrupted_pipeline_retry_resumes_without_submitting_twice(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     eve = await server.client("eve", "member")
     await eve.post(PIPELINES, json={"document": CHAIN})
     server.state.clock.now += 100  # type: ignore[attr-defined]
@@ -145,7 +147,7 @@ async def test_a_retry_that_was_cut_off_goes_on_too(server: Server, monkeypatch:
     assert [(step["job_id"], step["runs"]) for step in again.json()["steps"]] == [(43, 2), (44, 2)]
 
 
-async def test_a_list_asks_accounting_once_for_what_slurm_has_forgotten(server: Server) -> None:
+async def test_pipeline_list_queries_accounting_once_for_forgotten_jobs(server: Server) -> None:
     eve = await server.client("eve", "member")
     for _ in range(3):
         await eve.post(PIPELINES, json={"document": CHAIN})

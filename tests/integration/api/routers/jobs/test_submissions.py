@@ -45,7 +45,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 @pytest.mark.parametrize(("away", "status"), [(1, 201), (2, 503)])
-async def test_a_job_whose_origin_can_t_be_kept_is_named_and_never_asked_for_again(
+async def test_submission_retries_its_record_and_warns_against_resubmitting(
     server: Server, monkeypatch: pytest.MonkeyPatch, away: int, status: int
 ) -> None:
     monkeypatch.setattr(submission, "RECORD_RETRY_S", 0.0)
@@ -71,7 +71,7 @@ async def test_a_job_whose_origin_can_t_be_kept_is_named_and_never_asked_for_aga
         assert await server.store.jobs.get("lab", 41)
 
 
-async def test_a_run_is_submitted_with_its_script_and_kept(server: Server) -> None:
+async def test_run_submits_its_script_and_records_masked_lineage(server: Server) -> None:
     eve = await server.client("eve", "member")
     ask = {
         "argv": ["torchrun", "train.py"],
@@ -99,7 +99,7 @@ async def test_a_run_is_submitted_with_its_script_and_kept(server: Server) -> No
     assert (shown["checkpoints"], shown["container_digest"]) == (["step-10"], f"sha256:{'b' * 64}")
 
 
-async def test_images_that_only_steps_name_are_those_that_ran(server: Server) -> None:
+async def test_lineage_shows_container_images_named_only_in_steps(server: Server) -> None:
     eve = await server.client("eve", "member")
     await eve.post(JOBS, json={"script": "#!/bin/sh\nsrun --container-image=a x\nsrun --container-image=b y\n"})
     used = [{"image": name, "file": f"/x/sha256-{name * 64}.sqsh"} for name in "aba"]
@@ -109,7 +109,7 @@ async def test_images_that_only_steps_name_are_those_that_ran(server: Server) ->
     assert (shown["container_image"], shown["container_digest"]) == ("a, b", f"sha256:{'a' * 64}")
 
 
-async def test_a_task_of_an_array_shows_its_own_checkpoints(server: Server) -> None:
+async def test_array_task_lineage_shows_its_own_checkpoint_directory(server: Server) -> None:
     eve = await server.client("eve", "member")
     ask = {"argv": ["python", "train.py"], "sbatch": ["--array=0-3"], "bundle": DIGEST}
     work = (await eve.post("/api/v1/clusters/lab/run", json=ask)).json()["workdir"]
@@ -120,7 +120,7 @@ async def test_a_task_of_an_array_shows_its_own_checkpoints(server: Server) -> N
     assert task["checkpoint_dir"] == f"{work}/checkpoints/2"
 
 
-async def test_a_node_may_have_more_than_its_plan_says(server: Server) -> None:
+async def test_run_checks_gpus_against_the_real_node_not_its_plan(server: Server) -> None:
     """Machines one owns: what was found there is what Slurm was told."""
     eve = await server.client("eve", "member")
     ask = {"argv": ["true"], "gpus": 10, "dry_run": True}
@@ -134,7 +134,7 @@ async def test_a_node_may_have_more_than_its_plan_says(server: Server) -> None:
     assert "a node of lab has 10" in checked["faults"][0]["message"]
 
 
-async def test_a_dry_run_submits_nothing(server: Server) -> None:
+async def test_dry_run_submits_nothing(server: Server) -> None:
     eve = await server.client("eve", "member")
     done = (await eve.post("/api/v1/clusters/lab/run", json={"argv": ["true"], "dry_run": True})).json()
     assert done["job_id"] == 0
@@ -142,7 +142,7 @@ async def test_a_dry_run_submits_nothing(server: Server) -> None:
     assert server.work.named("submit") == []
 
 
-async def test_a_submission_that_made_no_job_is_in_the_audit_trail_all_the_same(server: Server) -> None:
+async def test_submission_without_a_job_is_still_audited(server: Server) -> None:
     eve = await server.client("eve", "member")
     server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="eve", workdir="~")
     assert (await eve.post(JOBS, json={"args": ["--test-only"], "script": "#!/bin/sh\n"})).status_code == 201
@@ -150,7 +150,7 @@ async def test_a_submission_that_made_no_job_is_in_the_audit_trail_all_the_same(
     assert await server.store.jobs.get("lab", 0) is None
 
 
-async def test_who_says_that_another_s_job_is_theirs_takes_nothing_of_it(server: Server) -> None:
+async def test_faked_job_id_does_not_expose_or_replace_lineage_of_others(server: Server) -> None:
     """Their sbatch may say any number: it is looked for in the person's own PATH."""
     eve, mallory = await server.client("eve", "member"), await server.client("mallory", "member")
     admin = await server.client()
@@ -170,7 +170,7 @@ async def test_who_says_that_another_s_job_is_theirs_takes_nothing_of_it(server:
     assert "of eve" in (await eve.get(f"{JOBS}/43/lineage")).json()["script"]
 
 
-async def test_lineage_and_repeats_are_the_owner_s_and_admins(server: Server) -> None:
+async def test_only_owner_and_admins_read_lineage_and_rerun_jobs(server: Server) -> None:
     eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
     await eve.post("/api/v1/clusters/lab/run", json={"argv": ["true"]})
     assert (await bob.get(f"{JOBS}/41/lineage")).status_code == 403
@@ -182,7 +182,7 @@ async def test_lineage_and_repeats_are_the_owner_s_and_admins(server: Server) ->
     assert (await eve.get(f"{JOBS}/99/lineage")).status_code == 404
 
 
-async def test_who_left_the_cluster_does_nothing_there_any_more(server: Server) -> None:
+async def test_removed_user_cannot_submit_read_lineage_or_retry(server: Server) -> None:
     eve = await server.client("eve", "member")
     server.work.answers |= {"keep_bundle": True, "cancel": None, "array": {"0": "FAILED"}}
     await eve.post(JOBS, json={"script": "#!/bin/sh\n", "args": ["--array=0-3"]})
@@ -212,7 +212,7 @@ async def test_who_left_the_cluster_does_nothing_there_any_more(server: Server) 
     assert (await admin.post(f"{JOBS}/41/rerun", json={})).status_code == 201  # what becomes of it is theirs to say
 
 
-async def test_a_secret_has_to_be_given_again(server: Server) -> None:
+async def test_rerun_requires_secret_variables_again(server: Server) -> None:
     eve = await server.client("eve", "member")
     await eve.post(JOBS, json={"script": "#!/bin/sh\n", "env": {"API_KEY": "k"}})
     refused = await eve.post(f"{JOBS}/41/rerun", json={})
@@ -221,7 +221,7 @@ async def test_a_secret_has_to_be_given_again(server: Server) -> None:
     assert server.work.named("submit")[-1][1].env == {"API_KEY": "k"}
 
 
-async def test_what_only_sounds_like_a_secret_is_kept_and_repeated(server: Server) -> None:
+async def test_rerun_keeps_variables_that_only_look_like_secrets(server: Server) -> None:
     eve = await server.client("eve", "member")
     env = {"TOKENIZERS_PARALLELISM": "false", "MAX_TOKENS": "2048", "AUTHOR": "ann"}
     await eve.post(JOBS, json={"script": "#!/bin/sh\n", "env": env})
@@ -235,7 +235,7 @@ async def test_what_only_sounds_like_a_secret_is_kept_and_repeated(server: Serve
     assert server.work.named("submit")[-1][1].env == {**env, "HEADWAY_PIPELINE": "one"}
 
 
-async def test_only_failed_tasks_are_retried(server: Server) -> None:
+async def test_array_retry_resubmits_only_failed_tasks(server: Server) -> None:
     eve = await server.client("eve", "member")
     waited = {"script": "#!/bin/sh\n#SBATCH -d afterok:7\n", "args": ["--array=0-3%2", "--dependency=afterok:7"]}
     await eve.post(JOBS, json={**waited, "chdir": "here"})
@@ -251,7 +251,7 @@ async def test_only_failed_tasks_are_retried(server: Server) -> None:
     assert (refused["detail"], "headway job rerun lab 41" in refused["hint"]) == ("job 41 is not an array", True)
 
 
-async def test_one_task_of_an_array_is_retried_and_run_again(server: Server) -> None:
+async def test_single_array_task_can_be_retried_and_rerun(server: Server) -> None:
     eve = await server.client("eve", "member")
     await eve.post(JOBS, json={"script": "#!/bin/sh\n#SBATCH -a 0-3%2\n"})
     server.work.answers["array"] = {"0": "COMPLETED", "1": "FAILED", "2": "TIMEOUT"}
@@ -266,7 +266,7 @@ async def test_one_task_of_an_array_is_retried_and_run_again(server: Server) -> 
     )
 
 
-async def test_a_task_that_waits_with_others_or_ended_long_ago_is_found_by_its_number(server: Server) -> None:
+async def test_finds_pending_and_ended_array_tasks_by_task_number(server: Server) -> None:
     eve = await server.client("eve", "member")
     many = replace(builders.job(41, "PENDING", user="eve"), array_job_id=41, array_task="4-9%2")
     server.work.answers["read"] = reading(many)
@@ -279,7 +279,7 @@ async def test_a_task_that_waits_with_others_or_ended_long_ago_is_found_by_its_n
     assert [call[1:] for call in server.work.named("task")] == [(41, "1")]
 
 
-async def test_bundles_are_asked_for_and_sent(server: Server) -> None:
+async def test_bundles_are_looked_up_and_uploaded_within_the_size_limit(server: Server) -> None:
     eve = await server.client("eve", "member")
     server.work.answers["keep_bundle"] = lambda *args: bool(args[-1])
     path = f"/api/v1/clusters/lab/bundles/{DIGEST}"
@@ -292,7 +292,7 @@ async def test_bundles_are_asked_for_and_sent(server: Server) -> None:
     assert (await eve.get(f"{path}?user=bob")).status_code == 403
 
 
-async def test_a_pipeline_s_steps_depend_on_each_other(server: Server) -> None:
+async def test_pipeline_steps_are_submitted_with_dependencies(server: Server) -> None:
     eve = await server.client("eve", "member")
     made = (await eve.post(PIPELINES, json={"document": CHAIN, "bundle": DIGEST})).json()
     assert [step["job_id"] for step in made["steps"]] == [41, 42, 43]
@@ -304,7 +304,7 @@ async def test_a_pipeline_s_steps_depend_on_each_other(server: Server) -> None:
     assert (await eve.get(f"{PIPELINES}/chain")).json()["id"] == made["id"]
 
 
-async def test_a_refused_step_takes_back_those_before_it(server: Server) -> None:
+async def test_refused_pipeline_step_cancels_earlier_steps(server: Server) -> None:
     eve = await server.client("eve", "member")
     good = server.work.answers["submit"]
 
@@ -319,7 +319,7 @@ async def test_a_refused_step_takes_back_those_before_it(server: Server) -> None
     assert [call[1] for call in server.work.named("cancel")] == ["41"]
 
 
-async def test_a_pipeline_goes_on_from_the_failed_step(server: Server) -> None:
+async def test_pipeline_retry_continues_from_the_failed_step(server: Server) -> None:
     eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
     await eve.post(PIPELINES, json={"document": CHAIN})
     jobs = (builders.job(41, "COMPLETED"), builders.job(42, "FAILED"), builders.job(43, "PENDING"))
@@ -337,7 +337,7 @@ async def test_a_pipeline_goes_on_from_the_failed_step(server: Server) -> None:
     assert "afterok:44" in scripts[1]
 
 
-async def test_steps_are_cancelled_as_the_pipeline_s_own_user_whoever_repeats_it(server: Server) -> None:
+async def test_pipeline_retry_by_an_admin_cancels_steps_as_the_owner(server: Server) -> None:
     """Slurm refuses it for a job of another, whatever number their sbatch said."""
     eve, admin = await server.client("eve", "member"), await server.client()
     await eve.post(PIPELINES, json={"document": CHAIN})
@@ -348,7 +348,7 @@ async def test_steps_are_cancelled_as_the_pipeline_s_own_user_whoever_repeats_it
     assert [call[1:] for call in server.work.named("cancel")] == [(n, "eve", False) for n in ("41", "42", "43")]
 
 
-async def test_faults_of_a_pipeline_are_said_before_the_first_step_is_submitted(server: Server) -> None:
+async def test_pipeline_faults_are_reported_before_any_step_is_submitted(server: Server) -> None:
     eve = await server.client("eve", "member")
     wrong = {"name": "p", "steps": {"a": {"run": "x", "gpus": 99}, "b": {"run": "y", "nodes": 999}}}
     answer = await eve.post(PIPELINES, json={"document": wrong})
@@ -357,7 +357,7 @@ async def test_faults_of_a_pipeline_are_said_before_the_first_step_is_submitted(
     assert server.work.named("submit") == []
 
 
-async def test_why_a_container_did_not_start_is_told_to_who_may_read_the_log(server: Server) -> None:
+async def test_container_error_is_shown_only_to_users_allowed_to_read_the_log(server: Server) -> None:
     log = base64.b64encode(b"headway: there is no image a\n").decode()
     server.work.answers["run_command"] = ExecOut(code=0, stdout_b64=log)
     server.work.answers["job"] = builders.job(41, "FAILED", user="eve", exit_code=125)

@@ -36,7 +36,7 @@ async def figures(server: Server) -> list[tuple[int, ...]]:
     return [(one.job, one.measured_s, one.idle_s, one.energy_j, one.cpu_measured_s) for one in found]
 
 
-async def test_an_hour_is_measured_in_pieces_and_one_that_is_cut_off_goes_on_where_it_was(
+async def test_collector_measures_in_batches_and_resumes_after_a_failure(
     server: Server, said: Accounting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everybody else writes in between; nothing is counted twice or lost."""
@@ -71,7 +71,7 @@ async def test_an_hour_is_measured_in_pieces_and_one_that_is_cut_off_goes_on_whe
         )
 
 
-async def test_an_hour_in_which_nothing_was_said_is_over_too(server: Server, said: Accounting) -> None:
+async def test_hour_without_metrics_counts_as_measured(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     at(server, H + 20)
     await collect(server.state, cluster)
@@ -87,7 +87,7 @@ async def test_an_hour_in_which_nothing_was_said_is_over_too(server: Server, sai
         CheckpointStats(-1, 1, 1),
     ],
 )
-async def test_what_no_database_holds_of_one_training_stops_nothing_else(
+async def test_unstorable_checkpoint_stats_of_one_job_are_skipped(
     server: Server, said: Accounting, bad: CheckpointStats
 ) -> None:
     cluster = (await server.state.cluster("lab"))[1]
@@ -100,9 +100,7 @@ async def test_what_no_database_holds_of_one_training_stops_nothing_else(
     assert await got(await server.client(), "usage?period=2026-10")
 
 
-async def test_a_job_that_waited_for_its_node_to_boot_is_one_run_from_when_the_node_was_up(
-    server: Server, said: Accounting
-) -> None:
+async def test_run_on_a_booting_node_starts_when_the_node_is_up(server: Server, said: Accounting) -> None:
     """Slurm has given it the node and a start already; when the node is up it moves that start, in the same record."""
     cluster = (await server.state.cluster("lab"))[1]
     submit = {"submit": OCTOBER.start - 90, "eligible": OCTOBER.start - 60}
@@ -135,9 +133,7 @@ async def test_a_job_that_waited_for_its_node_to_boot_is_one_run_from_when_the_n
         await collect(server.state, cluster)
 
 
-async def test_what_ran_before_a_restore_was_held_though_accounting_knows_it_as_the_run_after_it(
-    server: Server, said: Accounting
-) -> None:
+async def test_run_before_a_restore_is_kept_in_addition_to_the_later_run(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     submit = {"submit": OCTOBER.start - 90}
     said.runs = [run(1, 0, 0, **submit)]

@@ -15,7 +15,7 @@ from tests.support.server_fakes import Server
 __all__ = ["said", "server"]  # fixtures
 
 
-async def test_spares_and_machines_are_metered_as_they_are_seen(server: Server) -> None:
+async def test_meters_machine_lifetimes_and_spare_spans(server: Server) -> None:
     from headway.services.billing.ledger.collector import MachineMeter
 
     cluster = (await server.state.cluster("lab"))[1]
@@ -40,7 +40,7 @@ async def test_spares_and_machines_are_metered_as_they_are_seen(server: Server) 
     assert (spare.node, spare.ended - OCTOBER.start) == ("lab-1-2", 100)
 
 
-async def test_a_machine_whose_slot_left_the_file_is_metered_until_it_goes(server: Server) -> None:
+async def test_machine_of_a_removed_slot_is_metered_until_it_is_gone(server: Server) -> None:
     """A scale waits for the jobs that run there; where the slot is another group's it is another machine."""
     from headway.services.billing.ledger.collector import MachineMeter
 
@@ -68,7 +68,7 @@ async def test_a_machine_whose_slot_left_the_file_is_metered_until_it_goes(serve
     ]  # fmt: skip
 
 
-async def test_the_server_s_loop_goes_on_past_a_cluster_that_does_not_answer(server: Server, said: Accounting) -> None:
+async def test_billing_worker_continues_after_an_unreachable_cluster(server: Server, said: Accounting) -> None:
     said.away = True
     at(server, H)
     loop = BillingWorker(server.state)
@@ -80,7 +80,7 @@ async def test_the_server_s_loop_goes_on_past_a_cluster_that_does_not_answer(ser
     assert len(await server.store.usage.runs_of_job("lab", 1)) == 1
 
 
-async def test_the_server_s_loop_sums_days_that_are_over(server: Server, said: Accounting) -> None:
+async def test_billing_worker_saves_daily_sums_that_match_live_figures(server: Server, said: Accounting) -> None:
     await machines(server, 2, ended=100 * H)
     said.runs = [run(1, 2 * H, 30 * H), run(2, H, 3 * H)]
     at(server, 99 * H)

@@ -98,7 +98,7 @@ NO_QUANTITY = ("USD an hour", "Of: ", "Left: ")  # a price, a limit, and what is
 
 
 @pytest.mark.parametrize("section", [key for key, _ in SECTIONS if key not in ("runs", "nodes")])
-async def test_every_figure_leads_to_what_is_behind_it(server: Server, section: str) -> None:
+async def test_every_cost_figure_links_to_its_details(server: Server, section: str) -> None:
     ann = await server.client()
     found = await figures(ann, f"?section={section}&period=2026-10")
     assert found
@@ -110,7 +110,7 @@ async def test_every_figure_leads_to_what_is_behind_it(server: Server, section: 
 
 
 @pytest.mark.parametrize("by", ["team", "user", "partition", "gpu", "group"])
-async def test_the_runs_behind_a_row_sum_to_it(server: Server, by: str) -> None:
+async def test_runs_behind_a_usage_row_sum_to_it(server: Server, by: str) -> None:
     ann = await server.client()
     rows = (await got(ann, f"usage?by={by}&start=2026-10"))["rows"]
     assert rows
@@ -126,7 +126,7 @@ async def test_the_runs_behind_a_row_sum_to_it(server: Server, by: str) -> None:
         assert round(sum(one["usd"] for one in runs), 2) == row["usd"]
 
 
-async def test_waits_lead_to_the_runs_of_that_size_and_a_day_to_those_in_it(server: Server) -> None:
+async def test_capacity_links_lead_to_runs_of_that_wait_size_and_day(server: Server) -> None:
     ann = await server.client()
     page = await shown(ann, "?section=capacity&period=2026-10")
     day = OCTOBER.start + 24 * H
@@ -149,7 +149,7 @@ async def test_waits_lead_to_the_runs_of_that_size_and_a_day_to_those_in_it(serv
         ("lossy=1&team=vision", set(), "0 runs · 0.00 GPU-hours"),
     ],
 )
-async def test_above_a_list_stand_the_sums_of_its_runs_alone(
+async def test_run_list_header_sums_only_the_listed_runs(
     server: Server, words: str, jobs: set[str], above: str
 ) -> None:
     """Job 1 lost nothing, and had begun before."""
@@ -158,7 +158,7 @@ async def test_above_a_list_stand_the_sums_of_its_runs_alone(
     assert above in page
 
 
-async def test_the_runs_behind_a_figure_are_read_page_by_page(server: Server) -> None:
+async def test_run_list_is_paged_without_gaps_or_repeats(server: Server) -> None:
     ann = await server.client()
     for words in ("", "&waited=true", "&lossy=true"):
         every = (await got(ann, f"usage/runs?start=2026-10{words}"))["runs"]
@@ -172,7 +172,7 @@ async def test_the_runs_behind_a_figure_are_read_page_by_page(server: Server) ->
     assert "cursor=" not in await shown(ann, f"?section=runs&start=2026-10&cursor={cursor}")
 
 
-async def test_what_nodes_were_is_told_in_every_form(server: Server) -> None:
+async def test_node_states_are_available_as_json_csv_and_page(server: Server) -> None:
     ann, vera = await server.client(), await server.client("vera", "lead")
     said = await got(ann, "usage/nodes?start=2026-10&state=drained,spare")
     assert [(one["node"], one["state"], one["seconds"], one["reason"]) for one in said["states"]] == [
@@ -196,7 +196,7 @@ async def test_what_nodes_were_is_told_in_every_form(server: Server) -> None:
     assert "lab-1-3" not in page
 
 
-async def test_a_sheet_of_nodes_holds_what_the_list_was_narrowed_to(server: Server) -> None:
+async def test_node_state_csv_uses_the_filters_of_the_page(server: Server) -> None:
     ann = await server.client()
     page = await shown(ann, f"?section=nodes&group=main&state=drained&start={OCTOBER.start}&end={OCTOBER.end}")
     [href] = re.findall(r'href="(/api/v1/[^"]*usage/nodes[^"]*)"', page)
@@ -204,7 +204,7 @@ async def test_a_sheet_of_nodes_holds_what_the_list_was_narrowed_to(server: Serv
     assert [line.split(",")[:3] for line in lines[1:]] == [["lab-1-2", "main", "drained"]]
 
 
-async def test_runs_without_a_team_are_not_all_runs(server: Server, said: Accounting) -> None:
+async def test_runs_without_a_team_have_their_own_row_and_link(server: Server, said: Accounting) -> None:
     said.runs.append(run(4, H, 2 * H, nodes=("lab-1-3",), team="", user="root"))
     ann = await server.client()
     for section in ("goodput", "energy", "chargeback"):
@@ -226,7 +226,7 @@ async def test_runs_without_a_team_are_not_all_runs(server: Server, said: Accoun
     assert "goodput 100.0 %" in names["no team"]
 
 
-async def test_a_month_s_machine_hours_are_those_of_the_invoice(server: Server) -> None:
+async def test_node_state_hours_match_the_invoice(server: Server) -> None:
     ann = await server.client()
     bill: Any = await got(ann, "invoice?period=2026-10")
     billed = {line["what"]: line["seconds"] for line in bill["lines"]}
@@ -239,12 +239,12 @@ async def test_a_month_s_machine_hours_are_those_of_the_invoice(server: Server) 
     ("month", "beside"),
     [("2000-01", ["2000-02"]), ("2000-02", ["2000-01", "2000-03"]), ("2200-12", ["2200-11"])],
 )
-async def test_the_first_month_and_the_last_have_pages(server: Server, month: str, beside: list[str]) -> None:
+async def test_costs_page_links_stop_at_the_first_and_last_month(server: Server, month: str, beside: list[str]) -> None:
     page = await shown(await server.client(), f"?period={month}")
     assert re.findall(r'aria-label="(\d{4}-\d{2})"', page) == beside
 
 
-async def test_of_a_run_over_a_month_s_end_each_month_lists_its_part(server: Server, said: Accounting) -> None:
+async def test_run_across_month_end_is_listed_with_its_part_in_each_month(server: Server, said: Accounting) -> None:
     """Its rows sum to what stands above them, and both months to the run."""
     said.runs = [
         run(9, 740 * H, 750 * H, state="NODE_FAIL", team="speech", user="sam"),  # October has 744 hours
@@ -271,7 +271,7 @@ async def test_of_a_run_over_a_month_s_end_each_month_lists_its_part(server: Ser
     assert (whole["held_s"], whole["usd"], whole["lost_s"]) == (10 * H, 80.0, 10 * H)
 
 
-async def test_the_rows_of_a_report_sum_to_its_last_row(server: Server, said: Accounting) -> None:
+async def test_rounded_report_rows_sum_to_the_total(server: Server, said: Accounting) -> None:
     """Each is of less than half a cent more than it shows."""
     said.runs = [run(20 + i, 10, 160, user=f"u{i}", gpus=1) for i in range(6)]
     at(server, 11 * H)

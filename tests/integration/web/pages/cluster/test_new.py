@@ -25,7 +25,7 @@ def digest(page: str) -> str:
     return found[1]
 
 
-async def test_jobs_on_nodes_that_go_get_the_minutes_that_are_typed(server: Server) -> None:
+async def test_document_page_asks_a_deadline_for_jobs_on_removed_nodes(server: Server) -> None:
     await server.apply()
     client = await server.client(origin=server_fakes.URL)
     server.work.answers["plan"] = fewer(7)
@@ -47,7 +47,7 @@ async def test_jobs_on_nodes_that_go_get_the_minutes_that_are_typed(server: Serv
     assert operation.params["deadline_s"] == 600
 
 
-async def test_where_no_machine_goes_nobody_is_asked_for_minutes(server: Server) -> None:
+async def test_document_page_asks_no_deadline_if_no_node_is_removed(server: Server) -> None:
     await server.apply()
     client = await server.client(origin=server_fakes.URL)
     server.work.answers["plan"] = server_fakes.changes(Disturbs.NODE_RESTART)

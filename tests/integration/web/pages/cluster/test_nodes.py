@@ -25,7 +25,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     await made.close()
 
 
-async def test_prometheus_is_asked_once_for_all_who_look_at_the_utilisation(server: Server) -> None:
+async def test_fabric_map_viewers_share_one_prometheus_query(server: Server) -> None:
     async def figures(*_: Any) -> tuple[Row, ...]:
         await asyncio.sleep(0)
         labels = {"node": "lab-1-1", "gpu": "0"}
@@ -44,7 +44,7 @@ async def test_prometheus_is_asked_once_for_all_who_look_at_the_utilisation(serv
     assert len(server.work.named("metrics")) == 2, "by then there may be others"
 
 
-async def test_a_prometheus_that_does_not_answer_keeps_one_viewer_waiting_only(server: Server) -> None:
+async def test_failed_prometheus_query_is_cached_for_other_viewers(server: Server) -> None:
     server.work.answers["metrics"] = Unreachable("Prometheus does not answer")
     client = await server.client("vic", "viewer")
     answers = [(await client.get("/clusters/lab/fabric?use=1")).json() for _ in range(2)]

@@ -29,7 +29,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/live"])
-async def test_a_token_for_another_cluster_does_not_see_the_operation(server: Server, path: str) -> None:
+async def test_operation_page_refuses_a_token_of_another_cluster(server: Server, path: str) -> None:
     (operation,) = await server.store.operations.recent("lab")
     await server.store.people.set_role("eve", "admin")
     _, mine = await server.store.tokens.create("eve", cluster="lab")
@@ -39,7 +39,7 @@ async def test_a_token_for_another_cluster_does_not_see_the_operation(server: Se
     assert (await server.anonymous(authorization=f"Bearer {other}").get(at)).status_code == 403
 
 
-async def test_open_incidents_are_counted_however_many_have_ended_since(server: Server) -> None:
+async def test_home_page_counts_open_incidents_despite_many_ended_ones(server: Server) -> None:
     store = server.store
     for number in range(60):
         opened = await store.incidents.open("lab", "lab-1-1", "what", FaultAction.REBOOT, 1000.0 + number, {})
@@ -66,7 +66,7 @@ async def _next(stream: Any) -> tuple[str, str]:
     return event.event, event.data
 
 
-async def test_no_step_has_failed_because_its_end_lies_behind_twenty_thousand_lines(server: Server) -> None:
+async def test_steps_of_a_long_operation_are_shown_as_done(server: Server) -> None:
     operation = await _running(server)
     lines = [
         {"operation": operation, "seq": seq, "at": 1000.0, "step": f"sea-{seq % 500}", "text": "is being made",
@@ -83,7 +83,7 @@ async def test_no_step_has_failed_because_its_end_lies_behind_twenty_thousand_li
     assert "is-failed" not in page
 
 
-async def test_a_step_that_was_open_at_the_end_did_not_end_well(server: Server) -> None:
+async def test_step_left_open_by_a_failed_operation_is_shown_as_failed(server: Server) -> None:
     operation = await _running(server)
     await server.store.operations.add_event(operation, "sea-head", "is set up", done=True, seconds=3.0)
     await server.store.operations.add_event(operation, "sea-1-1", "is being made")
@@ -94,7 +94,9 @@ async def test_a_step_that_was_open_at_the_end_did_not_end_well(server: Server) 
     assert page.count("step is-failed") == page.count("step is-done") == 1
 
 
-async def test_lines_are_read_and_drawn_once_for_all_who_look(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_operation_viewers_share_reads_and_rendered_lines(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn, asked = [], []
     draw, after = operations._Looked.drawn, server.store.operations.events_after
 
@@ -125,7 +127,7 @@ async def test_lines_are_read_and_drawn_once_for_all_who_look(server: Server, mo
     assert not server.state.operation_views, "no view is kept without a viewer"
 
 
-async def test_lines_close_together_go_out_as_one_and_the_clock_alone_sends_nothing(
+async def test_operation_stream_batches_lines_and_ignores_the_clock(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = asyncio.Event()
@@ -157,7 +159,7 @@ async def test_lines_close_together_go_out_as_one_and_the_clock_alone_sends_noth
     await viewer.aclose()
 
 
-async def test_a_quiet_operation_says_that_the_server_is_there(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_operation_stream_sends_pulses(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations, "PULSE_S", 0)
     operation = await _running(server)
     viewer = operations.events(server.state, operation)

@@ -24,7 +24,7 @@ def field(page: str, name: str) -> str:
     return found[1] if found else ""
 
 
-async def test_the_plan_is_shown_and_then_that_very_plan_is_carried_out(server: Server) -> None:
+async def test_scale_page_shows_a_plan_and_applies_it_when_confirmed(server: Server) -> None:
     await server.apply()
     client = await admin(server)
     assert 'value="4"' in (await client.get(AT)).text
@@ -42,7 +42,7 @@ async def test_the_plan_is_shown_and_then_that_very_plan_is_carried_out(server: 
     assert (operation.params["scale"], operation.params["deadline_s"]) == ({"main": 2}, 600)
 
 
-async def test_another_plan_than_the_one_shown_is_not_carried_out(server: Server) -> None:
+async def test_scale_page_refuses_a_changed_plan(server: Server) -> None:
     await server.apply()
     client = await admin(server)
     refused = await client.post(f"{AT}/apply", data={"nodes-main": "2", "digest": "0" * 32, "confirmed": "yes"})
@@ -51,7 +51,7 @@ async def test_another_plan_than_the_one_shown_is_not_carried_out(server: Server
     assert await server.store.operations.active("lab") is None
 
 
-async def test_what_is_no_number_and_what_changes_nothing_is_said(server: Server) -> None:
+async def test_scale_page_rejects_invalid_and_unchanged_numbers(server: Server) -> None:
     await server.apply()
     client = await admin(server)
     for sent, words in (
@@ -66,7 +66,7 @@ async def test_what_is_no_number_and_what_changes_nothing_is_said(server: Server
     assert "is not a number of minutes" in told.text
 
 
-async def test_groups_say_how_many_there_are_of_how_many_and_only_people_s_have_a_field(server: Server) -> None:
+async def test_scale_page_has_fields_only_for_manually_scaled_groups(server: Server) -> None:
     names = [f"lab-night-1-{i}" for i in range(1, 7)]
     whole = builders.cluster(4, 0)
     groups = (
@@ -83,7 +83,7 @@ async def test_groups_say_how_many_there_are_of_how_many_and_only_people_s_have_
     assert 'name="nodes-night"' not in text
 
 
-async def test_who_may_only_look_sees_no_form(server: Server) -> None:
+async def test_scale_page_shows_viewers_no_form(server: Server) -> None:
     await server.apply()
     client = await server.client("vic", "viewer")
     assert '<form class="scale"' not in (await client.get(AT)).text

@@ -1,5 +1,4 @@
-"""Parts of a job's page that show one time are refreshed together, with a bounded number of requests to the
-cluster."""
+"""The job page shows charts, timeline, array states and progress correctly and caches its requests to the cluster."""
 
 from __future__ import annotations
 
@@ -35,20 +34,20 @@ def runs(*starts: int) -> JobRunsOut:
 
 
 @pytest.mark.parametrize("state", ["PENDING", "REQUEUED"])
-def test_a_job_that_waits_has_no_charts_though_slurm_expects_it_to_start(state: str) -> None:
+def test_waiting_job_has_no_gpu_charts(state: str) -> None:
     job = builders.job(7, state, gpus=8, start_time=5000)
     assert gpus("lab", job, runs(), simulated=True) is None
     assert gpus("lab", replace(job, state="RUNNING", gpus=0), runs(5000), simulated=True) is None
 
 
-def test_the_charts_of_a_job_mark_each_further_run() -> None:
+def test_job_charts_mark_each_further_run() -> None:
     job = builders.job(7, "RUNNING", gpus=8, start_time=5000)
     address = f"/api/v1/clusters/lab/metrics?job=7&{ASKED}"
     assert gpus("lab", job, runs(5000), simulated=True) == Gpus(address, True, ())
     assert gpus("lab", job, runs(3000, 5000), simulated=False) == Gpus(address, False, ((5000, "run 2"),))
 
 
-def test_a_job_that_was_preempted_for_good_has_not_gone_back_to_the_queue() -> None:
+def test_timeline_shows_final_preemption_as_the_end() -> None:
     """As with --no-requeue; the runs before another one have."""
     ended = builders.job(7, "PREEMPTED", start_time=300, end_time=500)
     first, last = (
@@ -68,7 +67,7 @@ def _tasks(*states: str) -> tuple[JobState, ...]:
     return tuple(replace(job, array_job_id=40, array_task=str(i)) for i, job in enumerate(made))
 
 
-async def test_an_array_is_asked_for_once_for_all_who_look_and_again_when_a_task_did_something(server: Server) -> None:
+async def test_array_states_are_cached_until_a_task_changes(server: Server) -> None:
     state, cluster = server.state, await server.state.cached_cluster("lab")
     server.work.answers["array"] = {"0": "RUNNING", "1": "PENDING"}
     state.live.store_snapshot(Snapshot("lab", jobs=_tasks("RUNNING", "PENDING"), as_of=1000.0))
@@ -89,7 +88,7 @@ async def test_an_array_is_asked_for_once_for_all_who_look_and_again_when_a_task
     assert await state.array(cluster, 40) == {"0": "COMPLETED", "1": "FAILED"}
 
 
-async def test_a_run_that_was_requeued_stands_in_the_course_with_its_start_and_its_end(server: Server) -> None:
+async def test_timeline_shows_start_and_end_of_a_requeued_run(server: Server) -> None:
     """Accounting calls it REQUEUED, which the controller says of a job that waits."""
     node = builders.cluster().slot_names[0]
     first = builders.job(7, "REQUEUED", gpus=8, nodes=(node,), submit_time=900, start_time=910, end_time=950)
@@ -106,7 +105,7 @@ async def test_a_run_that_was_requeued_stands_in_the_course_with_its_start_and_i
     assert steps == ["Submitted", "Started", "Went back to the queue", "Waits to start again"]
 
 
-async def test_the_loss_of_a_job_that_ended_long_ago_is_read_from_its_files_once_for_all_who_look(
+async def test_progress_of_an_ended_job_is_read_once_and_cached(
     server: Server,
 ) -> None:
     job = builders.job(7, "COMPLETED", nodes=("lab-1-1",), start_time=910, end_time=950)

@@ -26,7 +26,7 @@ PAGE = "/clusters/lab/submit"
         (Unreachable("lab-head does not answer"), False),
     ],
 )
-async def test_a_job_that_may_be_submitted_is_not_said_to_be_unsent(
+async def test_submit_page_says_if_a_failed_request_may_have_submitted_the_job(
     server: Server, error: HeadwayError, unsure: bool
 ) -> None:
     server.work.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
@@ -46,7 +46,7 @@ async def test_a_job_that_may_be_submitted_is_not_said_to_be_unsent(
     assert "hostname" in sent.text  # what was filled in stays
 
 
-async def test_what_is_being_filled_in_is_looked_at(server: Server) -> None:
+async def test_submit_page_checks_the_form_while_it_is_filled_in(server: Server) -> None:
     server.work.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
     await server.apply("lab")
     server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="eve", workdir="", message="")
@@ -55,7 +55,7 @@ async def test_what_is_being_filled_in_is_looked_at(server: Server) -> None:
     assert (told.status_code, "It fits." in told.text) == (200, True)
 
 
-async def test_a_job_that_waits_for_nodes_out_of_service_may_be_sent(server: Server) -> None:
+async def test_submit_page_accepts_a_job_that_waits_for_drained_nodes(server: Server) -> None:
     """--test-only refuses it, for it looks at nodes in service alone; sbatch itself takes it."""
     server.work.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
     await server.apply("lab")

@@ -66,7 +66,7 @@ def two_clusters(cli: Cli) -> None:
         (["lab", "--", "ls", "-l", "--", "x"], ["lab", "ls", "-l", "--", "x"]),
     ],
 )
-def test_ssh_is_the_real_ssh(
+def test_ssh_command_executes_openssh_with_the_cluster_config(
     cli: Cli, became: list[list[str]], home: Path, words: list[str], target: list[str]
 ) -> None:
     two_clusters(cli)
@@ -74,20 +74,22 @@ def test_ssh_is_the_real_ssh(
     assert became == [["ssh", "-F", str(home / "config/headway/ssh/config"), *target]]
 
 
-def test_the_only_cluster_needs_no_name(cli: Cli, became: list[list[str]]) -> None:
+def test_ssh_defaults_to_the_only_cluster(cli: Cli, became: list[list[str]]) -> None:
     cli.api.on("clusters.only_name", "lab").on("clusters.ssh_access", access)
     cli("ssh", "--", "hostname")
     assert became[0][3:] == ["lab", "hostname"]
 
 
 @pytest.mark.parametrize("words", [["nope"], ["lab", "lab-9-9"]])
-def test_ssh_to_nowhere(cli: Cli, became: list[list[str]], words: list[str]) -> None:
+def test_ssh_to_unknown_cluster_or_node_exits_with_not_found(
+    cli: Cli, became: list[list[str]], words: list[str]
+) -> None:
     two_clusters(cli)
     assert cli("ssh", *words).code == 5
     assert not became
 
 
-def test_cp_is_the_real_scp(cli: Cli, became: list[list[str]], home: Path) -> None:
+def test_cp_command_executes_scp_and_checks_its_hosts(cli: Cli, became: list[list[str]], home: Path) -> None:
     two_clusters(cli)
     cli("cp", "-r", "./data", "lab-1-1:data")
     assert became == [["scp", "-F", str(home / "config/headway/ssh/config"), "-r", "./data", "lab-1-1:data"]]
@@ -98,7 +100,7 @@ def test_cp_is_the_real_scp(cli: Cli, became: list[list[str]], home: Path) -> No
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")
 @pytest.mark.parametrize("host", ["lab", "lab-head", "lab-1-7", "lab-2-1"])
-def test_openssh_reads_the_config_as_meant(home: Path, host: str) -> None:
+def test_openssh_resolves_hosts_from_the_written_config(home: Path, host: str) -> None:
     read = options(ssh_files.write_ssh_config(access()), host)
     known = str(home / "config/headway/ssh/lab.known_hosts")
     assert (read["user"], read["stricthostkeychecking"], read["userknownhostsfile"]) == ("alice", "true", known)
@@ -117,7 +119,7 @@ def options(config: Path, host: str) -> dict[str, str]:
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")
-def test_headway_s_own_key_does_not_take_the_place_of_the_person_s(home: Path) -> None:
+def test_ssh_config_offers_headway_key_and_personal_keys(home: Path) -> None:
     """Who made a key after Headway had made its own: clusters applied from then on know that one."""
     for name in (".ssh/id_ed25519", ".ssh/id_rsa"):
         (home / name).parent.mkdir(exist_ok=True)
@@ -133,14 +135,14 @@ def test_headway_s_own_key_does_not_take_the_place_of_the_person_s(home: Path) -
         assert named == [str(own), str(home / ".ssh/id_ed25519"), str(home / ".ssh/id_rsa")]
 
 
-def test_clusters_with_one_prefix_do_not_take_each_others_hosts(home: Path) -> None:
+def test_node_patterns_of_clusters_with_a_common_prefix_do_not_overlap(home: Path) -> None:
     for name in ("lab", "lab-x"):
         (patterns,) = ssh_files.node_patterns(access(name))
         assert [one for one in patterns if not one.startswith("!")] == [f"{name}-1-*", f"{name}-2-*"]
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")
-def test_a_second_head_is_reached_as_the_first_one_is(home: Path) -> None:
+def test_ssh_config_reaches_the_second_head_without_proxyjump(home: Path) -> None:
     machines = access().machines | {"lab-head2": "10.87.3.3", "lab-gpu-1-1": "10.87.3.13"}
     config = ssh_files.write_ssh_config(access(machines=machines, ports={"lab-head2": 2222}))
     for host, address, port in (("lab-head", "10.87.3.2", "22"), ("lab-head2", "10.87.3.3", "2222")):
@@ -152,7 +154,7 @@ def test_a_second_head_is_reached_as_the_first_one_is(home: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")
-def test_clusters_whose_names_begin_alike_are_told_apart(home: Path) -> None:
+def test_ssh_config_distinguishes_cluster_lab_from_lab_2(home: Path) -> None:
     first, second = access(), access("lab-2", address="10.87.4.2")
     for one, other in ((first, second), (second, first)):
         ssh_files.write_ssh_config(one)
@@ -164,7 +166,7 @@ def test_clusters_whose_names_begin_alike_are_told_apart(home: Path) -> None:
             assert options(config, host)["hostname"] == "10.87.4.2"
 
 
-def test_a_node_s_name_alone_finds_the_cluster_that_has_it(cli: Cli, became: list[list[str]]) -> None:
+def test_ssh_and_cp_find_the_cluster_by_node_name(cli: Cli, became: list[list[str]]) -> None:
     def there(name: str) -> AccessOut:
         if name == "lab-2-x":
             raise Conflict("lab-2-x-head does not exist yet")
@@ -180,7 +182,7 @@ def test_a_node_s_name_alone_finds_the_cluster_that_has_it(cli: Cli, became: lis
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")
-def test_of_two_machines_of_one_name_the_named_clusters_is_meant(home: Path) -> None:
+def test_latest_written_ssh_config_wins_for_a_shared_machine_name(home: Path) -> None:
     first = access(machines={"lab-head": "10.87.3.2", "lab-gpu-1-1": "10.87.3.11"})
     second = access("lab-gpu", machines={"lab-gpu-head": "10.87.4.2", "lab-gpu-1-1": "10.87.4.11"})
     for one, other in ((first, second), (second, first)):
@@ -198,12 +200,12 @@ def test_of_two_machines_of_one_name_the_named_clusters_is_meant(home: Path) -> 
         {"machines": {"lab-head2": "x\n y"}},
     ],
 )
-def test_no_answer_can_add_a_line(others: dict[str, object]) -> None:
+def test_ssh_config_refuses_server_values_that_inject_lines(others: dict[str, object]) -> None:
     with pytest.raises(Refused):
         ssh_files.config_text(access(**others))
 
 
-def test_ssh_config_prints_and_installs_once(cli: Cli, home: Path) -> None:
+def test_ssh_config_prints_and_installs_its_include_once(cli: Cli, home: Path) -> None:
     two_clusters(cli)
     printed = cli("ssh-config", "lab").out
     assert printed.startswith("Host lab lab-head\n  HostName 10.87.3.2\n")
@@ -218,7 +220,7 @@ def test_ssh_config_prints_and_installs_once(cli: Cli, home: Path) -> None:
     assert {p.name for p in (home / "config/headway/ssh").glob("*.conf")} == {"lab.conf", "lab-x.conf"}
 
 
-def test_exec_passes_everything_through(cli: Cli) -> None:
+def test_exec_passes_command_output_and_exit_code_through(cli: Cli) -> None:
     def command(*_: Any) -> Iterator[tuple[str, bytes]]:
         yield from (("out", b"\xff "), ("err", b"err\n"), ("out", b"out"), ("code", b"3"))
 
@@ -244,7 +246,7 @@ def test_exec_ends_the_command_when_interrupted(cli: Cli) -> None:
     assert (done.code, done.out, ended) == (130, "begun\n", [True])
 
 
-def test_exec_reads_standard_input_piece_by_piece(home: Path) -> None:
+def test_exec_reads_piped_stdin_and_ignores_dev_null(home: Path) -> None:
     """In a process of its own: only a real descriptor tells a pipe from nothing."""
     script = """
 from headway.cli.commands.access import ssh as access
@@ -258,5 +260,5 @@ print(read and [read(), read()])
 
 
 @pytest.mark.parametrize("words", [["lab"], ["lab", "--"], ["lab", "hostname"]])
-def test_exec_needs_its_command_after_two_dashes(cli: Cli, words: list[str]) -> None:
+def test_exec_requires_a_command_after_double_dash(cli: Cli, words: list[str]) -> None:
     assert cli("exec", *words).code == 2

@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     local_server.stop_server(state)
 
 
-def test_a_server_is_started_once_and_stopped(folder: Path, cli: Cli) -> None:
+def test_server_start_is_idempotent_and_stop_ends_the_server(folder: Path, cli: Cli) -> None:
     assert local_server.running_server() is None
     assert "the server is running at http://127.0.0.1:" in cli("server", "start").out
     first = local_server.running_server()
@@ -65,40 +65,40 @@ def test_a_server_is_started_once_and_stopped(folder: Path, cli: Cli) -> None:
     assert cli("server", "stop").out == "no server is running\n"
 
 
-def test_two_who_start_at_once_get_one_server(folder: Path) -> None:
+def test_concurrent_starts_create_one_server(folder: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: local_server.start_server(folder), range(4)))
     assert len({server.pid for server in found}) == 1
 
 
-def test_a_server_that_ends_at_once_says_why(folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_start_reports_why_the_process_exited(folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_FAILS", "1")
     done = cli("server", "start")
     assert done.code == 1
     assert done.err.startswith("error: the server did not start: port 80 is taken\n")
 
 
-def test_a_server_that_never_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_start_fails_when_the_server_never_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_server, "START_S", 0.1)
     monkeypatch.setattr("headway.transport.process.spawn", lambda *_, **__: os.getpid())
     with pytest.raises(Refused, match="did not answer within"):
         local_server.start_server(folder)
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+def test_server_start_refuses_a_state_folder_it_cannot_create(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Refused, match="can't be created"):
         local_server.start_server(tmp_path / "file/state")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"url": "x"}', '{"url": "x", "pid": 4194305}'])
-def test_what_an_old_server_left_is_no_server(folder: Path, text: str) -> None:
+def test_stale_or_invalid_server_file_counts_as_no_running_server(folder: Path, text: str) -> None:
     folder.mkdir()
     (folder / paths.SERVER_FILE).write_text(text)
     assert local_server.running_server(folder) is None
 
 
-def test_status_has_the_url(cli: Cli) -> None:
+def test_server_status_prints_the_url(cli: Cli) -> None:
     cli.api.on(
         "server",
         ServerOut(url="http://127.0.0.1:9", version="1", pid=1, state_dir="/s", database="sqlite", clusters=2),
@@ -107,17 +107,17 @@ def test_status_has_the_url(cli: Cli) -> None:
     assert "http://127.0.0.1:9" in cli("server", "status").out
 
 
-def test_logs_without_a_log(folder: Path, cli: Cli) -> None:
+def test_server_logs_fails_without_a_log_file(folder: Path, cli: Cli) -> None:
     assert cli("server", "logs").code == 7
 
 
-def test_logs_end(folder: Path, cli: Cli) -> None:
+def test_server_logs_prints_the_last_n_lines(folder: Path, cli: Cli) -> None:
     folder.mkdir()
     (folder / paths.LOG_FILE).write_text("".join(f"line {i}\n" for i in range(5000)))
     assert cli("server", "logs", "-n", "2").out == "line 4998\nline 4999\n"
 
 
-def test_the_unit_quotes_its_words(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_unit_quotes_its_words(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_STATE", '/a b/100%/"$x')
     unit = cli("server", "install", "--print").out
     assert 'Environment="HEADWAY_STATE=/a b/100%%/\\"$x"' in unit, (
@@ -128,9 +128,7 @@ def test_the_unit_quotes_its_words(cli: Cli, monkeypatch: pytest.MonkeyPatch) ->
     assert 'ExecStart="/opt/$$x/python"' in cli("server", "install", "--print").out
 
 
-def test_the_unit_s_paths_do_not_depend_on_where_it_starts(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_systemd_unit_contains_absolute_paths(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for name, text in (
         ("DATA", "data"), ("DATASET_ROOTS", "a:/b:"), ("TLS_CERT", "cert.pem"), ("OIDC_CLIENT_SECRET_FILE", "secret"),
@@ -145,7 +143,7 @@ def test_the_unit_s_paths_do_not_depend_on_where_it_starts(
         assert f'Environment="HEADWAY_{line}"\n' in unit
 
 
-def test_a_token_is_alone_on_standard_output(cli: Cli) -> None:
+def test_token_create_prints_only_the_token_on_stdout(cli: Cli) -> None:
     made = TokenOut(id="t1", person="bob", role="viewer", label="ci", created_at=1.0, token="hw_secret")
     cli.api.on("tokens.create", made)
     done = cli("token", "create", "bob", "--role", "viewer", "--name", "ci", "--days", "3")
@@ -154,7 +152,7 @@ def test_a_token_is_alone_on_standard_output(cli: Cli) -> None:
     assert cli.api.named("tokens.create")[0][0][0] == TokenIn(person="bob", role="viewer", label="ci", days=3)
 
 
-def test_a_quiet_token_is_all_that_is_printed(cli: Cli) -> None:
+def test_quiet_token_create_prints_nothing_but_the_token(cli: Cli) -> None:
     cli.api.on(
         "tokens.create", TokenOut(id="t1", person="ann", role="admin", label="ci", created_at=1.0, token="hw_secret")
     )
@@ -164,7 +162,7 @@ def test_a_quiet_token_is_all_that_is_printed(cli: Cli) -> None:
     assert cli.api.named("tokens.create")[0][0][0] == asked
 
 
-def test_people_get_roles_and_are_removed(cli: Cli) -> None:
+def test_people_commands_set_list_and_remove_persons(cli: Cli) -> None:
     olga = PersonOut(name="olga", role="operator", user="olga", teams={"lab": ["red"]})
     cli.api.on("people.put", olga).on("people.list", [olga]).on("people.delete", None)
     assert cli("people", "set", "olga", "operator").out == "olga is operator, on clusters as olga\n"
@@ -176,13 +174,13 @@ def test_people_get_roles_and_are_removed(cli: Cli) -> None:
     assert cli("people", "rm", "olga").out == "olga is removed\n"
 
 
-def test_the_trail_is_passed_on_as_it_comes(cli: Cli) -> None:
+def test_audit_writes_the_csv_trail_unchanged(cli: Cli) -> None:
     cli.api.on("people.audit_trail", lambda _: iter([b"number,at\r\n", b"1,2\r\n"]))
     assert cli("audit", "--person", "ann", "--format", "csv").raw == b"number,at\r\n1,2\r\n"
     assert cli.api.named("people.audit_trail")[0][0] == ({"person": "ann", "format": "csv"},)
 
 
-def test_tokens_are_listed_and_revoked(cli: Cli) -> None:
+def test_token_commands_list_and_revoke_tokens(cli: Cli) -> None:
     cli.api.on("tokens.list", [TokenOut(id="t1", person="bob", role="viewer", label="ci", created_at=1.0)])
     cli.api.on("tokens.revoke", None)
     assert "never" in cli("token", "ls").out
@@ -190,6 +188,6 @@ def test_tokens_are_listed_and_revoked(cli: Cli) -> None:
     assert cli.api.named("tokens.revoke") == [(("t1",), {})]
 
 
-def test_a_sign_in_link_is_alone_on_standard_output(cli: Cli) -> None:
+def test_token_link_prints_only_the_sign_in_link(cli: Cli) -> None:
     cli.api.on("tokens.sign_in_link", SignInLinkOut(url="http://127.0.0.1:9/signin?code=x", expires_at=1.0))
     assert cli("token", "link").out == "http://127.0.0.1:9/signin?code=x\n"

@@ -140,7 +140,7 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headway.cli.session.connect", Ledger)
 
 
-def test_usage_for_people_and_for_spreadsheets(capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_prints_a_table_or_csv(capsys: pytest.CaptureFixture[str]) -> None:
     costs.usage(by="team")
     told = capsys.readouterr()
     assert "vision     1       8.50  0.50  0.00      0.25  ~7.0  33.20" in told.out
@@ -150,7 +150,7 @@ def test_usage_for_people_and_for_spreadsheets(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.splitlines()[1] == "vision,1,8.5,1.0,0.5,0.0,0.25,33.20,7.0,True"
 
 
-def test_what_nodes_were_is_told_with_all_its_pages(capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_of_nodes_prints_node_states_from_all_pages(capsys: pytest.CaptureFixture[str]) -> None:
     costs.usage(nodes=True, start="2026-10")
     first, second = capsys.readouterr().out.splitlines()[1:]
     assert ("up" in first, "1:30 " in first) == (True, True)
@@ -159,12 +159,12 @@ def test_what_nodes_were_is_told_with_all_its_pages(capsys: pytest.CaptureFixtur
     assert [line.split(",")[2] for line in capsys.readouterr().out.splitlines()] == ["state", "up", "drained"]
 
 
-def test_a_team_s_name_is_no_formula_in_a_spreadsheet() -> None:
+def test_csv_export_escapes_team_names_that_look_like_formulas() -> None:
     found = UsageOut(cluster="lab", start=NOW, end=NOW, as_of=NOW, rows=[row("=1+1", "1.00")], total=row("", "1.00"))
     assert spreadsheets.text(found).splitlines()[1].startswith("'=1+1,1,")
 
 
-def test_chargeback_is_numbers_that_sum(capsys: pytest.CaptureFixture[str]) -> None:
+def test_chargeback_prints_json_numbers_table_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
     costs.chargeback(period="2026-10", output=costs.Sheet.json)
     told = json.loads(capsys.readouterr().out)
     assert told["invoice_total_usd"] == 2.0
@@ -177,14 +177,14 @@ def test_chargeback_is_numbers_that_sum(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.splitlines()[-1] == "(broken: it),,,,,,,0.70"
 
 
-def test_an_invoice_names_what_stood_by(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invoice_shows_spare_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     costs.invoice()
     told = capsys.readouterr().out
     assert "open, until" in told
     assert "spare  main   on demand  1.0000      23.9200  23.92" in told
 
 
-def test_goodput_names_jobs_that_save_too_often(capsys: pytest.CaptureFixture[str]) -> None:
+def test_goodput_lists_checkpoint_advice_per_job(capsys: pytest.CaptureFixture[str]) -> None:
     costs.goodput()
     told = capsys.readouterr().out
     assert "104     20.0 s   1:00         20:00           12.50" in told
@@ -194,12 +194,12 @@ def test_goodput_names_jobs_that_save_too_often(capsys: pytest.CaptureFixture[st
     )
 
 
-def test_who_has_no_budget_is_told_where_to_write_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_budgets_without_any_names_the_cluster_file_field(capsys: pytest.CaptureFixture[str]) -> None:
     costs.budgets()
     assert "teams.NAME.budget" in capsys.readouterr().out
 
 
-def test_an_estimate_says_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+def test_estimate_names_unknown_values_and_uninterpreted_options(capsys: pytest.CaptureFixture[str]) -> None:
     endless = EstimateOut(
         team="vision", gpus=8, nodes=1, time_limit_s=None, gpu_hours=None, usd=None, usd_per_hour=Decimal(8)
     )
@@ -211,7 +211,7 @@ def test_an_estimate_says_what_is_not_known(capsys: pytest.CaptureFixture[str]) 
     assert "unknown; options that could not be interpreted: --nodelist" in capsys.readouterr().out
 
 
-def test_capacity_says_how_much_of_what_was_free_lay_in_pieces(capsys: pytest.CaptureFixture[str]) -> None:
+def test_capacity_shows_fragmentation_of_free_gpus(capsys: pytest.CaptureFixture[str]) -> None:
     costs.capacity()
     told = capsys.readouterr().out
     assert "h100: 50.0 % held, 75.0 % in the fullest hour" in told
@@ -220,12 +220,14 @@ def test_capacity_says_how_much_of_what_was_free_lay_in_pieces(capsys: pytest.Ca
     assert "free now: 16 GPUs, 8 of them on completely free nodes (50.0 % fragmented)" in told
 
 
-def test_the_runs_behind_a_cause_are_asked_for_by_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_with_cause_requests_runs_of_that_cause(capsys: pytest.CaptureFixture[str]) -> None:
     costs.usage(cause="lab-1-2 failed", start="2026-10")
     assert "no matching run" in capsys.readouterr().out
 
 
-def test_budgets_say_until_when(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_budgets_show_the_end_of_their_period(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = BudgetOut(
         team="vision", unit="usd", per="month", limit=20, used=5, left=15, warn_at=16, level="ok", cap=True,
         held_back=False, start=NOW, end=NOW + 3600,

@@ -53,7 +53,7 @@ def ready(cli: Cli, plan: ChangeSetOut) -> None:
     api.on("operations.get", operation("done", finished_at=1020.0))
 
 
-def test_apply_shows_works_and_says_what_next(cli: Cli, file: str) -> None:
+def test_apply_prints_plan_and_events_and_reports_ready(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY, price_usd_per_hour="156.00"))
     done = cli("apply", file)
     assert (done.code, done.err) == (0, "")
@@ -66,7 +66,7 @@ def test_apply_shows_works_and_says_what_next(cli: Cli, file: str) -> None:
     assert kwargs == {"digest": "d1", "confirmed": False, "deadline_s": None}
 
 
-def test_no_change_says_why_and_applies_nothing(cli: Cli, file: str) -> None:
+def test_apply_without_changes_says_why_and_sends_no_apply(cli: Cli, file: str) -> None:
     ready(cli, changes(why_empty="everything is as the file says"))
     done = cli("apply", file)
     assert done.code == 0
@@ -75,7 +75,7 @@ def test_no_change_says_why_and_applies_nothing(cli: Cli, file: str) -> None:
 
 
 @pytest.mark.parametrize("known", [cluster(state="failed"), NotFound("no cluster 'lab'")])
-def test_a_cluster_mended_by_hand_or_unknown_to_the_server_is_looked_at(cli: Cli, file: str, known: object) -> None:
+def test_empty_plan_is_applied_for_a_failed_or_unknown_cluster(cli: Cli, file: str, known: object) -> None:
     ready(cli, changes(why_empty="everything is as the file says"))
     cli.api.on("clusters.get", known)
     done = cli("apply", file)
@@ -84,14 +84,14 @@ def test_a_cluster_mended_by_hand_or_unknown_to_the_server_is_looked_at(cli: Cli
     assert cli.api.named("clusters.apply")
 
 
-def test_a_scale_that_waits_for_jobs_is_taken_back_by_the_file_of_before(cli: Cli, file: str) -> None:
+def test_empty_plan_is_applied_while_a_scale_operation_runs(cli: Cli, file: str) -> None:
     ready(cli, changes(why_empty="everything is as the file says"))
     cli.api.on("operations.list", [operation("running", kind="scale")])
     assert cli("apply", file).code == 0
     assert cli.api.named("clusters.apply")
 
 
-def test_what_steps_aside_is_followed_to_its_end(cli: Cli, file: str) -> None:
+def test_apply_follows_the_operation_that_continues_it(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY))
     answers = iter([operation("done", kept=["op-2"]), operation("running"), operation("done", finished_at=1020.0)])
     cli.api.on("operations.get", lambda _: next(answers))
@@ -100,7 +100,7 @@ def test_what_steps_aside_is_followed_to_its_end(cli: Cli, file: str) -> None:
     assert "lab is ready" in done.out
 
 
-def test_a_disturbing_change_needs_a_yes(cli: Cli, file: str) -> None:
+def test_apply_of_a_disturbing_change_requires_yes(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY, HARD, asks=1))
     done = cli("apply", file)
     assert done.code == 3
@@ -113,7 +113,7 @@ def test_a_disturbing_change_needs_a_yes(cli: Cli, file: str) -> None:
 
 
 @pytest.mark.parametrize(("answer", "code", "calls"), [(b"y\n", 0, 1), (b"n\n", 1, 0), (b"\n", 1, 0)])
-def test_a_person_is_asked(cli: Cli, file: str, answer: bytes, code: int, calls: int) -> None:
+def test_apply_on_a_terminal_asks_for_confirmation(cli: Cli, file: str, answer: bytes, code: int, calls: int) -> None:
     ready(cli, changes(HARD, asks=1))
     done = cli("apply", file, stdin=answer, terminal=True)
     assert done.code == code
@@ -121,7 +121,7 @@ def test_a_person_is_asked(cli: Cli, file: str, answer: bytes, code: int, calls:
     assert len(cli.api.named("clusters.apply")) == calls
 
 
-def test_an_event_of_many_lines_takes_one(cli: Cli, file: str) -> None:
+def test_apply_prints_only_the_first_line_of_an_event(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY))
     cli.api.on(
         "operations.events", lambda *_, **__: iter([event(1, "lab-1-2", "slurmd failed\nits journal", level="error")])
@@ -131,7 +131,7 @@ def test_an_event_of_many_lines_takes_one(cli: Cli, file: str) -> None:
     assert "its journal" not in done.out
 
 
-def test_plan_and_dry_run_only_show(cli: Cli, file: str) -> None:
+def test_plan_and_dry_run_print_changes_without_applying(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY, HARD, asks=1))
     shown = cli("plan", file)
     assert shown.code == 0
@@ -142,17 +142,17 @@ def test_plan_and_dry_run_only_show(cli: Cli, file: str) -> None:
     assert json.loads(cli("plan", "-o", "json", file).out)["digest"] == "d1"
 
 
-def test_warnings_come_first(cli: Cli, file: str) -> None:
+def test_plan_prints_warnings_first(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY, warnings=[FaultOut(path="nodes", message="many")]))
     assert cli("plan", file).out.splitlines()[0] == "warning: nodes: many"
 
 
-def test_json_is_the_operation_and_nothing_else(cli: Cli, file: str) -> None:
+def test_apply_json_output_is_only_the_operation(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY))
     assert json.loads(cli("apply", file, "-o", "json").out)["state"] == "done"
 
 
-def test_json_is_an_operation_too_where_there_is_nothing_to_change(cli: Cli, file: str) -> None:
+def test_apply_json_output_is_an_operation_even_without_changes(cli: Cli, file: str) -> None:
     ready(cli, changes(why_empty="everything is as the file says"))
     said = json.loads(cli("apply", file, "-o", "json").out)
     assert (said["state"], said["kind"], said["cluster"], said["id"]) == ("done", "apply", "lab", "")
@@ -171,16 +171,14 @@ def test_json_is_an_operation_too_where_there_is_nothing_to_change(cli: Cli, fil
         ("down", ["/data/lab/home"], "lab is down in 20.0 s\n  /data/lab/home\n"),
     ],
 )
-def test_an_operation_of_any_kind_that_is_followed_ends_in_its_own_words(
-    cli: Cli, kind: str, kept: list[str], out: str
-) -> None:
+def test_following_an_operation_prints_the_summary_of_its_kind(cli: Cli, kind: str, kept: list[str], out: str) -> None:
     cli.api.on("operations.events", lambda *_, **__: iter(()))
     cli.api.on("operations.get", operation("done", kind=kind, kept=kept, finished_at=1020.0))
     done = cli("apply", "--follow", "op1")
     assert (done.code, done.out) == (0, out)
 
 
-def test_a_failed_apply_ends_with_its_error(cli: Cli, file: str) -> None:
+def test_failed_apply_exits_with_the_error_of_the_operation(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY))
     failed = operation("failed", error=ErrorOut(kind="unreachable", message="lab-1-2 never booted", hint="look"))
     cli.api.on("operations.get", failed)
@@ -188,13 +186,13 @@ def test_a_failed_apply_ends_with_its_error(cli: Cli, file: str) -> None:
     assert (done.code, done.err) == (7, "error: lab-1-2 never booted\n  look\n")
 
 
-def test_another_operation_holds_the_cluster(cli: Cli, file: str) -> None:
+def test_apply_exits_with_conflict_while_another_operation_runs(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY))
     cli.api.on("clusters.apply", Conflict("bob applies to lab", hint="wait"))
     assert cli("apply", file).code == 6
 
 
-def test_interrupt_says_that_the_work_goes_on(cli: Cli, file: str) -> None:
+def test_interrupted_apply_says_how_to_follow_the_operation(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY))
 
     def interrupted(*_: Any, **__: Any) -> Iterator[EventOut]:
@@ -214,7 +212,7 @@ def test_interrupt_says_that_the_work_goes_on(cli: Cli, file: str) -> None:
     assert "lab is ready" in again.out
 
 
-def test_apply_starts_a_server_where_none_runs(cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apply_starts_a_local_server_if_none_runs(cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ready(cli, changes(why_empty="it is so"))
     started: list[str] = []
 
@@ -233,7 +231,9 @@ def test_apply_starts_a_server_where_none_runs(cli: Cli, file: str, monkeypatch:
     assert started == ["x"]
 
 
-def test_a_named_server_is_never_started(cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apply_never_starts_a_server_if_headway_url_is_set(
+    cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HEADWAY_URL", "http://127.0.0.1:9")
     monkeypatch.setattr(cli.api, "url", "http://127.0.0.1:9")
     monkeypatch.setattr("headway.cli.commands.cluster.apply._start_server", lambda: pytest.fail("started one"))
@@ -241,7 +241,7 @@ def test_a_named_server_is_never_started(cli: Cli, file: str, monkeypatch: pytes
     assert cli("apply", file).code == 7
 
 
-def test_a_server_that_a_file_names_is_not_started_here(
+def test_apply_never_starts_a_server_if_client_json_names_one(
     cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = tmp_path / "config" / "headway"
@@ -270,7 +270,7 @@ def root_s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], N
     return write
 
 
-def test_root_s_server_that_is_away_is_waited_for(
+def test_apply_waits_for_the_stopped_server_of_root(
     cli: Cli, file: str, root_s: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready(cli, changes(why_empty="it is so"))
@@ -282,7 +282,7 @@ def test_root_s_server_that_is_away_is_waited_for(
     assert done.err == "no server; waiting for it: sudo headway server start\n"
 
 
-def test_root_s_server_that_stays_away_is_an_error_with_its_command(
+def test_apply_fails_if_the_server_of_root_stays_down(
     cli: Cli, file: str, root_s: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root_s("1")
@@ -300,7 +300,7 @@ def own_s(tmp_path: Path) -> None:
     write_client(tmp_path / "data" / "headway", "http://127.0.0.1:7003", "hw_own")
 
 
-def test_a_server_that_root_had_once_keeps_nobody_s_own_from_starting(
+def test_apply_starts_the_personal_server_despite_a_former_root_server(
     cli: Cli, file: str, root_s: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ready(cli, changes(why_empty="it is so"))
@@ -318,7 +318,7 @@ def test_a_server_that_root_had_once_keeps_nobody_s_own_from_starting(
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_no_second_server_takes_over_what_root_s_was_doing(
+def test_apply_waits_for_root_server_lost_midway_and_starts_no_second(
     cli: Cli, file: str, root_s: Callable[[str], None], tmp_path: Path, own: bool
 ) -> None:
     ready(cli, changes(*MANY))
@@ -337,7 +337,7 @@ def test_no_second_server_takes_over_what_root_s_was_doing(
 
 
 @pytest.mark.parametrize(("text", "code"), [(None, 5), ("name: [", 2), ("name: lab\nname: two\n", 2)])
-def test_a_file_that_cannot_be_used(cli: Cli, file: str, text: str | None, code: int) -> None:
+def test_plan_reports_a_missing_or_invalid_cluster_file(cli: Cli, file: str, text: str | None, code: int) -> None:
     if text is None:
         Path(file).unlink()
     else:
@@ -371,7 +371,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",
 )
-def test_every_kind_of_bad_file_gets_one_message_and_no_server(cli: Cli, file: str, content: bytes, why: str) -> None:
+def test_plan_reports_one_fault_for_each_kind_of_bad_file(cli: Cli, file: str, content: bytes, why: str) -> None:
     Path(file).write_bytes(content)
     done = cli("plan", file)
     assert (done.code, done.out) == (2, "")
@@ -379,7 +379,7 @@ def test_every_kind_of_bad_file_gets_one_message_and_no_server(cli: Cli, file: s
     assert why in done.err
 
 
-def test_a_folder_and_a_file_without_end_are_no_cluster_files(cli: Cli, tmp_path: Path) -> None:
+def test_plan_refuses_a_folder_and_an_endless_file(cli: Cli, tmp_path: Path) -> None:
     assert cli("plan", str(tmp_path)).code == 1
     assert "is a folder" in cli("plan", str(tmp_path)).err
     assert "larger than 4 MiB" in cli("plan", "/dev/zero").err
@@ -400,7 +400,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "headway/ssh"
 
 
-def test_down_asks_and_names_what_it_kept(cli: Cli, config: Path) -> None:
+def test_down_asks_for_confirmation_and_lists_kept_data(cli: Cli, config: Path) -> None:
     down_ready(cli, ["/data/lab/home"])
     config.mkdir(parents=True)
     for name in ("lab.conf", "lab.known_hosts", "lab-x.conf"):
@@ -413,7 +413,7 @@ def test_down_asks_and_names_what_it_kept(cli: Cli, config: Path) -> None:
     assert cli.api.named("clusters.down") == [(("lab",), {"delete_data": False})]
 
 
-def test_a_down_that_is_no_longer_followed_leaves_no_ssh_files(cli: Cli, config: Path) -> None:
+def test_interrupted_down_removes_the_ssh_files_of_the_cluster(cli: Cli, config: Path) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -425,7 +425,7 @@ def test_a_down_that_is_no_longer_followed_leaves_no_ssh_files(cli: Cli, config:
     assert list(config.iterdir()) == []
 
 
-def test_down_without_a_terminal_needs_yes(cli: Cli) -> None:
+def test_down_without_a_terminal_requires_yes(cli: Cli) -> None:
     down_ready(cli, [])
     refused = cli("down", "lab", "--delete-data")
     assert refused.code == 3
@@ -435,7 +435,7 @@ def test_down_without_a_terminal_needs_yes(cli: Cli) -> None:
     assert cli.api.named("clusters.down") == [(("lab",), {"delete_data": True})]
 
 
-def test_no_leaves_everything(cli: Cli) -> None:
+def test_down_answered_with_no_sends_no_request(cli: Cli) -> None:
     down_ready(cli, [])
     assert cli("down", stdin=b"n\n", terminal=True).code == Refused.exit_code
     assert not cli.api.named("clusters.down")
@@ -444,7 +444,7 @@ def test_no_leaves_everything(cli: Cli) -> None:
 # --- the text of a ChangeSet
 
 
-def test_ten_thousand_changes_stay_short() -> None:
+def test_ten_thousand_changes_are_folded_into_few_lines() -> None:
     found = changes(*(change("machine.create", f"lab-1-{i}", f"lab-1-{i}") for i in range(1, 10001)))
     lines = cs.changeset_lines(found, Terminal(colours=False, width=80, unicode=True))
     assert len(lines) < 6
@@ -452,7 +452,7 @@ def test_ten_thousand_changes_stay_short() -> None:
     assert max(map(len, lines)) <= 80
 
 
-def test_the_same_disturbance_on_many_nodes_is_one_line() -> None:
+def test_equal_disturbances_on_many_nodes_share_one_line() -> None:
     found = [change("unit.restart", f"lab-1-{i}", "slurmd.service", "node drain") for i in range(1, 9)]
     lines = cs.changeset_lines(changes(*found, asks=8), Terminal(colours=False, width=None, unicode=True))
     assert lines[-1] == "  unit.restart slurmd.service on lab-1-[1-8]: node drain (it is new)"

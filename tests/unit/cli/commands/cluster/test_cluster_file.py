@@ -17,7 +17,7 @@ from tests.support.cli_fakes import Cli, cli
 __all__ = ["cli"]  # a fixture
 
 
-def test_init_writes_once(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_never_overwrites_an_existing_file(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli("init", "mine").code == 0
     text = Path("cluster.yaml").read_text()
@@ -30,7 +30,7 @@ def test_init_writes_once(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("name", ["Bad Name", "1x", "x\ny", "--"])
-def test_init_with_a_name_no_cluster_can_have(
+def test_init_refuses_an_invalid_cluster_name(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -40,13 +40,13 @@ def test_init_with_a_name_no_cluster_can_have(
     assert not list(tmp_path.iterdir())
 
 
-def test_init_in_a_folder_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
+def test_init_reports_a_missing_folder(cli: Cli, tmp_path: Path) -> None:
     done = cli("init", "-f", str(tmp_path / "none/cluster.yaml"))
     assert done.code == 1
     assert done.err == f"error: {tmp_path}/none/cluster.yaml: no such file or directory\n"
 
 
-def test_schema_is_json_schema(cli: Cli) -> None:
+def test_schema_prints_a_json_schema(cli: Cli) -> None:
     schema = json.loads(cli("schema").out)
     assert {"name", "plan", "nodes"} <= set(schema["properties"])
 
@@ -59,13 +59,15 @@ def test_schema_is_json_schema(cli: Cli) -> None:
         ((Gap("podman is missing", "apt install podman"),), 1, "FAIL  podman is missing\n      apt install podman\n"),
     ],
 )
-def test_doctor(cli: Cli, monkeypatch: pytest.MonkeyPatch, gaps: tuple[Gap, ...], code: int, said: str) -> None:
+def test_doctor_reports_host_gaps_and_fails_on_fatal_ones(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, gaps: tuple[Gap, ...], code: int, said: str
+) -> None:
     monkeypatch.setattr("headway.providers.local.preflight.host_gaps", lambda *_, **__: gaps)
     assert (cli("doctor").code, cli("doctor").out) == (code, said)
     assert len(json.loads(cli("doctor", "-o", "json").out)) == len(gaps)
 
 
-def test_images(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_ls_marks_outdated_and_unused_images(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     used = ImageInfo("debian13", "localhost/x:1", "id", "abc", 1700, "2026-01-01", "24.11", current=False, machines=5)
     unused = replace(used, tag="localhost/x:2", machines=0)
 
@@ -79,7 +81,7 @@ def test_images(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(row["current"], row["machines"]) for row in rows] == [(False, 5), (False, 0)]
 
 
-def test_unused_images_are_removed_by_that_word_alone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_rm_requires_the_unused_option_alone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     async def removed() -> tuple[str, ...]:
         return ("localhost/x:2",)
 
@@ -90,7 +92,7 @@ def test_unused_images_are_removed_by_that_word_alone(cli: Cli, monkeypatch: pyt
         assert (refused.code, "--unused" in refused.err) == (2, True)
 
 
-def test_version_without_a_server(cli: Cli) -> None:
+def test_version_works_without_a_server(cli: Cli) -> None:
     cli.api.on("server", Unreachable("no server"))
     assert cli("version").out.endswith("server  none in reach\n")
     assert json.loads(cli("version", "-o", "json").out)["server"] is None
@@ -100,7 +102,7 @@ def test_version_without_a_server(cli: Cli) -> None:
     "error",
     [NotSignedIn("this token is not known", hint="headway token create"), Refused("the server answers in another way")],
 )
-def test_version_of_a_server_that_refuses_or_is_another_says_which_and_why(cli: Cli, error: HeadwayError) -> None:
+def test_version_reports_url_and_error_of_a_refusing_server(cli: Cli, error: HeadwayError) -> None:
     cli.api.on("server", error)
     done = cli("version")
     assert (done.code, done.out.splitlines()[1:]) == (error.exit_code, [f"server  at {cli.api.url}"])

@@ -22,7 +22,7 @@ def changes(*names: str) -> ChangeSetOut:
     return ChangeSetOut(cluster="lab", changes=rows, asks=len(rows), why_empty="" if rows else "every node is of new")
 
 
-def test_a_dry_run_names_nodes_reason_and_effect_and_asks_for_nothing(cli: Cli) -> None:
+def test_roll_dry_run_prints_the_plan_and_starts_no_roll(cli: Cli) -> None:
     cli.api.on("clusters.plan_roll", changes("lab-1-1", "lab-1-2"))
     said = cli("roll", "lab", "--dry-run", "--by", "2h").out
     assert "machine.rebuild on lab-1-[1-2]: rebuild (is to be of new)" in said
@@ -31,14 +31,14 @@ def test_a_dry_run_names_nodes_reason_and_effect_and_asks_for_nothing(cli: Cli) 
     assert json.loads(cli("roll", "lab", "--dry-run", "-o", "json").out)["asks"] == 2
 
 
-def test_it_is_asked_about_before_a_machine_is_touched(cli: Cli) -> None:
+def test_roll_requires_confirmation(cli: Cli) -> None:
     cli.api.on("clusters.plan_roll", changes("lab-1-1"))
     ended = cli("roll", "lab")
     assert ended.code == 3
     assert "1 machine would be rebuilt" in ended.err
 
 
-def test_what_stepped_aside_is_followed_to_its_end(cli: Cli) -> None:
+def test_roll_follows_the_operation_that_continues_it(cli: Cli) -> None:
     first, second = operation("done", kind="roll", kept=["op-2"]), operation("done", kind="roll")
     answers = iter([first, second, second])
     cli.api.on("clusters.plan_roll", changes("lab-1-1")).on("clusters.roll", first).on("operations.events", [])
@@ -49,7 +49,7 @@ def test_what_stepped_aside_is_followed_to_its_end(cli: Cli) -> None:
     assert cli.api.named("clusters.roll") == [(("lab",), {"back": True, "head": True, "by_s": None})]
 
 
-def test_one_that_waits_is_ended(cli: Cli) -> None:
+def test_roll_stop_ends_a_waiting_roll(cli: Cli) -> None:
     done = operation("done", kind="roll")
     cli.api.on("clusters.roll", done).on("operations.events", []).on("operations.get", done)
     assert cli("roll", "lab", "--stop").out.splitlines()[-1].startswith("the roll of lab has stopped")
@@ -59,14 +59,14 @@ def test_one_that_waits_is_ended(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("word", "seconds"), [("90s", 90), ("30m", 1800), ("1d", 86_400), ("0", 0), ("02:00:00", 7200)]
 )
-def test_deadlines_are_said_as_people_say_them(cli: Cli, word: str, seconds: int) -> None:
+def test_roll_by_accepts_durations_with_units(cli: Cli, word: str, seconds: int) -> None:
     cli.api.on("clusters.plan_roll", changes())
     cli("roll", "lab", "--dry-run", "--by", word)
     assert cli.api.named("clusters.plan_roll")[0][1]["by_s"] == seconds
 
 
 @pytest.mark.parametrize("word", ["soon", "8d", "-1h", "h"])
-def test_what_is_no_time_is_refused_with_an_example(cli: Cli, word: str) -> None:
+def test_roll_by_refuses_an_invalid_duration(cli: Cli, word: str) -> None:
     ended = cli("roll", "lab", "--by", word)
     assert ended.code == 2
     assert "--by" in ended.err

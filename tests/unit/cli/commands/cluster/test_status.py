@@ -28,7 +28,7 @@ def status(**others: object) -> StatusOut:
     return StatusOut.model_validate(fields)
 
 
-def test_ls(cli: Cli) -> None:
+def test_ls_lists_clusters_with_gpu_usage(cli: Cli) -> None:
     cli.api.on("clusters.list", [cluster(), cluster("big", simulated_gpus=False, state="degraded")])
     lines = cli("ls").out.splitlines()
     assert "12/40 SIMULATED" in lines[1]
@@ -37,13 +37,13 @@ def test_ls(cli: Cli) -> None:
     assert [c["name"] for c in json.loads(cli("ls", "-o", "json").out)] == ["lab", "big"]
 
 
-def test_ls_of_nothing_says_what_to_do(cli: Cli) -> None:
+def test_ls_without_clusters_suggests_headway_init(cli: Cli) -> None:
     cli.api.on("clusters.list", [])
     assert "headway init" in cli("ls").out
     assert json.loads(cli("ls", "-o", "json").out) == []
 
 
-def test_status_ready(cli: Cli) -> None:
+def test_status_of_a_ready_cluster_shows_nodes_jobs_and_checks(cli: Cli) -> None:
     cli.api.on("clusters.only_name", "lab").on("clusters.status", status())
     done = cli("status")
     assert done.code == 0
@@ -53,7 +53,7 @@ def test_status_ready(cli: Cli) -> None:
     assert "SIMULATED" in done.out
 
 
-def test_status_says_how_many_machines_each_group_has_and_what_they_cost(cli: Cli) -> None:
+def test_status_shows_machines_and_price_of_each_group(cli: Cli) -> None:
     groups = [
         GroupOut(name="gpu", plan="h100-8", nodes=2, max=4, machines=3, spares=1, price_usd_per_node_hour="31.20"),
         GroupOut(name="cheap", plan="h100-8", nodes=0, max=8, machines=1, spot=True, idle_s=600),
@@ -65,7 +65,7 @@ def test_status_says_how_many_machines_each_group_has_and_what_they_cost(cli: Cl
 
 
 @pytest.mark.parametrize("output", ["table", "json"])
-def test_status_not_ready_exits_with_1(cli: Cli, output: str) -> None:
+def test_status_of_an_unready_cluster_exits_with_1(cli: Cli, output: str) -> None:
     bad = [CheckOut(name="nodes", ok=False, message="lab-1-2 is down\nheadway apply gives it back")]
     cli.api.on("clusters.status", status(checks=bad))
     done = cli("status", "lab", "-o", output)
@@ -76,7 +76,7 @@ def test_status_not_ready_exits_with_1(cli: Cli, output: str) -> None:
         assert json.loads(done.out)["checks"][0]["ok"] is False
 
 
-def test_a_node_that_died_stands_out(cli: Cli) -> None:
+def test_nodes_highlights_a_dead_node_in_red(cli: Cli) -> None:
     dead = node(
         "lab-1-3", used=8, states=["DOWN", "NOT_RESPONDING"], usable=False, machine="stopped", reason="no pulse"
     )
@@ -88,19 +88,21 @@ def test_a_node_that_died_stands_out(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_colours_can_be_refused(cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+def test_no_color_and_dumb_terminal_disable_colours(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
     monkeypatch.setenv(name, value)
     cli.api.on("clusters.status", status())
     assert "\x1b" not in cli("status", "lab", terminal=True).out
 
 
-def test_no_colours_in_a_pipe(cli: Cli) -> None:
+def test_status_in_a_pipe_has_no_colours(cli: Cli) -> None:
     cli.api.on("clusters.status", status())
     assert "\x1b" not in cli("status", "lab").out
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_nodes_fit_the_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+def test_nodes_table_fits_the_terminal_width(cli: Cli, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     many = [node(f"lab-1-{i}", used=i % 9, reason="a long reason that nobody will read to its end") for i in range(9)]
     cli.api.on("clusters.status", status(nodes=many))
@@ -110,7 +112,7 @@ def test_nodes_fit_the_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch, width
     assert all(re.search(r"[█░]{8} \d/8", line) for line in table[1:])
 
 
-def test_without_unicode_cells_are_ascii() -> None:
+def test_gpu_cells_are_ascii_without_unicode() -> None:
     terminal = Terminal(colours=False, width=None, unicode=False)
     assert formatting.node_gpus(node(used=3), terminal)[:8] == [("#", "busy")] * 3 + [(".", "dim")] * 5
 
@@ -119,7 +121,7 @@ def test_without_unicode_cells_are_ascii() -> None:
     st.lists(st.lists(st.text(max_size=30), min_size=3, max_size=3), max_size=5),
     st.integers(min_value=30, max_value=100),
 )
-def test_any_cells_fit_and_stay_on_their_line(rows: list[list[str]], width: int) -> None:
+def test_table_cells_with_any_text_fit_the_width_on_one_line(rows: list[list[str]], width: int) -> None:
     terminal = Terminal(colours=False, width=width, unicode=True)
     columns = [
         tables.Column("A", shrink=True),
@@ -135,5 +137,5 @@ def test_any_cells_fit_and_stay_on_their_line(rows: list[list[str]], width: int)
     ("seconds", "text"),
     [(0, "0:00"), (247, "4:07"), (3847, "1:04:07"), (90061, "1-01:01:01"), (None, "unlimited")],
 )
-def test_durations_are_slurms(seconds: float | None, text: str) -> None:
+def test_durations_use_the_slurm_format(seconds: float | None, text: str) -> None:
     assert formatting.duration(seconds) == text

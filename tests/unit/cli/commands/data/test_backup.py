@@ -22,7 +22,7 @@ def phrase(monkeypatch: pytest.MonkeyPatch) -> str:
     return "correct horse"
 
 
-def test_a_backup_prints_its_file_alone(cli: Cli, phrase: str) -> None:
+def test_backup_prints_its_file_path_and_the_restore_command(cli: Cli, phrase: str) -> None:
     done = operation("done", kind="backup", kept=[FILE])
     cli.api.on("clusters.only_name", "lab").on("backups.create", done).on("operations.events", []).on(
         "operations.get", done
@@ -33,7 +33,7 @@ def test_a_backup_prints_its_file_alone(cli: Cli, phrase: str) -> None:
     assert cli.api.named("backups.create") == [(("lab", "/backup", phrase), {})]
 
 
-def test_a_passphrase_comes_from_a_file_and_is_long_enough(cli: Cli, tmp_path: Path) -> None:
+def test_backup_reads_passphrase_from_key_file_and_refuses_short_one(cli: Cli, tmp_path: Path) -> None:
     done = operation("done", kind="backup", kept=[FILE])
     cli.api.on("backups.create", done).on("operations.events", []).on("operations.get", done)
     file = tmp_path / "key"
@@ -47,14 +47,14 @@ def test_a_passphrase_comes_from_a_file_and_is_long_enough(cli: Cli, tmp_path: P
     assert cli("backup", "lab", "--to", "/backup", "--key-file", str(tmp_path / "none")).code == 1
 
 
-def test_without_a_passphrase_and_a_terminal_it_is_asked_for(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backup_without_passphrase_or_terminal_requires_key_file(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEADWAY_BACKUP_PASSPHRASE", raising=False)
     ended = cli("backup", "lab", "--to", "/backup")
     assert ended.code == 3
     assert "--key-file" in ended.err
 
 
-def test_backups_are_listed_and_one_is_read(cli: Cli, phrase: str) -> None:
+def test_backups_lists_a_folder_and_verifies_one_backup(cli: Cli, phrase: str) -> None:
     cli.api.on("backups.list", [KEPT]).on("backups.verify", KEPT.model_copy(update={"records": 12}))
     assert "3.0 MiB" in cli("backups", "--in", "/backup").out
     assert "yes, 12 records" in cli("backups", "--in", "/backup", "--verify", Path(FILE).name).out
@@ -63,7 +63,7 @@ def test_backups_are_listed_and_one_is_read(cli: Cli, phrase: str) -> None:
     assert cli("backups", "--in", "/backup").out == "no backup in /backup\n"
 
 
-def test_without_a_folder_those_of_the_clusters_are_looked_into(cli: Cli, phrase: str) -> None:
+def test_backups_without_folder_uses_the_folders_of_the_cluster_files(cli: Cli, phrase: str) -> None:
     cli.api.on("backups.list", [KEPT]).on("backups.verify", KEPT.model_copy(update={"records": 12}))
     assert "yes, 12 records" in cli("backups", "--verify", Path(FILE).name).out
     assert cli.api.named("backups.list") == [(("",), {})]
@@ -72,7 +72,7 @@ def test_without_a_folder_those_of_the_clusters_are_looked_into(cli: Cli, phrase
     assert cli("backups").out == "no backup in the folders of the cluster files\n"
 
 
-def test_a_restore_over_a_cluster_asks(cli: Cli, phrase: str) -> None:
+def test_restore_over_an_existing_cluster_requires_confirmation(cli: Cli, phrase: str) -> None:
     done = operation("done", kind="restore")
     cli.api.on("clusters.list", [cluster()]).on("backups.restore", done).on("operations.events", []).on(
         "operations.get", done
@@ -86,14 +86,14 @@ def test_a_restore_over_a_cluster_asks(cli: Cli, phrase: str) -> None:
     assert cli.api.named("backups.restore")[0] == (("lab", FILE, phrase), {"confirmed": True})
 
 
-def test_a_key_is_rotated(cli: Cli) -> None:
+def test_secrets_rotate_replaces_the_munge_key(cli: Cli) -> None:
     done = operation("done", kind="rotate")
     cli.api.on("clusters.rotate_secret", done).on("operations.events", []).on("operations.get", done)
     assert cli("secrets", "rotate", "munge", "lab").out.splitlines()[-1] == "lab has a new munge key"
     assert cli.api.named("clusters.rotate_secret") == [(("lab", "munge"), {})]
 
 
-def test_volumes_are_measured(cli: Cli) -> None:
+def test_storage_bench_prints_speeds_and_errors_of_volumes(cli: Cli) -> None:
     found = [
         VolumeSpeedOut(path="/scratch", write_mib_s=812.4, read_mib_s=2100, checkpoint_mib_s=640),
         VolumeSpeedOut(path="/models", error="Read-only file system"),
@@ -105,7 +105,7 @@ def test_volumes_are_measured(cli: Cli) -> None:
     assert cli.api.named("storage.benchmark") == [(("lab",), {"node": "lab-1-1", "mib": 256})]
 
 
-def test_volumes_are_shown_with_who_has_lost_them(cli: Cli) -> None:
+def test_storage_show_lists_nodes_that_lost_a_volume(cli: Cli) -> None:
     measured = MeasuredOut(path="/scratch", write_mib_s=812.4, read_mib_s=2100, node="lab-1-1", mib=256, at=1000.0)
     lost = LostOut(node="lab-1-2", why="volumes: /data is not mounted")
     volumes = [

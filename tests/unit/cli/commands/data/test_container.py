@@ -11,7 +11,7 @@ from tests.support.cli_fakes import Cli, cli
 __all__ = ["cli"]  # a fixture
 
 
-def test_an_import_says_what_is_there_afterwards(cli: Cli) -> None:
+def test_container_import_prints_image_path_and_size(cli: Cli) -> None:
     made = {"image": "ubuntu", "path": "/scratch/.containers/sha256-a.sqsh", "bytes": 3 << 20}
     cli.api.on("commands.stream", lambda *_: (one for one in [("out", json.dumps(made).encode()), ("code", b"0")]))
     done = cli("container", "import", "lab", "ubuntu")
@@ -25,7 +25,7 @@ def test_an_import_says_what_is_there_afterwards(cli: Cli) -> None:
         ("./layout", "no path of the head"), ("../layout", "no path of the head"), ("oci:layout:tag", "no path of the head"),
     ],
 )  # fmt: skip
-def test_what_can_t_be_imported_asks_nothing_of_the_head(cli: Cli, image: str, why: str) -> None:
+def test_container_import_refuses_invalid_images_before_any_request(cli: Cli, image: str, why: str) -> None:
     done = cli("container", "import", "lab", image)
     assert (done.code, done.out) == (1, "")
     assert why in done.err

@@ -17,7 +17,7 @@ ONE = DatasetOut(
 TWO = ONE.model_copy(update={"version": 2, "state": "damaged", "damage": "  a is missing", "checked_at": 2.0})
 
 
-def test_what_was_added_is_printed_by_its_place(cli: Cli) -> None:
+def test_dataset_add_prints_the_path_of_the_new_version(cli: Cli) -> None:
     done = operation("done", kind="dataset", kept=["/datasets/tiny/1"])
     cli.api.on("clusters.only_name", "lab").on("datasets.add", done).on("operations.events", []).on(
         "operations.get", done
@@ -27,7 +27,7 @@ def test_what_was_added_is_printed_by_its_place(cli: Cli) -> None:
     assert cli.api.named("datasets.add") == [(("lab", "tiny", str(Path.cwd() / "data/tiny")), {})]
 
 
-def test_versions_are_listed(cli: Cli) -> None:
+def test_dataset_list_prints_versions_and_their_state(cli: Cli) -> None:
     cli.api.on("datasets.list", [ONE, TWO])
     out = cli("dataset", "list", "--cluster", "lab").out
     for words in ("tiny@1", "5.0 MiB", "whole", "tiny@2", "damaged"):
@@ -35,7 +35,7 @@ def test_versions_are_listed(cli: Cli) -> None:
     assert cli("dataset", "list", "wide", "--cluster", "lab").out == "no dataset wide on lab\n"
 
 
-def test_the_latest_is_read_again_where_no_version_is_said(cli: Cli) -> None:
+def test_dataset_verify_defaults_to_the_latest_version(cli: Cli) -> None:
     done = operation("done", kind="dataset")
     cli.api.on("datasets.list", [ONE, TWO]).on("datasets.verify", done).on("operations.events", []).on(
         "operations.get", done
@@ -46,7 +46,7 @@ def test_the_latest_is_read_again_where_no_version_is_said(cli: Cli) -> None:
     assert cli("dataset", "verify", "tiny@x", "--cluster", "lab").code == 1
 
 
-def test_a_removal_asks_and_names_its_version(cli: Cli) -> None:
+def test_dataset_remove_requires_a_version_and_confirmation(cli: Cli) -> None:
     done = operation("done", kind="dataset")
     cli.api.on("datasets.remove", done).on("operations.events", []).on("operations.get", done)
     assert cli("dataset", "remove", "tiny", "--cluster", "lab").code == 1
@@ -56,7 +56,7 @@ def test_a_removal_asks_and_names_its_version(cli: Cli) -> None:
     assert cli.api.named("datasets.remove") == [(("lab", "tiny", 1), {"force": True})]
 
 
-def test_a_bucket_is_named_with_the_keys_of_whoever_asks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dataset_add_from_s3_sends_the_aws_keys_of_the_caller(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
     done = operation("done", kind="dataset", kept=["/datasets/tiny/1"])

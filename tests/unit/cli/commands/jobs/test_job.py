@@ -35,7 +35,7 @@ def sent(cli: Cli) -> tuple[str, SubmitIn]:
     return name, request
 
 
-def test_submit_says_what_where_and_as_whom(cli: Cli, script: str) -> None:
+def test_submit_prints_job_id_cluster_user_and_workdir(cli: Cli, script: str) -> None:
     accepts(cli)
     done = cli("submit", "-N", "2", "--gpus-per-node=8", script, "--epochs", "3")
     assert (done.code, done.out) == (0, "Submitted batch job 12 on lab as alice in /home/alice\n")
@@ -47,7 +47,7 @@ def test_submit_says_what_where_and_as_whom(cli: Cli, script: str) -> None:
     )  # fmt: skip
 
 
-def test_submit_with_a_cluster_and_its_own_flags(cli: Cli, script: str) -> None:
+def test_submit_accepts_cluster_as_chdir_and_parsable(cli: Cli, script: str) -> None:
     accepts(cli)
     done = cli("submit", "lab", "--as", "bob", "--chdir=/scratch/x", "--parsable", script)
     assert done.out == "12\n"
@@ -55,13 +55,13 @@ def test_submit_with_a_cluster_and_its_own_flags(cli: Cli, script: str) -> None:
     assert (name, request.user, request.chdir, request.args) == ("lab", "bob", "/scratch/x", [])
 
 
-def test_a_word_that_is_a_cluster_is_the_cluster(cli: Cli, script: str) -> None:
+def test_submit_takes_a_known_cluster_name_as_the_cluster(cli: Cli, script: str) -> None:
     accepts(cli)
     cli("submit", "lab", script)
     assert sent(cli)[1].script_name == script
 
 
-def test_a_word_that_is_a_file_is_the_script(cli: Cli, script: str) -> None:
+def test_submit_takes_an_existing_file_as_the_script(cli: Cli, script: str) -> None:
     accepts(cli)
     cli.api.on("clusters.list", [cluster("other")])
     cli("submit", "lab", "x")
@@ -69,14 +69,14 @@ def test_a_word_that_is_a_file_is_the_script(cli: Cli, script: str) -> None:
     assert sent(cli)[1].script_args == ["x"]
 
 
-def test_a_word_that_is_neither(cli: Cli, script: str) -> None:
+def test_submit_refuses_a_word_that_is_neither_cluster_nor_script(cli: Cli, script: str) -> None:
     accepts(cli)
     done = cli("submit", "nope", script)
     assert done.code == 5
     assert done.err == "error: nope is neither a cluster nor a script on this machine\n  clusters: lab\n"
 
 
-def test_submit_wrap_and_json(cli: Cli) -> None:
+def test_submit_supports_wrap_and_json(cli: Cli) -> None:
     accepts(cli)
     done = cli("submit", "--json", "--wrap", "hostname")
     assert json.loads(done.out)["job_id"] == 12
@@ -84,7 +84,7 @@ def test_submit_wrap_and_json(cli: Cli) -> None:
     assert (request.args, request.script) == (["--wrap", "hostname"], None)
 
 
-def test_submit_from_standard_input(cli: Cli) -> None:
+def test_submit_reads_the_script_from_stdin(cli: Cli) -> None:
     accepts(cli)
     cli("submit", "-N1", stdin=b"#!/bin/sh\ntrue\n")
     assert sent(cli)[1].script == "#!/bin/sh\ntrue\n"
@@ -100,7 +100,7 @@ def test_submit_from_standard_input(cli: Cli) -> None:
         (b"#!/bin/sh\n" + b"#" * (4 << 20), "larger than Slurm accepts"),
     ],
 )
-def test_a_script_that_sbatch_would_refuse(cli: Cli, tmp_path: Path, content: bytes, said: str) -> None:
+def test_submit_refuses_scripts_that_sbatch_would_refuse(cli: Cli, tmp_path: Path, content: bytes, said: str) -> None:
     accepts(cli)
     (tmp_path / "x.sh").write_bytes(content)
     done = cli("submit", str(tmp_path / "x.sh"))
@@ -109,7 +109,7 @@ def test_a_script_that_sbatch_would_refuse(cli: Cli, tmp_path: Path, content: by
     assert not cli.api.named("jobs.sbatch")
 
 
-def test_a_script_that_is_not_here(cli: Cli) -> None:
+def test_submit_of_a_missing_script_suggests_headway_exec(cli: Cli) -> None:
     accepts(cli)
     done = cli("submit", "./none.sh")
     assert done.code == 5
@@ -117,14 +117,16 @@ def test_a_script_that_is_not_here(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("words", [("--help",), ("-h",), ("lab", "--help"), ("-N", "2", "--help")])
-def test_submits_help_needs_no_server(cli: Cli, words: tuple[str, ...]) -> None:
+def test_submit_help_needs_no_server(cli: Cli, words: tuple[str, ...]) -> None:
     done = cli("submit", *words)
     assert done.code == 0
     assert done.out.startswith("Usage: headway submit [CLUSTER] [SBATCH FLAGS] SCRIPT [ARGS]\n")
     assert "--json" in done.out
 
 
-def test_submit_wait_exits_as_the_job_did(cli: Cli, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_wait_exits_with_the_exit_code_of_the_job(
+    cli: Cli, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     accepts(cli)
     monkeypatch.setattr("time.sleep", lambda _: None)
     states = iter([job(state="PENDING"), job(), job(state="FAILED", exit_code=3)])
@@ -134,7 +136,9 @@ def test_submit_wait_exits_as_the_job_did(cli: Cli, script: str, monkeypatch: py
     assert "job 12: FAILED" in done.err
 
 
-def test_submit_wait_goes_on_over_a_broken_request(cli: Cli, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_wait_continues_after_a_broken_connection(
+    cli: Cli, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else `submit --wait x || submit x` would have the job twice."""
     accepts(cli)
     monkeypatch.setattr("time.sleep", lambda _: None)
@@ -152,9 +156,7 @@ def test_submit_wait_goes_on_over_a_broken_request(cli: Cli, script: str, monkey
     assert done.err.count("the connection broke; job 12 continues; still waiting for it") == 1
 
 
-def test_submit_wait_waits_for_all_tasks_and_fails_with_one(
-    cli: Cli, script: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_submit_wait_fails_if_one_array_task_failed(cli: Cli, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     accepts(cli)
     monkeypatch.setattr("time.sleep", lambda _: None)
     counts = iter([ArrayOut(total=4, done=3, running=1), ArrayOut(total=4, done=3, failed=1, failed_tasks="2")])
@@ -169,7 +171,7 @@ def test_submit_wait_waits_for_all_tasks_and_fails_with_one(
 # --- reading
 
 
-def test_queue_orders_and_explains(cli: Cli) -> None:
+def test_queue_orders_jobs_by_state_and_shows_reasons(cli: Cli) -> None:
     jobs = [
         job(3, state="PENDING", reason="Resources", nodes=[], nodelist="", elapsed_s=0),
         job(2, progress=ProgressOut(step=120, loss=1.8734), restarts=1),
@@ -188,21 +190,21 @@ def test_queue_orders_and_explains(cli: Cli) -> None:
     assert "SIMULATED" in lines[4]
 
 
-def test_queue_passes_its_filters_on(cli: Cli) -> None:
+def test_queue_sends_its_filters_to_the_server(cli: Cli) -> None:
     cli.api.on("jobs.list", []).on("clusters.get", cluster())
     done = cli("queue", "lab", "-a", "-u", "bob", "-t", "running")
     assert done.out == "no jobs on lab\n"
     assert cli.api.named("jobs.list") == [(("lab",), {"all": True, "user": "bob", "state": "RUNNING"})]
 
 
-def test_real_gpus_are_not_called_simulated(cli: Cli) -> None:
+def test_queue_does_not_call_real_gpus_simulated(cli: Cli) -> None:
     cli.api.on("jobs.list", [job()]).on("clusters.get", cluster(simulated_gpus=False))
     assert "SIMULATED" not in cli("queue", "lab").out
 
 
 @pytest.mark.parametrize("output", ["table", "json"])
 @pytest.mark.parametrize("command", ["queue", "nodes"])
-def test_old_figures_are_called_old(cli: Cli, command: str, output: str) -> None:
+def test_queue_and_nodes_warn_about_stale_data(cli: Cli, command: str, output: str) -> None:
     old = cluster(stale="no SSH to lab-head")
     cli.api.on("jobs.list", []).on("clusters.get", old).on(
         "clusters.status", StatusOut(cluster=old, checks=[], nodes=[])
@@ -213,11 +215,11 @@ def test_old_figures_are_called_old(cli: Cli, command: str, output: str) -> None
     assert "this data is old: no SSH to lab-head; headway status lab" in done.err
 
 
-def test_queue_watch_needs_a_terminal(cli: Cli) -> None:
+def test_queue_watch_requires_a_terminal(cli: Cli) -> None:
     assert cli("queue", "lab", "-w").code == 1
 
 
-def test_queue_watch_draws_until_interrupted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue_watch_draws_until_interrupt_and_restores_the_screen(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     cli.api.on("jobs.list", [job()]).on("clusters.get", cluster())
 
     def interrupt(_: float) -> None:
@@ -230,14 +232,14 @@ def test_queue_watch_draws_until_interrupted(cli: Cli, monkeypatch: pytest.Monke
     assert done.out.endswith("\x1b[?25h\x1b[?1049l")
 
 
-def test_a_jobs_name_cannot_steer_the_terminal(cli: Cli) -> None:
+def test_queue_escapes_control_characters_in_job_names(cli: Cli) -> None:
     cli.api.on("jobs.list", [job(name="x\x1b[2J\ny")]).on("clusters.get", cluster())
     done = cli("queue", "lab", terminal=True)
     assert "\x1b[2J" not in done.out
     assert "x?[2J?y" in done.out
 
 
-def test_job_in_full(cli: Cli) -> None:
+def test_job_prints_all_details_and_progress(cli: Cli) -> None:
     found = job(
         qos="vision", stdout="/home/alice/o", stderr="/home/alice/o", submit_time=1,
         progress=ProgressOut(step=9, loss=1.5, tokens_per_s=12345.6, series=[(1, 3.0), (5, 2.0), (9, 1.5)]),
@@ -258,20 +260,20 @@ def test_job_in_full(cli: Cli) -> None:
     assert json.loads(cli("job", "lab", "12", "-o", "json").out)["id"] == 12
 
 
-def test_logs_are_bytes_untouched(cli: Cli) -> None:
+def test_logs_writes_the_log_bytes_unchanged(cli: Cli) -> None:
     cli.api.on("clusters.only_name", "lab").on("jobs.log", lambda *_, **__: iter([b"a\xff", b"\r\nb"]))
     assert cli("logs", "-f", "12").raw == b"a\xff\r\nb"
     assert cli.api.named("jobs.log") == [(("lab", 12), {"follow": True, "err": False, "task": ""})]
 
 
 @pytest.mark.parametrize("words", [("lab", "-f", "12"), ("-f", "lab", "12"), ("lab", "12", "-f")])
-def test_the_cluster_may_come_first(cli: Cli, words: tuple[str, ...]) -> None:
+def test_logs_accepts_cluster_job_and_flags_in_any_order(cli: Cli, words: tuple[str, ...]) -> None:
     cli.api.on("jobs.log", lambda *_, **__: iter(()))
     cli("logs", *words)
     assert cli.api.named("jobs.log") == [(("lab", 12), {"follow": True, "err": False, "task": ""})]
 
 
-def test_interrupting_a_log_leaves_the_job(cli: Cli) -> None:
+def test_interrupted_logs_says_how_to_follow_the_job_again(cli: Cli) -> None:
     def interrupted(*_: object, **__: object) -> Iterator[bytes]:
         yield b"x"
         raise KeyboardInterrupt
@@ -282,7 +284,7 @@ def test_interrupting_a_log_leaves_the_job(cli: Cli) -> None:
     assert "job 12 continues; follow it again: headway logs lab -f 12" in done.err
 
 
-def test_cancel_goes_on_and_ends_with_the_failure(cli: Cli) -> None:
+def test_cancel_continues_after_a_failure_and_exits_with_its_code(cli: Cli) -> None:
     def answer(_: str, number: int, *, task: str) -> None:
         assert not task
         if number == 12:
@@ -295,7 +297,7 @@ def test_cancel_goes_on_and_ends_with_the_failure(cli: Cli) -> None:
     assert "job 12 is bob's" in done.err
 
 
-def test_a_task_of_an_array_by_its_slurm_name(cli: Cli) -> None:
+def test_job_commands_accept_an_array_task_id(cli: Cli) -> None:
     tasks = [job(40 + i, array_job_id=40, array_task=str(i)) for i in range(4)]
 
     def one(_: str, number: int, task: str = "") -> object:

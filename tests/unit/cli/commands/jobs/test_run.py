@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_run_sends_the_folder_once_and_the_words_untouched(cli: Cli, folder: Path) -> None:
+def test_run_uploads_the_folder_once_and_sends_words_unchanged(cli: Cli, folder: Path) -> None:
     there: set[str] = set()
 
     def keep(_: str, digest: str, archive: bytes, **__: str) -> BundleOut:
@@ -64,7 +64,7 @@ def test_run_sends_the_folder_once_and_the_words_untouched(cli: Cli, folder: Pat
     assert len(cli.api.named("bundles.upload")) == 1
 
 
-def test_a_dry_run_prints_lines_with_their_origin_and_sends_nothing(cli: Cli, folder: Path) -> None:
+def test_run_dry_run_prints_script_lines_with_their_origin(cli: Cli, folder: Path) -> None:
     cli.api.on("jobs.create_run", made(0))
     done = cli("run", "lab", "--dry-run", "--", "python3", "x.py")
     assert done.out.splitlines() == [
@@ -84,19 +84,21 @@ def test_a_dry_run_prints_lines_with_their_origin_and_sends_nothing(cli: Cli, fo
         (["logs", "lab", "12", "--task", "x"], "is not a task number"),
     ],
 )
-def test_wrong_words_are_told_before_the_server_is_asked(cli: Cli, folder: Path, words: list[str], said: str) -> None:
+def test_job_commands_refuse_wrong_words_before_any_request(
+    cli: Cli, folder: Path, words: list[str], said: str
+) -> None:
     done = cli(*words)
     assert done.code != 0
     assert said in done.err
 
 
-def test_all_wrong_flags_at_once(cli: Cli) -> None:
+def test_run_reports_all_wrong_flags_at_once(cli: Cli) -> None:
     done = cli("run", "lab", "--no-files", "--nodes", "0", "--gpus", "-1", "--", "a")
     assert "--nodes" in done.err
     assert "--gpus" in done.err
 
 
-def test_job_is_job_show_and_an_array_has_its_counts(cli: Cli) -> None:
+def test_job_and_job_show_print_array_task_counts(cli: Cli) -> None:
     # The record under the array's number is its last task's, which has ended well.
     last = job(12, array_job_id=12, array_task="9", state="COMPLETED", exit_code=0)
     cli.api.on("jobs.get", last).on("clusters.get", cluster("lab"))
@@ -111,7 +113,7 @@ def test_job_is_job_show_and_an_array_has_its_counts(cli: Cli) -> None:
     assert cli("job", "-o", "json", "lab", "12").code == 0
 
 
-def test_retry_and_rerun_give_secrets_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_retry_and_rerun_resubmit_and_pass_secrets(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "s")
     out = SubmitOut(job_id=13, cluster="lab", user="alice", workdir="/w")
     cli.api.on("jobs.retry", out).on("jobs.rerun", out)
@@ -121,7 +123,7 @@ def test_retry_and_rerun_give_secrets_again(cli: Cli, monkeypatch: pytest.Monkey
     assert args == ("lab", 12, RetryIn(env={"HF_TOKEN": "s"}))
 
 
-def test_one_task_s_log_by_either_word(cli: Cli) -> None:
+def test_logs_accepts_a_task_id_or_the_task_option(cli: Cli) -> None:
     cli.api.on("jobs.log", lambda *_, **__: iter([b"x"]))
     cli("logs", "lab", "12_3")
     cli("logs", "lab", "12", "--task", "3")
@@ -129,7 +131,7 @@ def test_one_task_s_log_by_either_word(cli: Cli) -> None:
     assert {args for args, _ in cli.api.named("jobs.log")} == {("lab", 12)}
 
 
-def test_lineage_is_shown(cli: Cli) -> None:
+def test_job_show_prints_lineage(cli: Cli) -> None:
     found = LineageOut(
         job_id=12, cluster="lab", submitted_at=1.0, person="ann", user="ann", kind="rerun", parent=7, script="#!/bin/sh\nx\n",
         git=GitIn(commit="c" * 40, branch="main", dirty=True), env={"HF_TOKEN": "********"},
@@ -140,7 +142,7 @@ def test_lineage_is_shown(cli: Cli) -> None:
         assert part in out
 
 
-def test_a_pipeline_s_steps_are_shown(cli: Cli, folder: Path) -> None:
+def test_pipeline_run_prints_steps_and_retry_sends_steps(cli: Cli, folder: Path) -> None:
     (folder / "p.yaml").write_text("name: p\nsteps: {a: {run: true}}\n")
     step = StepOut(name="a", job_id=5, state="FAILED", why="the program was not found", runs=2)
     out = PipelineOut(
@@ -165,7 +167,7 @@ def test_a_pipeline_s_steps_are_shown(cli: Cli, folder: Path) -> None:
     assert args == ("lab", "p", PipelineRetryIn(steps=["a"]))
 
 
-def test_a_shell_is_srun_over_ssh(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_shell_runs_srun_over_ssh(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     became: list[list[str]] = []
     monkeypatch.setattr(shell_command, "exec_program", became.append)
     monkeypatch.setattr(ssh_files, "write_ssh_config", lambda _: tmp_path / "config")

@@ -25,7 +25,7 @@ __all__ = ["cli"]  # a fixture
         (["lab", "reclaim", "lab-1-2", "--in", "30"], {"kind": "reclaim", "node": "lab-1-2", "in_s": 30}),
     ],
 )
-def test_a_fault_is_asked_for(cli: Cli, words: list[str], ask: dict[str, object]) -> None:
+def test_fault_sends_the_injection_request(cli: Cli, words: list[str], ask: dict[str, object]) -> None:
     cli.api.on("clusters.only_name", "lab").on("nodes.inject_fault", FaultMadeOut(done="done"))
     assert cli("fault", *words).out == "done\n"
     ((args, _),) = cli.api.named("nodes.inject_fault")
@@ -47,7 +47,7 @@ def test_a_fault_is_asked_for(cli: Cli, words: list[str], ask: dict[str, object]
         ["kill", "relay", "lab-1-2"],
     ],
 )
-def test_a_fault_that_is_not_clear_is_asked_back(cli: Cli, words: list[str]) -> None:
+def test_fault_refuses_ambiguous_words(cli: Cli, words: list[str]) -> None:
     ended = cli("fault", *words)
     assert ended.code == 2
     assert "give" in ended.err
@@ -62,6 +62,6 @@ def test_a_fault_that_is_not_clear_is_asked_back(cli: Cli, words: list[str]) -> 
         {"kind": "ecc"},
     ],
 )
-def test_what_does_not_fit_together_is_refused(ask: dict[str, object]) -> None:
+def test_fault_request_refuses_contradictory_fields(ask: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"needs a daemon|name a node|runs on the head"):
         FaultIn.model_validate(ask)

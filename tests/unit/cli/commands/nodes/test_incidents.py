@@ -23,7 +23,7 @@ def incident(number: int = 3, state: str = "out of service") -> IncidentOut:
     )  # fmt: skip
 
 
-def test_incidents_are_listed_and_one_is_told_step_by_step(cli: Cli) -> None:
+def test_incidents_are_listed_and_show_prints_the_steps_of_one(cli: Cli) -> None:
     cli.api.on("clusters.only_name", "lab").on("incidents.list", [incident()]).on("incidents.get", incident())
     lines = cli("incidents").out.splitlines()
     assert lines[1].split()[:2] == ["3", "lab-1-2"]
@@ -37,13 +37,13 @@ def test_incidents_are_listed_and_one_is_told_step_by_step(cli: Cli) -> None:
     assert cli("incidents", "lab").out == "no incident on lab\n"
 
 
-def test_a_node_is_returned(cli: Cli) -> None:
+def test_incident_return_returns_the_node(cli: Cli) -> None:
     cli.api.on("clusters.only_name", "lab").on("incidents.return_node", incident(state="false alarm"))
     assert "false alarm" in cli("incident", "return", "3", "--false-alarm").out
     assert cli.api.named("incidents.return_node") == [(("lab", 3), {"false_alarm": True})]
 
 
-def test_a_node_s_history_says_what_speaks_against_it(cli: Cli) -> None:
+def test_node_history_prints_score_and_incidents(cli: Cli) -> None:
     found = NodeHistoryOut(
         node="lab-1-2", score=9, limit=8, days=14, why_out="fails too often", incidents=[incident(), incident(2)]
     )

@@ -1,4 +1,4 @@
-"""Each check finds its fault, the runner evaluates the checks, and their results reach the server."""
+"""Each health check of the node agent finds its fault, and results are sent until the head has stored them."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ from tests.support.paths import NODE
         (gpu_checks.gpu_left_over, {interface.FB_USED: 5000}, "warn", "reset_gpu"),
     ],
 )
-def test_what_is_wrong_with_a_gpu_is_said_with_its_number(look: Any, figures: Any, state: str, action: str) -> None:
+def test_gpu_checks_report_state_action_and_gpu_index(look: Any, figures: Any, state: str, action: str) -> None:
     assert look(seen()) is None, "a sound one"
     found = look(seen(gpus=gpus(**figures)))
     assert (found.state, found.action, found.gpu) == (state, action, 1)
     assert "GPU 1" in found.reason
 
 
-def test_gpus_that_are_not_there_at_all_are_missing() -> None:
+def test_gpu_count_reports_a_missing_gpu() -> None:
     found = gpu_checks.gpu_count(seen(gpus=gpus()[:1]))
     assert (found.state, found.gpu, found.reason) == ("bad", 1, "1 GPUs found, 2 expected")
     assert gpu_checks.gpu_count(seen(gpus=[], gpus_at=None)) is None, "no reading yet"
 
 
-def test_clocks_that_are_low_on_purpose_are_no_throttling_and_a_minute_of_heat_is_bad() -> None:
+def test_throttle_check_ignores_idle_clocks_and_fails_after_a_minute() -> None:
     for idle in (0x1, 0x2, 0x4, 0x10, 0x100):
         assert gpu_checks.gpu_throttled(seen(gpus=gpus(**{interface.THROTTLE: idle}))) is None
     kept: dict[str, Any] = {}
@@ -62,7 +62,7 @@ def test_clocks_that_are_low_on_purpose_are_no_throttling_and_a_minute_of_heat_i
     assert gpu_checks.gpu_throttled(seen(now=180.0, kept=kept, gpus=hot)).state == "warn", "the count starts again"
 
 
-def test_a_driver_that_hangs_is_bad_though_nothing_new_is_read() -> None:
+def test_driver_without_new_readings_is_bad() -> None:
     assert gpu_checks.gpu_answers(seen(gpus_at=990.0)) is None
     assert gpu_checks.gpu_answers(seen(gpus_at=900.0, gpu_error="NVML error 999")).state == "bad"
     assert gpu_checks.gpu_answers(seen(gpus_at=None, started=999.0)) is None, "just started"
@@ -78,9 +78,7 @@ def test_a_driver_that_hangs_is_bad_though_nothing_new_is_read() -> None:
         ([1, 152, *range(153, 202)], "bad"),  # it goes on, and the driver does not
     ],
 )
-def test_a_driver_is_not_blamed_for_the_time_in_which_the_agent_could_not_look(
-    looks: list[int], state: str | None
-) -> None:
+def test_driver_timeout_ignores_time_the_agent_did_not_run(looks: list[int], state: str | None) -> None:
     now = [0.0]
     awake = sampler.ActiveClock(lambda: now[0])
     said = None
@@ -122,7 +120,7 @@ def test_a_driver_is_not_blamed_for_the_time_in_which_the_agent_could_not_look(
         ("EXT4-fs (sda1): Remounting filesystem read-only", "drain"),
     ],
 )
-def test_the_kernel_s_own_trouble_is_read_from_its_log(text: str, action: str) -> None:
+def test_kernel_log_errors_are_bad_with_their_action(text: str, action: str) -> None:
     assert node_checks.is_kernel_error(text)
     found = node_checks.kernel_errors(seen(kernel=[text]))
     assert (found.state, found.action) == ("bad", action)
@@ -152,7 +150,7 @@ def test_the_kernel_s_own_trouble_is_read_from_its_log(text: str, action: str) -
         "{1}[Hardware Error]: event severity: corrected",
     ],
 )
-def test_other_lines_of_the_kernel_programs_that_crash_and_corrected_errors_are_no_trouble(text: str) -> None:
+def test_harmless_kernel_log_lines_are_no_errors(text: str) -> None:
     assert not node_checks.is_kernel_error(text)
 
 
@@ -164,7 +162,7 @@ def machine(folder: Path, **files: str) -> Path:
     return folder
 
 
-def test_memory_that_is_missing_broken_or_used_up(tmp_path: Path) -> None:
+def test_memory_check_finds_missing_broken_and_exhausted_memory(tmp_path: Path) -> None:
     plan = config.Config(head="h", memory_mib=1000)
     proc = machine(tmp_path / "proc", meminfo="MemTotal: 1024000 kB\nMemAvailable: 500000 kB\n")
     fine = seen(config=plan, proc=str(proc), sys=str(tmp_path / "none"))
@@ -177,7 +175,7 @@ def test_memory_that_is_missing_broken_or_used_up(tmp_path: Path) -> None:
     assert node_checks.host_memory(seen(config=plan, proc=str(proc), sys=str(sys))).action == "replace"
 
 
-def test_mounts_that_are_gone_or_read_only(tmp_path: Path) -> None:
+def test_mount_checks_find_lost_and_read_only_mounts(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     plan = config.Config(head="h", mounts=(config.Mount("/", str(source), False),))
@@ -195,7 +193,7 @@ def test_mounts_that_are_gone_or_read_only(tmp_path: Path) -> None:
     ("number", "state"),
     [(errno.ESTALE, "bad"), (errno.ENOTCONN, "bad"), (errno.EIO, "bad"), (errno.EACCES, "ok")],
 )
-def test_a_volume_that_answers_with_an_error_keeps_jobs_away(
+def test_volume_that_returns_an_error_fails_a_prolog_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, state: str
 ) -> None:
     def statvfs(path: str) -> Any:
@@ -215,7 +213,7 @@ def test_a_volume_that_answers_with_an_error_keeps_jobs_away(
             assert (found.reason, found.action) == (f"{path}: {os.strerror(number)}", action)
 
 
-def test_links_and_their_errors(tmp_path: Path) -> None:
+def test_network_check_reports_receive_errors_and_infiniband_state(tmp_path: Path) -> None:
     head = "Inter-|   Receive\n face |bytes\n"
     row = "  ib0: 9 9 {errors} 0 0 0 0 0 9 9 0 0 0 0 0 0\n"
     proc = machine(tmp_path / "proc", net__dev=head + row.format(errors=0))
@@ -231,7 +229,7 @@ def test_links_and_their_errors(tmp_path: Path) -> None:
     assert "receive errors" in node_checks.network(now).reason, "a port that was switched off is no fault"
 
 
-def test_a_port_without_a_cable_is_a_fault_only_where_it_has_worked(tmp_path: Path) -> None:
+def test_infiniband_port_down_is_a_fault_only_if_it_once_worked(tmp_path: Path) -> None:
     port = "class__infiniband__mlx5_1__ports__1__"
     sys = machine(tmp_path / "sys", **{f"{port}state": "1: DOWN\n", f"{port}phys_state": "2: Polling\n"})
     now = seen(proc=str(tmp_path / "none"), sys=str(sys))
@@ -246,7 +244,7 @@ def test_a_port_without_a_cable_is_a_fault_only_where_it_has_worked(tmp_path: Pa
     assert node_checks.network(now).reason == "InfiniBand port mlx5_1/1 is down", "since the agent looks"
 
 
-def test_daemons_clock_and_stuck_processes(tmp_path: Path) -> None:
+def test_checks_find_missing_daemons_clock_skew_and_stuck_processes(tmp_path: Path) -> None:
     slurmd = runner.Process(7, "slurmd", "S", 0.0)
     proc = str(machine(tmp_path, **{"7__status": "Name:\tslurmd\nUid:\t0\t0\t0\t0\n"}))
     assert node_checks.slurmd(seen(processes=[slurmd], proc=proc)) is None
@@ -273,7 +271,7 @@ def row(state: str, at: float = 5.0) -> dict[str, Any]:
     return {"check": "gpu_count", "at": at, "state": state, "reason": "r", "action": "reboot", "gpu": 3}
 
 
-def test_results_travel_like_faults_until_the_head_has_them(tmp_path: Path) -> None:
+def test_bad_results_are_sent_until_the_head_acknowledges_them(tmp_path: Path) -> None:
     results = node.ChangedResults("lab-1-1", "b00t")
     assert not results.add(deque([row("ok", 1.0)])), "good news can wait for the next heartbeat"
     assert results.add(deque([row("bad")]))
@@ -288,7 +286,7 @@ def test_results_travel_like_faults_until_the_head_has_them(tmp_path: Path) -> N
     assert kept == {"id": "lab-1-1-b00t-gpu_count-5.000", "node": "lab-1-1", **row("bad")}
 
 
-def test_what_was_only_waited_for_and_is_over_is_not_told_late() -> None:
+def test_unsent_mount_failure_is_dropped_after_recovery() -> None:
     """While the head is away its volumes are, too: it would hear of both when both are back."""
     results = node.ChangedResults("lab-1-1", "b00t")
     lost = {**row("bad", 1.0), "check": "remote_volumes", "action": "mount"}
@@ -301,7 +299,7 @@ def test_what_was_only_waited_for_and_is_over_is_not_told_late() -> None:
     )
 
 
-def test_the_head_keeps_what_is_new_also_after_a_restart(tmp_path: Path) -> None:
+def test_relay_spools_only_changed_results_even_after_a_restart(tmp_path: Path) -> None:
     spool = tmp_path / "f"
 
     def tell(head: Any, number: int, state: str) -> None:
@@ -316,7 +314,7 @@ def test_the_head_keeps_what_is_new_also_after_a_restart(tmp_path: Path) -> None
     assert [json.loads(line)["state"] for line in spool.read_text().splitlines()] == ["bad", "warn"]
 
 
-def test_the_server_s_stream_tells_checks_from_faults(tmp_path: Path, monkeypatch: Any) -> None:
+def test_server_stream_labels_checks_and_faults(tmp_path: Path, monkeypatch: Any) -> None:
     spool = tmp_path / "f"
     spool.write_text(json.dumps({"id": "1", "code": 79}) + "\n" + json.dumps({"id": "2", **row("bad")}) + "\n")
     printed: list[str] = []
@@ -335,7 +333,7 @@ def test_the_server_s_stream_tells_checks_from_faults(tmp_path: Path, monkeypatc
     assert [next(iter(json.loads(line))) for line in printed] == ["fault", "check"]
 
 
-def test_the_agent_of_a_node_registers_the_checks_of_gpus_and_of_the_machine() -> None:
+def test_agent_registers_gpu_and_machine_checks() -> None:
     code = "from agent.metrics import sampler; from agent.checks.runner import CHECKS; print(*[one.name for one in CHECKS])"
     ran = subprocess.run([sys.executable, "-c", code], cwd=NODE, capture_output=True, text=True, timeout=60, check=True)
     assert {"gpu_count", "gpu_memory_errors", "mounts", "slurmd"} <= set(ran.stdout.split())

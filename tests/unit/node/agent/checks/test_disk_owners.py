@@ -45,7 +45,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     return Node(tmp_path)
 
 
-def test_jobs_that_hold_what_is_lacking_are_named_the_greatest_first(node: Node) -> None:
+def test_jobs_filling_the_disk_are_listed_largest_first(node: Node) -> None:
     assert node.holders(1) == []
     node.write("jobs/12/tmp/deep/down/a", 2)
     node.write("containers/13/upper/b", 4)
@@ -54,12 +54,12 @@ def test_jobs_that_hold_what_is_lacking_are_named_the_greatest_first(node: Node)
     assert node.holders(100) == [], "without them there would be no room either"
 
 
-def test_what_the_epilog_is_still_taking_away_is_its_job_s(node: Node) -> None:
+def test_folder_being_removed_by_the_epilog_counts_for_its_job(node: Node) -> None:
     node.write("jobs/gone-12/tmp/a", 2)
     assert node.holders(1) == [12]
 
 
-def test_what_a_person_with_a_job_has_left_beside_it_is_that_job_s(node: Node) -> None:
+def test_files_in_tmp_count_for_the_job_of_their_owner(node: Node) -> None:
     node.write("tmp/a", 2)
     assert node.holders(1) == []
     (node.top / "jobs/12").mkdir()
@@ -67,7 +67,7 @@ def test_what_a_person_with_a_job_has_left_beside_it_is_that_job_s(node: Node) -
     assert node.holders(1) == [12]
 
 
-def test_a_file_that_has_no_name_any_more_is_its_process_s(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_open_file_counts_for_the_job_of_its_process(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     file = node.write("jobs/12/tmp/a", 2)
     with file.open() as opened:
         file.unlink()
@@ -78,7 +78,7 @@ def test_a_file_that_has_no_name_any_more_is_its_process_s(node: Node, monkeypat
         assert node.holders(1) == [12]
 
 
-def test_files_too_many_to_be_counted_and_folders_too_deep_hide_nothing(
+def test_job_with_uncountable_files_or_deep_folders_is_still_listed(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.write("jobs/12/tmp/a", 0.1)
@@ -100,7 +100,7 @@ def test_files_too_many_to_be_counted_and_folders_too_deep_hide_nothing(
     assert node.holders(1) == [12]
 
 
-def test_a_disk_without_room_for_another_file_is_the_job_s_that_has_most_of_them(node: Node) -> None:
+def test_exhausted_inodes_list_the_job_with_the_most_files_first(node: Node) -> None:
     for number in range(20):
         node.write(f"jobs/12/tmp/{number}", 0)
     node.write("jobs/13/tmp/a", 3)
@@ -108,7 +108,7 @@ def test_a_disk_without_room_for_another_file_is_the_job_s_that_has_most_of_them
     assert node.holders(-100, 500) == []
 
 
-def test_what_goes_while_it_is_counted_hides_nothing_else(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_deleted_during_the_count_does_not_stop_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abc":
         node.write(f"jobs/12/tmp/{name}", 1)
     real = os.scandir
@@ -135,7 +135,9 @@ def test_what_goes_while_it_is_counted_hides_nothing_else(node: Node, monkeypatc
     assert node.holders(2) == [12]
 
 
-def test_one_file_system_is_known_though_its_figures_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_file_system_is_recognised_though_its_size_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of XFS the number of files that fit moves with every block, of ZFS the size too."""
     moves = itertools.count(1)
 
@@ -162,7 +164,7 @@ def disk(monkeypatch: pytest.MonkeyPatch, free_mib: int, free_files: int, jobs: 
     return node_checks.disk(runner.MachineState(config.Config(head="h")))
 
 
-def test_what_jobs_have_filled_ends_no_job_and_a_full_disk_of_the_machine_s_drains(
+def test_disk_check_drains_only_if_no_job_filled_the_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert disk(monkeypatch, 5000, 5000, [12]) is None
@@ -174,7 +176,7 @@ def test_what_jobs_have_filled_ends_no_job_and_a_full_disk_of_the_machine_s_drai
     assert (full.state, full.action, full.reason) == ("bad", "drain", "100 MiB free in /")
 
 
-def test_what_a_person_left_is_their_last_job_s_until_the_epilog_has_had_its_time(
+def test_disk_check_remembers_job_owners_for_a_while_after_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before it cleans it forgets whose the job was."""
@@ -197,12 +199,12 @@ def test_what_a_person_left_is_their_last_job_s_until_the_epilog_has_had_its_tim
     assert asked == [{20000: 12}, {20000: 12}, {20000: 12, 20001: 13}, {20001: 13}]
 
 
-def test_a_full_disk_is_looked_at_twice() -> None:
+def test_disk_check_needs_two_bad_readings() -> None:
     assert next(one for one in runner.CHECKS if one.name == "disk").times == 2
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_is_full_is_no_disk_that_dies(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_write_checks_do_not_treat_a_full_disk_as_broken(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def full(**_: Any) -> Any:
         raise OSError(number, os.strerror(number))
 

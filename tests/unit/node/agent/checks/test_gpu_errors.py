@@ -30,7 +30,7 @@ def faults(**others: Any) -> Any:
     return kernel_log.GpuErrors("lab-1-1", "b00t", **{**known, **others})
 
 
-def test_an_xid_is_read_with_its_gpu_its_job_and_its_time() -> None:
+def test_xid_line_is_parsed_with_gpu_job_and_time() -> None:
     node = faults()
     assert node.record_line(line(), 1000.0, 10.0)
     (fault,) = node.pending_message()["faults"]
@@ -44,7 +44,7 @@ def test_an_xid_is_read_with_its_gpu_its_job_and_its_time() -> None:
     }
 
 
-def test_other_lines_and_nonsense_are_passed_over() -> None:
+def test_other_kernel_lines_are_ignored() -> None:
     node = faults()
     for record in (
         "6,1,2,-;usb 1-1: new device",
@@ -59,7 +59,7 @@ def test_other_lines_and_nonsense_are_passed_over() -> None:
     assert (fault["gpu"], fault["job"]) == (None, None)
 
 
-def test_a_fault_is_sent_with_every_beat_until_the_head_has_it() -> None:
+def test_fault_is_sent_with_every_heartbeat_until_acknowledged() -> None:
     node = faults()
     node.record_line(line(), 1000.0, 10.0)
     first, second = node.pending_message(), node.pending_message()
@@ -71,12 +71,12 @@ def test_a_fault_is_sent_with_every_beat_until_the_head_has_it() -> None:
     assert node.pending_message() == {"node": "lab-1-1", "faults": []}
 
 
-def test_pci_addresses_are_compared_however_they_are_written() -> None:
+def test_pci_addresses_are_normalised_for_comparison() -> None:
     assert kernel_log.bus_of("00000000:3B:00.0") == kernel_log.bus_of("0000:3b:00") == ":3b:00"
     assert kernel_log.bus_of("0001:3b:00") != kernel_log.bus_of("0000:3b:00")
 
 
-def test_a_log_file_is_followed_in_pieces_and_begins_anew_with_another(tmp_path: Path) -> None:
+def test_kernel_log_reads_whole_lines_and_follows_a_replaced_file(tmp_path: Path) -> None:
     path = tmp_path / "kmsg"
     log = kernel_log.KernelLog(str(path))
     assert log.new_records() == []
@@ -90,7 +90,7 @@ def test_a_log_file_is_followed_in_pieces_and_begins_anew_with_another(tmp_path:
     assert [*log.new_records(), *log.new_records()] == ["three"]
 
 
-def test_the_head_keeps_each_fault_once_and_says_that_it_has_it(tmp_path: Path) -> None:
+def test_relay_stores_each_fault_once_and_acknowledges_it(tmp_path: Path) -> None:
     spool = tmp_path / "faults.jsonl"
     node = faults()
     node.record_line(line(), 1000.0, 10.0)
@@ -106,7 +106,7 @@ def test_the_head_keeps_each_fault_once_and_says_that_it_has_it(tmp_path: Path) 
     assert head.receive(b'{"node": "../x", "faults": [{"id": "1"}]}', 1.0) is None
 
 
-def test_the_spool_is_bounded(tmp_path: Path, monkeypatch: Any) -> None:
+def test_fault_spool_is_bounded(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(relay, "MOST_FAULTS", 10)
     head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "f"))
     for number in range(100):
@@ -116,7 +116,7 @@ def test_the_spool_is_bounded(tmp_path: Path, monkeypatch: Any) -> None:
     assert kept[-1] == "99"
 
 
-def test_silence_is_told_apart_from_a_relay_that_is_away(tmp_path: Path) -> None:
+def test_heartbeat_ages_distinguish_silent_nodes_from_a_dead_relay(tmp_path: Path) -> None:
     path = str(tmp_path / "beats.json")
     assert server_stream.heartbeat_ages(path, 100.0) == {"relay": -1}
     head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "f"))
@@ -127,7 +127,7 @@ def test_silence_is_told_apart_from_a_relay_that_is_away(tmp_path: Path) -> None
     assert server_stream.heartbeat_ages(path, 150.0) == {"relay": 50.0}
 
 
-def test_the_server_reads_what_was_there_and_what_comes(tmp_path: Path) -> None:
+def test_server_stream_sends_existing_and_new_faults(tmp_path: Path) -> None:
     spool = tmp_path / "f"
     spool.write_text('{"id": "a"}\n{"id": "b')
     code = f"from agent.roles.server_stream import stream_events; stream_events({str(spool)!r}, {str(tmp_path / 'none')!r})"
@@ -145,7 +145,7 @@ def test_the_server_reads_what_was_there_and_what_comes(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_an_error_that_only_nvml_tells_of_is_a_fault_and_one_of_both_is_one() -> None:
+def test_nvml_event_is_a_fault_unless_the_kernel_log_had_it() -> None:
     node = faults()
     assert node.record_driver_event("00000000:3B:00.0", 62, 1000.0)
     assert [(row["code"], row["gpu"]) for row in node.pending_message()["faults"]] == [(62, 2)]
@@ -156,7 +156,7 @@ def test_an_error_that_only_nvml_tells_of_is_a_fault_and_one_of_both_is_one() ->
     assert node.seen[2, 79][0] == 2
 
 
-def test_a_job_is_lost_whose_batch_daemon_is_gone_while_its_extern_one_stays(tmp_path: Path) -> None:
+def test_job_without_batch_stepd_but_with_extern_stepd_is_orphaned(tmp_path: Path) -> None:
     def said(pid: int, what: str) -> None:
         (tmp_path / str(pid)).mkdir(exist_ok=True)
         (tmp_path / str(pid) / "cmdline").write_bytes(what.encode() + b"\0")
@@ -177,9 +177,7 @@ def test_a_job_is_lost_whose_batch_daemon_is_gone_while_its_extern_one_stays(tmp
     assert one.find_new([1, 3]) + one.find_new([1, 7, 3]) + one.find_new([1, 3]) == [], "twice in a row"
 
 
-def test_a_full_disk_on_the_head_keeps_no_node_from_being_heard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relay_accepts_heartbeats_while_its_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "faults"), str(tmp_path / "turns"))
     beat = {"node": "lab-1-1", "jobs": {"7": {"n": "1", "step": 5}}, "faults": [{"id": "a"}]}
 
@@ -196,7 +194,7 @@ def test_a_full_disk_on_the_head_keeps_no_node_from_being_heard(
     assert answer["got"] == ["a"]
 
 
-def test_of_a_line_that_the_disk_has_no_room_for_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_append_leaves_no_partial_line_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "faults"
     relay._append(str(path), "whole", sync=True)
 

@@ -34,7 +34,7 @@ TROUBLE = (
 
 @pytest.mark.parametrize("says", SAYS)
 @pytest.mark.parametrize("words", TROUBLE)
-def test_nobody_makes_trouble_by_the_name_of_a_program_or_a_file(says: str, words: str) -> None:
+def test_program_and_file_names_cannot_fake_kernel_errors(says: str, words: str) -> None:
     """Also not where the kernel's line is one with a name's beginning and a file's rest."""
     for cut in range(16):
         for name in (words[:cut], f"{words[:cut]}\\x01"):
@@ -44,7 +44,7 @@ def test_nobody_makes_trouble_by_the_name_of_a_program_or_a_file(says: str, word
                 assert not kernel_log.GpuErrors("n", "b", dict).record_line(f"4,5,9000000,-;{text}", 10.0, 10.0), text
 
 
-def test_what_a_program_writes_into_the_kernel_s_log_is_none_of_the_kernel_s() -> None:
+def test_records_of_user_programs_in_the_kernel_log_are_ignored() -> None:
     for word, ours in (("0", True), ("4", True), ("188", True), ("12", False), ("30", False), ("x", False)):
         record = f"{word},5,9000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=7, x"
         assert kernel_log.GpuErrors("n", "b", dict).record_line(record, 10.0, 10.0) is ours, word

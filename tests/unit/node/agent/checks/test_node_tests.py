@@ -1,5 +1,5 @@
-"""The tests of a node before its return judge right and wrong results correctly. torch is simulated here; the real
-one runs in tests/cluster/test_monitoring.py."""
+"""Node tests before a return to service pass and fail correctly. torch is simulated here; the real one runs in
+tests/cluster/test_monitoring.py."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def burn(monkeypatch: Any, plan: Any, figure: float = 600.0, trouble: str = "") 
     return node_tests.run_guarded("burn", plan, Played.burn, 1.0)
 
 
-def test_a_figure_below_the_plan_s_fails_and_a_simulated_one_is_only_shown(monkeypatch: Any) -> None:
+def test_figure_below_the_plan_fails_unless_gpus_are_simulated(monkeypatch: Any) -> None:
     assert burn(monkeypatch, PLAN).ok
     slow = burn(monkeypatch, PLAN, figure=420.0)
     assert (slow.ok, slow.expected, slow.reason) == (False, 500.0, "less than the plan expects")
@@ -43,7 +43,7 @@ def test_a_figure_below_the_plan_s_fails_and_a_simulated_one_is_only_shown(monke
     assert shown.line() == "burn       ok  0.001 TFLOP/s  SIMULATED"
 
 
-def test_whatever_goes_wrong_is_a_failed_test_with_its_reason(monkeypatch: Any) -> None:
+def test_exception_in_a_node_test_is_a_failure_with_its_reason(monkeypatch: Any) -> None:
     wrong = burn(monkeypatch, PLAN, trouble="cuda:1 computes different results for the same input")
     assert (wrong.ok, wrong.figure, wrong.reason) == (
         False,
@@ -84,11 +84,11 @@ class Source:
         ("burn", {interface.THROTTLE: 0x1}, ""),
     ],
 )
-def test_what_the_driver_knows_already_is_no_question_of_measuring(test: str, figures: Any, says: str) -> None:
+def test_device_errors_report_known_driver_faults(test: str, figures: Any, says: str) -> None:
     assert node_tests.device_errors(test, Source(**figures)) == says
 
 
-def test_programs_read_a_line_of_json_a_test_and_the_exit_status(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_main_prints_one_json_line_per_test_and_sets_exit_status(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     place = tmp_path / "agent.json"
     place.write_text(json.dumps({"head": "h", "gpus": 2}))
     rows = [
@@ -105,6 +105,6 @@ def test_programs_read_a_line_of_json_a_test_and_the_exit_status(tmp_path: Path,
     assert node_tests.main(["all", "--config", str(place)]) == 0
 
 
-def test_the_interface_of_an_address_is_found() -> None:
+def test_interface_with_address_returns_the_interface_name() -> None:
     assert node_tests.interface_with_address("127.0.0.1") == "lo"
     assert node_tests.interface_with_address("203.0.113.77") == ""

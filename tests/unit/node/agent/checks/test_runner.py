@@ -1,4 +1,4 @@
-"""The runner runs checks on time, reports their results, and keeps jobs away for the right ones."""
+"""The check runner runs checks on time, reports changed results, and writes the files that the prolog reads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def runner(tmp_path: Path, look: Look) -> Any:
     return checks.Runner([look.check], folder=str(tmp_path))
 
 
-def test_a_result_is_told_when_it_changes_and_only_then(tmp_path: Path) -> None:
+def test_runner_reports_a_result_only_when_it_changes(tmp_path: Path) -> None:
     look = Look()
     run = runner(tmp_path, look)
     (first,) = run.run_due(seen(now=10.0), 1.0)
@@ -55,7 +55,7 @@ def test_a_result_is_told_when_it_changes_and_only_then(tmp_path: Path) -> None:
     assert [row["state"] for row in run.run_due(seen(now=28.0), 19.0)] == ["ok"]
 
 
-def test_one_odd_reading_is_not_enough_where_a_check_says_so(tmp_path: Path) -> None:
+def test_check_with_times_two_needs_two_bad_readings(tmp_path: Path) -> None:
     look = Look(times=2)
     run = runner(tmp_path, look)
     run.run_due(seen(now=0.0), 0.0)
@@ -66,7 +66,7 @@ def test_one_odd_reading_is_not_enough_where_a_check_says_so(tmp_path: Path) -> 
     assert states == ["bad", "ok"]
 
 
-def test_idle_checks_wait_until_no_job_is_here(tmp_path: Path) -> None:
+def test_idle_checks_run_only_without_jobs(tmp_path: Path) -> None:
     look = Look(idle=True)
     run = runner(tmp_path, look)
     run.run_due(seen(now=1.0, jobs=[job_gpus.Job(1, ())]), 0.0)
@@ -75,14 +75,14 @@ def test_idle_checks_wait_until_no_job_is_here(tmp_path: Path) -> None:
     assert look.ran == 1
 
 
-def test_a_check_that_breaks_only_warns(tmp_path: Path) -> None:
+def test_check_that_raises_is_reported_as_warning(tmp_path: Path) -> None:
     look = Look()
     look.answer = ValueError("no number")
     (told,) = runner(tmp_path, look).run_due(seen(now=1.0), 0.0)
     assert (told["state"], told["reason"]) == ("warn", "the check itself failed: ValueError: no number")
 
 
-def test_what_hangs_is_bad_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_hanging_check_becomes_bad_without_blocking_others(tmp_path: Path) -> None:
     going = threading.Event()
 
     def hang(_: Any) -> Any:
@@ -101,7 +101,7 @@ def test_what_hangs_is_bad_and_keeps_nobody_waiting(tmp_path: Path) -> None:
     assert [row["state"] for row in run.run_due(seen(now=12.0), 0.0)] == ["ok"]
 
 
-def test_jobs_are_kept_away_while_a_check_of_the_prolog_is_bad(tmp_path: Path) -> None:
+def test_bad_prolog_check_writes_the_unfit_file(tmp_path: Path) -> None:
     look = Look(prolog=True)
     run = runner(tmp_path, look)
     look.answer = checks.bad("no GPU")
@@ -112,7 +112,7 @@ def test_jobs_are_kept_away_while_a_check_of_the_prolog_is_bad(tmp_path: Path) -
     assert not (tmp_path / "unfit").exists()
 
 
-def test_jobs_wait_until_every_check_that_may_keep_them_away_has_answered_once(tmp_path: Path) -> None:
+def test_looked_file_waits_for_a_result_of_every_prolog_check(tmp_path: Path) -> None:
     going, looked = threading.Event(), tmp_path / "looked"
 
     def slow(_: Any) -> Any:
@@ -151,7 +151,7 @@ class Driver:
         return gpus(lost=1)
 
 
-def test_a_node_has_not_been_looked_at_before_its_gpus_were_read(tmp_path: Path, monkeypatch: Any) -> None:
+def test_looked_file_waits_for_gpu_readings(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(sampler, "jobs_on_node", list)
     driver, looked = Driver(), tmp_path / "looked"
     count = next(one for one in checks.CHECKS if one.name == "gpu_count")
@@ -166,7 +166,7 @@ def test_a_node_has_not_been_looked_at_before_its_gpus_were_read(tmp_path: Path,
     assert (looked.exists(), (tmp_path / "unfit").exists()) == (True, True)
 
 
-def test_a_driver_that_never_answers_keeps_no_job_waiting_for_ever(tmp_path: Path, monkeypatch: Any) -> None:
+def test_looked_file_is_written_after_a_timeout_without_gpu_readings(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(sampler, "jobs_on_node", list)
     look = Look(prolog=True)
     looks = sampler.Sampler(PLAN, Driver(), checks.Runner([look.check], folder=str(tmp_path)), str(tmp_path))
@@ -176,7 +176,7 @@ def test_a_driver_that_never_answers_keeps_no_job_waiting_for_ever(tmp_path: Pat
     assert (tmp_path / "looked").exists()
 
 
-def test_each_check_has_a_name_and_those_that_wait_have_a_limit() -> None:
+def test_checks_have_unique_names_and_waiting_ones_a_time_limit() -> None:
     names = [one.name for one in checks.CHECKS]
     assert len(names) == len(set(names)) >= 18
     assert {one.name for one in checks.CHECKS if one.waits} >= {"mounts", "disk", "disk_writes", "scratch_writes"}

@@ -1,5 +1,5 @@
-"""The driver's library, a DCGM exporter and a simulation give GPUs through one interface, and Prometheus reads the
-same figures."""
+"""NVML, a DCGM exporter and the simulation deliver GPU readings through one interface, and the agent exports them for
+Prometheus."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class FakeNvml:
         return 0
 
 
-def test_the_driver_s_figures_go_by_dcgm_s_names_and_units() -> None:
+def test_nvml_values_use_dcgm_names_and_units() -> None:
     first, second = nvml.Nvml(FakeNvml()).read()
     assert (first.index, first.uuid, first.name, first.bus) == (0, "GPU-100", "NVIDIA H100", "00000000:3B:00.0")
     assert second.index == 1
@@ -132,7 +132,7 @@ def test_the_driver_s_figures_go_by_dcgm_s_names_and_units() -> None:
     }
 
 
-def test_a_gpu_that_falls_off_the_bus_is_still_listed_as_lost() -> None:
+def test_gpu_that_fell_off_the_bus_is_listed_as_lost() -> None:
     library = FakeNvml()
     source = nvml.Nvml(library)
     source.read()
@@ -142,7 +142,7 @@ def test_a_gpu_that_falls_off_the_bus_is_still_listed_as_lost() -> None:
     assert (second.lost, second.index, second.uuid, second.figures) == (True, 1, "GPU-101", {})
 
 
-def test_a_figure_that_a_gpu_does_not_have_is_left_out() -> None:
+def test_unsupported_nvml_value_is_left_out() -> None:
     library = FakeNvml()
     library.nvmlDeviceGetTotalEnergyConsumption = lambda *_: 3  # type: ignore[attr-defined]  # not supported
     (first, _) = nvml.Nvml(library).read()
@@ -150,7 +150,7 @@ def test_a_figure_that_a_gpu_does_not_have_is_left_out() -> None:
     assert first.figures["DCGM_FI_DEV_GPU_TEMP"] == 61
 
 
-def test_structures_have_the_sizes_of_nvml_h() -> None:
+def test_ctypes_structures_have_the_sizes_of_nvml_h() -> None:
     sizes = {"_Utilization": 8, "_Memory": 24, "_Pci": 68, "_FieldValue": 40, "_Event": 32}
     assert {name: ctypes.sizeof(getattr(nvml, name)) for name in sizes} == sizes
 
@@ -165,7 +165,7 @@ SOMETHING_ELSE{gpu="1"} 5
 """
 
 
-def test_a_dcgm_exporter_is_read_where_there_is_one() -> None:
+def test_dcgm_source_parses_the_exporter_metrics() -> None:
     with socket.create_server(("127.0.0.1", 0)) as ears:
 
         def answer() -> None:
@@ -222,7 +222,7 @@ class Place:
 
 
 @pytest.mark.parametrize("unified", [False, True])
-def test_simulated_gpus_show_what_the_job_that_holds_them_does(tmp_path: Path, unified: bool) -> None:
+def test_simulated_gpus_show_the_load_of_their_job(tmp_path: Path, unified: bool) -> None:
     place = Place(tmp_path)
     place.job(12, "1,2", 100.0, 2000, unified=unified)
     place.source.read(now=50.0)
@@ -239,7 +239,7 @@ def test_simulated_gpus_show_what_the_job_that_holds_them_does(tmp_path: Path, u
     assert first.uuid != second.uuid
 
 
-def test_faults_of_a_simulated_gpu_come_from_files(tmp_path: Path) -> None:
+def test_simulated_gpu_faults_are_read_from_files(tmp_path: Path) -> None:
     place = Place(tmp_path)
     for name, text in (
         ("gpu0-ecc", "2\n"), ("gpu1-throttle", "thermal"), ("gpu2-lost", ""), ("gpu3-pcie", "8"),
@@ -259,7 +259,7 @@ def test_faults_of_a_simulated_gpu_come_from_files(tmp_path: Path) -> None:
     assert place.source.read(now=2.0)[3].lost, "its device is gone"
 
 
-def test_the_agent_reads_what_apply_writes(tmp_path: Path) -> None:
+def test_agent_reads_the_config_that_apply_writes(tmp_path: Path) -> None:
     cluster = gpu_cluster()
     place = tmp_path / "agent.json"
     place.write_text(agent_config.config(cluster, site_of(cluster), cluster.groups[0]))
@@ -283,7 +283,7 @@ def test_the_agent_reads_what_apply_writes(tmp_path: Path) -> None:
     assert written == {field.name for field in fields(config.Config)} - of_others
 
 
-def test_nobody_but_the_interface_asks_whether_gpus_are_real() -> None:
+def test_open_source_chooses_simulation_dcgm_or_no_gpus() -> None:
     assert factory.open_source(PLAN).simulated
     assert factory.open_source(config.Config(head="h")) is None
     without_driver = factory.open_source(config.Config(head="h", gpus=8))
@@ -320,7 +320,7 @@ def text_of(**more: Any) -> dict[str, list[tuple[dict[str, str], float]]]:
     return found
 
 
-def test_metrics_have_the_names_and_labels_that_boards_expect() -> None:
+def test_metrics_have_the_names_and_labels_of_dcgm_dashboards() -> None:
     found = text_of()
     ((labels, value),) = found["DCGM_FI_DEV_GPU_UTIL"]
     assert value == 97
@@ -340,7 +340,7 @@ def test_metrics_have_the_names_and_labels_that_boards_expect() -> None:
     assert found["node_load1"] == [({}, 1.5)]
 
 
-def test_what_is_simulated_says_so_and_what_is_free_has_no_job() -> None:
+def test_metrics_label_simulated_gpus_and_omit_the_job_of_free_ones() -> None:
     ((labels, _),) = text_of(simulated=True, jobs=[])["DCGM_FI_DEV_GPU_UTIL"]
     assert labels["simulated"] == "1"
     assert "hpc_job" not in labels
@@ -371,7 +371,7 @@ def asked(address: Any, request: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def test_only_metrics_are_given_out_and_nonsense_hurts_nobody(giver: Any) -> None:
+def test_metrics_server_answers_404_to_other_or_invalid_requests(giver: Any) -> None:
     for request in (
         b"\r\n\r\n",
         b"GET\r\n\r\n",

@@ -1,4 +1,5 @@
-"""On a second head, requests to a missing first head fail at once, and requests to a running one do not."""
+"""A second head blocks connections to a missing first head with a routing rule, so that they fail at once, and unblocks
+it when it answers."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_a_first_head_that_is_gone_is_refused_before_the_second_takes_over_and_let_in_again(world: World) -> None:
+def test_missing_first_head_is_blocked_until_it_answers_again(world: World) -> None:
     away = world.away()
     world.beat(1000)
     away.check(50.0)
@@ -77,7 +78,7 @@ def test_a_first_head_that_is_gone_is_refused_before_the_second_takes_over_and_l
     assert world.rules == []
 
 
-def test_one_whose_heartbeat_goes_on_is_there_whatever_its_agent_says(world: World) -> None:
+def test_first_head_with_a_running_heartbeat_is_not_blocked(world: World) -> None:
     away = world.away()
     world.there = False  # the network between them is cut, or its agent stands still
     for n in range(10):
@@ -86,7 +87,7 @@ def test_one_whose_heartbeat_goes_on_is_there_whatever_its_agent_says(world: Wor
     assert world.rules == []
 
 
-def test_one_that_answers_is_there_though_its_controller_stands_still(world: World) -> None:
+def test_answering_first_head_is_not_blocked_despite_an_old_heartbeat(world: World) -> None:
     away = world.away()
     world.beat(1000)
     for n in range(10):
@@ -94,7 +95,7 @@ def test_one_that_answers_is_there_though_its_controller_stands_still(world: Wor
     assert world.rules == []
 
 
-def test_a_clock_that_differs_and_a_folder_without_a_heartbeat_decide_nothing(world: World) -> None:
+def test_blocking_ignores_clock_offset_and_a_missing_heartbeat_file(world: World) -> None:
     away = world.away()
     world.there = False
     away.check(50.0)
@@ -107,7 +108,7 @@ def test_a_clock_that_differs_and_a_folder_without_a_heartbeat_decide_nothing(wo
     assert world.rules == []
 
 
-def test_a_rule_that_an_agent_before_left_goes_and_one_that_another_program_swept_away_comes_again(
+def test_leftover_block_rule_is_removed_and_a_deleted_one_restored(
     world: World,
 ) -> None:
     world.rules = [f"pref 6817 to {FIRST} ipproto tcp dport 6817-6819 unreachable"]
@@ -122,7 +123,7 @@ def test_a_rule_that_an_agent_before_left_goes_and_one_that_another_program_swep
     assert len(world.rules) == 1
 
 
-def test_a_machine_without_such_rules_is_told_of_once(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failing_ip_rule_command_is_logged_once(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     from agent import journal
 
     world.works = False
@@ -134,7 +135,7 @@ def test_a_machine_without_such_rules_is_told_of_once(world: World, capsys: pyte
     assert capsys.readouterr().err.count("ip rule") == 1
 
 
-def test_who_answers_who_refuses_and_who_only_takes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_answers_on_reply_or_refusal_but_not_on_accept_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     from agent.ha import first_head_away
 
     monkeypatch.setattr(first_head_away, "WAIT_S", 0.2)

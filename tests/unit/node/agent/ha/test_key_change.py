@@ -1,4 +1,4 @@
-"""The agents of head and nodes keep contact while the key by which they authenticate each other changes."""
+"""Head and node agents keep contact while the munge key changes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def test_a_node_with_the_other_key_is_heard_while_keys_change(desk: Desk) -> None:
+def test_head_accepts_heartbeats_with_the_other_key_during_key_change(desk: Desk) -> None:
     assert b'"got"' in (desk.says(b"k1", "lab-1-1", OLD, 100.0) or b"")
     desk.munge.key = b"k2"  # the head has the new one, the node has not
     assert desk.says(b"k1", "lab-1-1", OLD, 110.0) == key_change.UNREAD
@@ -58,7 +58,7 @@ def test_a_node_with_the_other_key_is_heard_while_keys_change(desk: Desk) -> Non
     assert desk.keeper.beats == {"lab-1-1": 110.0}, "after that it is as silent as one that is cut off"
 
 
-def test_a_node_is_told_of_others_that_are_heard(desk: Desk) -> None:
+def test_head_answer_lists_other_live_nodes(desk: Desk) -> None:
     def others(name: str, sender: tuple[str, int], at: float) -> list[str]:
         told: list[str] = json.loads((desk.says(b"k1", name, sender, at) or b"").removeprefix(b"k1"))["others"]
         return told
@@ -68,7 +68,7 @@ def test_a_node_is_told_of_others_that_are_heard(desk: Desk) -> None:
     assert others("lab-1-1", OLD, 106.5) == [], "the other one is silent by now"
 
 
-def test_who_was_never_read_is_no_node(desk: Desk) -> None:
+def test_unknown_sender_is_not_accepted_during_key_change(desk: Desk) -> None:
     assert desk.says(b"k1", "lab-1-1", OLD, 100.0) is not None
     desk.munge.key = b"k2"
     assert desk.says(b"k1", "lab-1-1", (OLD[0], 50_000), 101.0) is None, "another program on the node"
@@ -76,13 +76,13 @@ def test_who_was_never_read_is_no_node(desk: Desk) -> None:
     assert desk.keeper.beats == {"lab-1-1": 100.0}
 
 
-def test_what_a_person_sealed_is_not_taken(desk: Desk) -> None:
+def test_head_ignores_messages_sealed_by_an_ordinary_user(desk: Desk) -> None:
     desk.munge.uid = 1000
     assert desk.says(b"k1", "lab-1-1", OLD, 100.0) is None
     assert desk.keeper.beats == {}
 
 
-def test_who_sends_nonsense_keeps_munge_from_nobody(desk: Desk) -> None:
+def test_head_limits_munge_calls_for_unreadable_messages(desk: Desk) -> None:
     assert desk.says(b"k1", "lab-1-1", OLD, 100.0) is not None
     asked = desk.munge.asked
     for port in range(1000):
@@ -93,7 +93,7 @@ def test_who_sends_nonsense_keeps_munge_from_nobody(desk: Desk) -> None:
     assert desk.says(b"k1", "lab-1-3", (OLD[0], 1024), 201.0) is not None, "the next second is another one"
 
 
-def test_a_change_of_keys_is_over_after_its_time(tmp_path: Path) -> None:
+def test_key_change_ends_after_its_time_limit(tmp_path: Path) -> None:
     mark = tmp_path / "keys-change"
     assert not key_change.key_change_begun(str(mark))
     mark.touch()
@@ -106,7 +106,7 @@ def test_a_change_of_keys_is_over_after_its_time(tmp_path: Path) -> None:
     )
 
 
-def test_a_head_that_can_t_read_a_node_keeps_its_lease_while_keys_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unread_answer_renews_the_lease_only_during_key_change(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: Any = Munge(b"k1")
     for changing, kept in ((True, True), (False, False)):
         monkeypatch.setattr(node, "key_change_begun", lambda now=changing: now)

@@ -38,7 +38,7 @@ def pass_time(one: Any, until: float) -> None:
         one.check(one._ticked + 1)
 
 
-def test_a_node_that_nobody_hears_ends_its_jobs_once() -> None:
+def test_node_without_contact_ends_its_jobs_once_per_lease() -> None:
     jobs = Jobs()
     one = lease(jobs, ("10.0.0.3", "10.0.0.4"))
     pass_time(one, 1019)
@@ -51,7 +51,7 @@ def test_a_node_that_nobody_hears_ends_its_jobs_once() -> None:
     assert jobs.ended == 2, "and again after the next time"
 
 
-def test_a_head_that_is_away_costs_no_job() -> None:
+def test_node_keeps_its_jobs_while_other_nodes_also_miss_the_head() -> None:
     jobs = Jobs()
     others = ("10.0.0.3", "10.0.0.4")
     one = lease(jobs, others)
@@ -65,7 +65,7 @@ def test_a_head_that_is_away_costs_no_job() -> None:
     assert list(one.ended) == [(7, "other nodes reach the head and this node does not")]
 
 
-def test_asked_are_nodes_that_the_head_has_heard_and_others_the_next_time() -> None:
+def test_lease_asks_the_same_known_nodes_until_contact_returns() -> None:
     """Most slots of a cluster that scales have no machine: who asked those would take himself for cut off."""
 
     class Ears:
@@ -92,7 +92,7 @@ def test_asked_are_nodes_that_the_head_has_heard_and_others_the_next_time() -> N
     assert "10.0.1.9" in ears.to
 
 
-def test_a_head_that_comes_back_answers_one_node_before_another() -> None:
+def test_returning_head_that_answers_other_nodes_first_ends_no_job() -> None:
     jobs = Jobs()
     others = ("10.0.0.3", "10.0.0.4")
     one = lease(jobs, others)
@@ -112,7 +112,7 @@ def test_a_head_that_comes_back_answers_one_node_before_another() -> None:
     assert jobs.ended == 0, "what was testified before counts no more"
 
 
-def test_what_others_testified_while_the_lease_ran_counts_when_it_ends() -> None:
+def test_answers_of_other_nodes_during_the_lease_count_at_its_end() -> None:
     jobs = Jobs()
     one = lease(jobs, ("10.0.0.3",))
     for now in range(1001, 1021):
@@ -121,7 +121,7 @@ def test_what_others_testified_while_the_lease_ran_counts_when_it_ends() -> None
     assert list(one.ended) == [(7, "other nodes reach the head and this node does not")]
 
 
-def test_a_part_that_is_cut_off_together_ends_its_jobs_and_a_single_node_has_nobody_to_ask() -> None:
+def test_isolated_minority_ends_its_jobs_but_a_single_node_does_not() -> None:
     jobs = Jobs()
     others = tuple(f"10.0.0.{n}" for n in range(3, 11))
     one = lease(jobs, others)
@@ -134,14 +134,14 @@ def test_a_part_that_is_cut_off_together_ends_its_jobs_and_a_single_node_has_nob
     assert alone.ended == 0
 
 
-def test_a_machine_that_stood_still_ends_its_jobs_before_it_asks_anybody() -> None:
+def test_suspended_machine_ends_its_jobs_without_asking() -> None:
     jobs = Jobs()
     one = lease(jobs, ("10.0.0.3",), {"10.0.0.3": (1000.0, 1000.0)})
     one.check(1030.0)
     assert list(one.ended) == [(7, "this machine was frozen")]
 
 
-def test_who_is_asked_is_every_other_node(tmp_path: Path) -> None:
+def test_other_node_addresses_lists_every_node_but_the_head(tmp_path: Path) -> None:
     from agent.ha.node_lease import other_node_addresses
 
     hosts = tmp_path / "hosts"
@@ -152,7 +152,7 @@ def test_who_is_asked_is_every_other_node(tmp_path: Path) -> None:
     assert other_node_addresses(["10.0.0.1"], str(tmp_path / "none")) == []
 
 
-def test_what_was_ended_is_told_until_the_head_has_it() -> None:
+def test_ended_job_is_reported_until_the_head_acknowledges_it() -> None:
     from agent.checks.kernel_log import GpuErrors
 
     faults = GpuErrors("lab-1-2", "boot", gpus=dict)
@@ -246,7 +246,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_while_no_server_listens_a_sure_error_is_acted_on_once(world: World) -> None:
+def test_responder_drains_and_requeues_once_while_no_server_listens(world: World) -> None:
     world.fault(job=9)
     world.head.jobs[9] = "FAILED"
     world.head.fixed = {8}
@@ -261,7 +261,7 @@ def test_while_no_server_listens_a_sure_error_is_acted_on_once(world: World) -> 
 
 
 @pytest.mark.parametrize("away", ["show node", "State=DRAIN", "--nodelist", "requeue 8"])
-def test_what_the_controller_did_not_take_is_done_with_the_next_look(world: World, away: str) -> None:
+def test_responder_retries_commands_the_controller_did_not_answer(world: World, away: str) -> None:
     world.fault()
     world.head.away = away
     relay = world.relay()
@@ -276,7 +276,7 @@ def test_what_the_controller_did_not_take_is_done_with_the_next_look(world: Worl
 
 
 @pytest.mark.parametrize("away", ["show node", "State=DOWN", "--nodelist"])
-def test_nor_is_a_silent_node_taken_for_done_with_before_it_is_down(world: World, away: str) -> None:
+def test_responder_retries_until_a_silent_node_is_down(world: World, away: str) -> None:
     world.beats |= {f"lab-2-{n}": 5100.0 for n in range(1, 5)}
     world.beats |= {"lab-1-1": 5100.0, "lab-1-3": 5100.0}
     world.head.away = away
@@ -291,7 +291,7 @@ def test_nor_is_a_silent_node_taken_for_done_with_before_it_is_down(world: World
     assert [deed["requeued"] for deed in world.told()] == [[7, 8]]
 
 
-def test_what_had_ended_without_the_fault_does_not_run_again(world: World) -> None:
+def test_responder_does_not_requeue_jobs_that_ended_before_the_fault(world: World) -> None:
     """It holds its nodes for an epilog alone."""
     world.head.jobs = {7: "RUNNING"} | dict.fromkeys(range(8, 14), "COMPLETING")
     world.head.accounted = {8: "COMPLETED", 9: "CANCELLED by 1000", 10: "TIMEOUT", 11: "FAILED", 12: "COMPLETED"}
@@ -300,7 +300,7 @@ def test_what_had_ended_without_the_fault_does_not_run_again(world: World) -> No
     assert world.head.done[1:] == ["requeue 7", "requeue 11", "requeue 12", "requeue 13"]
 
 
-def test_without_accounting_none_is_lost(world: World) -> None:
+def test_responder_requeues_completing_jobs_without_accounting(world: World) -> None:
     world.head.jobs = {8: "COMPLETING"}
     world.head.away = "sacct"
     world.fault()
@@ -308,7 +308,7 @@ def test_without_accounting_none_is_lost(world: World) -> None:
     assert world.head.done[1:] == ["requeue 8"]
 
 
-def test_only_the_tasks_that_ran_there_go_back_to_the_queue(world: World) -> None:
+def test_responder_requeues_only_array_tasks_of_the_node(world: World) -> None:
     """7 is the array's own number too: told just that, Slurm takes the tasks of every other node with it."""
     world.head.jobs, world.head.tasks = {7: "RUNNING"}, {7: "7_2"}
     world.fault()
@@ -316,21 +316,21 @@ def test_only_the_tasks_that_ran_there_go_back_to_the_queue(world: World) -> Non
     assert world.head.done[1:] == ["requeue 7_2"]
 
 
-def test_a_part_of_a_heterogeneous_job_goes_with_the_whole_of_it(world: World) -> None:
+def test_responder_requeues_the_whole_hetjob(world: World) -> None:
     world.head.jobs, world.head.tasks = {8: "RUNNING"}, {8: "7+1"}
     world.fault()
     world.relay().check(5000.0)
     assert world.head.done[1:] == ["requeue 7"]
 
 
-def test_what_will_never_be_requeued_or_is_already_ends_the_look(world: World) -> None:
+def test_responder_accepts_final_requeue_refusals(world: World) -> None:
     world.head.refused = {7: "Job is pending execution for job 7", 8: "Invalid job id specified for job 8"}
     world.fault()
     world.relay().check(5000.0)
     assert [(deed["requeued"], deed["stay"]) for deed in world.told()] == [([7], [8])]
 
 
-def test_what_a_server_may_have_read_is_the_server_s_and_what_is_not_sure_too(world: World) -> None:
+def test_responder_ignores_faults_a_server_may_have_read(world: World) -> None:
     relay = world.relay()
     world.fault("a")
     world.read_at(4995.0)
@@ -348,14 +348,14 @@ def test_what_a_server_may_have_read_is_the_server_s_and_what_is_not_sure_too(wo
     assert len(world.told()) == 1
 
 
-def test_a_person_s_drain_is_left_as_it_is(world: World) -> None:
+def test_responder_keeps_a_manual_drain_and_requeues_jobs(world: World) -> None:
     world.head.state, world.head.reason = "MIXED+DRAIN", "replacing the NIC"
     world.fault()
     world.relay().check(5000.0)
     assert world.head.done == ["requeue 7", "requeue 8"]
 
 
-def test_a_silent_node_is_down_when_its_lease_is_over_but_not_many_at_once(world: World) -> None:
+def test_responder_downs_one_silent_node_after_its_lease_but_not_many(world: World) -> None:
     relay = world.relay()
     world.beats |= {"lab-1-1": 5027.0, "lab-1-3": 5027.0}
     relay.check(5027.0)
@@ -370,7 +370,7 @@ def test_a_silent_node_is_down_when_its_lease_is_over_but_not_many_at_once(world
     assert world.head.done == [], "now all are silent: the network"
 
 
-def test_the_relay_of_a_second_head_acts_only_while_its_controller_leads(world: World) -> None:
+def test_second_head_responder_acts_only_while_its_controller_leads(world: World) -> None:
     second = world.relay(first=False)
     world.fault()
     second.check(5000.0)
@@ -389,7 +389,7 @@ def leads(world: World, number: int, age_s: int = 0) -> None:
     (world.folder / "heartbeat").write_bytes(struct.pack(">QQ", int(time.time()) - age_s, number))
 
 
-def test_the_relay_of_the_first_head_stands_by_while_the_second_leads(world: World) -> None:
+def test_first_head_responder_stands_by_while_the_second_leads(world: World) -> None:
     world.fault()
     world.beats |= {"lab-1-1": 5027.0, "lab-1-3": 5027.0}
     leads(world, 1)
@@ -401,7 +401,7 @@ def test_the_relay_of_the_first_head_stands_by_while_the_second_leads(world: Wor
     assert world.told() != [], "nobody leads that is known of"
 
 
-def test_a_head_that_leads_since_lately_waits_for_leases_that_the_other_one_renewed(world: World) -> None:
+def test_new_leader_waits_for_leases_renewed_by_the_other_head(world: World) -> None:
     relay = world.relay()
     world.beats |= {"lab-1-1": 5060.0, "lab-1-3": 5060.0}
     leads(world, 1)
@@ -419,7 +419,7 @@ def test_a_head_that_leads_since_lately_waits_for_leases_that_the_other_one_rene
     [(True, 0, 0, True), (True, 1, 0, False), (False, 0, 0, False), (False, 1, 0, True),
      (False, 0, 13, True), (True, 1, 13, True), (False, None, 0, True), (True, None, 0, True)],
 )  # fmt: skip
-def test_a_lease_is_renewed_by_the_head_that_leads_or_by_any_while_nobody_knows(
+def test_lease_is_renewed_by_the_leading_head_or_any_if_unknown(
     world: World, first: bool, number: int | None, age_s: int, renews: bool
 ) -> None:
     from agent.ha.leader import LeaderFile
@@ -437,7 +437,7 @@ def test_a_lease_is_renewed_by_the_head_that_leads_or_by_any_while_nobody_knows(
     assert renewed(answer) is renews
 
 
-def test_a_heartbeat_that_is_just_being_written_changes_nothing(world: World) -> None:
+def test_leader_file_ignores_a_heartbeat_being_written(world: World) -> None:
     from agent.ha.leader import LeaderFile
 
     leads(world, 0)
@@ -459,7 +459,7 @@ def test_a_heartbeat_that_is_just_being_written_changes_nothing(world: World) ->
         ("lab-head 1", "", 0),
     ],
 )
-def test_a_controller_that_was_taken_over_from_is_ended(
+def test_controller_that_lost_leadership_is_ended(
     world: World, monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str, ended: int
 ) -> None:
     from agent.ha import leader
@@ -476,14 +476,14 @@ def test_a_controller_that_was_taken_over_from_is_ended(
     assert len(done) == ended
 
 
-def test_a_head_that_does_not_say_whether_it_leads_renews_the_lease() -> None:
+def test_answer_without_leads_field_renews_the_lease() -> None:
     from agent.roles.node import renews_lease
 
     assert renews_lease({"now": 1.0, "got": []}), "the agent there is older than this one"
     assert not renews_lease({})
 
 
-def test_other_nodes_are_no_heads(tmp_path: Path) -> None:
+def test_other_node_addresses_excludes_all_heads(tmp_path: Path) -> None:
     from agent.config import load
     from agent.ha.node_lease import other_node_addresses
 

@@ -1,5 +1,4 @@
-"""A node registers again once after another controller takes over, so that jobs which Slurm believes to run and which
-do not are found."""
+"""After a controller change a node registers again once, so that Slurm finds jobs that no longer run."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from agent.roles import head
 FIRST, SECOND = "10.0.0.1", "10.0.0.2"
 
 
-def test_once_after_another_head_has_begun_to_lead_and_late_enough_for_young_jobs() -> None:
+def test_node_registers_again_once_after_a_head_change_and_a_delay() -> None:
     asked: list[Sequence[str]] = []
     registers = reregister.Reregistration(lambda argv: asked.append(argv) or 0)
     registers.note_leader(FIRST, 7, 10.0)
@@ -29,7 +28,7 @@ def test_once_after_another_head_has_begun_to_lead_and_late_enough_for_young_job
     assert asked == [("systemctl", "reload", "--no-block", "slurmd.service")]
 
 
-def test_the_same_head_s_controller_that_was_started_again_is_another_one() -> None:
+def test_restarted_controller_of_the_same_head_counts_as_a_change() -> None:
     asked: list[Sequence[str]] = []
     registers = reregister.Reregistration(lambda argv: asked.append(argv) or 0)
     for at, controller in (
@@ -49,7 +48,7 @@ def test_the_same_head_s_controller_that_was_started_again_is_another_one() -> N
     assert len(asked) == 1
 
 
-def test_while_both_say_so_it_waits_for_the_end_of_that() -> None:
+def test_registration_waits_until_only_one_head_claims_to_lead() -> None:
     asked: list[Sequence[str]] = []
     registers = reregister.Reregistration(lambda argv: asked.append(argv) or 0)
     for at in (10.0, 11.0, 12.0):
@@ -61,7 +60,7 @@ def test_while_both_say_so_it_waits_for_the_end_of_that() -> None:
     assert len(asked) == 1
 
 
-def test_what_systemd_refuses_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_slurmd_reload_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
     from agent import journal
 
     journal._said[0] = -1.0
@@ -72,7 +71,7 @@ def test_what_systemd_refuses_is_said(capsys: pytest.CaptureFixture[str]) -> Non
     assert "systemctl reload --no-block slurmd.service ended with 1" in capsys.readouterr().err
 
 
-def test_a_controller_that_was_started_again_has_another_number(tmp_path: Path) -> None:
+def test_controller_number_is_zero_without_controller_and_then_stable(tmp_path: Path) -> None:
     folder = tmp_path / "slurmctld"
     assert head.controller_number(str(folder)) == 0, "none runs"
     folder.mkdir()

@@ -81,7 +81,7 @@ def falls_silent(world: World, at: float = 50.0) -> None:
     world.heir.check(at + takeover_recovery.STILL_S)
 
 
-def test_what_was_not_written_down_is_listed_with_its_script_once_the_second_one_leads(world: World) -> None:
+def test_unsaved_jobs_are_listed_with_scripts_after_the_takeover(world: World) -> None:
     world.accepted(33, SAVED - 60)
     world.accepted(34, SAVED + 2)
     falls_silent(world)
@@ -96,7 +96,7 @@ def test_what_was_not_written_down_is_listed_with_its_script_once_the_second_one
     assert len(world.due()) == 1
 
 
-def test_its_number_given_to_somebody_else_meanwhile_changes_nothing(world: World) -> None:
+def test_reused_job_number_of_another_user_keeps_the_job_listed(world: World) -> None:
     world.accepted(34, SAVED + 2)
     falls_silent(world)
     world.controller.jobs[34] = ME.pw_uid + 1
@@ -105,7 +105,7 @@ def test_its_number_given_to_somebody_else_meanwhile_changes_nothing(world: Worl
     assert [job for job, _, _ in world.due()] == [34]
 
 
-def test_a_first_one_that_goes_on_leaves_nothing_to_do(world: World) -> None:
+def test_resumed_first_head_leaves_no_takeover_list(world: World) -> None:
     world.accepted(34, SAVED + 2)
     falls_silent(world)
     world.beat(SAVED + 7)
@@ -113,7 +113,7 @@ def test_a_first_one_that_goes_on_leaves_nothing_to_do(world: World) -> None:
     assert not world.handed.exists()
 
 
-def test_what_is_on_the_list_stays_until_the_first_one_has_carried_it_out(world: World) -> None:
+def test_takeover_list_stays_after_the_first_head_leads_again(world: World) -> None:
     world.accepted(34, SAVED + 2)
     falls_silent(world)
     world.beat(SAVED + 8, number=1)
@@ -129,7 +129,7 @@ def test_what_is_on_the_list_stays_until_the_first_one_has_carried_it_out(world:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_list_that_could_not_be_made_is_made_by_a_later_try(world: World, restarted: bool) -> None:
+def test_failed_takeover_list_is_written_by_a_later_try(world: World, restarted: bool) -> None:
     world.accepted(34, SAVED + 2)
     falls_silent(world)
     world.controller.fails = 1
@@ -144,7 +144,7 @@ def test_a_list_that_could_not_be_made_is_made_by_a_later_try(world: World, rest
     assert not (world.handed / "saved").exists(), "the sign for the first head that it is whole"
 
 
-def test_a_controller_that_can_not_be_asked_is_told_of_and_the_agent_goes_on(
+def test_recovery_error_is_logged_and_the_agent_continues(
     world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[Any] = []

@@ -1,5 +1,4 @@
-"""The start and end of a job on a node travel from the prolog's folder to the server's line, and trigger the node's
-check."""
+"""Job starts and ends on a node, and job numbers in the controller's log, are reported to the server's event stream."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from headway.render.system.agent_config import LOOKED
 from tests.support.paths import NODE
 
 
-def test_prolog_and_epilog_are_heard_as_they_run(tmp_path: Path) -> None:
+def test_prolog_and_epilog_runs_are_reported_as_job_changes(tmp_path: Path) -> None:
     folder = tmp_path / "job-tmp"
     (tmp_path / "looked").touch()  # the agent has: until then a prolog waits
     heard = lifecycle.JobChanges(str(folder))
@@ -50,7 +49,7 @@ def test_prolog_and_epilog_are_heard_as_they_run(tmp_path: Path) -> None:
     assert heard.message_part(8.0) == {}
 
 
-def test_a_job_that_was_here_and_gone_between_two_looks_is_told_too(tmp_path: Path) -> None:
+def test_job_that_came_and_went_between_two_looks_is_reported(tmp_path: Path) -> None:
     os.utime(tmp_path, (1, 1))
     heard = lifecycle.JobChanges(str(tmp_path))
     (tmp_path / "12").mkdir()
@@ -59,7 +58,7 @@ def test_a_job_that_was_here_and_gone_between_two_looks_is_told_too(tmp_path: Pa
     assert heard.message_part(1.0)["turns"]["jobs"] == []
 
 
-def test_the_beginning_of_an_end_is_told_and_a_folder_made_anew_is_no_trouble(tmp_path: Path) -> None:
+def test_epilog_start_is_reported_even_if_the_folder_appears_later(tmp_path: Path) -> None:
     folder = tmp_path / "job-tmp"
     heard = lifecycle.JobChanges(str(folder))
     (folder / "7").mkdir(parents=True)
@@ -73,7 +72,7 @@ def beat(number: str, *jobs: int, node: str = "n1") -> bytes:
     return json.dumps({"node": node, "turns": {"n": number, "jobs": jobs}}).encode()
 
 
-def test_the_head_tells_each_turn_once_to_who_reads_now(tmp_path: Path) -> None:
+def test_relay_passes_each_job_change_once_to_the_server_stream(tmp_path: Path) -> None:
     file = tmp_path / "turns"
     head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "f"), str(file))
     assert head.receive(beat("a.1", 3), 1.0) == {"got": [], "now": 1.0, "leads": True, "controller": 0, "others": []}
@@ -103,7 +102,7 @@ error: nothing of a job
 JobId=99"""
 
 
-def test_jobs_that_the_controller_s_log_names_are_told(tmp_path: Path) -> None:
+def test_controller_log_yields_the_job_numbers_it_names(tmp_path: Path) -> None:
     """Also of one that ends, and of none at all; half a line is not read yet."""
     log = tmp_path / "log"
     log.write_text(LOG)
@@ -120,7 +119,7 @@ def test_jobs_that_the_controller_s_log_names_are_told(tmp_path: Path) -> None:
     assert server_stream.ControllerLog((str(tmp_path / "no-such-program"),)).new_job_numbers() == []
 
 
-def test_the_server_hears_the_jobs_of_the_log_and_knows_that_they_are_a_hint(tmp_path: Path) -> None:
+def test_jobs_from_the_controller_log_are_marked_uncertain(tmp_path: Path) -> None:
     words = f"{str(tmp_path / 'f')!r}, 'none', 'none', 'none', ('printf', 'JobId=5\\n')"
     code = f"from agent.roles.server_stream import stream_events; stream_events({words})"
     with subprocess.Popen([sys.executable, "-c", code], cwd=NODE, stdout=subprocess.PIPE) as process:
@@ -133,7 +132,7 @@ def test_the_server_hears_the_jobs_of_the_log_and_knows_that_they_are_a_hint(tmp
     assert news == Told((5,), certain=False)
 
 
-def test_the_file_is_bounded(tmp_path: Path) -> None:
+def test_job_change_file_is_bounded(tmp_path: Path) -> None:
     file = tmp_path / "turns"
     head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "f"), str(file))
     relay.MOST_TURNS, before = 1000, relay.MOST_TURNS

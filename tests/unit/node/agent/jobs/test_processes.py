@@ -1,4 +1,4 @@
-"""The agent reads processes whatever their names contain."""
+"""The agent lists and ends processes correctly whatever their names contain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def proc(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_name_that_was_cut_within_a_letter_keeps_no_job_alive(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_jobs_kills_processes_with_undecodable_names(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from agent.ha import node_lease
 
     killed: set[int] = set()
@@ -55,9 +55,7 @@ def test_a_name_that_was_cut_within_a_letter_keeps_no_job_alive(proc: Path, monk
     assert killed == {HIGH + 1, HIGH + 2}
 
 
-def test_a_person_s_process_that_is_called_as_a_daemon_ends_with_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_end_jobs_kills_user_processes_named_slurmstepd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from agent.ha import node_lease
 
     process(tmp_path, 1, b"systemd")
@@ -75,7 +73,7 @@ def test_a_person_s_process_that_is_called_as_a_daemon_ends_with_the_others(
     assert killed == [HIGH + 1]
 
 
-def test_nobody_ends_another_s_job_by_the_name_of_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_process_named_slurmstepd_cannot_end_another_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also not where the program is set-uid root, and asks for a password."""
     ended: list[int | None] = []
     monkeypatch.setattr(sampler, "jobs_on_node", list)
@@ -98,7 +96,7 @@ def test_nobody_ends_another_s_job_by_the_name_of_a_process(tmp_path: Path, monk
     assert ended == [7], "what root started counts"
 
 
-def test_it_is_one_process_among_the_others(proc: Path) -> None:
+def test_list_processes_includes_undecodable_names(proc: Path) -> None:
     found = {pid: (name, state) for pid, name, state in processes.list_processes(str(proc))}
     assert len(found) == 4
     assert found[HIGH + 2] == (CUT.decode(errors="replace"), "S")
@@ -108,9 +106,7 @@ class LastLook(BaseException):
     """Ends the endless."""
 
 
-def test_what_goes_wrong_in_a_look_is_said_and_the_next_one_comes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sampling_error_is_logged_and_sampling_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from agent.metrics import head
 
     looks: list[float] = []

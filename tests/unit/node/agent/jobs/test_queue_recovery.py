@@ -89,7 +89,7 @@ def ran(slurm: Slurm, home: Path) -> list[str]:
     return list(queue_recovery.resubmit_lost_jobs(notes, slurm, f"{home}/kept", f"{home}/done"))
 
 
-def test_what_is_not_there_any_more_is_submitted_again_once_and_in_its_order(home: Path) -> None:
+def test_lost_jobs_are_resubmitted_once_in_order(home: Path) -> None:
     noted(home, *(line(job, BEGAN + at) for job, at in ((30, -300), (34, -2), (33, -4), (35, -1), (36, 1), (37, 60))))
     slurm = Slurm({35: ME.pw_uid, 36: ME.pw_uid})
     assert ran(slurm, home) == [
@@ -101,14 +101,14 @@ def test_what_is_not_there_any_more_is_submitted_again_once_and_in_its_order(hom
     assert ran(slurm, home) == [], "the controller died again"
 
 
-def test_what_was_noted_for_each_component_is_submitted_once(home: Path) -> None:
+def test_hetjob_noted_per_component_is_resubmitted_once(home: Path) -> None:
     noted(home, *[line(33, BEGAN - 3, b"sbatch\0-N1\0:\0-N2\0a.sh\0")] * 2)
     slurm = Slurm({})
     ran(slurm, home)
     assert slurm.submitted == [33]
 
 
-def test_however_long_the_head_was_away_what_counts_is_its_last_state(home: Path) -> None:
+def test_lost_jobs_are_those_newer_than_the_last_saved_state(home: Path) -> None:
     (home / "kept/saved").write_text(str(BEGAN - 7200.0))
     noted(home, line(34, BEGAN - 7198), line(33, BEGAN - 7300))
     slurm = Slurm({})
@@ -116,7 +116,7 @@ def test_however_long_the_head_was_away_what_counts_is_its_last_state(home: Path
     assert slurm.submitted == [34]
 
 
-def test_a_number_that_was_given_to_another_since_is_a_job_that_was_forgotten() -> None:
+def test_note_with_a_reused_job_number_counts_as_lost() -> None:
     first, second = note(34), note(34, BEGAN + 1)
     assert submission_notes.notes_without_job([first, second], {34: ME.pw_uid}, BEGAN) == [first]
     assert submission_notes.notes_without_job([first], {34: THEIRS}, BEGAN) == [first]
@@ -125,7 +125,7 @@ def test_a_number_that_was_given_to_another_since_is_a_job_that_was_forgotten() 
     )
 
 
-def test_what_has_ended_does_not_run_again_nor_what_has_begun_and_forbids_it(home: Path) -> None:
+def test_ended_and_started_no_requeue_jobs_are_not_resubmitted(home: Path) -> None:
     noted(home, *(line(job, BEGAN - 2) for job in (1, 2, 3, 4, 5)))
     for job in (2, 3):
         (home / f"kept/job.{job}").mkdir(parents=True)
@@ -142,14 +142,14 @@ def test_what_has_ended_does_not_run_again_nor_what_has_begun_and_forbids_it(hom
     assert slurm.submitted == [2, 4, 5]
 
 
-def test_what_was_submitted_again_and_forgotten_again_is_not_over_for_its_first_run(home: Path) -> None:
+def test_job_lost_again_after_resubmission_is_resubmitted(home: Path) -> None:
     (home / "done").write_text(f'{{"job": 34, "at": {BEGAN - 4}, "said": ""}}\n')
     noted(home, line(34, BEGAN - 4), line(34, BEGAN - 1))
     slurm = Slurm({}, {34: [record(BEGAN - 4, ended=BEGAN - 1)]})
     assert len(ran(slurm, home)) == 1
 
 
-def test_what_is_kept_of_a_job_is_for_its_owner_alone(home: Path) -> None:
+def test_saved_script_and_environment_are_used_only_for_their_owner(home: Path) -> None:
     """A number in somebody's notes proves nothing: a script and its environment may be secret."""
     noted(home, *(line(job, BEGAN - 2) for job in (1, 2, 3)))
     for job, saved in ((1, ENVIRONMENT), (2, b"\x02\0\0\0USER=victim\0HOME=/home/victim\0TOKEN=x\0"), (3, b"\0\0\0\0")):
@@ -171,11 +171,11 @@ def test_what_is_kept_of_a_job_is_for_its_owner_alone(home: Path) -> None:
         ("-N1 --gpus=8 : -N2 -p cpu a.sh :", 6), ("--oom-kill-step a.sh", 1), ("--wrap=x", None), ("-n 4", None), ("", None),
     ],
 )  # fmt: skip
-def test_the_script_is_the_word_that_sbatch_takes_for_it(words: str, at: int | None) -> None:
+def test_script_index_finds_the_script_argument(words: str, at: int | None) -> None:
     assert submission_notes.script_index(words.encode().split()) == at
 
 
-def test_it_begins_after_what_still_runs_was_ended_unless_its_owner_says_when() -> None:
+def test_resubmitted_job_begins_after_a_delay_unless_begin_is_set() -> None:
     words = submission_notes.sbatch_argv(
         note(34, BEGAN, b"--gpus=1", b"a.sh", b"x y"), b"#!/bin/sh\n", {}, b"/tmp/new/a.sh"
     )
@@ -186,13 +186,13 @@ def test_it_begins_after_what_still_runs_was_ended_unless_its_owner_says_when() 
         assert b"--begin=now+10" not in submission_notes.sbatch_argv(note(34, BEGAN, *argv), script, {}, b"")
 
 
-def test_who_depends_on_one_that_has_another_number_now_depends_on_that() -> None:
+def test_dependencies_are_renumbered_to_resubmitted_jobs() -> None:
     asked = note(40, BEGAN, b"-d", b"afterok:34:35,after:36+1", b"--dependency=afterok:34", b"34")
     words = submission_notes.sbatch_argv(asked, b"", {34: 37}, b"")
     assert words[3:] == [b"-d", b"afterok:37:35,after:36+1", b"--dependency=afterok:37", b"34"]
 
 
-def test_the_environment_is_that_of_the_first_time_without_what_sbatch_adds() -> None:
+def test_resubmission_uses_the_saved_environment_without_slurm_variables() -> None:
     saved = ENVIRONMENT + b"SLURM_SUBMIT_DIR=/x\0PATH=/opt/bin\0junk\0"
     found = submission_notes.submission_environment(saved, ME)
     assert found[b"FOO"] == b"a=b\nc"
@@ -202,7 +202,7 @@ def test_the_environment_is_that_of_the_first_time_without_what_sbatch_adds() ->
     assert submission_notes.submission_environment(b"", ME)[b"PATH"]
 
 
-def test_notes_that_are_a_link_or_nonsense_count_for_nothing(home: Path, tmp_path: Path) -> None:
+def test_read_notes_ignores_symlinks_and_invalid_lines(home: Path, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.write_text(line(7, BEGAN))
     (home / ".headway-submitted-lab").symlink_to(theirs)
@@ -213,7 +213,7 @@ def test_notes_that_are_a_link_or_nonsense_count_for_nothing(home: Path, tmp_pat
     assert [note.job for note in submission_notes.read_notes([f"{mine}"], 0, BEGAN)] == [8]
 
 
-def test_scripts_of_jobs_that_may_be_unsaved_are_kept_and_go_later(tmp_path: Path) -> None:
+def test_scripts_of_possibly_unsaved_jobs_are_kept_until_saved(tmp_path: Path) -> None:
     state, kept = tmp_path / "state", tmp_path / "kept"
     state.mkdir()
     (state / "job_state").touch()
@@ -238,7 +238,7 @@ AWAY = "sbatch: error: Batch job submission failed: Unable to contact slurm cont
 UNSURE = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
 
 
-def test_what_the_controller_did_not_take_is_submitted_again_when_it_answers(home: Path) -> None:
+def test_resubmission_continues_when_the_controller_answers_again(home: Path) -> None:
     """Also when it was killed in between and has written its queue since: those seconds count as saved then."""
     noted(home, *(line(job, BEGAN - 4 + n) for n, job in enumerate((33, 34, 35))))
     slurm = Slurm({})
@@ -253,7 +253,7 @@ def test_what_the_controller_did_not_take_is_submitted_again_when_it_answers(hom
     assert ran(again, home) == []
 
 
-def test_what_may_have_been_taken_is_looked_for_first(home: Path) -> None:
+def test_uncertain_resubmission_is_looked_up_before_a_retry(home: Path) -> None:
     noted(home, line(33, BEGAN - 4), line(34, BEGAN - 3, b"sbatch\0-d\0afterok:33\0a.sh"), line(35, BEGAN - 3))
     slurm = Slurm({})
     slurm.answers = {33: UNSURE}
@@ -270,7 +270,7 @@ def test_what_may_have_been_taken_is_looked_for_first(home: Path) -> None:
     assert (slurm.submitted, slurm.numbers) == ([34], {33: 92, 35: 135})
 
 
-def test_what_may_have_been_taken_and_can_not_be_recognized_is_not_submitted_twice(home: Path) -> None:
+def test_uncertain_resubmission_with_own_comment_is_not_repeated(home: Path) -> None:
     noted(home, line(33, BEGAN - 4, b"sbatch\0--comment=mine\0a.sh\0"))
     slurm = Slurm({})
     slurm.answers = {33: UNSURE}
@@ -279,7 +279,7 @@ def test_what_may_have_been_taken_and_can_not_be_recognized_is_not_submitted_twi
     assert ran(slurm, home) == []
 
 
-def test_a_job_that_was_submitted_again_says_of_which_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resubmitted_job_is_recognised_by_its_comment(monkeypatch: pytest.MonkeyPatch) -> None:
     comment = submission_notes.sbatch_argv(note(34), b"", {}, b"")[1].decode().partition("=")[2]
     rows = f"92 1000 {BEGAN + 1} {comment}\n93 1000 {BEGAN} (null)\n94 1000 {BEGAN} about {comment}\n"
     monkeypatch.setattr(queue_recovery.Slurm, "_ask", lambda *_: rows)
@@ -295,7 +295,7 @@ def handed_on(home: Path, *notes: Any, began: int) -> Path:
     return folder
 
 
-def test_what_the_second_head_has_listed_is_submitted_again_when_the_first_is_back_with_accounting(home: Path) -> None:
+def test_takeover_list_is_resubmitted_once_by_the_first_head(home: Path) -> None:
     taken_over = BEGAN - 600
     noted(home, line(34, taken_over - 3), line(35, BEGAN - 2))
     ended, lost = note(33, taken_over - 2, b"b.sh"), note(34, taken_over - 3, b"a.sh")
@@ -313,7 +313,7 @@ def test_what_the_second_head_has_listed_is_submitted_again_when_the_first_is_ba
     assert slurm.submitted == [34]
 
 
-def test_a_list_that_could_not_be_carried_out_yet_stays(home: Path) -> None:
+def test_takeover_list_stays_if_resubmission_fails(home: Path) -> None:
     class Silent(Slurm):
         def records(self, job: int) -> Sequence[Any]:
             raise RuntimeError("slurmdbd")
@@ -328,7 +328,7 @@ def test_a_list_that_could_not_be_carried_out_yet_stays(home: Path) -> None:
     assert [one.note.job for one in queue_recovery.read_takeover_list(str(folder))] == [34]
 
 
-def test_a_list_that_is_not_whole_yet_is_no_list(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_takeover_list_is_not_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_recovery, "HAND_S", 0.2)
     folder = handed_on(home, note(34), began=BEGAN)
     (folder / "saved").write_text(str(BEGAN - 10.0))
@@ -347,7 +347,7 @@ def test_a_list_that_is_not_whole_yet_is_no_list(home: Path, monkeypatch: pytest
     assert slurm.submitted == [34]
 
 
-def test_what_is_on_the_list_and_in_the_last_seconds_too_is_submitted_once(home: Path) -> None:
+def test_job_in_takeover_list_and_notes_is_resubmitted_once(home: Path) -> None:
     noted(home, line(34, BEGAN - 3))
     found = submission_notes.read_notes([str(home / ".headway-submitted-lab")], 0, BEGAN)
     folder = handed_on(home, *found, began=BEGAN - 1)

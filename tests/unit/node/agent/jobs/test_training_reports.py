@@ -1,5 +1,5 @@
-"""A training's report counts for the job of the sender's cgroup, is stored once in the server's file, and never makes
-the training wait."""
+"""A training's report is attributed to the job of its cgroup, stored once on the head, and never blocks the
+training."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def proc(folder: Path, cgroup: str, root: str = "") -> str:
 
 @pytest.mark.parametrize("root", ["", "/libpod-3f/ct"])
 @pytest.mark.parametrize("cgroup", [SLURM1, SLURM2, SLURM2.replace("slurmstepd", "n1_slurmstepd")])
-def test_the_job_is_that_of_the_cgroup(tmp_path: Path, cgroup: str, root: str) -> None:
+def test_job_of_reads_the_job_from_the_cgroup(tmp_path: Path, cgroup: str, root: str) -> None:
     assert processes.job_of(7, os.getuid(), proc(tmp_path, cgroup, root)) == 12
 
 
@@ -45,11 +45,11 @@ def test_the_job_is_that_of_the_cgroup(tmp_path: Path, cgroup: str, root: str) -
         "",
     ],
 )
-def test_a_folder_that_a_person_named_so_is_no_job(tmp_path: Path, cgroup: str) -> None:
+def test_job_of_ignores_cgroups_made_by_users(tmp_path: Path, cgroup: str) -> None:
     assert processes.job_of(7, os.getuid(), proc(tmp_path, cgroup)) is None
 
 
-def test_a_process_that_is_gone_or_another_s_speaks_for_nobody(tmp_path: Path) -> None:
+def test_job_of_ignores_ended_processes_and_other_users(tmp_path: Path) -> None:
     place = proc(tmp_path, SLURM2)
     assert processes.job_of(8, os.getuid(), place) is None
     assert processes.job_of(7, os.getuid() + 1, place) is None
@@ -68,11 +68,11 @@ def test_a_process_that_is_gone_or_another_s_speaks_for_nobody(tmp_path: Path) -
         (b'{"step": 3, "t": 9e9, "n": 7, "ago_s": 1e6, "tokens_per_s": 1e9}', {"step": 3}),
     ],
 )
-def test_what_a_training_says_is_numbers_or_nothing(data: bytes, values: Any) -> None:
+def test_parse_report_accepts_only_valid_numbers(data: bytes, values: Any) -> None:
     assert training_reports.parse_report(data) == values
 
 
-def test_when_something_was_said_is_the_head_s_word(tmp_path: Path) -> None:
+def test_report_time_is_set_by_the_head(tmp_path: Path) -> None:
     head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "faults"), str(tmp_path / "turns"))
     head.receive(b'{"jobs": {"7": {"n": "1", "ago_s": 2, "step": 5, "t": 9e9}}}', 1000.0)
     assert json.loads((tmp_path / "reports/7.jsonl").read_text()) == {"step": 5, "t": 998.0}
@@ -86,7 +86,7 @@ def say(**values: Any) -> bytes:
     return json.dumps(values).encode()
 
 
-def test_the_newest_of_each_job_is_sent_and_once_more_and_then_nothing() -> None:
+def test_latest_report_of_each_job_is_sent_and_repeated_once() -> None:
     sent: list[dict[str, Any]] = []
     ears = node(sent)
     for step in range(5):
@@ -105,7 +105,7 @@ def test_the_newest_of_each_job_is_sent_and_once_more_and_then_nothing() -> None
     assert not ears.jobs, "a job that has ended is forgotten"
 
 
-def test_where_a_training_goes_on_after_a_restart_is_told_at_once_and_no_flood() -> None:
+def test_restart_of_a_training_is_sent_at_once_but_rate_limited() -> None:
     sent: list[dict[str, Any]] = []
     ears = node(sent)
     for step, now in ((7, 0.0), (8, 0.5), (5, 2.0), (4, 2.1), (3, 2.2), (6, 2.5), (2, 3.5)):
@@ -113,7 +113,7 @@ def test_where_a_training_goes_on_after_a_restart_is_told_at_once_and_no_flood()
     assert [message["jobs"]["12"]["step"] for message in sent] == [7, 5, 2]
 
 
-def test_a_loss_said_every_few_steps_is_sent_with_the_step_that_came_right_after() -> None:
+def test_occasional_loss_is_sent_with_the_step_that_follows_it() -> None:
     spoken = training_reports.JobReport()
     spoken.update({"step": 10, "loss": 2.5}, 0.0)
     spoken.update({"step": 11}, 0.1)
@@ -128,7 +128,7 @@ def test_a_loss_said_every_few_steps_is_sent_with_the_step_that_came_right_after
     assert spoken.values == {"step": 5}, "it went on from a checkpoint"
 
 
-def test_the_rate_is_of_the_last_half_minute_and_begins_anew_after_a_restart() -> None:
+def test_token_rate_covers_half_a_minute_and_resets_on_restart() -> None:
     spoken = training_reports.JobReport()
     for second in range(100):
         spoken.update({"tokens": second * (10 if second < 50 else 100)}, float(second))
@@ -139,7 +139,7 @@ def test_the_rate_is_of_the_last_half_minute_and_begins_anew_after_a_restart() -
     assert spoken.tokens_per_s == 10
 
 
-def test_messages_stay_below_what_a_datagram_takes() -> None:
+def test_report_messages_stay_below_the_datagram_limit() -> None:
     sent: list[dict[str, Any]] = []
     ears = training_reports.Reports(sent.append, who=lambda pid, uid: pid)
     for number in range(300):
@@ -157,7 +157,7 @@ def message(number: str, **values: Any) -> bytes:
     return json.dumps({"jobs": {"12": {"n": number, **values}}}).encode()
 
 
-def test_the_head_keeps_each_report_once_and_goes_on_after_a_kill(tmp_path: Path) -> None:
+def test_relay_stores_each_report_once_and_survives_a_kill(tmp_path: Path) -> None:
     head = relay.NodeMessages(str(tmp_path))
     head.receive(message("a.1", step=1, loss=3.0), 100.0)
     head.receive(message("a.1", step=1, loss=3.0), 102.0)
@@ -173,7 +173,7 @@ def test_the_head_keeps_each_report_once_and_goes_on_after_a_kill(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["12.jsonl"]
 
 
-def test_a_long_training_s_reports_are_thinned_and_the_newest_stays(tmp_path: Path, monkeypatch: Any) -> None:
+def test_stored_reports_are_thinned_and_old_files_deleted(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(relay, "MOST_LINES", 50)
     head = relay.NodeMessages(str(tmp_path))
     for step in range(500):
@@ -224,7 +224,7 @@ def heard(sock: socket.socket) -> list[dict[str, Any]]:
             return found
 
 
-def test_report_sends_numbers_and_the_last_of_a_quick_loop(ears: socket.socket, tmp_path: Path) -> None:
+def test_report_sends_numbers_and_the_last_step_of_a_fast_loop(ears: socket.socket, tmp_path: Path) -> None:
     code = "for i in range(1, 2001): report(step=i, loss=1 / i, tokens=i * 10, lr='0.5', note='x', bad=object())\n"
     ran = train(code + "assert 'torch' not in sys.modules", tmp_path / "s")
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -235,7 +235,7 @@ def test_report_sends_numbers_and_the_last_of_a_quick_loop(ears: socket.socket, 
     assert len(found) < 200
 
 
-def test_only_rank_0_speaks(ears: socket.socket, tmp_path: Path) -> None:
+def test_only_rank_0_sends_reports(ears: socket.socket, tmp_path: Path) -> None:
     for env in ({"RANK": "1"}, {"SLURM_PROCID": "3"}):
         assert train("report(step=1, loss=1.0)", tmp_path / "s", **env).returncode == 0
     assert heard(ears) == []
@@ -253,12 +253,12 @@ def test_only_rank_0_speaks(ears: socket.socket, tmp_path: Path) -> None:
         "import os; os.environ['RANK'] = 'x'; report(step=1)",
     ],
 )
-def test_no_agent_or_nonsense_is_no_trouble_for_the_training(code: str, tmp_path: Path) -> None:
+def test_report_never_fails_without_agent_or_with_invalid_values(code: str, tmp_path: Path) -> None:
     ran = train(code + "\nprint('on')", tmp_path / "nobody")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "on\n", "")
 
 
-def test_an_agent_that_does_not_listen_never_makes_it_wait(ears: socket.socket, tmp_path: Path) -> None:
+def test_report_never_blocks_on_an_agent_that_does_not_read(ears: socket.socket, tmp_path: Path) -> None:
     code = "import headway_train.progress as p; p.LEAST_S = 0\nfor i in range(5000): report(step=i, loss=1.0)"
     assert train(code, tmp_path / "s").returncode == 0
     assert 0 < len(heard(ears)) < 5000, "its queue was full, and the training went on"

@@ -17,13 +17,13 @@ def told(tmp_path: Path, beats: dict[str, float], *, first: bool = True) -> str:
     return watcher.text.decode()
 
 
-def test_a_node_that_was_given_back_is_not_unheard_for_ever(tmp_path: Path) -> None:
+def test_heartbeat_age_is_dropped_for_nodes_gone_for_long(tmp_path: Path) -> None:
     text = told(tmp_path, {"lab-1-1": NOW - 2, "lab-1-2": NOW - 60, "lab-1-3": NOW - FORGOTTEN_S - 1})
     ages = [line for line in text.splitlines() if line.startswith("headway_beat_age_seconds{")]
     assert ["lab-1-1" in ages[0], "lab-1-2" in ages[1], len(ages)] == [True, True, 2]
 
 
-def test_a_second_head_does_not_miss_the_daemons_that_only_the_first_one_has(tmp_path: Path) -> None:
+def test_second_head_exports_only_its_own_daemons(tmp_path: Path) -> None:
     assert all(f'"{name}"' in told(tmp_path, {}) for name in DAEMONS)
     second = told(tmp_path, {}, first=False)
     missed = {name for name in DAEMONS if f'"{name}"' in second}

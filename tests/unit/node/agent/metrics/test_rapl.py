@@ -1,4 +1,4 @@
-"""The energy of CPUs and memory is read from folders like those of the kernel's powercap interface."""
+"""The agent reads CPU and memory energy from the kernel's powercap (RAPL) files, each counter once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def server(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_packages_and_memory_are_counted_once_and_nothing_that_is_a_part_of_them(server: Path) -> None:
+def test_packages_and_dram_are_counted_once_without_subzones(server: Path) -> None:
     counters = rapl.Rapl(str(server))
     assert set(sums(counters).values()) == {0.0}, "what it drew before anybody counted is nobody's"
     for folder in (server / "class" / "powercap").iterdir():
@@ -53,7 +53,7 @@ def test_packages_and_memory_are_counted_once_and_nothing_that_is_a_part_of_them
     assert sums(counters) == {(PACKAGE, "0"): 2.5, (PACKAGE, "1"): 2.5, (DRAM, "0"): 2.5, (DRAM, "1"): 2.5}
 
 
-def test_amd_says_packages_and_cores_by_the_same_folders(tmp_path: Path) -> None:
+def test_amd_package_zone_is_counted_without_cores(tmp_path: Path) -> None:
     package, _ = zone(tmp_path, "intel-rapl:0", "package-0"), zone(tmp_path, "intel-rapl:0:0", "core")
     counters = rapl.Rapl(str(tmp_path))
     sums(counters)
@@ -61,18 +61,18 @@ def test_amd_says_packages_and_cores_by_the_same_folders(tmp_path: Path) -> None
     assert sums(counters) == {(PACKAGE, "0"): 1.0}
 
 
-def test_a_package_of_several_dies_is_each_of_them(tmp_path: Path) -> None:
+def test_each_die_of_a_package_is_counted(tmp_path: Path) -> None:
     for number in (0, 1):
         zone(tmp_path, f"intel-rapl:{number}", f"package-0-die-{number}")
     assert set(sums(rapl.Rapl(str(tmp_path)))) == {(PACKAGE, "0-die-0"), (PACKAGE, "0-die-1")}
 
 
-def test_only_the_second_driver_is_there(tmp_path: Path) -> None:
+def test_mmio_zones_are_used_if_no_others_exist(tmp_path: Path) -> None:
     zone(tmp_path, "intel-rapl-mmio:0", "package-0")
     assert set(sums(rapl.Rapl(str(tmp_path)))) == {(PACKAGE, "0")}
 
 
-def test_a_counter_that_starts_over_goes_on(server: Path) -> None:
+def test_counter_overflow_continues_the_sum(server: Path) -> None:
     counters, folder = rapl.Rapl(str(server)), server / "class" / "powercap" / "intel-rapl:0"
     used(folder, RANGE - 4_000_000)
     sums(counters)
@@ -82,7 +82,7 @@ def test_a_counter_that_starts_over_goes_on(server: Path) -> None:
     assert sums(counters)[PACKAGE, "0"] == pytest.approx(11.0)
 
 
-def test_a_counter_that_starts_over_without_a_range_only_starts_over(server: Path) -> None:
+def test_counter_reset_without_a_range_adds_nothing(server: Path) -> None:
     counters, folder = rapl.Rapl(str(server)), server / "class" / "powercap" / "intel-rapl:0"
     (folder / "max_energy_range_uj").unlink()
     used(folder, 9_000_000)
@@ -94,7 +94,7 @@ def test_a_counter_that_starts_over_without_a_range_only_starts_over(server: Pat
 
 
 @pytest.mark.parametrize("broken", ["gone", "refused", "nonsense"])
-def test_what_can_t_be_read_is_left_out_until_it_can(server: Path, broken: str) -> None:
+def test_unreadable_zone_is_left_out_until_it_is_readable(server: Path, broken: str) -> None:
     counters, folder = rapl.Rapl(str(server)), server / "class" / "powercap" / "intel-rapl:1"
     sums(counters)
     file = folder / "energy_uj"
@@ -112,7 +112,7 @@ def test_what_can_t_be_read_is_left_out_until_it_can(server: Path, broken: str) 
     assert sums(counters)[PACKAGE, "1"] == 1.0
 
 
-def test_a_machine_without_counters_says_nothing_and_a_driver_may_come_later(tmp_path: Path) -> None:
+def test_counters_may_appear_after_the_start(tmp_path: Path) -> None:
     counters = rapl.Rapl(str(tmp_path))
     assert sums(counters) == {}
     zone(tmp_path, "intel-rapl:0", "package-0")
@@ -120,9 +120,7 @@ def test_a_machine_without_counters_says_nothing_and_a_driver_may_come_later(tmp
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_prometheus_reads_them_where_the_hardware_is_the_machine_s_alone(
-    server: Path, own: bool, monkeypatch: Any
-) -> None:
+def test_energy_metrics_are_exported_only_with_own_energy(server: Path, own: bool, monkeypatch: Any) -> None:
     """Containers of one computer all see its counters: added up they would be so many computers."""
     monkeypatch.setattr(sampler, "Rapl", lambda: rapl.Rapl(str(server)))
     monkeypatch.setattr(sampler, "jobs_on_node", list)

@@ -10,7 +10,7 @@ import pytest
 from agent.roles import power_hints as power
 
 
-def test_a_wish_is_one_line_with_its_time(tmp_path: Path) -> None:
+def test_each_power_hint_is_one_json_line(tmp_path: Path) -> None:
     power.write_hint(str(tmp_path), "up", "lab-gpu-1-[1-3]")
     power.write_hint(str(tmp_path), "down", "lab-gpu-1-1")
     rows = [json.loads(line) for line in (tmp_path / power.FILE).read_text().splitlines()]
@@ -18,7 +18,7 @@ def test_a_wish_is_one_line_with_its_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("word", "nodes"), [("off", "lab-1-1"), ("up", "a b"), ("up", 'x"\n'), ("up", "")])
-def test_nonsense_is_refused(tmp_path: Path, word: str, nodes: str) -> None:
+def test_invalid_power_hint_is_refused(tmp_path: Path, word: str, nodes: str) -> None:
     with pytest.raises(SystemExit, match="an unknown request"):
         power.write_hint(str(tmp_path), word, nodes)
     assert not (tmp_path / power.FILE).exists()
