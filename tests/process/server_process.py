@@ -24,7 +24,9 @@ def make_work(_store: Store, state_dir: Path) -> FakeBackend:
             await asyncio.sleep(0.01)
         await say("machines", "are up", done=True)
 
-    return FakeBackend(plan=changes(), apply=apply, machines=(), checks=(), read=ConnectionRefusedError("no Slurm"))
+    return FakeBackend(
+        plan=changes(), apply=apply, machines=(), readiness_checks=(), read=ConnectionRefusedError("no Slurm")
+    )
 
 
 if __name__ == "__main__":

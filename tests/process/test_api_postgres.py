@@ -61,7 +61,7 @@ async def test_oversized_numbers_cause_no_server_errors(server: Server) -> None:
         "/api/v1/people?q=a%00b",
         "/clusters/a%00b",
     ]
-    server.work.answers["job"] = server.work.answers["run_command"] = NotFound("no such job")
+    server.backend.answers["job"] = server.backend.answers["run_command"] = NotFound("no such job")
     for path in paths:
         answer = await ann.get(path)
         assert answer.status_code < 500, (path, answer.text[:300])

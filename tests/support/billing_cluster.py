@@ -64,12 +64,12 @@ async def lab(folder: Path, said: Accounting) -> AsyncIterator[Server]:
     clock = builders.Clock()
     clock.now = float(OCTOBER.start)
     made = await server_fakes.start(folder, clock)
-    made.work.answers |= {
-        "accounting": said, "node_events": lambda *_: tuple(said.events), "losses": {}, "saves": {}, "metrics": (),
-        "hold_back": None, "tell": None,
+    made.backend.answers |= {
+        "usage_runs": said, "node_events": lambda *_: tuple(said.events), "restart_losses": {}, "checkpoint_stats": {}, "query_metrics": (),
+        "hold_team_jobs": None, "send_alerts": None,
         "read": server_fakes.reading(), "machines": (), "shares": (), "forget": None,
     }  # fmt: skip
-    made.work.clusters["lab"] = {"teams": TEAMS, "users": USERS, "plan": CHEAP}
+    made.backend.clusters["lab"] = {"teams": TEAMS, "users": USERS, "plan": CHEAP}
     await made.apply("lab")
     try:
         yield made

@@ -23,7 +23,7 @@ class Mounts:
     def __init__(self, server: Server) -> None:
         self.there: set[str] = set()
         self.other: tuple[Change, ...] = ()
-        server.work.answers |= {"plan": self.plan, "apply": self.apply}
+        server.backend.answers |= {"plan": self.plan, "apply": self.apply}
 
     @staticmethod
     def wanted(cluster: Cluster) -> set[str]:

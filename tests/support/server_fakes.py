@@ -333,8 +333,8 @@ class Server:
 
     async def apply(self, name: str = "lab", **spec: Any) -> None:
         """Applies a cluster through the API and waits until it is ready."""
-        self.work.answers.setdefault("apply", None)
-        self.work.answers.setdefault("plan", changes(Disturbs.NOTHING, cluster=name))
+        self.backend.answers.setdefault("apply", None)
+        self.backend.answers.setdefault("plan", changes(Disturbs.NOTHING, cluster=name))
         client = await self.client("setup")
         ask = {"document": document(name, **spec).model_dump()}
         answer = await client.post(f"/api/v1/clusters/{name}/apply", json=ask)

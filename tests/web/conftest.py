@@ -2,7 +2,7 @@
 Debian's Chromium.
 
     def test_x(demo: Site, page: Page) -> None:      # `site` is the same without any cluster
-        demo.work.answers["cancel"] = None           # a call that the page may make; unregistered calls fail
+        demo.backend.answers["cancel"] = None           # a call that the page may make; unregistered calls fail
         demo.goto(page, "/clusters/demo", role="operator")
 
 `site.put(page_demo.broken())` shows a cluster in another state; open pages are updated.
@@ -56,7 +56,7 @@ class Site:
 
     def put(self, snapshot: Snapshot | None, name: str = "demo") -> None:
         """Shows a cluster in this state; None removes it."""
-        self.run(demo_state.put(self.state, self.work, snapshot, name))
+        self.run(demo_state.put(self.state, self.backend, snapshot, name))
 
     def goto(self, page: Page, path: str = "/", *, role: str = "admin") -> None:
         """Opens a page, signed in as the person of PEOPLE with this role; "" = signed out."""
@@ -134,7 +134,7 @@ def site(tmp_path: Path, database: Path) -> Iterator[Site]:
 @pytest.fixture
 def demo(site: Site) -> Site:
     """Returns the site with clusters in several states, people, teams and incidents."""
-    site.run(demo_state.furnish(site.state, site.work))
+    site.run(demo_state.furnish(site.state, site.backend))
     return site
 
 

@@ -25,7 +25,7 @@ class _Listening:
 
 async def put(store: Store, work: FakeBackend, running: int, waiting: int) -> None:
     """Stores two notebooks; `running` and `waiting` are the numbers of alice's jobs."""
-    work.answers["tunnel"] = _Listening()
+    work.answers["open_tunnel"] = _Listening()
     for notebook, job in ((RUNNING, running), (WAITING, waiting)):
         folder = f"/scratch/alice/.headway/notebooks/{notebook}"
         await store.notebooks.save(

@@ -51,7 +51,7 @@ def furnished() -> Iterator[conftest.Site]:
     """Yields a served site with the demo's clusters."""
     with tempfile.TemporaryDirectory() as folder:
         for site in conftest.serve(Path(folder)):
-            site.run(demo_state.furnish(site.state, site.work))
+            site.run(demo_state.furnish(site.state, site.backend))
             yield site
 
 

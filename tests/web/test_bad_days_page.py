@@ -60,7 +60,7 @@ def test_unresponsive_slurm_is_named_on_all_pages_and_open_streams(demo: Site) -
         demo.loop.call_soon_threadsafe(demo.state.live.mark_stale, "demo", why)
         assert next(line for line in lines if why in line).startswith("data: ")
         for call in ("read", "history", "shares", "runs", "job", "run_command", "log_part", "submit"):
-            demo.work.answers[call] = Unreachable(why)
+            demo.backend.answers[call] = Unreachable(why)
         for tab in (*TABS, "/jobs/104", "/nodes/demo-1-1", "/submit?from=104", "/queue?show=ended"):
             page = client.get(f"/clusters/demo{tab}")
             assert (page.status_code, why in words(page)) in ((200, True), (503, True)), tab
@@ -71,7 +71,7 @@ def test_unresponsive_slurm_is_named_on_all_pages_and_open_streams(demo: Site) -
         sent = client.post("/clusters/demo/submit", data=form, headers={"origin": demo.url})
     assert "was not submitted" in words(sent)
     assert "srun train" in sent.text, "what was written is still there"
-    assert demo.work.named("submit") == []
+    assert demo.backend.named("submit") == []
 
 
 def test_cluster_being_created_is_explained_on_every_page(demo: Site) -> None:
@@ -84,7 +84,7 @@ def test_cluster_being_created_is_explained_on_every_page(demo: Site) -> None:
 
 
 def test_unexpected_error_page_hides_its_details(demo: Site) -> None:
-    demo.work.answers["shares"] = ValueError("munge key 123")
+    demo.backend.answers["shares"] = ValueError("munge key 123")
     with signed_in(demo) as client, capture_logs() as logged:
         page = client.get("/clusters/demo/teams")
     assert page.status_code == 500

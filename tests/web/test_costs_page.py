@@ -36,9 +36,9 @@ def test_day_in_the_capacity_chart_links_to_its_runs(demo: Site, page: Page) -> 
 
 
 def test_spent_budget_is_shown_above_the_queue_to_its_team(demo: Site, page: Page) -> None:
-    now, made = int(demo.state.clock()), demo.work.clusters["demo"]
+    now, made = int(demo.state.clock()), demo.backend.clusters["demo"]
     budget = Budget("gpu_hours", Decimal("0.000001"), "year")
-    demo.work.clusters["demo"] = {**made, "teams": tuple(replace(one, budget=budget) for one in made["teams"])}
+    demo.backend.clusters["demo"] = {**made, "teams": tuple(replace(one, budget=budget) for one in made["teams"])}
     begun = now - 7200
     run = JobRun(
         900, begun, 0, begun, begun, "vision", "alice", "train", "vision", "RUNNING", ("demo-1-1",), 8, 64, 1, None, 0, 0,

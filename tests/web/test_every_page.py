@@ -52,7 +52,7 @@ def furnished(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder = tmp_path_factory.mktemp("site")
     shutil.copy(database, folder / "headway.db")
     for site in serve(folder):
-        site.run(demo_state.furnish(site.state, site.work))
+        site.run(demo_state.furnish(site.state, site.backend))
         yield site
 
 

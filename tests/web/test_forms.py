@@ -24,8 +24,8 @@ class Slow:
     def __init__(self, demo: Site) -> None:
         self.demo, self.go, self.jobs = demo, asyncio.Event(), 0
         self.begun = threading.Event()
-        self.trial = demo.work.answers["submit"]
-        demo.work.answers["submit"] = self
+        self.trial = demo.backend.answers["submit"]
+        demo.backend.answers["submit"] = self
 
     async def __call__(self, cluster: Cluster, ask: SubmitIn, user: str, *_: Any) -> SubmitOut:
         if "--test-only" in ask.args:
@@ -135,7 +135,7 @@ def test_restored_page_sends_its_form_with_a_new_key(demo: Site, page: Page, slo
     page.locator("#f-script").fill(SCRIPT)
     button.click()
     page.wait_for_url("**/jobs/105")
-    assert len(set(demo.work.tags)) == len(demo.work.tags) == slow.jobs == 2
+    assert len(set(demo.backend.tags)) == len(demo.backend.tags) == slow.jobs == 2
 
 
 def test_form_sent_twice_without_scripts_runs_once(demo: Site, page: Page, slow: Slow) -> None:

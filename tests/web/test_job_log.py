@@ -36,8 +36,8 @@ class Log:
         self.news = asyncio.Event()
         self.starts: list[int] = []
         self.read: list[int] = []  # ids of the jobs whose logs were requested
-        monkeypatch.setattr(demo.work, "tail_log", self.follow)
-        demo.work.answers |= {"log_part": self.part, "log_search": self.search}
+        monkeypatch.setattr(demo.backend.jobs, "follow_log", self.follow)
+        demo.backend.answers |= {"log_window": self.part, "search_log": self.search}
 
     def write(self, data: bytes, *, end: bool = False) -> None:
         self.data += data
@@ -169,7 +169,7 @@ def test_last_array_task_shows_its_own_log(demo: Site, page: Page, monkeypatch: 
     known = demo.state.live.snapshot("demo")
     demo_state._SHOWN["demo"] = replace(known, jobs=(*known.jobs, last, other))
     demo.loop.call_soon_threadsafe(demo.state.live.store_snapshot, demo_state._SHOWN["demo"])
-    demo.work.answers["task"] = lambda _, __, task: {"9": last}[task]
+    demo.backend.answers["task"] = lambda _, __, task: {"9": last}[task]
     asked: list[str] = []
     page.on("request", lambda request: asked.append(_log(request)) if _log(request) else None)
     demo.goto(page, "/clusters/demo/jobs/120", role="member")

@@ -45,7 +45,7 @@ def test_starting_job_gets_its_charts_on_an_open_page(demo: Site, page: Page) ->
 
 def test_array_task_count_updates_on_an_open_page(demo: Site, page: Page) -> None:
     states: dict[str, Any] = {"0": "RUNNING", "1": "PENDING"}
-    demo.work.answers["array"] = lambda *_: dict(states)
+    demo.backend.answers["array_states"] = lambda *_: dict(states)
     task = replace(builders.job(300, "RUNNING", user="alice"), array_job_id=300, array_task="0")
     other = replace(builders.job(301, "PENDING", user="alice"), array_job_id=300, array_task="1")
     shows(demo, task, other)

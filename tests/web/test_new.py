@@ -21,8 +21,8 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def real(demo: Site) -> Site:
     """Returns the demo with the real validation of cluster files."""
-    demo.work.resolve = Backend(demo.state.store, demo.state.settings.state_dir).resolve  # type: ignore[method-assign]
-    demo.work.answers["plan"] = lambda cluster: changes(
+    demo.backend.resolve = Backend(demo.state.store, demo.state.settings.state_dir).resolve  # type: ignore[method-assign]
+    demo.backend.answers["plan"] = lambda cluster: changes(
         Disturbs.NOTHING, Disturbs.CONTROLLER_RESTART, cluster=cluster.name
     )
     return demo

@@ -48,7 +48,9 @@ def test_fabric_map_can_be_read_and_opened_by_keyboard(demo: Site, page: Page) -
 
 def test_nodes_page_reports_an_unreachable_prometheus(demo: Site, page: Page) -> None:
     demo.goto(page, "/clusters/demo/nodes")
-    demo.work.answers["metrics"] = Unreachable("Prometheus on demo-head does not answer", hint="systemctl status")
+    demo.backend.answers["query_metrics"] = Unreachable(
+        "Prometheus on demo-head does not answer", hint="systemctl status"
+    )
     page.get_by_role("button", name="Utilisation").click()
     expect(page.locator(".fabric__trouble")).to_have_text("Prometheus on demo-head does not answer")
     demo.goto(page, "/clusters/demo/nodes/demo-1-1")
@@ -59,7 +61,9 @@ def test_late_map_response_does_not_replace_a_newer_one(demo: Site, page: Page) 
     held: list[Route] = []
     page.route("**/fabric", lambda route: held.append(route))
     demo.goto(page, "/clusters/demo/nodes")
-    demo.work.answers["metrics"] = Unreachable("Prometheus on demo-head does not answer", hint="systemctl status")
+    demo.backend.answers["query_metrics"] = Unreachable(
+        "Prometheus on demo-head does not answer", hint="systemctl status"
+    )
     page.get_by_role("button", name="Utilisation").click()
     trouble = page.locator(".fabric__trouble")
     expect(trouble).to_have_text("Prometheus on demo-head does not answer")
@@ -85,7 +89,7 @@ def test_node_charts_are_drawn_and_readable_by_keyboard(demo: Site, page: Page) 
 
 def test_drain_dialog_asks_for_a_reason_and_shows_the_result(demo: Site, page: Page) -> None:
     asked: list[Any] = []
-    demo.work.answers["drain_node"] = lambda *told: asked.append(told[1:]) or "drained by olga: <b>disk</b> swap"
+    demo.backend.answers["drain_node"] = lambda *told: asked.append(told[1:]) or "drained by olga: <b>disk</b> swap"
     demo.goto(page, "/clusters/demo/nodes/demo-1-1", role="operator")
     page.get_by_role("button", name="Drain").first.click()
     page.get_by_label("Reason").fill("<b>disk</b>   swap")
@@ -97,7 +101,7 @@ def test_drain_dialog_asks_for_a_reason_and_shows_the_result(demo: Site, page: P
 
 
 def test_failed_return_shows_why_the_node_stays_out(demo: Site, page: Page) -> None:
-    demo.work.answers["bring_back"] = Conflict("demo-1-3 stays out of service: /scratch is gone")
+    demo.backend.answers["return_incident_node"] = Conflict("demo-1-3 stays out of service: /scratch is gone")
     demo.goto(page, "/clusters/demo/nodes/demo-1-3", role="operator")
     expect(page.locator("#node .notice").first).to_contain_text("Incident 2")
     page.get_by_role("button", name="Return to service").click()

@@ -26,7 +26,7 @@ FETCH = """async ([url, how]) => {
 
 def test_notebook_can_be_started_and_shows_its_state(demo: Site, page: Page) -> None:
     object.__setattr__(demo.state.settings, "notebooks", "http://*.notebooks.localhost:7879")
-    demo.work.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~")
+    demo.backend.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~")
     demo.goto(page, "/clusters/demo/notebooks", role="member")
     books = page.locator("#notebooks")
     expect(books.locator("li.is-running")).to_contain_text("simulated GPUs")
@@ -39,7 +39,7 @@ def test_notebook_can_be_started_and_shows_its_state(demo: Site, page: Page) -> 
     page.fill("#nb-gpus", "2")
     page.get_by_role("button", name="Start").click()
     expect(books.locator("li")).to_have_count(3)
-    assert "--gpus-per-node=2" in demo.work.named("submit")[0][1].args
+    assert "--gpus-per-node=2" in demo.backend.named("submit")[0][1].args
 
 
 @pytest.mark.parametrize("origin", ["http://n-a.notebooks.localhost:9", "http://127.0.0.1:9"])
@@ -59,7 +59,7 @@ def test_notebook_page_cannot_read_or_write_the_api(demo: Site, page: Page, orig
     for path in ("/signout", "/new/apply", "/api/v1/clusters/demo/down"):
         page.evaluate(FETCH, [f"{demo.url}{path}", write])
     assert page.evaluate(FETCH, [f"{api}/demo/jobs/104", {"credentials": "include", "method": "DELETE"}])[1] == ""
-    assert demo.work.named("cancel") == []
+    assert demo.backend.named("cancel") == []
     assert demo.run(demo.state.store.operations.recent("demo")) == before
     page.goto(f"{demo.url}/clusters/demo")
     expect(page.get_by_role("heading", name="Sign in")).to_have_count(0)
@@ -116,7 +116,7 @@ def doors(demo: Site, request: pytest.FixtureRequest) -> Iterator[_Doors]:
     # On her job, because no other one runs: a notebook belongs to its person, whatever its Linux user is.
     row = NotebookRow(HIS, "demo", hers.job_id, "mallory", hers.user, "/m", "secret", 60, hers.at)
     demo.run(demo.state.store.notebooks.save(row))
-    demo.work.answers["tunnel"] = _Lab(made.heard)
+    demo.backend.answers["open_tunnel"] = _Lab(made.heard)
     door = NotebookProxy(demo.state)
     demo.run(door.listen(sock))
     yield made

@@ -89,7 +89,7 @@ def test_queue_with_10000_tasks_is_fast_and_escapes_names(demo: Site, page: Page
         for i in range(10_000)
     )  # fmt: skip
     _queued(demo, tasks)
-    demo.work.answers["array"] = {task.array_task: task.state for task in tasks}
+    demo.backend.answers["array_states"] = {task.array_task: task.state for task in tasks}
     began = time.monotonic()
     answer = _get(demo, "/clusters/demo/queue?size=250")
     took_s = time.monotonic() - began
@@ -127,7 +127,7 @@ def test_log_with_100000_lines_stays_usable_and_escapes_text(
     lines = [f"line {i} {EVIL}" if i % 1000 == 0 else f"line {i}" for i in range(100_000)]
     monkeypatch.setattr(demo_state, "LOG", lines)
     more = [f"live {i}\n" for i in range(100_000)]
-    demo.work.answers["tail_log"] = ["".join(more[i : i + 500]).encode() for i in range(0, 100_000, 500)]
+    demo.backend.answers["follow_log"] = ["".join(more[i : i + 500]).encode() for i in range(0, 100_000, 500)]
     began = time.monotonic()
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     text = page.locator("#log-text")
@@ -149,7 +149,7 @@ def test_log_with_100000_lines_stays_usable_and_escapes_text(
 
 
 def test_owner_can_requeue_cancel_hold_and_clone_jobs(demo: Site, page: Page, complaints: list[str]) -> None:
-    demo.work.answers |= {"cancel": None, "control": None}
+    demo.backend.answers |= {"cancel": None, "control": None}
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     course = page.locator("#timeline")
     expect(course).to_contain_text("Submitted")
@@ -162,8 +162,8 @@ def test_owner_can_requeue_cancel_hold_and_clone_jobs(demo: Site, page: Page, co
     page.locator("#do-cancel").click()
     page.locator("#ask-cancel").get_by_role("button", name="Cancel").click()
     expect(page.locator("#toasts")).to_contain_text("Job 104 is cancelled")
-    assert [args[1:] for args in demo.work.named("cancel")] == [("104", "alice", False)]
-    assert [args[1:3] for args in demo.work.named("control")] == [("104", "requeue")]
+    assert [args[1:] for args in demo.backend.named("cancel")] == [("104", "alice", False)]
+    assert [args[1:3] for args in demo.backend.named("control")] == [("104", "requeue")]
     page.goto(f"{demo.url}/clusters/demo/jobs/105")
     page.get_by_role("button", name="Hold").click()
     expect(page.locator("#toasts")).to_contain_text("Job 105 is held")
@@ -232,15 +232,15 @@ def test_submit_form_shows_faults_at_their_fields_and_submits(demo: Site, page: 
         box.press("Tab")
         expect(page.locator(".field.is-bad")).to_have_count(0)
     page.locator("#f-partition").select_option("train")
-    demo.work.answers["submit"] = Refused("sbatch: error: QOSMaxSubmitJobPerUserLimit", hint="wait")
+    demo.backend.answers["submit"] = Refused("sbatch: error: QOSMaxSubmitJobPerUserLimit", hint="wait")
     page.get_by_role("button", name="Submit").click()
     expect(page.locator(".field.is-bad")).to_contain_text("QOSMaxSubmitJobPerUserLimit")
     expect(page.locator("#verdict")).to_contain_text("1 thing to correct")
     expect(page.locator("#f-partition")).to_have_value("train")
-    demo.work.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~", message="")
+    demo.backend.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~", message="")
     page.get_by_role("button", name="Submit").click()
     page.wait_for_url("**/jobs/105")
-    sent = demo.work.named("submit")[-1][1]
+    sent = demo.backend.named("submit")[-1][1]
     assert (sent.script_name, sent.args) == ("mine.sbatch", ["--partition=train"])
     expect(page.locator("#toasts")).to_contain_text("Job 105 is submitted")
 
@@ -277,10 +277,10 @@ def test_clone_gets_its_own_folder_and_asks_for_secrets(demo: Site, page: Page, 
     page.get_by_label("HF_TOKEN").press("Tab")
     expect(page.locator("#verdict")).to_contain_text("It fits.")
     expect(page.locator(".field.is-bad")).to_have_count(0)
-    demo.work.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~", message="")
+    demo.backend.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~", message="")
     page.get_by_role("button", name="Submit").click()
     page.wait_for_url("**/jobs/105")
-    _, sent, _, stage = next(call for call in demo.work.named("submit")[::-1] if "--test-only" not in call[1].args)
+    _, sent, _, stage = next(call for call in demo.backend.named("submit")[::-1] if "--test-only" not in call[1].args)
     assert (sent.env, sent.script_args) == (run.env | {"HF_TOKEN": "again"}, ["train.py", "--tokenizer", "gpt2"])
     assert stage.work == sent.chdir != first.job_folder
     assert first.job_folder not in sent.script

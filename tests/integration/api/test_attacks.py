@@ -41,7 +41,7 @@ def teams(server: Server) -> None:
     """lee leads tim's team; eve is in none of theirs."""
     red, blue = Team("red", ("lee", "tim"), 1, leads=("lee",)), Team("blue", ("eve",), 1)
     users = (User("lee", (), ("red",)), User("tim", (), ("red",)), User("eve", (), ("blue",)))
-    server.work.clusters["lab"] = {"teams": (red, blue), "users": users}
+    server.backend.clusters["lab"] = {"teams": (red, blue), "users": users}
 
 
 # --- answers that go on
@@ -105,7 +105,7 @@ async def test_deleting_a_token_ends_its_open_streams(
     await server.apply()
     endless = Endless(("out", b"x") if call == "converse" else b"line\n")
     monkeypatch.setattr(server.work, call or "tail_log", endless)
-    server.work.answers |= {"read": reading(builders.job(7, user="tim", account="red")), "machines": ()}
+    server.backend.answers |= {"read": reading(builders.job(7, user="tim", account="red")), "machines": ()}
     await server.store.people.set_role("tim", "member")
     token, secret = await server.store.tokens.create("tim")
     (operation, *_) = await server.store.operations.recent("lab")
@@ -141,8 +141,8 @@ async def test_demoted_lead_loses_a_followed_member_log(server: Server, monkeypa
     monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.02)
     teams(server)
     await server.apply()
-    monkeypatch.setattr(server.work, "tail_log", Endless(b"line\n"))
-    server.work.answers |= {"read": reading(builders.job(7, user="tim", account="red")), "machines": ()}
+    monkeypatch.setattr(server.backend.jobs, "follow_log", Endless(b"line\n"))
+    server.backend.answers |= {"read": reading(builders.job(7, user="tim", account="red")), "machines": ()}
     await server.store.people.set_role("lee", "lead")
     _, secret = await server.store.tokens.create("lee")
     begun = asyncio.Event()
@@ -290,8 +290,8 @@ async def test_reused_job_id_does_not_show_the_script_of_its_earlier_owner(serve
         "lab", 7, person="bob", user="bob", kind="submit", request=request, facts={}, audit={}
     )
     text = base64.b64encode(b"#!/bin/sh\necho of-tim\n").decode()
-    server.work.answers |= {
-        "read": reading(builders.job(7, user="tim", account="red")), "machines": (), "runs": (), "history": (),
+    server.backend.answers |= {
+        "read": reading(builders.job(7, user="tim", account="red")), "machines": (), "job_runs": (), "history": (),
         "run_command": ExecOut(code=0, stdout_b64=text),
     }  # fmt: skip
     tim = await server.client("tim", "member")
@@ -307,7 +307,7 @@ async def test_cluster_token_sees_no_other_cluster_on_any_page(server: Server) -
     await server.apply("lab")
     await server.apply("secretcluster")
     server.state.live.publish_events(NewsOut(kind="job", cluster="secretcluster", at=1.0, name="7", state="RUNNING"))
-    server.work.answers |= {"read": reading(), "machines": (), "checks": (), "history": (), "shares": ()}
+    server.backend.answers |= {"read": reading(), "machines": (), "readiness_checks": (), "history": (), "shares": ()}
     await server.store.people.set_role("ann", "admin")
     _, token = await server.store.tokens.create("ann", cluster="lab")
     client = server.anonymous(authorization=f"Bearer {token}")
@@ -348,9 +348,9 @@ async def test_pages_escape_all_user_supplied_text(server: Server) -> None:
     running = replace(job, id=8, state="RUNNING", nodes=("lab-1-1",), start_time=900)
     ended = replace(job, id=9, state="FAILED", nodes=("lab-1-1",), start_time=800, end_time=900)
     node = replace(builders.node("lab-1-1", "DRAINED"), reason=HOSTILE)
-    server.work.answers |= {
-        "read": reading(job, running, ended, nodes=(node,)), "machines": (), "checks": (), "history": (ended,),
-        "shares": (), "runs": (ended,), "job": ended, "run_command": ExecOut(code=0),
+    server.backend.answers |= {
+        "read": reading(job, running, ended, nodes=(node,)), "machines": (), "readiness_checks": (), "history": (ended,),
+        "shares": (), "job_runs": (ended,), "job": ended, "run_command": ExecOut(code=0),
     }  # fmt: skip
     kept = {"script": f"#!/bin/sh\n{HOSTILE}", "script_name": HOSTILE, "script_args": [HOSTILE], "env": {"A": HOSTILE}}
     facts = {"container_image": HOSTILE, "launcher": HOSTILE}
@@ -396,7 +396,7 @@ async def test_csv_export_neutralizes_spreadsheet_formulas(server: Server) -> No
 
 async def test_crafted_cursors_do_not_cause_server_errors(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {"read": reading(*(builders.job(n) for n in (1, 2, 3))), "machines": ()}
+    server.backend.answers |= {"read": reading(*(builders.job(n) for n in (1, 2, 3))), "machines": ()}
     ann = await server.client("ann")
     made: list[Any] = [["", [None]], ["", [[1], {}]], ["", "abc"], [1, 2, 3], {}, ["", []], ["", [float("nan")] * 3]]
     made += [["-id", [10**400]], ["", ["7"] * 9]]
@@ -409,7 +409,7 @@ async def test_crafted_cursors_do_not_cause_server_errors(server: Server) -> Non
 
 async def test_refuses_path_traversal_and_header_injection(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {"read": reading(), "machines": ()}
+    server.backend.answers |= {"read": reading(), "machines": ()}
     ann = await server.client("ann")
     for path in (
         "/static/..%2f..%2fapp.py", "/static/%2e%2e/%2e%2e/app.py", "/static//etc/passwd", "/static/..\\..\\app.py",
@@ -443,7 +443,7 @@ async def test_limits_endless_bodies_of_requests_with_idempotency_keys(server: S
 async def test_idempotency_key_never_replays_the_answer_of_another_person(server: Server) -> None:
     done = SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
     await server.apply()
-    server.work.answers["submit"] = done
+    server.backend.answers["submit"] = done
     eve, ann = await server.client("eve", "member"), await server.client("ann")
     key = {"idempotency-key": "same"}
     first = await eve.post(f"{API}/tokens", json={"label": "eve's"}, headers=key)
@@ -466,8 +466,8 @@ async def test_provider_names_that_no_url_can_hold_are_replaced() -> None:
 
 async def test_failed_write_is_audited_without_error_details(server: Server) -> None:
     await server.apply()
-    server.work.answers["cancel"] = ValueError("hunter2")
-    server.work.answers |= {"read": reading(builders.job(7, user="bob")), "machines": ()}
+    server.backend.answers["cancel"] = ValueError("hunter2")
+    server.backend.answers |= {"read": reading(builders.job(7, user="bob")), "machines": ()}
     answer = await (await server.client()).delete(f"{API}/clusters/lab/jobs/7")
     assert answer.status_code == 500
     (line,) = await server.store.audit.search(AuditAsk(result="failed"))

@@ -69,7 +69,7 @@ def world(
     """Where every deed works."""
     kept = {"path": str(_backup(tmp_path_factory.mktemp("backups"))), "passphrase": "long enough", "confirmed": True}
     monkeypatch.setitem(BODIES, "POST api/clusters/{name}/restore", kept)
-    work = server.work
+    work = server.backend
     again = [0]
 
     def submit(*_: Any) -> Any:
@@ -87,10 +87,10 @@ def world(
         return _text()
 
     work.answers |= {
-        "submit": submit, "converse": converse, "bring_back": bring_back, "drain_node": "drained",
-        "return_node": "returned", "reboot_node": goes_on, "test_node": (), "inject": "done", "storage_bench": (),
-        "array": {"1": "FAILED"},
-        "accounting": (), "node_events": (), "losses": {}, "saves": {}, "metrics": (),
+        "submit": submit, "run_interactive": converse, "return_incident_node": bring_back, "drain_node": "drained",
+        "return_node": "returned", "reboot_node": goes_on, "test_node": (), "inject_fault": "done", "measure_volumes": (),
+        "array_states": {"1": "FAILED"},
+        "usage_runs": (), "node_events": (), "restart_losses": {}, "checkpoint_stats": {}, "query_metrics": (),
     }  # fmt: skip
     return things
 
@@ -132,9 +132,9 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
     verb = key.rpartition("/")[2]
     state = "PENDING" if verb in WAITING else "FAILED" if verb in ("retry", "rerun") else "RUNNING"
     jobs = tuple(builders.job(number, state, user=user) for user, number in JOBS.items())
-    made.work.answers["read"] = test_route_access.reading().__class__((builders.node("lab-1-1", "IDLE"),), jobs)
+    made.backend.answers["read"] = test_route_access.reading().__class__((builders.node("lab-1-1", "IDLE"),), jobs)
     known = {job.id: job for job in jobs}
-    made.work.answers["job"] = lambda _, number: known.get(number) or builders.job(number, "FAILED")
+    made.backend.answers["job"] = lambda _, number: known.get(number) or builders.job(number, "FAILED")
     made.state.live.forget_cluster("lab")
     made.state.node_actions.clear()
     for operation in await made.store.operations.recent("lab"):
@@ -201,7 +201,7 @@ async def test_every_write_that_the_cluster_refuses_is_audited(world: Things, wh
             "submit", "cancel", "control", "keep_bundle", "run_command", "bring_back", "drain_node", "return_node",
             "reboot_node", "inject", "storage_bench", "accounting",
         ):  # fmt: skip
-            made.work.answers[call] = why
+            made.backend.answers[call] = why
         if key.endswith(
             ("/submit", "/commands", "/nodes/{node}/test", "/notebooks/{notebook_id}", "{notebook_id}/stop")
         ):

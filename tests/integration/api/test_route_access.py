@@ -60,29 +60,29 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         builders.Clock(),
         shares=(),
         plan=server_fakes.changes(),
-        plan_roll=server_fakes.changes(),
+        plan_rollout=server_fakes.changes(),
         machines=(builders.machine("lab-head"),),
-        checks=(),
+        readiness_checks=(),
         history=(),
         submit=done,
         cancel=None,
-        array={},
-        tunnel=Unreachable("nothing answers there"),
-        keep_bundle=True,
+        array_states={},
+        open_tunnel=Unreachable("nothing answers there"),
+        store_bundle=True,
         run_command=ExecOut(code=0),
-        runs=(),
+        job_runs=(),
         control=None,
-        log_part=LogPartOut(text="", start=0, end=0, size=0),
-        log_search=LogFoundOut(found=[]),
-        tail_log=[b""],
-        tail_array=[b""],
+        log_window=LogPartOut(text="", start=0, end=0, size=0),
+        search_log=LogFoundOut(found=[]),
+        follow_log=[b""],
+        follow_array_logs=[b""],
         read=reading(),
         job=lambda _, number: next(job for job in reading().jobs if job.id == number),
     )
     red = Team("red", (*PEOPLE.values(), MATE), 1, leads=(PEOPLE["lead"],))
     users = [User(name, (), ("red",)) for name in red.users]
     teams = (red, Team("blue", (STRANGER,), 1))
-    made.work.clusters["lab"] = {"teams": teams, "users": (*users, User(STRANGER, (), ("blue",)))}
+    made.backend.clusters["lab"] = {"teams": teams, "users": (*users, User(STRANGER, (), ("blue",)))}
     await made.apply()
     made.state.live.stopping.set()  # streams answer and end
     yield made

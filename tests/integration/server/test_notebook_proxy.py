@@ -196,7 +196,7 @@ async def led(tmp_path: Path, names: bool) -> AsyncIterator[World]:
         assert (node, user, path) == ("lab-1-1", "ann", "/f/socket")
         return Tunnel(await Local.start(jupyter.path), node)
 
-    server.work.answers["tunnel"] = open_tunnel
+    server.backend.answers["open_tunnel"] = open_tunnel
     made = NotebookProxy(server.state)
     await made.listen(sock)
     yield World(server, jupyter, port, notebooks.notebook_origin(server.state, ID), clock)

@@ -22,7 +22,7 @@ BOOK = {"gpus": "0", "form_key": JOB["form_key"]}
 
 def sent(server: Server) -> int:
     """How often sbatch was run in earnest."""
-    return sum("--test-only" not in args[1].args for args in server.work.named("submit"))
+    return sum("--test-only" not in args[1].args for args in server.backend.named("submit"))
 
 
 async def ready(server: Server, answer: Any = None) -> Any:
@@ -34,7 +34,7 @@ async def ready(server: Server, answer: Any = None) -> Any:
         words = "sbatch: Job 9 to start at 1700000840 using 8 processors on nodes lab-1-1 in partition all"
         return SubmitOut(job_id=number, cluster="lab", user="alice", workdir="~", message=words)
 
-    server.work.answers["submit"] = answer or submitted
+    server.backend.answers["submit"] = answer or submitted
     object.__setattr__(server.state.settings, "notebooks", "http://*.notebooks.localhost:7879")
     return await server.client("alice", "member")
 
@@ -51,7 +51,7 @@ async def test_form_sent_twice_is_executed_once_with_the_same_redirect(
     assert [answer.status_code for answer in (first, second, third)] == [303] * 3
     assert [answer.headers["location"] for answer in (first, second, third)] == [leads] * 3
     assert sent(server) == 1
-    assert len(server.work.tags) == 1, "the head knows the request too"
+    assert len(server.backend.tags) == 1, "the head knows the request too"
     assert first.headers.get("set-cookie") == third.headers.get("set-cookie"), "and says the same"
     assert len(await server.store.notebooks.of_cluster("lab")) == (path == NOTEBOOKS)
 
@@ -64,7 +64,7 @@ async def test_interrupted_notebook_start_keeps_the_secret_of_its_job(
     part, method = fails.split(".")
     owner = getattr(server.store, part)
     alice, works = await ready(server), getattr(owner, method)
-    server.work.answers |= {"read": reading(builders.job(5, "PENDING", user="alice")), "machines": ()}
+    server.backend.answers |= {"read": reading(builders.job(5, "PENDING", user="alice")), "machines": ()}
 
     async def away(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("the database does not answer")
@@ -74,8 +74,8 @@ async def test_interrupted_notebook_start_keeps_the_secret_of_its_job(
     monkeypatch.setattr(owner, method, works)
     assert (await alice.post(NOTEBOOKS, data=BOOK)).status_code == 303
     (row,) = await server.store.notebooks.of_cluster("lab")
-    requests = [call[1] for call in server.work.named("submit")]
-    assert (row.job_id, len(requests), len(set(server.work.tags))) == (4 + submitted, submitted, 1)
+    requests = [call[1] for call in server.backend.named("submit")]
+    assert (row.job_id, len(requests), len(set(server.backend.tags))) == (4 + submitted, submitted, 1)
     assert {(one.env[jupyter.SECRET_VARIABLE], one.script_args[0]) for one in requests} == {(row.secret, row.folder)}
 
 
@@ -86,14 +86,14 @@ async def test_other_form_key_content_or_session_is_a_new_request(server: Server
     for who, form in ((alice, JOB), (alice, other), (alice, {**JOB, "job_name": "b"}), (elsewhere, JOB)):
         assert (await who.post(SUBMIT, data=form)).status_code == 303
     assert sent(server) == 4
-    assert len(set(server.work.tags)) == 4
+    assert len(set(server.backend.tags)) == 4
 
 
 async def test_form_without_a_valid_key_is_executed_each_time(server: Server) -> None:
     alice = await ready(server)
     for deed in ("", "x" * 32, "0" * 31):
         assert (await alice.post(SUBMIT, data={**JOB, "form_key": deed})).status_code == 303
-    assert (sent(server), server.work.tags) == (3, [])
+    assert (sent(server), server.backend.tags) == (3, [])
 
 
 async def test_unanswered_submission_is_resent_under_the_same_tag(server: Server) -> None:
@@ -110,8 +110,8 @@ async def test_unanswered_submission_is_resent_under_the_same_tag(server: Server
     alice = await ready(server, lost)
     assert (await alice.post(SUBMIT, data=JOB)).status_code == 503
     assert (await alice.post(SUBMIT, data=JOB)).headers["location"] == "/clusters/lab/jobs/5"
-    assert len(server.work.tags) == 2
-    assert len(set(server.work.tags)) == 1
+    assert len(server.backend.tags) == 2
+    assert len(set(server.backend.tags)) == 1
 
 
 async def test_each_page_view_has_its_own_form_key(server: Server) -> None:

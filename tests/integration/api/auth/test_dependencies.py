@@ -56,10 +56,10 @@ async def test_refuses_unknown_and_expired_tokens(server: Server) -> None:
 @pytest.mark.parametrize(("role", "allowed"), [("viewer", 0), ("member", 1), ("admin", 2)])
 async def test_endpoints_require_the_documented_role(server: Server, role: str, allowed: int) -> None:
     await server.apply()
-    server.work.answers |= {
+    server.backend.answers |= {
         "plan": changes(),
         "submit": SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve"),
-        "down": (),
+        "take_down": (),
     }
     client = await server.client("eve", role)
     assert (await client.get("/api/v1/clusters")).status_code == 200
@@ -82,7 +82,7 @@ async def test_endpoints_require_the_documented_role(server: Server, role: str, 
 async def test_members_submit_and_exec_only_as_their_own_user(server: Server) -> None:
     await server.apply()
     out = SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
-    server.work.answers |= {"submit": out, "run_command": ExecOut(code=3, stdout_b64="AAE=")}
+    server.backend.answers |= {"submit": out, "run_command": ExecOut(code=3, stdout_b64="AAE=")}
     eve, admin = await server.client("eve", "member"), await server.client("ann", "admin")
     assert kind(await eve.post("/api/v1/clusters/lab/jobs", json={"user": "bob"})) == (403, "not_allowed")
     for user in ("bob", "root"):
@@ -93,19 +93,19 @@ async def test_members_submit_and_exec_only_as_their_own_user(server: Server) ->
     assert answer.json() == {"code": 3, "stdout_b64": "AAE=", "stderr_b64": ""}
     assert (await admin.post("/api/v1/clusters/lab/jobs", json={"user": "bob"})).status_code == 201
     assert (await admin.post("/api/v1/clusters/lab/exec", json={"argv": ["id"]})).status_code == 200
-    assert [call[-1] for call in server.work.named("submit")] == ["eve", "bob"]
-    assert [call[-1] for call in server.work.named("run_command")] == ["eve", "root"]
+    assert [call[-1] for call in server.backend.named("submit")] == ["eve", "bob"]
+    assert [call[-1] for call in server.backend.named("run_command")] == ["eve", "root"]
     bad = await admin.post("/api/v1/clusters/lab/jobs", json={"user": "bob; rm -rf /"})
     assert kind(bad) == (400, "refused")
 
 
 async def test_members_cannot_cancel_jobs_or_read_logs_of_others(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {
+    server.backend.answers |= {
         "read": reading(builders.job(7, user="bob")),
         "machines": (),
         "cancel": None,
-        "tail_log": [b"loss 1.0\n", b"\xff"],
+        "follow_log": [b"loss 1.0\n", b"\xff"],
     }
     eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
     assert kind(await eve.delete("/api/v1/clusters/lab/jobs/7")) == (403, "not_allowed")
@@ -114,24 +114,24 @@ async def test_members_cannot_cancel_jobs_or_read_logs_of_others(server: Server)
     assert (await bob.get("/api/v1/clusters/lab/jobs/7/log?follow=1")).content == b"loss 1.0\n\xff"
     assert (await bob.delete("/api/v1/clusters/lab/jobs/7")).status_code == 204
     assert (await (await server.client()).delete("/api/v1/clusters/lab/jobs/7")).status_code == 204
-    assert [call[1:] for call in server.work.named("cancel")] == [("7", "bob", False), ("7", "ann", True)]
+    assert [call[1:] for call in server.backend.named("cancel")] == [("7", "bob", False), ("7", "ann", True)]
 
 
 async def test_cancelling_an_ended_job_answers_409(server: Server) -> None:
     await server.apply()
     ended = builders.job(7, state="COMPLETED")
-    server.work.answers |= {"read": reading(ended), "machines": (), "cancel": None}
+    server.backend.answers |= {"read": reading(ended), "machines": (), "cancel": None}
     ann = await server.client()
     answer = await ann.delete("/api/v1/clusters/lab/jobs/7")
     assert kind(answer) == (409, "conflict")
     assert "COMPLETED" in answer.json()["detail"]
-    assert server.work.named("cancel") == []
+    assert server.backend.named("cancel") == []
 
 
 async def test_cancelling_an_array_id_works_while_some_tasks_still_run(server: Server) -> None:
     await server.apply()
     jobs = (builders.job(7, state="COMPLETED"), replace(builders.job(8, state="RUNNING"), array_job_id=7))
-    server.work.answers |= {"read": reading(*jobs), "machines": (), "cancel": None}
+    server.backend.answers |= {"read": reading(*jobs), "machines": (), "cancel": None}
     assert (await (await server.client()).delete("/api/v1/clusters/lab/jobs/7")).status_code == 204
 
 
@@ -140,25 +140,25 @@ async def test_cancel_and_control_address_one_array_task_or_the_whole_array(serv
     await server.apply()
     tasks = [replace(builders.job(number), array_job_id=7, array_task=str(task)) for number, task in ((8, 0), (7, 1))]
     rest = replace(builders.job(9, "PENDING"), array_job_id=9, array_task="2-5%2")
-    server.work.answers |= {"read": reading(*tasks, rest), "machines": (), "cancel": None, "control": None}
+    server.backend.answers |= {"read": reading(*tasks, rest), "machines": (), "cancel": None, "control": None}
     ann = await server.client()
     for path in ("7?task=1", "8?task=0", "9?task=4", "7"):
         assert (await ann.delete(f"/api/v1/clusters/lab/jobs/{path}")).status_code == 204
-    assert [call[1] for call in server.work.named("cancel")] == ["7_1", "7_0", "9_4", "7"]
+    assert [call[1] for call in server.backend.named("cancel")] == ["7_1", "7_0", "9_4", "7"]
     assert kind(await ann.delete("/api/v1/clusters/lab/jobs/9?task=6")) == (404, "not_found")
     assert (await ann.post("/api/v1/clusters/lab/jobs/7/requeue?task=1")).status_code == 204
     assert (await ann.post("/api/v1/clusters/lab/jobs/9/hold?task=2")).status_code == 204
     assert kind(await ann.post("/api/v1/clusters/lab/jobs/9/requeue?task=2")) == (409, "conflict")
-    assert [call[1:3] for call in server.work.named("control")] == [("7_1", "requeue"), ("9_2", "hold")]
+    assert [call[1:3] for call in server.backend.named("control")] == [("7_1", "requeue"), ("9_2", "hold")]
 
 
 async def test_user_removed_from_cluster_cannot_read_logs_or_cancel(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {
+    server.backend.answers |= {
         "read": reading(builders.job(7, user="bob")),
         "machines": (),
         "cancel": None,
-        "tail_log": [b"loss 1.0\n"],
+        "follow_log": [b"loss 1.0\n"],
     }
     bob = await server.client("bob", "member")
     await server.store.linux_users.add_to_cluster("lab", ["alice", "bob"])  # once there; the cluster has only alice now
@@ -175,7 +175,7 @@ async def test_job_list_filters_by_user_and_state(server: Server) -> None:
         builders.job(3, "PENDING", user="bob"),
     )
     old = (builders.job(0, "FAILED", user="eve"), builders.job(2, "RUNNING", user="wrong"))
-    server.work.answers |= {"read": reading(*jobs), "machines": (), "history": old}
+    server.backend.answers |= {"read": reading(*jobs), "machines": (), "history": old}
     client = await server.client()
 
     async def ids(query: str) -> list[int]:
@@ -259,7 +259,7 @@ async def test_tokens_are_shown_once_and_listed_only_to_their_person(server: Ser
 
 async def test_writes_are_audited_under_the_real_person(server: Server) -> None:
     await server.apply()
-    server.work.answers["run_command"] = ExecOut(code=0)
+    server.backend.answers["run_command"] = ExecOut(code=0)
     client = await server.client("ann")
     ask = {"argv": ["mysql", "--password=hunter2"], "user": "bob"}
     await client.post("/api/v1/clusters/lab/exec", json=ask)
@@ -302,7 +302,7 @@ async def test_limits_request_bodies_without_content_length(server: Server) -> N
 
 async def test_internal_error_has_security_headers_and_hides_details(server: Server) -> None:
     await server.apply()
-    server.work.answers["run_command"] = ValueError("hunter2")
+    server.backend.answers["run_command"] = ValueError("hunter2")
     answer = await (await server.client()).post("/api/v1/clusters/lab/exec", json={"argv": ["id"]})
     assert kind(answer) == (500, "bug")
     assert "hunter2" not in answer.text
@@ -312,7 +312,7 @@ async def test_internal_error_has_security_headers_and_hides_details(server: Ser
 
 async def test_malformed_requests_answer_4xx_not_500(server: Server) -> None:
     client = await server.client()
-    server.work.answers["plan"] = changes()
+    server.backend.answers["plan"] = changes()
     deep = '{"text": "", "spec": {"name": "lab", "nodes": 4, "a": ' + "[" * 900 + "]" * 900 + "}}"
     deeper = "[" * 200_000
     for content in (deeper, '{"text": "", "spec": {"nodes": ' + "9" * 5000 + "}}", "\xff", "NaN"):
@@ -348,22 +348,22 @@ async def test_refuses_person_that_would_share_a_linux_user(server: Server) -> N
 
 
 async def test_member_plan_refuses_hosts_and_paths_unknown_to_admins(server: Server) -> None:
-    server.work.answers["plan"] = changes()
+    server.backend.answers["plan"] = changes()
     eve = await server.client("eve", "member")
     host = Host(name="lab-head", address="10.0.0.9")
     mine = Dataset(name="d", mount="/datasets/d", source="/home/bob")
     storage = replace(builders.cluster().storage, datasets=(mine,))
     for more in ({"provider": SSH, "hosts": (host,)}, {"storage": storage}):
-        server.work.clusters["lab"] = more
+        server.backend.clusters["lab"] = more
         assert kind(await eve.post("/api/v1/plan", json=document().model_dump())) == (403, "not_allowed"), more
-    assert not server.work.named("plan")
-    server.work.clusters["lab"] = {}
+    assert not server.backend.named("plan")
+    server.backend.clusters["lab"] = {}
     await server.apply()
-    planned = len(server.work.named("plan"))
+    planned = len(server.backend.named("plan"))
     assert (await eve.post("/api/v1/plan", json=document(nodes=5).model_dump())).status_code == 200
-    server.work.clusters["lab"] = {"provider": SSH, "hosts": (host,)}
+    server.backend.clusters["lab"] = {"provider": SSH, "hosts": (host,)}
     assert kind(await eve.post("/api/v1/plan", json=document(nodes=6).model_dump())) == (403, "not_allowed")
-    assert len(server.work.named("plan")) == planned + 1
+    assert len(server.backend.named("plan")) == planned + 1
 
 
 async def test_limits_concurrent_exec_commands_per_person(server: Server) -> None:
@@ -375,7 +375,7 @@ async def test_limits_concurrent_exec_commands_per_person(server: Server) -> Non
         await go.wait()
         return ExecOut(code=0)
 
-    server.work.answers["run_command"] = slow
+    server.backend.answers["run_command"] = slow
     eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
     ask = {"argv": ["sleep", "9"], "user": "eve"}
     held = [
@@ -397,13 +397,13 @@ async def test_lead_cancels_team_jobs_but_cannot_exec_as_members(
 ) -> None:
     red, blue = Team("red", ("lee", "tim"), 1, leads=("lee",)), Team("blue", ("lee", "bob"), 1)
     users = (User("lee", (), ("red", "blue")), User("tim", (), ("red",)), User("bob", (), ("blue",)))
-    server.work.clusters["lab"] = {"teams": (red, blue), "users": users}
+    server.backend.clusters["lab"] = {"teams": (red, blue), "users": users}
     await server.apply()
     jobs = [builders.job(7, user="tim", account="red"), builders.job(8, user="bob", account="blue")]
-    server.work.answers |= {"read": reading(*jobs), "machines": (), "cancel": None, "tail_log": [b"loss 1.0\n"]}
+    server.backend.answers |= {"read": reading(*jobs), "machines": (), "cancel": None, "follow_log": [b"loss 1.0\n"]}
     lee = await server.client("lee", "lead")
     assert (await lee.delete("/api/v1/clusters/lab/jobs/7")).status_code == 204
-    assert [call[1:] for call in server.work.named("cancel")] == [("7", "lee", True)]
+    assert [call[1:] for call in server.backend.named("cancel")] == [("7", "lee", True)]
     line = (await server.store.audit.search())[0]
     assert (line.person, line.action, line.detail) == ("lee", "cancel", {"job": 7, "of": "tim"})
     assert (await lee.get("/api/v1/clusters/lab/jobs/7/log")).status_code == 200

@@ -34,7 +34,7 @@ async def held(server: Server, person: str, role: str, **ask: object) -> httpx.A
 async def test_token_rights_are_limited_by_scopes_and_by_role(server: Server) -> None:
     await server.apply()
     done = SubmitOut(job_id=5, cluster="lab", user="ann", workdir="/home/ann")
-    server.work.answers |= {"read": reading(), "machines": (), "submit": done}
+    server.backend.answers |= {"read": reading(), "machines": (), "submit": done}
     wanted = {  # by an admin's token: jobs, drain and the like, a new token
         "read": (200, 403, 403, 403),
         "jobs": (200, 201, 403, 403),
@@ -182,7 +182,7 @@ async def test_sign_in_form_checks_person_and_token(server: Server) -> None:
 
 async def test_audit_trail_records_refused_and_failed_requests_with_address(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {"read": reading(builders.job(7, "COMPLETED", user="bob")), "machines": ()}
+    server.backend.answers |= {"read": reading(builders.job(7, "COMPLETED", user="bob")), "machines": ()}
     eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
     assert (await eve.get(f"{API}/clusters/lab/jobs/7/log")).status_code == 403
     assert (await bob.delete(f"{API}/clusters/lab/jobs/7")).status_code == 409

@@ -42,7 +42,7 @@ async def test_every_error_is_a_problem_document(
     server: Server, method: str, path: str, more: dict[str, Any], status: int, kind: str
 ) -> None:
     await server.apply()
-    server.work.answers |= {"read": reading(builders.job(1)), "machines": ()}
+    server.backend.answers |= {"read": reading(builders.job(1)), "machines": ()}
     client = await server.client()
     answer = await client.request(method, path, **more)
     problem = Problem.model_validate(answer.json())
@@ -63,8 +63,8 @@ async def test_api_docs_explain_every_problem_kind(server: Server) -> None:
 
 async def test_compresses_long_responses_but_not_streams(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {
-        "read": reading(builders.job(1, user="ann")), "machines": (), "tail_log": [b"loss 1.0\n" * 1000],
+    server.backend.answers |= {
+        "read": reading(builders.job(1, user="ann")), "machines": (), "follow_log": [b"loss 1.0\n" * 1000],
     }  # fmt: skip
     client = await server.client()
     for path in ("/api/v1/openapi.json", "/api/v1/docs"):

@@ -19,19 +19,19 @@ KEY = {"idempotency-key": "4f1c"}
 
 
 def submitted(server: Server) -> int:
-    return sum(name == "submit" for name, _ in server.work.calls)
+    return sum(name == "submit" for name, _ in server.backend.calls)
 
 
 async def ready(server: Server) -> Any:
     await server.apply()
-    server.work.answers["submit"] = SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
+    server.backend.answers["submit"] = SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
     return await server.client("eve", "member")
 
 
 async def test_repeated_request_with_same_key_replays_the_first_answer(server: Server) -> None:
     eve = await ready(server)
     first = await eve.post(JOBS, json={}, headers=KEY)
-    server.work.answers["submit"] = SubmitOut(job_id=6, cluster="lab", user="eve", workdir="/home/eve")
+    server.backend.answers["submit"] = SubmitOut(job_id=6, cluster="lab", user="eve", workdir="/home/eve")
     again = await eve.post(JOBS, json={}, headers=KEY)
     assert (first.status_code, again.status_code, submitted(server)) == (201, 201, 1)
     assert first.json() == again.json()
@@ -62,11 +62,11 @@ async def test_idempotency_key_is_per_person_and_expires_after_a_day(server: Ser
 
 async def test_retries_undelivered_requests_but_not_unanswered_ones(server: Server) -> None:
     eve = await ready(server)
-    server.work.answers["submit"] = Unreachable("the head is away")
+    server.backend.answers["submit"] = Unreachable("the head is away")
     assert (await eve.post(JOBS, json={}, headers=KEY)).status_code == 503
-    server.work.answers["submit"] = Unanswered("the line broke")
+    server.backend.answers["submit"] = Unanswered("the line broke")
     assert (await eve.post(JOBS, json={}, headers=KEY)).status_code == 503
-    server.work.answers["submit"] = SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
+    server.backend.answers["submit"] = SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
     lost = await eve.post(JOBS, json={}, headers=KEY)
     assert (lost.status_code, lost.json()["detail"]) == (503, "the line broke")
     assert submitted(server) == 2
@@ -81,7 +81,7 @@ async def test_concurrent_requests_with_one_key_run_once(server: Server) -> None
         await go.wait()
         return SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
 
-    server.work.answers["submit"] = slowly
+    server.backend.answers["submit"] = slowly
     first = asyncio.create_task(eve.post(JOBS, json={}, headers=KEY))
     await begun.wait()
     second = await eve.post(JOBS, json={}, headers=KEY)
@@ -163,8 +163,8 @@ async def test_interrupted_submission_is_resent_with_the_same_tag(server: Server
     await cut_off(server, eve, JOBS)
     again = await eve.post(JOBS, json={}, headers=KEY)
     assert (again.status_code, again.json()["job_id"], submitted(server)) == (201, 5, 2)
-    assert len(server.work.tags) == 2
-    assert len(set(server.work.tags)) == 1
+    assert len(server.backend.tags) == 2
+    assert len(set(server.backend.tags)) == 1
     noted = [line for line in await server.store.audit.search() if line.action == "submit"]
     assert len(noted) == 1
 

@@ -19,7 +19,7 @@ async def full(server: Server) -> httpx.AsyncClient:
     for name in ("lab", "mine", "yours"):
         await server.apply(name)
         server.state.clock.now += 1  # type: ignore[attr-defined]
-    server.work.answers |= {"read": reading(), "machines": (), "shares": ()}
+    server.backend.answers |= {"read": reading(), "machines": (), "shares": ()}
     for name in ("bea", "cid", "dan", "eve"):
         await server.store.people.set_role(name, "member" if name != "dan" else "viewer")
     return await server.client()
@@ -65,7 +65,7 @@ async def test_rows_added_or_removed_between_pages_do_not_shift_the_rest(server:
 async def test_node_list_sorts_naturally_and_filters_by_state_and_role(server: Server) -> None:
     await server.apply(nodes=12)
     down = builders.node("lab-1-3", "IDLE", "DRAIN", reason="broken fan")
-    server.work.answers |= {"read": reading(nodes=(builders.node("lab-1-2", "IDLE"), down)), "machines": ()}
+    server.backend.answers |= {"read": reading(nodes=(builders.node("lab-1-2", "IDLE"), down)), "machines": ()}
     client = await server.client("victor", "viewer")
     names = await walk(client, "/clusters/lab/nodes?limit=5")
     assert names == ["lab-head", *(slot.name for slot in builders.cluster(12).slots)]

@@ -25,7 +25,7 @@ PARAMS = {"ref": "r", "what": "munge", "action": "verify", "name": "tiny", "vers
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     (tmp_path / "state").mkdir()
-    made = await server_fakes.start(tmp_path / "state", builders.Clock(), rotate=None)
+    made = await server_fakes.start(tmp_path / "state", builders.Clock(), rotate_key=None)
     await made.apply()
     yield made
     await made.close()
@@ -34,7 +34,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 async def looked(server: Server, rule: BackupRule | None, backups: BackupSchedule | None = None) -> int:
     """One look of the loop; how many backups have been asked for since the beginning."""
     cluster = replace(builders.cluster(4, name="lab"), backup=rule)
-    server.work.whole["lab"] = cluster
+    server.backend.whole["lab"] = cluster
     row = await server.store.clusters.get("lab")
     assert row is not None
     document = {**row.document, "spec": {**row.document["spec"], "backup": {"rule": str(rule)}}}
@@ -44,11 +44,11 @@ async def looked(server: Server, rule: BackupRule | None, backups: BackupSchedul
     await (backups or BackupSchedule(server.state))._look(row)
     if backups is None:
         await server.work_off()
-    return len(server.work.named("back_up"))
+    return len(server.backend.named("back_up"))
 
 
 async def test_scheduled_backup_runs_when_due_and_retries_after_failure(server: Server, tmp_path: Path) -> None:
-    server.work.answers["back_up"] = None
+    server.backend.answers["back_up"] = None
     file = tmp_path / "key"
     file.write_text("correct horse battery\n")
     rule = BackupRule(str(tmp_path / "b"), 3600, 2, str(file))
@@ -59,7 +59,7 @@ async def test_scheduled_backup_runs_when_due_and_retries_after_failure(server: 
     assert await looked(server, rule) == 1
     clock.now += 3601
     assert await looked(server, rule) == 2
-    server.work.answers["back_up"] = Refused("full")
+    server.backend.answers["back_up"] = Refused("full")
     clock.now += 3601
     assert await looked(server, rule) == 3
     assert await looked(server, rule) == 3
@@ -70,7 +70,7 @@ async def test_scheduled_backup_runs_when_due_and_retries_after_failure(server: 
 @pytest.fixture
 def rule(server: Server, tmp_path: Path) -> BackupRule:
     """Every hour; two are kept."""
-    server.work.answers["back_up"] = None
+    server.backend.answers["back_up"] = None
     (tmp_path / "key").write_text("correct horse battery\n")
     (tmp_path / "b").mkdir()
     return BackupRule(str(tmp_path / "b"), 3600, 2, str(tmp_path / "key"))
@@ -166,7 +166,7 @@ async def test_clock_jump_ahead_does_not_stop_scheduled_backups(server: Server, 
     async def made() -> int:
         await looked(server, rule, backups)
         await server.work_off()
-        return len(server.work.named("back_up"))
+        return len(server.backend.named("back_up"))
 
     clock.now += year_s
     assert await made() == 1
@@ -199,7 +199,7 @@ async def test_clock_jump_ahead_does_not_silence_overdue_notices(server: Server,
 
 
 async def test_waiting_rollout_does_not_delay_scheduled_backups(server: Server, tmp_path: Path) -> None:
-    server.work.answers |= {"back_up": None, "roll": True}
+    server.backend.answers |= {"back_up": None, "roll_nodes": True}
     file = tmp_path / "key"
     file.write_text("correct horse battery\n")
     await server.store.operations.enqueue("lab", "roll", "ann", params={})

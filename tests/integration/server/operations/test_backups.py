@@ -39,7 +39,7 @@ PARAMS = {"ref": "r", "what": "munge", "action": "verify", "name": "tiny", "vers
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     (tmp_path / "state").mkdir()
-    made = await server_fakes.start(tmp_path / "state", builders.Clock(), rotate=None)
+    made = await server_fakes.start(tmp_path / "state", builders.Clock(), rotate_key=None)
     await made.apply()
     yield made
     await made.close()
@@ -54,14 +54,14 @@ async def keys(server: Server) -> list[str]:
 
 
 async def test_backup_operation_stores_no_passphrase_and_deletes_its_key(server: Server, tmp_path: Path) -> None:
-    server.work.answers["back_up"] = None
+    server.backend.answers["back_up"] = None
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
     assert answer.status_code == 202
     assert len(await keys(server)) == 1
     assert PHRASE not in str(await server.store.operations.get(answer.json()["id"]))
     await server.work_off()
-    ((cluster, about, _, path, header, key),) = server.work.named("back_up")
+    ((cluster, about, _, path, header, key),) = server.backend.named("back_up")
     assert (cluster.name, path.parent) == ("lab", tmp_path / "b")
     assert about["document"]["spec"]["name"] == "lab"
     assert key == key_of(PHRASE, header.salt)
@@ -70,7 +70,7 @@ async def test_backup_operation_stores_no_passphrase_and_deletes_its_key(server:
 
 
 async def test_failed_backup_keeps_the_cluster_ready(server: Server, tmp_path: Path) -> None:
-    server.work.answers["back_up"] = Refused("the disk is full")
+    server.backend.answers["back_up"] = Refused("the disk is full")
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
     await server.work_off()
@@ -90,7 +90,7 @@ async def test_backup_interrupted_by_server_stop_continues_on_the_next_start(ser
         finally:
             raise Unreachable("the head does not answer")
 
-    server.work.answers["back_up"] = back_up
+    server.backend.answers["back_up"] = back_up
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
     run = asyncio.create_task(OperationWorker(server.state, "test:0").run())
@@ -98,7 +98,7 @@ async def test_backup_interrupted_by_server_stop_continues_on_the_next_start(ser
     run.cancel()
     await asyncio.gather(run, return_exceptions=True)
     assert (await server.store.operations.get(answer.json()["id"])).state == "running"
-    server.work.answers["back_up"] = None
+    server.backend.answers["back_up"] = None
     await server.work_off()
     assert (await server.store.operations.get(answer.json()["id"])).state == "done"
 
@@ -112,7 +112,7 @@ async def held(server: Server, call: str) -> AsyncIterator[None]:
         begun.set()
         await asyncio.Event().wait()
 
-    server.work.answers[call] = never
+    server.backend.answers[call] = never
     run = asyncio.create_task(OperationWorker(server.state, "test:0").run())
     try:
         await asyncio.wait_for(begun.wait(), 60)
@@ -158,7 +158,7 @@ async def test_server_stops_do_not_count_as_operation_attempts(server: Server, t
         async with held(server, "back_up"):
             pass
     assert (await server.store.operations.get(asked)).attempts == 1
-    server.work.answers["back_up"] = None
+    server.backend.answers["back_up"] = None
     await server.work_off()
     done = await server.store.operations.get(asked)
     assert (done.state, done.attempts) == ("done", 2)  # it does not pass for a new one
@@ -230,8 +230,8 @@ async def test_restore_checks_the_archive_and_restores_records_and_machines(
     assert "does not open" in wrong.json()["detail"]
     foreign = await client.post("/api/v1/clusters/other/restore", json=ask)
     assert "backup of the cluster lab" in foreign.json()["detail"]
-    assert server.work.named("restore") == []
-    server.work.answers["restore"] = None
+    assert server.backend.named("restore") == []
+    server.backend.answers["restore"] = None
     await server.store.cap_refills.record("lab", "a", 900.0)
     await server.store.budgets.record("lab", "a", 0, "over", capped=True)
     then = server.state.clock() + 5
@@ -245,7 +245,7 @@ async def test_restore_checks_the_archive_and_restores_records_and_machines(
     assert await server.store.budgets.capped_teams("lab") == frozenset(), "nor are limits those that were known"
     done = await server.store.operations.get(answer.json()["id"])
     assert done.state == "done", done.error
-    ((cluster, _, path, given, ref),) = server.work.named("restore")
+    ((cluster, _, path, given, ref),) = server.backend.named("restore")
     assert (cluster.name, path, given) == ("lab", monkey, key)
     assert ref == done.params["ref"]
     assert await server.store.linux_users.assign_uids(["ann"], give=False) == {"ann": 20_003}
@@ -268,12 +268,12 @@ async def test_restore_lists_dataset_versions_with_missing_files(
     folder = server.state.library(builders.cluster()).folder("tiny")
     (folder / "2").mkdir(parents=True)
     folder.chmod(0o700)
-    server.work.answers["restore"] = None
+    server.backend.answers["restore"] = None
     ask = {"path": str(path), "passphrase": PHRASE, "confirmed": True}
     asked = (await (await server.client()).post("/api/v1/clusters/lab/restore", json=ask)).json()["id"]
     await server.work_off()
     assert folder.stat().st_mode & 0o777 == 0o755
-    (cluster, *_) = server.work.named("restore")[0]
+    (cluster, *_) = server.backend.named("restore")[0]
     assert [(one.mount, one.source) for one in cluster.storage.datasets] == [("/datasets/tiny", str(folder))]
     (said,) = [event for event in await server.store.operations.events_after(asked) if event.step == "datasets"]
     assert said.text == "the files of tiny@1 are missing: add the same ones again with headway dataset add"
@@ -332,24 +332,24 @@ async def test_rotation_refuses_keys_that_headway_does_not_manage(server: Server
     assert "no password" in answer.json()["detail"]
     answer = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "munge"})
     await server.work_off()
-    ((cluster, _, what, _),) = server.work.named("rotate")
+    ((cluster, _, what, _),) = server.backend.named("rotate_key")
     assert (cluster.name, what) == ("lab", "munge")
-    assert ("forget", ("lab",)) in server.work.calls
+    assert ("forget", ("lab",)) in server.backend.calls
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
 
 
 @pytest.mark.parametrize(("kind", "before"), [("rotate", "ready"), ("apply", "ready"), ("apply", "failed")])
 async def test_refused_operation_leaves_the_cluster_state_unchanged(server: Server, kind: str, before: str) -> None:
-    server.work.answers["rotate"] = Refused("lab has other disturbing changes")
-    server.work.answers["plan"] = server_fakes.changes(Disturbs.JOBS)
+    server.backend.answers["rotate_key"] = Refused("lab has other disturbing changes")
+    server.backend.answers["plan"] = server_fakes.changes(Disturbs.JOBS)
     await server.store.clusters.save("lab", state=before)
     row = await server.state.row("lab")
     params = {"what": "munge", "ref": "r", "look_again": True}
     asked = await server.store.operations.enqueue("lab", kind, "ann", document=row.document, params=params)
-    server.work.calls.clear()
+    server.backend.calls.clear()
     await server.work_off()
     assert (await server.store.operations.get(asked.id)).state == "failed"
-    assert server.work.named("apply") == []
+    assert server.backend.named("apply") == []
     assert (await server.state.row("lab")).state == before
 
 
@@ -358,12 +358,12 @@ async def test_failed_rotation_deletes_its_pending_key(server: Server) -> None:
         await server.store.secrets.put_if_absent(cluster.name, f"rotating/{ref}", "the new key")
         raise Unreachable("lab-1-1 does not answer")
 
-    server.work.answers["rotate"] = fails
+    server.backend.answers["rotate_key"] = fails
     client = await server.client()
     asked = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "ssh"})
-    before = server.work.calls.count(("forget", ("lab",)))
+    before = server.backend.calls.count(("forget", ("lab",)))
     await server.work_off()
-    assert server.work.calls.count(("forget", ("lab",))) > before, (
+    assert server.backend.calls.count(("forget", ("lab",))) > before, (
         "the head may have the new one: see what is held anew"
     )
     assert (await server.store.operations.get(asked.json()["id"])).state == "failed"
@@ -390,11 +390,11 @@ async def test_unavailable_database_does_not_end_the_backup_loop(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: str
 ) -> None:
     """Neither where clusters are listed nor in the middle of one: the next look finds it back."""
-    server.work.answers["back_up"] = None
+    server.backend.answers["back_up"] = None
     (tmp_path / "b").mkdir()
     (tmp_path / "key").write_text("correct horse battery\n")
     rule = BackupRule(str(tmp_path / "b"), 3600, 2, str(tmp_path / "key"))
-    server.work.whole["lab"] = replace(builders.cluster(4, name="lab"), backup=rule)
+    server.backend.whole["lab"] = replace(builders.cluster(4, name="lab"), backup=rule)
     row = await server.store.clusters.get("lab")
     assert row is not None
     await server.store.clusters.save("lab", {**row.document, "spec": {**row.document["spec"], "backup": {"to": "b"}}})
@@ -422,4 +422,4 @@ async def test_unavailable_database_does_not_end_the_backup_loop(
         loop.cancel()
         await asyncio.gather(loop, return_exceptions=True)
     await server.work_off()
-    assert len(server.work.named("back_up")) == 1
+    assert len(server.backend.named("back_up")) == 1

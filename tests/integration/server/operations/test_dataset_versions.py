@@ -70,7 +70,7 @@ async def test_failed_removal_can_be_requested_again(
 
 
 async def job(server: Server, number: int, script: str) -> None:
-    server.work.answers["submit"] = SubmitOut(job_id=number, cluster="lab", user="ann", workdir="/w")
+    server.backend.answers["submit"] = SubmitOut(job_id=number, cluster="lab", user="ann", workdir="/w")
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/jobs", json={"script": script})
     assert answer.status_code == 201, answer.text
@@ -91,8 +91,8 @@ async def test_removing_a_version_used_by_jobs_requires_force(server: Server, mo
     assert not (server.state.library(builders.cluster()).folder("tiny") / "1").exists()
     assert mounts.there == set()
     assert "was removed by ann" in (await client.post(f"{API}/tiny/1/verify")).json()["detail"]
-    server.work.answers |= {"read": reading(builders.job(41, "COMPLETED", user="ann")), "machines": ()}
-    server.work.answers |= {"job": builders.job(41, "COMPLETED", user="ann"), "run_command": _nothing()}
+    server.backend.answers |= {"read": reading(builders.job(41, "COMPLETED", user="ann")), "machines": ()}
+    server.backend.answers |= {"job": builders.job(41, "COMPLETED", user="ann"), "run_command": _nothing()}
     (told,) = (await client.get("/api/v1/clusters/lab/jobs/41/lineage")).json()["datasets"]
     assert (told["name"], told["version"], told["removed"]) == ("tiny", "1", "by ann, by force")
     assert (await add(server, source)).kept == ("/datasets/tiny/2",)
@@ -129,7 +129,7 @@ async def test_kept_datasets_return_with_the_cluster_and_deleted_ones_do_not(
     server: Server, mounts: Mounts, source: Path
 ) -> None:
     await add(server, source)
-    server.work.answers["down"] = ()
+    server.backend.answers["take_down"] = ()
     client = await server.client()
     await done(server, await client.post("/api/v1/clusters/lab/down", json={}))
     mounts.there = set()
@@ -231,12 +231,12 @@ async def test_stage_in_pins_a_version_copies_it_and_records_its_use(
     await add(server, source)
     (source / "b.txt").write_text("beta")
     await add(server, source)
-    server.work.answers["submit"] = SubmitOut(job_id=41, cluster="lab", user="ann", workdir="/w")
+    server.backend.answers["submit"] = SubmitOut(job_id=41, cluster="lab", user="ann", workdir="/w")
     client = await server.client()
     jobs = "/api/v1/clusters/lab/jobs"
     answer = await client.post(jobs, json={"script": "#!/bin/sh\ntrue\n", "stage_in": ["tiny"]})
     assert answer.status_code == 201, answer.text
-    assert "cp -RT /datasets/tiny/2 /tmp/tiny" in server.work.named("submit")[-1][1].script
+    assert "cp -RT /datasets/tiny/2 /tmp/tiny" in server.backend.named("submit")[-1][1].script
     assert await server.store.datasets.jobs_using("lab", "tiny", 2) == (1, [41])
     assert await server.store.datasets.jobs_using("lab", "tiny", 1) == (0, [])
     answer = await client.post(

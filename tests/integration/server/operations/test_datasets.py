@@ -72,11 +72,11 @@ async def test_new_version_applies_nothing_and_identical_content_adds_none(
     server: Server, mounts: Mounts, source: Path
 ) -> None:
     await add(server, source)
-    applied = len(server.work.named("apply"))
+    applied = len(server.backend.named("apply"))
     assert (await add(server, source)).kept == ("/datasets/tiny/1",)
     (source / "b.txt").write_text("beta")
     assert (await add(server, source)).kept == ("/datasets/tiny/2",)
-    assert len(server.work.named("apply")) == applied
+    assert len(server.backend.named("apply")) == applied
     assert [one.label for one in await server.store.datasets.versions("lab")] == ["tiny@1", "tiny@2"]
 
 
@@ -91,7 +91,7 @@ async def test_mount_with_disruptive_changes_waits_for_an_apply(server: Server, 
 async def test_failed_mount_fails_the_operation_but_keeps_the_version(
     server: Server, mounts: Mounts, source: Path
 ) -> None:
-    server.work.answers["apply"] = Unreachable("lab-1-1 does not answer")
+    server.backend.answers["apply"] = Unreachable("lab-1-1 does not answer")
     client = await server.client()
     asked = await client.post(API, json={"name": "tiny", "source": str(source)})
     operation = await done(server, asked, "failed")
@@ -145,8 +145,8 @@ class Shared:
     def __init__(self, server: Server, folder: Path) -> None:
         self.library = library.Library(folder)
         self.near = LocalLibrary(self.library)
-        server.work.clusters["lab"] = {"provider": SSH}
-        server.work.answers["shelf"] = lambda _: self.near
+        server.backend.clusters["lab"] = {"provider": SSH}
+        server.backend.answers["dataset_library"] = lambda _: self.near
         server.state._resolved.clear()
         server.state.forget_datasets("lab")
 
@@ -172,12 +172,12 @@ async def test_dataset_mounts_conflict_with_storage_of_the_cluster_file(
     server: Server, mounts: Mounts, source: Path
 ) -> None:
     await add(server, source, "wide")
-    server.work.clusters["lab"] = {"storage": Storage(datasets=(Dataset("wide", str(source), "/mnt/wide"),))}
+    server.backend.clusters["lab"] = {"storage": Storage(datasets=(Dataset("wide", str(source), "/mnt/wide"),))}
     client = await server.client()
     answer = await client.post("/api/v1/plan", json=server_fakes.document().model_dump())
     assert answer.status_code == 422
     assert "/datasets/wide holds versions" in answer.text
-    server.work.clusters["lab"] = {"storage": Storage(volumes=(Volume("all", "/datasets", "nfs4", "filer:/d"),))}
+    server.backend.clusters["lab"] = {"storage": Storage(volumes=(Volume("all", "/datasets", "nfs4", "filer:/d"),))}
     server.state._resolved.clear()
     answer = await client.post(API, json={"name": "tiny", "source": str(source)})
     assert "storage.volumes[0]" in answer.json()["detail"]

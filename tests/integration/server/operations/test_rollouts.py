@@ -20,7 +20,7 @@ AT = "/api/v1/clusters/lab/roll"
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    made = await server_fakes.start(tmp_path, builders.Clock(), plan_roll=server_fakes.changes(), roll=True)
+    made = await server_fakes.start(tmp_path, builders.Clock(), plan_rollout=server_fakes.changes(), roll_nodes=True)
     await made.apply()
     yield made
     await made.close()
@@ -39,30 +39,30 @@ async def test_rollout_deadline_is_absolute_and_the_cluster_stays_ready(server: 
         states.append(await state_of(server))
         return True
 
-    server.work.answers["roll"] = roll
+    server.backend.answers["roll_nodes"] = roll
     answer = await client.post(AT, json={"by_s": 600})
     assert answer.status_code == 202
     clock: Any = server.state.clock
     clock.now += 5
     await server.work_off()
-    ((cluster, _, _, back, until),) = server.work.named("roll")
+    ((cluster, _, _, back, until),) = server.backend.named("roll_nodes")
     assert (cluster.name, back, until) == ("lab", False, clock.now - 5 + 600)
     assert states == ["ready"]
     assert await state_of(server) == "ready"
-    assert server.work.named("roll_head") == []
+    assert server.backend.named("roll_heads") == []
 
 
 @pytest.mark.parametrize("state", ["ready", "failed"])
 async def test_machine_replacement_runs_no_apply_and_keeps_the_cluster_state(server: Server, state: str) -> None:
     """Whatever else an apply would change waits for somebody's word, as after an upgrade."""
-    server.work.answers["replace"] = None
+    server.backend.answers["replace_machine"] = None
     await server.store.clusters.save("lab", state=state)
-    server.work.calls.clear()
+    server.backend.calls.clear()
     asked = await server.store.operations.enqueue("lab", "replace", "headway", params={"node": "lab-1-1"})
     await server.work_off()
-    ((cluster, _, node, since),) = server.work.named("replace")
+    ((cluster, _, node, since),) = server.backend.named("replace_machine")
     assert (cluster.name, node, since) == ("lab", "lab-1-1", asked.created_at)
-    assert server.work.named("apply") == []
+    assert server.backend.named("apply") == []
     assert await state_of(server) == state
     client = await server.client()
     assert "Another machine of lab" in (await client.get(f"/operations/{asked.id}")).text
@@ -70,27 +70,27 @@ async def test_machine_replacement_runs_no_apply_and_keeps_the_cluster_state(ser
 
 
 async def test_rollout_handles_the_head_after_the_nodes_and_can_go_back(server: Server) -> None:
-    server.work.answers["roll_head"] = None
+    server.backend.answers["roll_heads"] = None
     await (await server.client()).post(AT, json={"back": True, "head": True})
     await server.work_off()
-    assert [name for name, _ in server.work.calls if name in ("roll", "roll_head")] == ["roll", "roll_head"]
-    assert server.work.named("roll")[0][3] is True
-    assert server.work.named("roll_head")[0][2] is True
+    assert [name for name, _ in server.backend.calls if name in ("roll", "roll_head")] == ["roll", "roll_head"]
+    assert server.backend.named("roll_nodes")[0][3] is True
+    assert server.backend.named("roll_heads")[0][2] is True
     assert await state_of(server) == "ready"
 
 
 async def test_rollout_interrupted_at_the_head_continues_there(server: Server) -> None:
     """The head may be gone by then, and without its controller nobody can look at nodes."""
-    server.work.answers["roll_head"] = None
+    server.backend.answers["roll_heads"] = None
     await (await server.client()).post(AT, json={"head": True})
     await server.store.clusters.save("lab", state="changing")  # as it was left
     await server.work_off()
-    assert [name for name, _ in server.work.calls if name in ("roll", "roll_head")] == ["roll_head"]
+    assert [name for name, _ in server.backend.calls if name in ("roll", "roll_head")] == ["roll_head"]
     assert await state_of(server) == "ready"
 
 
 async def test_failed_node_fails_the_rollout_but_not_the_cluster(server: Server) -> None:
-    server.work.answers["roll"] = Refused("lab-1-1: nvidia-smi lists 0 GPUs", hint="--back")
+    server.backend.answers["roll_nodes"] = Refused("lab-1-1: nvidia-smi lists 0 GPUs", hint="--back")
     answer = await (await server.client()).post(AT, json={})
     await server.work_off()
     operation = await server.store.operations.get(answer.json()["id"])
@@ -108,7 +108,7 @@ async def test_waiting_operation_runs_before_the_rest_of_a_rollout(server: Serve
         seen.append(await waits())
         return not seen[-1]
 
-    server.work.answers |= {"roll": roll, "rotate": None}
+    server.backend.answers |= {"roll_nodes": roll, "rotate_key": None}
     answer = await client.post(AT, json={"by_s": 600})
     await server.work_off()
     assert seen == [True, False]
@@ -130,16 +130,16 @@ async def test_new_rollout_request_replaces_a_running_rollout(server: Server, as
             await client.post(AT, json=ask)
         return not await waits()
 
-    server.work.answers |= {"roll": roll, "halt_roll": None}
+    server.backend.answers |= {"roll_nodes": roll, "halt_rollout": None}
     await client.post(AT, json={})
     await server.work_off()
     assert [one.kind for one in await server.store.operations.recent("lab")] == ["roll", "roll", "apply"]
     assert turns == ([False] if "stop" in ask else [False, True])
-    assert len(server.work.named("halt_roll")) == int("stop" in ask)
+    assert len(server.backend.named("halt_rollout")) == int("stop" in ask)
 
 
 async def test_impossible_rollout_is_refused_before_it_is_queued(server: Server) -> None:
-    server.work.answers["plan_roll"] = Refused("lab has not been rolled: it has no previous image")
+    server.backend.answers["plan_rollout"] = Refused("lab has not been rolled: it has no previous image")
     answer = await (await server.client()).post(AT, json={"back": True})
     assert (answer.status_code, "no previous image" in answer.text) == (400, True)
     assert [one.kind for one in await server.store.operations.recent("lab")] == ["apply"]
@@ -167,7 +167,7 @@ async def test_operation_restarts_after_the_database_was_unavailable(
         return True
 
     monkeypatch.setattr(operation_worker, "AWAY_S", 0.0)
-    server.work.answers["roll"] = roll
+    server.backend.answers["roll_nodes"] = roll
     await (await server.client()).post(AT, json={})
     await server.work_off()
     operation = (await server.store.operations.recent("lab"))[0]

@@ -47,7 +47,7 @@ def waits_once(server: Server, asked: Any, nodes: Collection[str] = ("lab-1-4",)
     async def apply(*_: Any) -> bool:
         if seen:
             return False
-        waiting = server.work.waiting
+        waiting = server.backend.waiting
         await waiting.begin()
         await asked()
         seen.append((await state_of(server), await waiting.others(nodes)))
@@ -55,7 +55,7 @@ def waits_once(server: Server, asked: Any, nodes: Collection[str] = ("lab-1-4",)
         assert await state_of(server) == "changing"
         return seen[0][1]
 
-    server.work.answers["apply"] = apply
+    server.backend.answers["apply"] = apply
     return seen
 
 
@@ -64,7 +64,7 @@ async def test_waiting_scale_in_keeps_the_cluster_ready_and_lets_others_run_firs
 
     async def repair() -> None:
         """As health asks for another machine."""
-        server.work.answers["replace"] = None
+        server.backend.answers["replace_machine"] = None
         await server.store.operations.enqueue("lab", "replace", "headway", params={"node": "lab-1-1"})
 
     seen = waits_once(server, repair)
@@ -76,7 +76,7 @@ async def test_waiting_scale_in_keeps_the_cluster_ready_and_lets_others_run_firs
     assert (first.kind, first.state, first.kept) == ("scale", "done", (again.id,))
     assert (other.person, other.state) == ("headway", "done")
     assert (again.kind, again.person, again.state) == ("scale", "ann", "done")
-    assert server.work.deadline == Deadline(clock() + 3600, frozenset({"lab-1-4"})), (
+    assert server.backend.deadline == Deadline(clock() + 3600, frozenset({"lab-1-4"})), (
         "its time goes on, and does not begin anew"
     )
     row = await server.store.clusters.get("lab")
@@ -86,10 +86,10 @@ async def test_waiting_scale_in_keeps_the_cluster_ready_and_lets_others_run_firs
 
 async def test_scale_in_that_fails_while_waiting_marks_the_cluster_failed(server: Server) -> None:
     async def apply(*_: Any) -> bool:
-        await server.work.waiting.begin()
+        await server.backend.waiting.begin()
         raise Refused("lab-1-2 is lost")
 
-    server.work.answers["apply"] = apply
+    server.backend.answers["apply"] = apply
     await (await server.client()).post(f"{AT}/scale", json={"groups": {"": 2}, "deadline_s": 3600})
     await server.work_off()
     assert await state_of(server) == "failed"
@@ -114,7 +114,7 @@ async def test_waiting_scale_in_is_cancelled_by_scaling_back(server: Server) -> 
 
 @pytest.mark.parametrize("kind", ["down", "apply"])
 async def test_waiting_scale_in_is_superseded_by_down_or_another_scale(server: Server, kind: str) -> None:
-    server.work.answers["down"] = ()
+    server.backend.answers["take_down"] = ()
     client = await server.client()
 
     async def other() -> None:
@@ -129,18 +129,18 @@ async def test_waiting_scale_in_is_superseded_by_down_or_another_scale(server: S
     assert seen == [("ready", True)]
     first, taking, again = await later(server)
     assert (taking.state, again.state, first.kept) == ("done", "done", (again.id,))
-    assert len(server.work.named("apply")) == (2 if kind == "down" else 3), "nothing is left for it to do"
+    assert len(server.backend.named("apply")) == (2 if kind == "down" else 3), "nothing is left for it to do"
     if kind == "down":
         assert await server.store.clusters.get("lab") is None
 
 
 @pytest.mark.parametrize("kind", ["down", "scale"])
 async def test_waiting_scale_in_continues_if_the_superseding_operation_fails(server: Server, kind: str) -> None:
-    server.work.answers["down"] = Refused("the provider is away")
+    server.backend.answers["take_down"] = Refused("the provider is away")
     client, clock = await server.client(), server.state.clock
 
     async def other() -> None:
-        server.work.answers["plan"] = changes(Disturbs.JOBS)  # nobody has agreed to that
+        server.backend.answers["plan"] = changes(Disturbs.JOBS)  # nobody has agreed to that
         if kind == "down":
             await client.post(f"{AT}/down", json={"delete_data": False})
         else:
@@ -151,8 +151,8 @@ async def test_waiting_scale_in_continues_if_the_superseding_operation_fails(ser
     await server.work_off()
     _, failed, again = await later(server)
     assert (failed.state, again.state) == ("failed", "done")
-    assert server.work.deadline == Deadline(clock() + 3600, frozenset({"lab-1-4"}))
-    assert server.work.named("apply")[-1][0].groups[0].nodes == 2
+    assert server.backend.deadline == Deadline(clock() + 3600, frozenset({"lab-1-4"}))
+    assert server.backend.named("apply")[-1][0].groups[0].nodes == 2
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ async def test_waiting_scale_in_yields_only_to_deadlines_for_its_own_groups(
 ) -> None:
     lab = builders.cluster(4, 0)
     a, b = (replace(lab.groups[0], name=n, slots=lab.groups[0].slots[i : i + 2]) for n, i in (("a", 0), ("b", 2)))
-    server.work.whole["lab"] = replace(lab, groups=(a, b))
+    server.backend.whole["lab"] = replace(lab, groups=(a, b))
 
     async def other() -> None:
         row = await server.store.clusters.get("lab")
@@ -183,18 +183,18 @@ async def test_resumed_apply_does_not_ask_for_confirmation_again(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.server.workers.operation_worker.AWAY_S", 0.0)
-    server.work.answers["plan"] = changes()
+    server.backend.answers["plan"] = changes()
     tries = 0
 
     async def apply(*_: Any) -> bool:
         nonlocal tries
         tries += 1
-        server.work.answers["plan"] = changes(Disturbs.JOBS)  # with half of it done
+        server.backend.answers["plan"] = changes(Disturbs.JOBS)  # with half of it done
         if tries == 1:
             raise StoreUnavailable("away")
         return False
 
-    server.work.answers["apply"] = apply
+    server.backend.answers["apply"] = apply
     row = await server.store.clusters.get("lab")
     assert row is not None
     params: dict[str, Any] = {"look_again": True, "scale": {}}
@@ -218,16 +218,16 @@ async def test_finished_operation_is_not_repeated_when_saving_its_end_fails(
         return await finish(*args, **said)
 
     monkeypatch.setattr(server.store.operations, "finish", finishes)
-    server.work.answers["replace"] = None
+    server.backend.answers["replace_machine"] = None
     asked = await server.store.operations.enqueue("lab", "replace", "ann", params={"node": "lab-1-1"})
     await server.work_off()
     done = await server.store.operations.get(asked.id)
     assert (done.state, done.attempts, tries) == ("done", 1, 2)
-    assert len(server.work.named("replace")) == 1
+    assert len(server.backend.named("replace_machine")) == 1
 
 
 async def test_waiting_scale_in_does_not_yield_to_a_rollout(server: Server) -> None:
-    server.work.answers["roll"] = True
+    server.backend.answers["roll_nodes"] = True
 
     async def roll() -> None:
         await server.store.operations.enqueue("lab", "roll", "ann", params={})
@@ -247,11 +247,11 @@ async def test_waiting_operation_does_not_block_other_clusters(server: Server, m
         if cluster.name == "other":
             done.set()
         else:
-            await server.work.waiting.begin()
+            await server.backend.waiting.begin()
             await done.wait()
         return False
 
-    server.work.answers["apply"] = apply
+    server.backend.answers["apply"] = apply
     for name in ("lab", "other"):
         await server.store.operations.enqueue(name, "apply", "ann", document={"spec": {"name": name}})
     await server.work_off()

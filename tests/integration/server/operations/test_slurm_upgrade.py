@@ -27,7 +27,9 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     folder.mkdir()
     key.write_text("correct horse battery\n")
     (tmp_path / "state").mkdir()
-    made = await server_fakes.start(tmp_path / "state", builders.Clock(), roll=True, back_up=None, image_there=None)
+    made = await server_fakes.start(
+        tmp_path / "state", builders.Clock(), roll_nodes=True, back_up=None, ensure_image=None
+    )
     volume = tmp_path / "state" / "volumes" / "lab" / "head"
     volume.mkdir(parents=True)
     slurm = volume / STATE_VERSION_FILE
@@ -41,10 +43,10 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     async def apply(cluster: Any, *_: Any) -> None:  # as the head's set-up does
         slurm.write_text(f"{cluster.slurm_version}\n")
 
-    monkeypatch.setattr(made.work, "resolve", resolve)
-    made.work.answers["apply"] = apply
+    monkeypatch.setattr(made.backend.lifecycle, "resolve", resolve)
+    made.backend.answers["apply"] = apply
     await made.apply()
-    made.work.calls.clear()
+    made.backend.calls.clear()
     yield made
     await made.close()
 
@@ -61,25 +63,25 @@ async def newer(server: Server, **ask: Any) -> None:
 
 
 def did(server: Server) -> list[str]:
-    return [name for name, _ in server.work.calls if name in ("back_up", "apply", "roll")]
+    return [name for name, _ in server.backend.calls if name in ("back_up", "apply", "roll")]
 
 
 async def test_slurm_upgrade_backs_up_applies_and_then_rolls_nodes(server: Server) -> None:
-    server.work.answers["wants_roll"] = True
+    server.backend.answers["nodes_await_rollout"] = True
     await newer(server, deadline_s=600)
     assert did(server) == ["back_up", "apply", "roll"]
-    before, about, _, path, header, _ = server.work.named("back_up")[0]
+    before, about, _, path, header, _ = server.backend.named("back_up")[0]
     assert (before.slurm_version, header.slurm_version) == ("24.11", "24.11")
     assert "image" not in about["document"]["spec"], "the file of before"
     assert path.name.startswith("lab-")
-    until = server.work.named("roll")[0][4]
+    until = server.backend.named("roll_nodes")[0][4]
     assert until == 1000.0 + 600
     roll, apply, _ = await server.store.operations.recent("lab")
     assert apply.kept == (roll.id,), "whoever follows the one goes on with the other"
 
 
 async def test_failed_backup_aborts_the_upgrade_and_keeps_the_document(server: Server) -> None:
-    server.work.answers["back_up"] = CommandFailed(["mariadb-dump"], 1, "no space")
+    server.backend.answers["back_up"] = CommandFailed(["mariadb-dump"], 1, "no space")
     await newer(server)
     assert did(server) == ["back_up"]
     row = await server.store.clusters.get("lab")
@@ -98,7 +100,7 @@ async def test_upgrade_does_not_queue_a_second_rollout(server: Server) -> None:
         await server.store.operations.enqueue("lab", "roll", "eve", params={"back": False, "until": None})
         return True
 
-    server.work.answers["wants_roll"] = wants
+    server.backend.answers["nodes_await_rollout"] = wants
     await newer(server)
     assert did(server).count("roll") == 1
 
@@ -118,27 +120,27 @@ async def test_queued_downgrade_is_refused_when_its_turn_comes(server: Server) -
 
 
 async def test_failed_image_build_keeps_the_document_and_the_old_version(server: Server) -> None:
-    server.work.answers["image_there"] = Refused("no mirror")
+    server.backend.answers["ensure_image"] = Refused("no mirror")
     await newer(server)
     assert did(server) == []
     assert (await ask_for(server, "debian13")).status_code == 202
 
 
 async def test_downgrade_is_allowed_until_the_new_slurm_has_written_state(server: Server) -> None:
-    server.work.answers["apply"] = CommandFailed(["podman"], 125, "no room")
+    server.backend.answers["apply"] = CommandFailed(["podman"], 125, "no room")
     await newer(server)
     assert did(server) == ["back_up", "apply"]
     assert (await ask_for(server, "debian13")).status_code == 202, "its head of before is there still, or is made again"
 
 
 async def test_nodes_are_rolled_even_if_a_node_failed_the_apply(server: Server) -> None:
-    work = server.work.answers["apply"]
+    work = server.backend.answers["apply"]
 
     async def apply(*args: Any) -> None:
         await work(*args)
         raise Refused("lab-1-3: did not answer SSH")
 
-    server.work.answers |= {"apply": apply, "wants_roll": True}
+    server.backend.answers |= {"apply": apply, "nodes_await_rollout": True}
     await newer(server)
     assert did(server) == ["back_up", "apply", "roll"]
 

@@ -64,10 +64,10 @@ async def test_hub_forgets_unwatched_topics_and_unknown_clusters(server: Server)
 
 async def test_snapshot_worker_notifies_reconciler_and_page_viewers(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {
+    server.backend.answers |= {
         "read": reading(builders.job(7)),
         "machines": (),
-        "checks": (Check("slurmctld", True, "runs"),),
+        "readiness_checks": (Check("slurmctld", True, "runs"),),
         "progress": {7: ProgressOut(step=3, loss=1.5, series=[(3, 1.5)])},
     }
     watcher, live = Watcher(), PageLive(server.state)
@@ -113,7 +113,13 @@ async def test_single_job_refresh_is_kept_over_an_older_full_reading(
         asked.append(numbers)
         return (builders.job(7), builders.job(5000, "PENDING"))
 
-    server.work.answers |= {"read": read, "machines": (), "checks": (), "progress": {}, "jobs_now": jobs_now}
+    server.backend.answers |= {
+        "read": read,
+        "machines": (),
+        "readiness_checks": (),
+        "progress": {},
+        "jobs_by_id": jobs_now,
+    }
     live, at = server.state.live, cluster_topic("lab")
 
     async def until(reached: Callable[[], bool]) -> None:
@@ -155,7 +161,11 @@ async def test_refresh_of_an_array_reads_all_jobs_and_drops_late_answers(server:
         await late.wait()
         return (builders.job(7),)
 
-    server.work.answers |= {"read": reading(builders.job(7, "COMPLETED"), *tasks), "machines": (), "jobs_now": jobs_now}
+    server.backend.answers |= {
+        "read": reading(builders.job(7, "COMPLETED"), *tasks),
+        "machines": (),
+        "jobs_by_id": jobs_now,
+    }
     cluster = (await server.state.cluster("lab"))[1]
     await server.state.refresh(cluster, max_age_s=0)
     glance = asyncio.create_task(server.state.refresh_jobs(cluster, (7, 100)))
@@ -170,7 +180,7 @@ async def test_refresh_of_an_array_reads_all_jobs_and_drops_late_answers(server:
 async def test_reconciler_gets_no_stale_snapshot(server: Server) -> None:
     await server.apply()
     down = Unreachable("no answer")
-    server.work.answers |= {"read": down, "machines": (), "checks": down}
+    server.backend.answers |= {"read": down, "machines": (), "readiness_checks": down}
     watcher = Watcher()
     polling = asyncio.create_task(SnapshotWorker(server.state, watcher).run())
     await asyncio.wait_for(
@@ -187,7 +197,7 @@ async def test_reconciler_gets_no_stale_snapshot(server: Server) -> None:
 
 async def test_urgent_work_runs_while_an_operation_changes_the_cluster(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {"read": Unreachable("no answer"), "machines": (), "checks": ()}
+    server.backend.answers |= {"read": Unreachable("no answer"), "machines": (), "readiness_checks": ()}
     await server.store.clusters.save("lab", state="changing")
     told = server.state.live.hub.version(cluster_topic("lab"))
     polling = asyncio.create_task(SnapshotWorker(server.state, Watcher()).run())

@@ -175,7 +175,7 @@ async def test_held_gpus_of_a_removed_group_do_not_exceed_capacity(server: Serve
     kind = await hours(server)
     assert [(one["held"], one["there"], one["free"]) for one in kind["hours"]] == [(8, 8, 0), (0, 8, 8)]
     assert kind["utilisation"] == 0.5
-    server.work.answers["down"] = ()
+    server.backend.answers["take_down"] = ()
     ann = await server.client()
     assert (await ann.post("/api/v1/clusters/lab/down", json={})).status_code == 202
     await server.work_off()

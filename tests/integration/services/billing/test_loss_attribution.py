@@ -176,7 +176,7 @@ async def test_checkpoint_cause_sums_all_slow_jobs(server: Server, said: Account
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 2)
     said.runs = [run(1 + i, 60 * i, 60 * i + 50) for i in range(250)]
-    server.work.answers["saves"] = {1 + i: CheckpointStats(10, 5.0 + (i == 99), 50.0) for i in range(250)}
+    server.backend.answers["checkpoint_stats"] = {1 + i: CheckpointStats(10, 5.0 + (i == 99), 50.0) for i in range(250)}
     at(server, 10 * H)
     await collect(server.state, cluster)
     found = await told(server)

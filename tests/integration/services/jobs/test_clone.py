@@ -34,7 +34,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     made = await server_fakes.start(tmp_path, lambda: 1000.0)
     team = Team("default", ("alice", "bob"), 1, leads=("bob",))
     users = (User("alice", (), (team.name,)), User("bob", (), (team.name,)))
-    made.work.clusters["lab"] = {"teams": (team,), "users": users}
+    made.backend.clusters["lab"] = {"teams": (team,), "users": users}
     await made.apply()
     numbers = iter(range(41, 100))
 
@@ -42,9 +42,15 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         number = 0 if "--test-only" in request.args else next(numbers)
         return SubmitOut(job_id=number, cluster="lab", user=user, workdir=request.chdir)
 
-    made.work.answers |= {"submit": submit, "machines": (), "runs": (), "history": (), "run_command": ExecOut(code=1)}
+    made.backend.answers |= {
+        "submit": submit,
+        "machines": (),
+        "job_runs": (),
+        "history": (),
+        "run_command": ExecOut(code=1),
+    }
     jobs = [builders.job(number, user="alice") for number in range(41, 50)]
-    made.work.answers |= {"read": reading(*jobs), "job": lambda _, number: jobs[number - 41]}
+    made.backend.answers |= {"read": reading(*jobs), "job": lambda _, number: jobs[number - 41]}
     yield made
     await made.close()
 
@@ -63,7 +69,7 @@ def filled(page: httpx.Response) -> dict[str, str]:
 
 def sent(server: Server) -> Any:
     """(cluster, request, user, stage) of the last job that was really submitted."""
-    return next(call for call in reversed(server.work.named("submit")) if "--test-only" not in call[1].args)
+    return next(call for call in reversed(server.backend.named("submit")) if "--test-only" not in call[1].args)
 
 
 async def test_owner_clones_a_job_with_its_secrets(server: Server) -> None:
@@ -88,13 +94,13 @@ async def test_clone_by_a_lead_requires_the_masked_values(server: Server) -> Non
     form = filled(await lea.get(f"{PAGE}?from=41"))
     assert "abc def" not in "".join(form.values())
     assert "origin" not in form
-    before = len(server.work.named("submit"))
+    before = len(server.backend.named("submit"))
     refused = await lea.post(PAGE, data=form)
     assert refused.status_code == 422
     assert "line 3: the value of API_KEY was removed because it is a secret" in refused.text
     assert "the value of --api-key was removed" in refused.text
     assert "type the value again" in refused.text
-    assert len(server.work.named("submit")) == before
+    assert len(server.backend.named("submit")) == before
 
 
 async def test_clone_drops_job_dependencies(server: Server) -> None:
@@ -108,8 +114,8 @@ async def test_clone_drops_job_dependencies(server: Server) -> None:
 
 async def test_owner_clones_script_and_folder_from_accounting(server: Server) -> None:
     ann = await server.client("alice", "member")
-    server.work.answers["run_command"] = ExecOut(code=0, stdout_b64=base64.b64encode(SECRETIVE.encode()).decode())
-    server.work.answers["read"] = reading(builders.job(41, user="alice", workdir="/scratch/alice/project"))
+    server.backend.answers["run_command"] = ExecOut(code=0, stdout_b64=base64.b64encode(SECRETIVE.encode()).decode())
+    server.backend.answers["read"] = reading(builders.job(41, user="alice", workdir="/scratch/alice/project"))
     form = filled(await ann.get(f"{PAGE}?from=41"))
     assert (form["script"], form["chdir"]) == (
         SECRETIVE,
@@ -192,9 +198,9 @@ async def test_run_can_be_cloned_only_by_its_owner(server: Server) -> None:
     assert 'id="clone"' in (await ann.get("/clusters/lab/jobs/41")).text
     assert 'id="clone"' not in (await adm.get("/clusters/lab/jobs/41")).text
     assert (await adm.get(f"{PAGE}?from=41")).status_code == 400
-    before = len(server.work.named("submit"))
+    before = len(server.backend.named("submit"))
     assert (await adm.post(PAGE, data=form)).status_code == 403  # nor by a form that was made up
-    assert [call for call in server.work.named("submit")[before:] if "--test-only" not in call[1].args] == []
+    assert [call for call in server.backend.named("submit")[before:] if "--test-only" not in call[1].args] == []
 
 
 async def test_notebook_cannot_be_cloned(server: Server) -> None:

@@ -28,7 +28,7 @@ JOBS = "/api/v1/clusters/lab/jobs"
 
 async def full(server: Server, *jobs: JobState) -> httpx.AsyncClient:
     await server.apply()
-    server.work.answers |= {"read": reading(*jobs), "machines": (), "history": ()}
+    server.backend.answers |= {"read": reading(*jobs), "machines": (), "history": ()}
     return await server.client("eve", "member")
 
 
@@ -42,7 +42,7 @@ async def test_job_pages_list_each_job_once_while_the_queue_changes(server: Serv
     client = await full(server, *(builders.job(number) for number in range(1, 8)))
     first = await page(client, limit=3, sort="jobid")
     assert ([job.id for job in first.jobs], first.total, first.before) == ([1, 2, 3], 7, 0)
-    server.work.answers["read"] = reading(*(builders.job(number) for number in (2, 3, 4, 5, 6, 7, 8)))
+    server.backend.answers["read"] = reading(*(builders.job(number) for number in (2, 3, 4, 5, 6, 7, 8)))
     server.state.clock.now += 5  # type: ignore[attr-defined]
     second = await page(client, limit=3, sort="jobid", cursor=first.next)
     third = await page(client, limit=3, sort="jobid", cursor=second.next)
@@ -107,7 +107,7 @@ async def test_viewers_share_slurm_readings(server: Server) -> None:
     client = await full(server, builders.job(1))
 
     def readings() -> int:
-        return sum(name in ("read", "job", "history") for name, _ in server.work.calls)
+        return sum(name in ("read", "job", "history") for name, _ in server.backend.calls)
 
     await client.get(JOBS)
     before = readings()
@@ -126,7 +126,7 @@ async def test_job_list_serves_the_previous_snapshot_during_a_slow_reading(serve
         await go.wait()
         return reading(builders.job(2))
 
-    server.work.answers["read"] = slow
+    server.backend.answers["read"] = slow
     server.state.clock.now += 60  # type: ignore[attr-defined]
     old = await page(client)
     assert begun.is_set(), "it is read all the same"
@@ -148,7 +148,7 @@ async def test_first_view_of_an_idle_cluster_waits_for_a_new_reading(server: Ser
         await asyncio.sleep(SNAPSHOT_WAIT_S * 5)
         return reading(builders.job(2))
 
-    server.work.answers["read"] = slow
+    server.backend.answers["read"] = slow
     server.state.clock.now += 60  # type: ignore[attr-defined]
     assert [job.id for job in (await page(client)).jobs] == [2]
 

@@ -34,7 +34,7 @@ __all__ = ["said", "server"]  # fixtures
 
 async def test_budget_warns_then_holds_team_jobs_until_the_next_period(server: Server, said: Accounting) -> None:
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
-    server.work.clusters["lab"]["teams"] = teams
+    server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 1)
@@ -46,7 +46,7 @@ async def test_budget_warns_then_holds_team_jobs_until_the_next_period(server: S
         told.append((await server.store.budgets.get("lab", "vision", OCTOBER.start))[0])
     assert told == ["ok", "warn", "warn", "over", "over"]
     assert held(server) == [False, True], "at a period's first look Slurm is told in any case"
-    warned = [one.kind for call in server.work.named("tell") for one in call[-1]]
+    warned = [one.kind for call in server.backend.named("send_alerts") for one in call[-1]]
     assert warned == ["Budget", "Budget"]
     for person, role in (("victor", "viewer"), ("sam", "member"), ("ann", "admin")):
         assert "are used" not in (await (await server.client(person, role)).get("/clusters/lab")).text
@@ -66,7 +66,7 @@ async def test_budget_warns_then_holds_team_jobs_until_the_next_period(server: S
 async def spent(server: Server, said: Accounting) -> Cluster:
     """The budget of vision is, and its jobs are held back."""
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
-    server.work.clusters["lab"]["teams"] = teams
+    server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 1)
@@ -79,21 +79,21 @@ async def spent(server: Server, said: Accounting) -> Cluster:
 
 def held(server: Server) -> list[bool]:
     """What Slurm was told of vision's jobs since this was asked last."""
-    told = [call[1:] for call in server.work.named("hold_back")]
-    server.work.calls[:] = [call for call in server.work.calls if call[0] != "hold_back"]
+    told = [call[1:] for call in server.backend.named("hold_team_jobs")]
+    server.backend.calls[:] = [call for call in server.backend.calls if call[0] != "hold_back"]
     assert all(team == "vision" for team, _ in told)
     return [on for _, on in told]
 
 
 async def test_removing_a_budget_releases_its_team_once_slurm_answers(server: Server, said: Accounting) -> None:
     await spent(server, said)
-    server.work.clusters["lab"]["teams"] = TEAMS
+    server.backend.clusters["lab"]["teams"] = TEAMS
     await server.apply("lab", note="no budget")
     cluster = (await server.state.cluster("lab"))[1]
-    server.work.answers["hold_back"] = Unreachable("sacctmgr does not answer")
+    server.backend.answers["hold_team_jobs"] = Unreachable("sacctmgr does not answer")
     await collect(server.state, cluster)
     assert (held(server), await server.store.budgets.capped_teams("lab")) == ([False], {"vision"})
-    server.work.answers["hold_back"] = None
+    server.backend.answers["hold_team_jobs"] = None
     for _ in range(2):
         await collect(server.state, cluster)
     assert (held(server), await server.store.budgets.capped_teams("lab")) == ([False], frozenset())
@@ -113,10 +113,10 @@ async def test_restored_accounting_gets_team_holds_sent_again(server: Server, sa
         await collect(server.state, cluster)
     assert held(server) == [True]
     await server.store.cap_refills.revert_to("lab", OCTOBER.start + 10.0 * H)
-    server.work.answers["hold_back"] = Unreachable("sacctmgr does not answer")
+    server.backend.answers["hold_team_jobs"] = Unreachable("sacctmgr does not answer")
     said.runs = [run(1, 0, 12 * H + 60)]
     await collect(server.state, cluster)
-    server.work.answers["hold_back"] = None
+    server.backend.answers["hold_team_jobs"] = None
     await collect(server.state, cluster)
     assert held(server) == [False, False], "told until it was heard"
 
@@ -132,20 +132,20 @@ async def test_recreated_cluster_holds_teams_with_a_spent_budget(server: Server,
 
 async def test_budget_alert_is_sent_once_despite_failures_and_recounts(server: Server, said: Accounting) -> None:
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
-    server.work.clusters["lab"]["teams"] = teams
+    server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 1)
     said.runs = [run(1, 0, 0)]
 
     def sent() -> list[str]:
-        return [news.title for call in server.work.named("tell") for news in call[1]]
+        return [news.title for call in server.backend.named("send_alerts") for news in call[1]]
 
     at(server, 11 * H)
-    server.work.answers["tell"] = Unreachable("Alertmanager on lab-head does not answer")
+    server.backend.answers["send_alerts"] = Unreachable("Alertmanager on lab-head does not answer")
     await collect(server.state, cluster)
-    server.work.answers["tell"] = None
-    del server.work.calls[:]
+    server.backend.answers["send_alerts"] = None
+    del server.backend.calls[:]
     at(server, 11 * H + 60)
     await collect(server.state, cluster)
     await server.store.runs.collect_again("lab")  # all is counted again, and comes to the same level again
@@ -158,7 +158,7 @@ async def test_budget_alert_is_sent_once_despite_failures_and_recounts(server: S
     at(server, 14 * H)
     await collect(server.state, cluster)
     assert sent() == ["lab: the budget of vision is soon spent", "lab: the budget of vision is spent"]
-    [last] = server.work.named("tell")[-1][1]
+    [last] = server.backend.named("send_alerts")[-1][1]
     assert last.text == "team vision: 104.00 of 100 USD a month are used: its jobs wait for the next month"
 
 
@@ -166,7 +166,7 @@ async def test_weekly_summary_reports_budget_left_at_the_end_of_the_week(server:
     """It is told on the next Monday, when a budget by the week is whole again and the month goes on."""
     limits = (Budget("gpu_hours", Decimal(500), "week"), Budget("usd", Decimal(1000), "month"))
     teams = tuple(replace(team, budget=budget) for team, budget in zip(TEAMS, limits, strict=True))
-    server.work.clusters["lab"]["teams"] = teams
+    server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 2)
@@ -175,7 +175,7 @@ async def test_weekly_summary_reports_budget_left_at_the_end_of_the_week(server:
     said.runs = [run(1, monday, monday + 20 * H), run(2, end - 10 * H, 0), run(3, end - 5 * H, 0, **speech)]
     at(server, end + 2 * H)
     await collect(server.state, cluster)
-    news = {one.key: one.text for call in server.work.named("tell") for one in call[-1]}["week/2026-W41"]
+    news = {one.key: one.text for call in server.backend.named("send_alerts") for one in call[-1]}["week/2026-W41"]
     assert "vision: 240.00 GPU-hours" in news
     assert "budget of vision: 260.00 of 500.00 GPU-hours a week were left" in news
     assert "budget of speech: 960.00 of 1,000.00 USD a month were left" in news
@@ -200,9 +200,9 @@ async def test_estimate_uses_the_most_expensive_nodes_that_fit(
         made.append(Group(f"g{number}", plan, nodes, nodes, 0, slots, price_usd_per_node_hour=Decimal(price)))
     every = tuple(name for group in made for name in group.slots)
     parts = (Partition("train", every, True, 1, None, 86400, (), False, 0, ()),)
-    server.work.clusters["lab"] |= {"groups": tuple(made), "partitions": parts}
+    server.backend.clusters["lab"] |= {"groups": tuple(made), "partitions": parts}
     await server.apply("lab", nodes=8, note=flags)
-    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
+    server.backend.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
     ask = {"submit": {"script": f"#!/bin/sh\n#SBATCH -t 60 {flags}\n"}}
     answer = await (await server.client("alice", "member")).post(f"{V1}/estimate", json=ask)
     assert (answer.status_code, answer.json()["usd"]) == (200, usd), answer.text
@@ -236,9 +236,9 @@ async def test_estimate_uses_the_most_expensive_partition(
         Partition("cpu", of["cpu"], False, 1, None, 3600, (), False, 0, ()),
         Partition("whole", of["cpu"], False, 1, None, 3600, (), False, 0, (), {"OverSubscribe": "EXCLUSIVE"}),
     )
-    server.work.clusters["lab"] |= {"groups": tuple(made), "partitions": parts}
+    server.backend.clusters["lab"] |= {"groups": tuple(made), "partitions": parts}
     await server.apply("lab", nodes=12, note=flags)
-    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
+    server.backend.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
     ask = {"submit": {"script": f"#!/bin/sh\n#SBATCH {flags}\n"}}
     answer = await (await server.client("alice", "member")).post(f"{V1}/estimate", json=ask)
     assert answer.status_code == 200, answer.text
@@ -248,9 +248,9 @@ async def test_estimate_uses_the_most_expensive_partition(
 async def test_gpu_hour_cap_counts_usage_since_its_last_refill(server: Server, said: Accounting) -> None:
     """What Slurm says of the account fades; the cap is on the QOS, whose usage does not."""
     cap = GpuHourCap(Decimal(720), "month")
-    server.work.clusters["lab"]["teams"] = (replace(TEAMS[0], gpu_hours=cap), TEAMS[1])
+    server.backend.clusters["lab"]["teams"] = (replace(TEAMS[0], gpu_hours=cap), TEAMS[1])
     await server.apply("lab", note="cap")
-    server.work.answers["shares"] = (Share("vision", 0.75, 0.9, 0.1, 31.4), Share("speech", 0.25, 0.1, 0.9, 2.0))
+    server.backend.answers["shares"] = (Share("vision", 0.75, 0.9, 0.1, 31.4), Share("speech", 0.25, 0.1, 0.9, 2.0))
     await server.store.cap_refills.record("lab", "vision", float(OCTOBER.start + 10 * H))
     said.runs = [run(1, 5 * H, 15 * H), run(2, 20 * H, 30 * H)]
     at(server, 40 * H)

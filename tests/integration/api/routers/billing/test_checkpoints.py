@@ -45,7 +45,7 @@ async def test_failure_counts_after_its_node_was_replaced(server: Server) -> Non
 
 async def test_failure_rate_ignores_earlier_clusters_of_the_same_name(server: Server) -> None:
     await machines(server, 4)
-    server.work.answers["down"] = ()
+    server.backend.answers["take_down"] = ()
     ann = await server.client()
     at(server, 500 * H)
     assert (await ann.post("/api/v1/clusters/lab/down", json={"delete_data": True})).status_code == 202
@@ -60,7 +60,7 @@ async def test_failure_rate_ignores_earlier_clusters_of_the_same_name(server: Se
 async def test_checkpoint_stats_ignore_job_ids_of_an_earlier_cluster(server: Server, said: Accounting) -> None:
     """Each cluster counts its jobs from 1: the old one's job was another team's."""
     await machines(server, 2)
-    server.work.answers["down"] = ()
+    server.backend.answers["take_down"] = ()
     ann = await server.client()
     said.runs = [run(5, 0, 100 * H, team="vision")]
     at(server, 100 * H)
@@ -72,7 +72,7 @@ async def test_checkpoint_stats_ignore_job_ids_of_an_earlier_cluster(server: Ser
     await server.apply("lab", note="again")
     await machines(server, 2, began=101 * H)
     said.runs = [run(5, 110 * H, 111 * H, team="speech", user="sam")]
-    server.work.answers["saves"] = {5: CheckpointStats(10, 360.0, 3600.0)}
+    server.backend.answers["checkpoint_stats"] = {5: CheckpointStats(10, 360.0, 3600.0)}
     at(server, 112 * H)
     await collect(server.state, (await server.state.cluster("lab"))[1])
 

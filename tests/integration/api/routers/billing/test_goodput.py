@@ -35,7 +35,7 @@ async def test_energy_and_idle_time_are_measured_once(server: Server, said: Acco
         power = tuple((float(one), 5600.0) for one in moments)
         return (Row("use", "", {"hpc_job": "7"}, use), Row("power", "", {"hpc_job": "7"}, power))
 
-    server.work.answers["metrics"] = metrics
+    server.backend.answers["query_metrics"] = metrics
     for moment in (300, 300, 900, 1220):
         at(server, moment)
         await collect(server.state, cluster)
@@ -64,7 +64,7 @@ async def test_clock_jump_ahead_does_not_stop_energy_measurements(server: Server
         moments = [one for one in range(int(since), int(until) + 1, step) if one < ahead - H]
         return (Row("power", "", {"hpc_job": "7"}, tuple((float(one), 700.0) for one in moments)),)
 
-    server.work.answers["metrics"] = metrics
+    server.backend.answers["query_metrics"] = metrics
     for moment in (620, 365 * 24 * H, 680, 800, 1220):
         at(server, moment)
         await collect(server.state, cluster)
@@ -84,7 +84,7 @@ async def test_nodes_with_energy_counters_are_measured_others_estimated(server: 
         watts = tuple((float(one), 400.0) for one in range(int(since), int(until) + 1, step))
         return (Row("nodes", "", {"node": "lab-1-1"}, watts),)
 
-    server.work.answers["metrics"] = metrics
+    server.backend.answers["query_metrics"] = metrics
     for moment in (620, 620, 1220):
         at(server, moment)
         await collect(server.state, cluster)
@@ -107,7 +107,7 @@ async def test_nodes_with_energy_counters_are_measured_others_estimated(server: 
 async def test_lost_work_is_computed_from_reported_checkpoint_time(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     said.runs = [run(7, 0, 1000, state="NODE_FAIL"), run(7, 1100, 0)]
-    server.work.answers["losses"] = {7: ((OCTOBER.start + 990.0, 90.0),)}
+    server.backend.answers["restart_losses"] = {7: ((OCTOBER.start + 990.0, 90.0),)}
     at(server, 2000)
     await collect(server.state, cluster)
     await collect(server.state, cluster)
@@ -119,7 +119,7 @@ async def test_checkpoint_on_preemption_warning_loses_only_its_last_seconds(serv
     """What was done again within the run is not what its end took."""
     cluster = (await server.state.cluster("lab"))[1]
     said.runs = [run(7, 0, 1000, state="PREEMPTED"), run(7, 1100, 0)]
-    server.work.answers["losses"] = {7: ((OCTOBER.start + 400.0, 30.0), (OCTOBER.start + 990.0, 0.0))}
+    server.backend.answers["restart_losses"] = {7: ((OCTOBER.start + 400.0, 30.0), (OCTOBER.start + 990.0, 0.0))}
     at(server, 2000)
     for _ in range(3):
         await collect(server.state, cluster)
@@ -149,7 +149,7 @@ async def test_goodput_of_a_scripted_training_is_accurate_within_1_percent(serve
         held = [pair for pair in use if not killed < pair[0] - OCTOBER.start <= again]
         return (Row("use", "", {"hpc_job": "7"}, tuple(held)),)
 
-    server.work.answers |= {"metrics": metrics, "losses": {7: tuple(course.losses)}}
+    server.backend.answers |= {"query_metrics": metrics, "restart_losses": {7: tuple(course.losses)}}
     for moment in range(3600, through + 3600, 3600):
         at(server, moment)
         await collect(server.state, cluster)
@@ -186,10 +186,15 @@ async def test_goodput_reports_slow_checkpoints_and_savings_of_a_better_interval
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 2)
     said.runs = [run(7, 0, 0), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",))]
-    server.work.answers["saves"] = {7: CheckpointStats(100, 2000.0, 20_000.0), 8: CheckpointStats(1, 50.0, 60.0)}
+    server.backend.answers["checkpoint_stats"] = {
+        7: CheckpointStats(100, 2000.0, 20_000.0),
+        8: CheckpointStats(1, 50.0, 60.0),
+    }
     at(server, 10 * H)
     await collect(server.state, cluster)
-    server.work.answers["saves"] = {7: CheckpointStats(1, 1.0, 1.0)}  # its reports were cut: what was known stays
+    server.backend.answers["checkpoint_stats"] = {
+        7: CheckpointStats(1, 1.0, 1.0)
+    }  # its reports were cut: what was known stays
     at(server, 10 * H + 60)
     await collect(server.state, cluster)
     at(server, 10 * H)
@@ -216,7 +221,7 @@ async def test_goodput_reports_slow_checkpoints_and_savings_of_a_better_interval
 
 async def test_weekly_summary_is_sent_once_and_matches_usage_and_goodput(server: Server, said: Accounting) -> None:
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(1000), "month")), TEAMS[1])
-    server.work.clusters["lab"]["teams"] = teams
+    server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 2)
@@ -231,12 +236,12 @@ async def test_weekly_summary_is_sent_once_and_matches_usage_and_goodput(server:
     at(server, end + 2 * H)
     with pytest.raises(HeadwayError):
         await collect(server.state, cluster)
-    assert server.work.named("tell") == []  # not before accounting has told all of the week
+    assert server.backend.named("send_alerts") == []  # not before accounting has told all of the week
     said.away = False
     for hours in (3, 4, 30):
         at(server, end + hours * H)
         await collect(server.state, cluster)
-    [(_, [news])] = server.work.named("tell")
+    [(_, [news])] = server.backend.named("send_alerts")
     ann = await server.client()
     used = await got(ann, f"usage?start={OCTOBER.start + monday}&end={OCTOBER.start + end}")
     share = {one["team"]: one["goodput"] for one in (await got(ann, "goodput?period=2026-10"))["teams"]}
@@ -253,11 +258,11 @@ async def test_weekly_summary_is_sent_once_and_matches_usage_and_goodput(server:
 
 async def test_estimate_reports_price_start_time_and_remaining_budget(server: Server) -> None:
     teams = (replace(TEAMS[0], budget=Budget("gpu_hours", Decimal(10), "month")), TEAMS[1])
-    server.work.clusters["lab"]["teams"] = teams
+    server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     start = OCTOBER.start + 60
     said = f"sbatch: Job 5 to start at {start} using 64 processors on nodes lab-1-[1-2] in partition train"
-    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message=said)
+    server.backend.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message=said)
     alice = await server.client("alice", "member")
     ask = {"submit": {"script": "#!/bin/sh\n#SBATCH -N2 --gpus-per-node=8 -t 2:00:00\n"}}
     told = (await alice.post(f"{V1}/estimate", json=ask)).json()
@@ -330,9 +335,9 @@ async def test_estimate_counts_all_nodes_and_gpus_a_job_would_hold(
 ) -> None:
     plan = replace(builders.H100, gpus=gpus_on_each, cpus=64, price_usd_per_node_hour=Decimal(8))
     parts = (Partition("train", tuple(f"lab-1-{i}" for i in (1, 2, 3, 4)), True, 1, None, 86400, (), False, 0, ()),)
-    server.work.clusters["lab"] |= {"plan": plan, "partitions": parts}
+    server.backend.clusters["lab"] |= {"plan": plan, "partitions": parts}
     await server.apply("lab", nodes=4, note=flags)
-    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
+    server.backend.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
     alice = await server.client("alice", "member")
     script = f"#!/bin/sh\n#SBATCH {flags}\n"
     answer = await alice.post(f"{V1}/estimate", json={"submit": {"script": script}})
@@ -389,7 +394,7 @@ async def test_job_goodput_excludes_earlier_job_with_the_same_id(server: Server,
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 1)
     said.runs = [run(7, 0, H, state="NODE_FAIL"), run(7, 2 * H, 3 * H), run(8, H, 2 * H)]
-    server.work.answers |= {"saves": {7: CheckpointStats(50, 500.0, 5000.0)}, "down": ()}
+    server.backend.answers |= {"checkpoint_stats": {7: CheckpointStats(50, 500.0, 5000.0)}, "take_down": ()}
     at(server, 4 * H)
     await collect(server.state, cluster)
     ann = await server.client()
@@ -399,7 +404,7 @@ async def test_job_goodput_excludes_earlier_job_with_the_same_id(server: Server,
     assert (await got(ann, "goodput/jobs/7"))["runs"] == 2, "it is gone, and there is no other"
     at(server, 5 * H)
     await server.apply("lab", note="again")
-    server.work.answers["saves"] = {7: CheckpointStats(3, 3.0, 30.0)}
+    server.backend.answers["checkpoint_stats"] = {7: CheckpointStats(3, 3.0, 30.0)}
     said.runs = [run(7, 5 * H, 7 * H, team="speech", user="sam")]
     at(server, 8 * H)
     await collect(server.state, cluster)

@@ -202,16 +202,16 @@ async def test_closed_invoice_survives_late_runs_rebuild_and_recreation(server: 
     assert await told() == kept
     # Months begin elsewhere now; the next one still begins where the closed one ended.
     costs = Costs("Europe/Berlin", idle="centre:it")
-    server.work.clusters["lab"]["costs"] = costs
+    server.backend.clusters["lab"]["costs"] = costs
     await server.apply("lab", note="zone")
     assert await told() == kept
     november = await got(ann, "invoice?period=2026-11")
     assert (november["start"], november["timezone"]) == (OCTOBER.end, "Europe/Berlin")
     # Gone, and there again under another name.
-    server.work.answers["down"] = ()
+    server.backend.answers["take_down"] = ()
     assert (await ann.post(f"{V1}/down", json={"delete_data": True})).status_code == 202
     await server.work_off()
-    server.work.clusters["lab2"] = server.work.clusters["lab"]
+    server.backend.clusters["lab2"] = server.backend.clusters["lab"]
     await server.apply("lab2")
     assert await told() == kept
     assert (await ann.get("/api/v1/clusters/lab2/invoice?period=2026-10")).json()["lines"] == []
@@ -252,7 +252,7 @@ async def test_reserved_machines_are_billed_until_the_cluster_is_down(server: Se
     ]  # fmt: skip
     paid = await got(ann, "chargeback?period=2026-10")
     assert float(summed(paid)) == bill["total_usd"] == paid["invoice_total_usd"]
-    server.work.answers["down"] = ()
+    server.backend.answers["take_down"] = ()
     assert (await ann.post(f"{V1}/down", json={"delete_data": True})).status_code == 202
     await server.work_off()
     at(server, 100 * H)
@@ -264,7 +264,7 @@ async def test_running_jobs_are_charged_until_the_cluster_goes_down(server: Serv
     said.runs = [run(1, 0, 0)]
     at(server, 4 * H)
     ann = await server.client()
-    server.work.answers["down"] = ()
+    server.backend.answers["take_down"] = ()
     assert (await ann.post(f"{V1}/down", json={})).status_code == 202
     await server.work_off()
     at(server, 100 * H)
@@ -301,7 +301,7 @@ async def test_job_across_month_end_is_split_between_both_months(server: Server,
 
 
 async def test_month_with_clock_change_bills_its_extra_hour(server: Server, said: Accounting) -> None:
-    server.work.clusters["lab"]["costs"] = Costs("Europe/Berlin")
+    server.backend.clusters["lab"]["costs"] = Costs("Europe/Berlin")
     await server.apply("lab", note="zone")
     await machines(server, 1, began=-9 * H)
     said.runs = [run(1, -9 * H, 0)]  # it runs on over the change of clocks and over the month's end
@@ -398,7 +398,7 @@ async def test_deleted_cluster_can_still_be_invoiced(server: Server, said: Accou
     await machines(server, 1)
     said.runs = [run(1, 0, 2 * H)]
     at(server, 5 * H)
-    server.work.answers["down"] = ()
+    server.backend.answers["take_down"] = ()
     ann = await server.client()
     done = await ann.post(f"{V1}/down", json={"delete_data": True})
     assert done.status_code == 202
@@ -414,7 +414,7 @@ async def test_deleted_cluster_can_still_be_invoiced(server: Server, said: Accou
 
 async def test_deleted_cluster_is_charged_by_its_own_cost_settings(server: Server, said: Accounting) -> None:
     """Its zone, who pays for what stood idle, shares and the price of power."""
-    server.work.clusters["lab"]["costs"] = Costs(
+    server.backend.clusters["lab"]["costs"] = Costs(
         "Europe/Berlin", idle="centre:it", spare="share", pue=1.5, usd_per_kwh=Decimal("0.3")
     )
     await server.apply("lab", note="costs")
@@ -431,7 +431,7 @@ async def test_deleted_cluster_is_charged_by_its_own_cost_settings(server: Serve
     before = await told()
     assert before[0]["timezone"] == "Europe/Berlin"
     assert {one["what"]: one["centre"] for one in before[1]["unassigned"]} == {"idle": "it"}
-    server.work.answers["down"] = ()
+    server.backend.answers["take_down"] = ()
     assert (await ann.post(f"{V1}/down", json={"delete_data": True})).status_code == 202
     await server.work_off()
     assert await told() == before

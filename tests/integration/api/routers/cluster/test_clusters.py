@@ -41,7 +41,7 @@ def failed(answer: httpx.Response, status: int, kind: str) -> Problem:
 
 
 async def test_plan_shows_changes_price_and_warnings_without_storing_anything(server: Server) -> None:
-    server.work.answers["plan"] = replace(changes(Disturbs.NOTHING, Disturbs.JOBS), notes=("an earlier image",))
+    server.backend.answers["plan"] = replace(changes(Disturbs.NOTHING, Disturbs.JOBS), notes=("an earlier image",))
     client = await server.client()
     answer = await client.post("/api/v1/plan", json=document(warn=True).model_dump())
     out = ChangeSetOut.model_validate(answer.json())
@@ -53,19 +53,19 @@ async def test_plan_shows_changes_price_and_warnings_without_storing_anything(se
 
 
 async def test_empty_plan_explains_why(server: Server) -> None:
-    server.work.answers["plan"] = changes()
+    server.backend.answers["plan"] = changes()
     out = (await (await server.client()).post("/api/v1/plan", json=document().model_dump())).json()
     assert out["changes"] == []
     assert out["why_empty"] == "everything is as the file says"
 
 
 async def test_plan_includes_changes_of_server_side_settings(server: Server) -> None:
-    server.work.answers |= {"plan": changes(), "apply": None}
+    server.backend.answers |= {"plan": changes(), "apply": None}
     client = await server.client()
     await client.post("/api/v1/clusters/lab/apply", json=ask())
     await server.work_off()
     await server.state.cluster("lab")
-    server.work.clusters["lab"] = {"health": Health(act=False, xid_classes={63: "drain"})}
+    server.backend.clusters["lab"] = {"health": Health(act=False, xid_classes={63: "drain"})}
     changed = {"document": document(health={"act": False}).model_dump()}
     out = ChangeSetOut.model_validate((await client.post("/api/v1/plan", json=changed["document"])).json())
     assert [(one.kind, one.what, one.why) for one in out.changes] == [
@@ -89,7 +89,7 @@ async def test_apply_runs_as_operation_with_resumable_event_stream(server: Serve
         await say("machines", "are made")
         await say("machines", "are up", done=True, seconds=2.5)
 
-    server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
+    server.backend.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/apply", json=ask())
     operation = OperationOut.model_validate(answer.json())
@@ -110,7 +110,7 @@ async def test_apply_runs_as_operation_with_resumable_event_stream(server: Serve
 
 async def test_event_stream_sends_all_events_before_the_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "EVENTS_BATCH", 3)
-    server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": None}
+    server.backend.answers |= {"plan": changes(Disturbs.NOTHING), "apply": None}
     client = await server.client()
     operation = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()
     for number in range(7):
@@ -129,7 +129,7 @@ async def test_event_stream_sends_events_of_a_running_operation_live(server: Ser
         await go_on.wait()
         await say("machines", "second")
 
-    server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
+    server.backend.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
     client = await server.client()
     operation = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()
     working = asyncio.create_task(server.work_off())
@@ -143,7 +143,7 @@ async def test_event_stream_sends_events_of_a_running_operation_live(server: Ser
 
 async def test_disruptive_apply_requires_confirmation(server: Server) -> None:
     plan = changes(Disturbs.NODE_DRAIN)
-    server.work.answers |= {"plan": plan, "apply": None}
+    server.backend.answers |= {"plan": plan, "apply": None}
     client = await server.client()
     failed(await client.post("/api/v1/clusters/lab/apply", json=ask()), 409, "needs_confirmation")
     assert await server.store.operations.recent() == ()
@@ -154,21 +154,21 @@ async def test_disruptive_apply_requires_confirmation(server: Server) -> None:
 
 async def test_apply_refuses_a_plan_that_changed_since_it_was_shown(server: Server) -> None:
     client = await server.client()
-    server.work.answers["plan"] = changes(Disturbs.NODE_DRAIN)
+    server.backend.answers["plan"] = changes(Disturbs.NODE_DRAIN)
     shown = (await client.post("/api/v1/plan", json=document().model_dump())).json()["digest"]
     server.state.clock.now += 60  # type: ignore[attr-defined]
-    server.work.answers["plan"] = changes(Disturbs.JOBS)
+    server.backend.answers["plan"] = changes(Disturbs.JOBS)
     answer = await client.post("/api/v1/clusters/lab/apply", json=ask(confirmed=True, digest=shown))
     assert "headway plan" in failed(answer, 409, "conflict").hint
 
 
 async def test_apply_reuses_the_plan_shown_before(server: Server) -> None:
-    server.work.answers["plan"] = changes(Disturbs.NODE_DRAIN)
+    server.backend.answers["plan"] = changes(Disturbs.NODE_DRAIN)
     client = await server.client()
     shown = (await client.post("/api/v1/plan", json=document().model_dump())).json()["digest"]
     answer = await client.post("/api/v1/clusters/lab/apply", json=ask(confirmed=True, digest=shown))
     assert answer.status_code == 202
-    assert len(server.work.named("plan")) == 1
+    assert len(server.backend.named("plan")) == 1
 
 
 async def test_second_apply_waits_and_replans_before_it_disrupts(server: Server) -> None:
@@ -181,7 +181,7 @@ async def test_second_apply_waits_and_replans_before_it_disrupts(server: Server)
         await go_on.wait()
         order.append("end")
 
-    server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
+    server.backend.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
     client = await server.client()
     first = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()["id"]
     working = asyncio.create_task(server.work_off())
@@ -189,7 +189,7 @@ async def test_second_apply_waits_and_replans_before_it_disrupts(server: Server)
     second = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()["id"]
     third = (await client.post("/api/v1/clusters/lab/apply", json=ask(confirmed=True))).json()["id"]
     assert (await client.get(f"/api/v1/operations/{second}")).json()["state"] == "queued"
-    server.work.answers["plan"] = changes(Disturbs.JOBS)
+    server.backend.answers["plan"] = changes(Disturbs.JOBS)
     go_on.set()
     await working
     states = {o["id"]: o for o in (await client.get("/api/v1/operations?cluster=lab")).json()}
@@ -200,7 +200,7 @@ async def test_second_apply_waits_and_replans_before_it_disrupts(server: Server)
 
 
 async def test_failed_apply_keeps_its_error_and_hint(server: Server) -> None:
-    server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": Refused("no room", hint="free some")}
+    server.backend.answers |= {"plan": changes(Disturbs.NOTHING), "apply": Refused("no room", hint="free some")}
     client = await server.client()
     operation = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()["id"]
     await server.work_off()
@@ -212,7 +212,7 @@ async def test_failed_apply_keeps_its_error_and_hint(server: Server) -> None:
 
 
 async def test_unexpected_error_hides_its_details(server: Server) -> None:
-    server.work.answers["plan"] = ValueError("secret munge_key 123")
+    server.backend.answers["plan"] = ValueError("secret munge_key 123")
     answer = await (await server.client()).post("/api/v1/plan", json=document().model_dump())
     assert "123" not in answer.text
     failed(answer, 500, "bug")
@@ -223,7 +223,7 @@ async def test_full_disk_is_reported_with_a_hint(server: Server) -> None:
 
     client = await server.client()
     for error in (OSError(28, "No space left"), OperationalError("insert", {}, Exception("database or disk is full"))):
-        server.work.answers["plan"] = error
+        server.backend.answers["plan"] = error
         out = failed(await client.post("/api/v1/plan", json=document().model_dump()), 500, "unreachable")
         assert "full" in out.detail
         assert "free space" in out.hint
@@ -232,7 +232,7 @@ async def test_full_disk_is_reported_with_a_hint(server: Server) -> None:
 async def test_down_keeps_data_and_secrets_and_lists_kept_paths(server: Server) -> None:
     await server.apply()
     await server.store.secrets.put_if_absent("lab", "munge_key", "x")
-    server.work.answers["down"] = ("/var/lib/headway/lab/home",)
+    server.backend.answers["take_down"] = ("/var/lib/headway/lab/home",)
     client = await server.client()
     operation = (await client.post("/api/v1/clusters/lab/down", json={})).json()["id"]
     await server.work_off()
@@ -240,18 +240,18 @@ async def test_down_keeps_data_and_secrets_and_lists_kept_paths(server: Server) 
     assert (out["state"], out["kept"]) == ("done", ["/var/lib/headway/lab/home"])
     failed(await client.get("/api/v1/clusters/lab"), 404, "not_found")
     assert await server.store.secrets.of_cluster("lab") == {"munge_key": "x"}
-    assert server.work.named("forget") == [("lab",)]
-    assert server.work.named("down")[0][2] is False
+    assert server.backend.named("forget") == [("lab",)]
+    assert server.backend.named("take_down")[0][2] is False
 
 
 async def test_failed_down_can_be_retried(server: Server) -> None:
     await server.apply()
-    server.work.answers["down"] = Unreachable("podman does not answer")
+    server.backend.answers["take_down"] = Unreachable("podman does not answer")
     client = await server.client()
     await client.post("/api/v1/clusters/lab/down", json={})
     await server.work_off()
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "failed"
-    server.work.answers["down"] = ()
+    server.backend.answers["take_down"] = ()
     await client.post("/api/v1/clusters/lab/down", json={"delete_data": True})
     await server.work_off()
     assert (await client.get("/api/v1/clusters")).json() == []
@@ -261,10 +261,10 @@ async def test_status_shows_checks_nodes_and_gpus(server: Server) -> None:
     await server.apply()
     job = builders.job(7, user="alice", nodes=("lab-1-2",), gpu_indexes={"lab-1-2": (0, 3)})
     nodes = (builders.node("lab-1-1", "DOWN", reason="Not responding"), builders.node("lab-1-2", "MIXED"))
-    server.work.answers |= {
+    server.backend.answers |= {
         "read": reading(job, nodes=nodes),
         "machines": (Machine("lab-1-2", "lab", "10.0.0.3", MachineState.RUNNING, "ssh-ed25519 AAAA"),),
-        "checks": (Check("slurmctld", True, "answers"),),
+        "readiness_checks": (Check("slurmctld", True, "answers"),),
     }
     client = await server.client("eve", "viewer")
     out = StatusOut.model_validate((await client.get("/api/v1/clusters/lab/status")).json())
@@ -280,11 +280,11 @@ async def test_status_shows_checks_nodes_and_gpus(server: Server) -> None:
 
 async def test_unreachable_cluster_returns_stale_status_with_reason(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {"read": reading(), "machines": (), "checks": ()}
+    server.backend.answers |= {"read": reading(), "machines": (), "readiness_checks": ()}
     client = await server.client()
     await client.get("/api/v1/clusters/lab/status")
-    server.work.answers["read"] = Unreachable("lab-head does not answer SSH")
-    server.work.answers["checks"] = Unreachable("lab-head does not answer SSH")
+    server.backend.answers["read"] = Unreachable("lab-head does not answer SSH")
+    server.backend.answers["readiness_checks"] = Unreachable("lab-head does not answer SSH")
     server.state.clock.now += 30  # type: ignore[attr-defined]
     out = StatusOut.model_validate((await client.get("/api/v1/clusters/lab/status")).json())
     assert out.cluster.as_of == 1000
@@ -310,7 +310,7 @@ async def test_apply_by_another_admin_keeps_the_owner(server: Server) -> None:
 
 async def test_plan_refuses_dataset_paths_that_the_server_forbids(server: Server, tmp_path: Path) -> None:
     client = await server.client()
-    server.work.answers["plan"] = changes()
+    server.backend.answers["plan"] = changes()
     outside = tmp_path.parent / f"{tmp_path.name}-data"
     outside.mkdir()
     (outside / "file").touch()
@@ -330,7 +330,7 @@ async def test_plan_refuses_dataset_paths_that_the_server_forbids(server: Server
         (outside / "loop", "is not a folder"),
     )
     for source, why in rows:
-        server.work.clusters["lab"] = {"storage": Storage(datasets=(Dataset("d", str(source), "/datasets/d"),))}
+        server.backend.clusters["lab"] = {"storage": Storage(datasets=(Dataset("d", str(source), "/datasets/d"),))}
         answer = await client.post("/api/v1/plan", json=document().model_dump())
         if not why:
             assert answer.status_code == 200, answer.text
@@ -357,7 +357,7 @@ def test_refuses_to_move_a_mounted_dataset_to_another_source() -> None:
 async def test_access_lists_addresses_ports_and_host_keys(server: Server) -> None:
     await server.apply()
     key = "ssh-ed25519 AAAA comment"
-    server.work.answers["machines"] = (
+    server.backend.answers["machines"] = (
         Machine("lab-head", "lab", "10.0.0.2", MachineState.RUNNING, key, port=2200),
         Machine("lab-1-1", "lab", "10.0.0.3", MachineState.RUNNING, key),
     )
@@ -381,7 +381,7 @@ async def test_document_hides_alert_urls(server: Server) -> None:
     hook, chat = "https://example.org/alerts?key=s3cret", "https://chat.example.org/hooks/s3cret"
     sent = document(alerts={"webhook": hook, "chat": chat, "mail": "a@example.org"})
     sent = sent.model_copy(update={"text": f"name: lab\nalerts:\n  webhook: {hook}\n  chat: '{chat}'\n"})
-    server.work.answers |= {"plan": changes(Disturbs.NOTHING)}
+    server.backend.answers |= {"plan": changes(Disturbs.NOTHING)}
     client = await server.client()
     await client.post("/api/v1/clusters/lab/apply", json={"document": sent.model_dump()})
     for path in ("/api/v1/clusters/lab/document", "/api/v1/clusters/lab"):
@@ -422,15 +422,15 @@ def growing(nodes: int, limit: str = "250") -> Cluster:
 
 
 async def test_cost_limit_counts_nodes_running_for_jobs(server: Server) -> None:
-    server.work.whole["lab"] = growing(3)
-    server.work.answers |= {"plan": changes(), "apply": None}
+    server.backend.whole["lab"] = growing(3)
+    server.backend.answers |= {"plan": changes(), "apply": None}
     client = await server.client()
     await client.post("/api/v1/clusters/lab/apply", json=ask())
     await server.work_off()
     await server.state.cluster("lab")
-    server.work.whole["lab"] = growing(5)  # what the next file says: 156.00, and four run for jobs
+    server.backend.whole["lab"] = growing(5)  # what the next file says: 156.00, and four run for jobs
     running = growing(3).slot_names[6:]
-    server.work.answers["machines"] = tuple(builders.machine(name) for name in ("lab-head", *running))
+    server.backend.answers["machines"] = tuple(builders.machine(name) for name in ("lab-head", *running))
     more = {"document": document(nodes=5).model_dump()}
     told = ChangeSetOut.model_validate((await client.post("/api/v1/plan", json=more["document"])).json())
     (warning,) = told.warnings
@@ -438,25 +438,25 @@ async def test_cost_limit_counts_nodes_running_for_jobs(server: Server) -> None:
     refused = failed(await client.post("/api/v1/clusters/lab/apply", json=more), 409, "conflict")
     assert "would cost 280.80 USD" in refused.detail
     assert "4 nodes of jobs" in refused.detail
-    server.work.answers["machines"] = tuple(builders.machine(name) for name in running[:3])
+    server.backend.answers["machines"] = tuple(builders.machine(name) for name in running[:3])
     assert (await client.post("/api/v1/clusters/lab/apply", json=more)).status_code == 202
-    server.work.answers["machines"] = tuple(builders.machine(name) for name in running)  # one came before its turn
+    server.backend.answers["machines"] = tuple(builders.machine(name) for name in running)  # one came before its turn
     await server.work_off()
     (last, *_) = await server.store.operations.recent()
     assert (last.state, "would cost" in last.error["message"]) == ("failed", True)  # type: ignore[index]
 
 
 async def test_apply_without_growth_ignores_the_cost_limit(server: Server) -> None:
-    server.work.whole["lab"] = growing(3)
-    server.work.answers |= {"plan": changes(), "apply": None}
+    server.backend.whole["lab"] = growing(3)
+    server.backend.answers |= {"plan": changes(), "apply": None}
     client = await server.client()
     await client.post("/api/v1/clusters/lab/apply", json=ask())
     await server.work_off()
     await server.state.cluster("lab")
-    server.work.whole["lab"] = growing(3, limit="100")  # a lower limit: what runs for jobs may end first
+    server.backend.whole["lab"] = growing(3, limit="100")  # a lower limit: what runs for jobs may end first
     lower = {"document": document(cost=100).model_dump()}
     assert (await client.post("/api/v1/clusters/lab/apply", json=lower)).status_code == 202
-    assert server.work.named("machines") == []
+    assert server.backend.named("machines") == []
 
 
 async def test_concurrent_readers_share_one_cluster_row_query(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

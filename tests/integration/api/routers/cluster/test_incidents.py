@@ -75,12 +75,12 @@ async def test_only_admins_return_incident_nodes(server: Server) -> None:
     member = await server.client("bob", "member")
     assert (await member.post(path, json={})).status_code == 403
     admin = await server.client()
-    server.work.answers["bring_back"] = Conflict("lab-1-1 stays out of service: no GPU")
+    server.backend.answers["return_incident_node"] = Conflict("lab-1-1 stays out of service: no GPU")
     assert (await admin.post(path, json={})).status_code == 409
     back = await server.store.incidents.add_step(made, IncidentState.RETURNED, "works", actor="ann")
-    server.work.answers["bring_back"] = back
+    server.backend.answers["return_incident_node"] = back
     assert (await admin.post(path, json={"false_alarm": True})).json()["state"] == "returned"
-    assert server.work.named("bring_back")[-1][1:] == (made.number, "ann", True)
+    assert server.backend.named("return_incident_node")[-1][1:] == (made.number, "ann", True)
     assert server.state.live.notices("lab")[0].where == "lab-1-1"
 
 
@@ -90,9 +90,9 @@ async def test_only_admins_inject_faults(server: Server) -> None:
     member = await server.client("bob", "member")
     assert (await member.post("/api/v1/clusters/lab/faults", json=ask)).status_code == 403
     admin = await server.client()
-    server.work.answers["inject"] = "done"
+    server.backend.answers["inject_fault"] = "done"
     assert (await admin.post("/api/v1/clusters/lab/faults", json=ask)).json() == {"done": "done"}
-    server.work.answers["inject"] = Refused("not a local cluster")
+    server.backend.answers["inject_fault"] = Refused("not a local cluster")
     assert (await admin.post("/api/v1/clusters/lab/faults", json=ask)).status_code == 400
     for wrong in ({"kind": "burn"}, {"gpu": -1}, {"text": "a\nb"}, {"more": 1}):
         assert (await admin.post("/api/v1/clusters/lab/faults", json=ask | wrong)).status_code == 422

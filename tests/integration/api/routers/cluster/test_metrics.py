@@ -34,7 +34,7 @@ async def test_node_metrics_have_one_line_per_gpu_on_a_shared_time_axis(server: 
         seen = ((start, 1.0), (start + step_s, float("nan")), (start + 3 * step_s, 4.0))
         return Row("gpu_power", "", two, seen), Row("gpu_power", "", one, seen)
 
-    server.work.answers["metrics"] = answer
+    server.backend.answers["query_metrics"] = answer
     client = await server.client("vic", "viewer")
     told = (await client.get(f"{URL}?node=lab-1-1&series=gpu_power&start=-40&points=4")).json()
     assert [query.text for query in asked] == [
@@ -49,7 +49,7 @@ async def test_node_metrics_have_one_line_per_gpu_on_a_shared_time_axis(server: 
 async def test_metrics_limit_points_and_widen_the_step_with_the_range(server: Server) -> None:
     await server.apply()
     server.state.clock.now = 3_000_000.0  # type: ignore[attr-defined]
-    server.work.answers["metrics"] = ()
+    server.backend.answers["query_metrics"] = ()
     client = await server.client()
     told = (await client.get(f"{URL}?series=power&start=-2592000&points=1000")).json()
     assert told["step_s"] == 2592
@@ -63,13 +63,13 @@ async def test_job_metrics_cover_the_job_lifetime(server: Server) -> None:
     await server.apply()
     server.state.clock.now = 10_000.0  # type: ignore[attr-defined]
     job = builders.job(7, "COMPLETED", start_time=4_000, end_time=5_000, gpus=512)
-    server.work.answers |= {"metrics": (), "job": job, "read": reading(), "machines": ()}
+    server.backend.answers |= {"query_metrics": (), "job": job, "read": reading(), "machines": ()}
     client = await server.client()
     told = (await client.get(f"{URL}?job=7&series=gpu_utilisation")).json()
     assert (told["start"], told["end"]) == (4000, 5000)
-    asked = server.work.named("metrics")[0][1]
+    asked = server.backend.named("query_metrics")[0][1]
     assert [query.line for query in asked] == ["lowest", "mean", "highest"], "512 lines are no chart"
-    server.work.answers["job"] = builders.job(8, "PENDING", start_time=0)
+    server.backend.answers["job"] = builders.job(8, "PENDING", start_time=0)
     assert (await client.get(f"{URL}?job=8&series=gpu_power")).json()["detail"] == "job 8 has not started"
 
 
@@ -84,7 +84,9 @@ async def test_unknown_series_or_node_answers_404(server: Server, query: str) ->
 
 async def test_unreachable_prometheus_answers_503_with_reason(server: Server) -> None:
     await server.apply()
-    server.work.answers["metrics"] = Unreachable("Prometheus on lab-head does not answer", hint="headway exec ...")
+    server.backend.answers["query_metrics"] = Unreachable(
+        "Prometheus on lab-head does not answer", hint="headway exec ..."
+    )
     client = await server.client()
     answer = await client.get(f"{URL}?series=power")
     assert answer.status_code == 503

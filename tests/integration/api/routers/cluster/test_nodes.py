@@ -17,17 +17,17 @@ NODE = "/api/v1/clusters/lab/nodes/lab-1-1"
 
 async def ready(server: Server) -> Any:
     await server.apply()
-    server.work.answers |= {"read": reading(), "machines": (builders.machine("lab-1-1"),)}
+    server.backend.answers |= {"read": reading(), "machines": (builders.machine("lab-1-1"),)}
     return await server.client("olga", "operator")
 
 
 async def test_drain_requires_a_one_line_reason_and_is_audited(server: Server) -> None:
     olga = await ready(server)
-    server.work.answers["drain_node"] = "drained by olga: disk swap"
+    server.backend.answers["drain_node"] = "drained by olga: disk swap"
     assert (await olga.post(f"{NODE}/drain", json={"reason": " disk   swap "})).json() == {
         "done": "drained by olga: disk swap"
     }
-    assert server.work.named("drain_node")[0][1:] == ("lab-1-1", "disk swap", "olga")
+    assert server.backend.named("drain_node")[0][1:] == ("lab-1-1", "disk swap", "olga")
     for wrong in ({}, {"reason": ""}, {"reason": "   "}, {"reason": "a\nb"}, {"reason": "x" * 201}):
         assert (await olga.post(f"{NODE}/drain", json=wrong)).status_code == 422, wrong
     assert (await olga.post("/api/v1/clusters/lab/nodes/lab-head/drain", json={"reason": "x"})).status_code == 404
@@ -37,7 +37,7 @@ async def test_drain_requires_a_one_line_reason_and_is_audited(server: Server) -
 
 async def test_suspended_slot_answers_404_as_a_node(server: Server) -> None:
     whole = builders.cluster(2, 0)
-    server.work.whole["lab"] = replace(whole, groups=(replace(whole.groups[0], nodes=1, most=2),))
+    server.backend.whole["lab"] = replace(whole, groups=(replace(whole.groups[0], nodes=1, most=2),))
     olga = await ready(server)
     assert (await olga.get(NODE)).status_code == 200
     told = await olga.get("/api/v1/clusters/lab/nodes/lab-1-2")
@@ -47,17 +47,17 @@ async def test_suspended_slot_answers_404_as_a_node(server: Server) -> None:
 
 async def test_return_of_a_node_with_an_incident_runs_its_tests(server: Server) -> None:
     olga = await ready(server)
-    server.work.answers["return_node"] = "returned to service by olga"
+    server.backend.answers["return_node"] = "returned to service by olga"
     assert (await olga.post(f"{NODE}/return")).json()["done"] == "returned to service by olga"
     made = await server.store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 5.0, {})
     assert (await olga.get(NODE)).json()["incident"]["number"] == made.number
-    server.work.answers["bring_back"] = Conflict("lab-1-1 stays out of service: no GPU")
+    server.backend.answers["return_incident_node"] = Conflict("lab-1-1 stays out of service: no GPU")
     assert (await olga.post(f"{NODE}/return")).status_code == 409
     over = await server.store.incidents.add_step(made, IncidentState.RETURNED, "tests passed", actor="olga")
-    server.work.answers["bring_back"] = over
+    server.backend.answers["return_incident_node"] = over
     again = await server.store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 5.0, {})
     assert "tests passed" in (await olga.post(f"{NODE}/return")).json()["done"]
-    assert server.work.named("bring_back")[-1][1] == again.number
+    assert server.backend.named("return_incident_node")[-1][1] == again.number
 
 
 async def test_reboot_continues_after_the_response_and_runs_once(server: Server) -> None:
@@ -67,10 +67,10 @@ async def test_reboot_continues_after_the_response_and_runs_once(server: Server)
     async def asked(*_: Any) -> Any:
         return gate
 
-    server.work.answers["reboot_node"] = asked
+    server.backend.answers["reboot_node"] = asked
     answer = await olga.post(f"{NODE}/reboot", json={"busy": True})
     assert (answer.status_code, answer.json()["ended_at"]) == (202, None)
-    assert server.work.named("reboot_node")[0][1:] == ("lab-1-1", "olga", True)
+    assert server.backend.named("reboot_node")[0][1:] == ("lab-1-1", "olga", True)
     assert (await olga.post(f"{NODE}/reboot", json={})).status_code == 409
     assert (await olga.post(f"{NODE}/test", json={})).status_code == 409
     gate.set_result("it has not registered with Slurm")
@@ -90,13 +90,13 @@ async def test_restarted_server_resumes_an_interrupted_reboot_once(server: Serve
     snapshot = server.state.live.snapshot("lab")
     node = replace(builders.node(name), states=("DOWN", "DRAIN"), reason=f"olga: {REBOOTS}")
     server.state.live.store_snapshot(replace(snapshot, nodes=(node, builders.node("lab-1-2"))))
-    server.work.answers["reboot_again"] = None
+    server.backend.answers["resume_reboot"] = None
     await resume_reboots(server.state, cluster)
     assert server.state.node_actions == {}, "another server is at it"
-    server.work.answers["reboot_again"] = ("olga", going())
+    server.backend.answers["resume_reboot"] = ("olga", going())
     for _ in range(2):
         await resume_reboots(server.state, cluster)
-    assert [args[1] for args in server.work.named("reboot_again")] == [name, name]
+    assert [args[1] for args in server.backend.named("resume_reboot")] == [name, name]
     deed = (await olga.get(NODE)).json()["deed"]
     assert (deed["kind"], deed["person"], deed["ended_at"]) == ("reboot", "olga", None)
     end.set()
@@ -113,12 +113,12 @@ async def test_refuses_to_reboot_a_node_under_repair(server: Server) -> None:
 
 async def test_node_test_reports_each_check_and_refuses_busy_nodes(server: Server) -> None:
     olga = await ready(server)
-    server.work.answers["test_node"] = (("gpus", True, ""), ("mounts", False, "/scratch is gone"))
+    server.backend.answers["test_node"] = (("gpus", True, ""), ("mounts", False, "/scratch is gone"))
     assert (await olga.post(f"{NODE}/test", json={})).status_code == 202
     await asyncio.gather(*server.state.background_tasks)
     deed = (await olga.get(NODE)).json()["deed"]
     assert (deed["fault"], [one["ok"] for one in deed["tests"]]) == ("/scratch is gone", [True, False])
-    server.work.answers["test_node"] = Unreachable("lab-1-1 does not run")
+    server.backend.answers["test_node"] = Unreachable("lab-1-1 does not run")
     await olga.post(f"{NODE}/test", json={})
     await asyncio.gather(*server.state.background_tasks)
     assert (await olga.get(NODE)).json()["deed"]["fault"] == "lab-1-1 does not run"

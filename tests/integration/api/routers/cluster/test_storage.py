@@ -27,8 +27,8 @@ VOLUMES = (Volume("data", "/data", "nfs4", "filer:/data"), Volume("ref", "/data/
 
 
 async def look(server: Server, *nodes: Any, rooms: Any = ()) -> dict[str, Any]:
-    server.work.clusters["lab"] = {"storage": Storage(volumes=VOLUMES)}
-    server.work.answers |= {"read": reading(nodes=nodes), "machines": (), "rooms": rooms}
+    server.backend.clusters["lab"] = {"storage": Storage(volumes=VOLUMES)}
+    server.backend.answers |= {"read": reading(nodes=nodes), "machines": (), "volume_usage": rooms}
     await server.apply()
     answer = await (await server.client("eve", "viewer")).get(PATH)
     assert answer.status_code == 200, answer.text
@@ -72,18 +72,18 @@ async def test_storage_lists_volumes_when_the_head_is_unreachable(server: Server
 async def test_storage_does_not_query_a_head_known_to_be_down(server: Server) -> None:
     await look(server, builders.node("lab-1-1", "IDLE"))
     server.state.live.store_snapshot(replace(server.state.live.snapshot("lab"), stale="lab-head is away"))
-    before = [name for name, *_ in server.work.calls].count("rooms")
+    before = [name for name, *_ in server.backend.calls].count("rooms")
     found = (await (await server.client("eve", "viewer")).get(PATH)).json()
-    assert (found["stale"], [name for name, *_ in server.work.calls].count("rooms")) == ("lab-head is away", before)
+    assert (found["stale"], [name for name, *_ in server.backend.calls].count("rooms")) == ("lab-head is away", before)
 
 
 async def test_storage_keeps_the_latest_benchmark_of_each_volume(server: Server) -> None:
     await look(server)
     olga = await server.client("olga", "operator")
     for speed in (100.0, 900.0):
-        server.work.answers["storage_bench"] = (VolumeSpeedOut(path="/scratch", write_mib_s=speed),)
+        server.backend.answers["measure_volumes"] = (VolumeSpeedOut(path="/scratch", write_mib_s=speed),)
         assert (await olga.post(f"{PATH}/bench", json={"node": "lab-1-1", "mib": 64})).status_code == 200
-    server.work.answers["storage_bench"] = (VolumeSpeedOut(path="/data", error="Read-only file system"),)
+    server.backend.answers["measure_volumes"] = (VolumeSpeedOut(path="/data", error="Read-only file system"),)
     await olga.post(f"{PATH}/bench", json={})
     measured = {one["path"]: one["measured"] for one in (await olga.get(PATH)).json()["volumes"]}
     assert measured["/home"] is None

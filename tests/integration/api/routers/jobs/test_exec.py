@@ -31,19 +31,19 @@ PATH = "/api/v1/clusters/lab/commands"
 
 async def test_command_output_streams_in_frames_as_the_requested_user(server: Server) -> None:
     await server.apply()
-    server.work.answers["converse"] = lambda *_: said(("out", b"\xff"), ("err", b"e"), ("code", b"3"))
+    server.backend.answers["run_interactive"] = lambda *_: said(("out", b"\xff"), ("err", b"e"), ("code", b"3"))
     ann, eve = await server.client(), await server.client("eve", "member")
     answer = await ann.post(PATH, json={"argv": ["id"]})
     assert list(frames([answer.content])) == [("out", b"\xff"), ("err", b"e"), ("code", b"3")]
     assert (await eve.post(PATH, json={"argv": ["id"], "user": "eve"})).status_code == 200
     assert (await eve.post(PATH, json={"argv": ["id"]})).status_code == 200
-    assert [call[2] for call in server.work.named("converse")] == ["root", "eve", "eve"]
+    assert [call[2] for call in server.backend.named("run_interactive")] == ["root", "eve", "eve"]
     assert (await eve.post(PATH, json={"argv": ["id"], "user": "root"})).status_code == 403
 
 
 async def test_error_during_a_command_is_its_last_frame(server: Server) -> None:
     await server.apply()
-    server.work.answers["converse"] = lambda *_: said(("out", b"x"), Unreachable("the line broke"))
+    server.backend.answers["run_interactive"] = lambda *_: said(("out", b"x"), Unreachable("the line broke"))
     answer = await (await server.client()).post(PATH, json={"argv": ["id"]})
     (_, (kind, data)) = frames([answer.content])
     assert (kind, ErrorOut.model_validate_json(data).message) == ("error", "the line broke")
@@ -51,7 +51,7 @@ async def test_error_during_a_command_is_its_last_frame(server: Server) -> None:
 
 async def test_command_input_is_accepted_only_from_its_own_person(server: Server) -> None:
     await server.apply()
-    server.work.answers["converse"] = lambda _cluster, _argv, _user, feed: echo(feed)
+    server.backend.answers["run_interactive"] = lambda _cluster, _argv, _user, feed: echo(feed)
     ann, bob = await server.client(), await server.client("bob")
     running = asyncio.create_task(ann.post(PATH, json={"argv": ["cat"], "input": KEY}))
     await eventually(lambda: server.state.command_inputs)
@@ -74,7 +74,7 @@ async def deaf(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         await go.wait()
         yield "code", b"0"
 
-    server.work.answers["converse"] = hears
+    server.backend.answers["run_interactive"] = hears
     ann = await server.client()
     running = asyncio.create_task(ann.post(PATH, json={"argv": ["sleep"], "input": KEY}))
     await eventually(lambda: server.state.command_inputs)
@@ -123,7 +123,7 @@ async def never() -> AsyncIterator[bytes]:
 
 async def test_limits_concurrent_commands_per_person(server: Server) -> None:
     await server.apply()
-    server.work.answers["converse"] = lambda *_: said(("code", b"0"))
+    server.backend.answers["run_interactive"] = lambda *_: said(("code", b"0"))
     eve = await server.client("eve", "member")
     server.state.running_commands["eve"] = MAX_COMMANDS_PER_PERSON
     ask = {"argv": ["id"], "user": "eve"}
@@ -149,7 +149,7 @@ async def echo(feed: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, bytes]]:
 
 async def test_refuses_cluster_requests_above_the_concurrency_limit(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {
+    server.backend.answers |= {
         "read": reading(builders.job(7, user="eve")),
         "machines": (),
         "job": builders.job(7, user="eve"),
@@ -184,7 +184,7 @@ async def test_refuses_cluster_requests_above_the_concurrency_limit(server: Serv
 
 async def test_request_refused_with_429_can_be_retried_under_its_key(server: Server) -> None:
     await server.apply()
-    server.work.answers |= {"submit": SubmitOut(job_id=7, cluster="lab", user="eve", workdir="~"), "read": reading()}
+    server.backend.answers |= {"submit": SubmitOut(job_id=7, cluster="lab", user="eve", workdir="~"), "read": reading()}
     eve, key = await server.client("eve", "member"), {"idempotency-key": "4f1c"}
     server.state.running_commands["eve"] = MAX_COMMANDS_PER_PERSON
     assert (await eve.post("/api/v1/clusters/lab/jobs", json={}, headers=key)).status_code == 429
@@ -204,7 +204,7 @@ async def test_limits_bundle_uploads_in_memory_per_person_and_cluster(
         await go.wait()
         return True
 
-    server.work.answers["keep_bundle"] = slowly
+    server.backend.answers["store_bundle"] = slowly
     eve, bob, dan = [await server.client(name, "member") for name in ("eve", "bob", "dan")]
 
     def put(client: httpx.AsyncClient, n: int, cluster: str = "lab") -> asyncio.Task[httpx.Response]:

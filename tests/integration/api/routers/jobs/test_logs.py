@@ -64,8 +64,8 @@ async def asked(
     server: Server, monkeypatch: pytest.MonkeyPatch, stream: Stream, *, stop: bool = False, query: str = ""
 ) -> tuple[bytes, bool]:
     await server.apply()
-    server.work.answers |= {"read": reading(builders.job(7, user="eve")), "machines": ()}
-    monkeypatch.setattr(server.work, "tail_log", stream)
+    server.backend.answers |= {"read": reading(builders.job(7, user="eve")), "machines": ()}
+    monkeypatch.setattr(server.backend.jobs, "follow_log", stream)
     await server.store.people.set_role("eve", "member")
     _, secret = await server.store.tokens.create("eve")
     came = asyncio.Event()

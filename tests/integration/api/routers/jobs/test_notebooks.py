@@ -74,7 +74,7 @@ def test_notebook_refuses_unavailable_gpus_partition_and_team(ask: dict[str, Any
 async def test_notebook_state_follows_its_job(server: Server) -> None:
     ann = await server.client("ann", "member")
     made = (await ann.post(PATH, json={"gpus": 1})).json()
-    sent = server.work.named("submit")[0][1]
+    sent = server.backend.named("submit")[0][1]
     assert isinstance(sent, SubmitIn)
     row = await server.store.notebooks.get(made["id"])
     assert sent.env[jupyter.SECRET_VARIABLE] == row.secret
@@ -83,30 +83,30 @@ async def test_notebook_state_follows_its_job(server: Server) -> None:
     assert row.secret not in str(record)
 
     async def now(**job: Any) -> tuple[str, str]:
-        server.work.answers["read"] = reading(builders.job(7, user="ann", **job))
+        server.backend.answers["read"] = reading(builders.job(7, user="ann", **job))
         server.state.live.forget_cluster("lab")
         found = (await ann.get(PATH)).json()[0]
         return found["state"], found["why"]
 
     assert (await now(state="PENDING", reason="Resources"))[0] == "waiting"
     assert "free" in (await now(state="PENDING", reason="Resources"))[1]
-    server.work.answers["tunnel"] = Unreachable("does not answer yet")
+    server.backend.answers["open_tunnel"] = Unreachable("does not answer yet")
     assert (await now(nodes=("lab-1-1",)))[0] == "starting"
     link = (await ann.post(f"{PATH}/{made['id']}/link")).json()
     assert link["url"].startswith(f"http://n-{made['id']}.notebooks.localhost:7879/open?code=")
-    server.work.answers["tunnel"] = Listening()
+    server.backend.answers["open_tunnel"] = Listening()
     assert (await now(nodes=("lab-1-1",)))[0] == "running"
-    led = len(server.work.named("tunnel"))
+    led = len(server.backend.named("open_tunnel"))
     assert (await now(nodes=("lab-1-1",)))[0] == "running"
-    assert len(server.work.named("tunnel")) == led
+    assert len(server.backend.named("open_tunnel")) == led
     assert (await now(state="PENDING", reason="Resources"))[0] == "waiting"  # requeued, and begun anew elsewhere
     assert (await now(nodes=("lab-1-2",)))[0] == "running"
-    assert [call[1] for call in server.work.named("tunnel")][-1] == "lab-1-2"
-    assert len(server.work.named("tunnel")) == led + 1
+    assert [call[1] for call in server.backend.named("open_tunnel")][-1] == "lab-1-2"
+    assert len(server.backend.named("open_tunnel")) == led + 1
     assert await now(state="COMPLETED", end_time=1000) == ("ended", "it ended or was idle")
     assert (await ann.post(f"{PATH}/{made['id']}/link")).status_code == 409
     server.state.clock.now += 400  # type: ignore[attr-defined]
-    server.work.answers["read"] = reading()
+    server.backend.answers["read"] = reading()
     server.state.live.forget_cluster("lab")
     assert (await ann.get(PATH)).json() == []
 
@@ -120,16 +120,16 @@ async def test_notebook_job_is_cancelled_when_its_record_cannot_be_stored(
 
     part, method = fails.split(".")
     monkeypatch.setattr(getattr(server.store, part), method, away)
-    server.work.answers["cancel"] = None
+    server.backend.answers["cancel"] = None
     ann = await server.client("ann", "member")
     assert (await ann.post(PATH, json={"gpus": 1})).status_code == 503
-    assert [call[1:3] for call in server.work.named("cancel")] == [("7", "ann")]
+    assert [call[1:3] for call in server.backend.named("cancel")] == [("7", "ann")]
     assert await server.store.notebooks.of_cluster("lab") == ()
 
 
 async def test_notebook_with_unknown_submission_is_hidden_and_later_deleted(server: Server) -> None:
     ann = await server.client("ann", "member")
-    server.work.answers["submit"] = Unanswered("the line broke")
+    server.backend.answers["submit"] = Unanswered("the line broke")
     assert (await ann.post(PATH, json={"gpus": 1})).status_code == 503
     assert (await ann.get(PATH)).json() == []
     assert len(await server.store.notebooks.of_cluster("lab")) == 1
@@ -150,10 +150,10 @@ async def test_repeated_notebook_request_keeps_the_record_of_a_possible_job(
     assert (await ann.post(PATH, json={"gpus": 1}, headers=key)).status_code == 503
     (kept,) = await server.store.notebooks.of_cluster("lab")
     monkeypatch.setattr(server.store.notebooks, "set_job", noted)
-    done, server.work.answers["submit"] = server.work.answers["submit"], Unreachable("the head is away")
+    done, server.backend.answers["submit"] = server.backend.answers["submit"], Unreachable("the head is away")
     assert (await ann.post(PATH, json={"gpus": 1}, headers=key)).status_code == 503
     assert await server.store.notebooks.of_cluster("lab") == (kept,)
-    server.work.answers["submit"] = done
+    server.backend.answers["submit"] = done
     server.state.clock.now += 1000  # type: ignore[attr-defined]
     made = await ann.post(PATH, json={"gpus": 1}, headers=key)
     (row,) = await server.store.notebooks.of_cluster("lab")
@@ -164,22 +164,22 @@ async def test_repeated_notebook_request_keeps_the_record_of_a_possible_job(
 async def test_notebook_does_not_use_a_job_of_another_user(server: Server) -> None:
     mallory, root = await server.client("mallory", "member"), await server.client("rex", "admin")
     made = (await mallory.post(PATH, json={"gpus": 1})).json()
-    server.work.answers |= {"read": reading(builders.job(7, user="ann", nodes=("lab-1-1",))), "cancel": None}
+    server.backend.answers |= {"read": reading(builders.job(7, user="ann", nodes=("lab-1-1",))), "cancel": None}
     server.state.live.forget_cluster("lab")
     assert (await mallory.post(f"{PATH}/{made['id']}/link")).status_code == 409
     assert (await root.delete(f"{PATH}/{made['id']}")).status_code == 204
     await mallory.post(PATH, json={"gpus": 1})
     assert (await root.get(PATH)).json() == []
-    assert server.work.named("cancel") == server.work.named("tunnel") == []
+    assert server.backend.named("cancel") == server.backend.named("open_tunnel") == []
 
 
 async def test_only_the_owner_opens_a_notebook_and_admins_may_stop_it(server: Server) -> None:
     ann, bob, root = [await server.client(n, r) for n, r in (("ann", "member"), ("bob", "member"), ("rex", "admin"))]
     made = (await ann.post(PATH, json={"gpus": 1})).json()
-    server.work.answers |= {
+    server.backend.answers |= {
         "read": reading(builders.job(7, user="ann", nodes=("lab-1-1",))),
         "cancel": None,
-        "tunnel": Listening(),
+        "open_tunnel": Listening(),
     }
     server.state.live.forget_cluster("lab")
     assert (await bob.get(PATH)).json() == []

@@ -30,11 +30,17 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     numbers, known = iter(range(41, 100)), dict[str, int]()
 
     def submit(_: Any, request: Any, user: str, *__: Any) -> SubmitOut:
-        tag = made.work.tags[-1] if made.work.tags else f"none {len(made.work.calls)}"
+        tag = made.backend.tags[-1] if made.backend.tags else f"none {len(made.backend.calls)}"
         number = known[tag] if tag in known else known.setdefault(tag, next(numbers))
         return SubmitOut(job_id=number, cluster="lab", user=user, workdir=request.chdir)
 
-    made.work.answers |= {"submit": submit, "read": reading(), "machines": (), "job": builders.job(41), "cancel": None}
+    made.backend.answers |= {
+        "submit": submit,
+        "read": reading(),
+        "machines": (),
+        "job": builders.job(41),
+        "cancel": None,
+    }
     yield made
     await made.close()
 
@@ -60,20 +66,20 @@ async def test_pipeline_steps_are_cancelled_when_a_record_cannot_be_stored(
     eve = await server.client("eve", "member")
     fail(server, monkeypatch, "jobs.record", after=1)
     assert (await eve.post(PIPELINES, json={"document": CHAIN}, headers=key)).status_code == 503
-    assert [call[1] for call in server.work.named("cancel")] == ["41", "42"]
+    assert [call[1] for call in server.backend.named("cancel")] == ["41", "42"]
 
 
 async def test_repeated_request_of_a_failed_pipeline_replays_its_error(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eve, good = await server.client("eve", "member"), server.work.answers["submit"]
-    server.work.answers["submit"] = lambda *args: good(*args) if args[1].script_name == "a" else _away()
+    eve, good = await server.client("eve", "member"), server.backend.answers["submit"]
+    server.backend.answers["submit"] = lambda *args: good(*args) if args[1].script_name == "a" else _away()
     first = await eve.post(PIPELINES, json={"document": CHAIN}, headers=KEY)
-    server.work.answers["submit"] = good
+    server.backend.answers["submit"] = good
     again = await eve.post(PIPELINES, json={"document": CHAIN}, headers=KEY)
     assert (first.status_code, again.status_code) == (503, 503)
     assert again.json() == first.json()
-    assert len(server.work.named("submit")) == 2
+    assert len(server.backend.named("submit")) == 2
     new = await eve.post(PIPELINES, json={"document": CHAIN}, headers={"idempotency-key": "other"})
     assert [step["job_id"] for step in new.json()["steps"]] == [42, 43]
 
@@ -83,10 +89,10 @@ def _away() -> SubmitOut:
 
 
 async def test_key_of_a_pipeline_that_never_started_can_be_reused(server: Server) -> None:
-    eve, good = await server.client("eve", "member"), server.work.answers["submit"]
-    server.work.answers["submit"] = Unreachable("the head is away")
+    eve, good = await server.client("eve", "member"), server.backend.answers["submit"]
+    server.backend.answers["submit"] = Unreachable("the head is away")
     assert (await eve.post(PIPELINES, json={"document": CHAIN}, headers=KEY)).status_code == 503
-    server.work.answers["submit"] = good
+    server.backend.answers["submit"] = good
     other = {"document": {"name": "other", "steps": {"c": {"run": "true"}}}, "bundle": "b" * 64}
     made = (await eve.post(PIPELINES, json=other, headers=KEY)).json()
     row = await server.store.pipelines.get("lab", made["id"])
@@ -130,7 +136,7 @@ async def test_interrupted_pipeline_retry_resumes_without_submitting_twice(
     eve = await server.client("eve", "member")
     await eve.post(PIPELINES, json={"document": CHAIN})
     server.state.clock.now += 100  # type: ignore[attr-defined]
-    server.work.answers["read"] = reading(builders.job(41, "FAILED"), builders.job(42, "FAILED"))
+    server.backend.answers["read"] = reading(builders.job(41, "FAILED"), builders.job(42, "FAILED"))
     server.state.live.forget_cluster("lab")
     retry, keep, times = f"{PIPELINES}/chain/retry", server.store.jobs.record, iter(range(1))
 
@@ -151,8 +157,8 @@ async def test_pipeline_list_queries_accounting_once_for_forgotten_jobs(server: 
     eve = await server.client("eve", "member")
     for _ in range(3):
         await eve.post(PIPELINES, json={"document": CHAIN})
-    server.work.answers["history"] = tuple(builders.job(n, "COMPLETED") for n in range(41, 47))
-    del server.work.answers["job"]
+    server.backend.answers["history"] = tuple(builders.job(n, "COMPLETED") for n in range(41, 47))
+    del server.backend.answers["job"]
     shown = (await eve.get(PIPELINES)).json()
     assert [one["state"] for one in shown] == ["done"] * 3
-    assert len(server.work.named("history")) == 1
+    assert len(server.backend.named("history")) == 1

@@ -37,9 +37,9 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     def submit(_: Any, request: Any, user: str, *__: Any) -> SubmitOut:
         return SubmitOut(job_id=next(numbers), cluster="lab", user=user, workdir=request.chdir)
 
-    made.work.answers |= {"submit": submit, "read": reading(), "machines": ()}
-    made.work.answers["job"] = lambda _, number: builders.job(number, user="eve")
-    made.work.answers["run_command"] = ExecOut(code=1)
+    made.backend.answers |= {"submit": submit, "read": reading(), "machines": ()}
+    made.backend.answers["job"] = lambda _, number: builders.job(number, user="eve")
+    made.backend.answers["run_command"] = ExecOut(code=1)
     yield made
     await made.close()
 
@@ -63,7 +63,7 @@ async def test_submission_retries_its_record_and_warns_against_resubmitting(
     monkeypatch.setattr(server.store.jobs, "record", note_job)
     answer = await (await server.client()).post(JOBS, json={"script": "#!/bin/bash\ntrue\n", "script_name": "a.sh"})
     assert answer.status_code == status, answer.text
-    assert len(server.work.named("submit")) == 1
+    assert len(server.backend.named("submit")) == 1
     if away == 2:
         assert "job 41 was submitted to lab" in answer.json()["detail"]
         assert "do not submit it again" in answer.json()["hint"]
@@ -82,7 +82,7 @@ async def test_run_submits_its_script_and_records_masked_lineage(server: Server)
     }
     done = (await eve.post("/api/v1/clusters/lab/run", json=ask)).json()
     assert (done["job_id"], done["user"], done["script_args"]) == (41, "eve", ["train.py"])
-    ((_, request, user, stage),) = server.work.named("submit")
+    ((_, request, user, stage),) = server.backend.named("submit")
     assert (user, request.env["HF_TOKEN"], stage.bundle) == ("eve", "s3cret", DIGEST)
     assert stage.work == request.chdir == done["workdir"]
     record = await server.store.jobs.get("lab", 41)
@@ -91,7 +91,7 @@ async def test_run_submits_its_script_and_records_masked_lineage(server: Server)
     (line,) = [line for line in await server.store.audit.search() if line.action == "run"]
     assert (line.person, line.target, line.detail["job"], line.detail["user"]) == ("eve", "lab", 41, "eve")
     seen = {"checkpoints": ["step-10"], "used": [{"image": "", "file": f"/x/sha256-{'b' * 64}.sqsh"}]}
-    server.work.answers["run_command"] = ExecOut(
+    server.backend.answers["run_command"] = ExecOut(
         code=0, stdout_b64=base64.b64encode(json.dumps(seen).encode()).decode()
     )
     shown = (await eve.get(f"{JOBS}/41/lineage")).json()
@@ -104,7 +104,7 @@ async def test_lineage_shows_container_images_named_only_in_steps(server: Server
     await eve.post(JOBS, json={"script": "#!/bin/sh\nsrun --container-image=a x\nsrun --container-image=b y\n"})
     used = [{"image": name, "file": f"/x/sha256-{name * 64}.sqsh"} for name in "aba"]
     told = base64.b64encode(json.dumps({"checkpoints": [], "used": used}).encode()).decode()
-    server.work.answers["run_command"] = ExecOut(code=0, stdout_b64=told)
+    server.backend.answers["run_command"] = ExecOut(code=0, stdout_b64=told)
     shown = (await eve.get(f"{JOBS}/41/lineage")).json()
     assert (shown["container_image"], shown["container_digest"]) == ("a, b", f"sha256:{'a' * 64}")
 
@@ -115,7 +115,7 @@ async def test_array_task_lineage_shows_its_own_checkpoint_directory(server: Ser
     work = (await eve.post("/api/v1/clusters/lab/run", json=ask)).json()["workdir"]
     whole = (await eve.get(f"{JOBS}/41/lineage")).json()
     assert whole["checkpoint_dir"] == f"{work}/checkpoints"
-    server.work.answers["job"] = builders.job(43, user="eve", array_job_id=41, array_task="2")
+    server.backend.answers["job"] = builders.job(43, user="eve", array_job_id=41, array_task="2")
     task = (await eve.get(f"{JOBS}/43/lineage")).json()
     assert task["checkpoint_dir"] == f"{work}/checkpoints/2"
 
@@ -139,12 +139,12 @@ async def test_dry_run_submits_nothing(server: Server) -> None:
     done = (await eve.post("/api/v1/clusters/lab/run", json={"argv": ["true"], "dry_run": True})).json()
     assert done["job_id"] == 0
     assert done["script"][0]["text"] == "#!/bin/bash"
-    assert server.work.named("submit") == []
+    assert server.backend.named("submit") == []
 
 
 async def test_submission_without_a_job_is_still_audited(server: Server) -> None:
     eve = await server.client("eve", "member")
-    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="eve", workdir="~")
+    server.backend.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="eve", workdir="~")
     assert (await eve.post(JOBS, json={"args": ["--test-only"], "script": "#!/bin/sh\n"})).status_code == 201
     assert [line.detail["job"] for line in await server.store.audit.search() if line.action == "submit"] == [0]
     assert await server.store.jobs.get("lab", 0) is None
@@ -156,7 +156,7 @@ async def test_faked_job_id_does_not_expose_or_replace_lineage_of_others(server:
     admin = await server.client()
     sent = (("eve", eve, 41), ("mallory", mallory, 41), ("mallory", mallory, 42), ("eve", eve, 42), ("eve", eve, 43))
     for person, client, number in (*sent, ("mallory", mallory, 43)):
-        server.work.answers["submit"] = SubmitOut(job_id=number, cluster="lab", user=person, workdir="~")
+        server.backend.answers["submit"] = SubmitOut(job_id=number, cluster="lab", user=person, workdir="~")
         said = await client.post(JOBS, json={"script": f"#!/bin/sh\n# of {person}\n"})
         assert said.status_code == 201, said.text
     for number in (41, 42):
@@ -166,7 +166,7 @@ async def test_faked_job_id_does_not_expose_or_replace_lineage_of_others(server:
             assert "of eve" in (await client.get(f"{JOBS}/{number}/script")).json()["text"]
         assert (await mallory.get(f"{JOBS}/{number}/lineage")).status_code == 403
         assert (await mallory.post(f"{JOBS}/{number}/rerun", json={})).status_code == 403
-    server.work.answers["job"] = NotFound("Slurm knows it no more")
+    server.backend.answers["job"] = NotFound("Slurm knows it no more")
     assert "of eve" in (await eve.get(f"{JOBS}/43/lineage")).json()["script"]
 
 
@@ -178,13 +178,13 @@ async def test_only_owner_and_admins_read_lineage_and_rerun_jobs(server: Server)
     assert (await eve.post(f"{JOBS}/41/rerun", json={})).json()["job_id"] == 42
     admin = await server.client()
     assert (await admin.post(f"{JOBS}/41/rerun", json={})).status_code == 201
-    assert server.work.named("submit")[-1][2] == "eve"  # still as the one whose job it is
+    assert server.backend.named("submit")[-1][2] == "eve"  # still as the one whose job it is
     assert (await eve.get(f"{JOBS}/99/lineage")).status_code == 404
 
 
 async def test_removed_user_cannot_submit_read_lineage_or_retry(server: Server) -> None:
     eve = await server.client("eve", "member")
-    server.work.answers |= {"keep_bundle": True, "cancel": None, "array": {"0": "FAILED"}}
+    server.backend.answers |= {"store_bundle": True, "cancel": None, "array_states": {"0": "FAILED"}}
     await eve.post(JOBS, json={"script": "#!/bin/sh\n", "args": ["--array=0-3"]})
     await eve.post(PIPELINES, json={"document": CHAIN})
     bundle = f"/api/v1/clusters/lab/bundles/{DIGEST}"
@@ -203,11 +203,11 @@ async def test_removed_user_cannot_submit_read_lineage_or_retry(server: Server) 
     for method, path, ask in asks:
         assert (await eve.request(method, path, json=ask)).status_code < 300, path
     await server.store.linux_users.add_to_cluster("lab", ["eve"])  # was in a team once; the file names her no more
-    before, kept = len(server.work.calls), len(await server.store.pipelines.recent("lab"))
+    before, kept = len(server.backend.calls), len(await server.store.pipelines.recent("lab"))
     for method, path, ask in asks:
         refused = await eve.request(method, path, json=ask)
         assert (refused.status_code, refused.json()["detail"]) == (403, "eve may not work on lab any more"), path
-    assert (len(server.work.calls), len(await server.store.pipelines.recent("lab"))) == (before, kept)
+    assert (len(server.backend.calls), len(await server.store.pipelines.recent("lab"))) == (before, kept)
     admin = await server.client()
     assert (await admin.post(f"{JOBS}/41/rerun", json={})).status_code == 201  # what becomes of it is theirs to say
 
@@ -218,7 +218,7 @@ async def test_rerun_requires_secret_variables_again(server: Server) -> None:
     refused = await eve.post(f"{JOBS}/41/rerun", json={})
     assert "--env API_KEY" in refused.json()["hint"]
     assert (await eve.post(f"{JOBS}/41/rerun", json={"env": {"API_KEY": "k"}})).status_code == 201
-    assert server.work.named("submit")[-1][1].env == {"API_KEY": "k"}
+    assert server.backend.named("submit")[-1][1].env == {"API_KEY": "k"}
 
 
 async def test_rerun_keeps_variables_that_only_look_like_secrets(server: Server) -> None:
@@ -226,27 +226,27 @@ async def test_rerun_keeps_variables_that_only_look_like_secrets(server: Server)
     env = {"TOKENIZERS_PARALLELISM": "false", "MAX_TOKENS": "2048", "AUTHOR": "ann"}
     await eve.post(JOBS, json={"script": "#!/bin/sh\n", "env": env})
     assert (await eve.post(f"{JOBS}/41/rerun", json={})).status_code == 201
-    assert server.work.named("submit")[-1][1].env == env
-    server.work.answers["cancel"] = None
+    assert server.backend.named("submit")[-1][1].env == env
+    server.backend.answers["cancel"] = None
     steps = {"name": "one", "steps": {"a": {"run": "true", "env": env}}}
     await eve.post(PIPELINES, json={"document": steps})
     again = await eve.post(f"{PIPELINES}/one/retry", json={"steps": ["a"]})
     assert again.status_code == 201, again.text
-    assert server.work.named("submit")[-1][1].env == {**env, "HEADWAY_PIPELINE": "one"}
+    assert server.backend.named("submit")[-1][1].env == {**env, "HEADWAY_PIPELINE": "one"}
 
 
 async def test_array_retry_resubmits_only_failed_tasks(server: Server) -> None:
     eve = await server.client("eve", "member")
     waited = {"script": "#!/bin/sh\n#SBATCH -d afterok:7\n", "args": ["--array=0-3%2", "--dependency=afterok:7"]}
     await eve.post(JOBS, json={**waited, "chdir": "here"})
-    server.work.answers["array"] = {"0": "COMPLETED", "1": "FAILED", "2": "TIMEOUT", "3": "RUNNING"}
+    server.backend.answers["array_states"] = {"0": "COMPLETED", "1": "FAILED", "2": "TIMEOUT", "3": "RUNNING"}
     assert (await eve.get(f"{JOBS}/41/tasks")).json()["failed_tasks"] == "1-2"
     assert (await eve.post(f"{JOBS}/41/retry", json={})).json()["job_id"] == 42
-    request = server.work.named("submit")[-1][1]
+    request = server.backend.named("submit")[-1][1]
     assert (request.args, request.chdir, request.script) == (["--array=1-2%2"], "here", "#!/bin/sh\n")
-    server.work.answers["array"] = {"0": "COMPLETED"}
+    server.backend.answers["array_states"] = {"0": "COMPLETED"}
     assert (await eve.post(f"{JOBS}/41/retry", json={})).status_code == 400
-    server.work.answers["array"] = {}
+    server.backend.answers["array_states"] = {}
     refused = (await eve.post(f"{JOBS}/41/retry", json={})).json()
     assert (refused["detail"], "headway job rerun lab 41" in refused["hint"]) == ("job 41 is not an array", True)
 
@@ -254,10 +254,10 @@ async def test_array_retry_resubmits_only_failed_tasks(server: Server) -> None:
 async def test_single_array_task_can_be_retried_and_rerun(server: Server) -> None:
     eve = await server.client("eve", "member")
     await eve.post(JOBS, json={"script": "#!/bin/sh\n#SBATCH -a 0-3%2\n"})
-    server.work.answers["array"] = {"0": "COMPLETED", "1": "FAILED", "2": "TIMEOUT"}
+    server.backend.answers["array_states"] = {"0": "COMPLETED", "1": "FAILED", "2": "TIMEOUT"}
     for how, task in (("retry", "2"), ("rerun", "0")):
         assert (await eve.post(f"{JOBS}/41/{how}", json={"task": task})).status_code == 201
-        assert server.work.named("submit")[-1][1].args == [f"--array={task}%2"]
+        assert server.backend.named("submit")[-1][1].args == [f"--array={task}%2"]
         assert (await eve.post(f"{JOBS}/41/{how}", json={"task": "7"})).status_code == 404
     refused = (await eve.post(f"{JOBS}/41/retry", json={"task": "0"})).json()
     assert (refused["detail"], refused["hint"]) == (
@@ -269,24 +269,24 @@ async def test_single_array_task_can_be_retried_and_rerun(server: Server) -> Non
 async def test_finds_pending_and_ended_array_tasks_by_task_number(server: Server) -> None:
     eve = await server.client("eve", "member")
     many = replace(builders.job(41, "PENDING", user="eve"), array_job_id=41, array_task="4-9%2")
-    server.work.answers["read"] = reading(many)
-    server.work.answers["task"] = replace(builders.job(43, "FAILED", user="eve"), array_job_id=41, array_task="1")
+    server.backend.answers["read"] = reading(many)
+    server.backend.answers["task"] = replace(builders.job(43, "FAILED", user="eve"), array_job_id=41, array_task="1")
     found = [(await eve.get(f"{JOBS}/41", params={"task": task})).json() for task in ("5", "1")]
     assert [(one["id"], one["array_task"], one["state"]) for one in found] == [
         (41, "5", "PENDING"),
         (43, "1", "FAILED"),
     ]
-    assert [call[1:] for call in server.work.named("task")] == [(41, "1")]
+    assert [call[1:] for call in server.backend.named("task")] == [(41, "1")]
 
 
 async def test_bundles_are_looked_up_and_uploaded_within_the_size_limit(server: Server) -> None:
     eve = await server.client("eve", "member")
-    server.work.answers["keep_bundle"] = lambda *args: bool(args[-1])
+    server.backend.answers["store_bundle"] = lambda *args: bool(args[-1])
     path = f"/api/v1/clusters/lab/bundles/{DIGEST}"
     assert (await eve.get(path)).json() == {"digest": DIGEST, "present": False}
     large = b"x" * (17 * 1024 * 1024)  # more than other requests may have
     assert (await eve.put(path, content=large)).json()["present"] is True
-    assert server.work.named("keep_bundle")[-1][1:4] == ("eve", "/scratch/eve/.headway", DIGEST)
+    assert server.backend.named("store_bundle")[-1][1:4] == ("eve", "/scratch/eve/.headway", DIGEST)
     assert (await eve.put(path, content=b"x" * (65 * 1024 * 1024))).status_code == 413
     assert (await eve.get("/api/v1/clusters/lab/bundles/..%2f..")).status_code in (404, 422)
     assert (await eve.get(f"{path}?user=bob")).status_code == 403
@@ -296,42 +296,42 @@ async def test_pipeline_steps_are_submitted_with_dependencies(server: Server) ->
     eve = await server.client("eve", "member")
     made = (await eve.post(PIPELINES, json={"document": CHAIN, "bundle": DIGEST})).json()
     assert [step["job_id"] for step in made["steps"]] == [41, 42, 43]
-    scripts = [call[1].script for call in server.work.named("submit")]
+    scripts = [call[1].script for call in server.backend.named("submit")]
     assert "--dependency" not in scripts[0]
     assert "#SBATCH --dependency=afterok:41 " in scripts[1]
     assert "#SBATCH --dependency=afterok:42 " in scripts[2]
-    assert len({call[3].work for call in server.work.named("submit")}) == 1
+    assert len({call[3].work for call in server.backend.named("submit")}) == 1
     assert (await eve.get(f"{PIPELINES}/chain")).json()["id"] == made["id"]
 
 
 async def test_refused_pipeline_step_cancels_earlier_steps(server: Server) -> None:
     eve = await server.client("eve", "member")
-    good = server.work.answers["submit"]
+    good = server.backend.answers["submit"]
 
     def submit(*args: Any) -> SubmitOut:
         if args[1].script_name == "b":
             raise Refused("no")
         return good(*args)  # type: ignore[no-any-return]
 
-    server.work.answers |= {"submit": submit, "cancel": None}
+    server.backend.answers |= {"submit": submit, "cancel": None}
     answer = await eve.post(PIPELINES, json={"document": CHAIN})
     assert answer.json()["detail"] == "step b: no"
-    assert [call[1] for call in server.work.named("cancel")] == ["41"]
+    assert [call[1] for call in server.backend.named("cancel")] == ["41"]
 
 
 async def test_pipeline_retry_continues_from_the_failed_step(server: Server) -> None:
     eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
     await eve.post(PIPELINES, json={"document": CHAIN})
     jobs = (builders.job(41, "COMPLETED"), builders.job(42, "FAILED"), builders.job(43, "PENDING"))
-    server.work.answers |= {"read": reading(*jobs), "cancel": None}
+    server.backend.answers |= {"read": reading(*jobs), "cancel": None}
     server.state.live.forget_cluster("lab")
     assert (await bob.post(f"{PIPELINES}/chain/retry", json={})).status_code == 403
     assert (await eve.post(f"{PIPELINES}/chain/retry", json={"steps": ["nope"]})).status_code == 404
-    server.work.answers["job"] = builders.job(44, "PENDING")
+    server.backend.answers["job"] = builders.job(44, "PENDING")
     answer = await eve.post(f"{PIPELINES}/chain/retry", json={})
     assert answer.status_code == 201, answer.text
-    assert [call[1] for call in server.work.named("cancel")] == ["43"]
-    scripts = [call[1].script for call in server.work.named("submit")[3:]]
+    assert [call[1] for call in server.backend.named("cancel")] == ["43"]
+    scripts = [call[1].script for call in server.backend.named("submit")[3:]]
     assert len(scripts) == 2
     assert "--dependency" not in scripts[0]  # what it needs has ended well
     assert "afterok:44" in scripts[1]
@@ -341,11 +341,11 @@ async def test_pipeline_retry_by_an_admin_cancels_steps_as_the_owner(server: Ser
     """Slurm refuses it for a job of another, whatever number their sbatch said."""
     eve, admin = await server.client("eve", "member"), await server.client()
     await eve.post(PIPELINES, json={"document": CHAIN})
-    server.work.answers |= {"read": reading(*(builders.job(n, "PENDING", user="bob") for n in (41, 42, 43)))}
-    server.work.answers["cancel"] = NotAllowed("not theirs")
+    server.backend.answers |= {"read": reading(*(builders.job(n, "PENDING", user="bob") for n in (41, 42, 43)))}
+    server.backend.answers["cancel"] = NotAllowed("not theirs")
     server.state.live.forget_cluster("lab")
     await admin.post(f"{PIPELINES}/chain/retry", json={"steps": ["a"]})
-    assert [call[1:] for call in server.work.named("cancel")] == [(n, "eve", False) for n in ("41", "42", "43")]
+    assert [call[1:] for call in server.backend.named("cancel")] == [(n, "eve", False) for n in ("41", "42", "43")]
 
 
 async def test_pipeline_faults_are_reported_before_any_step_is_submitted(server: Server) -> None:
@@ -354,16 +354,16 @@ async def test_pipeline_faults_are_reported_before_any_step_is_submitted(server:
     answer = await eve.post(PIPELINES, json={"document": wrong})
     assert "step a:" in answer.json()["detail"]
     assert "step b:" in answer.json()["detail"]
-    assert server.work.named("submit") == []
+    assert server.backend.named("submit") == []
 
 
 async def test_container_error_is_shown_only_to_users_allowed_to_read_the_log(server: Server) -> None:
     log = base64.b64encode(b"headway: there is no image a\n").decode()
-    server.work.answers["run_command"] = ExecOut(code=0, stdout_b64=log)
-    server.work.answers["job"] = builders.job(41, "FAILED", user="eve", exit_code=125)
+    server.backend.answers["run_command"] = ExecOut(code=0, stdout_b64=log)
+    server.backend.answers["job"] = builders.job(41, "FAILED", user="eve", exit_code=125)
     eve, mallory = await server.client("eve", "member"), await server.client("mallory", "member")
     viewer = await server.client("vic", "viewer")
     assert (await eve.get("/api/v1/clusters/lab/jobs/41")).json()["why"].endswith("there is no image a")
     for other in (mallory, viewer):
         assert "no image" not in (await other.get("/api/v1/clusters/lab/jobs/41")).json()["why"]
-    assert [user for _, _, user in server.work.named("run_command")] == ["eve"]
+    assert [user for _, _, user in server.backend.named("run_command")] == ["eve"]

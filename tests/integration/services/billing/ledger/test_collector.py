@@ -42,7 +42,7 @@ async def test_collector_measures_in_batches_and_resumes_after_a_failure(
     """Everybody else writes in between; nothing is counted twice or lost."""
     cluster = (await server.state.cluster("lab"))[1]
     said.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
-    server.work.answers["metrics"] = metrics
+    server.backend.answers["query_metrics"] = metrics
     monkeypatch.setattr(collecting, "MAX_BATCH", 100)
     real, marks = server.store.runs.add_measurements, []
 
@@ -92,7 +92,7 @@ async def test_unstorable_checkpoint_stats_of_one_job_are_skipped(
 ) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     said.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
-    server.work.answers |= {"saves": {1: bad, 2: CheckpointStats(4, 2.0, 60.0)}, "metrics": metrics}
+    server.backend.answers |= {"checkpoint_stats": {1: bad, 2: CheckpointStats(4, 2.0, 60.0)}, "query_metrics": metrics}
     at(server, H + 20)
     await collect(server.state, cluster)
     assert await server.store.checkpoints.of_jobs("lab", [1, 2]) == {2: CheckpointStats(4, 2.0, 60.0)}
@@ -105,11 +105,11 @@ async def test_run_on_a_booting_node_starts_when_the_node_is_up(server: Server, 
     cluster = (await server.state.cluster("lab"))[1]
     submit = {"submit": OCTOBER.start - 90, "eligible": OCTOBER.start - 60}
     said.runs = [run(1, 0, 0, **submit), run(2, 0, 0, **submit)]
-    server.work.answers["metrics"] = metrics
+    server.backend.answers["query_metrics"] = metrics
     at(server, 540)
     await collect(server.state, cluster)
     before = {one.job: one for job in (1, 2) for one in await server.store.usage.runs_of_job("lab", job)}
-    server.work.answers["metrics"] = ()
+    server.backend.answers["query_metrics"] = ()
     # The second was requeued, which makes it another record: of the one before accounting still knows.
     again = {"submit": OCTOBER.start + 560}
     said.runs = [run(1, 600, 0, **submit), run(2, 0, 559, state="NODE_FAIL", **submit), run(2, 600, 0, **again)]

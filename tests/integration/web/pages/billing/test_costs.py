@@ -44,7 +44,7 @@ async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
         ]
         said.events = [NodeSpan("lab-1-2", SpanKind.DRAINED, OCTOBER.start + 4 * H, OCTOBER.start + 5 * H, "XID 79")]
         await made.store.node_spans.save("lab", [NodeSpan("lab-1-3", SpanKind.SPARE, OCTOBER.start, 0)])
-        made.work.clusters["lab"]["teams"] = (
+        made.backend.clusters["lab"]["teams"] = (
             TEAMS[0], TEAMS[1].__class__("speech", ("sam",), 1, budget=Budget("usd", Decimal(30), "week"))
         )  # fmt: skip
         await made.apply("lab", note="budget")

@@ -28,7 +28,7 @@ def digest(page: str) -> str:
 async def test_document_page_asks_a_deadline_for_jobs_on_removed_nodes(server: Server) -> None:
     await server.apply()
     client = await server.client(origin=server_fakes.URL)
-    server.work.answers["plan"] = fewer(7)
+    server.backend.answers["plan"] = fewer(7)
     shown = (await client.post("/new", data={"text": TEXT, "do": "plan"})).text
     assert 'name="deadline"' in shown
     sent = {"text": TEXT, "digest": digest(shown), "confirmed": "yes"}
@@ -50,7 +50,7 @@ async def test_document_page_asks_a_deadline_for_jobs_on_removed_nodes(server: S
 async def test_document_page_asks_no_deadline_if_no_node_is_removed(server: Server) -> None:
     await server.apply()
     client = await server.client(origin=server_fakes.URL)
-    server.work.answers["plan"] = server_fakes.changes(Disturbs.NODE_RESTART)
+    server.backend.answers["plan"] = server_fakes.changes(Disturbs.NODE_RESTART)
     shown = (await client.post("/new", data={"text": TEXT, "do": "plan"})).text
     assert 'name="digest"' in shown
     assert 'name="deadline"' not in shown

@@ -32,21 +32,21 @@ async def test_fabric_map_viewers_share_one_prometheus_query(server: Server) -> 
         idle = Row("use", "", {"node": "lab-1-1", "gpu": "1"}, ((1000.0, float("nan")),))
         return (Row("use", "", labels, ((1000.0, 41.6),)), idle)
 
-    server.work.answers["metrics"] = figures
+    server.backend.answers["query_metrics"] = figures
     viewers = [await server.client(person, "viewer") for person in ("vic", "vera")]
     answers = await asyncio.gather(*(viewer.get("/clusters/lab/fabric?use=1") for viewer in viewers * 2))
     for answer in answers:
         told = {node[0]: node[5] for leaf in answer.json()["leaves"] for node in leaf["nodes"]}
         assert told["lab-1-1"][:2] == [42, None]
-    assert len(server.work.named("metrics")) == 1
+    assert len(server.backend.named("query_metrics")) == 1
     server.state.clock.now += SCRAPE_S  # type: ignore[attr-defined]
     await viewers[0].get("/clusters/lab/fabric?use=1")
-    assert len(server.work.named("metrics")) == 2, "by then there may be others"
+    assert len(server.backend.named("query_metrics")) == 2, "by then there may be others"
 
 
 async def test_failed_prometheus_query_is_cached_for_other_viewers(server: Server) -> None:
-    server.work.answers["metrics"] = Unreachable("Prometheus does not answer")
+    server.backend.answers["query_metrics"] = Unreachable("Prometheus does not answer")
     client = await server.client("vic", "viewer")
     answers = [(await client.get("/clusters/lab/fabric?use=1")).json() for _ in range(2)]
     assert [one["trouble"] for one in answers] == ["Prometheus does not answer"] * 2
-    assert len(server.work.named("metrics")) == 1
+    assert len(server.backend.named("query_metrics")) == 1

@@ -28,7 +28,7 @@ async def test_scale_page_shows_a_plan_and_applies_it_when_confirmed(server: Ser
     await server.apply()
     client = await admin(server)
     assert 'value="4"' in (await client.get(AT)).text
-    server.work.answers["plan"] = server_fakes.changes(Disturbs.NODE_DRAIN)
+    server.backend.answers["plan"] = server_fakes.changes(Disturbs.NODE_DRAIN)
     shown = await client.post(AT, data={"nodes-main": "2", "deadline": "10"})
     assert shown.status_code == 200
     assert "1 change" in shown.text
@@ -73,7 +73,7 @@ async def test_scale_page_has_fields_only_for_manually_scaled_groups(server: Ser
         Group("gpu", builders.H100, 2, 4, slots=whole.slot_names, spot=True),
         Group("night", builders.H100, 1, 6, slots=tuple(names), idle_s=600),
     )
-    server.work.whole["lab"] = replace(whole, groups=groups)
+    server.backend.whole["lab"] = replace(whole, groups=groups)
     await server.apply()
     page = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", (await (await admin(server)).get(AT)).text))
     assert "gpu spot h100-8 0 2 of 4 at most 4" in page

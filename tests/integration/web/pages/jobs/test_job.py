@@ -69,21 +69,21 @@ def _tasks(*states: str) -> tuple[JobState, ...]:
 
 async def test_array_states_are_cached_until_a_task_changes(server: Server) -> None:
     state, cluster = server.state, await server.state.cached_cluster("lab")
-    server.work.answers["array"] = {"0": "RUNNING", "1": "PENDING"}
+    server.backend.answers["array_states"] = {"0": "RUNNING", "1": "PENDING"}
     state.live.store_snapshot(Snapshot("lab", jobs=_tasks("RUNNING", "PENDING"), as_of=1000.0))
     answers = await asyncio.gather(*(state.array(cluster, 40) for _ in range(3)))
     assert answers == [{"0": "RUNNING", "1": "PENDING"}] * 3
-    assert len(server.work.named("array")) == 1
+    assert len(server.backend.named("array_states")) == 1
     state.clock.now += 10 * SHARED_AGE_S  # type: ignore[attr-defined]
     await state.array(cluster, 40)
-    assert len(server.work.named("array")) == 1, "no task did anything"
-    server.work.answers["array"] = {"0": "COMPLETED", "1": "RUNNING"}
+    assert len(server.backend.named("array_states")) == 1, "no task did anything"
+    server.backend.answers["array_states"] = {"0": "COMPLETED", "1": "RUNNING"}
     state.live.store_snapshot(Snapshot("lab", jobs=_tasks("COMPLETED", "RUNNING"), as_of=1000.0))
     assert await state.array(cluster, 40) == {"0": "COMPLETED", "1": "RUNNING"}
     state.live.store_snapshot(Snapshot("lab", jobs=_tasks("COMPLETED", "FAILED"), as_of=1000.0))
     assert await state.array(cluster, 40) == {"0": "COMPLETED", "1": "RUNNING"}, "not at every step of a busy array"
-    assert len(server.work.named("array")) == 2
-    server.work.answers["array"] = {"0": "COMPLETED", "1": "FAILED"}
+    assert len(server.backend.named("array_states")) == 2
+    server.backend.answers["array_states"] = {"0": "COMPLETED", "1": "FAILED"}
     state.clock.now += SHARED_AGE_S  # type: ignore[attr-defined]
     assert await state.array(cluster, 40) == {"0": "COMPLETED", "1": "FAILED"}
 
@@ -95,8 +95,8 @@ async def test_timeline_shows_start_and_end_of_a_requeued_run(server: Server) ->
     again = builders.job(7, "PENDING", gpus=8, nodes=(), submit_time=960, start_time=0, end_time=0)
     waits = replace(again, start_time=5000)  # when Slurm expects it to
     server.state.live.store_snapshot(Snapshot("lab", jobs=(waits,), as_of=1000.0))
-    server.work.answers["runs"] = (first, again)
-    server.work.answers["history"] = ()
+    server.backend.answers["job_runs"] = (first, again)
+    server.backend.answers["history"] = ()
     got = await (await server.client()).get("/api/v1/clusters/lab/jobs/7/runs")
     told = JobRunsOut.model_validate(got.json())
     course = [(run.start_time, run.end_time, bool(run.placement)) for run in told.runs]
@@ -110,14 +110,14 @@ async def test_progress_of_an_ended_job_is_read_once_and_cached(
 ) -> None:
     job = builders.job(7, "COMPLETED", nodes=("lab-1-1",), start_time=910, end_time=950)
     server.state.live.store_snapshot(Snapshot("lab", as_of=1000.0))
-    server.work.answers |= {"job": job, "runs": (), "history": (), "run_command": ExecOut(code=1)}
-    server.work.answers["said"] = ProgressOut(step=120, loss=1.5, series=[(60, 2.0), (120, 1.5)])
+    server.backend.answers |= {"job": job, "job_runs": (), "history": (), "run_command": ExecOut(code=1)}
+    server.backend.answers["ended_progress"] = ProgressOut(step=120, loss=1.5, series=[(60, 2.0), (120, 1.5)])
     client = await server.client()
     page = await client.get("/clusters/lab/jobs/7")
     assert "[2.0, 1.5]" in page.text.replace("&#34;", '"')
     told = (await client.get("/api/v1/clusters/lab/jobs/7")).json()
-    assert (told["progress"]["step"], len(server.work.named("said"))) == (120, 1)
-    server.work.answers["said"] = Unreachable("lab-head does not answer")
+    assert (told["progress"]["step"], len(server.backend.named("ended_progress"))) == (120, 1)
+    server.backend.answers["ended_progress"] = Unreachable("lab-head does not answer")
     server.state.clock.now += 10 * PROGRESS_AGE_S  # type: ignore[attr-defined]
     server.state.live.store_snapshot(Snapshot("lab", as_of=server.state.clock()))
     assert (await client.get("/clusters/lab/jobs/7")).status_code == 200

@@ -29,7 +29,7 @@ PAGE = "/clusters/lab/submit"
 async def test_submit_page_says_if_a_failed_request_may_have_submitted_the_job(
     server: Server, error: HeadwayError, unsure: bool
 ) -> None:
-    server.work.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
+    server.backend.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
     await server.apply("lab")
 
     def submit(_: Any, request: Any, *__: Any) -> SubmitOut:
@@ -37,7 +37,7 @@ async def test_submit_page_says_if_a_failed_request_may_have_submitted_the_job(
             raise error
         return SubmitOut(job_id=0, cluster="lab", user="eve", workdir="", message="")
 
-    server.work.answers["submit"] = submit
+    server.backend.answers["submit"] = submit
     eve = await server.client("eve", "member")
     sent = await eve.post(PAGE, data={"how": "script", "script": "#!/bin/sh\nhostname\n"})
     assert sent.status_code == error.http_status
@@ -47,9 +47,9 @@ async def test_submit_page_says_if_a_failed_request_may_have_submitted_the_job(
 
 
 async def test_submit_page_checks_the_form_while_it_is_filled_in(server: Server) -> None:
-    server.work.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
+    server.backend.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
     await server.apply("lab")
-    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="eve", workdir="", message="")
+    server.backend.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="eve", workdir="", message="")
     eve = await server.client("eve", "member")
     told = await eve.post(f"{PAGE}/check", data={"how": "script", "script": "#!/bin/sh\nhostname\n"})
     assert (told.status_code, "It fits." in told.text) == (200, True)
@@ -57,7 +57,7 @@ async def test_submit_page_checks_the_form_while_it_is_filled_in(server: Server)
 
 async def test_submit_page_accepts_a_job_that_waits_for_drained_nodes(server: Server) -> None:
     """--test-only refuses it, for it looks at nodes in service alone; sbatch itself takes it."""
-    server.work.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
+    server.backend.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
     await server.apply("lab")
 
     def submit(_: Any, request: Any, *__: Any) -> SubmitOut:
@@ -65,7 +65,7 @@ async def test_submit_page_accepts_a_job_that_waits_for_drained_nodes(server: Se
             raise Refused("allocation failure: Requested node configuration is not available", hint="lab has 4 nodes")
         return SubmitOut(job_id=12, cluster="lab", user="eve", workdir="")
 
-    server.work.answers["submit"] = submit
+    server.backend.answers["submit"] = submit
     eve = await server.client("eve", "member")
     form = {"how": "script", "script": "#!/bin/sh\n#SBATCH -N 5 -t 60\nhostname\n"}
     nodes = [builders.node(name) for name in builders.cluster().slot_names]
