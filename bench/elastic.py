@@ -152,7 +152,7 @@ def timed(bench: Bench, target: int, label: str) -> tuple[float, float]:
     """Scales up once, and returns the seconds until its machines answered and until its nodes could be used."""
     told = bench.cluster.headway("scale", "bench", str(target), "--yes")
     rows = [(float(at), what, text) for at, what, text in _LINE.findall(told)]
-    made = min(at for at, _, text in rows if text == "machine is being made")
+    made = min(at for at, _, text in rows if text == "machine is being created")
     up = max(at for at, _, text in rows if text == "machine is up") - made
     usable = max(at for at, what, _ in rows if what == "nodes") - made
     print(f"{label}: machine up after {up:.1f} s, node usable after {usable:.1f} s: {usable / up:.2f} x")
@@ -184,9 +184,9 @@ def reclaimed(bench: Bench) -> None:
         return next((one for one in new if one["state"] in OVER), None)
 
     told = _until(over)
-    gone = next(step["at"] for step in told["steps"] if step["text"].startswith("given back"))
+    gone = next(step["at"] for step in told["steps"] if step["text"].startswith("returned to the provider"))
     print(
-        f"taken back in 120 s: given back after {gone - told['fault_at']:.1f} s, "
+        f"reclaimed in 120 s: returned after {gone - told['fault_at']:.1f} s, "
         f"its job runs again after {told['times']['running_s']:.1f} s"
     )
     bench.head("scancel", job)
@@ -225,7 +225,7 @@ def main() -> None:
         print(f"incidents without an end: {len(unfinished)} {unfinished}")
         began = time.monotonic()
         own.headway("scale", "bench", "0", "--yes", "--deadline", "0")
-        print(f"one node given back after {time.monotonic() - began:.1f} s")
+        print(f"one node returned after {time.monotonic() - began:.1f} s")
         one = timed(bench, 1, "one node")
         reclaimed(bench)
         own.headway("scale", "bench", "0", "--yes", "--deadline", "0")

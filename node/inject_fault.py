@@ -266,7 +266,7 @@ def run(*argv, check=True):
 DO = {
     "xid": xid,
     "ecc": of_gpu("ecc", "1", "has a double-bit memory error that it can't mend"),
-    "throttle": of_gpu("throttle", "thermal", "is slowed down by its heat"),
+    "throttle": of_gpu("throttle", "thermal", "is throttled by its heat"),
     "slow-disk": slow_disk,
     "full-disk": full_disk,
     "mount-lost": mount_lost,

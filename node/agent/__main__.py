@@ -45,7 +45,7 @@ def main() -> None:
 
             stream_events(*values)
         else:
-            sys.exit(f"agent: no such role: {role}")
+            sys.exit(f"agent: unknown role: {role}")
     except BrokenPipeError:  # the reader has closed its end
         os._exit(0)
 

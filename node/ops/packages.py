@@ -86,7 +86,7 @@ def _wait_for_dpkg() -> None:
             except OSError:
                 if time.monotonic() > ends:
                     raise StepFailed(
-                        f"another program has held {_LOCK} for {_LOCK_S} s: is an upgrade stuck there?"
+                        f"another program has held {_LOCK} for {_LOCK_S} s: check for a stuck upgrade"
                     ) from None
             time.sleep(1)
 
@@ -123,7 +123,7 @@ def _run(argv: list[str], env: dict[str, str], timeout_s: float) -> None:
     except subprocess.TimeoutExpired:
         raise StepFailed(f"{' '.join(argv[:2])} did not end within {timeout_s:g} s") from None
     except OSError as error:
-        raise StepFailed(f"{argv[0]}: {error.strerror}: only Debian and its like can be set up") from None
+        raise StepFailed(f"{argv[0]}: {error.strerror}: Headway needs Debian or a system based on it") from None
     if done.returncode != 0:
         said = done.stderr + done.stdout
         lines = [line for line in said.splitlines() if line.startswith(("E:", "dpkg: error", "Err"))]

@@ -133,7 +133,7 @@ def op_leave(step: dict[str, Any]) -> None:
         except (OSError, StepFailed) as error:
             left.append(f"{path}: {error}")
     if left:
-        raise StepFailed(f"{len(left)} files can't be put back: {'; '.join(left)[:400]}")
+        raise StepFailed(f"{len(left)} files can't be restored: {'; '.join(left)[:400]}")
     old = read_text(f"{BEFORE}/etc/hostname").strip()
     if old:
         socket.sethostname(old)
@@ -180,7 +180,7 @@ def op_dir(step: dict[str, Any]) -> None:
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if squatted(path, owner):
-            raise StepFailed(f"{path} was created by another program just now")
+            raise StepFailed(f"{path} was just created by another program")
         os.fchown(folder, uid, gid)
         os.fchmod(folder, step.get("mode", 0o755))
     finally:
@@ -329,7 +329,7 @@ def op_candidate(step: dict[str, Any]) -> None:
         )
         if done.returncode != 0:
             said = (done.stderr + done.stdout).strip()[-800:]
-            raise StepFailed(f"Slurm refuses the new configuration, the old one stays: {said}")
+            raise StepFailed(f"Slurm refuses the new configuration; the old one stays: {said}")
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -369,7 +369,7 @@ def op_switch(step: dict[str, Any]) -> None:
             if of_units:
                 op_daemon_reload({})
             op_units({**step["take_up"], "action": "restart", "argv": None, "stamps": {}})
-        raise StepFailed(f"the new configuration did not work, the old one is back: {error}") from None
+        raise StepFailed(f"the new configuration did not work; the old one is restored: {error}") from None
     for path in gone:
         os.unlink(f"{path}{_ASIDE}")
 

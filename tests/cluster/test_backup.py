@@ -138,7 +138,7 @@ def test_keys_are_rotated_under_a_running_job(lab: Lab) -> None:
     on_node(lab, NODES[1], "sh", "-c", read_only)
     refused = lab.cli("secrets", "rotate", "munge", "keep", check=False)
     on_node(lab, NODES[1], "umount", "/etc/munge")
-    assert f"can't take the new MUNGE key, so all keep the old one:\n  {NODES[1]}: " in refused.err
+    assert f"can't install the new MUNGE key, so all machines keep the old one:\n  {NODES[1]}: " in refused.err
     assert {lab.head(*munge).out, *(on_node(lab, node, *munge) for node in NODES)} == {old}
     on_node(lab, NODES[0], "test", "!", "-e", "/etc/munge/munge.key.next")
     lab.cli("secrets", "rotate", "munge", "keep")

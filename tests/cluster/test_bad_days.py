@@ -81,7 +81,7 @@ def test_power_cut_of_all_machines_costs_a_job_one_restart(lab: Lab) -> None:
     status = lab.cli("status", check=False)
     assert status.code == 1
     assert "bad is degraded" in status.out
-    assert "headway apply brings them back" in status.out
+    assert "run headway apply" in status.out
     assert "this data is old" in lab.cli("queue").err
     lab.cli("apply", write(lab), "--yes")
     # The controller does not count the second run as a restart if its last save, seconds old, had the job pending.

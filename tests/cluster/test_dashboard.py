@@ -41,7 +41,7 @@ def test_job_can_be_submitted_followed_searched_and_cancelled_in_the_browser(das
     dashboard.go(page, "/clusters/lab/submit")
     page.fill("#f-script", SCRIPT)
     page.locator("#f-script").blur()
-    expect(page.locator("#fault-partition")).to_contain_text("there is no partition 'nope'")
+    expect(page.locator("#fault-partition")).to_contain_text("has no partition 'nope'")
     page.fill("#f-script", SCRIPT.replace("nope", "train"))
     page.locator("#f-script").blur()
     expect(page.locator("#verdict")).to_contain_text("Slurm expects to start it")

@@ -55,7 +55,7 @@ def test_dataset_version_is_added_read_staged_verified_and_removed(lab: Lab, sou
         lambda: lab.head("cat", f"/home/{USER}/refused", check=False).out, "the job to have been refused"
     )
     assert "Read-only file system" in refusal
-    assert lab.cli("dataset", "verify", "words").out.splitlines()[-1] == "words@1 is whole"
+    assert lab.cli("dataset", "verify", "words").out.splitlines()[-1] == "words@1 is complete"
     refused = lab.cli("dataset", "remove", "words@1", "--yes", check=False)
     assert refused.code == 6
     assert f"lineage of job {job}" in refused.err
@@ -81,7 +81,7 @@ def test_dataset_version_is_added_read_staged_verified_and_removed(lab: Lab, sou
     kept.write_text("BETA")
     damaged = lab.cli("dataset", "verify", "words@1", check=False)
     assert damaged.code == 1
-    assert "b.txt has another content" in damaged.err
+    assert "b.txt has different content" in damaged.err
     assert lab.cli("dataset", "list", "-o", "json").json()[0]["state"] == "damaged"
 
     lab.cli("dataset", "remove", "words@1", "--yes", "--force")

@@ -88,8 +88,8 @@ def test_second_head_takes_over_and_the_first_returns_without_losing_jobs(lab: L
         lambda: lab.client.clusters.get("pair").state == "ready" and beat(lab)[1] == 0, "the first head to lead again"
     )
     lab.wait(lambda: lab.head("sacctmgr", "-nP", "show", "cluster", check=False).code == 0, "slurmdbd")
-    lab.wait(lambda: "is there again" in agent_says(lab), "the second head to ask the first one as before")
-    assert "is gone: what is asked of its controller and its accounting fails at once" in agent_says(lab)
+    lab.wait(lambda: "answers again" in agent_says(lab), "the second head to ask the first one as before")
+    assert "is down: requests to its controller and accounting fail at once" in agent_says(lab)
     assert "6817-6819" not in on(lab, "pair-head2", "ip", "rule")
     # The second controller may have recorded that `meanwhile` runs when it had to stand by, without launching it.
     for job, runs in ((running, 1), (meanwhile, 2)):
@@ -101,7 +101,7 @@ def test_second_head_takes_over_and_the_first_returns_without_losing_jobs(lab: L
             return states[-1:] == ["COMPLETED"] and len(states) <= runs
 
         lab.wait(ended, f"the record of job {job}")
-    lab.wait(lambda: f"had not written down what it had accepted: {forgotten};" in agent_says(lab), "its list")
+    lab.wait(lambda: f"had accepted jobs without saving them: {forgotten};" in agent_says(lab), "its list")
     done = ["journalctl", "-u", "headway-recall", "--no-pager"]
     said = lab.wait(
         lambda: re.search(rf"job {forgotten} was not saved .* again: (\d+)", lab.head(*done).out),

@@ -110,7 +110,7 @@ def test_lineage_records_origin_and_rerun_repeats_the_job(lab: Lab, tmp_path: Pa
     assert [one["name"] for one in found.datasets] == ["tiny"]
     assert b"s3cret" not in (lab.state / "headway.db").read_bytes()
     shown = lab.cli("job", "show", "lab", str(job), "--lineage").out
-    assert "with changes of its own" in shown
+    assert "with uncommitted changes" in shown
     assert "s3cret" not in shown
     (tmp_path / "say.sh").write_text("echo changed\n")
     refused = lab.cli("job", "rerun", "lab", str(job), check=False)

@@ -356,7 +356,7 @@ async def test_attach_refuses_links_missing_folders_and_invalid_names(local: Gro
     ]
     with pytest.raises(Refused) as caught:
         await local.provider.attach(NAME, [*bad, Dataset("good", str(good), "/datasets/good")])
-    for word in ("is really /etc", "no folder", "is not a folder", "no name for a dataset"):
+    for word in ("is really /etc", "no folder", "is not a folder", "not a valid dataset name"):
         assert word in caught.value.message
     assert await local.provider.attached(NAME) == ("good",)
 

@@ -92,7 +92,7 @@ def test_notebook_link_works_once_and_its_kernel_sees_one_gpu_and_no_secrets(lab
         assert (notebook.state, notebook.simulated_gpus) == ("running", True)
         browser = Browser(link)
         assert browser.first.status_code == 303
-        assert browser.open(link).status_code == 403, "a link leads in once"
+        assert browser.open(link).status_code == 403, "a link works once"
         assert browser.http.get(f"{browser.base}lab").status_code == 401, "without the cookie nobody is let in"
         assert browser.host == f"n-{notebook.id}.notebooks.localhost:{browser.port}", "each has an origin to itself"
         elsewhere = {"cookie": browser.cookie, "host": browser.host.replace(notebook.id, "0" * 16)}

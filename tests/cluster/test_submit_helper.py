@@ -72,7 +72,7 @@ def test_killed_helper_gives_one_error_and_at_most_one_job(lab: Lab) -> None:
     sending.join(120)  # longer than the server waits for a submission
     (error,) = said
     assert isinstance(error, Unreachable)
-    assert "did not say whether the job is submitted" in error.message
+    assert "did not report whether the job is submitted" in error.message
     assert "headway queue" in error.hint
     lab.head("touch", "helper-goes-on", user="sam")
     assert lab.head("cat", "/home/sam/helper-began").out == "\n"  # sbatch was started once

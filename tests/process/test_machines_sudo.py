@@ -90,7 +90,7 @@ async def test_wrong_sudo_password_raises_unreachable(ops: Path) -> None:
 
 async def test_missing_required_sudo_password_raises_unreachable(ops: Path) -> None:
     async with serving() as server:
-        with pytest.raises(Unreachable, match="asks ops for a password, and the inventory names none"):
+        with pytest.raises(Unreachable, match="asks ops for a password, and the cluster file has none"):
             await said(server, replace(server.machine, user="ops"))
 
 

@@ -172,7 +172,7 @@ def test_listen_settings_are_read_from_environment(tmp_path: Path) -> None:
     books = "HEADWAY_NOTEBOOK_URL"
     assert listen_settings.origin({books: "https://*.Books.example.org/"}, books) == "https://*.books.example.org"
     for text in ("https://*", "https://a*.example.org", "https://a.*.example.org", "https://*.*.example.org"):
-        with pytest.raises(Refused, match="no origin"):
+        with pytest.raises(Refused, match="not an origin"):
             listen_settings.origin({books: text}, books)
 
 
@@ -181,17 +181,17 @@ def test_refuses_invalid_listen_settings(tmp_path: Path) -> None:
     files = {"HEADWAY_TLS_CERT": str(cert), "HEADWAY_TLS_KEY": str(key)}
     provider = {"HEADWAY_OIDC_ISSUER": "https://id.example.org", "HEADWAY_OIDC_CLIENT_ID": "x"}
     for env, words in (
-        (files, "names no host"),
+        (files, "has no host name"),
         ({"HEADWAY_TLS_CERT": str(cert)}, "without its key"),
         ({**files, "HEADWAY_TLS_KEY": str(cert)}, "can't be used"),
         ({**files, "HEADWAY_TLS_CERT": "/nowhere"}, "No such file"),
-        ({"HEADWAY_PUBLIC_URL": "headway.example.org"}, "no origin"),
-        ({"HEADWAY_PUBLIC_URL": "https://ann@headway.example.org"}, "no origin"),
-        ({"HEADWAY_PUBLIC_URL": "https://*.example.org"}, "no origin"),
-        ({"HEADWAY_TRUSTED_PROXIES": "*"}, "names no address"),
-        ({"HEADWAY_OIDC_ISSUER": "http://id.example.org"}, "no provider's https address"),
+        ({"HEADWAY_PUBLIC_URL": "headway.example.org"}, "not an origin"),
+        ({"HEADWAY_PUBLIC_URL": "https://ann@headway.example.org"}, "not an origin"),
+        ({"HEADWAY_PUBLIC_URL": "https://*.example.org"}, "not an origin"),
+        ({"HEADWAY_TRUSTED_PROXIES": "*"}, "has an invalid address"),
+        ({"HEADWAY_OIDC_ISSUER": "http://id.example.org"}, "not an https address"),
         ({"HEADWAY_OIDC_ISSUER": "https://id.example.org"}, "HEADWAY_OIDC_CLIENT_ID"),
-        ({**provider, "HEADWAY_OIDC_ROLES": "staff=boss"}, "can't say"),
+        ({**provider, "HEADWAY_OIDC_ROLES": "staff=boss"}, "invalid entry"),
         ({**provider, "HEADWAY_OIDC_CLIENT_SECRET_FILE": "/nowhere"}, "can't be read"),
     ):
         with pytest.raises(Refused, match=words):

@@ -212,7 +212,7 @@ def test_dataset_version_is_readonly_on_all_nodes(own: Own, tmp_path: Path) -> N
     reads = "cat /datasets/words/1/a.txt; echo; touch /datasets/words/1/b 2>/dev/null || echo refused"
     said = lab.head("srun", "-N2", "sh", "-c", reads, user="ann").out.split()
     assert sorted(said) == ["alpha", "alpha", "refused", "refused"], "two nodes, in whichever order they speak"
-    assert lab.cli("dataset", "verify", "words", *here).out.splitlines()[-1] == "words@1 is whole"
+    assert lab.cli("dataset", "verify", "words", *here).out.splitlines()[-1] == "words@1 is complete"
     lab.cli("dataset", "remove", "words@1", "--yes", *here)
     assert "/datasets/words " not in lab.head("cat", "/proc/self/mounts").out
 

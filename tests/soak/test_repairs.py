@@ -129,8 +129,10 @@ def test_often_failing_node_accepts_spare_work_only(lab: Lab) -> None:
     count = sum(one.node == node for one in lab.client.incidents.list("rep"))
     lab.cli("fault", "xid", "79", node, "--gpu", "0")
     found = ended(lab, node, count + 1)
-    assert found["steps"][-1]["text"].startswith("tests passed; back in service for spare work only")
-    assert "for spare work only" in lab.cli("node", "history", node).out
+    assert found["steps"][-1]["text"].startswith(
+        "tests passed; back in service for jobs in reservation headway_lemons only"
+    )
+    assert "for jobs in reservation headway_lemons only" in lab.cli("node", "history", node).out
     refused = lab.sbatch("ann", "-w", node, "-o", "/dev/null", wrap="true")
     asks = lab.sbatch("ann", "--reservation=headway_lemons", "--gpus-per-node=8", "-o", "/dev/null", wrap="sleep 2")
     assert lab.wait_job(asks, "COMPLETED") == "COMPLETED"

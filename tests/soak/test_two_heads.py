@@ -117,7 +117,7 @@ def test_frozen_head_steps_down_when_it_resumes(twin: Twin) -> None:
     meanwhile = twin.lab.wait(lambda: twin.submit("true"), "a submission while the first head stands still")
     twin.bare.go_on(HEAD)
     said = lambda: twin.bare.inside(HEAD, "journalctl", "-u", "headway-agent", "--no-pager")  # noqa: E731
-    twin.lab.wait(lambda: "leads no more, own-head2 does" in said(), "the controller that slept to be ended")
+    twin.lab.wait(lambda: "own-head2 is the active head now" in said(), "the controller that slept to be ended")
     twin.lab.wait(lambda: twin.leads(HEAD), "the first head to lead again", TAKEN_OVER_S)
     twin.let_go(job, meanwhile)
 

@@ -19,7 +19,7 @@ async def put(store: Store) -> None:
     error = {
         "kind": "command_failed",
         "message": "half-1-2: podman run ended with 125: no space left on device",
-        "hint": "make room on the server's disk, then apply again: headway apply FILE",
+        "hint": "free space on the server's disk, then apply again: headway apply FILE",
     }
     at = time.time()
     done = [
@@ -27,7 +27,7 @@ async def put(store: Store) -> None:
         ("half-1-2", "podman run ended with 125: no space left on device", True, 2.1),
     ]  # fmt: skip
     await _operation(store, FAILED, "failed", at - 600, done, error)
-    now = [("changes", "6 changes", True, 0.6), ("half-1-2", "machine is being made", False, None)]
+    now = [("changes", "6 changes", True, 0.6), ("half-1-2", "machine is being created", False, None)]
     await _operation(store, RUNNING, "running", at - 12, now)
     await _operation(store, DONE, "done", at - 86_400, [("demo", "demo is ready", True, 10.7)], cluster="demo")
 

@@ -268,7 +268,7 @@ def _course(one: IncidentOut) -> list[tuple[float, str, str, dict[str, object]]]
         (times.detect_s, "seen", one.what, said),
         (times.drain_s, "draining", f"drained: incident {one.number}", {}),
         (times.requeue_s, "jobs moved", f"jobs requeued: {', '.join(map(str, moved))}", {"requeued": moved}),
-        ((times.requeue_s or 1) + 9, "repairing", "its machine is started again", {"try": "reboot"}),
+        ((times.requeue_s or 1) + 9, "repairing", "its machine is restarted", {"try": "reboot"}),
         (times.closed_s and times.closed_s - 20, "testing", "tests begin", {"tests": True}),
         (
             times.closed_s,

@@ -55,7 +55,7 @@ async def put(store: Store) -> None:
                 157_300_000_000,
                 120,
                 2,
-                "shards/000417.tar has another content than its manifest says",
+                "shards/000417.tar has different content than its manifest says",
             ),
         ),
         1,

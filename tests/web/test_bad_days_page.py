@@ -69,7 +69,7 @@ def test_unresponsive_slurm_is_named_on_all_pages_and_open_streams(demo: Site) -
     form = {"how": "script", "script": "#!/bin/bash\nsrun train\n"}
     with signed_in(demo, "member") as client:
         sent = client.post("/clusters/demo/submit", data=form, headers={"origin": demo.url})
-    assert "was not sent" in words(sent)
+    assert "was not submitted" in words(sent)
     assert "srun train" in sent.text, "what was written is still there"
     assert demo.backend.named("submit") == []
 
@@ -78,7 +78,7 @@ def test_cluster_being_created_is_explained_on_every_page(demo: Site) -> None:
     with signed_in(demo) as client:
         for tab in TABS:
             page = client.get(f"/clusters/half{tab}")
-            assert (page.status_code, "The cluster is being made" in words(page)) == (200, True), tab
+            assert (page.status_code, "The cluster is being created" in words(page)) == (200, True), tab
         assert "was not read yet" in words(client.get("/clusters/half/queue"))
         assert client.get("/clusters/half/jobs/104").status_code == 404
 
@@ -89,5 +89,5 @@ def test_unexpected_error_page_hides_its_details(demo: Site) -> None:
         page = client.get("/clusters/demo/teams")
     assert page.status_code == 500
     assert [(one["event"], one["path"]) for one in logged] == [("bug", "/clusters/demo/teams")]
-    assert "did not foresee (ValueError)" in words(page)
+    assert "internal error of Headway (ValueError)" in words(page)
     assert "123" not in page.text

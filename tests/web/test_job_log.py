@@ -25,7 +25,7 @@ from headway.jobs.logs.log_window import last_lines
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 
 pytestmark = pytest.mark.browser
-BROKE = "the connection broke; again in a moment"
+BROKE = "the connection broke; trying again"
 
 
 class Log:

@@ -182,7 +182,7 @@ def test_every_live_page_reports_a_lost_server(demo: Site, page: Page, path: str
     expect(page.locator("#offline")).to_be_hidden()
     demo.stop()
     page.clock.run_for(AGAIN_MS)
-    expect(page.locator("#offline")).to_contain_text("No news from the server.")
+    expect(page.locator("#offline")).to_contain_text("The server does not answer.")
     expect(page.locator("#offline")).to_be_visible()
     expect(page.locator("main h1")).to_have_text(title)
 

@@ -32,7 +32,7 @@ def test_new_cluster_form_and_file_stay_in_sync(real: Site, page: Page) -> None:
     real.goto(page, "/new", role="member")
     text, faults = page.locator("#text"), page.locator("#faults")
     page.fill("#i-nodes", "0")
-    expect(page.locator("#f-nodes")).to_contain_text("add max: the most it can be scaled to")
+    expect(page.locator("#f-nodes")).to_contain_text("add max, the largest number of nodes")
     expect(faults.locator("[data-line]")).to_have_text("line 3")
     expect(page.locator("#gutter .is-error")).to_have_text("3")
     expect(page.locator("#cost")).to_be_empty()
@@ -107,12 +107,12 @@ def test_new_cluster_form_works_without_scripts(real: Site, browser: Browser) ->
 def test_member_can_plan_but_not_apply(real: Site, page: Page) -> None:
     real.goto(page, "/new", role="member")
     page.click("text=Show the changes")
-    expect(page.locator("#changes")).to_contain_text("Only an admin applies it")
+    expect(page.locator("#changes")).to_contain_text("Only an admin may apply it")
     expect(page.get_by_role("button", name="Apply")).to_have_count(0)
 
 
 def test_failed_operation_page_shows_hint_and_failed_step(demo: Site, page: Page) -> None:
     demo.goto(page, "/operations/op-failed", role="viewer")
-    expect(page.get_by_role("alert")).to_contain_text("make room on the server's disk")
+    expect(page.get_by_role("alert")).to_contain_text("free space on the server's disk")
     expect(page.locator(".step.is-failed")).to_contain_text("no space left on device")
     expect(page.locator(".others")).to_contain_text("running")

@@ -126,4 +126,4 @@ def test_home_page_shows_broken_and_used_gpus_per_cluster(demo: Site, page: Page
     expect(card).to_contain_text("1 open incident")
     expect(card).to_contain_text("$119.60")
     expect(page.locator(".cluster", has=page.locator("#cluster-prod"))).to_contain_text("Figures are old")
-    expect(page.locator(".cluster", has=page.locator("#cluster-half"))).to_contain_text("being made")
+    expect(page.locator(".cluster", has=page.locator("#cluster-half"))).to_contain_text("being created")

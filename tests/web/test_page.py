@@ -161,7 +161,7 @@ def test_cluster_page_reports_a_lost_server(site: Site, page: Page) -> None:
     expect(page.locator("#offline")).to_be_hidden()
     site.stop()
     expect(page.locator("#offline")).to_be_visible()
-    expect(page.locator("#offline")).to_contain_text("No news from the server.")
+    expect(page.locator("#offline")).to_contain_text("The server does not answer.")
     expect(page.locator("#node-demo-1-1")).to_be_visible()
 
 

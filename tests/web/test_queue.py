@@ -220,9 +220,9 @@ def test_submit_form_shows_faults_at_their_fields_and_submits(demo: Site, page: 
     verdict = page.locator("#verdict")
     expect(verdict).to_contain_text("It fits. Slurm expects to start it in 14 min on demo-1-1, partition train")
     for field, value, said in (
-        ("GPUs a node", "9", "9 GPUs on each node are asked for; a node of demo has 8"),
-        ("Time limit", "30-0", "30 days is asked for, train allows 7 days"),
-        ("Nodes", "99", "99 nodes are asked for, train has 5"),
+        ("GPUs per node", "9", "the job asks for 9 GPUs per node; a node of demo has 8"),
+        ("Time limit", "30-0", "the job asks for 30 days; train allows 7 days"),
+        ("Nodes", "99", "the job asks for 99 nodes; train has 5"),
     ):
         box = page.get_by_label(field, exact=True)
         box.fill(value)
@@ -235,7 +235,7 @@ def test_submit_form_shows_faults_at_their_fields_and_submits(demo: Site, page: 
     demo.backend.answers["submit"] = Refused("sbatch: error: QOSMaxSubmitJobPerUserLimit", hint="wait")
     page.get_by_role("button", name="Submit").click()
     expect(page.locator(".field.is-bad")).to_contain_text("QOSMaxSubmitJobPerUserLimit")
-    expect(page.locator("#verdict")).to_contain_text("1 thing to put right")
+    expect(page.locator("#verdict")).to_contain_text("1 thing to correct")
     expect(page.locator("#f-partition")).to_have_value("train")
     demo.backend.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~", message="")
     page.get_by_role("button", name="Submit").click()
@@ -270,9 +270,9 @@ def test_clone_gets_its_own_folder_and_asks_for_secrets(demo: Site, page: Page, 
     page.get_by_role("link", name="Clone").click()
     expect(page.locator("#f-args")).to_have_value("train.py --tokenizer gpt2")
     expect(page.locator("#f-script")).to_have_value(re.compile(re.escape(first.job_folder)))
-    expect(page.locator("#origin")).to_contain_text(f"name that one instead of {first.job_folder}")
+    expect(page.locator("#origin")).to_contain_text(f"The new folder replaces {first.job_folder}")
     expect(page.locator("#f-chdir")).to_have_count(0)
-    expect(page.locator(".field.is-bad")).to_contain_text("HF_TOKEN was not kept, as it is a secret")
+    expect(page.locator(".field.is-bad")).to_contain_text("HF_TOKEN is a secret and was not stored")
     page.get_by_label("HF_TOKEN").fill("again")
     page.get_by_label("HF_TOKEN").press("Tab")
     expect(page.locator("#verdict")).to_contain_text("It fits.")

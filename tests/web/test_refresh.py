@@ -71,7 +71,7 @@ def test_node_history_refreshes_with_a_new_incident(site: Site, page: Page) -> N
     page.clock.install()
     site.put(page_demo.happy())
     site.goto(page, "/clusters/demo/nodes/demo-1-3", role="viewer")
-    expect(page.locator("#node-past")).to_contain_text("No fault of this node was seen.")
+    expect(page.locator("#node-past")).to_contain_text("This node had no fault.")
     site.put(page_demo.broken())
     later(page, "/clusters/demo/nodes/demo-1-3")
     expect(page.locator("#node .notice")).to_contain_text("no heartbeat")
@@ -129,7 +129,7 @@ def test_events_and_audit_pages_use_one_time_zone_for_days_and_times(demo: Site,
     expect(page.locator("#events")).not_to_contain_text("2026-11-20 20")
     demo.goto(page, "/audit?since=2026-11-20&until=2026-11-20&action=node.drain")
     assert page.locator("tbody time").all_inner_texts() == ["2026-11-20 20:00 UTC", "2026-11-20 14:00 UTC"]
-    expect(page.locator("h1 ~ p")).to_contain_text("Times and days are UTC.")
+    expect(page.locator("h1 ~ p")).to_contain_text("Times are UTC.")
     page.context.close()
 
 

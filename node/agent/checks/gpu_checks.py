@@ -24,11 +24,11 @@ def gpu_count(seen: MachineState) -> Result | None:
     lost = [one.index for one in seen.gpus if one.lost]
     if lost:
         numbers = ", ".join(map(str, lost))
-        return bad(f"GPU {numbers} does not answer: {seen.config.gpus} are expected", REBOOT, lost[0])
+        return bad(f"GPU {numbers} does not answer: {seen.config.gpus} GPUs expected", REBOOT, lost[0])
     if len(seen.gpus) < seen.config.gpus:
         there = {one.index for one in seen.gpus}
         missing = next((index for index in range(seen.config.gpus) if index not in there), None)
-        return bad(f"{len(seen.gpus)} GPUs are there, {seen.config.gpus} are expected", REBOOT, missing)
+        return bad(f"{len(seen.gpus)} GPUs found, {seen.config.gpus} expected", REBOOT, missing)
     return None
 
 
@@ -78,8 +78,8 @@ def gpu_throttled(seen: MachineState) -> Result | None:
     seen.kept["throttled"] = since = {index: since.get(index, seen.now) for index in slowed}
     for index, why in slowed.items():
         if seen.now - since[index] >= SLOWED_S:
-            return bad(f"GPU {index} has been slowed down for {seen.now - since[index]:.0f} s: {why}", DRAIN, index)
-    return next((warn(f"GPU {index} is slowed down: {why}", gpu=index) for index, why in slowed.items()), None)
+            return bad(f"GPU {index} has been throttled for {seen.now - since[index]:.0f} s: {why}", DRAIN, index)
+    return next((warn(f"GPU {index} is throttled: {why}", gpu=index) for index, why in slowed.items()), None)
 
 
 def _throttled(one: Gpu) -> str:
@@ -94,7 +94,7 @@ def gpu_pcie(seen: MachineState) -> Result | None:
     for one in seen.gpus:
         width, most = one.figures.get(interface.PCIE_WIDTH), one.figures.get(interface.PCIE_MAX_WIDTH)
         if width and most and width < most:
-            return bad(f"GPU {one.index} is linked by {width:.0f} of {most:.0f} PCIe lanes", REBOOT, one.index)
+            return bad(f"GPU {one.index} uses {width:.0f} of {most:.0f} PCIe lanes", REBOOT, one.index)
     return None
 
 
@@ -104,5 +104,5 @@ def gpu_left_over(seen: MachineState) -> Result | None:
     for one in seen.gpus:
         used = one.figures.get(interface.FB_USED, 0)
         if used > 1024 + seen.config.gpu_memory_mib * 0.02:
-            return warn(f"GPU {one.index}: {used:.0f} MiB in use, and no job is here", RESET_GPU, one.index)
+            return warn(f"GPU {one.index}: {used:.0f} MiB in use, and no job is on the node", RESET_GPU, one.index)
     return None

@@ -146,7 +146,7 @@ class GpuErrors:
         (node_lease.py) or "orphan" (orphans.py)."""
         name = f"{self.node}-{self.boot}-{kind}-{job}-{now:.0f}"
         fault = {"id": name, "at": round(now, 3), "kind": kind, "action": "restart_job", "code": 0, "gpu": None}
-        self.unsent[name] = {**fault, "job": job, "text": f"its processes here were ended: {why}"}
+        self.unsent[name] = {**fault, "job": job, "text": f"its processes on this node were ended: {why}"}
 
     def refresh_gpu_list(self) -> None:
         """Reads the GPUs' addresses again. Call it while all GPUs work: nvidia-smi no longer lists a GPU that has

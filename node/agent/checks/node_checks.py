@@ -35,7 +35,7 @@ KERNEL = (
             rf"|general protection fault[,:]|(?:Oops|Internal error): (?:[^\[\]]*: )?{_DIED}"
             r"|kernel BUG at \S+:\d+!|Kernel panic - not syncing"
         ),
-        "an error of the kernel",
+        "kernel error",
         REBOOT,
     ),
     (
@@ -43,7 +43,7 @@ KERNEL = (
             r"(?:watchdog: )?BUG: soft lockup - CPU|(?:NMI )?[Ww]atchdog: Watchdog detected hard LOCKUP"
             r"|rcu: INFO: rcu_\w+ (?:self-)?detected stall"
         ),
-        "a processor that hung",
+        "CPU lockup",
         REBOOT,
     ),
     (  # not corrected errors, which occur every day, nor the line before them, which does not say which kind they are
@@ -51,7 +51,7 @@ KERNEL = (
             r"(?:mce: |\{\d+\})?\[Hardware Error\]: "
             r".*(?:\b[Uu]ncorrected\b|Machine Check Exception|severity: (?:fatal|recoverable))"
         ),
-        "an error of the hardware",
+        "hardware error",
         REPLACE,
     ),
     (
@@ -61,7 +61,7 @@ KERNEL = (
             r"|corrupt (?:dinode \d|inode \d+ \()|(?:Log )?I/O Error (?:\(\w+\) )?[Dd]etected"
             r"|xfs_do_force_shutdown\(|Filesystem has been shut ?down|User initiated shutdown)"
         ),
-        "a broken file system",
+        "file system error",
         DRAIN,
     ),
 )
@@ -95,13 +95,13 @@ def host_memory(seen: MachineState) -> Result | None:
     for place in sorted(os.listdir(top)) if os.path.isdir(top) else ():
         count = read_text(f"{top}/{place}/ue_count").strip()
         if count.isdigit() and int(count):
-            return bad(f"{count} memory errors that could not be corrected ({place})", REPLACE)
+            return bad(f"{count} uncorrected memory errors ({place})", REPLACE)
     found = host.meminfo(seen.proc)
     total_mib = found.get("MemTotal", 0) >> 20
     if seen.config.memory_mib and not seen.config.oversubscribed_cpus and 0 < total_mib < seen.config.memory_mib * 0.9:
-        return bad(f"{total_mib} MiB of memory, {seen.config.memory_mib} are expected", REPLACE)
+        return bad(f"{total_mib} MiB of memory, {seen.config.memory_mib} expected", REPLACE)
     free = found.get("MemAvailable", 0) / (found.get("MemTotal", 0) or 1)
-    return warn(f"{free:.1%} of the memory is left") if found and free < 0.02 else None
+    return warn(f"{free:.1%} of the memory is available") if found and free < 0.02 else None
 
 
 def _mounted(seen: MachineState) -> dict[str, list[str]]:
@@ -147,7 +147,7 @@ def _answering(seen: MachineState, action: str, *, outside: bool) -> Result | No
         except OSError as error:  # for example a stale NFS handle, or the FUSE program has died
             return bad(f"{one.path}: {error.strerror}", action)
         if not one.read_only and ("ro" in options or told.f_flag & os.ST_RDONLY):
-            return bad(f"{one.path} can only be read", action)
+            return bad(f"{one.path} is read-only", action)
     return None
 
 
@@ -168,7 +168,7 @@ def disk(seen: MachineState) -> Result | None:
         if lacks > 0:
             why = f"{free >> 20} MiB free in {place}"
         elif told.f_files and told.f_favail < _FILES:
-            why, lacks_files = f"no more files fit in {place}: {told.f_favail} left", _FILES - told.f_favail
+            why, lacks_files = f"no inodes left in {place}: {told.f_favail} free", _FILES - told.f_favail
         if why:
             jobs = jobs_filling_disk(place, lacks, lacks_files, owners=owners, proc=seen.proc)
             held = f"{'jobs' if len(jobs) > 1 else 'job'} {', '.join(map(str, jobs))}"
@@ -192,7 +192,7 @@ def disk_writes(_: MachineState) -> Result | None:
     except OSError as error:  # the check `disk` reports a full disk
         return None if error.errno in _FULL else bad(f"{place} can't be written to: {error.strerror}")
     took = time.monotonic() - began
-    return bad(f"140 kB take {took:.1f} s to be written to {place}") if took > SLOW_S else None
+    return bad(f"writing 140 kB to {place} took {took:.1f} s") if took > SLOW_S else None
 
 
 def _scratch(seen: MachineState) -> Mount | None:
@@ -223,7 +223,7 @@ def scratch_writes(seen: MachineState) -> Result | None:
         if error.errno in _FULL:  # users have filled it; the node is not at fault
             return warn(f"{place} is full")
         return bad(f"{place} can't be written to: {error.strerror}", MOUNT if one.outside else DRAIN)
-    return None if same else bad(f"{place} gives back something else than was written", DRAIN)
+    return None if same else bad(f"{place} returns other data than was written", DRAIN)
 
 
 @check(every_s=10, times=2)
@@ -269,20 +269,20 @@ def stuck_processes(seen: MachineState) -> Result | None:
     stuck = [one for one in seen.processes if one.state == "D" and seen.now - one.since > STUCK_S]
     if stuck:
         names = ", ".join(f"{one.name} ({one.pid})" for one in stuck[:3])
-        return warn(f"{len(stuck)} processes wait for a device for over {STUCK_S:.0f} s: {names}", REBOOT)
+        return warn(f"{len(stuck)} processes have waited for a device for over {STUCK_S:.0f} s: {names}", REBOOT)
     return None
 
 
 @check(every_s=5, times=2)
 def slurmd(seen: MachineState) -> Result | None:
-    """Returns bad when slurmd does not run as root. The first DAEMON_S after the agent's start are not checked."""
+    """Returns bad when slurmd is not running as root. The first DAEMON_S after the agent's start are not checked."""
     known = ((one.pid, one.name) for one in seen.processes)
     if seen.now - seen.started <= DAEMON_S or _runs("slurmd", known, seen.proc):
         return None
     # A slurmd that was restarted since the processes were read has another pid.
     if _runs("slurmd", ((pid, name) for pid, name, _ in list_processes(seen.proc)), seen.proc):
         return None
-    return bad("slurmd does not run")
+    return bad("slurmd is not running")
 
 
 def _runs(daemon: str, among: Iterable[tuple[int, str]], proc: str) -> bool:

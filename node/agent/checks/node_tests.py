@@ -146,7 +146,7 @@ def device_errors(name: str, source: Source | None) -> str:
         if name == "memory" and one.figures.get(gpu.DBE):
             return f"GPU {one.index} had {one.figures[gpu.DBE]:.0f} uncorrected memory errors"
         if name == "burn" and int(one.figures.get(gpu.THROTTLE, 0)) & 0xE8:
-            return f"GPU {one.index} is slowed down"
+            return f"GPU {one.index} is throttled"
     return ""
 
 
@@ -174,11 +174,11 @@ class TorchTests:
             self._devices = ["cpu"]
             self._seconds = min(seconds, 1.0)
         elif not torch.cuda.is_available():
-            raise TestFailed("torch finds no CUDA on this node")
+            raise TestFailed("PyTorch finds no CUDA on this node")
         else:
             self._devices = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
             if len(self._devices) < config.gpus:
-                raise TestFailed(f"CUDA finds {len(self._devices)} GPUs, {config.gpus} are expected")
+                raise TestFailed(f"CUDA finds {len(self._devices)} GPUs, {config.gpus} expected")
 
     def memory(self) -> TestResult:
         """Writes patterns to nearly all GPU memory and reads them back. Raises TestFailed when they differ."""
@@ -197,7 +197,7 @@ class TorchTests:
                 block.fill_((pattern + number) & 0xFF)
             for number, block in enumerate(blocks):
                 if not bool((block == (pattern + number) & 0xFF).all()):
-                    raise TestFailed(f"{device}: memory does not hold what was written (pattern {pattern:#x})")
+                    raise TestFailed(f"{device}: memory returns other data than was written (pattern {pattern:#x})")
         return len(blocks) * chunk >> 20
 
     def burn(self) -> TestResult:
@@ -220,10 +220,10 @@ class TorchTests:
             self._settle()
             wrong = [d for d, x, y in zip(self._devices, last, first, strict=True) if not torch.equal(x, y)]
             if wrong:
-                raise TestFailed(f"{wrong[0]} computes another result each time")
+                raise TestFailed(f"{wrong[0]} computes different results for the same input")
         took = time.monotonic() - began
         if not all(torch.equal(first[0].cpu(), one.cpu()) for one in first[1:]):
-            raise TestFailed("the GPUs do not agree about a product")
+            raise TestFailed("the GPUs compute different results for the same product")
         return self._outcome("burn", 2 * n**3 * rounds / took / 1e12, "TFLOP/s", "burn_tflops")
 
     def copy(self) -> TestResult:
@@ -252,7 +252,7 @@ class TorchTests:
             rounds += 4
         took = time.monotonic() - began
         if not torch.equal(there.cpu(), data.cpu()):
-            raise TestFailed(f"{target}: a copy differs from what was copied")
+            raise TestFailed(f"{target}: a copy differs from the original")
         return float(size * rounds / took / 1e9)
 
     def _settle(self) -> None:

@@ -192,7 +192,7 @@ class Runner:
             state.thread = None
             return state.answer[0]
         if seen.now - state.began > state.check.limit_s:
-            words = f"{state.check.name} has no answer for {state.check.limit_s:g} s: something there hangs"
+            words = f"{state.check.name} has not finished within {state.check.limit_s:g} s: it hangs"
             return state.check.hung_result(seen, words)
         return None
 
@@ -254,6 +254,6 @@ def run_every_check(seen: MachineState, checks: Iterable[Check] | None = None) -
         thread = threading.Thread(target=lambda s=state: s.answer.append(run_check(s.check, seen)), daemon=True)
         thread.start()
         thread.join(one.limit_s or 10)
-        state.result = state.answer[0] if state.answer else one.hung_result(seen, f"{one.name} has no answer")
+        state.result = state.answer[0] if state.answer else one.hung_result(seen, f"{one.name} has not finished")
         rows.append(result_message(state))
     return rows

@@ -81,7 +81,7 @@ class FirstHeadMonitor(threading.Thread):
             while self._execute(["ip", "rule", "del", "pref", PREF]) == 0:
                 pass
             if self._refused:
-                log(f"{self._first} is there again: it is asked as before")
+                log(f"{self._first} answers again: requests go to it as before")
             self._refused = False
         elif not there:
             self._refuse()
@@ -104,5 +104,5 @@ class FirstHeadMonitor(threading.Thread):
                 log(f"ip rule add {' '.join(rule)} ended with {code}: a takeover takes some seconds longer")
             self._failed = True
         elif not self._refused:
-            log(f"{self._first} is gone: what is asked of its controller and its accounting fails at once")
+            log(f"{self._first} is down: requests to its controller and accounting fail at once")
             self._refused = True

@@ -71,7 +71,7 @@ class LeaderMonitor(threading.Thread):
         self._doubts = self._doubts + 1 if ours and theirs and ours != theirs else 0
         if self._doubts < 2:
             return False
-        log(f"the controller here leads no more, {theirs.split()[0]} does: it is ended")
+        log(f"{theirs.split()[0]} is the active head now: the controller on this head is ended")
         _end()
         self._doubts = 0
         return True

@@ -83,19 +83,19 @@ class Lease(threading.Thread):
         if not stood_still and now - self.heard < LEASE_S:
             self._over = False
             return
-        why = "this machine stood still" if stood_still else self._cut_off(now, len(fresh))
+        why = "this machine was frozen" if stood_still else self._cut_off(now, len(fresh))
         if not why or (self._over and not stood_still):
             return
         self._over = True
         for job in sorted(self._end()):
-            log(f"job {job}: its processes here were ended: {why}")
+            log(f"job {job}: its processes on this node were ended: {why}")
             self.ended.append((job, why))
 
     def _cut_off(self, now: float, answered: int) -> str:
         """Returns the reason if this node, not the head, is cut off; "" if the head is away, or if that is not known
         yet."""
         if self._testified is not None:
-            return "others hear the head, and this node does not" if now - self._testified >= TESTIFIED_S else ""
+            return "other nodes reach the head and this node does not" if now - self._testified >= TESTIFIED_S else ""
         if answered * 2 >= len(self._asked):
             return ""
         return f"no contact for {now - self.heard:.0f} s"

@@ -163,7 +163,7 @@ class OfflineResponder(threading.Thread):
                 return  # the controller does not answer
             if states and not states & (_OUT | _ASLEEP):
                 there = self._jobs(node)
-                if there is None or self._run(_update(node, "DOWN", "relay: no heartbeat, and its lease is over"))[0]:
+                if there is None or self._run(_update(node, "DOWN", "relay: no heartbeat, and its lease has ended"))[0]:
                     continue
                 self._note(name, node, now, sorted(there), [])
             self._done.add(name)
@@ -175,7 +175,7 @@ class OfflineResponder(threading.Thread):
             file.flush()
             os.fsync(file.fileno())
         self._done.add(signal)
-        log(f"no server listens: {node} is out of service, jobs requeued: {requeued}")
+        log(f"no server is connected: {node} is out of service, jobs requeued: {requeued}")
 
     def _node(self, node: str) -> tuple[set[str], str]:
         """Returns (states, reason) of a node; (no states, scontrol's message) if scontrol failed."""

@@ -41,4 +41,4 @@ class Reregistration:
             return
         self._due = 0.0
         if code := self._execute(RELOAD):
-            log(f"{' '.join(RELOAD)} ended with {code}: Slurm looks at this node's jobs when it next asks")
+            log(f"{' '.join(RELOAD)} ended with {code}: Slurm checks this node's jobs at its next request")

@@ -53,7 +53,7 @@ class TakeoverRecovery(threading.Thread):
             try:
                 self.check(time.monotonic())
             except (OSError, ValueError, subprocess.SubprocessError) as error:
-                log(f"what the first head had not written down: {error}")
+                log(f"jobs that the first head had not saved: {error}")
             time.sleep(LOOK_S)
 
     def check(self, now: float) -> None:
@@ -79,7 +79,7 @@ class TakeoverRecovery(threading.Thread):
             os.unlink(f"{self._folder}/{name}")
         if found:
             jobs = ", ".join(str(one.note.job) for one in found)
-            told = f"the first head had not written down what it had accepted: {jobs}; submitted again when it is back"
+            told = f"the first head had accepted jobs without saving them: {jobs}; they are submitted again when it is back"
             # printed directly: `log` drops lines, and this one must not be dropped
             print(told, file=sys.stderr, flush=True)
 

@@ -260,7 +260,7 @@ def resubmit_lost_jobs(
     found = sorted((*listed, *ours), key=lambda one: (one.note.at, one.note.job))
     yield from _again(slurm, found, done)
     if not whole:
-        raise TimeoutError(f"the second head has not ended its list in {inherited}")
+        raise TimeoutError(f"the second head did not finish its list in {inherited}")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{kept}/{DUE}")
     if inherited:
@@ -326,7 +326,7 @@ def _again(slurm: Slurm, found: Sequence[LostSubmission], done: str) -> Iterator
         what = "submitted again" if new else "and can't be submitted again"
         yield f"job {note.job} was not saved by the controller before it was killed; {what}: {said}"
     if late:
-        raise TimeoutError(f"what the controller did not take is tried again, from job {late[0]} on")
+        raise TimeoutError(f"jobs that the controller refused are submitted again, from job {late[0]} on")
 
 
 def _later(note: SubmissionNote, said: str) -> bool:

@@ -41,7 +41,7 @@ def metrics_text(
         if rows:
             lines += [f"# HELP {name} {what}.", f"# TYPE {name} {kind}", *rows]
     if labelled:
-        lines += ["# HELP headway_gpu_lost Whether a GPU does not answer any more.", "# TYPE headway_gpu_lost gauge"]
+        lines += ["# HELP headway_gpu_lost Whether a GPU no longer answers.", "# TYPE headway_gpu_lost gauge"]
         lines += [f"headway_gpu_lost{labels} {int(one.lost)}" for labels, one in labelled]
     lines += [f"# HELP headway_check_state {_LEVELS}.", "# TYPE headway_check_state gauge"]
     lines += [f"headway_check_state{_labels({'check': name})} {level}" for name, level in checks.items()]

@@ -44,7 +44,7 @@ class HeadSampler(threading.Thread):
             try:
                 self.sample(time.time())
             except Exception as error:  # the thread must go on, because nothing else samples this machine
-                log(f"the machine can't be looked at: {type(error).__name__}: {error}")
+                log(f"the machine can't be measured: {type(error).__name__}: {error}")
             time.sleep(TEXT_S)
 
     def sample(self, now: float) -> None:

@@ -138,7 +138,7 @@ class Sampler(threading.Thread):
             try:
                 self.sample(self.awake.tick())
             except Exception as error:  # the thread must go on, because nothing else samples this machine
-                log(f"the machine can't be looked at: {type(error).__name__}: {error}")
+                log(f"the machine can't be measured: {type(error).__name__}: {error}")
             hurries = not self._runner.looked and self.awake() - self.seen.started < FIRST_S
             time.sleep(FIRST_LOOK_S if hurries else LOOK_S)
 

@@ -79,7 +79,7 @@ class NodeMessages:
             checks = [dict(result) for result in told.get("checks", ())]
             turns = dict(told.get("turns", {}))
         except (ValueError, KeyError, TypeError, AttributeError):
-            log("a message that is none of ours")
+            log("a message without a valid format")
             return None
         for job, number, said_at, values in rows:
             if self._numbers.get(job) != number:
@@ -87,7 +87,7 @@ class NodeMessages:
                 try:
                     self._add(job, {**values, "t": round(said_at, 1)})
                 except OSError as error:
-                    log(f"what job {job} reports is not kept: {error}")
+                    log(f"the report of job {job} is not stored: {error}")
         if not _NODE.fullmatch(node):
             return None
         self.beats[node] = at

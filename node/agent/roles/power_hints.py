@@ -21,7 +21,7 @@ def write_hint(folder: str, word: str, nodes: str) -> None:
     """Appends one line to the file in `folder`. `word` is one of WORDS; `nodes` is a hostlist. Ends the program for
     anything else."""
     if word not in WORDS or not _NODES.fullmatch(nodes):
-        raise SystemExit(f"power: {word!r} of these nodes is nothing that can be asked")
+        raise SystemExit(f"power: {word!r} is an unknown request for these nodes")
     path = f"{folder}/{FILE}"
     line = json.dumps({"at": round(time.time(), 1), "word": word, "nodes": nodes})
     if os.path.exists(path) and os.stat(path).st_size > MOST_BYTES:

@@ -52,7 +52,7 @@ _MOST_DIGITS = 15
 # NUL bytes in addresses and forms are refused: no text of Headway contains them, and databases do not accept them.
 _IN_WORDS = re.compile(rb"\0|%00")
 _NUL_IN = {"application/x-www-form-urlencoded": _IN_WORDS, "multipart/form-data": re.compile(rb"\0")}
-_NUL = "the request holds a NUL byte"
+_NUL = "the request contains a NUL byte"
 _BUNDLE = re.compile(rf"{API_PREFIX}/clusters/[^/]+/bundles/[0-9a-f]{{64}}")  # has a limit of its own
 
 
@@ -187,11 +187,11 @@ class RequestGuard:
         host = headers.get("host", "")
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
         if self._hosts and name.lower() not in self._hosts:
-            message = "this server does not go by that name"
+            message = "this server has no such host name"
             return 400, ErrorOut(kind="refused", message=message, hint="use its address")
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()):
-            return 400, ErrorOut(kind="refused", message="the request's length is no number")
+            return 400, ErrorOut(kind="refused", message="the request's length is not a number")
         if len(length) > _MOST_DIGITS or int(length) > most:
             return 413, ErrorOut(kind="refused", message=_too_large(most))
         return None

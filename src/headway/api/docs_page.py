@@ -27,19 +27,19 @@ vertical-align: top }
 
 
 PROBLEMS = {  # kind -> (HTTP status, meaning)
-    "invalid_spec": (422, "a file that was sent (cluster, pipeline, job) has faults: all of them, with their paths"),
-    "not_signed_in": (401, "no token or session, or one that is unknown or has ended"),
+    "invalid_spec": (422, "a cluster, pipeline or job file has faults; all are listed with their paths"),
+    "not_signed_in": (401, "the token or session is missing, unknown or has ended"),
     "not_allowed": (403, "this person may not do this"),
-    "too_many_tries": (429, "sign-in has failed too often from there; wait"),
-    "too_many_at_once": (429, "as much of it as may run at once runs already; nothing was done, try again in a moment"),
-    "not_found": (404, "there is no such thing"),
-    "conflict": (409, "something else holds it, or it has changed since it was read"),
-    "needs_confirmation": (409, "it disturbs what runs: read the plan and send its digest back, confirmed"),
-    "refused": (400, "the request can't be done as asked"),
+    "too_many_tries": (429, "too many failed sign-ins from this address; wait"),
+    "too_many_at_once": (429, "the limit of concurrent requests is reached; nothing was done, try again in a moment"),
+    "not_found": (404, "it does not exist"),
+    "conflict": (409, "it is in use, or it has changed since it was read"),
+    "needs_confirmation": (409, "it disturbs jobs or sessions: read the plan and send its digest to confirm"),
+    "refused": (400, "the request can't be carried out"),
     "unreachable": (503, "a machine, Slurm or the database does not answer; try again"),
-    "command_failed": (502, "a program on the cluster ended with an error; the detail has its words"),
+    "command_failed": (502, "a program on the cluster ended with an error; the detail has its message"),
     "step_failed": (502, "a step on a machine failed; the detail names both"),
-    "error": (400, "none of the others"),
+    "error": (400, "another error"),
     "bug": (500, "an unexpected error; the server's log has it"),
 }
 

@@ -181,7 +181,7 @@ class Autoscaler:
             )
             return
         if isinstance(deed, planner.ResetNode):
-            why = f"it was not ready within {MAKE_S} s, and Slurm gave it up"
+            why = f"it was not ready within {MAKE_S} s, so Slurm set it down"
         elif isinstance(deed, planner.DeleteMachine) and deed.why == planner.NOT_REGISTERED:
             why = deed.why
         else:
@@ -200,24 +200,24 @@ class Autoscaler:
                     self.tasks[node] = asyncio.create_task(self._create_machine(node, head), name=f"machine {node}")
                     asks = self.cluster.group_of[node].idle_s is not None
                     self.messages.append(
-                        (node, f"{'Slurm wants it' if asks else 'one is missing'}: a machine is being made")
+                        (node, f"{'Slurm needs it' if asks else 'a node is missing'}: its machine is being created")
                     )
             case planner.DeleteMachine(node, why):
                 if not await self._delete_machine(machines[node]):
                     return False
                 self.prometheus_outdated = True
-                self.messages.append((node, f"given back: {why}"))
+                self.messages.append((node, f"machine returned: {why}"))
             case planner.CloseSlots(group, nodes, until, why):
                 await node_commands.close_nodes(run, head, nodes, planner.close_reason(deed))
                 self.messages.append(
-                    (group, f"no machine is asked for in the next {until - self.clock():.0f} s: {why}")
+                    (group, f"no machine is requested in the next {until - self.clock():.0f} s: {why}")
                 )
             case planner.OpenSlots(nodes):
                 await node_commands.open_nodes(run, head, nodes)
-                self.messages.append((compress(nodes), "may be asked for again"))
+                self.messages.append((compress(nodes), "Slurm may use it again"))
             case planner.ResetNode(node):
                 await node_commands.open_nodes(run, head, [node])
-                self.messages.append((node, "Slurm had given it up; it may be asked for again"))
+                self.messages.append((node, "Slurm had set it down and may use it again"))
         return True
 
     async def _delete_machine(self, machine: Machine) -> bool:
@@ -231,7 +231,7 @@ class Autoscaler:
             count = self.undeletable.get(name, (0, 0.0))[0] + 1
             until = now + planner.retry_delay_s(count)
             self.undeletable[name] = count, until
-            self.messages.append((name, f"could not be given back (try {count} in a row): {fault}"))
+            self.messages.append((name, f"machine could not be returned (try {count} in a row): {fault}"))
             await provisioning_incidents.note_failed_deletion(
                 self.cluster, self.env.store, name, f"try {count} in a row: {fault}", now, until
             )
@@ -257,7 +257,7 @@ class Autoscaler:
         except HeadwayError as error:
             await self._handle_failed_creation(node, head, asked, fault_text(error)[:200])
         except TimeoutError:
-            await self._handle_failed_creation(node, head, asked, f"it was not there after {MAKE_S} s")
+            await self._handle_failed_creation(node, head, asked, f"its machine did not exist after {MAKE_S} s")
         except Exception as error:
             # Any error closes the slots in Slurm, otherwise the next tries would follow without a pause.
             await self._handle_failed_creation(
@@ -303,7 +303,7 @@ class Autoscaler:
             self.failed_at[group.name] = now
         count = self.failures[group.name]
         until = self.not_before[group.name] = max(self.not_before[group.name], now + planner.retry_delay_s(1))
-        self.messages.append((node, f"could not be made (try {count} in a row): {why}"))
+        self.messages.append((node, f"machine could not be created (try {count} in a row): {why}"))
         try:
             await provisioning_incidents.note_failed_creation(
                 self.cluster, self.env.store, group, node, f"try {count} in a row: {why}", now, until
@@ -315,7 +315,7 @@ class Autoscaler:
             if group.idle_s is not None:
                 await self._carry_out(planner.close_slots(group, states, [node], until, why), head, machines)
         except HeadwayError as error:
-            self.messages.append((node, f"and could not be taken back yet: {error.message.splitlines()[0]}"))
+            self.messages.append((node, f"and could not be deleted yet: {error.message.splitlines()[0]}"))
 
 
 def _subject(deed: planner.ScalingAction) -> str:

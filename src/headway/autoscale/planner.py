@@ -193,7 +193,7 @@ def _node_action(name: str, state: StateAndReason, machine: Machine | None, now:
     if wakes and machine is not None and 0 < machine.started_at < now - REGISTER_S:
         return DeleteMachine(name, NOT_REGISTERED)
     if (asleep or leaves) and there and not word.startswith("drain"):
-        return DeleteMachine(name, "nothing to do for it" if leaves else "Slurm has no use for it")
+        return DeleteMachine(name, "Slurm does not need it")
     if word.startswith("down") and reason.startswith("ResumeTimeout"):
         return ResetNode(name)
     return None

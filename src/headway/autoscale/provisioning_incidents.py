@@ -19,7 +19,7 @@ from headway.store import Store
 
 NOT_CREATED = "a machine can't be made"
 NOT_DELETED = "a machine can't be given back"
-GROUP_COMPLETE = "the group has as many as it should have"
+GROUP_COMPLETE = "the group has all its machines"
 # seconds after the earliest next try; without a request by then no machine of the group is needed any more
 NO_DEMAND_S = 600.0
 
@@ -87,7 +87,7 @@ def _deletion_resolved(node: str, states: Mapping[str, StateAndReason], machines
     """Returns why an incident of a machine that could not be deleted is over, "" while it is not."""
     if node not in machines:
         return "it is gone"
-    return "Slurm has use for it again" if node_commands.is_in_service(states.get(node, ("", ""))[0]) else ""
+    return "Slurm needs it again" if node_commands.is_in_service(states.get(node, ("", ""))[0]) else ""
 
 
 async def _creation_resolved(
@@ -104,7 +104,7 @@ async def _creation_resolved(
         machine = machines.get(name)
         new = machine is not None and name not in making and machine.started_at > incident.last_signal_at
         if new and node_commands.is_in_service(states.get(name, ("", ""))[0]):
-            return f"{name} has come up"
+            return f"{name} is ready"
     wanted = any(
         name in making
         or states.get(name, ("", ""))[0].endswith("#")
@@ -113,7 +113,7 @@ async def _creation_resolved(
     )
     until = (await store.incidents.get(incident.number)).found("until")
     if not wanted and isinstance(until, int | float) and now > until + NO_DEMAND_S:
-        return "no other one was asked for since"
+        return "no other machine was requested since"
     return ""
 
 

@@ -108,9 +108,7 @@ def _header(path: Path, file: IO[bytes]) -> tuple[Header, bytes]:
             raise ValueError
         base64.b64decode(header.salt, validate=True)
     except (ValueError, KeyError, TypeError):
-        raise Damaged(
-            f"{path} is no backup of Headway's", hint="headway backups --in DIR lists those there are"
-        ) from None
+        raise Damaged(f"{path} is not a Headway backup", hint="headway backups --in DIR lists backups") from None
     return header, hashlib.sha256(magic + line).digest()
 
 
@@ -119,12 +117,12 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise NotFound(f"there is no file {path} on the server's machine", hint="headway backups --in DIR") from None
+        raise NotFound(f"{path} does not exist on the server's machine", hint="headway backups --in DIR") from None
     except OSError as error:
         raise Refused(f"{path} can't be read: {error.strerror}") from None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise Refused(f"{path} is no file", hint="headway backups --in DIR")
+        raise Refused(f"{path} is not a file", hint="headway backups --in DIR")
     with os.fdopen(handle, "rb") as file:
         yield file
 
@@ -211,8 +209,8 @@ def _said(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise Refused(
-                f"the disk of {path.parent} is full: no backup was made, and nothing is left of it",
-                hint="make room there, or name another folder with --to",
+                f"the disk of {path.parent} is full: no backup was made, and no partial file is left",
+                hint="free space there, or name another folder with --to",
             ) from error
         raise Refused(f"no backup can be written in {path.parent}: {error.strerror}") from error
 
@@ -249,7 +247,7 @@ class Reader:
                 self._end(payload)
                 return
             if kind != b"P":
-                raise self._damaged("its parts are not in order")
+                raise self._damaged("its parts are out of order")
             name = payload.decode()
             pieces = self._pieces(name)
             yield name, pieces
@@ -263,40 +261,40 @@ class Reader:
             if kind == b"E":
                 break
             if kind != b"D":
-                raise self._damaged(f"{name} has no end")
+                raise self._damaged(f"{name} is incomplete")
             count += len(payload)
             total.update(payload)
             yield payload
         part = Part(**json.loads(payload))
         if part != Part(count, total.hexdigest()):
-            raise self._damaged(f"{name} is not what was written")
+            raise self._damaged(f"{name} was changed")
         self._parts[name] = part
 
     def _end(self, payload: bytes) -> None:
         told = {name: Part(**part) for name, part in json.loads(payload).items()}
         if told != self._parts or self._file.read(1):
-            raise self._damaged("it does not end where it ended when it was written")
+            raise self._damaged("its end was changed")
 
     def _frame(self) -> tuple[bytes, bytes]:
         first = self._file.read(_LENGTH.size)
         length = _LENGTH.unpack(first)[0] if len(first) == _LENGTH.size else 0
         sealed = self._file.read(length) if 0 < length <= FRAME + 64 else b""
         if not sealed or len(sealed) < length:
-            raise self._damaged("it ends too early")
+            raise self._damaged("it is truncated")
         try:
             plain = self._sealed.decrypt(self._number.to_bytes(12, "big"), sealed, self._vouched)
         except InvalidTag:
             if self._number == 0:
                 raise Damaged(
-                    f"the passphrase does not open {self._path}, or its beginning was changed",
-                    hint="give the one it was made with; nothing was touched",
+                    f"the passphrase does not open {self._path}, or its header was changed",
+                    hint="give the passphrase of the backup; nothing was changed",
                 ) from None
             raise self._damaged(f"frame {self._number} was changed") from None
         self._number += 1
         return plain[:1], plain[1:]
 
     def _damaged(self, why: str) -> Damaged:
-        return Damaged(f"{self._path} is damaged: {why}", hint="take another backup; nothing was touched")
+        return Damaged(f"{self._path} is damaged: {why}", hint="use another backup; nothing was changed")
 
 
 def opens(path: Path, key: bytes) -> Header:

@@ -66,11 +66,11 @@ async def back_up(
     key: bytes,
 ) -> VerifiedBackup:
     """Writes the backup `path`, reads it back and only then gives it its name. `about` is the cluster's row in the
-    store. Raises Conflict when no head runs, Refused when the file can't be written; then no file is left."""
+    store. Raises Conflict when no head is running, Refused when the file can't be written; then no file is left."""
     head = (await list_machines(env, cluster.name)).get(cluster.head)
     if head is None or head.state is not MachineState.RUNNING:
         raise Conflict(
-            f"{cluster.head} does not run: there is nothing to back up", hint=f"headway status {cluster.name}"
+            f"{cluster.head} is not running: there is nothing to back up", hint=f"headway status {cluster.name}"
         )
     writer = await asyncio.to_thread(Writer, path, header, key)
     try:
@@ -85,11 +85,11 @@ async def back_up(
         await _part(writer, "about", _one(json.dumps(dict(about)).encode()), say)
         await _part(writer, "secrets", _one(json.dumps(await _secrets(cluster, env)).encode()), say)
         await _part(writer, "records", _lines(env, cluster.name), say)
-        await say("proof", "is being read back")
+        await say("proof", "is being verified")
         began = time.monotonic()
         written = await asyncio.to_thread(writer.finish)
         proof = await asyncio.to_thread(prove, written, key)
-        await say("proof", f"{proof.bytes} bytes read back whole", done=True, seconds=time.monotonic() - began)
+        await say("proof", f"{proof.bytes} bytes verified", done=True, seconds=time.monotonic() - began)
         await asyncio.to_thread(writer.name)
         return proof
     except BaseException:
@@ -99,14 +99,14 @@ async def back_up(
 
 async def _part(writer: Writer, name: str, pieces: AsyncIterator[bytes], say: ReportProgress) -> None:
     began = time.monotonic()
-    await say(name, "is being kept")
+    await say(name, "is being stored")
     count = 0
     await asyncio.to_thread(writer.begin, name)
     async for piece in pieces:
         count += len(piece)
         await asyncio.to_thread(writer.write, piece)
     await asyncio.to_thread(writer.end)
-    await say(name, f"kept, {count} bytes", done=True, seconds=time.monotonic() - began)
+    await say(name, f"stored, {count} bytes", done=True, seconds=time.monotonic() - began)
 
 
 async def _run(env: ClusterContext, head: Machine, argv: list[str], what: list[str]) -> AsyncIterator[bytes]:
@@ -172,7 +172,7 @@ def _check_state(path: Path, pieces: Iterator[bytes]) -> int:
             for member in tar:
                 names.add(member.name)
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise Damaged(f"{path}: Slurm's state is not whole: {error}", hint="take another backup") from None
+        raise Damaged(f"{path}: Slurm's state is incomplete: {error}", hint="take another backup") from None
     if "./job_state" not in names:
         raise Damaged(
             f"{path}: Slurm's state has no list of jobs",
@@ -189,9 +189,9 @@ def _check_dump(path: Path, pieces: Iterator[bytes]) -> None:
                 tail = (tail + unpack.decompress(piece, 1 << 20))[-200:]
                 piece = unpack.unconsumed_tail
     except zlib.error as error:
-        raise Damaged(f"{path}: the database's dump is not whole: {error}", hint="take another backup") from None
+        raise Damaged(f"{path}: the database dump is incomplete: {error}", hint="take another backup") from None
     if _DUMP_ENDS not in tail or not unpack.eof:
-        raise Damaged(f"{path}: the database's dump is not whole", hint="take another backup")
+        raise Damaged(f"{path}: the database dump is incomplete", hint="take another backup")
 
 
 class Pieces(io.RawIOBase):

@@ -51,7 +51,7 @@ async def rotate(
     await begins()
     await say("key", f"a new {what} key goes to every machine")
     await apply_cluster(cluster, env, say, new={name: fresh})
-    await say("key", f"the new {what} key is everywhere", done=True)
+    await say("key", f"every machine has the new {what} key", done=True)
 
 
 async def _nothing_else_asks(cluster: Cluster, env: ClusterContext) -> None:
@@ -61,8 +61,8 @@ async def _nothing_else_asks(cluster: Cluster, env: ClusterContext) -> None:
         first = asks[0]
         more = f", and {len(asks) - 1} more" if len(asks) > 1 else ""
         raise Refused(
-            f"other changes to {cluster.name} wait that disturb what runs: {first.where}: {first.kind}, {first.why}{more}",
-            hint="headway plan shows them; headway apply, then ask again",
+            f"{cluster.name} has other disturbing changes: {first.where}: {first.kind}, {first.why}{more}",
+            hint="run headway plan and headway apply, then try again",
         )
 
 
@@ -73,7 +73,7 @@ async def _sign_in_key(
     later."""
     provider = env.provider
     if not isinstance(provider, KeyRotatingProvider):
-        raise Refused(f"{cluster.name} is signed in to with keys of your own", hint="change them on the machines")
+        raise Refused(f"{cluster.name} is reached with your own SSH keys", hint="change them on the machines")
     await begins()
     old = (await env.store.secrets.of_cluster(cluster.name))["bootstrap_key"]
     new = await env.store.secrets.put_if_absent(cluster.name, _new(ref), secrets.new_key())
@@ -88,7 +88,7 @@ async def _sign_in_key(
         raise
     await env.store.secrets.set(cluster.name, "bootstrap_key", new)
     await _admit(provider, machines, new)
-    await say("key", "the old key is let in nowhere any more", done=True)
+    await say("key", "no machine accepts the old key any more", done=True)
 
 
 async def _admit(provider: KeyRotatingProvider, machines: Iterable[Machine], *keys: str) -> None:

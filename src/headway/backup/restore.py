@@ -65,8 +65,8 @@ async def check(cluster: str, env_store: Any, kept: Kept) -> None:
     conflicts = await env_store.cluster_records.uid_conflicts(kept.uids)
     if conflicts:
         raise Conflict(
-            f"people of {cluster} would get another's files on this server: {'; '.join(conflicts[:5])}",
-            hint="restore it on a server of its own; nothing was touched",
+            f"users of {cluster} would get files of other users on this server: {'; '.join(conflicts[:5])}",
+            hint="restore it on another server; nothing was changed",
         )
 
 
@@ -93,7 +93,9 @@ async def _read_beside(found: Iterator[T]) -> AsyncIterator[T]:
         try:
             return list(islice(found, _ROWS_AT_ONCE))
         except OSError as error:
-            raise Refused(f"the backup can't be read: {error.strerror or error}", hint="is its disk there?") from error
+            raise Refused(
+                f"the backup can't be read: {error.strerror or error}", hint="check that its disk is mounted"
+            ) from error
 
     while batch := await asyncio.to_thread(some):
         for row in batch:
@@ -114,9 +116,9 @@ async def restore(cluster: Cluster, env: ClusterContext, say: ReportProgress, pa
     if not done:
         await _stand_aside(cluster, env, say)
     if head is not None and answers and not done:
-        await say("head", "Slurm's daemons rest")
+        await say("head", "Slurm's daemons are stopped")
         await _rest(env, head)
-        await say("head", "Slurm's daemons rest", done=True)
+        await say("head", "Slurm's daemons are stopped", done=True)
     parts = (cluster.state_folder, ACCOUNTING_FOLDER)
 
     async def put_back(machine: Machine) -> None:
@@ -131,7 +133,7 @@ async def restore(cluster: Cluster, env: ClusterContext, say: ReportProgress, pa
     hook: Callable[[Machine], Awaitable[None]] = put_back
     await apply_cluster(_as_many(cluster, machines), env, say, before={"accounting": hook}, rests=True)
     if not done:
-        raise Refused(f"{cluster.head}: slurmdbd did not rest, so nothing was put back", hint="run restore again")
+        raise Refused(f"{cluster.head}: slurmdbd did not stop, so nothing was restored", hint="run restore again")
     await _close_runaways(cluster, env, say)
 
 
@@ -186,7 +188,7 @@ async def _rest(env: ClusterContext, head: Machine) -> None:
         ran = None
     if ran is None or ran.code not in (0, _NO_UNIT):
         why = ran.stderr.strip()[-300:] if ran else "they took longer than 90 s"
-        hint = f"nothing was put back; headway exec {head.cluster} -- systemctl status slurmctld slurmdbd, then restore again"
+        hint = f"nothing was restored; see headway exec {head.cluster} -- systemctl status slurmctld slurmdbd, then restore again"
         raise Refused(f"{head.name}: Slurm's daemons could not be stopped: {why}", hint=hint)
 
 
@@ -194,7 +196,7 @@ async def _on_head(env: ClusterContext, head: Machine, *words: str) -> None:
     """Runs node/slurm_state.py on the head. Raises Refused with its error message."""
     ran = await env.connections.remote(head, program_argv(*words), timeout_s=_PART_S, check=False)
     if ran.code != 0:
-        raise Refused(f"{head.name}: {ran.stderr.strip()[-500:]}", hint="mend that, then run restore again")
+        raise Refused(f"{head.name}: {ran.stderr.strip()[-500:]}", hint="correct that, then run restore again")
 
 
 async def _stamp(env: ClusterContext, head: Machine) -> str:
@@ -210,9 +212,9 @@ async def _take(
         while (part := await asyncio.to_thread(next, parts, None)) is not None:
             name, pieces = part
             if name in takers:
-                await say(name, "is being put back")
+                await say(name, "is being restored")
                 await _send(env, head, program_argv(*takers[name]), pieces)
-                await say(name, "is back", done=True)
+                await say(name, "is restored", done=True)
 
 
 async def _send(env: ClusterContext, head: Machine, argv: list[str], pieces: Iterator[bytes]) -> None:
@@ -237,5 +239,5 @@ async def _close_runaways(cluster: Cluster, env: ClusterContext, say: ReportProg
     ran = await env.connections.remote(head, argv, timeout_s=60, check=False, input=b"y\n")
     if ran.code != 0:
         await say(
-            "accounting", f"open records were not looked for: {ran.stderr.strip()[-200:]}", level="warning", done=True
+            "accounting", f"open job records were not checked: {ran.stderr.strip()[-200:]}", level="warning", done=True
         )

@@ -93,13 +93,13 @@ def _second_leads(goal: DesiredState) -> DesiredState:
 def _ended_jobs_text(cluster: Cluster, observed: Observed, ending: AbortingChanges) -> str:
     """Returns which jobs Slurm ends when it reads the new file, as text; "" if there are none."""
     if ending and observed.unasked:
-        told = [f"the partition {name} goes" for name in sorted(ending.partitions)]
+        told = [f"partition {name} is removed" for name in sorted(ending.partitions)]
         if ending.nodes:
             told.append(f"other processors or GPUs on {compress(ending.nodes)}")
-        return f"{', '.join(told)}; which jobs Slurm ends for that can't be known: {observed.unasked}"
+        return f"{', '.join(told)}; the jobs that Slurm ends for that are unknown: {observed.unasked}"
     nodes = {name: jobs for name, jobs in observed.aborted.items() if name in cluster.group_of}
     told = [
-        f"the partition {name} goes, and with it {_jobs_text(jobs)}"
+        f"partition {name} is removed and Slurm ends {_jobs_text(jobs)}"
         for name, jobs in sorted(observed.aborted.items())
         if name not in nodes
     ]
@@ -135,7 +135,9 @@ def _storage(cluster: Cluster, observed: Observed) -> Iterator[Change]:
     for name in sorted(wanted - observed.datasets):
         yield Change("dataset.attach", "cluster", name, "is not mounted yet")
     for name in sorted(observed.datasets - wanted):
-        why = "is no longer part of the cluster file: programs keep the files they have open there, and find no others"
+        why = (
+            "is no longer part of the cluster file: running programs keep their open files there and can't open others"
+        )
         yield Change("dataset.detach", "cluster", name, why, Disturbs.JOBS)
 
 
@@ -160,8 +162,8 @@ def _machines(goal: DesiredState, observed: Observed) -> Iterator[Change]:
 
 def _upgrade_change(name: str, cluster: Cluster, old: str) -> Change:
     why = (
-        f"Slurm {old} becomes {cluster.slurm_version}: slurmdbd and slurmctld are away meanwhile; jobs go on, sessions end. "
-        "A roll of the nodes follows: none takes new jobs until it is done too"
+        f"Slurm {old} becomes {cluster.slurm_version}: slurmdbd and slurmctld stop meanwhile; jobs continue, sessions end. "
+        "A roll of the nodes follows: each takes no new jobs until it is done"
     )
     return Change(REBUILD, name, name, why, Disturbs.REBUILD)
 
@@ -173,16 +175,18 @@ def _removal(name: str, cluster: Cluster, jobs: tuple[int, ...]) -> Change:
         whose = "" if group.name == MAIN_GROUP else f" of {group.name}"
         why = f"{group.nodes} node{'s' * (group.nodes != 1)}{whose} {'is' if group.nodes == 1 else 'are'} wanted"
     if not jobs:
-        return Change("machine.delete", name, name, f"{why}; it is drained and given back", Disturbs.NODE_DRAIN)
+        return Change(
+            "machine.delete", name, name, f"{why}; the node is drained and its machine is returned", Disturbs.NODE_DRAIN
+        )
     words = f"{why}; it runs {_jobs_text(jobs)}"
     return Change("machine.delete", name, name, words, Disturbs.JOBS, data={"jobs": list(jobs)})
 
 
 def _replacement(name: str, kind: str, jobs: tuple[int, ...]) -> Change:
     """Returns the change in which an owned machine takes the place of another."""
-    why, data = "hosts names another machine or address for it than it has", {"role": kind}
+    why, data = "hosts has another machine or address for it", {"role": kind}
     if not jobs:
-        words = f"{why}: a machine that goes is drained and given back"
+        words = f"{why}: a removed machine is drained and returned"
         return Change("machine.create", name, name, words, Disturbs.NODE_DRAIN, data=data)
     return Change(
         "machine.create",

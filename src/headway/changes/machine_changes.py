@@ -70,7 +70,7 @@ def machine_changes(name: str, wanted: DesiredMachine, seen: ObservedMachine) ->
     for path in seen.managed:
         if path not in wanted.files:
             if path.endswith(".mount"):
-                why = "is detached: programs keep the files they have open there, and find no others"
+                why = "is detached: running programs keep their open files there and can't open others"
                 yield Change("file.remove", name, path, why, Disturbs.JOBS)
             else:
                 yield Change("file.remove", name, path, "is no longer part of the cluster file")
@@ -90,7 +90,7 @@ def _software(name: str, wanted: DesiredMachine, seen: ObservedMachine) -> Itera
     """Yields the changes to the software of an owned machine. A machine that was never observed may lack all
     packages."""
     if wanted.packages and set(wanted.files) - set(seen.managed):
-        yield Change("file.keep", name, "files that are there already", "they come back when the machine is given back")
+        yield Change("file.keep", name, "existing files", "they are restored when the machine is returned")
     missing = wanted.packages if seen is NOT_OBSERVED else seen.missing
     if missing:
         count = f"{len(missing)} of {len(wanted.packages)}"
@@ -105,7 +105,7 @@ def _software(name: str, wanted: DesiredMachine, seen: ObservedMachine) -> Itera
     if wanted.parts and seen.hostname != name:
         was = f"is {seen.hostname} now" if seen.hostname else "is another one"
         yield Change(
-            "machine.name", name, name, f"the machine's own name {was}; it comes back when the machine is given back"
+            "machine.name", name, name, f"the machine's former name {was} is restored when the machine is returned"
         )
 
 
@@ -125,12 +125,8 @@ def _why_file(path: str, wanted: DesiredMachine, seen: ObservedMachine) -> str:
     if found is None:
         return "is missing"
     if path in wanted.unread:
-        return f"can't be read as it is there, and is replaced: {wanted.unread[path]}"
-    return (
-        "differs from what the cluster file asks for"
-        if found.digest != wanted.digests[path]
-        else "has another owner or mode"
-    )
+        return f"can't be parsed and is replaced: {wanted.unread[path]}"
+    return "differs from the cluster file" if found.digest != wanted.digests[path] else "has another owner or mode"
 
 
 def _unit_change(
@@ -161,9 +157,7 @@ def _unit_change(
         disturbs = Disturbs.JOBS if ends else effect
         if effect is Disturbs.CONTROLLER_RESTART:
             unread = any(path in wanted.unread for path in unit.reload_on)
-            why = ends or (
-                "its file can't be read as it is there" if unread else "a changed setting is read only at start"
-            )
+            why = ends or ("its file can't be parsed" if unread else "a changed setting is read only at start")
             return Change("unit.restart", name, unit.name, why, disturbs, data={**data, "reload": True})
         return Change("unit.reload", name, unit.name, ends or "has not read its changed files yet", disturbs, data=data)
     if not found.enabled:

@@ -61,8 +61,8 @@ def evaluate_surveys(cluster: Cluster, surveys: Mapping[str, Survey], known: Ear
         kept = known.found.get(name)
         less = _less(kept, survey.found) if kept else ""
         if less:
-            what = f"has {less} than when it was taken"
-            gaps.append(_warn(survey, what, "what it had is what Slurm goes by: it is at fault"))
+            what = f"has {less} than when the cluster took it"
+            gaps.append(_warn(survey, what, "Slurm still counts with the former hardware: repair the machine"))
         elif kept is None or _more(kept, survey.found):
             found[name] = survey.found
         if name not in cluster.heads:
@@ -98,10 +98,14 @@ def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings) -> Iterat
         yield gap(
             survey,
             f"has a clock {off:.0f} s {ahead} the server's",
-            "let it follow a time server (systemd-timesyncd, chrony)",
+            "set up time synchronization (systemd-timesyncd, chrony)",
         )
     if not survey.firewall:
-        yield _stop(survey, "has a kernel without nf_tables", "Slurm's ports could not be closed: boot one that has it")
+        yield _stop(
+            survey,
+            "has a kernel without nf_tables",
+            "boot a kernel with nf_tables: the firewall of Slurm's ports needs it",
+        )
 
 
 def _holder(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
@@ -113,20 +117,20 @@ def _holder(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
         yield _stop(
             survey,
             f"is held by {whose}, as {held.machine}",
-            f"headway down {held.cluster} gives it back; if that cluster is no more, remove /etc/headway/held-by there",
+            f"headway down {held.cluster} returns it; if that cluster no longer exists, remove /etc/headway/held-by there",
         )
     elif held.machine != survey.machine and held.machine not in cluster.machine_names:
         count = len(cluster.slot_names)
         yield _stop(
             survey,
-            f"is {held.machine} of this cluster, a place that the file has no more",
-            f"headway scale {cluster.name} {count} with the file of before frees it once its jobs have ended; then change hosts",
+            f"is {held.machine} of this cluster, and the file has no such node any more",
+            f"headway scale {cluster.name} {count} with the previous file removes it after its jobs end; then change hosts",
         )
     elif held.machine != survey.machine:
         yield _stop(
             survey,
             f"is {held.machine} of this cluster already",
-            "a machine has one place: is it in hosts under two addresses, or is the server's state folder another one?",
+            "remove its second address from hosts, or check the server's state folder",
         )
 
 
@@ -139,15 +143,15 @@ def _system(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
         yield _stop(
             survey,
             f"runs {tested[survey.system]}, and image: {cluster.image} is {wanted}",
-            f"say image: {survey.system}, if all of them run that",
+            f"give image: {survey.system} if all machines run that",
         )
     elif not survey.packages:
         yield _stop(survey, f"runs {survey.system_name}, which has no Debian packages", f"install {wanted}")
     else:
         yield _warn(
             survey,
-            f"runs {survey.system_name}: untested, own machines are tested with {' and '.join(tested.values())}",
-            f"it is set up as {wanted} would be, with Slurm {cluster.slurm_version}: its packages must be of that version",
+            f"runs {survey.system_name}: which is untested; tested systems are {' and '.join(tested.values())}",
+            f"it is set up like {wanted}: its Slurm packages must have version {cluster.slurm_version}",
         )
 
 
@@ -161,7 +165,7 @@ def _sizes(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
         )
     room = ROOM_LEFT_MIB if ours else ROOM_MIB
     if survey.free_mib < room:
-        yield _stop(survey, f"has {survey.free_mib} MiB free in /var, {room} MiB are needed", "make room there")
+        yield _stop(survey, f"has {survey.free_mib} MiB free in /var, {room} MiB are needed", "free space there")
 
 
 def _there_already(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
@@ -178,21 +182,21 @@ def _there_already(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
         yield _warn(
             survey,
             f"has a slurm.conf of cluster {survey.slurm_cluster}",
-            "it is replaced, and comes back when the cluster is taken down",
+            "it is replaced, and restored when the cluster is taken down",
         )
     others = survey.units & _HEADS_OWN if survey.machine == cluster.head else frozenset()
     if others:
         yield _stop(
             survey,
             f"runs {', '.join(sorted(others))} already",
-            "the head's own would take its place: use another machine as the head, or stop it",
+            "stop it, or use another machine as the head: the head needs the same service",
         )
     taken = sorted(set(PORTS) & survey.listening - {2049})
     if taken and not slurm and not others:
         yield _stop(
             survey,
             f"has a program listening on port {', '.join(map(str, taken))}",
-            "the cluster needs it: ss -ltnp shows who that is",
+            "stop the program: the cluster needs the port, and ss -ltnp shows its owner",
         )
 
 
@@ -201,20 +205,22 @@ def _devices(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
     if silent:
         yield _warn(
             survey,
-            f"has {silent} NVIDIA GPU{'s' * (silent != 1)} that no driver answers for",
-            "install NVIDIA's driver, and apply again: until then Slurm has none of them",
+            f"has {silent} NVIDIA GPU{'s' * (silent != 1)} without a driver",
+            "install NVIDIA's driver and apply again: without it Slurm has no GPU of the machine",
         )
     without = not {"nvidia-container-toolkit", "libnvidia-container1"} & set(survey.packages)
     if cluster.containers == "enroot" and survey.found.usable_gpus and without:  # built-in containers do not need it
         yield _warn(
-            survey, "has no NVIDIA container toolkit", "containers see no GPU there: install nvidia-container-toolkit"
+            survey,
+            "has no NVIDIA container toolkit",
+            "install nvidia-container-toolkit: without it containers see no GPU",
         )
     down = [nic.name for nic in survey.found.nics if not nic.up]
     if down:
         yield _warn(
             survey,
             f"has fabric ports that are down: {', '.join(down)}",
-            "ibstat or ip link says more; jobs go on without them",
+            "check ibstat or ip link; jobs run without these ports",
         )
 
 
@@ -306,7 +312,7 @@ def _strangers(where: str, here: Mapping[str, DetectedMount | None], surveys: Ma
             for name in names:
                 yield _stop(
                     surveys[name],
-                    f"does not have the {where} that the cluster's other machines share",
+                    f"does not mount the {where} that the other machines share",
                     "mount it there too",
                 )
 
@@ -328,8 +334,8 @@ def _no_nfs(cluster: Cluster, nfs: list[str], surveys: Mapping[str, Survey]) -> 
 def _gone_with_head(cluster: Cluster, nfs: list[str]) -> Gap:
     what = " and ".join(nfs)
     return Gap(
-        f"{cluster.head} would export {what}, which the machines do not share: with controllers: 2 it would be gone with it",
-        f"mount one {what} on every machine from elsewhere, or leave controllers out",
+        f"{cluster.head} would export {what}, and with controllers: 2 the second head would lose it with the first",
+        f"mount one {what} from another server on every machine, or leave controllers out",
     )
 
 
@@ -345,8 +351,8 @@ def _versions(surveys: Mapping[str, Survey]) -> Iterator[Gap]:
         for row in unfixed_advisories(program, version, amended):
             ids = row.cve[0] + (f" and {len(row.cve) - 1} more" if len(row.cve) > 1 else "")
             yield Gap(
-                f"{program} {version} on {compress(names)} is open to {ids}: it lets {row.lets}",
-                f"mended in {row.newest}, or by the distribution; see {row.source}",
+                f"{program} {version} on {compress(names)} is vulnerable to {ids}: it lets {row.lets}",
+                f"update to {row.newest}, or to the distribution's fixed version; see {row.source}",
                 fatal=False,
             )
 
@@ -360,7 +366,7 @@ def _twice(surveys: Mapping[str, Survey]) -> Iterator[Gap]:
             yield _stop(
                 survey,
                 f"is the same machine as {other}",
-                "a machine has one place: take one of its addresses out of hosts",
+                "remove one of its addresses from hosts",
             )
 
 

@@ -11,7 +11,7 @@ from headway.domain.survey import DetectedMount, Survey
 
 # File systems that never come from another machine.
 _OWN = frozenset(("tmpfs", "ramfs", "devtmpfs", "proc", "sysfs", "overlay", "squashfs", "rootfs"))
-_FIX = "name a folder in storage.state on a file system that both heads mount from elsewhere"
+_FIX = "set storage.state to a folder on a file system that both heads mount from another server"
 
 
 def state_gaps(cluster: Cluster, surveys: Mapping[str, Survey]) -> Iterator[Gap]:
@@ -63,7 +63,7 @@ def _of_a_head(survey: Survey, state: str, names: Mapping[str, str], servers: se
     """Yields a gap if one of the heads serves the folder."""
     served = next((names[one] or survey.machine for one in sorted(servers) if one in names), "")
     if served:
-        yield _gap(survey, f"has {state} from {served}, one of the heads: it would be gone with it", _FIX)
+        yield _gap(survey, f"has {state} from {served}, one of the heads: it is lost with that head", _FIX)
 
 
 def _one_place(state: str, heads: list[Survey]) -> Iterator[Gap]:
@@ -74,7 +74,7 @@ def _one_place(state: str, heads: list[Survey]) -> Iterator[Gap]:
         yield Gap(f"{state} is not the same kind of file system on both heads: {kinds}", _FIX)
     elif len({one.mark for one in found}) > 1:
         where = " and ".join(one.machine for one in heads)
-        yield Gap(f"{state} is not one folder on {where}", _FIX)
+        yield Gap(f"{state} is not the same folder on {where}", _FIX)
 
 
 def _gap(survey: Survey, what: str, fix: str) -> Gap:

@@ -156,7 +156,7 @@ def _operator_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]
     for name in desired.operators:
         if name not in observed.operators:
             command = _command("add", "user", name, "adminlevel=Operator", account=_OPERATOR_ACCOUNT)
-            yield _change("operator", name, "Headway acts for leads and admins through it", command)
+            yield _change("operator", name, "account through which Headway acts for leads and admins", command)
 
 
 def _member_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:

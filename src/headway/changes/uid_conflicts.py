@@ -10,7 +10,7 @@ from headway.domain.machine import Gap
 from headway.domain.survey import Survey
 
 _FIRST, _NOBODY, _MOST = 1000, 65534, 2**31  # uids below _FIRST belong to system users
-_OTHERS = "files would be another's: "
+_OTHERS = "files would belong to another user: "
 
 
 def agreed_uids(surveys: Mapping[str, Survey], names: Iterable[str]) -> dict[str, int]:
@@ -34,16 +34,16 @@ def uid_gaps(cluster: Cluster, survey: Survey, uids: Mapping[str, int], assigned
     for name, uid in sorted(survey.users.items()):
         ours = uids.get(name)
         if ours is not None and uid != ours:
-            what = f"{at} knows {name} itself, with uid {uid}; the cluster gives uid {ours}"
-            yield Gap(what, f"{_OTHERS}rename that account or give it uid {ours}, or the user another name in the file")
+            what = f"{at} has its own user {name} with uid {uid}; the cluster gives uid {ours}"
+            yield Gap(
+                what, f"{_OTHERS}rename that account, give it uid {ours}, or give the user another name in the file"
+            )
     names = {uid: name for name, uid in uids.items()}
     for uid, other in sorted(survey.owners.items()):
         name = names.get(uid, other)
         if other not in (name, "") and uids.get(other) != uid:
             what = f"{at} has uid {uid} as {other}, and the cluster gives it to {name}"
-            yield Gap(
-                what, f"{_OTHERS}give {other} another uid there, or let every machine know {name} by one of their own"
-            )
+            yield Gap(what, f"{_OTHERS}give {other} another uid there, or give {name} one uid on all machines")
     if survey.machine == cluster.head:
         yield from _homes(at, survey, uids, assigned)
 
@@ -60,4 +60,4 @@ def _homes(at: str, survey: Survey, uids: Mapping[str, int], given: frozenset[st
             if name in given:
                 yield Gap(what, f"{name} can't use it: {mend}", fatal=False)
             else:
-                yield Gap(what, f"let every machine know {name} by uid {owner}, and it is taken; or {mend}")
+                yield Gap(what, f"give {name} uid {owner} on every machine; or {mend}")

@@ -30,7 +30,7 @@ def file_change(before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
     before the server has stored the file."""
     if before is None or _as_written(before) == _as_written(after):
         return ()
-    return (Change("setting.keep", "cluster", FILE, "says something else, and nothing on machines changes by it"),)
+    return (Change("setting.keep", "cluster", FILE, "changed in the file; no machine changes"),)
 
 
 def _as_written(cluster: Cluster) -> Cluster:
@@ -90,7 +90,7 @@ def _way(host: Host) -> str:
     if host.sudo_password:
         parts.append(f"sudo's password from {host.sudo_password}")
     if host.jump is not None:
-        parts.append(f"by way of {host.jump.user}@{host.jump.address}:{host.jump.port}")
+        parts.append(f"through {host.jump.user}@{host.jump.address}:{host.jump.port}")
     if host.host_key:
         parts.append(f"host key {host.host_key.split()[-1][-12:]}")
     return ", ".join(parts)

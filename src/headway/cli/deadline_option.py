@@ -21,7 +21,7 @@ By = Annotated[
     typer.Option(
         "--by",
         metavar="TIME",
-        help="Time until jobs on a node that is due are requeued: 30m, 2h. Without it, jobs are never requeued.",
+        help="Time until jobs on a node to be rebuilt are requeued: 30m, 2h (default: wait for the jobs).",
     ),
 ]
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

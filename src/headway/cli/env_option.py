@@ -13,6 +13,6 @@ def parse_env_options(words: list[str]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals and name not in os.environ:
-            raise typer.BadParameter(f"--env {name}: it is not set in this environment; --env {name}=VALUE sets it")
+            raise typer.BadParameter(f"--env {name}: it is not set in this environment; give --env {name}=VALUE")
         found[name] = value if equals else os.environ[name]
     return found

@@ -82,7 +82,7 @@ def expand_home(path: Path | str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise typer.BadParameter(f"{path}: there is no such home folder") from None
+        raise typer.BadParameter(f"{path}: this home folder does not exist") from None
 
 
 def split_cluster(words: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -152,6 +152,6 @@ def confirm(question: str, *, yes: bool, refusal: str) -> None:
     if yes:
         return
     if not is_interactive():
-        raise NeedsConfirmation(refusal, hint="--yes confirms without asking")
+        raise NeedsConfirmation(refusal, hint="use --yes to confirm without a prompt")
     if not typer.confirm(question, default=False):
         raise Refused("not confirmed; nothing was changed")

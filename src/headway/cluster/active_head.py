@@ -87,5 +87,5 @@ async def require_active_head(cluster: Cluster, env: ClusterContext, machines: M
     """Returns the active head. Raises Unreachable if none runs."""
     found = await active_head(cluster, env, machines)
     if found is None:
-        raise Unreachable(f"{cluster.head} does not run", hint=f"headway status {cluster.name}")
+        raise Unreachable(f"{cluster.head} is not running", hint=f"headway status {cluster.name}")
     return found

@@ -167,7 +167,7 @@ class ApplyRun:
         if not going:
             return False
         if self.rests:
-            words = "stays, though the file has no place for it: the next apply gives it back, or takes it in again"
+            words = "stays, although the file has no slot for it: the next apply returns it or uses it again"
             await self.say(compress(going), words, level="warning", done=True)
             return False
         leaving = await self._leaving(self.observed.machines)
@@ -271,7 +271,7 @@ class ApplyRun:
                 fresh = True
         if fresh:
             owned = isinstance(self.env.provider, OwnedMachinesProvider)
-            await self.say(name, "machine is being signed in to" if owned else "machine is being made")
+            await self.say(name, "machine is being signed in to" if owned else "machine is being created")
             async with self.making:
                 machine = self.machines[name] = await self.env.provider.create(await self._request(name))
             await self._wait(machine)
@@ -342,7 +342,7 @@ class ApplyRun:
                 if stage == "outside":  # nodes must not wait for a volume that only the head can't mount
                     self.controller_up.set()
             if stage == "software" and any(step["op"] == "packages" for step in steps):
-                await self.say(name, "packages are being installed, from the machine's own sources")
+                await self.say(name, "packages are being installed from the machine's package sources")
             patience = stage_timeout_s(stage, steps)
             said = await remote_steps.run_steps(self.env.connections, self.machines[name], steps, timeout_s=patience)
             for warning in said:
@@ -361,7 +361,7 @@ class ApplyRun:
         argv = ["test", "-e", f"{ACCOUNTING_FOLDER}{RESTORING_SUFFIX}"]
         if (await self.env.connections.remote(head, argv, timeout_s=20, check=False)).code == 0:
             raise Refused(
-                f"{head.name}: a restore was begun and has not ended, so neither slurmdbd nor slurmctld starts",
+                f"{head.name}: a restore is unfinished, so slurmdbd and slurmctld do not start",
                 hint=f"run it again: headway restore {head.cluster} --from FILE",
             )
 
@@ -398,7 +398,12 @@ class ApplyRun:
                 return
             for name in self.resting:
                 await self._controller(name, "start")
-            await self.say(waiting, "slurmctld stands by again, where Slurm's state was", level="warning", done=True)
+            await self.say(
+                waiting,
+                "slurmctld is on standby again, with Slurm's state in its former folder",
+                level="warning",
+                done=True,
+            )
         except HeadwayError as error:
             words = f"slurmctld stays stopped until the next apply: {error.message.splitlines()[0]}"
             await self.say(waiting, words, level="warning")

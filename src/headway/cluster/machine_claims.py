@@ -140,9 +140,9 @@ def check_claimable(found: InventorySurvey) -> None:
     """Raises Refused with everything that stops an apply, before anything was changed."""
     if found.stops:
         raise Refused(
-            "these machines can't be taken as they are:\n"
+            "these machines can't be used in their present state:\n"
             + "\n".join(f"  {gap.what}\n    {gap.fix}" for gap in found.stops),
-            hint="nothing was changed on any of them; mend that, or take them out of hosts, and apply again",
+            hint="no machine was changed; correct that or remove the machines from hosts, then apply again",
         )
 
 
@@ -156,7 +156,7 @@ def check_state_stays(cluster: Cluster, changes: ChangeSet) -> None:
         if change.kind == "file.remove" and change.where in cluster.heads and unit in above:
             raise Refused(
                 f"Slurm's state lies on {above[unit]}, which would be detached from {change.where}",
-                hint="name another storage.state and apply; then take the volume out",
+                hint="set another storage.state and apply; then remove the volume",
             )
 
 
@@ -171,12 +171,12 @@ async def claim_machine(env: ClusterContext, server_id: str, machine: Machine) -
         holder = json.loads(ran.stdout.splitlines()[0])
     except (ValueError, IndexError):
         raise Unreachable(
-            f"{machine.name} ({machine.address}) could not be taken: {ran.stderr.strip()[-300:]}"
+            f"{machine.name} ({machine.address}) could not be claimed: {ran.stderr.strip()[-300:]}"
         ) from None
     if holder != ours:
         raise Refused(
-            f"{machine.name} ({machine.address}) was taken by cluster {holder.get('cluster')} just now",
-            hint="a machine has one cluster: use another one",
+            f"{machine.name} ({machine.address}) was just claimed by cluster {holder.get('cluster')}",
+            hint="use another machine: a machine belongs to one cluster",
         )
     if ran.code != 0:
         raise CommandFailed(["apt-get", "install", "python3"], ran.code, ran.stderr, where=machine.name)
@@ -203,8 +203,8 @@ async def check_shared_folders(
         lacking = [machine.name for machine, ran in zip(asked, seen, strict=True) if ran.code != 0]
         if lacking:
             raise Refused(
-                f"{where} looks alike on all machines, yet what {head.name} writes there does not show on {compress(lacking)}",
-                hint=f"mount one {where} on every machine, or none: then the head exports it",
+                f"{where} looks alike on all machines, but files of {head.name} there do not appear on {compress(lacking)}",
+                hint=f"mount the same {where} on every machine, or on none: then the head exports it",
             )
 
 
@@ -222,15 +222,15 @@ async def check_shared_state_folder(env: ClusterContext, cluster: Cluster, machi
     try:
         if made.code != 0:
             raise Refused(
-                f"{first.name}: root can't make files of others in {where}: {made.stderr.strip()[-200:]}",
-                hint="Slurm's state is slurm's own there: let root of the heads be root on that file server (no_root_squash)",
+                f"{first.name}: root can't change the owner of files in {where}: {made.stderr.strip()[-200:]}",
+                hint="export it to the heads with no_root_squash: Slurm's state belongs to user slurm",
             )
         for one in others:
             ran = await env.connections.remote(one, ["test", "-e", file], timeout_s=30, check=False)
             if ran.code != 0:
                 raise Refused(
-                    f"{where} looks alike on both heads, yet what {first.name} writes there does not show on {one.name}",
-                    hint="mount one file system there on both",
+                    f"{where} looks alike on both heads, but files of {first.name} there do not appear on {one.name}",
+                    hint="mount the same file system there on both heads",
                 )
     finally:
         await env.connections.remote(first, ["rm", "-f", file], timeout_s=30, check=False)
@@ -258,8 +258,8 @@ async def check_ssh_after_firewall(env: ClusterContext, machine: Machine) -> Non
             said = error.message
     await env.connections.remote(machine, ["systemctl", "disable", "--now", firewall.SERVICE], timeout_s=30)
     raise Refused(
-        f"{machine.name} ({machine.address}) accepts no SSH connection once firewall.ssh_from is in force: {said}",
-        hint="the rules are out of force there again; name the network that the server comes from in firewall.ssh_from",
+        f"{machine.name} ({machine.address}) accepts no SSH connection with firewall.ssh_from: {said}",
+        hint="the rules are removed again; add the network of the server to firewall.ssh_from",
     )
 
 
@@ -271,11 +271,15 @@ async def release_machine(
     step: remote_steps.Step = {"op": "leave", "units": list(_ENDED), "delete": list(delete)}
     try:
         await remote_steps.run_steps(env.connections, machine, [step], timeout_s=_LEAVE_S)
-        await say(machine.name, f"given back: {machine.address} is as it was, but for the packages", done=True)
+        await say(
+            machine.name,
+            f"returned: {machine.address} is in its former state, except for installed packages",
+            done=True,
+        )
     except HeadwayError as error:
         await say(
             machine.name,
-            f"{machine.address} could not be given back, and keeps Headway's files and mark (/etc/headway/held-by): "
+            f"{machine.address} could not be returned and keeps Headway's files and /etc/headway/held-by: "
             f"{error.message}",
             level="warning",
             done=True,

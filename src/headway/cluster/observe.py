@@ -73,7 +73,7 @@ async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
     await asyncio.gather(*looking)
     for error in failed:
         images.cancel()
-        error.hint = error.hint or f"try again; headway node reboot {error.where} where it goes on like this"
+        error.hint = error.hint or f"try again; headway node reboot {error.where} if it happens again"
         raise error
     leads = await active_head(cluster, env, machines)
     jobs = await _jobs_on(env, leads, (machines.keys() - wanted_names) | replaced)
@@ -123,7 +123,7 @@ async def _aborted(
     if not ending:
         return {}, ""
     if head is None:
-        return {}, "no head runs"
+        return {}, "no head is running"
     try:
         busy = await node_jobs.jobs_by_node(env.connections, head) if ending.nodes else {}
         queued = await node_jobs.jobs_by_partition(env.connections, head, sorted(ending.partitions))

@@ -28,6 +28,6 @@ def failed_machines_error(failures: dict[str, HeadwayError], goal: DesiredState)
         lines.append(f"  {error.message if name in error.message else f'{name}: {error.message}'}")
         lines += [f"    {error.hint}"] if error.hint else []
     return Refused(
-        f"{len(failures)} of {len(goal.machines)} machines did not get there:\n" + "\n".join(lines),
-        hint="the others are up; mend what is said above and run apply again",
+        f"{len(failures)} of {len(goal.machines)} machines failed:\n" + "\n".join(lines),
+        hint="the other machines are done; correct the errors above and run apply again",
     )

@@ -159,7 +159,7 @@ async def readiness_checks(cluster: Cluster, env: ClusterContext) -> tuple[Check
     head = await active_head(cluster, env, machines)
     found = [_machines_check(stopped, len(wanted))]
     if head is None:
-        return (*found, Check("head", False, f"{cluster.head} does not run; headway apply brings it back"))
+        return (*found, Check("head", False, f"{cluster.head} is not running; run headway apply"))
     accounting = ("mariadb", "slurmdbd") if head.name == cluster.head else ()
     units = ("munge", *accounting, "slurmctld", "slurmrestd")
     try:
@@ -183,7 +183,7 @@ async def readiness_checks(cluster: Cluster, env: ClusterContext) -> tuple[Check
 def _head_check(cluster: Cluster, head: Machine) -> Check:
     if head.name == cluster.head:
         return Check("head", True, f"{head.name} answers at {head.address}")
-    said = f"{cluster.head} is away and {head.name} leads: jobs go on, accounting catches up when it is back"
+    said = f"{cluster.head} is away and {head.name} is the active head: jobs continue, accounting catches up when it is back"
     return Check("head", False, said)
 
 
@@ -191,7 +191,7 @@ def _machines_check(stopped: list[str], count: int) -> Check:
     if not stopped:
         return Check("machines", True, f"{count} of {count} run")
     what = f"{compress(stopped)} {'is' if len(stopped) == 1 else 'are'} missing or stopped"
-    return Check("machines", False, f"{what}; headway apply brings {'it' if len(stopped) == 1 else 'them'} back")
+    return Check("machines", False, f"{what}; run headway apply")
 
 
 def _slurm_checks(
@@ -207,7 +207,7 @@ def _slurm_checks(
         lines.append(Check("slurm.conf", False, f"slurmctld does not know {compress(missing)}; headway apply"))
     if cluster.spares:
         short = cluster.spares - len(held)
-        said = f"{compress(held)} stands by" if held else "none stands by: they have taken failed nodes' places"
+        said = f"{compress(held)} ready" if held else "no spare is left: all replace failed nodes"
         lines.append(Check("spares", short <= 0, said))
     return lines
 

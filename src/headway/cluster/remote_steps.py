@@ -83,7 +83,7 @@ async def read_facts(
     try:
         told = json.loads(ran.stdout)
     except ValueError:
-        raise Unreachable(f"{machine.name}: answered with something else than facts: {ran.stdout[-200:]!r}") from None
+        raise Unreachable(f"{machine.name}: gave an unreadable answer: {ran.stdout[-200:]!r}") from None
     seen = ObservedMachine(
         files={
             path: ObservedFile(f["sha"], f["mode"], f["owner"], f["group"], f["ctime"])

@@ -44,7 +44,7 @@ async def take_down(cluster: Cluster, env: ClusterContext, say: ReportProgress, 
             await remote_steps.run_steps(env.connections, head, steps, timeout_s=120)
             await say("jobs", "cancelled; accounting closed", done=True)
         except HeadwayError as error:
-            await say("jobs", f"the head did not close down by itself: {error.message}", level="warning", done=True)
+            await say("jobs", f"the head did not shut down in order: {error.message}", level="warning", done=True)
 
     async def delete(name: str) -> None:
         if isinstance(env.provider, OwnedMachinesProvider):

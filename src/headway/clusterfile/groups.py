@@ -56,13 +56,13 @@ def short_form_faults(file: ClusterFile) -> Iterator[FaultText]:
     """Yields fields of the short form in a file that has groups, and missing fields of the short form."""
     if file.groups:
         if file.plan is not None:
-            yield "plan", "each group has its own", "take it out"
+            yield "plan", "each group has its own", "remove it"
         if file.nodes is not None:
-            yield "nodes", "each group has its own", "take it out"
+            yield "nodes", "each group has its own", "remove it"
         if file.max is not None:
-            yield "max", "each group has its own", "take it out"
+            yield "max", "each group has its own", "remove it"
         if file.spares:
-            yield "spares", "each group has its own", "take it out"
+            yield "spares", "each group has its own", "remove it"
         return
     if file.plan is None:
         yield "plan", "is missing", ""
@@ -75,23 +75,23 @@ def idle_faults(file: ClusterFile) -> Iterator[FaultText]:
     times = {name: part.idle for name, part in file.groups.items() if part.idle is not None}
     for name, idle in times.items():
         if idle != next(iter(times.values())):
-            yield f"groups.{name}.idle", "is another one than in the groups before", "Slurm has one for all of them"
+            yield f"groups.{name}.idle", "differs from the groups above", "give one value: Slurm has one for all groups"
     for name in times:
         if file.groups[name].spares:
-            yield f"groups.{name}.spares", "are for groups that people scale", "say min instead"
+            yield f"groups.{name}.spares", "can't be combined with idle", "use min instead"
 
 
 def reserved_faults(file: ClusterFile) -> Iterator[FaultText]:
     """Yields faults of reserved groups."""
     for name, part in file.groups.items():
         if part.reserved and part.spot:
-            yield f"groups.{name}.spot", "is for machines that are not reserved", "take one of the two out"
+            yield f"groups.{name}.spot", "can't be combined with reserved", "remove one of the two"
         if part.reserved and (part.idle is not None or part.max is not None):
             where = "idle" if part.idle is not None else "max"
             yield (
                 f"groups.{name}.{where}",
-                "is for machines that come and go, and reserved ones are paid for all the time",
-                "make a second group for what comes and goes",
+                "can't be combined with reserved: reserved machines are paid for all the time",
+                "make a second group for machines that are not reserved",
             )
 
 
@@ -99,24 +99,28 @@ def size_faults(path: str, part: GroupPart, provider: ProviderTraits) -> Iterato
     """Yields faults of the node counts of one group. `path`: "" for the short form, else "groups.NAME."."""
     if part.idle is not None:
         if part.nodes is not None:
-            yield f"{path}nodes", "is Slurm's to choose in a group that scales by itself (idle)", "say min and max"
+            yield f"{path}nodes", "can't be combined with idle: Slurm sets the number of nodes", "give min and max"
         if part.max is None:
-            yield f"{path}max", "is missing", "say how many nodes it may have at most"
+            yield f"{path}max", "is missing", "give the largest number of nodes"
         if part.idle == UNLIMITED:
-            yield f"{path}idle", "is without end", "leave it out, and say nodes"
+            yield f"{path}idle", "is infinite", "leave it out and give nodes"
         elif part.idle < 60:
-            yield f"{path}idle", "is less than a minute", "a machine takes longer to come than to go"
+            yield f"{path}idle", "is less than a minute", "give 1 or more: a machine takes minutes to start"
     else:
         if part.nodes is None:
-            yield f"{path}nodes", "is missing", "say nodes; or min, max and idle for a group that scales by itself"
+            yield f"{path}nodes", "is missing", "give nodes; or min, max and idle for a group that scales by itself"
         if part.min is not None:
-            yield f"{path}min", "belongs to a group that scales by itself", "say idle, or nodes instead"
+            yield f"{path}min", "needs idle", "give idle, or use nodes instead"
     if part.max is not None and part.max < min_nodes(part):
-        yield f"{path}max", f"is {part.max}, and the group has {min_nodes(part)} nodes", "make it larger"
+        yield (
+            f"{path}max",
+            f"is {part.max}, and the group has {min_nodes(part)} nodes",
+            "give {min_nodes(part)} or more",
+        )
     if max_nodes(part) == 0 and part.nodes == 0 and not provider.creates_machines:
-        yield f"{path}nodes", "is 0", "say at least 1; headway down gives all machines of your own back"
+        yield f"{path}nodes", "is 0", "give 1 or more; headway down releases all your machines"
     elif max_nodes(part) == 0 and part.nodes == 0:
-        yield f"{path}nodes", "is 0, and nothing says how many there may be", "add max: the most it can be scaled to"
+        yield f"{path}nodes", "is 0 and max is missing", "add max, the largest number of nodes"
     if not provider.creates_machines and (part.idle is not None or max_nodes(part) > min_nodes(part)):
         where = "idle" if part.idle is not None else "max"
-        yield f"{path}{where}", "belongs to providers that make machines", "machines of your own are all in hosts"
+        yield f"{path}{where}", "needs a provider that creates machines", "leave it out: hosts lists all your machines"

@@ -32,7 +32,7 @@ def check_cluster_file(
     `spec` is the loaded mapping with public keys inlined and paths absolute, `owner` the user name of the person who
     applies it. Bad input does not raise."""
     if not isinstance(spec, dict):
-        return None, [Fault("", "a cluster file is a mapping of fields", "start from a working one: headway init")]
+        return None, [Fault("", "a cluster file is a mapping of fields", "create one with headway init")]
     found, plain = text_faults(spec)
     if not isinstance(plain, dict) or any(fault.path == "" for _, fault in found):
         return None, sort_faults(found, _FIELDS)

@@ -48,17 +48,19 @@ class SwitchPart(Part):
     """One switch of an explicit tree: a leaf with nodes, or a switch above others."""
 
     name: Name = Field(description="The switch's name in Slurm's topology.", examples=["leaf1"])
-    nodes: int | None = Field(None, ge=1, le=MOST_NODES, description="How many nodes hang on this leaf.")
-    children: list[Name] | None = Field(None, min_length=1, description="Names of the switches below this one.")
+    nodes: int | None = Field(None, ge=1, le=MOST_NODES, description="Number of nodes under this leaf switch.")
+    children: list[Name] | None = Field(None, min_length=1, description="Names of the switches under this one.")
 
 
 class FabricPart(Part):
     """How nodes are wired: jobs are placed under as few leaf switches as possible."""
 
     leaf_size: int | None = Field(
-        None, ge=1, le=4096, description="Nodes under one leaf switch; all leaves meet in one spine."
+        None, ge=1, le=4096, description="Nodes per leaf switch; one spine connects all leaves."
     )
-    switches: list[SwitchPart] | None = Field(None, min_length=1, description="The whole tree, instead of leaf_size.")
+    switches: list[SwitchPart] | None = Field(
+        None, min_length=1, description="All switches of the tree, instead of leaf_size."
+    )
 
 
 class VolumePart(Part):
@@ -66,122 +68,124 @@ class VolumePart(Part):
 
 
 class DatasetPart(Part):
-    """A folder that every machine sees, read-only unless said."""
+    """A folder on every machine (default: read-only)."""
 
     name: Name = Field(description="The dataset's name.", examples=["tiny"])
     path: str | None = Field(
         None,
-        description="Where it is on the server's machine. May be left out with provider ssh.",
+        description="Source folder on the server's machine; optional with provider ssh.",
         examples=["./data/tiny"],
     )
     mount: str | None = Field(
-        None, description="Where it appears on the machines; /datasets/NAME unless said.", examples=["/datasets/tiny"]
+        None, description="Mount point on the machines (default: /datasets/NAME).", examples=["/datasets/tiny"]
     )
-    read_only: bool = Field(True, description="Whether jobs may only read it.")
+    read_only: bool = Field(True, description="Mount it read-only.")
 
 
 class MountedVolumePart(Part):
-    """A file system that every machine mounts from elsewhere."""
+    """An external file system that every machine mounts."""
 
     name: Name = Field(description="The volume's name.", examples=["models"])
-    path: str = Field(description="Where it appears on the machines.", examples=["/models"])
+    path: str = Field(description="Mount point on the machines.", examples=["/models"])
     mount: Annotated[str, AfterValidator(mount_line)] = Field(
-        description="Its type, source and options, as in a line of fstab.",
+        description="Type, source and options, as in a line of fstab.",
         examples=["nfs4 filer:/export/models rw,hard", "lustre mgs@tcp:/fsx", "fuse.sshfs box:/srv/data ro"],
     )
 
 
 class StoragePart(Part):
-    """Shared storage: /home and /scratch always, datasets, and what is mounted from elsewhere."""
+    """Shared storage: /home, /scratch, datasets and external file systems."""
 
     home: VolumePart = Field(default_factory=VolumePart, description="/home on every machine.")
     scratch: VolumePart = Field(default_factory=VolumePart, description="/scratch on every machine, for checkpoints.")
-    datasets: list[DatasetPart] = Field(default_factory=list, max_length=1000, description="Further folders.")
-    volumes: list[MountedVolumePart] = Field(
-        default_factory=list, max_length=50, description="File systems mounted from elsewhere."
-    )
+    datasets: list[DatasetPart] = Field(default_factory=list, max_length=1000, description="Datasets.")
+    volumes: list[MountedVolumePart] = Field(default_factory=list, max_length=50, description="External file systems.")
     state: str | None = Field(
         None,
-        description="Provider ssh: folder for Slurm's state, on a file system that both heads of controllers: 2 mount and "
-        "neither serves; on the head's own disk unless said.",
+        description="Provider ssh: folder for Slurm's state (default: on the head's disk). With controllers: 2 both heads mount "
+        "its file system, and neither serves it.",
         examples=["/shared/headway"],
     )
 
 
 class PartitionPart(Part):
-    """A Slurm partition: which nodes, how long, who, and whom it may preempt."""
+    """A Slurm partition: nodes, time limits, teams and preemption."""
 
-    default: bool = Field(False, description="Jobs that name no partition come here. The first one unless said.")
-    nodes: int | None = Field(
-        None, ge=1, le=MOST_NODES, description="Only the first N places, however many nodes there are; all unless said."
-    )
+    default: bool = Field(False, description="Use it for jobs that name no partition (default: the first partition).")
+    nodes: int | None = Field(None, ge=1, le=MOST_NODES, description="Use only the first N slots (default: all).")
     groups: list[str] = Field(
-        default_factory=list, description="Only nodes of these groups; all of them unless said.", examples=[["gpu"]]
+        default_factory=list, description="Use only nodes of these groups (default: all).", examples=[["gpu"]]
     )
-    max_time: Seconds | None = Field(None, description="Longest time limit of a job, in Slurm's forms.")
-    default_time: Seconds | None = Field(None, description="Time limit of a job that asks for none.")
-    tier: int | None = Field(None, ge=1, le=65000, description="Slurm's PriorityTier: higher ones are scheduled first.")
+    max_time: Seconds | None = Field(None, description="Longest time limit of a job, in a Slurm time format.")
+    default_time: Seconds | None = Field(None, description="Time limit of a job without --time.")
+    tier: int | None = Field(
+        None, ge=1, le=65000, description="PriorityTier in Slurm: jobs of a higher tier are scheduled first."
+    )
     preempts: list[str] = Field(
         default_factory=list,
-        description="Partitions whose jobs are requeued for this one's: every preemptable one in a lower tier.",
+        description="Partitions whose jobs it preempts (requeues): all preemptable partitions of a lower tier.",
         examples=[["train", "debug"]],
     )
-    teams: list[str] = Field(default_factory=list, description="Only these teams may use it; every team unless said.")
+    teams: list[str] = Field(default_factory=list, description="Teams that may use it (default: all).")
     grace_time: GraceSeconds = Field(
         120,
-        description="Seconds a preempted job gets to save itself: with --signal it is warned, without it SIGTERM ends it.",
+        description="Seconds between preemption and the end of a job. The job first gets its --signal, else SIGTERM.",
     )
-    slurm: SlurmKeys = Field(default_factory=dict, description="Further keys of the partition's line in slurm.conf.")
+    slurm: SlurmKeys = Field(default_factory=dict, description="More keys of the partition's line in slurm.conf.")
 
 
 class GpuHoursPart(Part):
-    """GPU-hours that are refilled when a period starts."""
+    """GPU-hours per period."""
 
     hours: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False, description="GPU-hours in one period.")]
     per: Literal["day", "week", "month", "quarter", "year"] = Field(description="The period.")
 
 
 class LimitsPart(Part):
-    """What a team may hold or use."""
+    """Limits of a team."""
 
     gpu_hours: GpuHoursPart | None = Field(None, description="GPU-hours per period.")
-    running_jobs: int | None = Field(None, ge=1, le=1_000_000, description="Jobs running at once.")
-    submitted_jobs: int | None = Field(None, ge=1, le=1_000_000, description="Jobs running and waiting at once.")
-    gpus: int | None = Field(None, ge=1, le=1_000_000, description="GPUs held at once.")
+    running_jobs: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of running jobs.")
+    submitted_jobs: int | None = Field(
+        None, ge=1, le=1_000_000, description="Largest number of running and pending jobs."
+    )
+    gpus: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of allocated GPUs.")
 
 
 class BudgetPart(Part):
-    """What a team may spend in one period: money or GPU-hours."""
+    """Budget of a team per period: money or GPU-hours."""
 
     usd: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)] | None = Field(
-        None, description="US dollars of what its jobs hold."
+        None, description="US dollars for the resources that its jobs hold."
     )
     gpu_hours: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = Field(
         None, description="GPU-hours that its jobs hold."
     )
     per: Literal["day", "week", "month", "quarter", "year"] = Field("month", description="The period.")
     warn: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
-        0.8, description="The team is warned from this share on."
+        0.8, description="Warn the team when it has used this share."
     )
-    cap: bool = Field(True, description="Once it is spent no further job of the team starts; those that run go on.")
+    cap: bool = Field(
+        True, description="Start no more jobs of the team when the budget is spent; running jobs continue."
+    )
 
     @model_validator(mode="after")
     def _one_of_them(self) -> BudgetPart:
         if (self.usd is None) == (self.gpu_hours is None):
-            raise value_error("must say either usd or gpu_hours", "for example budget: {usd: 20000, per: month}")
+            raise value_error("must have either usd or gpu_hours", "for example budget: {usd: 20000, per: month}")
         return self
 
 
 class TeamPart(Part):
-    """People who share an account."""
+    """Users of one Slurm account."""
 
     users: list[UserName] = Field(default_factory=list, description="User names.", examples=[["alice", "bob"]])
     leads: list[UserName] = Field(
-        default_factory=list, description="Users of it who may act on the team's jobs.", examples=[["alice"]]
+        default_factory=list, description="Users of the team who may manage its jobs.", examples=[["alice"]]
     )
-    share: int = Field(1, ge=1, le=1_000_000, description="Fair share, against the other teams' shares.")
-    limits: LimitsPart = Field(default_factory=LimitsPart, description="Caps.")
-    budget: BudgetPart | None = Field(None, description="What it may spend; there is no budget unless said.")
+    share: int = Field(1, ge=1, le=1_000_000, description="Fair share, relative to the other teams.")
+    limits: LimitsPart = Field(default_factory=LimitsPart, description="Limits.")
+    budget: BudgetPart | None = Field(None, description="Budget of the team (default: none).")
 
 
 class UserPart(Part):
@@ -193,11 +197,13 @@ class UserPart(Part):
 class DeparturesPart(Part):
     """What happens when a user is removed from the file."""
 
-    jobs: Literal["cancel", "finish"] = Field("cancel", description="Their running jobs are cancelled, or may finish.")
+    jobs: Literal["cancel", "finish"] = Field(
+        "cancel", description="Cancel the user's running jobs, or let them finish."
+    )
 
 
 class MailPart(Part):
-    """Where the mail of --mail-type goes."""
+    """Mail server for --mail-type."""
 
     relay: Annotated[str, checked_by(syntax_rules.relay_fault)] = Field(
         description="host:port of an SMTP server.", examples=["mail.example.org:25"]
@@ -205,129 +211,138 @@ class MailPart(Part):
 
 
 class AlertsPart(Part):
-    """Where alerts about nodes, GPUs and daemons go. None are sent unless said."""
+    """Receivers of alerts about nodes, GPUs and daemons (default: none)."""
 
     webhook: Annotated[str, checked_by(syntax_rules.url_fault)] | None = Field(
-        None, description="URL that alerts are posted to, as JSON.", examples=["https://example.org/alerts"]
+        None, description="URL that receives alerts as JSON by POST.", examples=["https://example.org/alerts"]
     )
     chat: Annotated[str, checked_by(syntax_rules.url_fault)] | None = Field(
-        None, description="Incoming webhook of a chat, in Slack's form (Slack, Mattermost, Rocket.Chat and others)."
+        None, description="Incoming webhook of a chat in Slack's format (Slack, Mattermost, Rocket.Chat and others)."
     )
     mail: Annotated[str, checked_by(syntax_rules.mail_fault)] | None = Field(
-        None, description="Mail address; it goes through mail.relay.", examples=["oncall@example.org"]
+        None, description="Mail address; the mail is sent through mail.relay.", examples=["oncall@example.org"]
     )
 
 
 class ContainersPart(Part):
-    """What runs jobs with --container-image."""
+    """Container runtime for --container-image."""
 
     backend: Literal["builtin", "enroot"] | None = Field(
         None,
-        description="builtin: Headway's own, part of its node images (default there). enroot: Enroot and Pyxis, which "
-        "your machines must have; they are configured.",
+        description="builtin: part of Headway's node images (default there). enroot: Enroot and Pyxis, which must be "
+        "installed on your machines; Headway configures them.",
     )
 
 
 class LemonPart(Part):
-    """A node that fails again and again is kept out."""
+    """Nodes that fail repeatedly are kept out of service."""
 
     score: int = Field(
-        8, ge=1, le=1000, description="Kept out from so much on: GPU reset or reboot 1, drain 2, rma or hands_on 3."
+        8,
+        ge=1,
+        le=1000,
+        description="Score at which a node is kept out of service: GPU reset or reboot 1, drain 2, rma or hands_on 3.",
     )
-    days: int = Field(14, ge=1, le=365, description="The incidents of so many days count.")
+    days: int = Field(14, ge=1, le=365, description="Number of days in which incidents count.")
     spare_work: bool = Field(
         False,
-        description="true: it stays for jobs with --reservation=headway_lemons, and is out at twice the score.",
+        description="true: keep the node for jobs with --reservation=headway_lemons; take it out of service at twice the score.",
     )
 
 
-_OWN_TIME = 'A job sets its own with --comment "{0}=SECONDS"; 0 looks for none.'
+_OWN_TIME = 'A job sets its own value with --comment "{0}=SECONDS"; 0 turns the check off.'
 
 
 class HangPart(Part):
-    """A job that neither reports nor writes while its GPUs do nothing useful."""
+    """Detection of a hanging job: no progress report, no output, no useful GPU work."""
 
-    after: int = Field(1800, ge=0, le=604800, description=f"Seconds of it. {_OWN_TIME.format('hang')}")
-    requeue: bool = Field(False, description="It is requeued; otherwise its owner is told.")
+    after: int = Field(1800, ge=0, le=604800, description=f"Seconds without progress. {_OWN_TIME.format('hang')}")
+    requeue: bool = Field(False, description="Requeue the job; otherwise only notify its owner.")
 
 
 class IdlePart(Part):
-    """A job that holds GPUs which do nothing."""
+    """Detection of a job with idle GPUs."""
 
-    after: int = Field(7200, ge=0, le=604800, description=f"Seconds of it. {_OWN_TIME.format('idle')}")
-    cancel: bool = Field(False, description="It is cancelled; otherwise its owner is told.")
+    after: int = Field(7200, ge=0, le=604800, description=f"Seconds without GPU work. {_OWN_TIME.format('idle')}")
+    cancel: bool = Field(False, description="Cancel the job; otherwise only notify its owner.")
 
 
 class HealthPart(Part):
-    """What is done about faults."""
+    """Reactions to faults."""
 
     xid: dict[XidCode, XidClass] = Field(
         default_factory=dict,
-        description="GPU error codes whose class is another one here than in Headway's table.",
+        description="Classes of GPU error codes that replace those of Headway's table.",
         examples=[{"63": "drain"}],
     )
-    act: bool = Field(
-        True, description="false: incidents are seen and noted, and nothing is drained, fenced, requeued or repaired."
+    act: bool = Field(True, description="false: only record incidents; do not drain, fence, requeue or repair.")
+    tries: int = Field(
+        3,
+        ge=0,
+        le=10,
+        description="Number of repairs that are tried; then the node is out of service until you return it.",
     )
-    tries: int = Field(3, ge=0, le=10, description="Repairs that are tried; then the node is out until you return it.")
-    lemon: LemonPart = Field(default_factory=LemonPart, description="Nodes that fail again and again.")
+    lemon: LemonPart = Field(default_factory=LemonPart, description="Nodes that fail repeatedly.")
     silent_share: float = Field(
         0.5,
         gt=0,
         le=1,
         allow_inf_nan=False,
-        description="When this share of all nodes falls silent at once it is the network: nothing is touched.",
+        description="If this share of all nodes falls silent at once, Headway assumes a network fault and changes no node.",
     )
     warning: int = Field(
-        60, ge=0, le=3600, description="Seconds that a job which asked for a signal gets before it is requeued."
+        60, ge=0, le=3600, description="Seconds between the signal of a job's --signal and its requeue."
     )
     hang: HangPart = Field(default_factory=HangPart, description="Jobs that hang.")
-    idle: IdlePart = Field(default_factory=IdlePart, description="Jobs that hold GPUs and don't use them.")
+    idle: IdlePart = Field(default_factory=IdlePart, description="Jobs with idle GPUs.")
 
 
 SignInName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
-ServerPath = Annotated[str, checked_by(syntax_rules.path_fault, "the client makes paths absolute")]
+ServerPath = Annotated[str, checked_by(syntax_rules.path_fault, "give an absolute path")]
 
 
 class JumpPart(Part):
-    """A machine that the way to others leads through, as ssh's ProxyJump."""
+    """A jump host, as in ssh's ProxyJump."""
 
     address: Annotated[str, checked_by(syntax_rules.host_fault)] = Field(description="Address or host name.")
     user: SignInName = Field("root", description="User to sign in as.")
     port: int = Field(22, ge=1, le=65535, description="SSH port.")
     key: ServerPath | None = Field(
-        None, description="Private key file on the server's machine; that of the host unless said."
+        None, description="Private key file on the server's machine (default: the host's key file)."
     )
-    host_key: PublicKey | None = Field(None, description="Its public host key; the one it shows first unless said.")
+    host_key: PublicKey | None = Field(
+        None, description="Public host key (default: the key that it presents at the first connection)."
+    )
 
 
 class HostPart(Part):
-    """A machine you own."""
+    """One of your machines."""
 
     address: Annotated[str, checked_by(syntax_rules.host_fault)] = Field(description="Address or host name.")
     role: Literal["head", "node"] | None = Field(
         None,
-        description="head: the controller, the database and logins; node: never one. The first machine is the head unless said.",
+        description="head: controller, database and logins; node: never a head (default: the first machine is the head).",
     )
-    user: SignInName = Field("root", description="User to sign in as; another one than root becomes root by sudo.")
+    user: SignInName = Field("root", description="User to sign in as; users other than root need sudo.")
     port: int = Field(22, ge=1, le=65535, description="SSH port.")
     key: ServerPath | None = Field(
-        None, description="Private key file on the server's machine; the cluster's own key unless said."
+        None, description="Private key file on the server's machine (default: the cluster's key)."
     )
     sudo_password: ServerPath | None = Field(
         None,
-        description="File on the server's machine that holds the password sudo asks for; it must ask for none unless said.",
+        description="File on the server's machine with the sudo password (default: sudo asks for none).",
     )
     jump: Annotated[JumpPart, BeforeValidator(host_from_text)] | None = Field(
-        None, description="Machine that the way there leads through.", examples=["bastion.example.org"]
+        None, description="Jump host.", examples=["bastion.example.org"]
     )
     host_key: PublicKey | None = Field(
-        None, description="Public host key it must answer with; the one it shows first is pinned unless said."
+        None,
+        description="Public host key (default: the key that it presents at the first connection, which is then pinned).",
     )
 
 
 class FirewallPart(Part):
-    """Provider ssh: who reaches your machines. Slurm's, the database's and the agent's ports are the cluster's alone."""
+    """Provider ssh: access to your machines. Only the cluster reaches the ports of Slurm, the database and the agent."""
 
     ssh_from: list[Annotated[str, checked_by(syntax_rules.network_fault)]] = Field(
         default_factory=list,
@@ -339,60 +354,66 @@ class FirewallPart(Part):
 class GroupPart(Part):
     """Nodes of one kind."""
 
-    plan: str = Field(description="A catalogue entry: what one node has and costs.", examples=["h100-8"])
-    nodes: int | None = Field(None, ge=0, le=MOST_NODES, description="Nodes for jobs, where people scale it.")
+    plan: str = Field(description="Catalogue entry with hardware and price of a node.", examples=["h100-8"])
+    nodes: int | None = Field(
+        None, ge=0, le=MOST_NODES, description="Number of nodes for jobs, without spares; not with idle."
+    )
     max: int | None = Field(
         None,
         ge=1,
         le=MOST_NODES,
-        description="Most nodes it can be scaled to without touching Slurm; nodes unless said.",
+        description="Largest number of nodes that it can be scaled to without a change of slurm.conf (default: nodes).",
     )
-    min: int | None = Field(None, ge=0, le=MOST_NODES, description="With idle: nodes that always run; 0 unless said.")
+    min: int | None = Field(None, ge=0, le=MOST_NODES, description="With idle: smallest number of nodes (default: 0).")
     idle: Seconds | None = Field(
         None,
-        description="The group scales by itself between min and max: a node goes after so long without a job. In Slurm's "
-        "forms; a number is minutes.",
+        description="Let the group scale by itself between min and max: remove a node after this time without a job. Slurm time "
+        "format, or minutes.",
         examples=["00:10:00"],
     )
-    spares: int = Field(0, ge=0, le=1000, description="Nodes of it kept ready to take a failed one's place.")
-    spot: bool = Field(False, description="Its machines are cheap, and may be taken back at short notice.")
+    spares: int = Field(
+        0, ge=0, le=1000, description="Number of ready nodes that are kept free to replace failed ones."
+    )
+    spot: bool = Field(False, description="The provider may take the machines back at short notice.")
     reserved: bool = Field(
         False,
-        description="Its nodes and spares are paid for while they are in the file, whether they are there or not.",
+        description="Charge nodes and spares as long as they are in the file, also without a machine.",
     )
     price: Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)] | None = Field(
-        None, description="USD of one node for an hour, where it is not the plan's."
+        None, description="USD per node and hour (default: the price of the plan)."
     )
 
 
 class CostPart(Part):
-    """What may be spent, and who pays."""
+    """Cost limit and division of costs."""
 
     usd_per_hour: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = Field(
-        None, description="All machines together: no node is made that would cost more."
+        None, description="Limit for all machines together; nodes above it are not created."
     )
     timezone: Annotated[str, checked_by(syntax_rules.zone_fault)] = Field(
-        "UTC", description="Where invoices' months begin at midnight.", examples=["Europe/Berlin"]
+        "UTC", description="Time zone in which the months of invoices begin.", examples=["Europe/Berlin"]
     )
-    idle: SharedBy = Field("use", description=f"Who pays for capacity that no job held: {SHARED_BY}")
-    spare: SharedBy = Field("share", description=f"Who pays for spares: {SHARED_BY}")
-    broken: SharedBy = Field("share", description=f"Who pays for nodes that are down or drained: {SHARED_BY}")
+    idle: SharedBy = Field("use", description=f"Division of the cost of idle capacity: {SHARED_BY}")
+    spare: SharedBy = Field("share", description=f"Division of the cost of spares: {SHARED_BY}")
+    broken: SharedBy = Field(
+        "share", description=f"Division of the cost of nodes that are down or drained: {SHARED_BY}"
+    )
     pue: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = Field(
-        1.3, description="What the site draws for each kilowatt-hour that the machines draw."
+        1.3, description="Power usage effectiveness: energy of the site divided by energy of the machines."
     )
     usd_per_kwh: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = Field(
-        None, description="What a kilowatt-hour costs; energy has no price unless said."
+        None, description="USD per kilowatt-hour (default: energy has no price)."
     )
 
 
 class BackupPart(Part):
-    """Backups that make themselves, while jobs run."""
+    """Scheduled backups, made while jobs run."""
 
     to: ServerPath = Field(description="Folder on the server's machine.", examples=["/backup/headway"])
     every: Seconds = Field(
-        86400, description="How often, in Slurm's forms; once a day unless said.", examples=["12:00:00"]
+        86400, description="Interval, in a Slurm time format (default: once a day).", examples=["12:00:00"]
     )
-    keep: int = Field(14, ge=1, le=10_000, description="So many of the cluster's backups stay in the folder.")
+    keep: int = Field(14, ge=1, le=10_000, description="Number of the cluster's backups to keep in the folder.")
     key_file: ServerPath = Field(
         description="File on the server's machine whose first line is the passphrase.",
         examples=["/etc/headway/backup.key"],
@@ -400,51 +421,55 @@ class BackupPart(Part):
 
 
 class KeyPart(Part):
-    """A key that is not Headway's to make."""
+    """A key that you provide."""
 
-    file: ServerPath | None = Field(None, description="File on the server's machine that holds it.")
+    file: ServerPath | None = Field(None, description="File on the server's machine with the key.")
     command: list[Annotated[str, Field(min_length=1)]] | None = Field(
         None,
         min_length=1,
-        description="A program of /etc/headway/commands on the server's machine that prints it, and its words.",
+        description="Program in /etc/headway/commands on the server's machine that prints the key, and its arguments.",
         examples=[["vault-munge", "secret/lab"]],
     )
 
 
 class SecretsPart(Part):
-    """Keys from elsewhere."""
+    """Sources of secret keys."""
 
-    munge: KeyPart | None = Field(None, description="The MUNGE key, 32 to 1024 bytes; Headway makes one unless said.")
+    munge: KeyPart | None = Field(None, description="MUNGE key, 32 to 1024 bytes (default: Headway creates one).")
 
 
 class ClusterFile(Part):
     """A cluster in one file. The smallest one is name, plan and nodes."""
 
     name: ClusterName = Field(description="The cluster's name; machines are named after it.", examples=["lab"])
-    provider: ProviderName = Field(LOCAL.name, description="Where machines come from.")
+    provider: ProviderName = Field(LOCAL.name, description="Source of the machines.")
     image: ImageName = Field(DEFAULT_IMAGE, description=f"Node image: {images_in_words()}.")
-    plan: str | None = Field(None, description="A catalogue entry: what one node has and costs.", examples=["h100-8"])
+    plan: str | None = Field(
+        None, description="Catalogue entry with hardware and price of a node.", examples=["h100-8"]
+    )
     nodes: int | None = Field(
-        None, ge=0, le=MOST_NODES, description="Nodes for jobs, the head not counted.", examples=[4]
+        None, ge=0, le=MOST_NODES, description="Number of nodes for jobs, without head and spares.", examples=[4]
     )
     max: int | None = Field(
         None,
         ge=1,
         le=MOST_NODES,
-        description="Most nodes it can be scaled to without touching Slurm; nodes unless said.",
+        description="Largest number of nodes that it can be scaled to without a change of slurm.conf (default: nodes).",
     )
-    spares: int = Field(0, ge=0, le=1000, description="Nodes kept ready to take a failed one's place.")
+    spares: int = Field(
+        0, ge=0, le=1000, description="Number of ready nodes that are kept free to replace failed ones."
+    )
     controllers: Annotated[Literal[1, 2], BeforeValidator(one_or_two)] = Field(
-        1, description="2: a second machine, NAME-head2, takes over within seconds when the head is away."
+        1, description="2: a second head, NAME-head2, takes over within seconds when the first one fails."
     )
     groups: dict[GroupName, GroupPart] = Field(
         default_factory=dict,
         max_length=50,
-        description="Several kinds of nodes, instead of plan, nodes, max and spares. Cheap ones are filled first.",
+        description="Groups of different nodes, instead of plan, nodes, max and spares. Slurm fills cheap groups first.",
         examples=[{"gpu": {"plan": "h100-8", "nodes": 4, "max": 8}, "cpu": {"plan": "cpu-64", "nodes": 2}}],
     )
-    cost: CostPart = Field(default_factory=CostPart, description="Limits on what the machines cost.")
-    fabric: FabricPart = Field(default_factory=FabricPart, description="Switches; one switch unless said.")
+    cost: CostPart = Field(default_factory=CostPart, description="Limit and division of the costs of machines.")
+    fabric: FabricPart = Field(default_factory=FabricPart, description="Switches (default: one switch).")
     ssh_keys: list[PublicKey] = Field(
         default_factory=list,
         description="Your public keys: files, or keys as text.",
@@ -454,25 +479,27 @@ class ClusterFile(Part):
     partitions: dict[PartitionName, PartitionPart] = Field(
         default_factory=dict,
         max_length=100,
-        description="Slurm partitions; one named train over all nodes unless said.",
+        description="Slurm partitions (default: train, with all nodes).",
     )
     teams: dict[TeamName, TeamPart] = Field(
-        default_factory=dict, description="Teams; one named default with you in it unless said."
+        default_factory=dict, description="Teams (default: one named default, with you as its user)."
     )
-    users: dict[UserName, UserPart] = Field(default_factory=dict, description="Keys of the people named in teams.")
+    users: dict[UserName, UserPart] = Field(default_factory=dict, description="SSH keys of the users named in teams.")
     slurm: SlurmKeys = Field(
-        default_factory=dict, description="Further slurm.conf keys.", examples=[{"PriorityWeightAge": 2000}]
+        default_factory=dict, description="More keys of slurm.conf.", examples=[{"PriorityWeightAge": 2000}]
     )
-    departures: DeparturesPart = Field(default_factory=DeparturesPart, description="When a user leaves.")
-    mail: MailPart | None = Field(None, description="Mail of --mail-type; none is sent unless said.")
-    alerts: AlertsPart = Field(default_factory=AlertsPart, description="Where alerts go.")
-    containers: ContainersPart = Field(default_factory=ContainersPart, description="Container images in jobs.")
-    health: HealthPart = Field(default_factory=HealthPart, description="Faults of GPUs and nodes.")
+    departures: DeparturesPart = Field(
+        default_factory=DeparturesPart, description="Jobs of users who are removed from the file."
+    )
+    mail: MailPart | None = Field(None, description="Mail server for --mail-type (default: no mail).")
+    alerts: AlertsPart = Field(default_factory=AlertsPart, description="Receivers of alerts.")
+    containers: ContainersPart = Field(default_factory=ContainersPart, description="Container runtime of jobs.")
+    health: HealthPart = Field(default_factory=HealthPart, description="Reactions to faults of GPUs and nodes.")
     hosts: list[Annotated[HostPart, BeforeValidator(host_from_text)]] = Field(
         default_factory=list, description="Provider ssh: your machines, the head first."
     )
-    firewall: FirewallPart = Field(default_factory=FirewallPart, description="Provider ssh: who reaches your machines.")
+    firewall: FirewallPart = Field(default_factory=FirewallPart, description="Provider ssh: access to your machines.")
     backup: BackupPart | None = Field(
-        None, description="Scheduled backups (default: none; `headway backup` makes one)."
+        None, description="Scheduled backups (default: none; `headway backup` creates one)."
     )
-    secrets: SecretsPart = Field(default_factory=SecretsPart, description="Keys that are not Headway's to make.")
+    secrets: SecretsPart = Field(default_factory=SecretsPart, description="Keys that you provide.")

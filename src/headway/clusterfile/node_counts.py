@@ -23,11 +23,11 @@ def target_node_counts(cluster: Cluster, asked: Mapping[str, int]) -> dict[str, 
     for name, nodes in asked.items():
         if not name and len(names) > 1:
             raise Refused(
-                f"{cluster.name} has several groups: {', '.join(names)}", hint=f"say which: {names[0]}={nodes}"
+                f"{cluster.name} has several groups: {', '.join(names)}", hint=f"name the group: {names[0]}={nodes}"
             )
         group = next((one for one in cluster.groups if one.name == (name or names[0])), None)
         if group is None:
-            raise NotFound(f"{cluster.name} has no group {name!r}", hint=f"there is {', '.join(names)}")
+            raise NotFound(f"{cluster.name} has no group {name!r}", hint=f"its groups: {', '.join(names)}")
         if group.idle_s is not None:
             raise Conflict(
                 f"{group.name} scales by itself, between {group.nodes} and {group.most} nodes",

@@ -81,16 +81,16 @@ def _clashes_of_tiers(
                 yield TierConflict(
                     name,
                     "tier",
-                    f"must be above {victim}'s, which is {tiers[victim]}, to preempt it",
-                    f"say at least {tiers[victim] + 1}, or leave tier out",
+                    f"must be above the tier of {victim}, {tiers[victim]}, to preempt it",
+                    f"give {tiers[victim] + 1} or more, or leave tier out",
                 )
             elif victim != name and victim not in wish.preempts and tiers[name] > tiers[victim]:
                 yield TierConflict(
                     name,
                     "tier",
-                    f"would let it preempt {victim} too, which it does not list: in Slurm a job preempts every"
-                    f" preemptable partition in a lower tier, and {victim}'s is {tiers[victim]}",
-                    f"say at most {tiers[victim]}, or add {victim} to its preempts",
+                    f"is above the tier of {victim}, {tiers[victim]}, so it would preempt {victim} too: in Slurm a job preempts"
+                    " every preemptable partition in a lower tier",
+                    f"give {tiers[victim]} or less, or add {victim} to its preempts",
                 )
 
 
@@ -100,8 +100,8 @@ def _clashes_of_lists(wishes: Mapping[str, PreemptionRule]) -> Iterator[TierConf
         yield TierConflict(
             circle[0],
             "preempts",
-            f"goes round in a circle ({' -> '.join(circle)}): Slurm preempts by tier, and a tier can't be above itself",
-            "take one of them out",
+            f"has a cycle ({' -> '.join(circle)}): Slurm preempts by tier, and a tier can't be above itself",
+            "remove one of them",
         )
         return
     reported: set[frozenset[str]] = set()

@@ -25,7 +25,7 @@ from headway.validation.field_types import UNLIMITED
 DEFAULT_PARTITION = "train"
 LEAST_BACKUP_S, MOST_BACKUP_S = 600, 366 * 86400
 MOST_COMPARED = 20_000
-_LEAVE_OUT = "leave nodes out of one partition: it has all of them then"
+_LEAVE_OUT = "leave nodes out of one partition: it then has all nodes"
 
 
 @dataclass
@@ -109,7 +109,7 @@ def _groups(draft: Draft) -> None:
             draft.fault(
                 f"{path}plan",
                 "is not in the catalogue",
-                near or f"there are {syntax_rules.join_words(draft.catalogue, 'and')}",
+                near or f"use one of {syntax_rules.join_words(draft.catalogue, 'and')}",
             )
         if draft.is_intact(path.rstrip(".") or "nodes", "max", "provider") and (file.groups or file.nodes is not None):
             for where, message, hint in groups.size_faults(path, part, draft.provider):
@@ -132,32 +132,32 @@ def _cost(draft: Draft) -> None:
         draft.fault(
             "cost.usd_per_hour",
             f"is {limit:g}, and the nodes and spares that always run cost {cost:.2f}",
-            "raise it, or ask for fewer nodes",
+            "raise it, or reduce nodes or spares",
         )
 
 
 def _owner(draft: Draft) -> None:
     problem = syntax_rules.user_name_fault(draft.owner)
     if problem:
-        draft.fault("", f"the person who applies this can't be a user on it: {problem}", "use another user name")
+        draft.fault(
+            "", f"the person who applies the file can't be a user of the cluster: {problem}", "use another user name"
+        )
 
 
 def _provider(draft: Draft) -> None:
     hosts = draft.file.hosts
     if draft.is_intact("provider"):
         if hosts and draft.provider.creates_machines:
-            draft.fault("hosts", "belongs to provider ssh", "say provider: ssh, or take hosts out")
+            draft.fault("hosts", "needs provider ssh", "give provider: ssh, or remove hosts")
         if draft.has_size:
             _enough_machines(draft)
         if draft.file.firewall.ssh_from and draft.provider.private_network:
-            draft.fault(
-                "firewall", "belongs to provider ssh", "take it out: local machines have a network of their own"
-            )
+            draft.fault("firewall", "needs provider ssh", "remove it: local machines have their own network")
     heads = [index for index, host in enumerate(hosts) if host.role == "head"]
     most = draft.file.controllers if draft.is_intact("controllers") else len(heads)
     for index in heads[most:]:
-        there = "there is a head already" if most == 1 else "there are two heads already"
-        hint = "a cluster has one, or two with controllers: 2" if most == 1 else "a cluster has two at most"
+        there = "is the second head" if most == 1 else "is the third head"
+        hint = "a cluster has one head, or two with controllers: 2" if most == 1 else "a cluster has at most two heads"
         draft.fault(f"{draft.item('hosts', index)}.role", there, hint)
     nodes = [index for index, host in enumerate(hosts) if host.role == "node"]
     if (
@@ -167,29 +167,31 @@ def _provider(draft: Draft) -> None:
     ):
         draft.fault(
             f"{draft.item('hosts', nodes[0])}.role",
-            "no machine may be a head" if len(nodes) == len(hosts) else "one machine may be a head, and two must be",
-            "take role: node out, or say role: head",
+            "leaves no machine for the head" if len(nodes) == len(hosts) else "leaves one machine for two heads",
+            "remove role: node, or give role: head",
         )
     first: dict[tuple[str, int], int] = {}
     for index, host in enumerate(hosts):
         if host.sudo_password and host.user == "root":
             draft.fault(
-                f"{draft.item('hosts', index)}.sudo_password", "root needs no sudo", "name the user, or take it out"
+                f"{draft.item('hosts', index)}.sudo_password",
+                "user root needs no sudo",
+                "give user, or remove sudo_password",
             )
         for key, address in (("address", host.address), ("jump.address", host.jump.address if host.jump else "")):
             if ":" in address:
                 draft.fault(
                     f"{draft.item('hosts', index)}.{key}",
                     f"{address} is an IPv6 address",
-                    "give the IPv4 address, or a name that has one: clusters speak IPv4 between their machines",
+                    "give an IPv4 address or a name that has one: the machines of a cluster use IPv4",
                 )
         if first.setdefault((host.address.lower(), host.port), index) != index:
-            draft.fault(draft.item("hosts", index), f"{host.address} is there twice", "a machine has one place")
+            draft.fault(draft.item("hosts", index), f"{host.address} is given twice", "remove one")
 
 
 def _alerts(draft: Draft) -> None:
     if draft.is_intact("mail", "alerts") and draft.file.alerts.mail and draft.file.mail is None:
-        draft.fault("alerts.mail", "needs a server that takes mail", "add mail: {relay: HOST:PORT}")
+        draft.fault("alerts.mail", "needs a mail server", "add mail: {relay: HOST:PORT}")
 
 
 def _containers(draft: Draft) -> None:
@@ -198,8 +200,8 @@ def _containers(draft: Draft) -> None:
     if draft.file.containers.backend == "enroot" and draft.provider.boots_node_images:
         draft.fault(
             "containers.backend",
-            "Headway's node images do not carry Enroot and Pyxis",
-            "leave it out: builtin is there",
+            "Headway's node images have no Enroot and Pyxis",
+            "leave it out: builtin is the default",
         )
 
 
@@ -208,7 +210,7 @@ def _enough_machines(draft: Draft) -> None:
     if most is not None and total > most:
         draft.fault(
             "nodes",
-            f"nodes + spares is {total}, and {draft.provider.name} machines are at most {most}",
+            f"nodes + spares is {total}, and {draft.provider.name} has at most {most} machines",
             "use provider: ssh",
         )
     need = total + draft.file.controllers
@@ -216,7 +218,7 @@ def _enough_machines(draft: Draft) -> None:
         heads = "the head" if draft.file.controllers == 1 else "two heads"
         draft.fault(
             "hosts",
-            f"has {have} machines, and {total} nodes and spares plus {heads} need {need}",
+            f"lists {have} machines; {total} nodes and spares plus {heads} need {need}",
             f"add machines, {heads} first",
         )
 
@@ -226,7 +228,7 @@ def _fabric(draft: Draft) -> None:
     if part.switches is None:
         return
     if part.leaf_size is not None:
-        draft.fault("fabric", "has both leaf_size and switches", "keep one of them")
+        draft.fault("fabric", "has both leaf_size and switches", "remove one of them")
     if not draft.is_intact("fabric.switches"):
         return
     total = draft.total if draft.has_size else None
@@ -240,7 +242,7 @@ def _datasets(draft: Draft) -> None:
     for index, part in enumerate(draft.file.storage.datasets):
         where = draft.item("storage.datasets", index)
         if part.name in seen_names:
-            draft.fault(f"{where}.name", f"{part.name} is there twice", "give each dataset its own name")
+            draft.fault(f"{where}.name", f"{part.name} is given twice", "give each dataset its own name")
         seen_names.add(part.name)
         _dataset_path(draft, part, where)
         mount = dataset_mount(part)
@@ -250,22 +252,24 @@ def _datasets(draft: Draft) -> None:
             continue
         for other, name in seen_mounts.items():
             if f"{mount}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mount}/"):
-                draft.fault(f"{where}.mount", f"covers or is in the mount of {name}, {other}", "keep them apart")
+                draft.fault(f"{where}.mount", f"overlaps the mount of {name}, {other}", "use separate folders")
                 break
         seen_mounts[mount] = part.name
     for index, volume in enumerate(draft.file.storage.volumes):
         where = draft.item("storage.volumes", index)
         if volume.name in seen_names:
-            draft.fault(f"{where}.name", f"{volume.name} is there twice", "give each volume and dataset its own name")
+            draft.fault(f"{where}.name", f"{volume.name} is given twice", "give each volume and dataset its own name")
         seen_names.add(volume.name)
         mount = volume.path.rstrip("/") or "/"
         problem = syntax_rules.mount_fault(mount)
         if problem or mount in ("/home", "/scratch"):
-            draft.fault(f"{where}.path", problem or f"{mount} is there already", f"for example /{volume.name}")
+            draft.fault(
+                f"{where}.path", problem or f"{mount} is on every machine already", f"for example /{volume.name}"
+            )
             continue
         for other, name in seen_mounts.items():
             if f"{mount}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mount}/"):
-                draft.fault(f"{where}.path", f"covers or is in the mount of {name}, {other}", "keep them apart")
+                draft.fault(f"{where}.path", f"overlaps the mount of {name}, {other}", "use separate folders")
                 break
         seen_mounts[mount] = volume.name
 
@@ -289,11 +293,11 @@ def partitions_of(file: ClusterFile) -> Mapping[str, PartitionPart]:
 def _dataset_path(draft: Draft, part: DatasetPart, where: str) -> None:
     if part.path is None:
         if draft.provider.volumes_on_server and draft.is_intact("provider", f"{where}.path"):
-            draft.fault(f"{where}.path", "is missing", "say which folder of this machine it is")
+            draft.fault(f"{where}.path", "is missing", "give the folder on this machine")
         return
     problem = syntax_rules.path_fault(part.path) or ("can't be the root folder" if part.path == "/" else "")
     if problem:
-        hint = "the client makes paths absolute before it sends the file" if not part.path.startswith("/") else ""
+        hint = "give an absolute path" if not part.path.startswith("/") else ""
         draft.fault(f"{where}.path", problem, hint)
 
 
@@ -302,7 +306,7 @@ def _keeping(draft: Draft) -> None:
     if backup is not None and not LEAST_BACKUP_S <= backup.every <= MOST_BACKUP_S:
         draft.fault("backup.every", "must be between 10 minutes and a year", 'for example "1-00:00:00", once a day')
     if key is not None and (key.file is None) == (key.command is None):
-        draft.fault("secrets.munge", "needs either file or command", "say where the key comes from, once")
+        draft.fault("secrets.munge", "needs either file or command", "give one of the two")
 
 
 def _partition_sizes(draft: Draft) -> None:
@@ -311,21 +315,27 @@ def _partition_sizes(draft: Draft) -> None:
         path = f"partitions.{name}"
         have = max(draft.file.nodes or 0, draft.file.max or 0)
         if part.nodes is not None and draft.file.groups:
-            draft.fault(f"{path}.nodes", "says nothing of which group's nodes", "use groups: [NAME]")
+            draft.fault(f"{path}.nodes", "does not name the group of the nodes", "use groups: [NAME]")
         elif part.nodes is not None and part.groups:
-            draft.fault(f"{path}.nodes", "and groups can't both be said", "keep one")
+            draft.fault(f"{path}.nodes", "can't be combined with groups", "remove one")
         elif draft.is_intact("nodes", "max") and have and part.nodes is not None and part.nodes > have:
-            draft.fault(f"{path}.nodes", f"is {part.nodes}, and the cluster has {have} nodes", "spares don't count")
+            draft.fault(
+                f"{path}.nodes",
+                f"is {part.nodes}, and the cluster has {have} nodes",
+                "give {have} or fewer; spares don't count",
+            )
         elif part.nodes is not None and part.nodes == draft.file.nodes and draft.total > part.nodes:
-            others = "no spare and none that scaling adds: leave it out for all of them"
-            draft.warn(f"{path}.nodes", f"is the {part.nodes} that there are, {others}")
+            others = "leave it out to include spares and nodes that scaling adds"
+            draft.warn(f"{path}.nodes", f"is {part.nodes}, the present number of nodes: {others}")
         if part.default:
             defaults.append(name)
         longest, usual = part.max_time, part.default_time
         if usual is not None and longest not in (None, UNLIMITED) and (usual == UNLIMITED or usual > (longest or 0)):
             draft.fault(f"{path}.default_time", "is longer than max_time", "make it shorter")
     for name in defaults[1:]:
-        draft.fault(f"partitions.{name}.default", f"{defaults[0]} is the default partition already", "keep one")
+        draft.fault(
+            f"partitions.{name}.default", f"{defaults[0]} is the default partition already", "remove one default"
+        )
 
 
 def _unused(draft: Draft) -> None:
@@ -338,7 +348,9 @@ def _unused(draft: Draft) -> None:
         for name in file.groups:
             if name not in named:
                 draft.warn(
-                    f"groups.{name}", "is in no partition, so no job can use its nodes", "add it to one's groups"
+                    f"groups.{name}",
+                    "is in no partition, so no job can use its nodes",
+                    "add it to the groups of a partition",
                 )
     if file.groups or not all(part.nodes for part in parts):
         return
@@ -347,10 +359,10 @@ def _unused(draft: Draft) -> None:
         return
     for where, count in (("nodes", nodes), ("max", file.max or 0)):
         if count > reach:
-            draft.warn(where, f"is {count}, and no partition has more than the first {reach}", _LEAVE_OUT)
+            draft.warn(where, f"is {count}, and the partitions use only the first {reach}", _LEAVE_OUT)
             break
     if file.spares:
-        draft.warn("spares", "are in no partition, so they can take no node's place", _LEAVE_OUT)
+        draft.warn("spares", "are in no partition, so they can't replace a node", _LEAVE_OUT)
 
 
 def _partition_names(draft: Draft) -> None:
@@ -367,13 +379,13 @@ def _partition_names(draft: Draft) -> None:
             for index, other in enumerate(said):
                 where = draft.item(f"partitions.{name}.{field_name}", index)
                 if other == name and what == "partition":
-                    draft.fault(where, f"{name} can't preempt itself", "take it out")
+                    draft.fault(where, f"{name} can't preempt itself", "remove it")
                 elif other not in known:
                     draft.fault(
-                        where, f"there is no {what} {syntax_rules.printable(other)}", draft.suggest(other, known)
+                        where, f"{what} {syntax_rules.printable(other)} does not exist", draft.suggest(other, known)
                     )
                 elif other in seen:
-                    draft.fault(where, f"{other} is there twice", "keep one")
+                    draft.fault(where, f"{other} is given twice", "keep one")
                 seen.add(other)
 
 
@@ -401,7 +413,7 @@ def _people(draft: Draft) -> None:
         users = set[str]()
         for index, user in enumerate(team.users):
             if user in users:
-                draft.fault(draft.item(f"teams.{name}.users", index), f"{user} is there twice", "keep one")
+                draft.fault(draft.item(f"teams.{name}.users", index), f"{user} is given twice", "keep one")
             users.add(user)
         members |= users
         for index, user in enumerate(team.leads):
@@ -410,7 +422,11 @@ def _people(draft: Draft) -> None:
                 draft.fault(draft.item(f"teams.{name}.leads", index), f"{user} is not a user of {name}", hint)
     for name in draft.file.teams:
         if name == draft.owner or name in members or name in draft.file.users:
-            draft.fault(f"teams.{name}", "is also the name of a user", "each user has a Linux group of that name")
+            draft.fault(
+                f"teams.{name}",
+                "is also the name of a user",
+                "rename the team: each user has a Linux group of the same name",
+            )
     if not draft.file.teams or not draft.is_intact("teams"):
         return
     for user in draft.file.users:
@@ -430,17 +446,17 @@ def _limits(draft: Draft) -> None:
             if endless:
                 draft.warn(
                     f"{path}.gpu_hours",
-                    f"lets no GPU job start that says no --time in {endless}: it could run for ever",
+                    f"keeps every GPU job without --time in {endless} pending, because the job has no time limit",
                     f'give {endless} a default_time, such as "1-00:00:00"',
                 )
         if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
-            draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which can then never be reached")
+            draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which is then never reached")
         if not known:
             continue
         if have == 0 and (limits.gpus or limits.gpu_hours):
             draft.warn(path, f"caps GPUs, and {' and '.join(plan.name for plan, _ in plans if plan)} has none")
         elif limits.gpus and limits.gpus > have:
-            draft.warn(f"{path}.gpus", f"is more than the {have} GPUs that there are")
+            draft.warn(f"{path}.gpus", f"is more than the {have} GPUs of the cluster")
 
 
 def _endless(draft: Draft, team: str) -> Iterator[str]:
@@ -469,8 +485,8 @@ def _slurm(draft: Draft) -> None:
         draft.file.slurm.get("UnkillableStepTimeout", ""),
     )
     if unkillable.isdecimal() and int(unkillable[:12]) < least:
-        words = f"is less than five times MessageTimeout, which Slurm calls an error: {least} is taken"
-        draft.warn("slurm.UnkillableStepTimeout", words, f"say {least} or more")
+        words = f"is less than five times MessageTimeout, which Slurm reports as an error: Headway uses {least}"
+        draft.warn("slurm.UnkillableStepTimeout", words, f"give {least} or more")
     jobs, array = draft.file.slurm.get("MaxJobCount", ""), draft.file.slurm.get("MaxArraySize", "")
     if jobs.isdecimal() and array.isdecimal() and int(jobs[:12]) < int(array[:12]):
         draft.warn("slurm.MaxJobCount", "is less than MaxArraySize, so a whole array does not fit in the queue")

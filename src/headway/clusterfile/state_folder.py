@@ -23,18 +23,18 @@ def state_folder_faults(file: ClusterFile, provider: ProviderTraits) -> Iterator
         if file.controllers > 1 and not provider.provides_head_state:
             yield (
                 FIELD,
-                "is missing: on the head's own disk, or on its own NFS export, Slurm's state would be gone with the head",
-                "name a folder on a file system that both heads mount from elsewhere: state: /shared/headway",
+                "is missing: Slurm's state on the head's disk or NFS export is lost with the head",
+                "give a folder on a file system that both heads mount from another server: state: /shared/headway",
             )
     elif provider.provides_head_state:
-        yield FIELD, "is for provider ssh", "take it out: the heads of local machines share a folder already"
+        yield FIELD, "needs provider ssh", "remove it: the heads of local machines share a folder already"
     else:
         state = state.rstrip("/")
         problem = syntax_rules.path_fault(state) if state else "can't be the root folder"
         if problem:
             yield FIELD, problem, _EXAMPLE
         elif _PEOPLES.fullmatch(state):
-            yield FIELD, "is where people's own folders are", "for example /home/.headway"
+            yield FIELD, "holds the users' folders", "for example /home/.headway"
         else:
             yield from _on_volume(file, state)
 
@@ -46,7 +46,7 @@ def _on_volume(file: ClusterFile, state: str) -> Iterator[FaultText]:
         kind, source, *options = volume.mount.split()
         flags = options[0].split(",") if options else []
         if kind == "none" or "bind" in flags:
-            what = f"lies on volume {volume.name}, which is a folder of each machine"
-            yield FIELD, what, f"name that folder itself: state: {source}"
+            what = f"is on volume {volume.name}, which is a bind mount of {source}"
+            yield FIELD, what, f"give that folder: state: {source}"
         elif "ro" in flags:
-            yield FIELD, f"lies on volume {volume.name}, which is read-only", "name a folder that can be written to"
+            yield FIELD, f"is on volume {volume.name}, which is read-only", "give a writable folder"

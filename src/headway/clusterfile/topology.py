@@ -59,7 +59,7 @@ def switch_tree_faults(switches: Sequence[SwitchPart], total: int | None) -> Ite
     yield from troubles
     sizes = [part.nodes for part in switches if part.nodes is not None]
     if total is not None and sum(sizes) != total:
-        yield "", f"the leaves have {sum(sizes)} nodes, and nodes + spares is {total}", "make them equal"
+        yield "", f"the leaf switches have {sum(sizes)} nodes, and nodes + spares is {total}", "make them equal"
     if not troubles:
         yield from _root_troubles(switches)
 
@@ -69,16 +69,20 @@ def _shape_troubles(switches: Sequence[SwitchPart]) -> Iterator[Trouble]:
     parents: dict[str, str] = {}
     for index, part in enumerate(switches):
         if (part.nodes is None) == (part.children is None):
-            yield f"[{index}]", f"{part.name} must have either nodes or children", "leaves have nodes"
+            yield (
+                f"[{index}]",
+                f"{part.name} must have either nodes or children",
+                "give nodes for a leaf switch, children for others",
+            )
         if part.name in seen:
-            yield f"[{index}].name", f"{part.name} is there twice", "give each switch its own name"
+            yield f"[{index}].name", f"{part.name} is given twice", "give each switch its own name"
         seen.add(part.name)
         for place, child in enumerate(part.children or ()):
             where = f"[{index}].children[{place}]"
             if child not in names:
-                yield where, f"there is no switch {child}", ""
+                yield where, f"switch {child} does not exist", ""
             elif child in parents:
-                yield where, f"{child} hangs under {parents[child]} already", "a switch has one parent"
+                yield where, f"{child} is a child of {parents[child]} already", "give each switch one parent"
             else:
                 parents[child] = part.name
 
@@ -99,4 +103,4 @@ def _root_troubles(switches: Sequence[SwitchPart]) -> Iterator[Trouble]:
         todo.extend(children[name])
     lost = [name for name in children if name not in reached]
     if lost:
-        yield "", f"{', '.join(lost[:8])} hang under each other in a circle", "a tree has one root"
+        yield "", f"{', '.join(lost[:8])} form a cycle", "give the tree one root"

@@ -76,7 +76,7 @@ class Library:
             listing = source.listing()
         progress.of_files, progress.of_bytes = len(listing.files), listing.size
         if not listing.files:
-            raise Refused("there is no file in it", hint="a dataset holds at least one")
+            raise Refused("the dataset has no file", hint="add at least one file")
         with self._said():
             self._objects.mkdir(parents=True, exist_ok=True)
             self._drafts.mkdir(exist_ok=True)
@@ -135,7 +135,7 @@ class Library:
             progress.step(len(piece))
         if count != item.bytes:
             raise Refused(
-                f"{item.path}: {count} bytes came instead of {item.bytes}",
+                f"{item.path}: {count} bytes arrived instead of {item.bytes}",
                 hint="add it again when no program writes there",
             )
         return told.hexdigest()
@@ -228,7 +228,7 @@ class Library:
         except (OSError, ValueError, KeyError) as error:
             return [f"its manifest can't be read: {error}"]
         if manifest.digest != digest:
-            return ["its manifest is another one than was kept"]
+            return ["its manifest differs from the recorded one"]
         progress.of_files, progress.of_bytes = len(manifest.files), manifest.size
         wrong = []
         for one in manifest.files:
@@ -293,7 +293,7 @@ class Library:
             yield
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            hint = "make room there, then repeat: it goes on where it stopped" if full else "headway server logs"
+            hint = "free space there, then repeat: it continues where it stopped" if full else "headway server logs"
             where = error.filename or self._root
             raise Refused(f"{where}: {error.strerror or error}", hint=hint) from error
 
@@ -401,13 +401,13 @@ def _fault_of(path: Path, entry: Entry, progress: Progress) -> str:
     finally:
         os.close(handle)
     if told_of.hexdigest() != entry.sha256:
-        return "has another content"
-    return "" if executable == entry.executable else "has another mode"
+        return "has different content"
+    return "" if executable == entry.executable else "has a different mode"
 
 
 def _link_fault(path: Path, to: str) -> str:
     try:
-        return "" if str(path.readlink()) == to else "leads elsewhere"
+        return "" if str(path.readlink()) == to else "has a different target"
     except OSError:
         return "is missing"
 

@@ -125,7 +125,7 @@ class Folder:
             self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise Refused(
-                f"{path}: {error.strerror}", hint="name a folder of the server's machine by its absolute path"
+                f"{path}: {error.strerror}", hint="give the absolute path of a folder on the server's machine"
             ) from None
         self._inside: tuple[str, int] | None = None  # (path, open handle) of the folder last read from
 
@@ -173,40 +173,41 @@ class Folder:
         if wanted:  # a version without them would be incomplete
             raise self._not_whole(sorted(wanted), closed)
         for path in folders:
-            faults += [f"{path!r} is no name in UTF-8"] if _odd(path) else []
+            faults += [f"{path!r} is not a name in UTF-8"] if _odd(path) else []
         if faults:
             more = f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
             raise Refused(
-                f"{self._path} holds what a dataset can't: {'; '.join(faults[:_NAMED])}{more}",
-                hint="a dataset is files, folders and links within it",
+                f"{self._path} has entries that a dataset can't have: {'; '.join(faults[:_NAMED])}{more}",
+                hint="leave only files, folders and links that stay inside it",
             )
         return Listing(tuple(sorted(files, key=lambda one: one.path)), tuple(sorted(links)), tuple(sorted(folders)))
 
     def _not_whole(self, folders: Sequence[str], why: Mapping[str, str]) -> Refused:
         rows = [
-            f"{path}: {why.get(posixpath.basename(path), 'it was replaced meanwhile')}" for path in folders[:_NAMED]
+            f"{path}: {why.get(posixpath.basename(path), 'it was replaced during the copy')}"
+            for path in folders[:_NAMED]
         ]
         more = f"; and {len(folders) - _NAMED} more" if len(folders) > _NAMED else ""
         return Refused(
-            f"{self._path} can't be read whole: {'; '.join(rows)}{more}",
-            hint="add it when the server's user can read every folder in it, and no program writes there",
+            f"{self._path} can't be read completely: {'; '.join(rows)}{more}",
+            hint="let the server's user read every folder in it, stop programs that write there, and add it again",
         )
 
     @staticmethod
     def _take(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
         """Adds the file or link to its list. Returns why it can't be part of a dataset, or ""."""
         if _odd(path):
-            return f"{path!r} is no name in UTF-8"
+            return f"{path!r} is not a name in UTF-8"
         found = os.stat(name, dir_fd=handle, follow_symlinks=False)
         if stat.S_ISREG(found.st_mode):
             files.append(Item(path, found.st_size, bool(found.st_mode & 0o111), _stamp(found)))
             return ""
         if not stat.S_ISLNK(found.st_mode):
-            return f"{path} is no file"
+            return f"{path} is not a file"
         target = os.readlink(name, dir_fd=handle)
         end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
         if target.startswith("/") or end == ".." or end.startswith("../"):
-            return f"{path} leads to {target}, outside of it"
+            return f"{path} links to {target}, outside the dataset"
         links.append((path, target))
         return ""
 

@@ -59,7 +59,7 @@ class Sent:
     def _exactly(self, length: int) -> bytes:
         data = self._in.read(length)
         if len(data) != length:
-            raise Refused("the one who sends it is gone")
+            raise Refused("the sender disconnected")
         return data
 
 
@@ -124,9 +124,9 @@ def _own(root: Path) -> Path:
             folder.mkdir(mode=0o755, exist_ok=True)
             about = os.lstat(folder)
         except OSError as error:
-            raise Refused(f"{folder}: {error.strerror}", hint="headway apply makes it") from error
+            raise Refused(f"{folder}: {error.strerror}", hint="run headway apply to create it") from error
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
-            raise Refused(f"{folder} is not root's", hint="take it away, then headway apply")
+            raise Refused(f"{folder} does not belong to root", hint="remove it, then run headway apply")
         if folder != root:
             folder.chmod(0o755)  # nodes need access, and the file server may map their root to nobody
     return root

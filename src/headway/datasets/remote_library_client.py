@@ -56,7 +56,7 @@ class RemoteLibrary:
         finally:
             sends.cancel()
             await asyncio.gather(sends, return_exceptions=True)
-        raise Unreachable(f"{self._cluster.head} ended without a word")
+        raise Unreachable(f"{self._cluster.head} closed the connection without an answer")
 
     async def publish(self, name: str, number: int, manifest: Manifest) -> bool:
         """Creates the version. See Library.publish."""
@@ -87,7 +87,7 @@ class RemoteLibrary:
                 for name in {"files", "bytes", "of_files", "of_bytes"} & last.keys():
                     setattr(progress, name, last[name])
         if not last:
-            raise Unreachable(f"{self._cluster.head} ended without a word")
+            raise Unreachable(f"{self._cluster.head} closed the connection without an answer")
         return last
 
     async def _talk(

@@ -51,9 +51,7 @@ class Bucket:
             if not found and self._prefix:
                 found = [one for one in self._objects(self._prefix) if one[0] == self._prefix]
         if not found:
-            raise Refused(
-                f"there is no object below {self._url}", hint="headway dataset add NAME --from s3://BUCKET/PREFIX"
-            )
+            raise Refused(f"{self._url} has no object", hint="headway dataset add NAME --from s3://BUCKET/PREFIX")
         base = "" if len(found) == 1 and found[0][0] == self._prefix else self._prefix
         items, faults = [], []
         for key, count, etag in found:
@@ -61,7 +59,7 @@ class Bucket:
             if path.endswith("/") or not path:
                 continue  # an object that S3 consoles create for a folder
             if any(part in ("", ".", "..") or len(part.encode()) > 255 or "\0" in part for part in path.split("/")):
-                faults.append(f"{key!r} can be no file's path")
+                faults.append(f"{key!r} is not a valid file path")
                 continue
             self._keys[path] = key
             items.append(Item(path, count, False, f"{count} {etag}"))
@@ -69,8 +67,8 @@ class Bucket:
         if faults:
             more = f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
             raise Refused(
-                f"{self._url} holds what a dataset can't: {'; '.join(faults[:_NAMED])}{more}",
-                hint="name a prefix that leaves them out, or rename them",
+                f"{self._url} has entries that a dataset can't have: {'; '.join(faults[:_NAMED])}{more}",
+                hint="give a prefix without them, or rename them",
             )
         return Listing(tuple(sorted(items, key=lambda one: one.path)))
 
@@ -98,7 +96,7 @@ class Bucket:
                 body.close()
         md5 = _PLAIN_ETAG.fullmatch(etag) and answer.get("ServerSideEncryption") not in _KEYED
         if md5 and "SSECustomerAlgorithm" not in answer and told.hexdigest() != etag:
-            raise Refused(f"{self._url}: {item.path} came with another content than its ETag says", hint="add it again")
+            raise Refused(f"{self._url}: {item.path} has content that does not match its ETag", hint="add it again")
 
     @contextmanager
     def _said(self, path: str = "") -> Iterator[None]:
@@ -112,7 +110,7 @@ class Bucket:
             raise _refusal(error, where) from None
         except (BotoCoreError, ResponseStreamingError) as error:
             told = " ".join(str(error).split())
-            raise Unreachable(f"{where}: {told}", hint="add it again: it goes on where it stopped") from None
+            raise Unreachable(f"{where}: {told}", hint="add it again: it continues where it stopped") from None
 
 
 def _refusal(error: Any, where: str) -> HeadwayError:
@@ -121,13 +119,13 @@ def _refusal(error: Any, where: str) -> HeadwayError:
     if code == "PreconditionFailed" or status == 412:
         return Refused(f"{where} was changed while it was read", hint="add it again when no program writes there")
     if code in ("NoSuchBucket", "NoSuchKey") or status == 404:
-        return Refused(f"{where}: there is no such bucket or object", hint="look at its name and at --endpoint-url")
+        return Refused(f"{where}: this bucket or object does not exist", hint="check its name and --endpoint-url")
     if status in (400, 401, 403):
         return Refused(
-            f"{where}: may not be read with these keys ({code})",
-            hint="AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, say whose are used",
+            f"{where}: these keys may not read it ({code})",
+            hint="set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         )
-    return Unreachable(f"{where}: answered {code or status}", hint="add it again: it goes on where it stopped")
+    return Unreachable(f"{where}: answered {code or status}", hint="add it again: it continues where it stopped")
 
 
 def _folders(paths: Any) -> set[str]:

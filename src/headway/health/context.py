@@ -48,7 +48,7 @@ class HealthContext:
         """Returns a running machine. Raises Unreachable."""
         found = (await self.machines()).get(name)
         if found is None or found.state is not MachineState.RUNNING:
-            raise Unreachable(f"{name} does not run", hint=f"headway status {self.cluster.name}")
+            raise Unreachable(f"{name} is not running", hint=f"headway status {self.cluster.name}")
         return found
 
     async def head(self) -> Machine:

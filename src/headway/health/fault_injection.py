@@ -27,23 +27,23 @@ async def inject_fault(cluster: Cluster, env: ClusterContext, fault: FaultIn) ->
     NotFound for a missing machine."""
     if not cluster.provider.simulates_hardware and not fault.force:
         raise Refused(
-            f"{cluster.name} is no local cluster: its machines are not there to be broken",
-            hint="--force does it all the same, to the work that runs there; try it on a cluster with provider: local",
+            f"{cluster.name} is not a local cluster: a fault would harm real machines",
+            hint="try it on a cluster with provider: local; --force injects it anyway and may end jobs",
         )
     node = fault.node or cluster.head
     if fault.node and node not in cluster.slot_names:
         raise NotFound(f"{cluster.name} has no node {fault.node}", hint=f"headway nodes {cluster.name}")
     gpus = (cluster.group_of[node].plan if fault.node else cluster.largest_plan).gpus
     if fault.kind in OF_GPUS and not fault.heal and fault.gpu >= gpus:
-        raise Refused(f"{node} has {_gpus(gpus)}, not {fault.gpu}", hint="--gpu N chooses one")
+        raise Refused(f"{node} has {_gpus(gpus)}, not {fault.gpu}", hint="choose one with --gpu N")
     machines = {machine.name: machine for machine in await env.provider.list(cluster.name)}
     machine = machines.get(node)
     if machine is None:
-        raise NotFound(f"{node} has no machine", hint=f"headway apply brings {cluster.name} back")
+        raise NotFound(f"{node} has no machine", hint=f"run headway apply to restore {cluster.name}")
     if fault.kind is FaultKind.RECLAIM and not cluster.group_of[node].spot:
         raise Refused(
             f"{node} is of group {cluster.group_of[node].name}, whose machines are not spot machines",
-            hint="spot: true in its group makes it one of those that may be",
+            hint="set spot: true in its group",
         )
     if fault.kind in OF_MACHINES:
         return await _inject_by_provider(env, machine, fault)
@@ -58,13 +58,13 @@ async def _inject_by_provider(env: ClusterContext, machine: Machine, fault: Faul
     breaks, node = env.provider, machine.name
     if not isinstance(breaks, FaultInjectingProvider):
         raise Refused(
-            f"{node}: provider {env.provider.traits.name} can't do that to a machine", hint="pull a plug yourself"
+            f"{node}: provider {env.provider.traits.name} can't inject this fault", hint="cause this fault by hand"
         )
     if fault.kind is FaultKind.RECLAIM:
         if fault.heal:
-            raise Refused(f"{node}: a machine that is taken back is not left again")
+            raise Refused(f"{node}: a reclaim can't be healed")
         await breaks.reclaim(machine, time.time() + fault.in_s)
-        return f"{node} is taken back in {fault.in_s} s"
+        return f"{node} is reclaimed in {fault.in_s} s"
     if fault.heal:
         if fault.kind is FaultKind.CUT_NETWORK:
             await breaks.join(machine)
@@ -73,15 +73,15 @@ async def _inject_by_provider(env: ClusterContext, machine: Machine, fault: Faul
             await env.provider.start(machine)
             return f"{node} is started"
         await breaks.thaw(machine)
-        return f"{node} goes on"
+        return f"{node} runs again"
     if machine.state is not MachineState.RUNNING:
-        raise Refused(f"{node} does not run", hint=f"headway fault {machine.cluster} {fault.kind} {node} --heal")
+        raise Refused(f"{node} is not running", hint=f"headway fault {machine.cluster} {fault.kind} {node} --heal")
     if fault.kind is FaultKind.KILL_NODE:
         await breaks.kill(machine)
         return f"{node} has lost its power"
     if fault.kind is FaultKind.FREEZE_NODE:
         await breaks.freeze(machine)
-        return f"{node} stands still"
+        return f"{node} is frozen"
     await breaks.cut(machine)
     return f"{node} is off the network"
 

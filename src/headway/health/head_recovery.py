@@ -56,15 +56,25 @@ class HeadRecovery:
         try:
             if running:
                 if not env.provider.traits.powers_off_machines:
-                    return [(first.name, f"does not answer; {second.name} leads. Switch it off, then start it again")]
+                    return [
+                        (
+                            first.name,
+                            f"does not answer; {second.name} is the active head. Switch the machine off, then start it",
+                        )
+                    ]
                 await env.provider.fence(first)
             await env.connections.drop(first.name)
             await env.provider.start(first)
         except HeadwayError as error:
-            return [(first.name, f"does not come back: {error.message}; {second.name} leads")]
+            return [(first.name, f"does not come back: {error.message}; {second.name} is the active head")]
         if self.tries == MAX_STARTS:
-            return [(first.name, f"started again, for the last time; {second.name} leads until then: headway apply")]
-        return [(first.name, f"started again; {second.name} leads until it is back")]
+            return [
+                (
+                    first.name,
+                    f"started for the last time; {second.name} is the active head. If it does not come back, run headway apply",
+                )
+            ]
+        return [(first.name, f"started again; {second.name} is the active head until it is back")]
 
     async def _is_taking_over(self, cluster: Cluster, env: ClusterContext, second: Machine) -> bool:
         """Returns whether the second head is still taking over. If the first head starts during the takeover, it stops

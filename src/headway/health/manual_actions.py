@@ -43,7 +43,7 @@ async def check_reboot(context: HealthContext, node: str, *, end_jobs: bool) -> 
     if jobs and not end_jobs:
         raise Conflict(
             f"jobs {', '.join(map(str, jobs))} run on {node}: a reboot would end them",
-            hint="drain it and wait, or say that they may be ended",
+            hint="drain it and wait, or use --even-if-busy to end them",
         )
 
 
@@ -74,7 +74,7 @@ async def reboot_node(context: HealthContext, node: str, person: str, *, end_job
         if jobs:
             if served:
                 await node_commands.resume_node_if(connections, head, node, ours)
-            return f"not rebooted: by now jobs {', '.join(map(str, jobs))} run there"
+            return f"not rebooted: jobs {', '.join(map(str, jobs))} run there now"
         if not (
             context.env.provider.traits.powers_off_machines or again
         ):  # a machine that does not answer now can't be rebooted over SSH: fail at once instead of waiting
@@ -92,7 +92,7 @@ async def reboot_node(context: HealthContext, node: str, person: str, *, end_job
     )
     if not fault:
         kept = await node_commands.resume_node_if(connections, head, node, ours)
-        return kept and f"its tests passed; it stays out of service, for another reason by now: {kept}"
+        return kept and f"its tests passed; it stays out of service for another reason: {kept}"
     with contextlib.suppress(HeadwayError):  # the reboot has ended and is not continued
         states, reason = await context.node_state(node)
         if not states & OUT or ours(reason):
@@ -114,7 +114,7 @@ async def _blocking_incident(context: HealthContext, node: str, person: str, beg
         await context.sleep(repair.POLL_S)
     others = [one for one in found if one in led or not _caused_by_reboot(one, person, began)]
     for one in (one for one in found if one not in others):
-        words = f"it was {person}'s reboot, and the tests passed"
+        words = f"the reboot by {person} has ended, and the tests passed"
         await context.add_step(one, IncidentState.RETURNED, words, actor=person, score=0)
     if not others:
         return ""
@@ -123,7 +123,7 @@ async def _blocking_incident(context: HealthContext, node: str, person: str, beg
     if not states & OUT or reason.startswith(f"{person}: {REBOOTS}"):
         # Recorded first: a server that continues in between still finds the reboot's reason.
         await context.add_step(
-            one, one.state, f"its drain was of {person}'s reboot, which is over", actor=person, drained=True
+            one, one.state, f"it was drained for the reboot by {person}, which has ended", actor=person, drained=True
         )
         await node_commands.drain_node(context.env.connections, await context.head(), node, one.reasons[0])
     return f"incident {one.number} is open: headway incident return {one.number} first"

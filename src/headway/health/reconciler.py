@@ -117,7 +117,7 @@ class HealthReconciler:
                     before, self.reservation_fault = self.reservation_fault, fault_text(error)
                     return ("spares", self.reservation_fault) if self.reservation_fault != before else None
                 self.reservation_fault = ""
-                return "spares", f"{compress(names)} stands by" if names else "the spare takes over"
+                return "spares", f"{compress(names)} is a spare now" if names else "the spare takes over"
             case StartRequeuedJob(job):
                 self.started.add((job, jobs[job].restarts))
                 await job_commands.start_job_now(run, head, job)

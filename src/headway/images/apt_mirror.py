@@ -94,7 +94,7 @@ def sources_for_suite(found: Iterable[SourceEntry], suite: str) -> tuple[str, li
     main = next((entry for entry in known if _MAIN.fullmatch(entry.suite)), None)
     if main is None:
         raise Refused(
-            "this host's apt settings name no Debian mirror",
+            "the apt settings of this host have no Debian mirror",
             hint="add a Debian source under /etc/apt/sources.list.d; Headway's node image is Debian",
         )
     security = next((entry for entry in known if _SECURITY.fullmatch(entry.suite)), None)

@@ -62,7 +62,7 @@ async def build_image(
     try:
         found = None if force else await find_current_image(name)
         if found is not None:
-            await say("image", f"node image {found.tag} is there", done=True)
+            await say("image", f"node image {found.tag} exists", done=True)
             return found
         return await _build(made_from, say, state_dir)
     finally:
@@ -99,7 +99,7 @@ async def _ensure_base(made_from: Recipe, folder: Path, say: Say, started: float
     if free_mib < _DISK_NEEDED_MIB:
         raise Refused(
             f"{_work_folder()} has {free_mib} MiB free, building a node image needs {_DISK_NEEDED_MIB} MiB",
-            hint="make room there, or name a folder with room in TMPDIR",
+            hint="free space there, or set TMPDIR to a folder with free space",
         )
     mirror = await host_mirror(made_from.image.suite, released=made_from.image.released)
     await say(
@@ -250,7 +250,7 @@ def _hint_for(text: str) -> str:
     """Returns a hint from the output of a failed build."""
     # mmdebstrap works in TMPDIR, podman stores the image elsewhere
     if re.search(r"No space left|enough free space", text):
-        return f"a disk is full, that of {_work_folder()} or podman's own: make room or name another in TMPDIR, then build again"
+        return f"a disk is full, that of {_work_folder()} or that of podman: free space or set TMPDIR, then build again"
     if re.search(r"Could not resolve|Unable to connect|Failed to fetch|Connection", text):
         return "the Debian mirror of this host (/etc/apt) did not answer: check the network, then build again"
     return "run `headway image build` again"

@@ -94,7 +94,7 @@ async def get_image(tag: str) -> ImageInfo:
     """Returns the image with this tag. Raises Refused if it is no longer on this host."""
     info = next((info for info in await list_images() if info.tag == tag), None)
     if info is None:
-        raise Refused(f"there is no image {tag} on this host any more", hint="headway roll takes the present one")
+        raise Refused(f"image {tag} no longer exists on this host", hint="headway roll uses the current one")
     return info
 
 

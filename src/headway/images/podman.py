@@ -144,7 +144,7 @@ async def podman_problem(timeout_s: float = 20) -> tuple[Gap, ...]:
     try:
         await run(["podman", "ps", "--all", "--quiet"], timeout_s=timeout_s)
     except CommandFailed as error:
-        return (Gap(error.message, "mend podman on this host first: nothing works without it"),)
+        return (Gap(error.message, "repair podman on this host first: Headway needs it"),)
     return ()
 
 

@@ -76,7 +76,7 @@ RECIPES = {
 def get_recipe(name: str) -> Recipe:
     """Returns the recipe of this name. Raises NotFound."""
     if name not in RECIPES:
-        raise NotFound(f"there is no node image {name!r}", hint=f"use one of: {', '.join(RECIPES)}")
+        raise NotFound(f"unknown node image {name!r}", hint=f"use one of: {', '.join(RECIPES)}")
     return RECIPES[name]
 
 

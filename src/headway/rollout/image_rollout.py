@@ -156,10 +156,10 @@ async def halt_rollout(context: HealthContext, say: ReportProgress) -> None:
         there = machine is not None and machine.state is MachineState.RUNNING
         if there and reasons[name][1] == ROLLOUT_REASON and (name in seen.busy or seen.machines[name].image in serves):
             kept = await node_commands.resume_node_if(context.env.connections, head, name, _reason_is_rollout)
-            words = f"stays out of service: {kept}" if kept else "is in service again, as it was"
+            words = f"stays out of service: {kept}" if kept else "is in service again with its former image"
             await say(name, words, done=True)
         else:
-            words = "stays drained: headway roll goes on with it, with --back to the image before"
+            words = "stays drained: headway roll continues with it; --back returns to the previous image"
             await say(name, words, level="warning", done=True)
 
 
@@ -199,7 +199,7 @@ class NodeRollout:
         while True:
             seen = await self._read_state()
             if await self.other_operation_waits():
-                await self.say("roll", "another operation waits and goes first", level="warning", done=True)
+                await self.say("roll", "another operation goes first", level="warning", done=True)
                 return False
             if seen is not None:
                 left = nodes_to_roll(self.context.cluster, seen, self.image.id)
@@ -284,7 +284,7 @@ class NodeRollout:
         head = await self.context.head()
         if self.eviction is None or self.eviction.head != head:
             context = self.context
-            why = "its node is recreated"
+            why = "its node is rebuilt"
             self.eviction = JobEviction(context.cluster, context.env, self.say, head, why, context.clock, context.sleep)
         return self.eviction
 
@@ -303,16 +303,16 @@ class NodeRollout:
                 raise fault
         failed = {name: fault for name, fault in zip(names, faults, strict=True) if fault}
         if failed:
-            alone = f"{compress(failed)} stays drained, no other node is touched"
+            alone = f"{compress(failed)} stays drained, no other node is changed"
             if self.mixed_slurm and not self._image_is_in_service(seen):
                 await self._return_drained(seen, failed.keys())
             elif self.mixed_slurm:
-                alone = f"{compress(failed)} stays drained, and so do those with another Slurm that are left"
+                alone = f"{compress(failed)} stays drained, as do the remaining nodes with another Slurm version"
             raise Refused(
                 f"the roll stops: on {self.image.tag} "
                 + "; ".join(f"{name}: {fault}" for name, fault in failed.items()),
                 hint=f"{alone}; headway roll {self.context.cluster.name} "
-                "tries again, with --back it goes back to the image before",
+                "tries again; --back returns to the previous image",
             )
         if names and not self.image_tested:
             self.image_tested = True
@@ -385,7 +385,9 @@ class NodeRollout:
         if machine is not None:
             await context.env.provider.delete(machine)
             await context.env.connections.drop(name)
-        await provision_machine(context.cluster, context.env, name, self.say, why="it rolls", image=self.image.tag)
+        await provision_machine(
+            context.cluster, context.env, name, self.say, why="the node is rolled", image=self.image.tag
+        )
         return ""
 
     async def _report_waits(self, jobs: dict[str, tuple[int, ...]]) -> None:
@@ -398,7 +400,7 @@ class NodeRollout:
 
     async def _report_left_out(self, seen: RolloutState) -> None:
         for name, reason in nodes_left_out(self.context.cluster, seen, self.image.id).items():
-            await self.say(name, f"is out of service and stays as it is: {reason}", level="warning", done=True)
+            await self.say(name, f"is out of service and stays unchanged: {reason}", level="warning", done=True)
         await self.say("roll", f"every node in service is of {self.image.tag}", done=True)
 
 
@@ -410,8 +412,8 @@ def _check_creates_machines(context: HealthContext) -> None:
     """Raises Refused if the provider does not create machines from an image."""
     if not context.env.provider.traits.creates_machines:
         raise Refused(
-            f"the machines of {context.cluster.name} are not made from an image: you own them",
-            hint="what Headway sets up there comes by headway apply",
+            f"the machines of {context.cluster.name} are your own: they have no node image",
+            hint="headway apply updates them",
         )
 
 
@@ -428,8 +430,8 @@ async def _check_heads(context: HealthContext) -> None:
     slurmctld, never newer."""
     for name, version in (await heads_with_other_slurm(context.cluster, (await context.machines()).values())).items():
         raise Refused(
-            f"{name} runs Slurm {version} still, and no node may be ahead of it",
-            hint=f"headway apply takes the heads to {context.cluster.slurm_version} first",
+            f"{name} still runs Slurm {version}, and a node may not have a newer one",
+            hint=f"run headway apply first: it updates the heads to {context.cluster.slurm_version}",
         )
 
 
@@ -437,10 +439,10 @@ def _check_way_back(cluster: Cluster, info: ImageInfo) -> None:
     """Raises Refused if the image's Slurm can't read the state that the cluster's present Slurm has written."""
     if info.slurm_version != cluster.slurm_version:
         raise Refused(
-            f"Slurm {info.slurm_version} of {info.tag} can't read what Slurm {cluster.slurm_version} has written: the heads of "
+            f"Slurm {info.slurm_version} of {info.tag} can't read the state of Slurm {cluster.slurm_version}: the heads of "
             f"{cluster.name} stay",
-            hint=f"the nodes go back without --head; the whole cluster by headway down {cluster.name}, then headway restore from "
-            "the backup of before",
+            hint=f"roll back the nodes without --head; or run headway down {cluster.name}, then headway restore from "
+            "the previous backup",
         )
 
 
@@ -448,9 +450,7 @@ async def _previous_image(context: HealthContext) -> ImageInfo:
     """Returns the image before the last rollout. Raises Refused if there is none."""
     tag = (await context.env.store.node_images.get(context.cluster.name)).before
     if not tag:
-        raise Refused(
-            f"{context.cluster.name} has not been rolled: there is no image to go back to", hint="headway image ls"
-        )
+        raise Refused(f"{context.cluster.name} has not been rolled: it has no previous image", hint="headway image ls")
     return await local_images.get_image(tag)
 
 

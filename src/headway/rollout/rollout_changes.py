@@ -54,12 +54,12 @@ def rollout_changes(
     deadline; `mixed_slurm`: nodes have different Slurm versions until the end, and no job may have nodes of both."""
     changes = list(_nodes(cluster, seen, image, tag, by=deadline))
     for name in heads_to_roll(cluster, seen, image) if head else ():
-        why = f"is to be of {tag}; {leader_text(cluster, name)}, jobs go on, sessions on it end"
+        why = f"is to be of {tag}; {leader_text(cluster, name)}, jobs continue, sessions on it end"
         changes.append(Change(REBUILD, name, name, why, Disturbs.REBUILD))
     notes = list(_notes(cluster, seen, image, head=head))
     if mixed_slurm and changes:
         notes.append(
-            "Slurm is another on these nodes: each takes new jobs only when it is done, none has nodes of both"
+            "the Slurm version changes: a node takes new jobs only when it is done, and no job gets nodes of both versions"
         )
     why_empty = "" if changes else f"every node in service is of {tag}"
     return ChangeSet(cluster.name, tuple(changes), why_empty, tuple(notes))
@@ -69,9 +69,9 @@ def _nodes(cluster: Cluster, seen: RolloutState, image: str, tag: str, *, by: bo
     for name in nodes_to_roll(cluster, seen, image):
         jobs = seen.busy.get(name, ())
         if not _has_other_image(seen.machines.get(name), image) and name in seen.machines:
-            yield Change(REBUILD, name, name, f"is of {tag} already and has yet to pass its tests", Disturbs.REBUILD)
+            yield Change(REBUILD, name, name, f"has {tag} already and is not tested yet", Disturbs.REBUILD)
         elif jobs and by:
-            why = f"is to be of {tag}; {_jobs(jobs)} may go on until the deadline"
+            why = f"is to be of {tag}; {_jobs(jobs)} may continue until the deadline"
             yield Change(REBUILD, name, name, why, Disturbs.JOBS)
         else:
             ended = "has ended" if len(jobs) == 1 else "have ended"
@@ -81,18 +81,18 @@ def _nodes(cluster: Cluster, seen: RolloutState, image: str, tag: str, *, by: bo
 
 def _notes(cluster: Cluster, seen: RolloutState, image: str, *, head: bool) -> Iterator[str]:
     for name, reason in nodes_left_out(cluster, seen, image).items():
-        yield f"{name} is out of service and stays as it is: {reason}"
+        yield f"{name} is out of service and stays unchanged: {reason}"
     heads = heads_to_roll(cluster, seen, image)
     if heads and not head:
         one = len(heads) == 1
-        words = "runs another node image and stays as it is" if one else "run another node image and stay as they are"
-        yield f"{compress(heads)} {words}; --head takes {'it' if one else 'them'} too, after the nodes"
+        words = "runs another node image and stays unchanged" if one else "run another node image and stay unchanged"
+        yield f"{compress(heads)} {words}; --head updates {'it' if one else 'them'} too, after the nodes"
 
 
 def leader_text(cluster: Cluster, head: str) -> str:
     """Returns what happens to the controller while this head is created again."""
     others = [name for name in cluster.heads if name != head]
-    return f"{others[0]} leads meanwhile" if others else "slurmctld is away meanwhile"
+    return f"{others[0]} is the active head meanwhile" if others else "slurmctld is down meanwhile"
 
 
 def _has_other_image(machine: Machine | None, image: str) -> bool:

@@ -26,18 +26,16 @@ def upgrade_fault(written: str, after: Cluster, *, exists: bool) -> Fault | None
         return None
     releases = list(STATE_READ_BACK)
     if old not in releases or new not in releases:
-        return Fault("image", f"whether Slurm {new} reads the state of Slurm {old} is not known", "keep the image")
+        return Fault("image", f"it is unknown whether Slurm {new} reads the state of Slurm {old}", "keep the image")
     steps = releases.index(new) - releases.index(old)
     most = STATE_READ_BACK[new]
-    elsewhere = f"keep the image with Slurm {old}, or make a cluster of another name with {after.image}"
+    elsewhere = f"keep the image with Slurm {old}, or create another cluster with {after.image}"
     if steps < 0:
-        words = f"Slurm {new} can't read what Slurm {old} has written: SchedMD supports no way back"
+        words = f"Slurm {new} can't read the state of Slurm {old}: SchedMD supports no downgrade"
         return Fault("image", words, elsewhere)
     if steps > most:
         reads = ", ".join(releases[releases.index(new) - most : releases.index(new)])
-        words = (
-            f"Slurm {new} takes over from {reads}, not from {old}: jobs and accounting of {after.name} would be lost"
-        )
+        words = f"Slurm {new} can be upgraded from {reads}, not from {old}: jobs and accounting of {after.name} would be lost"
         return Fault("image", words, elsewhere)
     return _unready(old, after, there=exists)
 
@@ -49,19 +47,19 @@ def _unready(old: str, after: Cluster, *, there: bool) -> Fault | None:
     if not after.provider.creates_machines:
         return Fault(
             "image",
-            f"the machines of {after.name} are your own, and Headway takes no Slurm away from them: they run {old}",
-            f"keep the image with Slurm {old}, or make a cluster of other machines with {after.image}",
+            f"the machines of {after.name} are your own and run Slurm {old}; Headway does not replace it",
+            f"keep the image with Slurm {old}, or create a cluster of other machines with {after.image}",
         )
     if not there:
         return Fault(
             "image",
-            f"what {after.name} has kept is of Slurm {old}, and of a cluster that is down there is no backup to go back to",
-            f"bring it up with the image of Slurm {old}, then change that; or headway down {after.name} --delete-data",
+            f"the kept data of {after.name} is of Slurm {old}, and a cluster that is down can't be backed up first",
+            f"apply it with the image of Slurm {old}, then change the image; or run headway down {after.name} --delete-data",
         )
     if after.backup is None:
         return Fault(
             "backup",
-            f"Slurm {old} becomes {new} after a backup, for there is no other way back, and the file asks for none",
+            f"Slurm {old} becomes {new} only after a backup, the only way back, and the file has no backup field",
             "backup: {to: DIR, key_file: FILE}",
         )
     return None
@@ -77,7 +75,7 @@ def backup_before_upgrade(written: str, before: Cluster | None, after: Cluster) 
     """Returns the backup that an apply makes before it changes the Slurm version."""
     if after.backup is None or not is_upgrade(written, before, after):
         return ()
-    why = f"Slurm {written} becomes {after.slurm_version}: a backup comes first, the one way back"
+    why = f"Slurm {written} becomes {after.slurm_version}: a backup is made first, the only way back"
     return (Change("backup.make", "cluster", str(after.backup.to), why),)
 
 

@@ -42,12 +42,12 @@ class Ask(BaseModel):
 def text_fault(text: str) -> str:
     """Returns why the text cannot be stored or passed on (a NUL byte, or a lone surrogate), or "" if it can."""
     if "\0" in text:
-        return "holds a NUL byte"
+        return "contains a NUL byte"
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            return "holds half a character (a surrogate alone)"
+            return "contains invalid Unicode (a lone surrogate)"
     return ""
 
 

@@ -96,10 +96,10 @@ class FaultIn(Ask):
     @model_validator(mode="after")
     def _of_one_piece(self) -> FaultIn:
         if (self.kind is FaultKind.KILL) != (self.daemon is not None):
-            raise ValueError(f"{FaultKind.KILL} needs a daemon, and nothing else has one")
+            raise ValueError(f"{FaultKind.KILL} needs a daemon; other faults take none")
         on_node = self.daemon is None or self.daemon in ON_NODES
         if on_node != bool(self.node):
-            raise ValueError("which node?" if on_node else f"{self.daemon} is not on a node: name none")
+            raise ValueError("name a node" if on_node else f"{self.daemon} runs on the head: give no node")
         return self
 
 

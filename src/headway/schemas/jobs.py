@@ -163,18 +163,20 @@ class LogFoundOut(Wire):
 class JobsAsk(Ask):
     """Filters and order of a list of jobs. Several values of one filter are alternatives; a job must match all filters."""
 
-    limit: int = Field(100, ge=1, le=1000, description="jobs of one page")
-    cursor: str = Field("", max_length=2000, description="`next` of the page before")
-    all: bool = Field(False, description="those that ended lately too")
-    state: list[str] = Field([], max_length=50, description="a Slurm job state, or its beginning")
+    limit: int = Field(100, ge=1, le=1000, description="number of jobs per page")
+    cursor: str = Field("", max_length=2000, description="`next` of the previous page")
+    all: bool = Field(False, description="include recently ended jobs")
+    state: list[str] = Field([], max_length=50, description="a Slurm job state, or its first letters")
     user: list[str] = Field([], max_length=50)
     team: list[str] = Field([], max_length=50)
     partition: list[str] = Field([], max_length=50)
     node: str = Field("", max_length=255)
-    q: str = Field("", max_length=200, description="in number, name, user, team, partition, reason, nodes")
+    q: str = Field(
+        "", max_length=200, description="text to find in number, name, user, team, partition, reason and nodes"
+    )
     sort: str = Field(
-        "", max_length=40, description="a column of squeue's --Format, `-` in front the other way round; else running "
-        "ones first, then the waiting by priority",
+        "", max_length=40, description="a column of squeue's --Format, `-` in front for descending order "
+        "(default: running jobs, then pending jobs by priority)",
     )  # fmt: skip
 
 

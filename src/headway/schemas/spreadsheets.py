@@ -29,7 +29,7 @@ Row = list[object]
 def text(found: Wire) -> str:
     """Returns the report as CSV, with the column names in the first line. Raises TypeError for a report without a
     table."""
-    raise TypeError(f"{type(found).__name__} has no sheet")
+    raise TypeError(f"{type(found).__name__} has no spreadsheet form")
 
 
 @text.register

@@ -112,7 +112,7 @@ class ContainerIn(Ask):
         default="", description="Working directory in the container."
     )
     name: Annotated[str, JobFlag(("--container-name",), "NAME")] = Field(
-        default="", description="Name of a container that later steps of the job use again."
+        default="", description="Name of a container that later steps of the job reuse."
     )
     mount_home: Annotated[bool | None, JobFlag(("--container-mount-home/--no-container-mount-home",))] = Field(
         default=None, description="Mount the home folder into the container (default: as the cluster is configured)."
@@ -209,7 +209,7 @@ class CheckJobIn(Ask):
     @model_validator(mode="after")
     def _one(self) -> CheckJobIn:
         if (self.submit is None) == (self.run is None):
-            raise ValueError("either submit or run")
+            raise ValueError("needs either submit or run")
         return self
 
 

@@ -84,7 +84,7 @@ def read_text_file(file: Path, what: str = CLUSTER_FILE) -> str:
     try:
         return _read(file).decode("utf-8")
     except FileNotFoundError:
-        raise NotFound(f"there is no file {file}", hint="headway init writes one to start from") from None
+        raise NotFound(f"{file} does not exist", hint="create one with headway init") from None
     except IsADirectoryError:
         raise Refused(f"{file} is a folder", hint=f"name {what}") from None
     except UnicodeDecodeError:
@@ -133,7 +133,7 @@ def _keys_of(file: Path, path: str, faults: list[Fault]) -> Iterator[str]:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         faults.append(
-            Fault(path, f"there is no file {file}", "ssh-keygen -t ed25519 makes a key pair; or leave ssh_keys out")
+            Fault(path, f"{file} does not exist", "create a key pair with ssh-keygen -t ed25519, or leave ssh_keys out")
         )
         return
     except UnicodeDecodeError:
@@ -143,12 +143,12 @@ def _keys_of(file: Path, path: str, faults: list[Fault]) -> Iterator[str]:
         faults.append(Fault(path, f"{file} can't be read: {error.strerror}"))
         return
     if looks_private(text):
-        faults.append(Fault(path, f"{file} is a private key", f"name the public one: {file}.pub"))
+        faults.append(Fault(path, f"{file} is a private key", f"give the public key: {file}.pub"))
         return
     lines = [line.strip() for line in text.splitlines()]
     keys = [line for line in lines if line and not line.startswith("#")]
     if not keys:
-        faults.append(Fault(path, f"{file} holds no key"))
+        faults.append(Fault(path, f"{file} contains no key"))
     yield from keys
 
 

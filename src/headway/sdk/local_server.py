@@ -134,7 +134,7 @@ def stop_server(state_dir: Path | None = None) -> bool:
         if time.monotonic() > deadline:
             raise Refused(
                 f"the server (process {server.pid}) does not stop",
-                hint=f"kill -9 {server.pid} ends it; no data is lost",
+                hint=f"end it with kill -9 {server.pid}; no data is lost",
             )
         _has_ended(server.pid)
         time.sleep(_POLL_S)

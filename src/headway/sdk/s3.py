@@ -23,7 +23,7 @@ def s3_access(endpoint_url: str = "") -> S3In:
         keys = found.get_frozen_credentials() if found else None
         place = endpoint_url or session.client("s3", region_name=session.region_name or "us-east-1").meta.endpoint_url
     except (BotoCoreError, ValueError) as error:
-        raise Refused(f"the AWS settings can't be used: {error}", hint="aws configure list shows them") from None
+        raise Refused(f"the AWS settings can't be used: {error}", hint="check aws configure list") from None
     if not endpoint_url and (urlsplit(place).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn")):
         place = ""
     try:
@@ -39,5 +39,5 @@ def s3_access(endpoint_url: str = "") -> S3In:
     except ValidationError as error:
         fields = ", ".join(sorted({str(fault["loc"][0]) for fault in error.errors()}))
         raise Refused(
-            f"the AWS settings can't be used: {fields}", hint="an endpoint is http://HOST or https://HOST"
+            f"the AWS settings can't be used: {fields}", hint="give an endpoint as http://HOST or https://HOST"
         ) from None

@@ -115,8 +115,8 @@ def _check_address(url: str, token: str) -> None:
         raise Refused(f"HEADWAY_URL is not a valid address: {url[:200]!r}", hint="for example http://127.0.0.1:7878")
     if not (token.isascii() and token.isprintable()):
         raise Refused(
-            "HEADWAY_TOKEN is not a valid token: it has characters that no token has",
-            hint="headway token create makes one",
+            "HEADWAY_TOKEN is not a valid token: it has invalid characters",
+            hint="create one with headway token create",
         )
 
 

@@ -41,7 +41,7 @@ def script_text(data: bytes, name: str) -> str:
     if "\r\n" in text:
         raise Refused(
             f"{name}: has Windows line endings, which sbatch rejects",
-            hint="dos2unix, or set your editor to LF line endings",
+            hint="convert it with dos2unix, or set your editor to LF line endings",
         )
     return text
 

@@ -90,7 +90,7 @@ def origin(env: Mapping[str, str], name: str) -> str:
     except ValueError:
         fits = False
     if text and (not fits or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc):
-        raise Refused(f"{name} is no origin: {text[:80]!r}", hint="https://headway.example.org")
+        raise Refused(f"{name} is not an origin: {text[:80]!r}", hint="https://headway.example.org")
     return f"{parts.scheme}://{parts.netloc.lower()}" if text else ""
 
 
@@ -109,7 +109,7 @@ def _tls(env: Mapping[str, str]) -> Tls | None:
         why = error.strerror if isinstance(error, FileNotFoundError | PermissionError) else str(error)
         raise Refused(
             f"the certificate {cert} with the key {key} can't be used: {why}",
-            hint="PEM files, the key without a password",
+            hint="give PEM files, with the key without a password",
         ) from None
     return Tls(Path(cert), Path(key), context, names)
 
@@ -122,7 +122,7 @@ def _names(pem: bytes) -> tuple[str, ...]:
     try:
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
-        raise ValueError("it names no host (no subjectAltName)") from None
+        raise ValueError("it has no host name (no subjectAltName)") from None
     hosts = [name.lower() for name in names.get_values_for_type(x509.DNSName)]
     return (*hosts, *(_bracketed(str(address)) for address in names.get_values_for_type(x509.IPAddress)))
 
@@ -138,7 +138,8 @@ def _proxies(text: str) -> tuple[str, ...]:
             ipaddress.ip_network(word)
         except ValueError:
             raise Refused(
-                f"HEADWAY_TRUSTED_PROXIES names no address: {word[:60]!r}", hint="for example 127.0.0.1,10.0.0.0/24"
+                f"HEADWAY_TRUSTED_PROXIES has an invalid address: {word[:60]!r}",
+                hint="for example 127.0.0.1,10.0.0.0/24",
             ) from None
     return found
 
@@ -149,10 +150,10 @@ def _oidc(env: Mapping[str, str]) -> Oidc | None:
         return None
     parts = urlsplit(issuer)
     if not parts.hostname or (parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK)):
-        raise Refused(f"HEADWAY_OIDC_ISSUER is no provider's https address: {issuer[:80]!r}")
+        raise Refused(f"HEADWAY_OIDC_ISSUER is not an https address: {issuer[:80]!r}")
     client = env.get("HEADWAY_OIDC_CLIENT_ID", "")
     if not client:
-        raise Refused("HEADWAY_OIDC_ISSUER is set without HEADWAY_OIDC_CLIENT_ID", hint="the provider gives it")
+        raise Refused("HEADWAY_OIDC_ISSUER is set without HEADWAY_OIDC_CLIENT_ID", hint="get it from the provider")
     return Oidc(
         issuer,
         client,
@@ -170,7 +171,7 @@ def _secret(file: str) -> str:
     try:
         text = Path(file).read_text().strip()
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise Refused(f"HEADWAY_OIDC_CLIENT_SECRET_FILE can't be read: {why}", hint=f"see {file}") from None
     if not text:
         raise Refused(f"{file} holds no secret", hint="HEADWAY_OIDC_CLIENT_SECRET_FILE")
@@ -183,7 +184,7 @@ def _roles(text: str) -> tuple[tuple[str, Role], ...]:
         word, _, role = pair.rpartition("=")
         if not word or role not in list(Role):
             raise Refused(
-                f"HEADWAY_OIDC_ROLES can't say {pair[:60]!r}",
+                f"HEADWAY_OIDC_ROLES has an invalid entry: {pair[:60]!r}",
                 hint=f"WORD=ROLE, a role being one of {', '.join(Role)}",
             )
         found.append((word, Role(role)))

@@ -326,7 +326,7 @@ def bind(host: str, port: int, default: int = DEFAULT_PORT) -> socket.socket:
                 continue
             raise Refused(
                 f"the server can't listen on {host} port {choice}: {error.strerror}",
-                hint="HEADWAY_PORT=0 takes a free one",
+                hint="set HEADWAY_PORT=0 to use a free port",
             ) from None
         sock.set_inheritable(False)
         return sock

@@ -120,7 +120,7 @@ class NotebookProxy:
         if meant is None:
             raise _Refused(
                 403, "This link was used already, or is too old",
-                "A link leads in once, within a minute. Open the notebook again from its page, or run headway notebook.",
+                "A link works once, within a minute. Open the notebook again from its page, or run headway notebook.",
                 self._state.settings.url,
             )  # fmt: skip
         notebook, person = meant
@@ -143,12 +143,12 @@ class NotebookProxy:
         if _foreign(request, origin):
             raise _Refused(403, "Not from here", "This request comes from another site's page.")
         if not self._apart and _header(request, b"service-worker"):
-            raise _Refused(403, "Not here", "A service worker would stay, and know the addresses of other notebooks.")
+            raise _Refused(403, "Not here", "Service workers are not allowed: they could reach other notebooks.")
         known = self._known(request, _name(found[1]), found[1])
         if not known:
             raise _Refused(
                 401, "Open this notebook from Headway",
-                "This browser was not let into it, or that was long ago.", self._state.settings.url,
+                "This browser has no access to the notebook, or the access has expired.", self._state.settings.url,
             )  # fmt: skip
         try:
             row = await self._state.store.notebooks.get(found[1])
@@ -161,7 +161,7 @@ class NotebookProxy:
         if not self._apart and not self._of_one(request, row.person):
             raise _Refused(
                 401, "Open this notebook from Headway",
-                "This browser does not say any more whose notebooks it has open.", self._state.settings.url,
+                "This browser no longer sends the cookie of its notebook session.", self._state.settings.url,
             )  # fmt: skip
         return row
 
@@ -179,7 +179,7 @@ class NotebookProxy:
         for other in found - {person}:
             raise _Refused(
                 403, f"This browser has notebooks of {other} open",
-                f"At this address a browser has those of one person at a time. Open those of {person} in another browser "
+                f"A browser can show notebooks of one person at a time. Open those of {person} in another browser "
                 "profile or in a private window.", self._state.settings.url,
             )  # fmt: skip
         return bool(found)

@@ -33,7 +33,7 @@ def take(state_dir: Path) -> IO[str]:
         lock.close()
         other = running_server(state_dir)
         where = f" at {other.url} (process {other.pid})" if other else ""
-        raise Refused(f"a server runs on {state_dir} already{where}", hint="headway server stop") from None
+        raise Refused(f"a server already runs on {state_dir}{where}", hint="headway server stop") from None
     (state_dir / paths.SERVER_FILE).unlink(missing_ok=True)
     return lock
 
@@ -44,7 +44,7 @@ def need_room(state_dir: Path, least_mib: int = LEAST_MIB) -> None:
     if free_mib < least_mib:
         raise Refused(
             f"the disk of {state_dir} is full: {free_mib} MiB are free, {least_mib} MiB are needed",
-            hint="make room there, then start the server again; nothing is lost",
+            hint="free space there, then start the server again; nothing is lost",
         )
 
 

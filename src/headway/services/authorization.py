@@ -41,7 +41,7 @@ async def authorize_action(state: AppState, cluster: Cluster, who: Principal, th
     if not _leads_team_of(cluster, who, thing):
         raise NotAllowed(
             f"{who.person} may not {what}: it belongs to {thing.user}",
-            hint="its owner may, a lead of its team and an admin",
+            hint="ask its owner, a lead of its team or an admin",
         )
     return True
 
@@ -51,7 +51,7 @@ async def authorize_as_owner(state: AppState, cluster: Cluster, who: Principal, 
     may not. Raises NotAllowed."""
     if thing.user != who.user and not who.may(Right.ADMIN):
         who.require(Right.RUN_JOBS, what)
-        raise NotAllowed(f"{who.person} may not {what}: it belongs to {thing.user}", hint="its owner may, and an admin")
+        raise NotAllowed(f"{who.person} may not {what}: it belongs to {thing.user}", hint="ask its owner or an admin")
     await authorize_action(state, cluster, who, thing, what)
 
 

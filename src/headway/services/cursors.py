@@ -35,4 +35,4 @@ def decode_cursor(cursor: str, *kinds: type) -> tuple[Any, ...]:
 
 def invalid_cursor() -> Refused:
     """Returns the error for a cursor that does not belong to this list."""
-    return Refused("the cursor does not belong to this list", hint="leave it out to begin at the top")
+    return Refused("the cursor does not belong to this list", hint="leave the cursor out to begin at the top")

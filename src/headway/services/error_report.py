@@ -7,7 +7,7 @@ import errno
 from headway.errors import HeadwayError, InvalidSpec
 from headway.schemas.base import ErrorOut, FaultOut
 
-DISK_FULL_HINT = "make room there (headway server status names it), then try again; nothing is lost"
+DISK_FULL_HINT = "free space there (headway server status names it), then try again; nothing is lost"
 
 
 def error_out(error: BaseException) -> ErrorOut:
@@ -21,7 +21,7 @@ def error_out(error: BaseException) -> ErrorOut:
         message = "the disk of the server's state folder is full"
         return ErrorOut(kind="unreachable", message=message, hint=DISK_FULL_HINT)
     name = type(error).__name__
-    return ErrorOut(kind="bug", message=f"Headway met an error it did not foresee ({name})", hint="headway server logs")
+    return ErrorOut(kind="bug", message=f"internal error of Headway ({name})", hint="headway server logs")
 
 
 def first_line(out: ErrorOut) -> str:

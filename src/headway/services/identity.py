@@ -19,7 +19,7 @@ class Right(StrEnum):
     """One thing a person may do; the value completes "NAME may not ..."."""
 
     READ = "look at clusters, nodes and the queue"
-    OWN_TOKENS = "make tokens and sign-in links of their own"
+    OWN_TOKENS = "create their own tokens and sign-in links"
     RUN_JOBS = "run anything on a cluster"
     PLAN_CLUSTER = "plan a cluster"
     LEAD_TEAM = "act on the jobs of a team they lead"
@@ -80,7 +80,7 @@ class Principal:
         if right in ROLE_RIGHTS[self.role]:
             raise NotAllowed(
                 f"this token of {self.person} is for {', '.join(self.scopes)}, it may not {what}",
-                hint="headway token create makes one for more",
+                hint="create one with more scopes: headway token create",
             )
         others = [role for role in ROLE_RIGHTS if right in ROLE_RIGHTS[role]]
         raise NotAllowed(
@@ -94,7 +94,7 @@ class Principal:
     def require_cluster(self, cluster: str) -> None:
         """Raises NotAllowed for every cluster except the one that the token is for."""
         if not self.may_see_cluster(cluster):
-            raise NotAllowed(f"this token of {self.person} is for the cluster {self.only_cluster} alone")
+            raise NotAllowed(f"this token of {self.person} is only for cluster {self.only_cluster}")
 
     def user_to_act_as(self, requested: str) -> str:
         """Returns the Linux user to run a job as: the person's own, or any for admins. Raises NotAllowed, and Refused

@@ -224,7 +224,9 @@ def _with_slurm(out: NodeOut, state: NodeState | None, holders: dict[int, int], 
     out.gpus = [GpuOut(index=index, job_id=holders.get(index)) for index in range(count)]
     if state is not None:
         out.states = list(state.states)
-        out.reason = state.reason or ("fails too often: for spare work only" if state.reservation == LEMONS else "")
+        out.reason = state.reason or (
+            "fails too often: for jobs in reservation headway_lemons only" if state.reservation == LEMONS else ""
+        )
         out.cpus, out.cpus_used = state.cpus, state.cpus_used
         out.memory_mib, out.memory_used_mib = state.memory_mib, state.memory_used_mib
         out.partitions = list(state.partitions)

@@ -149,7 +149,7 @@ class SlurmReader:
                 return job
         ended = await sacct_jobs.read_job(self._connections, self._head, job_id, self._version)
         if ended is None:
-            raise NotFound(f"{self._head.cluster} has no job {job_id}", hint="headway queue lists the active ones")
+            raise NotFound(f"{self._head.cluster} has no job {job_id}", hint="headway queue lists active jobs")
         return ended
 
     async def jobs_by_id(self, numbers: Iterable[int]) -> tuple[JobState, ...]:

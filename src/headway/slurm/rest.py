@@ -118,7 +118,7 @@ class SlurmRestClient:
         if answer.status_code == 200 and not said:
             if isinstance(body, dict):
                 return body
-            raise self._silent(f"answered {path} with what can't be read ({len(answer.content)} bytes)")
+            raise self._silent(f"answered {path} with unreadable data ({len(answer.content)} bytes)")
         lower = said.lower()
         where = f"{self._head.cluster}: {path}"
         if any(text in lower for text in _NO_SUCH):
@@ -131,7 +131,7 @@ class SlurmRestClient:
         if answer.status_code == 401 or "authentication" in lower:
             raise HeadwayError(
                 f"slurmrestd on {self._head.name} does not accept the server's token",
-                hint=f"clocks may differ, or the JWT key: headway apply puts the one of {self._head.cluster} in place",
+                hint=f"clocks or JWT keys may differ: run headway apply for {self._head.cluster}",
             )
         raise HeadwayError(f"{where}: slurmrestd answered {answer.status_code}: {said or answer.text[:200]}")
 

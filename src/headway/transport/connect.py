@@ -143,7 +143,9 @@ class Dialer:
 
         if path not in self._keys:
             if not path and not self._key_text:
-                raise Unreachable("the cluster has no key yet", hint="name one of yours in the inventory: key: FILE")
+                raise Unreachable(
+                    "the cluster has no key yet", hint="give one of your keys in the cluster file: key: FILE"
+                )
             try:
                 self._keys[path] = (
                     asyncssh.read_private_key(path) if path else asyncssh.import_private_key(self._key_text)
@@ -204,8 +206,8 @@ def _password(machine: Machine) -> bytes:
     name = f"{machine.name} ({machine.address})"
     if not machine.password_path:
         raise SudoRefused(
-            f"{name}: sudo asks {machine.user} for a password, and the inventory names none",
-            hint="name a file that holds it, sudo_password: FILE, or let sudo ask for none there (NOPASSWD)",
+            f"{name}: sudo asks {machine.user} for a password, and the cluster file has none",
+            hint="give a file with the password, sudo_password: FILE, or set NOPASSWD in sudoers there",
         )
     try:
         text = Path(machine.password_path).read_text().partition("\n")[0]  # sudo reads one line
@@ -213,19 +215,19 @@ def _password(machine: Machine) -> bytes:
         said = error.strerror if isinstance(error, OSError) else "it is not text"
         raise SudoRefused(
             f"{name}: the file with sudo's password, {machine.password_path}, can't be read: {said}",
-            hint="it lies on the server's machine, readable for the server alone",
+            hint="put it on the server's machine, readable only by the server",
         ) from error
     return text.encode() + b"\n"
 
 
 def _why_not(machine: Machine, code: int, said: str) -> tuple[str, str]:
-    name, last = f"{machine.name} ({machine.address})", said.strip().splitlines()[-1:] or ["it said nothing"]
+    name, last = f"{machine.name} ({machine.address})", said.strip().splitlines()[-1:] or ["it printed nothing"]
     if code == 127 or "not found" in said:
-        return f"{name} has no sudo", f"sign in as root there, or install sudo and let {machine.user} use it"
+        return f"{name} has no sudo", f"sign in as root there, or install sudo and allow it for {machine.user}"
     if "not in the sudoers" in said or "not allowed" in said:
         return (
             f"{name}: {machine.user} may not use sudo there",
-            "an administrator of it must allow that, or name another user",
+            "ask its administrator to allow it, or give another user",
         )
     if "incorrect password" in said or "Sorry, try again" in said or "no password was provided" in said:
         return f"{name}: the sudo password of {machine.user} is wrong", f"correct it in {machine.password_path}"
@@ -243,7 +245,7 @@ async def _shown(address: str, port: int, tunnel: Any, timeout_s: float) -> str:
     except (TimeoutError, OSError, asyncssh.Error) as error:
         raise Unreachable(
             f"{address} shows no Ed25519 host key on port {port}: {error or 'no answer'}",
-            hint="is the machine on, and does its SSH server run?",
+            hint="check that the machine and its SSH server are running",
         ) from error
     if key is None:
         raise Unreachable(f"{address} shows no host key on port {port}")

@@ -54,7 +54,7 @@ async def _start(argv: Sequence[str], **options: Any) -> asyncio.subprocess.Proc
         if options.get("cwd") and not Path(options["cwd"]).is_dir():
             raise HeadwayError(f"there is no folder {options['cwd']} to run {argv[0]} in") from error
         raise CommandFailed(
-            argv, 127, "there is no such program here", hint=f"install {argv[0]} (`make setup`)"
+            argv, 127, "the program is not installed here", hint=f"install {argv[0]} (`make setup`)"
         ) from error
     except PermissionError as error:
         raise CommandFailed(argv, 126, str(error)) from error

@@ -106,7 +106,7 @@ class RemoteProcess:
                 self._process.stdin.write(data[start : start + CHUNK])
                 await self._process.stdin.drain()
         except (asyncssh.Error, OSError) as error:
-            raise Unreachable(f"{self._machine.name} takes nothing more: {error}") from error
+            raise Unreachable(f"{self._machine.name} accepts no more input: {error}") from error
 
     async def read(self) -> bytes:
         """Returns the next output, at least one byte; b"" if no more will come."""
@@ -379,7 +379,7 @@ class Connections:
         if (size := len(shlex.join(argv).encode())) > _LONGEST:
             raise Refused(
                 f"the command has {size} bytes with its arguments quoted, more than the {_LONGEST} that {machine.name} takes",
-                hint="put them in a file that it reads",
+                hint="put the arguments into a file that the command reads",
             )
         for attempt in (1, 2):
             link = await self._take(machine)

@@ -80,7 +80,7 @@ class Reader:
         while missing > 0:
             piece = await self._read()
             if not piece:
-                raise Unanswered("it ended in the middle of an answer")
+                raise Unanswered("the answer is incomplete")
             pieces.append(piece)
             missing -= len(piece)
         whole = b"".join(pieces)

@@ -66,7 +66,7 @@ class _Walker:
             return [self.copy(item, (*loc, index)) for index, item in enumerate(value)]
         if value is None or type(value) in (bool, int, float):
             return value
-        self._note(loc, "is not a value that YAML has")
+        self._note(loc, "is not a YAML value")
         return None
 
     def _mapping(self, value: dict[Any, Any], loc: Loc) -> dict[str, object]:
@@ -139,7 +139,7 @@ def _at(value: object, loc: Loc) -> object:
 _TYPES = {
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
-    "int_parsing_size": "is too large a number",
+    "int_parsing_size": "is too large",
     "float_type": "must be a number",
     "finite_number": "must be a finite number",
     "string_type": "must be text",
@@ -161,7 +161,7 @@ _BOUNDS = {
 }
 
 
-_COMMA = "in { } a comma ends a value: put the whole of it in quotes"
+_COMMA = "in { } a comma ends a value: put the whole value in quotes"
 
 
 def _words_for(detail: ErrorDetails, loc: Loc, model: type[BaseModel]) -> tuple[str, str]:
@@ -221,5 +221,5 @@ def sort_faults(found: Sequence[tuple[Loc, Fault]], first: Mapping[str, int] | N
     unique.sort(key=lambda fault: order.get(re.split(r"[.\[]", fault.path, maxsplit=1)[0], 999 if fault.path else -1))
     if len(unique) > MOST_FAULTS:
         rest = len(unique) - MOST_FAULTS
-        return [*unique[:MOST_FAULTS], Fault("", f"and {rest} more faults", "mend these first")]
+        return [*unique[:MOST_FAULTS], Fault("", f"and {rest} more faults", "correct these first")]
     return unique

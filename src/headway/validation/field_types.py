@@ -31,7 +31,7 @@ def checked_by(check: Callable[[str], str], hint: str = "") -> AfterValidator:
 
 
 def _reserved(check: Callable[[str], str], reserved: frozenset[str]) -> Callable[[str], str]:
-    return lambda name: check(name) or (f"{name} is a word of Slurm's own" if name in reserved else "")
+    return lambda name: check(name) or (f"{name} is a reserved word of Slurm" if name in reserved else "")
 
 
 def _time(value: Any) -> int | None:
@@ -137,7 +137,7 @@ SharedBy = Annotated[
     checked_by(syntax_rules.shared_by_fault),
     WithJsonSchema({"type": "string", "pattern": f"^(?:use|share|centre:{syntax_rules.NAME})$"}),
 ]
-SHARED_BY = "use (teams, as what they used), share (teams, as their shares) or centre:NAME (no team; that cost centre)."
+SHARED_BY = "use (teams by usage), share (teams by shares) or centre:NAME (one cost centre, no team)."
 SlurmKeys = dict[str, Annotated[str, BeforeValidator(_slurm_value), WithJsonSchema({"type": ["string", "integer"]})]]
 
 

@@ -40,9 +40,9 @@ def looks_like_path(text: str) -> bool:
 def key_fault(text: str) -> tuple[str, str]:
     """Returns what is wrong with a public key and what to do, or ("", ""). Messages never repeat any part of the text."""
     if looks_private(text):
-        return "is a private key", "name the public one (ending in .pub), and keep the private one to yourself"
+        return "is a private key", "give the public key (ending in .pub) and keep the private key secret"
     if looks_like_path(text):
-        return "is a path where a public key was expected", "the client reads key files before it sends the file"
+        return "is a path, not a public key", "paste the text of the .pub file"
     stripped = text.strip(" ")
     if any(ord(char) < 32 or ord(char) == 127 for char in stripped) or len(stripped.splitlines()) > 1:
         return "has a line break or another control character", "write one public key on one line"
@@ -52,7 +52,7 @@ def key_fault(text: str) -> tuple[str, str]:
     if words[0] not in KEY_TYPES:
         if any(word in KEY_TYPES for word in words[1:]):
             return "has options before the key", "leave only the type, the key and a comment"
-        return "is not a public SSH key", "it looks like: ssh-ed25519 AAAA... name"
+        return "is not a public SSH key", "a public key looks like: ssh-ed25519 AAAA... name"
     if len(words) < 2 or len(text) > 20000:
         return "is not a whole public SSH key", "copy the whole line of the .pub file"
     return _blob_fault(words[0], words[1])
@@ -75,7 +75,7 @@ def _blob_fault(kind: str, blob: str) -> tuple[str, str]:
     if fields is None or len(fields) != 1 + _FIELDS[kind]:
         return broken
     if fields[0] != kind.encode():
-        return "says one type and holds a key of another", "copy the whole line of the .pub file"
+        return "names one key type and contains a key of another", "copy the whole line of the .pub file"
     if kind == "ssh-ed25519" and len(fields[1]) != 32:
         return broken
     if kind == "ssh-rsa" and int.from_bytes(fields[2], "big").bit_length() < SMALLEST_RSA_BITS:

@@ -95,7 +95,7 @@ def group_name_fault(name: str) -> str:
     if not re.fullmatch(GROUP_NAME, name):
         return "a group's name is 1 to 12 lower-case letters and digits, and starts with a letter"
     if name in ("main", "head"):
-        return f"{name} is a word of Headway's own"
+        return f"{name} is a reserved word of Headway"
     return ""
 
 
@@ -143,9 +143,9 @@ def mount_fault(path: str) -> str:
         return "can't be the root folder of the machines"
     for system in SYSTEM_PATHS:
         if path == system or path.startswith(f"{system}/"):
-            return f"is in {system}, which belongs to the machines"
+            return f"is in {system}, which belongs to the operating system"
         if system.startswith(f"{path.rstrip('/')}/"):
-            return f"covers {system}, which belongs to the machines"
+            return f"covers {system}, which belongs to the operating system"
     return ""
 
 
@@ -160,9 +160,9 @@ def mount_line_fault(line: str) -> tuple[str, str]:
     parts = line.split()
     example = "for example: nfs4 filer:/export/data rw,hard"
     if not 2 <= len(parts) <= 3:
-        return "must be a type, a source and, if need be, options", example
+        return "must be TYPE SOURCE, or TYPE SOURCE OPTIONS", example
     if not _FS_TYPE.fullmatch(parts[0]):
-        return f"{parts[0]!r} is no type of file system", example
+        return f"{parts[0]!r} is not a file system type", example
     for part in parts[1:]:
         if not _MOUNT_WORD.fullmatch(part) or part.startswith("-"):
             return f"{part!r} may have only letters, digits and . _ @ : / , = + -", example
@@ -170,9 +170,12 @@ def mount_line_fault(line: str) -> tuple[str, str]:
         return "type none needs the option bind", "for example: none /scratch/models bind"
     address = parts[1].partition("[")[2].partition("]")[0] if "[" in parts[1] else ""
     if address and host_fault(address):
-        return f"{address} is no IPv6 address", example
+        return f"{address} is not an IPv6 address", example
     if parts[0].startswith("nfs") and not address and parts[1].partition(":/")[0].count(":"):
-        return f"{parts[1]!r} has a colon within its server", "put an IPv6 address in brackets, as in [fd00::1]:/export"
+        return (
+            f"{parts[1]!r} has a colon in the server's address",
+            "put an IPv6 address in brackets, as in [fd00::1]:/export",
+        )
     return "", ""
 
 
@@ -185,7 +188,7 @@ def host_fault(address: str) -> str:
         last = address.rstrip(".").rsplit(".", 1)[-1]
         named = len(address) <= 253 and _HOST_NAME.fullmatch(address) and not last.isdigit()
         return "" if named else "is neither an address nor a host name"
-    return "" if "%" not in address else "has an interface, which an address here may not"
+    return "" if "%" not in address else "names a network interface; give the address without %INTERFACE"
 
 
 def network_fault(network: str) -> str:
@@ -213,10 +216,10 @@ def url_fault(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        return "is no URL"
+        return "is not a URL"
     if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable() or " " in url:
         return "must be a URL, for example https://example.org/alerts"
-    return host_fault(parts.hostname) if port != 0 else "must be a URL with a port that can be called"
+    return host_fault(parts.hostname) if port != 0 else "must be a URL with a port from 1 to 65535"
 
 
 def zone_fault(name: str) -> str:
@@ -224,7 +227,7 @@ def zone_fault(name: str) -> str:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        return f"{printable(name)} is no time zone, for example Europe/Berlin or UTC"
+        return f"{printable(name)} is not a time zone; give one such as Europe/Berlin or UTC"
     return ""
 
 
@@ -266,7 +269,7 @@ def parse_time(value: str | int) -> int | None:
     else:
         seconds = int(first) * 60
     if seconds <= 0:
-        raise ValueError("must be longer than nothing")
+        raise ValueError("must be longer than 0")
     if seconds > LONGEST_TIME_S:
         raise ValueError('is longer than ten years; write "infinite" for no limit')
     return seconds

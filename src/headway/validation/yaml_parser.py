@@ -36,7 +36,7 @@ def parse_yaml(text: str, what: str = CLUSTER_FILE, *, may_be_empty: bool = Fals
     if value is None and may_be_empty:
         return {}
     if not isinstance(value, dict):
-        fault = Fault("line 1", "a cluster file is a mapping of fields", "start from a working one: headway init")
+        fault = Fault("line 1", "a cluster file is a mapping of fields", "create one with headway init")
         raise InvalidSpec([fault if what == CLUSTER_FILE else Fault("line 1", "is not a mapping of fields")], what)
     return value
 
@@ -79,7 +79,9 @@ class _Builder:
             if isinstance(event, yaml.DocumentStartEvent):
                 self.documents += 1
                 if self.documents > 1:
-                    raise _invalid("a second document starts", event.start_mark, "keep one in a file")
+                    raise _invalid(
+                        "the file has a second YAML document", event.start_mark, "keep one document in the file"
+                    )
             elif isinstance(event, yaml.AliasEvent):
                 self._alias(event)
             elif isinstance(event, yaml.ScalarEvent):
@@ -118,12 +120,12 @@ class _Builder:
         mapping, key = self.stack[-1], str(event.value)
         line = event.start_mark.line + 1
         if key == "<<" and not event.style:
-            raise _invalid("merge keys (<<) are not used here", event.start_mark, "write the fields out")
+            raise _invalid("merge keys (<<) are not allowed", event.start_mark, "write the fields out")
         if key in mapping.lines:
             raise _invalid(
-                f"{syntax_rules.printable(key)} is there twice, first on line {mapping.lines[key]}",
+                f"{syntax_rules.printable(key)} is given twice, first on line {mapping.lines[key]}",
                 event.start_mark,
-                "keep one",
+                "remove one",
             )
         mapping.lines[key] = line
         mapping.key = key
@@ -133,7 +135,7 @@ class _Builder:
             raise _invalid("a field's name must be plain text", event.start_mark)
         if event.anchor not in self.anchors:
             raise _invalid(
-                f"*{syntax_rules.printable(event.anchor)} stands for itself or for nothing", event.start_mark
+                f"*{syntax_rules.printable(event.anchor)} is an alias without an anchor above it", event.start_mark
             )
         value, size = self.anchors[event.anchor]
         self._put(value, size, event)
@@ -141,7 +143,7 @@ class _Builder:
     def _put(self, value: Any, size: int, event: yaml.Event) -> None:
         self.count += size if isinstance(event, yaml.AliasEvent) else 1
         if self.count > MOST_VALUES:
-            raise _invalid(f"holds more than {MOST_VALUES} values once aliases are unfolded", event.start_mark)
+            raise _invalid(f"holds more than {MOST_VALUES} values with its aliases expanded", event.start_mark)
         if not self.stack:
             self.result = value
             return
@@ -164,7 +166,7 @@ def _events(text: str) -> Iterator[Any]:
 
 def _no_tag(event: Any) -> None:
     if event.tag is not None:
-        raise _invalid(f"the tag {syntax_rules.printable(event.tag)} is not used here", event.start_mark, "remove it")
+        raise _invalid(f"the tag {syntax_rules.printable(event.tag)} is not allowed", event.start_mark, "remove it")
 
 
 def _plain(text: str) -> Any:

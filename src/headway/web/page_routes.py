@@ -70,7 +70,7 @@ def _door(request: Request) -> Response:
     if "text/event-stream" in request.headers.get("accept", ""):
         return Response(event_stream.LEAVE.encode(), media_type="text/event-stream", headers=event_stream.HEADERS)
     if request.headers.get("hx-request") == "true":
-        return _toast(NotSignedIn("your session has ended", hint="sign in in another tab: what is typed here stays"))
+        return _toast(NotSignedIn("your session has ended", hint="sign in in another tab: the text typed here is kept"))
     return render("signin.html", status=401, fault=None, person="", code="", provider=_provider(request))
 
 

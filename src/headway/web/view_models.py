@@ -292,7 +292,7 @@ class GroupView:
     def wanted(self) -> str:
         """Returns the number of nodes that the group should have, in words."""
         if self.idle_s is not None:
-            return f"{self.nodes} to {self.most}, as jobs ask"
+            return f"{self.nodes} to {self.most} on demand"
         more = f" + {count(self.spares, 'spare')}" if self.spares else ""
         return f"{self.nodes}{more}" + (f" of {self.most} at most" if self.most > self.nodes else "")
 

@@ -295,7 +295,7 @@ async def test_node_that_cannot_stage_the_munge_key_aborts_the_rotation(
     machines = Machines(**NODES)
     machines.full = "lab-1-2"
     _, error = await turned(store, monkeypatch, machines)
-    assert "1 machine can't take the new MUNGE key, so all keep the old one:\n  lab-1-2: " in error
+    assert "1 machine can't install the new MUNGE key, so all machines keep the old one:\n  lab-1-2: " in error
     assert "No space left" in error
     assert set(machines.key.values()) == {b"old"}
     assert machines.beside == {}
@@ -330,7 +330,10 @@ async def test_head_that_fails_with_the_new_munge_key_is_reverted(
     machines = Machines(**NODES)
     machines.stuck = "lab-head"
     _, error = await turned(store, monkeypatch, machines)
-    assert "1 machine can't take the new MUNGE key, so all keep the old one:\n  lab-head: munge.service would" in error
+    assert (
+        "1 machine can't install the new MUNGE key, so all machines keep the old one:\n  lab-head: munge.service would"
+        in error
+    )
     assert machines.order[3:] == ["lab-head unknown", "lab-head key", "lab-head unknown", "lab-head back"]
     assert set(machines.key.values()) == {b"old"}
     assert (machines.beside, machines.marked) == ({}, set())
@@ -344,7 +347,7 @@ async def test_head_lost_during_the_key_change_blocks_nodes_until_the_next_apply
     machines = Machines(**NODES)
     machines.lost = "lab-head"
     _, error = await turned(store, monkeypatch, machines)
-    assert "lab-head may have the new one" in error
+    assert "lab-head may have the new key" in error
     assert machines.key == {"lab-head": b"new", "lab-1-1": b"old", "lab-1-2": b"old"}
     assert machines.beside == {}
     assert machines.marked == {"lab-head", "lab-1-1", "lab-1-2"}, "its nodes keep their leases meanwhile"
@@ -369,7 +372,7 @@ async def test_late_rename_on_a_stalled_head_does_not_restore_the_new_key(
 
     machines = Stalls(**NODES)
     _, error = await turned(store, monkeypatch, machines)
-    assert "all keep the old one:\n  lab-head: no end" in error
+    assert "all machines keep the old one:\n  lab-head: no end" in error
     assert machines.late
     await machines.perform(None, *machines.late)
     assert set(machines.key.values()) == {b"old"}
@@ -382,7 +385,7 @@ async def test_two_heads_switch_munge_keys_together_or_not_at_all(
     machines = Machines(**{"head": b"old", "head2": b"old", "1-1": b"old", "1-2": b"old"})
     machines.stuck = "lab-head2"
     _, error = await turned(store, monkeypatch, machines, heads=2)
-    assert "so all keep the old one:\n  lab-head2: " in error
+    assert "so all machines keep the old one:\n  lab-head2: " in error
     assert set(machines.key.values()) == {b"old"}
     await store.secrets.set("lab", "munge_key", NEW)
     machines.key["lab-head"] = b"new"
@@ -399,7 +402,7 @@ async def test_head_that_cannot_take_the_cluster_key_blocks_its_nodes(
     machines.full = "lab-head"
     _, error = await turned(store, monkeypatch, machines)
     assert "lab-head: " in error
-    assert "so no node does" in error
+    assert "so no node got it" in error
     assert machines.key == {"lab-head": b"old", "lab-1-1": b"old", "lab-1-2": b"new"}
     assert machines.beside == {}
 
@@ -414,7 +417,9 @@ async def test_key_change_interrupted_on_the_head_can_continue(store: Store, mon
     assert {machines.key[name] for name in ("lab-1-1", "lab-1-2")} == {b"old"}
     machines.killed, machines.unread, machines.stuck = "", True, "lab-head"
     _, error = await turned(store, monkeypatch, machines)
-    assert "all keep the old one" in error, "its munged had not read the new file yet, and then does not take it"
+    assert "all machines keep the old one" in error, (
+        "its munged had not read the new file yet, and then does not take it"
+    )
     assert set(machines.key.values()) == {b"old"}
     machines.key["lab-head"], machines.stuck, machines.full = b"new", "", "lab-1-1"
     _, error = await turned(store, monkeypatch, machines)
@@ -468,6 +473,6 @@ async def test_munge_key_is_read_from_a_file_or_an_allowed_command(
     told = await secrets.read_given_secrets(replace(LAB, munge_key=KeySource(command=("vault-munge", "k"))))
     assert secrets.secret_content(told, "munge_key") == b"k" * 64
     for name in ("other", "/bin/cat", "../x", ".hidden"):
-        with pytest.raises(Refused, match="there is no"):
+        with pytest.raises(Refused, match="does not exist"):
             await secrets.read_given_secrets(replace(LAB, munge_key=KeySource(command=(name, "k"))))
     assert await secrets.read_given_secrets(LAB) == {}

@@ -70,7 +70,7 @@ async def test_rebooted_node_returns_only_if_its_tests_pass(lab: Ward, sound: bo
 async def test_reboot_aborts_if_a_job_started_before_the_drain(lab: Ward, busy: bool) -> None:
     lab.world.jobs = {42: "RUNNING"}
     fault = await manual_actions.reboot_node(lab.responder.context, NODE, "olga", end_jobs=busy)
-    assert fault == ("" if busy else "not rebooted: by now jobs 42 run there")
+    assert fault == ("" if busy else "not rebooted: jobs 42 run there now")
     assert ("stop" in lab.world.order, lab.world.state) == (busy, "IDLE")
 
 
@@ -150,7 +150,7 @@ def taken_for_a_fault(lab: Ward, *signals: Signal, late: bool = False) -> None:
 
     async def turned(machine: Machine) -> None:
         await real(machine)
-        what = "its machine was started again under its jobs" if late else "its machine is stopped"
+        what = "its machine was restarted while jobs ran" if late else "its machine is stopped"
         await lab.responder.handle_dead_node(NODE, what, at=lab.clock(), runs_again=late, fence=what)
         lab.world.state = lab.world.state.rstrip("*") if late else lab.world.state
         for one in signals:

@@ -155,5 +155,5 @@ async def test_unreliable_node_returns_only_once_its_reservation_is_set(tmp_path
         assert (await lab.settle()).state is IncidentState.TESTING
         assert (lab.world.state, lab.world.lemons) == ("IDLE+DRAIN", "")
         lab.world._reservation = real  # type: ignore[method-assign]
-        assert "for spare work only" in (await lab.settle()).steps[-1].text
+        assert "for jobs in reservation headway_lemons only" in (await lab.settle()).steps[-1].text
         assert (lab.world.state, lab.world.lemons) == ("IDLE", NODE)

@@ -104,7 +104,7 @@ async def test_rollout_skips_nodes_that_are_out_for_other_reasons(fleet: Fleet, 
     assert fleet.images() == {
         "lab-1-1": "id-new", "lab-1-2": "id-old", "lab-1-3": "id-old", "lab-1-4": "id-new",
     }  # fmt: skip
-    assert "say lab-1-2: is out of service and stays as it is: ann: disk swap" in fleet.order
+    assert "say lab-1-2: is out of service and stays unchanged: ann: disk swap" in fleet.order
     assert len(fleet.reasons) == 2
 
 
@@ -220,10 +220,10 @@ async def test_rollout_plan_lists_nodes_and_reasons_without_changes(fleet: Fleet
     assert [one.disturbs for one in by.changes if one.where == "lab-1-2"] == [Disturbs.JOBS]
     assert "--head" in by.notes[-1]
     assert fleet.did == []
-    with pytest.raises(Refused, match="no image to go back to"):
+    with pytest.raises(Refused, match="no previous image"):
         await plan_rollout(context(fleet, store), back=True, head=False, by=False)
     fleet.traits = SSH
-    with pytest.raises(Refused, match="you own them"):
+    with pytest.raises(Refused, match="are your own"):
         await plan_rollout(context(fleet, store), back=False, head=False, by=False)
 
 

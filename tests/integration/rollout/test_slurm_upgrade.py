@@ -53,7 +53,7 @@ async def test_slurm_upgrade_drains_all_old_nodes_before_a_new_one_serves(newer:
 
     newer.each_turn = turn
     found = await plan_rollout(world.context(newer, store), back=False, head=False, by=False)
-    assert "none has nodes of both" in found.notes[0]
+    assert "no job gets nodes of both" in found.notes[0]
     assert await go(newer, store)
     first = newer.did.index("make lab-1-1 new")
     assert {f"drain {name}" for name in NODES} <= set(newer.did[:first]), "before a node of the other kind serves"
@@ -77,12 +77,12 @@ async def test_halting_an_upgrade_returns_all_drained_nodes(newer: Fleet, store:
 
 async def test_refuses_nodes_newer_than_the_head_and_head_downgrades(newer: Fleet, store: Store) -> None:
     await store.node_images.set("lab", NodeImage("", OLD))
-    with pytest.raises(Refused, match="can't read what"):
+    with pytest.raises(Refused, match="can't read the state"):
         await plan_rollout(world.context(newer, store), back=True, head=True, by=False)
-    with pytest.raises(Refused, match="can't read what"):
+    with pytest.raises(Refused, match="can't read the state"):
         await roll_heads(world.context(newer, store), newer.say, back=True)
     newer.machines[LAB.head] = replace(newer.machines[LAB.head], image="id-old")
-    with pytest.raises(Refused, match=r"runs Slurm 24.11 still"):
+    with pytest.raises(Refused, match=r"still runs Slurm 24.11"):
         await go(newer, store)
     assert newer.did == []
 
@@ -91,7 +91,7 @@ async def test_failed_node_after_the_first_success_keeps_old_nodes_drained(newer
     newer.unmakable = {"lab-1-3"}
     with pytest.raises(Refused, match="lab-1-3") as caught:
         await go(newer, store)
-    assert "those with another Slurm that are left" in caught.value.hint
+    assert "the remaining nodes with another Slurm" in caught.value.hint
     served = {newer.machines[name].image for name in NODES if name not in newer.reasons and name in newer.machines}
     assert served == {"id-new"}, "no job has nodes of both kinds"
     assert (await store.node_images.get("lab")).pinned == "", "nothing new is made of the Slurm before"

@@ -433,7 +433,7 @@ async def test_tunnel_disconnects_a_peer_that_exceeds_its_window() -> None:
 
 async def test_tunnel_reports_when_no_socket_is_listening(tmp_path: Path) -> None:
     made = Tunnel(await Local.start(str(tmp_path / "none")), "lab-1-1")
-    with pytest.raises(Unreachable, match=r"nothing answers on lab-1-1 yet: No such file"):
+    with pytest.raises(Unreachable, match=r"lab-1-1 does not answer yet: No such file"):
         await made.connect()
     await made.close()
 

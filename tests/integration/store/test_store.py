@@ -113,7 +113,7 @@ async def test_idempotency_key_returns_its_operation_for_a_day(store: Store, clo
     first = await store.operations.enqueue("lab", "backup", "ann", params={"to": "/b", "ref": "a"}, secret="x", key="k")
     again = await store.operations.enqueue("lab", "backup", "ann", params={"to": "/b", "ref": "b"}, secret="y", key="k")
     assert again.id == first.id
-    with pytest.raises(Conflict, match="asked for already"):
+    with pytest.raises(Conflict, match="requested already"):
         await store.operations.enqueue("lab", "backup", "ann", params={"to": "/c", "ref": "c"}, key="k")
     with pytest.raises(Conflict):
         await store.operations.enqueue("sky", "down", "ann", key="k")
@@ -129,7 +129,7 @@ async def test_operation_secret_is_stored_and_deleted_with_its_operation(
 ) -> None:
     first = await store.operations.enqueue("lab", "backup", "ann", params={"ref": "a"}, secret="hush")
     assert await store.secrets.of_cluster("lab") == {"backup_key/a": "hush"} == {first.secret: "hush"}
-    with pytest.raises(Conflict, match="asked for already"):
+    with pytest.raises(Conflict, match="requested already"):
         await store.operations.enqueue("lab", "backup", "bob", params={"ref": "a"}, secret="other")
     monkeypatch.setattr("secrets.token_hex", lambda _: first.id.removeprefix("op-"))  # the second insert fails
     with pytest.raises(Conflict):

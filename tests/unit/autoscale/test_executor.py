@@ -100,7 +100,7 @@ async def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterato
 async def test_creates_machine_in_background_and_reports_it_ready(world: World) -> None:
     said = await world.look()
     assert world.did == ["make lab-1-1"]
-    assert said[0] == "Slurm wants it: a machine is being made"
+    assert said[0] == "Slurm needs it: its machine is being created"
     assert said[1].startswith("is ready after")
     assert await world.look() == []
 
@@ -110,7 +110,7 @@ async def test_failed_creation_deletes_machine_and_closes_group_with_backoff(
 ) -> None:
     world.trouble = Refused("no capacity")
     said = await world.look()
-    assert "could not be made (try 1 in a row): no capacity" in said
+    assert "machine could not be created (try 1 in a row): no capacity" in said
     assert "delete lab-1-1" in world.did
     assert LAB.head in world.machines
     closed = next(words for words in world.did if "State=DOWN" in words)
@@ -145,11 +145,11 @@ async def test_failed_creation_incident_stays_open_until_machine_is_up(world: Wo
     world.trouble = None
     world.now += 120
     said = await world.look()
-    assert "lab-1-2 has come up" not in said  # not before it takes work
+    assert "lab-1-2 is ready" not in said  # not before it takes work
     await world.look()
     over = await incident(world)
     assert over.state is IncidentState.RETURNED
-    assert over.steps[-1].text == "lab-1-2 has come up"
+    assert over.steps[-1].text == "lab-1-2 is ready"
 
 
 async def test_failed_creation_incident_closes_when_demand_ends(world: World) -> None:
@@ -177,13 +177,13 @@ async def test_failed_creation_incident_closes_when_group_size_is_reached(world:
     world.waker.cluster = replace(LAB, groups=(replace(group, nodes=1),))  # somebody has scaled it back
     await world.look()
     over = await incident(world)
-    assert (over.state, over.steps[-1].text) == (IncidentState.RETURNED, "the group has as many as it should have")
+    assert (over.state, over.steps[-1].text) == (IncidentState.RETURNED, "the group has all its machines")
 
 
 async def test_resume_timeout_opens_incident(world: World) -> None:
     world.states["lab-1-1"], world.reasons["lab-1-1"] = "down~", "ResumeTimeout reached"
     await world.look()
-    assert (await incident(world)).steps[-1].text == "lab-1-1: it was not ready within 900 s, and Slurm gave it up"
+    assert (await incident(world)).steps[-1].text == "lab-1-1: it was not ready within 900 s, so Slurm set it down"
 
 
 @pytest.mark.parametrize("trouble", [TimeoutError(), ValueError("nonsense")], ids=["not at all", "a bug"])
@@ -203,7 +203,7 @@ async def test_manually_scaled_spot_group_is_refilled_without_closing_slots(worl
     world.reasons |= {"lab-1-1": "headway: no machine", "lab-1-2": "headway: no machine"}
     world.trouble = Refused("no capacity")
     said = await world.look()
-    assert said[0] == "one is missing: a machine is being made"
+    assert said[0] == "a node is missing: its machine is being created"
     assert world.did == ["make lab-1-1", "delete lab-1-1"]  # and nobody's slots are closed for it
     world.trouble = None
     world.now += 60
@@ -364,7 +364,7 @@ async def test_undeletable_machine_opens_incident_and_blocks_nothing_else(world:
     world.states |= {"lab-1-3": "allocated#"}
     world.machines["lab-1-2"], world.stuck = builders.machine("lab-1-2"), {"lab-1-2"}
     said = await world.look()
-    assert "could not be given back (try 1 in a row): device busy" in said
+    assert "machine could not be returned (try 1 in a row): device busy" in said
     assert {"make lab-1-1", "make lab-1-3", "delete lab-1-2"} == set(world.did)
     found = await incident(world)
     assert (found.node, found.what, found.action) == ("lab-1-2", "a machine can't be given back", FaultAction.MAKE)
@@ -378,7 +378,7 @@ async def test_undeletable_machine_opens_incident_and_blocks_nothing_else(world:
     assert (await incident(world)).steps[-1].text.startswith("try 2 in a row: device busy; the next try in 120 s")
     world.stuck.clear()
     world.now += 120
-    assert "given back: Slurm has no use for it" in await world.look()
+    assert "machine returned: Slurm does not need it" in await world.look()
     await world.look()
     over = await incident(world)
     assert (over.state, over.steps[-1].text) == (IncidentState.RETURNED, "it is gone")
@@ -401,7 +401,7 @@ async def test_failed_deletion_incident_closes_when_slurm_reuses_node(world: Wor
     await world.look()
     world.states["lab-1-2"] = "allocated"
     await world.look()
-    assert (await incident(world)).steps[-1].text == "Slurm has use for it again"
+    assert (await incident(world)).steps[-1].text == "Slurm needs it again"
 
 
 async def test_failed_machines_of_one_job_count_as_one_try(world: World) -> None:
@@ -430,5 +430,5 @@ async def test_slurm_refusal_is_reported_once_and_other_actions_continue(world: 
     world.monkeypatch.setattr(world, "remote", remote)
     world.states["lab-1-3"], world.reasons["lab-1-3"] = "down~", "ResumeTimeout reached"
     said = await world.look()
-    assert {"Slurm wants it: a machine is being made", "Invalid node state specified"} <= set(said)
+    assert {"Slurm needs it: its machine is being created", "Invalid node state specified"} <= set(said)
     assert "Invalid node state specified" not in await world.look()

@@ -126,14 +126,14 @@ def test_detects_truncated_or_extended_file(tmp_path: Path, cut: int) -> None:
 def test_refuses_files_that_are_not_backups(tmp_path: Path) -> None:
     other = tmp_path / f"x{archive.SUFFIX}"
     other.write_bytes(b"#!/bin/sh\n")
-    with pytest.raises(Damaged, match="no backup of Headway's"):
+    with pytest.raises(Damaged, match="not a Headway backup"):
         archive.read_header(other)
     assert archive.found(tmp_path) == []
     with pytest.raises(NotFound):
         archive.read_header(tmp_path / "none")
     with pytest.raises(Refused):
         archive.found(tmp_path / "none")
-    with pytest.raises(Refused, match="is no file"):
+    with pytest.raises(Refused, match="is not a file"):
         archive.read_header(tmp_path)
 
 

@@ -90,7 +90,7 @@ def test_complete_backup_passes_verification(tmp_path: Path, parts: dict[str, by
 def test_verification_refuses_truncated_or_malformed_part(
     tmp_path: Path, parts: dict[str, bytes], part: str, data: bytes
 ) -> None:
-    with pytest.raises(Damaged, match="not whole"):
+    with pytest.raises(Damaged, match="incomplete"):
         prove(made(tmp_path, **{**parts, part: data}), KEY)
 
 

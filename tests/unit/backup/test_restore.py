@@ -74,7 +74,7 @@ class Heads:
     async def restore(self, monkeypatch: pytest.MonkeyPatch, cluster: Cluster = TWO) -> list[str]:
         both: Any = self
         monkeypatch.setattr(module, "apply_cluster", self.apply)
-        with pytest.raises(Refused, match="slurmdbd did not rest"):
+        with pytest.raises(Refused, match="slurmdbd did not stop"):
             await restore(cluster, ClusterContext(both, both, both, Path()), self.say, Path("/nowhere"), b"", "ref")
         return self.did
 

@@ -98,7 +98,7 @@ def test_plan_names_jobs_ended_by_partition_and_node_changes() -> None:
     (told,) = [one for one in changeset(goal, observed).asks if one.disturbs is Disturbs.JOBS]
     assert (told.kind, told.what) == ("unit.reload", CONTROLLER.name)
     assert told.why == (
-        "the partition debug goes, and with it jobs 4, 5; other processors or GPUs on lab-1-1: Slurm ends job 6 there"
+        "partition debug is removed and Slurm ends jobs 4, 5; other processors or GPUs on lab-1-1: Slurm ends job 6 there"
     )
     nobody = changeset(goal, replace(observed, aborted={}))
     assert not [one for one in nobody.asks if one.disturbs is Disturbs.JOBS]
@@ -125,9 +125,9 @@ async def test_unparsable_slurm_conf_is_replaced_and_reported_in_the_plan(damage
     seen = ObservedMachine({SLURM_CONF: ObservedFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
     observed = Observed({LAB.head: builders.machine(LAB.head)}, {LAB.head: seen}, texts=texts)
     told = {one.kind: one for one in changeset(goal, observed).changes if one.where == LAB.head}
-    assert told["file.write"].why.startswith("can't be read as it is there, and is replaced: ")
+    assert told["file.write"].why.startswith("can't be parsed and is replaced: ")
     assert told["unit.restart"].disturbs is Disturbs.CONTROLLER_RESTART
-    assert told["unit.restart"].why == "its file can't be read as it is there"
+    assert told["unit.restart"].why == "its file can't be parsed"
 
 
 async def test_plan_asks_if_jobs_to_be_ended_cannot_be_determined(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,8 +149,8 @@ async def test_plan_asks_if_jobs_to_be_ended_cannot_be_determined(monkeypatch: p
     observed = Observed({LAB.head: head}, {LAB.head: seen}, texts={SLURM_CONF: old}, unasked=why)
     (told,) = [one for one in changeset(goal, observed).asks if one.disturbs is Disturbs.JOBS]
     assert told.why == (
-        "the partition debug goes, other processors or GPUs on lab-1-[1-2]; "
-        "which jobs Slurm ends for that can't be known: the controller does not answer"
+        "partition debug is removed, other processors or GPUs on lab-1-[1-2]; "
+        "the jobs that Slurm ends for that are unknown: the controller does not answer"
     )
 
 
@@ -210,7 +210,7 @@ async def test_ended_jobs_are_attributed_to_the_leading_controller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = replace(TWO, partitions=(*TWO.partitions, DEBUG))
-    words = "the partition debug goes, and with it jobs 7, 8"
+    words = "partition debug is removed and Slurm ends jobs 7, 8"
     first, second = await _with_two_heads(monkeypatch, before, MachineState.RUNNING)
     assert (first.where, first.disturbs, first.why) == (TWO.heads[0], Disturbs.JOBS, words)
     assert (second.where, second.disturbs) == (TWO.heads[1], Disturbs.NOTHING)

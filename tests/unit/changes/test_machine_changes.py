@@ -79,7 +79,7 @@ def test_changed_file_reloads_or_restarts_by_its_effect() -> None:
 def test_config_change_that_ends_jobs_disturbs_jobs() -> None:
     seen = replace(as_wanted(), files={**as_wanted().files, CONF: replace(as_wanted().files[CONF], digest="other")})
     for effect, kind in ((Disturbs.RECONFIGURE, "unit.reload"), (Disturbs.CONTROLLER_RESTART, "unit.restart")):
-        wanted = replace(WANTED, effects={CONF: effect}, ends={CONF: "the partition debug goes, and with it job 4"})
+        wanted = replace(WANTED, effects={CONF: effect}, ends={CONF: "partition debug is removed and Slurm ends job 4"})
         last = list(machine_changes("lab-head", wanted, seen))[-1]
         assert (last.kind, last.disturbs, last.why) == (kind, Disturbs.JOBS, wanted.ends[CONF])
         assert not [one for one in machine_changes("lab-head", wanted, as_wanted()) if one.disturbs is Disturbs.JOBS]
@@ -89,10 +89,10 @@ def test_start_of_a_stopped_controller_that_ends_jobs_disturbs_jobs() -> None:
     """It finds them in its state folder, without their partition."""
     seen = replace(as_wanted(), files={**as_wanted().files, CONF: replace(as_wanted().files[CONF], digest="other")})
     off = replace(seen, units={**seen.units, UNITS[1].name: replace(seen.units[UNITS[1].name], active=False)})
-    wanted = replace(WANTED, ends={CONF: "the partition debug goes, and with it job 4"})
+    wanted = replace(WANTED, ends={CONF: "partition debug is removed and Slurm ends job 4"})
     last = list(machine_changes("lab-head", wanted, off))[-1]
     assert (last.kind, last.disturbs) == ("unit.start", Disturbs.JOBS)
-    assert last.why == "is not running; the partition debug goes, and with it job 4"
+    assert last.why == "is not running; partition debug is removed and Slurm ends job 4"
     last = list(machine_changes("lab-head", replace(WANTED, ends={CONF: ""}), off))[-1]
     assert (last.kind, last.disturbs, last.why) == ("unit.start", Disturbs.NOTHING, "is not running")
 

@@ -88,20 +88,20 @@ def test_fabric_port_that_came_up_later_is_recorded() -> None:
     both = replace(MACHINE, nics=tuple(replace(one, up=True) for one in ports))
     assert look(known, found=both).found["lab-1-1"] == both
     none = replace(MACHINE, nics=tuple(replace(one, up=False) for one in ports))
-    assert look(known, found=none).found["lab-1-1"] == first, "it is at fault"
+    assert look(known, found=none).found["lab-1-1"] == first, "repair the machine"
 
 
 def test_gpus_without_a_driver_do_not_count() -> None:
     dark = replace(MACHINE, gpus=tuple(replace(gpu, product="", minor=-1) for gpu in GPUS))
     told = look(of="lab-1-1", found=dark)
-    assert "lab-1-1 (10.9.0.11) has 8 NVIDIA GPUs that no driver answers for" in warns(told)
+    assert "lab-1-1 (10.9.0.11) has 8 NVIDIA GPUs without a driver" in warns(told)
     assert Difference("lab-1-1", "GPUs", "8 x h100", "none") in told.differences
 
 
 def test_machine_of_another_cluster_is_refused() -> None:
     told = look(of="lab-1-1", held=MachineClaim("prod", "me", "prod-2-7"))
     assert stops(told).startswith(
-        "lab-1-1 (10.9.0.11) is held by cluster prod, as prod-2-7; headway down prod gives it back"
+        "lab-1-1 (10.9.0.11) is held by cluster prod, as prod-2-7; headway down prod returns it"
     )
     other = look(of="lab-1-1", held=MachineClaim("lab", "somebody", "lab-1-1"))
     assert "cluster lab of another Headway server" in stops(other)
@@ -121,7 +121,7 @@ def test_own_claim_is_accepted_but_not_under_another_name() -> None:
         look(known, of="lab-1-1", held=MachineClaim("lab", "me", "lab-1-2"))
     )
     gone = look(known, of="lab-1-1", held=MachineClaim("lab", "me", "lab-9-1"))  # hosts has one fewer, and fewer places
-    assert "is lab-9-1 of this cluster, a place that the file has no more" in stops(gone)
+    assert "is lab-9-1 of this cluster, and the file has no such node any more" in stops(gone)
 
 
 def test_machine_with_too_little_memory_is_refused() -> None:
@@ -132,10 +132,10 @@ def test_machine_with_too_little_memory_is_refused() -> None:
 
 
 def test_other_operating_systems_are_refused_or_reported_as_untested() -> None:
-    assert "runs Debian 12, and image: debian13 is Debian 13; say image: debian12" in stops(look(system="debian12"))
+    assert "runs Debian 12, and image: debian13 is Debian 13; give image: debian12" in stops(look(system="debian12"))
     told = look(system="ubuntu24", system_name="Ubuntu 24.04")
     assert stops(told) == ""
-    assert "Ubuntu 24.04: untested, own machines are tested with Debian 13" in warns(told)
+    assert "Ubuntu 24.04: which is untested; tested systems are Debian 13" in warns(told)
     assert "no Debian packages" in stops(look(system="rocky9", system_name="Rocky Linux 9", packages={}))
 
 
@@ -147,7 +147,7 @@ def test_machine_with_running_slurm_mariadb_or_used_port_is_refused() -> None:
 
 
 def test_user_with_another_uid_on_the_machine_is_refused() -> None:
-    assert "knows alice itself, with uid 1000; the cluster gives uid 20000" in stops(look(users={"alice": 1000}))
+    assert "has its own user alice with uid 1000; the cluster gives uid 20000" in stops(look(users={"alice": 1000}))
     assert stops(look(users={"alice": 20000})) == ""
 
 
@@ -237,7 +237,7 @@ def test_state_folder_on_a_separate_file_server_is_accepted() -> None:
 
 
 def test_state_folder_on_the_disk_of_a_head_is_refused() -> None:
-    said = "lab-head2 (10.9.0.11) has /shared/headway on its own disk; name a folder in storage.state"
+    said = "lab-head2 (10.9.0.11) has /shared/headway on its own disk; set storage.state to a folder"
     assert said in state_stops(head2=DetectedMount("/dev/sda1", "ext4", "2", "/"))
     assert said in state_stops(head2=None)
     assert said in state_stops(head2=DetectedMount("tmpfs", "tmpfs", "1", "/shared"))
@@ -254,7 +254,9 @@ def test_state_folder_exported_by_a_head_is_refused(server: str) -> None:
         for n, name in enumerate(two.machine_names, 10)
     }  # fmt: skip
     said = stops(evaluate_surveys(two, surveys, NEW))
-    assert "lab-head2 (10.9.0.11) has /shared/headway from lab-head, one of the heads: it would be gone with it" in said
+    assert (
+        "lab-head2 (10.9.0.11) has /shared/headway from lab-head, one of the heads: it is lost with that head" in said
+    )
 
 
 def test_state_folder_server_is_recognised_by_its_address() -> None:
@@ -271,7 +273,9 @@ def test_state_folder_with_different_file_systems_is_refused() -> None:
 
 
 def test_different_state_folders_of_the_same_path_are_refused() -> None:
-    assert "/shared/headway is not one folder on lab-head and lab-head2" in state_stops(head2=replace(SHARED, mark="8"))
+    assert "/shared/headway is not the same folder on lab-head and lab-head2" in state_stops(
+        head2=replace(SHARED, mark="8")
+    )
 
 
 def test_state_folder_on_an_unmounted_volume_is_judged_by_its_source() -> None:
@@ -311,19 +315,19 @@ def test_two_heads_require_folders_that_no_head_exports() -> None:
         for n, name in enumerate(TWO.machine_names, 10)
     }
     said = stops(evaluate_surveys(TWO, surveys, NEW))
-    assert "lab-head would export /home and /scratch, which the machines do not share: with controllers: 2" in said
+    assert "lab-head would export /home and /scratch, and with controllers: 2" in said
 
 
 def test_later_machine_must_share_the_folders_of_the_first_ones() -> None:
     known = replace(NEW, found=dict.fromkeys(NAMES[:2], MACHINE))
-    assert "lab-1-2 (10.9.0.12) does not have the /home" in stops(look(known, of="lab-1-2", mounts={}))
+    assert "lab-1-2 (10.9.0.12) does not mount the /home" in stops(look(known, of="lab-1-2", mounts={}))
 
 
 def test_lost_hardware_is_a_fault_and_added_hardware_is_recorded() -> None:
     known = replace(NEW, found=dict.fromkeys(NAMES, MACHINE))
     less = look(known, of="lab-1-1", found=replace(MACHINE, gpus=GPUS[:7]))
     assert less.found["lab-1-1"] == MACHINE
-    assert "lab-1-1 (10.9.0.11) has 1 GPUs less than when it was taken" in warns(less)
+    assert "lab-1-1 (10.9.0.11) has 1 GPUs less than when the cluster took it" in warns(less)
     more = replace(MACHINE, memory_mib=4_000_000)
     assert look(known, of="lab-1-1", found=more).found["lab-1-1"] == more
     kernel = replace(MACHINE, memory_mib=MACHINE.memory_mib + 300)
@@ -334,7 +338,7 @@ def test_vulnerable_versions_are_reported_once_with_their_source() -> None:
     packages = {"slurmd": "24.11.5-4", "munge": "0.5.16-1", "nvidia-container-toolkit": "1"}
     told = warns(look(packages=packages))
     assert told.count("CVE-2026-25506") == 1
-    assert "munge 0.5.16-1 on lab-head,lab-1-[1-2] is open to CVE-2026-25506" in told
+    assert "munge 0.5.16-1 on lab-head,lab-1-[1-2] is vulnerable to CVE-2026-25506" in told
     assert "CVE-2026-65107 and 7 more" in told
     assert "CVE-2025-43904" not in told  # mended in 24.11.5
     mended = warns(look(packages=packages, amended=frozenset(("CVE-2026-25506",))))

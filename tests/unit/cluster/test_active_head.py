@@ -113,7 +113,7 @@ async def test_require_active_head_fails_if_no_head_runs() -> None:
     place.stop(FIRST)
     assert (await require_active_head(TWO, place.env, of(TWO.heads, place))).name == SECOND
     place.stop(SECOND)
-    with pytest.raises(Unreachable, match="does not run"):
+    with pytest.raises(Unreachable, match="is not running"):
         await require_active_head(TWO, place.env, of(TWO.heads, place))
 
 
@@ -134,7 +134,7 @@ async def test_stopped_first_head_is_started_without_immediate_repeat() -> None:
     place.stop(FIRST)
     place.primary = "DOWN"
     assert await heads.recover_first_head(TWO, place.env, place.machines) == [
-        (FIRST, f"started again; {SECOND} leads until it is back")
+        (FIRST, f"started again; {SECOND} is the active head until it is back")
     ]
     assert await heads.recover_first_head(TWO, place.env, place.machines) == []
     assert place.done == [f"start {FIRST}"]

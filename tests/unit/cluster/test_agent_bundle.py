@@ -17,7 +17,7 @@ def test_agent_program_runs_as_one_file_with_python_alone(tmp_path: Path) -> Non
     place.write_bytes(bundled_files()[AGENT_PROGRAM].content)
     argv = [sys.executable, "-I", "-S", str(place), "nonsense"]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    assert (ran.returncode, ran.stderr) == (1, "agent: no such role: nonsense\n")
+    assert (ran.returncode, ran.stderr) == (1, "agent: unknown role: nonsense\n")
 
 
 def test_agent_zip_depends_only_on_its_sources(tmp_path: Path) -> None:

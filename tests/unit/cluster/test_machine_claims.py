@@ -55,7 +55,7 @@ async def test_shared_state_folder_is_accepted_and_left_empty(tmp_path: Path) ->
 
 
 async def test_separate_state_folders_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="what lab-head writes there does not show on lab-head2"):
+    with pytest.raises(Refused, match="files of lab-head there do not appear on lab-head2"):
         await World(tmp_path, same=False).check()
     assert list((tmp_path / "one").iterdir()) == []
 
@@ -63,7 +63,7 @@ async def test_separate_state_folders_are_refused(tmp_path: Path) -> None:
 async def test_state_folder_with_root_squash_is_refused(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.squashed = True
-    with pytest.raises(Refused, match="lab-head: root can't make files of others in /shared/headway") as caught:
+    with pytest.raises(Refused, match="lab-head: root can't change the owner of files in /shared/headway") as caught:
         await world.check()
     assert "no_root_squash" in caught.value.hint
 

@@ -241,7 +241,11 @@ def test_warns_when_gpu_hour_cap_applies_to_unlimited_partitions(partitions: dic
     assert got is not None, faults
     told = {fault.path: str(fault) for fault in faults}
     assert set(told) == ({"teams.t.limits.gpu_hours"} if named else set())
-    assert not named or f"no --time in {named}: it could run for ever; give {named} a default_time" in str(told)
+    assert (
+        not named
+        or f"without --time in {named} pending, because the job has no time limit; give {named} a default_time"
+        in str(told)
+    )
 
 
 def test_invalid_file_reports_every_error() -> None:

@@ -45,7 +45,7 @@ ROWS: list[tuple[str, str, str]] = [
     (
         "storage: {volumes: [{name: box, path: /box, mount: nfs4 filer:/x hard,ro}]}",
         "storage.volumes[0].ro",
-        "in { } a comma ends a value: put the whole of it in quotes",
+        "in { } a comma ends a value: put the whole value in quotes",
     ),
     (
         'storage: {volumes: [{name: box, path: /box, mount: "nfs4 fd00::1:/x ro"}]}',
@@ -76,7 +76,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("provider: aws", "provider", "must be local or ssh"),
     ("image: debian11", "image", "must be debian13, debian14 or debian12"),
     ("departures: {jobs: kill}", "departures.jobs", "must be cancel or finish"),
-    ("cost: {timezone: Berlin}", "cost.timezone", "no time zone"),
+    ("cost: {timezone: Berlin}", "cost.timezone", "is not a time zone"),
     ("cost: {idle: nobody}", "cost.idle", "use, share or centre:NAME"),
     ('cost: {broken: "centre:IT dep"}', "cost.broken", "lower-case"),
     ("teams: {t: {budget: {per: month}}}", "teams.t.budget", "either usd or gpu_hours"),
@@ -94,8 +94,8 @@ ROWS: list[tuple[str, str, str]] = [
     ("name: a23456789012345678901x", "name", "1 to 21"),
     ("name: lab_1", "name", "lower-case"),
     ("teams: {V: {}}", "teams.V", "lower-case"),
-    ("teams: {normal: {}}", "teams.normal", "a word of Slurm's own"),
-    ("partitions: {default: {}}", "partitions.default", "a word of Slurm's own"),
+    ("teams: {normal: {}}", "teams.normal", "a reserved word of Slurm"),
+    ("partitions: {default: {}}", "partitions.default", "a reserved word of Slurm"),
     ("partitions: {9x: {}}", "partitions.9x", "starts with a letter"),
     ("teams: {t: {users: [root]}}", "teams.t.users[0]", "system user"),
     ("teams: {t: {users: [munge, mysql, slurm]}}", "teams.t.users[2]", "system user"),
@@ -114,13 +114,13 @@ ROWS: list[tuple[str, str, str]] = [
     ("partitions: {train: {preempts: ['a\tb']}}", "partitions.train.preempts[0]", "control character"),
     # plan
     ("plan: h10-8", "plan", "did you mean h100-8?"),
-    ("plan: zzz", "plan", "there are h100-8,"),
+    ("plan: zzz", "plan", "use one of h100-8,"),
     # partitions
     ("partitions: {train: {nodes: 5}}", "partitions.train.nodes", "is 5, and the cluster has 4 nodes"),
     ("partitions: {a: {default: true}, b: {default: true}}", "partitions.b.default", "a is the default"),
     ("partitions: {a: {max_time: tomorrow}}", "partitions.a.max_time", "is not a time"),
     ("partitions: {a: {max_time: 1-2-3}}", "partitions.a.max_time", "is not a time"),
-    ("partitions: {a: {max_time: 0}}", "partitions.a.max_time", "longer than nothing"),
+    ("partitions: {a: {max_time: 0}}", "partitions.a.max_time", "longer than 0"),
     ("partitions: {a: {max_time: 9999-0}}", "partitions.a.max_time", "infinite"),
     ("partitions: {a: {max_time: 1.5}}", "partitions.a.max_time", "must be a time"),
     ("partitions: {a: {max_time: 60, default_time: 61}}", "partitions.a.default_time", "longer than max_time"),
@@ -131,7 +131,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("partitions: {a: {preempts: [trian]}, train: {}}", "partitions.a.preempts[0]", "did you mean train?"),
     ("partitions: {a: {preempts: [a]}}", "partitions.a.preempts[0]", "can't preempt itself"),
     ("partitions: {a: {preempts: [b, b]}, b: {}}", "partitions.a.preempts[1]", "twice"),
-    ("partitions: {a: {preempts: [b]}, b: {preempts: [a]}}", "partitions.a.preempts", "in a circle"),
+    ("partitions: {a: {preempts: [b]}, b: {preempts: [a]}}", "partitions.a.preempts", "has a cycle"),
     (
         "partitions: {a: {preempts: [b]}, b: {preempts: [c]}, c: {}}",
         "partitions.a.preempts",
@@ -142,14 +142,14 @@ ROWS: list[tuple[str, str, str]] = [
         "partitions.a.preempts",
         "has c but not d, which Slurm can't express",
     ),
-    ("partitions: {a: {tier: 1, preempts: [b]}, b: {}}", "partitions.a.tier", "must be above b's, which is 1"),
+    ("partitions: {a: {tier: 1, preempts: [b]}, b: {}}", "partitions.a.tier", "must be above the tier of b, 1"),
     (
         "partitions: {a: {tier: 2, preempts: [b]}, b: {tier: 1}, c: {tier: 3}}",
         "partitions.c.tier",
-        "would let it preempt b too",
+        "would preempt b too",
     ),
     # teams and people
-    ("teams: {t: {users: [ann, bob, ann]}}", "teams.t.users[2]", "ann is there twice"),
+    ("teams: {t: {users: [ann, bob, ann]}}", "teams.t.users[2]", "ann is given twice"),
     ("teams: {t: {users: [ann, bob], leads: [bob, carl]}}", "teams.t.leads[1]", "carl is not a user of t"),
     ("teams: {ann: {users: [bob]}}", "teams.ann", "also the name of a user"),
     ("teams: {bob: {users: [bob]}}", "teams.bob", "also the name of a user"),
@@ -168,7 +168,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("storage: {datasets: [{name: d, path: /d, mount: /usr/../d}]}", "storage.datasets[0].mount", '".."'),
     ("storage: {datasets: [{name: d, path: /d, mount: //proc}]}", "storage.datasets[0].mount", "may have only"),
     ("storage: {datasets: [{name: d, path: /d, mount: data}]}", "storage.datasets[0].mount", "absolute path"),
-    ("storage: {datasets: [{name: d, path: ./d}]}", "storage.datasets[0].path", "the client makes paths absolute"),
+    ("storage: {datasets: [{name: d, path: ./d}]}", "storage.datasets[0].path", "give an absolute path"),
     ("storage: {datasets: [{name: d, path: /a b}]}", "storage.datasets[0].path", "may have only"),
     ("storage: {datasets: [{name: d, path: '/a:/etc'}]}", "storage.datasets[0].path", "may have only"),
     ("storage: {datasets: [{name: d}]}", "storage.datasets[0].path", "is missing"),
@@ -180,7 +180,7 @@ ROWS: list[tuple[str, str, str]] = [
         "the mount of d, /x",
     ),
     # keys
-    ("ssh_keys: [~/.ssh/id_ed25519.pub]", "ssh_keys[0]", "the client reads key files"),
+    ("ssh_keys: [~/.ssh/id_ed25519.pub]", "ssh_keys[0]", "paste the text of the .pub file"),
     ("ssh_keys: [hello]", "ssh_keys[0]", "not a public SSH key"),
     ("ssh_keys: [ssh-ed25519]", "ssh_keys[0]", "not a whole public SSH key"),
     ("ssh_keys: [ssh-ed25519 AAAA*AAAA]", "ssh_keys[0]", "not a whole public SSH key"),
@@ -191,7 +191,11 @@ ROWS: list[tuple[str, str, str]] = [
     (f"ssh_keys: [ssh-ed25519 {blob(b'ssh-ed25519', b'short')}]", "ssh_keys[0]", "whole public"),
     (f"ssh_keys: [ssh-rsa {blob(b'ssh-rsa', b'3', b'1' * 64)}]", "ssh_keys[0]", "less than 2048 bits"),
     ("ssh_keys: [ssh-dss AAAA]", "ssh_keys[0]", "no longer accepts"),
-    ("teams: {t: {users: [bob]}}\nusers: {bob: {ssh_keys: [bob.pub]}}", "users.bob.ssh_keys[0]", "client reads"),
+    (
+        "teams: {t: {users: [bob]}}\nusers: {bob: {ssh_keys: [bob.pub]}}",
+        "users.bob.ssh_keys[0]",
+        "text of the .pub file",
+    ),
     # fabric
     ("fabric: {leaf_size: 0}", "fabric.leaf_size", "at least 1"),
     ("fabric: {leaf_size: 2, switches: [{name: a, nodes: 4}]}", "fabric", "both leaf_size and switches"),
@@ -203,17 +207,17 @@ ROWS: list[tuple[str, str, str]] = [
     (
         "fabric: {switches: [{name: a, children: [c]}, {name: b, nodes: 4}]}",
         "fabric.switches[0].children[0]",
-        "there is no switch c",
+        "switch c does not exist",
     ),
     (
         "fabric: {switches: [{name: r, children: [a, b]}, {name: b, children: [a]}, {name: a, nodes: 4}]}",
         "fabric.switches[1].children[0]",
-        "hangs under r already",
+        "is a child of r already",
     ),
     (
         "fabric: {switches: [{name: a, nodes: 4}, {name: b, children: [c]}, {name: c, children: [b]}]}",
         "fabric.switches",
-        "in a circle",
+        "form a cycle",
     ),
     # slurm.conf keys
     ("slurm: {PriorityWeightAg: 1}", "slurm.PriorityWeightAg", "did you mean PriorityWeightAge?"),
@@ -241,26 +245,26 @@ ROWS: list[tuple[str, str, str]] = [
     ("partitions: {a: {slurm: {OverSubscribe: FORCE}}}", "partitions.a.slurm.OverSubscribe", "NO or EXCLUSIVE"),
     ("image: debian12\nslurm: {MaxBatchRequeue: 3}", "slurm.MaxBatchRequeue", "Slurm 22.05 does not have this key"),
     # machines
-    ("nodes: 200\nspares: 1", "nodes", "is 201, and local machines are at most 200"),
-    ("hosts: [10.0.0.1]", "hosts", "belongs to provider ssh"),
-    ("controllers: 2\nprovider: ssh\nhosts: [a, b, c, d, e, f]", "storage.state", "its own NFS export"),
+    ("nodes: 200\nspares: 1", "nodes", "is 201, and local has at most 200 machines"),
+    ("hosts: [10.0.0.1]", "hosts", "needs provider ssh"),
+    ("controllers: 2\nprovider: ssh\nhosts: [a, b, c, d, e, f]", "storage.state", "disk or NFS export"),
     (
         "controllers: 2\nprovider: ssh\nstorage: {state: /s}\nhosts: [a, b, c, d, e]",
         "hosts",
         "plus two heads need 6; add machines, two heads first",
     ),
-    ("storage: {state: /shared/x}", "storage.state", "is for provider ssh"),
+    ("storage: {state: /shared/x}", "storage.state", "needs provider ssh"),
     (f"{TWO}\nstorage: {{state: shared/x}}", "storage.state", "must be an absolute path"),
     (f"{TWO}\nstorage: {{state: /}}", "storage.state", "can't be the root folder"),
     (
         f"{TWO}\nstorage: {{state: /home/headway}}",
         "storage.state",
-        "people's own folders are; for example /home/.headway",
+        "holds the users' folders; for example /home/.headway",
     ),
     (
         f"{TWO}\nstorage: {{state: /box/x, volumes: [{{name: box, path: /box, mount: none /srv/box bind}}]}}",
         "storage.state",
-        "a folder of each machine; name that folder itself: state: /srv/box",
+        "a bind mount of /srv/box; give that folder: state: /srv/box",
     ),
     (
         f"{TWO}\nstorage: {{state: /box, volumes: [{{name: box, path: /box, mount: 'nfs4 filer:/box ro'}}]}}",
@@ -271,49 +275,49 @@ ROWS: list[tuple[str, str, str]] = [
         "controllers: 2\nprovider: ssh\nstorage: {state: /s}\nhosts: [a, b, c, {address: d, role: head}, "
         "{address: e, role: head}, {address: f, role: head}]",
         "hosts[5].role",
-        "there are two heads already",
+        "is the third head",
     ),
     (
         "provider: ssh\nhosts: [{address: a, role: node}, {address: b, role: node}, {address: c, role: node}, "
         "{address: d, role: node}, {address: e, role: node}]",
         "hosts[0].role",
-        "no machine may be a head",
+        "leaves no machine for the head",
     ),
     (
         "controllers: 2\nprovider: ssh\nstorage: {state: /s}\nhosts: [a, {address: b, role: node}, {address: c, role: node}, "
         "{address: d, role: node}, {address: e, role: node}, {address: f, role: node}]",
         "hosts[1].role",
-        "one machine may be a head, and two must be",
+        "leaves one machine for two heads",
     ),
     ("controllers: 3", "controllers", "1 or 2"),
     ("controllers: yes", "controllers", "1 or 2"),
     ("controllers: 2.0", "controllers", "1 or 2"),
-    ("provider: ssh\nhosts: [a, b, c, d]", "hosts", "has 4 machines, and 4 nodes and spares plus the head need 5"),
+    ("provider: ssh\nhosts: [a, b, c, d]", "hosts", "lists 4 machines; 4 nodes and spares plus the head need 5"),
     ("provider: ssh", "hosts", "need 5"),
-    ("provider: ssh\nhosts: [a, b, c, d, a]", "hosts[4]", "a is there twice"),
+    ("provider: ssh\nhosts: [a, b, c, d, a]", "hosts[4]", "a is given twice"),
     ("provider: ssh\nhosts: [a, b, c, d, -oProxyCommand=x]", "hosts[4].address", "neither an address nor"),
     ("provider: ssh\nhosts: [a, b, c, d, 10.0.0.300]", "hosts[4].address", "neither an address nor"),
     ("provider: ssh\nhosts: [a, b, c, d, {addres: x}]", "hosts[4].addres", "did you mean address?"),
-    ("provider: ssh\nhosts: [a, b, c, d, {address: e, key: ~/.ssh/id}]", "hosts[4].key", "makes paths absolute"),
+    ("provider: ssh\nhosts: [a, b, c, d, {address: e, key: ~/.ssh/id}]", "hosts[4].key", "give an absolute path"),
     ("provider: ssh\nhosts: [a, b, c, d, {address: e, user: -o}]", "hosts[4].user", "form"),
     ("provider: ssh\nhosts: [a, b, c, d, {address: e, port: 0}]", "hosts[4].port", "at least 1"),
     ("provider: ssh\nhosts: [a, b, c, d, {address: e, role: boss}]", "hosts[4].role", "must be head or node"),
     (
         "provider: ssh\nhosts: [a, b, c, {address: d, role: head}, {address: e, role: head}]",
         "hosts[4].role",
-        "a head already",
+        "the second head",
     ),
     (
         "provider: ssh\nhosts: [a, b, c, d, {address: e, sudo_password: /p}]",
         "hosts[4].sudo_password",
-        "root needs no sudo",
+        "user root needs no sudo",
     ),
     (
         "provider: ssh\nhosts: [a, b, c, d, {address: e, jump: 'a b'}]",
         "hosts[4].jump.address",
         "neither an address nor",
     ),
-    ("provider: ssh\nhosts: [a, b, c, d, 'fd00::5']", "hosts[4].address", "is an IPv6 address; give the IPv4"),
+    ("provider: ssh\nhosts: [a, b, c, d, 'fd00::5']", "hosts[4].address", "is an IPv6 address; give an IPv4"),
     (
         "provider: ssh\nhosts: [a, b, c, d, {address: e, jump: 'fd00::5'}]",
         "hosts[4].jump.address",
@@ -330,8 +334,8 @@ ROWS: list[tuple[str, str, str]] = [
         "firewall.ssh_from[0]",
         "has the character",
     ),
-    ("firewall: {ssh_from: [10.0.0.0/8]}", "firewall", "belongs to provider ssh"),
-    ("containers: {backend: enroot}", "containers.backend", "do not carry Enroot and Pyxis; leave it out"),
+    ("firewall: {ssh_from: [10.0.0.0/8]}", "firewall", "needs provider ssh"),
+    ("containers: {backend: enroot}", "containers.backend", "have no Enroot and Pyxis; leave it out"),
     ("containers: {backend: docker}", "containers.backend", "enroot"),
     ("mail: {relay: mail.example.org}", "mail.relay", "must be host:port"),
     ('mail: {relay: "fd00::1:25"}', "mail.relay", "can't be an IPv6 address"),
@@ -339,7 +343,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("alerts: {webhook: example.org/hook}", "alerts.webhook", "must be a URL"),
     ("alerts: {webhook: 'file:///etc/passwd'}", "alerts.webhook", "must be a URL"),
     ("alerts: {chat: 'https://exa mple.org/'}", "alerts.chat", "has the character ' '"),
-    ("alerts: {chat: 'https://example.org:99999/'}", "alerts.chat", "is no URL"),
+    ("alerts: {chat: 'https://example.org:99999/'}", "alerts.chat", "is not a URL"),
     ("alerts: {mail: oncall}", "alerts.mail", "must be a mail address"),
     ("alerts: {mail: oncall@example.org}", "alerts.mail", "add mail: {relay: HOST:PORT}"),
     ("alerts: {slack: 'https://example.org'}", "alerts.slack", "unknown field"),
@@ -432,7 +436,7 @@ def test_refuses_deeply_nested_or_oversized_values() -> None:
     assert "too many values" in str(check_cluster_file(wide, CATALOGUE, owner="ann")[1][0])
     many = check_cluster_file({**TOP, "teams": {f"T{number}": {} for number in range(1000)}}, CATALOGUE, owner="ann")[1]
     assert len(many) == 201
-    assert str(many[-1]) == "and 800 more faults; mend these first"
+    assert str(many[-1]) == "and 800 more faults; correct these first"
 
 
 NAMES = [f"u{number:05}" for number in range(20_000)]

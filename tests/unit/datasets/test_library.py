@@ -148,9 +148,9 @@ def test_verify_names_damage_and_next_import_repairs_it(library: Library, source
     (tree / "run.sh").unlink()
     (tree / "new").write_text("x")
     assert library.verify("tiny", 1, manifest.digest, Progress()) == [
-        "run.sh is missing", "train/deep/b.bin has another content", "latest is missing", "new does not belong to it",
+        "run.sh is missing", "train/deep/b.bin has different content", "latest is missing", "new does not belong to it",
     ]  # fmt: skip
-    assert library.verify("tiny", 1, "0" * 64, Progress()) == ["its manifest is another one than was kept"]
+    assert library.verify("tiny", 1, "0" * 64, Progress()) == ["its manifest differs from the recorded one"]
     again = add(library, source, 2)
     assert library.verify("tiny", 2, again.digest, Progress()) == []
 
@@ -197,11 +197,11 @@ def test_import_refuses_outside_links_special_files_and_empty_source(library: Li
     os.mkfifo(source / "train" / "pipe")
     with pytest.raises(Refused) as told:
         library.bring("tiny", Folder(source), Progress())
-    for words in ("out leads to ../secret, outside", "root leads to /etc/shadow, outside", "train/pipe is no file"):
+    for words in ("out links to ../secret, outside", "root links to /etc/shadow, outside", "train/pipe is not a file"):
         assert words in told.value.message
     with pytest.raises(Refused, match="No such file"):
         Folder(source / "none")
-    with pytest.raises(Refused, match="no file in it"):
+    with pytest.raises(Refused, match="has no file"):
         library.bring("tiny", Folder(source / "empty"), Progress())
 
 
@@ -216,9 +216,9 @@ def test_import_refuses_source_with_unreadable_folder(
         return real(path, *args, **more)
 
     monkeypatch.setattr(os, "open", closed)  # root may open any folder
-    with pytest.raises(Refused, match=r"from can't be read whole: train/deep: Permission denied") as refused:
+    with pytest.raises(Refused, match=r"from can't be read completely: train/deep: Permission denied") as refused:
         library.bring("tiny", Folder(source), Progress())
-    assert "can read every folder" in refused.value.hint
+    assert "read every folder" in refused.value.hint
 
 
 def test_listing_refuses_folder_that_vanishes(source: Path) -> None:
@@ -229,7 +229,7 @@ def test_listing_refuses_folder_that_vanishes(source: Path) -> None:
                 (source / "train").rename(source.parent / "old")
             return Folder._take(path, name, handle, files, links)
 
-    with pytest.raises(Refused, match="can't be read whole: train: No such file"):
+    with pytest.raises(Refused, match="can't be read completely: train: No such file"):
         Vanishing(source).listing()
 
 

@@ -160,7 +160,7 @@ async def test_verify_names_damaged_file(shelf: RemoteLibrary, scratch: Path, so
     broken.chmod(0o755)
     broken.write_text("BETA")
     (wrong,) = await shelf.verify("words", 1, manifest.digest, Progress())
-    assert wrong == "b.sh has another content"
+    assert wrong == "b.sh has different content"
 
 
 class Watched(Folder):
@@ -215,6 +215,6 @@ async def test_refuses_library_folder_not_owned_by_root(
     shutil.rmtree(scratch / ".headway", ignore_errors=True)
     (tmp_path / "theirs").mkdir()
     (scratch / ".headway").symlink_to(tmp_path / "theirs")
-    with pytest.raises(Refused, match=r"lab-head: .*/\.headway is not root's"):
+    with pytest.raises(Refused, match=r"lab-head: .*/\.headway does not belong to root"):
         await add(shelf, source)
     assert list((tmp_path / "theirs").iterdir()) == []

@@ -100,7 +100,7 @@ async def test_injects_and_heals_machine_faults() -> None:
         await made(host, kind)
         await made(host, kind, heal=True)
     await made(host, "kill-node")
-    with pytest.raises(HeadwayError, match="does not run"):
+    with pytest.raises(HeadwayError, match="is not running"):
         await made(host, "freeze-node")
     await made(host, "kill-node", heal=True)
     assert host.done == ["freeze", "thaw", "cut", "join", "kill", "start"]
@@ -115,7 +115,7 @@ async def test_fault_refused_by_machine_raises_refused() -> None:
 
 async def test_injection_on_owned_machines_requires_force() -> None:
     host, owned = Host(), cluster(provider=SSH)
-    with pytest.raises(Refused, match="no local cluster"):
+    with pytest.raises(Refused, match="not a local cluster"):
         await made(host, "mount-lost", of=owned)
     assert host.done == []
     await made(host, "mount-lost", of=owned, force=True)
@@ -143,7 +143,7 @@ async def test_reclaim_fault_requires_spot_group_and_cannot_be_healed() -> None:
     with pytest.raises(Refused, match="of group main, whose machines are not spot machines"):
         await made(host, "reclaim")
     spot = replace(LAB, groups=(replace(LAB.groups[0], spot=True),))
-    assert await made(host, "reclaim", of=spot, in_s=30) == "lab-1-2 is taken back in 30 s"
+    assert await made(host, "reclaim", of=spot, in_s=30) == "lab-1-2 is reclaimed in 30 s"
     assert host.done == ["reclaim lab-1-2 in 30 s"]
-    with pytest.raises(Refused, match="is not left again"):
+    with pytest.raises(Refused, match="can't be healed"):
         await made(host, "reclaim", of=spot, heal=True)

@@ -47,7 +47,7 @@ async def test_hanging_podman_times_out(pretend: Path, tmp_path: Path) -> None:
 
 async def test_missing_podman_error_explains_setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CommandFailed, match="no such program") as caught:
+    with pytest.raises(CommandFailed, match="program is not installed") as caught:
         await LocalProvider(tmp_path / "state").find(builders.cluster())
     assert "make setup" in caught.value.hint
     assert await podman_problem() == ()  # preflight names it

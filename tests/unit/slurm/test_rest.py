@@ -101,8 +101,8 @@ async def test_unreachable_slurmrestd_error_has_hint(tmp_path: Path) -> None:
         (404, '{"errors": [{"error": "Invalid job id specified"}]}', NotFound, "Invalid job id"),
         (500, '{"errors": [{"description": "something new"}]}', HeadwayError, "500: something new"),
         (502, "<html>", HeadwayError, "502: <html>"),
-        (200, '["not", "a", "mapping"]', Unreachable, "with what can't be read"),
-        (200, '{"jobs": [{"job_id": 1', Unreachable, "with what can't be read"),
+        (200, '["not", "a", "mapping"]', Unreachable, "with unreadable data"),
+        (200, '{"jobs": [{"job_id": 1', Unreachable, "with unreadable data"),
     ],
 )
 async def test_slurmrestd_errors_map_to_headway_errors(

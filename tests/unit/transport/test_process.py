@@ -27,7 +27,7 @@ async def test_run_failure_carries_argv_code_and_stderr() -> None:
 
 
 async def test_run_reports_missing_program() -> None:
-    with pytest.raises(CommandFailed, match="no such program"):
+    with pytest.raises(CommandFailed, match="program is not installed"):
         await run(["headway-no-such-program"], timeout_s=10)
 
 

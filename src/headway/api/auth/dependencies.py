@@ -126,7 +126,7 @@ def require_digits(word: object) -> object:
     """Returns the value unchanged. Raises ValueError for text that is not plain digits: Pydantic would read 8_3, the
     third task of job 8, as 83."""
     if isinstance(word, str) and not re.fullmatch(r"0|[1-9][0-9]{0,18}", word):
-        raise ValueError("not a number; a task of an array goes by its job's number and ?task=")
+        raise ValueError("not a number; for a task of an array use the job id and ?task=")
     return word
 
 

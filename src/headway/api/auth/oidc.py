@@ -63,13 +63,13 @@ class Provider:
         without a role."""
         secret = asked.get("state", "")
         if not secret or not hmac.compare_digest(secret.encode(), kept.encode()):
-            raise NotSignedIn("this sign-in was not begun in this browser", hint="begin again on the sign-in page")
+            raise NotSignedIn("this sign-in did not start in this browser", hint="start again on the sign-in page")
         flow = await state.store.sessions.finish_oidc_flow(secret)
         if flow is None:
             raise NotSignedIn("this sign-in took too long, or has ended already", hint="begin again")
         if asked.get("error") or not asked.get("code"):
             why = asked.get("error_description") or asked.get("error") or "no reason given"
-            raise NotSignedIn(f"the sign-in provider said no: {why[:200]}", hint="begin again, or ask an admin")
+            raise NotSignedIn(f"the sign-in provider refused: {why[:200]}", hint="begin again, or ask an admin")
         nonce, verifier = flow
         id_token, access_token = await self._tokens(state, asked["code"], verifier)
         claims = await self._claims(id_token, nonce)
@@ -90,7 +90,7 @@ class Provider:
             raise _unreachable(self.settings, error) from None
         token = answer.get("id_token") if isinstance(answer, dict) else None
         if not isinstance(token, str):
-            raise NotSignedIn("the sign-in provider gave no id token", hint=_HINT)
+            raise NotSignedIn("the sign-in provider returned no ID token", hint=_HINT)
         return token, str(answer.get("access_token") or "")
 
     async def _more(self, access_token: str, subject: str) -> Mapping[str, Any]:
@@ -101,7 +101,7 @@ class Provider:
             return {}
         found = await self._get(url, access_token)
         if found.get("sub") != subject:
-            raise NotSignedIn("the sign-in provider speaks of two people at once", hint="begin again")
+            raise NotSignedIn("the sign-in provider returned two different people", hint="begin again")
         return found
 
     async def _claims(self, token: str, nonce: str) -> Mapping[str, Any]:
@@ -129,7 +129,7 @@ class Provider:
             }
             jwt.JWTClaimsRegistry(now=lambda: int(time.time()), leeway=_LEEWAY_S, **essential).validate(claims)
         except (JoseError, ValueError) as error:
-            raise NotSignedIn(f"the sign-in provider's answer can't be believed: {error}", hint="begin again") from None
+            raise NotSignedIn(f"the sign-in provider's answer is not valid: {error}", hint="begin again") from None
         others = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
         if len(others) > 1 and claims.get("azp") != self.settings.client_id:
             raise NotSignedIn("the sign-in provider's answer belongs to another sign-in", hint="begin again")
@@ -207,7 +207,7 @@ class Provider:
                 if about.get("issuer") != self.settings.issuer:
                     raise Unreachable(
                         f"the sign-in provider calls itself {str(about.get('issuer'))[:200]}, not {self.settings.issuer}",
-                        hint="HEADWAY_OIDC_ISSUER must be its own name for itself, to the letter",
+                        hint="HEADWAY_OIDC_ISSUER must match its issuer exactly",
                     )
                 missing = {"authorization_endpoint", "token_endpoint", "jwks_uri"} - about.keys()
                 if missing:
@@ -237,7 +237,7 @@ class Provider:
         except (httpx.HTTPError, ValueError) as error:
             raise _unreachable(self.settings, error) from None
         if not isinstance(found, dict):
-            raise _unreachable(self.settings, ValueError("it answers something else"))
+            raise _unreachable(self.settings, ValueError("its answer is not valid"))
         return found
 
 
@@ -271,6 +271,6 @@ def _free(name: str, user: str | None) -> Callable[[Sequence[Person]], None]:
         try:
             require_unused_user(name, user or "")(people)
         except Refused as error:
-            raise NotAllowed(error.message, hint="ask an admin to make one person of the two") from None
+            raise NotAllowed(error.message, hint="ask an admin to merge the two people") from None
 
     return look

@@ -49,7 +49,9 @@ async def sign_in_by_code(state: AppState, request: Request, code: str) -> tuple
     async with sign_in_attempt(state, request, "link"):
         spent = await state.store.sessions.redeem_signin_code(code) if code else None
         if spent is None:
-            raise NotSignedIn("this sign-in link was used already or is too old", hint="headway token link makes one")
+            raise NotSignedIn(
+                "this sign-in link was used already or is too old", hint="create one with headway token link"
+            )
     return spent
 
 
@@ -62,9 +64,11 @@ async def sign_in_by_token(state: AppState, request: Request, person: str, token
     # succeed.
     async with sign_in_attempt(state, request, "token", person, sure=good):
         if held is None or not good:
-            raise NotSignedIn("that is no token of that person", hint="headway token create makes one")
+            raise NotSignedIn("the token is not valid for this person", hint="create one with headway token create")
         if "all" not in held.scopes or held.cluster:
-            raise NotAllowed("this token is not for signing in: it is cut down", hint="headway token link makes a link")
+            raise NotAllowed(
+                "this token is restricted and can't be used to sign in", hint="create a link with headway token link"
+            )
     return held.person
 
 
@@ -146,7 +150,7 @@ def delete_flow_cookie(state: AppState, answer: Response) -> None:
 
 def _provider(state: AppState) -> Provider:
     if state.settings.oidc is None:
-        raise NotFound("this server has no sign-in provider", hint="HEADWAY_OIDC_ISSUER names one")
+        raise NotFound("this server has no sign-in provider", hint="set HEADWAY_OIDC_ISSUER to use one")
     return _made(state.settings.oidc)
 
 

@@ -14,7 +14,7 @@ from headway.services.billing.usage import MAX_GPUS, UsageFilter
 MAX_ROWS = 1000  # per page
 MonthText = Annotated[str, Query(max_length=7, description="a month, as 2026-10 (default: the current one)")]
 ReportFormat = Annotated[Literal["json", "csv"], Query(alias="format")]
-FilterText = Annotated[str, Query(max_length=64, description='"-": those without one')]
+FilterText = Annotated[str, Query(max_length=64, description='"-": without one')]
 TimeText = Annotated[str, Query(max_length=40, description="2026-10, 2026-10-03, 2026-10-03T12:00, or unix seconds")]
 NodeStateNames = Annotated[
     str, Query(alias="state", max_length=40, description="only these states, comma-separated, as down,drained")
@@ -27,8 +27,8 @@ def _usage_filter(
     partition: FilterText = "",
     gpu: FilterText = "",
     group: FilterText = "",
-    least_gpus: Annotated[int, Query(ge=0, le=MAX_GPUS, description="runs with this many GPUs or more")] = 0,
-    most_gpus: Annotated[int | None, Query(ge=0, le=MAX_GPUS, description="runs with this many GPUs or fewer")] = None,
+    least_gpus: Annotated[int, Query(ge=0, le=MAX_GPUS, description="smallest number of GPUs of a run")] = 0,
+    most_gpus: Annotated[int | None, Query(ge=0, le=MAX_GPUS, description="largest number of GPUs of a run")] = None,
 ) -> UsageFilter:
     return UsageFilter(team, user, partition, gpu, group, least_gpus, most_gpus)
 

@@ -192,8 +192,8 @@ def _replayed_response(sealed_key: _SealedKey, request: str, before: Answer) -> 
         return _conflict("this key was used for another request", "make a new key for each request")
     if not before.status:
         return _conflict(
-            "the request of this key is under way, or was cut off with the server",
-            "send it again in a moment; if this stays, check whether it was done before you send it with a new key",
+            "the request with this key is running, or the server stopped during it",
+            "send it again in a moment; if this error stays, check the result before you send it with a new key",
         )
     headers, body = sealed_key.open(before.answer)
     return Response(body, before.status, {**headers, REPLAYED: "true"})

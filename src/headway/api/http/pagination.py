@@ -19,8 +19,8 @@ DEEP = 10_000  # the most rows of a table that a list goes back
 ANY: frozenset[str] = frozenset()
 Words = Annotated[frozenset[str], Query(max_length=50, description="one of these")]
 States = Annotated[frozenset[str], Query(alias="state", max_length=50, description="one of these")]
-Text = Annotated[str, Query(max_length=200, description="in it somewhere, whatever its case")]
-Cursor = Annotated[str, Query(max_length=400, pattern=r"^[\w-]*$", description="`next` of the page before")]
+Text = Annotated[str, Query(max_length=200, description="text to find, in any case")]
+Cursor = Annotated[str, Query(max_length=400, pattern=r"^[\w-]*$", description="`next` of the previous page")]
 
 
 class Paging:
@@ -69,8 +69,8 @@ class Paging:
 async def _paging(
     request: Request,
     response: Response,
-    limit: Annotated[int, Query(ge=1, le=MOST, description="rows of one page")] = LIMIT,
-    cursor: Annotated[str, Query(max_length=2000, description="from the `Link` header of the page before")] = "",
+    limit: Annotated[int, Query(ge=1, le=MOST, description="number of rows per page")] = LIMIT,
+    cursor: Annotated[str, Query(max_length=2000, description="from the `Link` header of the previous page")] = "",
 ) -> Paging:
     return Paging(request, response, limit, cursor)
 

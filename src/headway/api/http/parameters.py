@@ -6,5 +6,5 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
-Task = Annotated[str, Query(pattern=r"^\d{0,9}$", description="of an array: only this task")]
+Task = Annotated[str, Query(pattern=r"^\d{0,9}$", description="only this task of an array")]
 Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]

@@ -120,19 +120,19 @@ def old_key_stays_error(refused: Mapping[str, HeadwayError], lost: Iterable[str]
     """Returns the error that all machines keep the old key. `lost`: heads that may still have the new key."""
     names = ", ".join(sorted(lost))
     return Refused(
-        f"{_count(refused)} can't take the new MUNGE key, so all keep the old one:\n{_lines(refused)}"
-        + (f"\n{names} may have the new one, and then hears no node" if names else ""),
-        hint="mend what is said above and run apply at once: all get the same key again"
+        f"{_count(refused)} can't install the new MUNGE key, so all machines keep the old one:\n{_lines(refused)}"
+        + (f"\n{names} may have the new key; with it the head reaches no node" if names else ""),
+        hint="correct the errors above and run apply at once: all machines then get the same key"
         if names
-        else "a machine with another key than the head would lose its jobs; mend what is said above and ask again",
+        else "a machine with another key than the head would lose its jobs; correct the errors above and try again",
     )
 
 
 def heads_behind_error(refused: Mapping[str, HeadwayError]) -> Refused:
     """Returns the error that a head can't take the key that the cluster already uses."""
     return Refused(
-        f"{_count(refused)} can't take the cluster's MUNGE key, so no node does before:\n{_lines(refused)}",
-        hint="a node with another key than the head would lose its jobs; mend what is said above and run apply again",
+        f"{_count(refused)} can't install the cluster's MUNGE key, so no node got it:\n{_lines(refused)}",
+        hint="a node with another key than the head would lose its jobs; correct the errors above and run apply again",
     )
 
 

@@ -55,8 +55,8 @@ async def read_given_secrets(cluster: Cluster) -> dict[str, str]:
         program = COMMANDS / source.command[0]
         if "/" in source.command[0] or source.command[0].startswith(".") or not program.is_file():
             raise Refused(
-                f"secrets.munge: there is no {program} on the server's machine",
-                hint="the administrator of that machine installs the programs that a cluster file may name",
+                f"secrets.munge: {program} does not exist on the server's machine",
+                hint="ask the administrator of that machine to install it",
             )
         ran = await run([str(program), *source.command[1:]], timeout_s=60, check=False, max_output=1 << 16)
         if ran.code != 0:  # its output is not shown, because it may contain the secret

@@ -33,7 +33,7 @@ async def send_alerts(connections: Forwards, head: Machine, news: Sequence[Notif
                 hint=f"headway exec {head.cluster} -- systemctl status prometheus-alertmanager",
             ) from error
     if answer.status_code != HTTPStatus.OK:
-        raise HeadwayError(f"Alertmanager on {head.name} did not take news: {answer.text[:200]}")
+        raise HeadwayError(f"Alertmanager on {head.name} refused an alert: {answer.text[:200]}")
 
 
 def _alert(cluster: str, one: Notification, now: float) -> dict[str, object]:

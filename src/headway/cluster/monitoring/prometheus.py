@@ -57,13 +57,13 @@ def _rows(head: Machine, query: Query, answer: httpx.Response) -> list[Row]:
     try:
         body: dict[str, Any] = answer.json()
         if body.get("status") != "success":
-            raise HeadwayError(f"Prometheus on {head.name} did not take a query: {body.get('error', '')[:200]}")
+            raise HeadwayError(f"Prometheus on {head.name} refused a query: {body.get('error', '')[:200]}")
         return [
             Row(query.key, query.line, dict(row["metric"]), tuple((float(at), float(v)) for at, v in row["values"]))
             for row in body["data"]["result"]
         ]
     except (ValueError, KeyError, TypeError) as error:
-        raise _away(head, f"answered {answer.status_code} and no figures") from error
+        raise _away(head, f"answered {answer.status_code} without figures") from error
 
 
 def _away(head: Machine, what: str) -> Unreachable:

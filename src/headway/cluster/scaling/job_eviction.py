@@ -110,7 +110,7 @@ class JobEviction:
         except CommandFailed as error:
             if not job_commands.is_requeue_forbidden(error):
                 raise
-            await self.say("jobs", f"job {job} can't be requeued: it ends, for {self.why}", level="warning")
+            await self.say("jobs", f"job {job} can't be requeued and is ended: {self.why}", level="warning")
             await job_commands.cancel_job(run, head, job)
         else:
             await self.say("jobs", f"job {job} is requeued: {self.why}", level="warning")
@@ -118,7 +118,7 @@ class JobEviction:
     async def _report_failed(self, job: int, error: HeadwayError) -> None:
         if job not in self.failed_reported:
             self.failed_reported.add(job)
-            words = f"job {job} goes on until it can be requeued: {error.message.splitlines()[0]}"
+            words = f"job {job} continues until it can be requeued: {error.message.splitlines()[0]}"
             await self.say("jobs", words, level="warning")
 
 

@@ -84,7 +84,9 @@ class ScaleIn:
             self._check_no_machine_runs(names)
             await self._delete_machines(names)
             return
-        self.eviction = JobEviction(self.cluster, self.env, self.say, head, "its node leaves", self.clock, self.sleep)
+        self.eviction = JobEviction(
+            self.cluster, self.env, self.say, head, "its node is removed", self.clock, self.sleep
+        )
         nodes = None if self.deadline is None else self.deadline.nodes
         meant = [name for name in names if nodes is None or name in nodes]
         await self._empty_nodes(head, meant, self.deadline.at if self.deadline else None)
@@ -128,7 +130,9 @@ class ScaleIn:
         try:
             await update_scrape_targets(self.cluster, self.env)
         except HeadwayError as error:
-            await self.say(head.name, f"Prometheus can't be told: {error.message.splitlines()[0]}", level="warning")
+            await self.say(
+                head.name, f"Prometheus does not know of it: {error.message.splitlines()[0]}", level="warning"
+            )
 
     async def _drain(self, head: Machine, names: Sequence[str]) -> tuple[str, ...]:
         """Drains the nodes. Called in each pass, because a wait may take days and a person may return a node meanwhile.
@@ -154,8 +158,8 @@ class ScaleIn:
         running = [name for name in names if self.machines[name].state is not MachineState.STOPPED]
         if running:
             raise Refused(
-                f"{self.head.name} is down: whether jobs run on {compress(running)} can't be known",
-                hint="bring the head back with as many nodes as there were (headway apply), then take nodes away",
+                f"{self.head.name} is down, so Headway can't check for jobs on {compress(running)}",
+                hint="run headway apply with the previous number of nodes, then remove nodes",
             )
 
     async def _report_waits(self, jobs: Mapping[str, tuple[int, ...]], ends: float) -> None:
@@ -170,8 +174,8 @@ class ScaleIn:
             await keep_node(self.env, head, name, states.get(name, ("", SCALE_IN_REASON))[1])
         what = "; ".join(f"{name} runs {format_jobs(numbers)}" for name, numbers in jobs.items())
         raise Refused(
-            f"nodes with jobs would go: {what}",
-            hint="say how long jobs may go on before they are requeued: --deadline 10:00",
+            f"nodes with jobs would be removed: {what}",
+            hint="give the time that jobs may continue before they are requeued: --deadline 10:00",
         )
 
     async def _evict_jobs(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
@@ -205,6 +209,6 @@ class ScaleIn:
                 self.env.connections, self.head, [name for name in went if name in known], NO_MACHINE_REASON
             )
         if went:
-            await self.say(compress(went), "given back", done=True)
+            await self.say(compress(went), "machine returned", done=True)
         for error in failed.values():
             raise error

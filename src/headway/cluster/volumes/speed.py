@@ -38,4 +38,4 @@ async def measure_volumes(cluster: Cluster, env: ClusterContext, node: str, mib:
             for row in rows
         )
     except (ValueError, KeyError, TypeError):
-        raise Unreachable(f"{machine.name} answered with something else than figures") from None
+        raise Unreachable(f"{machine.name} gave an unreadable answer") from None

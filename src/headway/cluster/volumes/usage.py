@@ -25,5 +25,5 @@ async def read_volume_usage(cluster: Cluster, env: ClusterContext) -> tuple[Room
         rows = [json.loads(line) for line in ran.stdout.splitlines()]
         found = {row["path"]: Room(row["path"], row.get("size"), row.get("free"), row.get("error", "")) for row in rows}
     except (ValueError, KeyError, TypeError):
-        raise Unreachable(f"{machine.name} answered with something else than figures") from None
-    return tuple(found.get(path, Room(path, None, None, "nothing is known of it")) for path in cluster.storage.paths)
+        raise Unreachable(f"{machine.name} gave an unreadable answer") from None
+    return tuple(found.get(path, Room(path, None, None, "its usage is unknown")) for path in cluster.storage.paths)

@@ -93,7 +93,7 @@ class DeadNodeDetector:
             fence = (
                 ""
                 if context.env.provider.traits.powers_off_machines
-                else "its agent has ended its jobs for want of contact"
+                else "its agent lost contact with the head and ended the jobs"
             )
             said += await self.on_dead(
                 node, "no heartbeat, and SSH does not answer", at=now - silent_s, silent_s=silent_s, fence=fence
@@ -107,7 +107,7 @@ async def _mass_silence(context: HealthContext, started: Mapping[str, float], la
     try:
         heard = {node: age for node, age in (await read_heartbeat_ages(context)).items() if node in started}
     except HeadwayError as error:
-        return f"the head can't say who is heard: {error.message.splitlines()[0]}; nothing is done"
+        return f"the head can't report heartbeats: {error.message.splitlines()[0]}; no node is changed"
     share = context.cluster.health.silent_share
     silent = {node: age for node, age in heard.items() if age >= QUIET_S}
     fresh = Heartbeats(len(heard) - len(silent), silent)

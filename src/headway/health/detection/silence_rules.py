@@ -44,6 +44,6 @@ def find_suspects(
     quiet = [node for node, age in beats.silent_s.items() if age >= quiet_after_s and node in started_at]
     if len(quiet) > 1 and len(quiet) >= share * known:
         return Suspects(
-            hold_reason=f"{len(quiet)} of {known} nodes are silent at once: the network, not the nodes; nothing is done"
+            hold_reason=f"{len(quiet)} of {known} nodes are silent at once: probably a network fault; no node is changed"
         )
     return Suspects(tuple(node for node in silent if now - started_at[node] > BOOTING_S))

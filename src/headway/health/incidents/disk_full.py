@@ -38,5 +38,5 @@ async def wait_for_disk_space(context: HealthContext, incident: Incident) -> str
         if since is not None and now - since >= STABLE_S:
             return ""
         if now >= ends:
-            return fault or "room comes and goes"
+            return fault or "the free space keeps changing"
         await context.sleep(POLL_S)

@@ -29,7 +29,7 @@ async def isolate_node(context: HealthContext, incident: Incident) -> Incident:
     if incident.found("dead"):
         if await _was_restarted(context, incident):
             incident = await _drain(context, await _requeue_fenced_jobs(context, incident))
-            words = "its machine was made or started again meanwhile: tests begin"
+            words = "its machine was recreated or restarted in the meantime: tests begin"
             evidence = {"try": Repair.REBOOT.value, "tests": True}
             return await context.add_step(incident, IncidentState.TESTING, words, evidence=evidence)
         return await _set_down(context, await _fence(context, incident))
@@ -105,8 +105,8 @@ async def _fence(context: HealthContext, incident: Incident) -> Incident:
     if not words and machine is not None and machine.state is MachineState.RUNNING:
         await context.env.provider.fence(machine)
         words = "fenced, its machine is stopped"
-    words = words or "its machine does not run"
-    words = f"nothing writes there any more: {words}"
+    words = words or "its machine is stopped"
+    words = f"no process writes there any more: {words}"
     return await context.add_step(incident, IncidentState.SEEN, words, evidence={"fenced": True})
 
 
@@ -117,7 +117,7 @@ async def _set_down(context: HealthContext, incident: Incident) -> Incident:
     mine = not states & OUT or _reason_is_ours(reason)
     if mine or "DOWN" not in states:
         await node_commands.set_node_down(run, head, node, drain_reason(incident, reason) if mine else reason)
-    words = "down; its jobs are requeued" if mine else f"down; it was out of service already ({reason}), which stays"
+    words = "down; its jobs are requeued" if mine else f"down; it was out of service already ({reason})"
     evidence = {} if mine else {OUT_BEFORE: reason or True}
     return await context.add_step(incident, IncidentState.DRAINING, words, drained=mine, evidence=evidence)
 

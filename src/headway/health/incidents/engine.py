@@ -53,10 +53,10 @@ from headway.render.slurm.prolog_epilog import XID_MARK
 
 log = structlog.get_logger("headway.health")
 _NOTED_ONLY = {
-    FaultAction.APP: "the job's own fault: nothing is drained",
+    FaultAction.APP: "caused by the job: the node is not drained",
     FaultAction.CONSEQUENCE: "follows from another error",
-    FaultAction.LOG: "noted",
-    FaultAction.WATCH: "noted, to be watched",
+    FaultAction.LOG: "recorded",
+    FaultAction.WATCH: "recorded and watched",
 }
 MAX_OPEN_INCIDENTS = 10_000  # incidents that are handled at a time, the latest first
 # after so many faults the others wait for the next pass: each fault may have taken half a minute
@@ -142,7 +142,7 @@ class IncidentEngine:
         await store.signals.add(name, signal)
         if incident is not None and not incident.state.closed:
             incident = await self._merge_offline_action(incident, signal)
-        words = verdict.why if verdict.acts else f"{verdict.why}; {_NOTED_ONLY.get(verdict.action, 'noted')}"
+        words = verdict.why if verdict.acts else f"{verdict.why}; {_NOTED_ONLY.get(verdict.action, 'recorded')}"
         said = [(signal.node, words)]
         if incident is not None and not incident.state.closed:
             said += await self._run_guarded(incident)
@@ -172,7 +172,7 @@ class IncidentEngine:
         if found and found[0].state is not IncidentState.OUT and not await self._may_have_jobs(found[0]):
             incident = found[0]
         else:  # the node was in service, because the head's agent acts on no other node
-            incident = await self._open_for_dead_node(deed.node, "no heartbeat, and its lease was over", evidence, at)
+            incident = await self._open_for_dead_node(deed.node, "no heartbeat, and its lease had ended", evidence, at)
         back = [job for job in deed.requeued if await self.context.job_state(job) not in ENDED_BADLY]
         await store.incidents.record_requeued_jobs(incident.number, back, deed.at)
         return await self.context.add_step(
@@ -322,7 +322,7 @@ class IncidentEngine:
             return self.report_once(incident.number, incident.node, fault_text(error))
         except Exception as error:
             said = self.report_once(
-                incident.number, incident.node, f"its step ended with a bug: {type(error).__name__}"
+                incident.number, incident.node, f"internal error in this step: {type(error).__name__}"
             )
             if said:
                 log.error("incident", cluster=self.cluster.name, number=incident.number, exc_info=error)
@@ -374,11 +374,11 @@ class IncidentEngine:
         if incident.action in (FaultAction.RECLAIM, FaultAction.MAKE):
             if not self.cluster.health.act:  # no other code closes it
                 state = IncidentState.FALSE_ALARM if false_alarm else IncidentState.RETURNED
-                await self.context.add_step(incident, state, "seen to", actor=person)
+                await self.context.add_step(incident, state, "repaired", actor=person)
                 return None
             raise Conflict(
-                f"incident {number} is of a machine that is not there, or is to go: there is nothing to be tested",
-                hint="it ends when another machine has come, or that one is gone",
+                f"incident {number} has no machine to test: the machine is missing or leaves",
+                hint="wait: the incident ends when another machine is there or this one is gone",
             )
         busy = incident.state in (IncidentState.REPAIRING, IncidentState.TESTING)
         if incident.number in self.tasks.running or (busy and not begin):

@@ -75,7 +75,7 @@ async def _finish_tests(context: HealthContext, incident: Incident, report: veri
         if person:
             await context.env.store.incidents.reset_score(context.cluster.name, incident.node)
         return await verification.return_to_service(context, incident, report, state, person or "headway")
-    words = f"a test failed: {report.fault or 'the error came again'}"
+    words = f"a test failed: {report.fault or 'the error occurred again'}"
     state = IncidentState.OUT if person else IncidentState.JOBS_MOVED
     return await context.add_step(incident, state, words)
 

@@ -15,9 +15,9 @@ from headway.domain.slurm.state import OUT
 from headway.health.context import HealthContext
 from headway.slurm import node_commands
 
-SURPLUS = "its machine is gone, and none is wanted in its place"
+SURPLUS = "its machine is gone and is not to be replaced"
 NO_SLOT = "its slot is no longer part of the cluster file"
-NEW_MACHINE_SERVES = "its machine was recreated or restarted since, and serves"
+NEW_MACHINE_SERVES = "its machine was recreated or restarted and is in service"
 # In earlier states the node's jobs have to be moved first.
 _AFTER_JOBS_MOVED = frozenset(
     {IncidentState.JOBS_MOVED, IncidentState.REPAIRING, IncidentState.TESTING, IncidentState.OUT}
@@ -81,7 +81,7 @@ async def _step(
         return None
     if group.autoscaled:
         await release_slot(context, incident.node)
-    words = "its machine is gone: " + ("another is to come" if group.spot else "headway apply makes another")
+    words = "its machine is gone: " + ("it will be replaced" if group.spot else "run headway apply to create another")
     return await context.add_step(incident, IncidentState.OUT, words, evidence={"gone": True})
 
 
@@ -95,7 +95,7 @@ async def _with_new_machine(context: HealthContext, incident: Incident, machine:
     if not (incident.found("gone") and runs and reason.startswith(INCIDENT_REASON)):
         return None
     await context.env.store.incidents.reset_score(context.cluster.name, incident.node)
-    words = "another machine is in its place: tests begin"
+    words = "another machine has replaced it: tests begin"
     return await context.add_step(incident, IncidentState.TESTING, words, evidence={"tests": True, "gone": False})
 
 

@@ -56,5 +56,5 @@ async def _try_mount(context: HealthContext, node: str, units: Mapping[str, str]
         rows = [json.loads(line) for line in ran.stdout.splitlines()]
         faults = [f"{row['path']}: {row['error']}" for row in rows if row.get("error")]
     except (ValueError, KeyError, TypeError):
-        return f"{node} answered with something else than its volumes"
+        return f"{node} did not answer with its list of volumes"
     return "; ".join(faults)

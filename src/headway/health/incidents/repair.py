@@ -24,9 +24,9 @@ _TICKS = 100  # ticks per second in /proc/PID/stat: the kernel reports 100 to pr
 POLL_S = 1.0
 _RESET_S = 120.0
 _WORDS = {
-    Repair.MOUNT: "its volumes are mounted again as soon as they can be",
+    Repair.MOUNT: "its volumes are mounted again as soon as possible",
     Repair.RESET: "its GPU is reset",
-    Repair.REBOOT: "its machine is started again",
+    Repair.REBOOT: "its machine is restarted",
     Repair.REPLACE: "its machine is replaced by the provider",
 }
 
@@ -55,16 +55,18 @@ async def begin_repair(context: HealthContext, incident: Incident) -> Incident:
     if why or repair is None:
         done = repair_ladder.tried_repairs(incident)
         why = why or (
-            f"{' and '.join(done)} did not help" if done else f"{incident.action.value}: a person has to look"
+            f"{' and '.join(done)} did not help" if done else f"{incident.action.value}: it needs an operator"
         )
         return await context.add_step(
-            incident, IncidentState.OUT, f"{why}; once it works: headway incident return {number}"
+            incident, IncidentState.OUT, f"{why}; when the node works, run headway incident return {number}"
         )
     if repair is Repair.REPLACE and not await _has_new_machine(context, incident):
         return await _request_replacement(context, incident)
     if repair is Repair.REPLACE:
         repair = Repair.REBOOT  # an apply, for example, has created a machine: it has to register and is tested
-    words = "jobs hold its disk's room until they end" if waits_for_disk_space(incident) else _WORDS[repair]
+    words = (
+        "files of running jobs fill its disk until the jobs end" if waits_for_disk_space(incident) else _WORDS[repair]
+    )
     return await context.add_step(incident, IncidentState.REPAIRING, words, evidence={"try": repair.value})
 
 
@@ -153,7 +155,7 @@ async def _reboot_over_ssh(context: HealthContext, machine: Machine, began: floa
                 if 0 < ran.code < 128:  # 128 or more: the command was killed by the shutdown
                     raise Refused(f"{machine.name} does not restart: {(ran.stderr or ran.stdout).strip()[-200:]}")
                 told = True
-            fault = f"{machine.name} was told to restart, and has not"
+            fault = f"{machine.name} did not restart when asked to"
         except (Refused, HostKeyChanged, SudoRefused):  # another try would fail too, and wrong passwords lock accounts
             raise
         except HeadwayError as error:
@@ -175,7 +177,7 @@ async def _started_at(context: HealthContext, machine: Machine) -> float:
         started_s = int(init.rpartition(")")[2].split()[19]) / _TICKS
         return context.clock() - (float(uptime.split()[0]) - started_s)
     except (ValueError, IndexError):
-        raise Unreachable(f"{machine.name} does not say since when it runs") from None
+        raise Unreachable(f"{machine.name} does not report its start time") from None
 
 
 async def start_machine(context: HealthContext, node: str) -> None:
@@ -231,11 +233,9 @@ async def _wait_for_replacement(context: HealthContext, incident: Incident) -> s
         if operation.state not in {"queued", "running"}:
             if operation.error is None:
                 return ""
-            return (
-                f"the operation that was to make it failed: {str(operation.error.get('message', '')).splitlines()[0]}"
-            )
+            return f"the operation that creates it failed: {str(operation.error.get('message', '')).splitlines()[0]}"
         await context.sleep(POLL_S)
-    return f"the operation that was to make it ({number}) has not ended within {REPLACE_S:.0f} s"
+    return f"the operation that creates it ({number}) did not end within {REPLACE_S:.0f} s"
 
 
 async def wait_until_registered(context: HealthContext, node: str, within_s: float) -> str:
@@ -252,7 +252,7 @@ async def wait_until_registered(context: HealthContext, node: str, within_s: flo
                 )
                 if ran.code == 0:
                     return ""
-                fault = "slurmd or munge does not run"
+                fault = "slurmd or munge is not running"
         except HeadwayError as error:
             fault = fault_text(error)
         if context.clock() >= ends:

@@ -27,7 +27,7 @@ async def move_jobs(context: HealthContext, incident: Incident) -> Incident:
     """Runs one pass: warns jobs, requeues those that are due, and moves the incident on when no job is left on the
     node. Returns the incident."""
     if incident.action is FaultAction.MOUNT:  # jobs wait for the volume, or do not use it
-        return await context.add_step(incident, IncidentState.JOBS_MOVED, "what runs there goes on")
+        return await context.add_step(incident, IncidentState.JOBS_MOVED, "running jobs continue")
     if incident.found("dead"):
         return await _finish_jobs_of_dead_node(context, incident)
     there = await context.jobs_on(incident.node)
@@ -55,7 +55,7 @@ async def move_jobs(context: HealthContext, incident: Incident) -> Incident:
         incident = await _requeue_and_note(context, incident, due, left)
     if await context.jobs_on(incident.node) or _warned(incident).keys() - dealt - over:
         return incident
-    return await context.add_step(incident, IncidentState.JOBS_MOVED, "no job is left on it")
+    return await context.add_step(incident, IncidentState.JOBS_MOVED, "no job is left on the node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ async def _requeue_and_note(context: HealthContext, incident: Incident, jobs: se
     if sent.requeued or stay:
         words = f"jobs requeued: {_list(sent.requeued)}"
         words += f"; not to be requeued: {_list(sent.not_requeueable)}" if sent.not_requeueable else ""
-        words += f"; gone already: {_list(sorted(left))}" if left else ""
+        words += f"; ended already: {_list(sorted(left))}" if left else ""
         await _release_hold(context, incident.node, [*sent.requeued, *stay])
         evidence = {"requeued": sent.requeued, "stay": stay}
         incident = await context.add_step(incident, IncidentState.DRAINING, words, evidence=evidence)
@@ -222,7 +222,7 @@ async def _warn_jobs(context: HealthContext, incident: Incident, jobs: set[int])
             until[str(job)] = context.clock() + time_s
     if not until:
         return incident
-    words = f"warned, as they asked for: {', '.join(until)}"
+    words = f"warned by the signal that they asked for: {', '.join(until)}"
     return await context.add_step(incident, IncidentState.DRAINING, words, evidence={"warned": until})
 
 

@@ -41,7 +41,7 @@ async def _end_remaining_jobs(context: HealthContext, incident: Incident) -> Inc
     requeued."""
     jobs = await context.jobs_on(incident.node)
     if not jobs:
-        return await context.add_step(incident, IncidentState.JOBS_MOVED, "no job is left on it")
+        return await context.add_step(incident, IncidentState.JOBS_MOVED, "no job is left on the node")
     head, run = await context.head(), context.env.connections
     _, reason = await context.node_state(incident.node)
     await node_commands.set_node_down(run, head, incident.node, reason)
@@ -50,7 +50,7 @@ async def _end_remaining_jobs(context: HealthContext, incident: Incident) -> Inc
     moved = [job for job, state in states.items() if state not in ended]
     await context.env.store.incidents.record_requeued_jobs(incident.number, moved, context.clock())
     stay = [job for job in states if job not in moved]
-    words = "its time is over" + (f"; jobs requeued: {_list(moved)}" if moved else "")
+    words = "its time has ended" + (f"; jobs requeued: {_list(moved)}" if moved else "")
     words += f"; ended: {_list(stay)}" if stay else ""
     evidence = {"requeued": moved, "stay": stay}
     return await context.add_step(incident, IncidentState.JOBS_MOVED, words, evidence=evidence)
@@ -72,7 +72,7 @@ async def delete_machine(context: HealthContext, incident: Incident) -> Incident
     elif states & OUT and reason.startswith(INCIDENT_REASON):  # an apply has created and set up a new machine meanwhile
         await node_commands.resume_node(run, head, node)
     left_s = reclaim_at(incident) - context.clock()
-    words = f"given back {left_s:.0f} s before its time" if the_one else "its machine is gone"
+    words = f"returned to the provider {left_s:.0f} s before the deadline" if the_one else "its machine is gone"
     # The drain ended with the machine: the next machine in the slot is set up and checked like any new one.
     return await context.add_step(incident, IncidentState.REPAIRING, words, drained=False)
 
@@ -89,7 +89,7 @@ async def wait_for_replacement(context: HealthContext, incident: Incident) -> In
     states = await node_commands.read_node_reasons(context.env.connections, await context.head())
     if not all(node_commands.is_in_service(states.get(name, ("", ""))[0]) for name in new):
         return incident
-    words = f"{', '.join(new)} came up since" if new else "no other machine is wanted now"
+    words = f"{', '.join(new)} replaced it" if new else "no replacement is needed now"
     return await context.add_step(incident, IncidentState.RETURNED, words)
 
 

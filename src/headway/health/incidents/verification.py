@@ -66,7 +66,7 @@ async def _test_daemons(context: HealthContext, machine: Machine) -> NodeTestRes
     """Tests whether slurmd and munge run."""
     argv = ["systemctl", "is-active", "slurmd", "munge"]
     ran = await context.env.connections.remote(machine, argv, timeout_s=10, check=False)
-    return NodeTestResult("daemons", ran.code == 0, "" if ran.code == 0 else "slurmd or munge does not run")
+    return NodeTestResult("daemons", ran.code == 0, "" if ran.code == 0 else "slurmd or munge is not running")
 
 
 async def _test_gpus(context: HealthContext, machine: Machine) -> NodeTestResult:
@@ -159,12 +159,14 @@ async def _allreduce(context: HealthContext, machine: Machine, name: str) -> Nod
     rows = [line for line in (*first.stdout.splitlines(), *second.stdout.splitlines()) if '"ok": false' in line]
     why = json.loads(rows[0]).get("reason", "") if rows else (first.stderr or second.stderr).strip()[-200:]
     return NodeTestResult(
-        "allreduce", ok, "" if ok else f"allreduce with {name}: {why or 'below what the plan expects'}"
+        "allreduce", ok, "" if ok else f"allreduce with {name}: {why or 'below the figure that the plan expects'}"
     )
 
 
 def _failure_text(row: dict[str, Any]) -> str:
-    return "" if row["ok"] is True else f"{row['test']}: {row.get('reason') or 'below what the plan expects'}"
+    return (
+        "" if row["ok"] is True else f"{row['test']}: {row.get('reason') or 'below the figure that the plan expects'}"
+    )
 
 
 def needs_thorough_tests(incident: Incident) -> bool:
@@ -183,7 +185,7 @@ async def return_to_service(
     if incident.drained:
         _, reason = await context.node_state(incident.node)
         if reason.startswith(SCALE_IN_REASON):  # if the scale-in is cancelled, `repeat_return` returns the node
-            words = "tests passed; it stays drained, for it leaves"
+            words = "tests passed; it stays drained because it leaves"
         elif is_headway_reason(reason):
             spare_work = incident.node in await flaky_nodes.find_flaky_nodes(context)
             if context.cluster.health.lemon_spare_work:
@@ -195,7 +197,7 @@ async def return_to_service(
                 context.env.connections, await context.head(), incident.node, is_headway_reason
             ):
                 words = "tests passed; back in service"
-                words += " for spare work only: it fails too often" if spare_work else ""
+                words += " for jobs in reservation headway_lemons only: it fails too often" if spare_work else ""
     passed = {"passed": [one.name for one in report.results]}
     return await context.add_step(incident, state, words, actor=actor, evidence=passed)
 
@@ -213,5 +215,5 @@ async def repeat_return(context: HealthContext, node: str) -> str:
                 context.env.connections, await context.head(), node, incident.reasons.__contains__
             ):
                 return ""
-            return f"incident {incident.number} is over, which the controller had forgotten: back in service"
+            return f"incident {incident.number} has ended and the controller had lost that: back in service"
     return ""

@@ -51,7 +51,7 @@ def _is_short(job: JobState) -> bool:
 
 
 async def _requeue(run: Remote, head: Machine, job: int) -> str:
-    what = "the controller's restart killed it as it began"
+    what = "the controller's restart killed it at its start"
     try:
         await job_commands.requeue_job(run, head, job)
     except CommandFailed as error:

@@ -59,7 +59,7 @@ def detect_hang(rule: StallRule, quiet_s: float, use: GpuUsage | None) -> Stall 
     if use.most < IDLE_BELOW:
         return Stall(StallKind.HANG, f"{told}, and its GPUs did nothing")
     if use.least >= SPINNING_FROM and use.traffic < IDLE_BELOW:
-        return Stall(StallKind.HANG, f"{told}, and all its GPUs spin without memory traffic")
+        return Stall(StallKind.HANG, f"{told}, and all its GPUs are at 100 % without memory traffic")
     return None
 
 

@@ -85,9 +85,9 @@ class StallWatchdog:
         run = self.env.connections
         rule = self.cluster.health.hang if stall.kind is StallKind.HANG else self.cluster.health.idle
         acts = rule.acts and self.cluster.health.act
-        words, done = stall.why, "its owner is told"
+        words, done = stall.why, "its owner is notified"
         if acts and stall.kind is StallKind.HANG and self.requeued.get(job.id, 0) >= MAX_REQUEUES:
-            acts, done = False, f"it was requeued {MAX_REQUEUES} times for that, and is left as it is"
+            acts, done = False, f"it was requeued {MAX_REQUEUES} times for that and is not requeued again"
         elif acts and stall.kind is StallKind.HANG:
             done = "requeued"
             self.requeued[job.id] = self.requeued.get(job.id, 0) + 1

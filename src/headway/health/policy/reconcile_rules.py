@@ -100,10 +100,10 @@ def _find_dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) 
     if drained and not node.cpus_used:
         return DeadNode(node.name, f"Slurm had drained it: {node.reason}", running=True)
     if lost:
-        what = "its machine was started again under its jobs"
+        what = "its machine was restarted while jobs ran"
         return DeadNode(node.name, what, machine.started_at, running=True, jobs=lost)
     if "DOWN" in node.states and not led and "NOT_RESPONDING" not in node.states:
-        return DeadNode(node.name, f"Slurm had lost it: {node.reason}", running=True)
+        return DeadNode(node.name, f"Slurm had set it down: {node.reason}", running=True)
     return None
 
 

@@ -70,7 +70,7 @@ def spare_work_reason(incidents: Iterable[Incident], health: Health, now: float)
     """Returns why the node runs only spare work, "" if it runs any job. The score for keeping a node out of service is
     higher; see `keep_out_reason`."""
     why = _score_reason(incidents, health, now, health.lemon_score) if health.lemon_spare_work else ""
-    return why and f"for spare work only: {why}"
+    return why and f"for jobs in reservation headway_lemons only: {why}"
 
 
 def _score_reason(incidents: Iterable[Incident], health: Health, now: float, line: int) -> str:

@@ -55,15 +55,17 @@ def parse_limit(reason: str) -> Limit | None:
 def describe_limit(limit: Limit) -> str:
     """Returns why the job waits, in one sentence."""
     if limit.is_minimum:
-        return f"asks for fewer {limit.resource} than a job here must"
+        return f"asks for fewer {limit.resource} than the minimum for a job"
     if limit.holder in ("job", "node"):
         more = (
-            "longer" if limit.resource == "time" else f"more {_hours_of(limit) if limit.is_usage else limit.resource}"
+            "more time"
+            if limit.resource == "time"
+            else f"more {_hours_of(limit) if limit.is_usage else limit.resource}"
         )
-        return f"asks for {more} than a job may{' on each node' if limit.holder == 'node' else ''}"
+        return f"asks for {more} than a job may use{' on each node' if limit.holder == 'node' else ''}"
     who = {"team": "the team", "association": "the team, or its user in it,"}.get(limit.holder, "its user")
     if limit.is_usage:
-        return f"{_hours_of(limit)} of {who.rstrip(',')} are used up, or would be by this job"
+        return f"{who} has too few {_hours_of(limit)} left for this job"
     if limit.resource == "running jobs":
         return f"{who} has as many jobs running as the limit allows"
     if limit.resource == "queued jobs":
@@ -88,7 +90,7 @@ def explain_limit(limit: Limit, job: JobState, world: ClusterSnapshot) -> Phrase
     if limit.is_usage:
         return _hours(job, team)
     if limit.resource == "queued jobs":
-        return ("needs another of these jobs to end",)
+        return ("needs a job of the same team or user to end",)
     if limit.resource == "running jobs" and limit.holder == "person" and team and team.budget and team.budget.cap:
         # No file sets this limit: the ledger sets it when the budget is spent.
         unit = "USD" if team.budget.unit == "usd" else "GPU hours"
@@ -106,7 +108,7 @@ def explain_limit(limit: Limit, job: JobState, world: ClusterSnapshot) -> Phrase
         return _enough(job, mine, lambda one: one.node_count, None, "node", limit)
     if limit.resource == "CPUs":
         return _enough(job, mine, lambda one: one.cpus, None, "CPU", limit)
-    return join_phrases("needs one of these to end: ", describe_end(mine[0], job_label(mine[0]))) if mine else ()
+    return join_phrases("needs a running job to end: ", describe_end(mine[0], job_label(mine[0]))) if mine else ()
 
 
 def _counts(limit: Limit, other: JobState, job: JobState) -> bool:
@@ -134,7 +136,7 @@ def _enough(
     has = f"{who} {verb} {count_of(held, what)}" if most is None else f"{who} {verb} {held} of {count_of(most, what)}"
     lacks = wants if most is None else held + wants - most
     if not mine or lacks <= 0:
-        return (f"{has}; it should start with the scheduler's next look",) if lacks <= 0 else (has,)
+        return (f"{has}; it should start in the next scheduling cycle",) if lacks <= 0 else (has,)
     needs = f"; this needs {count_of(wants, what)}: " if what != "job" else "; "
     came = 0
     for other in mine:
@@ -148,7 +150,7 @@ def _hours(job: JobState, team: Team | None) -> Phrase:
     cap = team.gpu_hours if team else None
     if cap is not None and job.gpus and job.time_limit_s is None:
         has = f"team {job.account} has {cap.hours.normalize():f} GPU hours a {cap.per}"
-        return (f"never starts as it is: without --time it could run for ever, and {has}; cancel it and say --time",)
+        return (f"never starts as it is: it has no time limit, and {has}; cancel it and submit with --time",)
     if cap is not None and job.gpus * (job.time_limit_s or 0) / 3600 > cap.hours:
         has = f"team {job.account} has {cap.hours.normalize():f} a {cap.per}"
         return (
@@ -158,9 +160,9 @@ def _hours(job: JobState, team: Team | None) -> Phrase:
         f" (it may run {format_duration(job.time_limit_s)}, {_gpu_hours(job)} GPU hours)" if job.time_limit_s else ""
     )
     if cap is None:
-        return (f"needs hours of its team that are not used up{asked}; an admin may give more",)
+        return (f"its team has too few hours left{asked}; an admin can raise the limit",)
     return (
-        f"team {job.account} has {cap.hours.normalize():f} GPU hours a {cap.per}: what is left is not enough{asked}. "
+        f"team {job.account} has {cap.hours.normalize():f} GPU hours a {cap.per} and too few of them left{asked}. "
         f"It starts with the next {cap.per}; a shorter --time may fit now",
     )
 

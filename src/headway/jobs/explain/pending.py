@@ -48,7 +48,7 @@ def explain_pending(job: JobState, world: ClusterSnapshot) -> PendingReason | No
     """Returns why the job waits, or None for a job that does not wait."""
     if job.state not in WAITING:
         return None
-    words, wants = job_reason(job) or "not yet looked at by the scheduler", explain_needs(job, world)
+    words, wants = job_reason(job) or "not yet considered by the scheduler", explain_needs(job, world)
     limit = parse_limit(reason_word(job.reason))
     # Slurm still gives a start time for jobs held back by a limit on usage over time, and for jobs that never start.
     vain = str(wants[0] if wants else "").startswith("never starts") or (limit is not None and limit.is_usage)
@@ -75,7 +75,7 @@ def _room(job: JobState, world: ClusterSnapshot) -> Phrase:
     """Returns which resources are missing. Where none seem to be missing, the scheduler has not assigned them yet."""
     if not has_simple_constraint(job):
         return ()
-    return explain_placement(job, world) or ("there is room: it should start with the scheduler's next look",)
+    return explain_placement(job, world) or ("there is room: it should start in the next scheduling cycle",)
 
 
 def _priority(job: JobState, world: ClusterSnapshot) -> Phrase:
@@ -135,7 +135,7 @@ def _after(name: str, minutes: int, jobs: list[JobState]) -> Phrase:
     waiting = [job for job in jobs if job.state in WAITING]
     if waiting or not started:
         return join_phrases(said, _stands(waiting or jobs))
-    return (said, ", ", Moment(max(started) + 60 * minutes)) if minutes else (said, ", which it has")
+    return (said, ", ", Moment(max(started) + 60 * minutes)) if minutes else (said, ", which has started")
 
 
 def _stands(jobs: list[JobState]) -> Phrase:
@@ -143,14 +143,14 @@ def _stands(jobs: list[JobState]) -> Phrase:
     running = [job for job in jobs if job.state in RUNNING]
     if running:
         if any(job.state in WAITING for job in jobs):
-            return (", of which tasks still wait",)
+            return (", with tasks that still wait",)
         last = max(running, key=lambda job: job.start_time + (job.time_limit_s or 10**9))
         if last.time_limit_s is None:
             return (", which runs without a time limit",)
         return (", which runs and ends ", Moment(last.start_time + last.time_limit_s), " at the latest")
     waiting = next((job for job in jobs if job.state in WAITING), None)
     if waiting is not None:
-        return (f", which waits itself ({reason_word(waiting.reason) or 'pending'})",)
+        return (f", which is pending ({reason_word(waiting.reason) or 'no reason yet'})",)
     ended = next((job for job in jobs if job.state in ENDED), None)
     return (f", which has ended ({ended.state})",) if ended else ()
 
@@ -158,7 +158,7 @@ def _stands(jobs: list[JobState]) -> Phrase:
 def _begin(job: JobState, world: ClusterSnapshot) -> Phrase:
     at = max(job.eligible_time, job.start_time)
     if at <= world.now:
-        return ("starts with the scheduler's next look",)
+        return ("starts in the next scheduling cycle",)
     return ("may start ", Moment(at))
 
 
@@ -205,7 +205,7 @@ def _not_available(job: JobState, world: ClusterSnapshot) -> Phrase:
     coming = [one for one in world.reservations if one.start_time > world.now and "MAINT" in one.flags]
     if coming:
         first = min(coming, key=lambda one: one.start_time)
-        before = "would run into reservation " + first.name + ", which begins "
+        before = "would overlap reservation " + first.name + ", which begins "
         return (before, Moment(first.start_time), ": a shorter --time may start it before")
     return explain_placement(job, world)
 
@@ -226,7 +226,7 @@ def _reserved(node: NodeState, world: ClusterSnapshot) -> Phrase:
 def _reservation(job: JobState, world: ClusterSnapshot) -> Phrase:
     one = next((one for one in world.reservations if one.name == job.reservation), None)
     if one is None:
-        return (f"reservation {job.reservation} is not there (any more): cancel it, or submit it without",)
+        return (f"reservation {job.reservation} does not exist: cancel the job and submit it without --reservation",)
     if one.start_time > world.now:
         return (f"reservation {one.name} begins ", Moment(one.start_time))
     return explain_placement(job, world) or (f"reservation {one.name} is full",)
@@ -236,7 +236,7 @@ def _array_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
     number = job.array_job_id or job.id
     tasks = [other for other in world.running if other.array_job_id == number]
     if not tasks:
-        return ("starts with the scheduler's next look",)
+        return ("starts in the next scheduling cycle",)
     most = (
         f"{len(tasks)} of at most {count_of(job.array_limit, 'task')} at once"
         if job.array_limit
@@ -247,12 +247,12 @@ def _array_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
 
 
 def _licenses(job: JobState, _world: ClusterSnapshot) -> Phrase:
-    return (f"needs licences that others hold: {job.licenses}",) if job.licenses else ()
+    return (f"needs licences that other jobs hold: {job.licenses}",) if job.licenses else ()
 
 
 def _constraints(job: JobState, _world: ClusterSnapshot) -> Phrase:
     asked = f" (--constraint={job.features})" if job.features else ""
-    return (f"no node has what it asks for{asked}: cancel it and ask for something else",)
+    return (f"no node fits its request{asked}: cancel it and submit it with another request",)
 
 
 def _never(_job: JobState, _world: ClusterSnapshot) -> Phrase:
@@ -260,7 +260,7 @@ def _never(_job: JobState, _world: ClusterSnapshot) -> Phrase:
 
 
 def _partition_down(job: JobState, _world: ClusterSnapshot) -> Phrase:
-    return (f"needs partition {job.partition} to be set up again: an operator does that",)
+    return (f"needs an operator to set partition {job.partition} to UP",)
 
 
 def _be(number: int) -> str:

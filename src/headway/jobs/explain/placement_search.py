@@ -194,8 +194,8 @@ def _explain_placement(job: JobState, world: ClusterSnapshot) -> Phrase:
     need, count = requested_per_node(job), max(1, job.node_count)
     could = [node for node in _candidates(job, world) if need.fits_in(_total(node))]
     if len(could) < count:
-        only = f"only {len(could)} of its nodes {'has' if len(could) == 1 else 'have'} that"
-        has = f"{only if could else 'none of its nodes has that'} ({job.partition})"
+        only = f"only {count_of(len(could), 'node')} of {job.partition} {'has' if len(could) == 1 else 'have'} that"
+        has = only if could else f"no node of {job.partition} has that"
         return join_phrases(f"needs {_describe_request(job, need)}; {has}", _describe_reserved(job, need, world))
     lack = _FreeNodes(job, world, [node for node in could if node.usable])
     if lack.is_enough():
@@ -299,10 +299,10 @@ def _describe_request(job: JobState, need: NodeResources) -> str:
     count = max(1, job.node_count)
     kinds = [one for one in (job.features, *requested_gpu_types(job)) if one]
     leaf = f" of {' and '.join(kinds)}" if kinds else ""
-    leaf += " under one leaf" if job.switches == 1 and count > 1 else ""
-    on = f" ({compress(job.required_nodes)} among them)" if job.required_nodes else ""
+    leaf += " under one leaf switch" if job.switches == 1 and count > 1 else ""
+    on = f" (including {compress(job.required_nodes)})" if job.required_nodes else ""
     if 0 < count <= len(job.required_nodes):
-        return f"{compress(job.required_nodes)} with {'nothing else on it' if is_exclusive(job) else f'{need} free'}"
+        return f"{compress(job.required_nodes)} with {'no other job on it' if is_exclusive(job) else f'{need} free'}"
     each = " each" if count > 1 else ""
     if is_exclusive(job):
         return f"{count_of(count, 'whole node')}{leaf}{on} free"

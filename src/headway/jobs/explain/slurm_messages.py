@@ -40,13 +40,13 @@ def sbatch_hint(said: str, cluster: Cluster, user: str) -> str:
     if "group not permitted" in said:
         return f"{user} is in {_list(teams)}; the cluster file says which teams may use a partition"
     if "time limit is invalid" in said:
-        return "ask for less with --time: no partition allows that long"
+        return "no partition allows that much time: ask for less with --time"
     if "Job dependency problem" in said:
-        return f"{cluster.name} knows no such job any more: minutes after its end Slurm forgets a job; if it ended, leave it out"
+        return f"Slurm on {cluster.name} has no such job: it forgets jobs minutes after they end. Leave out ended jobs"
     if "accounting/QOS policy" in said:
-        return f"a limit of {_list(teams)} is reached: sshare and sacctmgr show qos on the login have the figures"
+        return f"a limit of {_list(teams)} is reached: run sshare and sacctmgr show qos on the login"
     if "DOS line breaks" in said:
-        return "dos2unix, or set your editor to LF"
+        return "convert it with convert it with dos2unix, or set your editor to LF"
     if "unrecognized option" in said and "--container" in said:
         return f"{cluster.name}'s image has no container plugin yet: headway apply brings it up to date"
     return ""
@@ -54,7 +54,7 @@ def sbatch_hint(said: str, cluster: Cluster, user: str) -> str:
 
 def _node(cluster: Cluster) -> str:
     if not cluster.provider.creates_machines:  # an existing machine may differ from its plan
-        return f"sinfo -N -o '%N %c %m %G' on the login says what each node of {cluster.name} has"
+        return f"run sinfo -N -o '%N %c %m %G' on the login: it lists the hardware of each node of {cluster.name}"
     kinds = []
     for group in cluster.groups:
         plan = group.plan
@@ -72,12 +72,11 @@ REASON_SENTENCES = {
     "Resources": "waits until enough nodes or GPUs are free",
     "Priority": "waits behind jobs of higher priority",
     "Dependency": "waits for another job to end",
-    "DependencyNeverSatisfied": "a job it was to follow did not end as asked, so it never starts: cancel it, or headway "
-    "pipeline retry",
-    "BeginTime": "waits for its begin time (a requeued job: a moment)",
+    "DependencyNeverSatisfied": "its dependency can't be satisfied any more: cancel it, or run headway pipeline retry",
+    "BeginTime": "waits for its begin time (a requeued job waits briefly)",
     "JobHeldUser": "is held by its user",
     "JobHeldAdmin": "is held by an administrator",
-    "JobArrayTaskLimit": "as many of its array's tasks run as it allows",
+    "JobArrayTaskLimit": "its array runs as many tasks at once as it may",
     "Licenses": "waits for a licence",
     "Reservation": "waits for its reservation",
     "ReqNodeNotAvail": "nodes it needs are out of service or reserved",
@@ -87,20 +86,20 @@ REASON_SENTENCES = {
     "PartitionInactive": "its partition takes no jobs now",
     "PartitionNodeLimit": "asks for more nodes than its partition has",
     "PartitionTimeLimit": "asks for more time than its partition allows",
-    "PartitionConfig": "asks for what its partition does not allow",
-    "MaxMemPerLimit": "asks for more memory a CPU or node than its partition allows",
+    "PartitionConfig": "its partition does not allow this request",
+    "MaxMemPerLimit": "asks for more memory per CPU or node than its partition allows",
     "AccountNotAllowed": "its team may not use this partition",
     "Cleaning": "its last run is still being cleaned up",
-    "SchedDefer": "the scheduler looks at new jobs a little later",
+    "SchedDefer": "the scheduler considers new jobs with a delay",
     "BurstBufferStageIn": "its files are being copied in",
-    "Prolog": "the node is being made ready",
+    "Prolog": "its nodes are being prepared (prolog)",
     "InvalidAccount": "its team no longer exists",
-    "InvalidQOS": "its limits no longer exist",
+    "InvalidQOS": "its limits (QOS) no longer exist",
     "DeadLine": "can't end before its deadline",
     "ReservationDeleted": "its reservation was deleted",
     "QOSNotAllowed": "its limits (QOS) are not allowed there",
     # The ledger sets this limit for a team that has spent its budget.
-    "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team may, or the team's budget is spent",
+    "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team allows, or the team's budget is spent",
     "QOSUsageThreshold": "its team has used so much that it may not start jobs now",
     "BurstBufferResources": "waits for room in the burst buffer",
     "job requeued in held state": "was requeued and is held",
@@ -113,9 +112,9 @@ CONTAINER_FAILED_CODE = 125
 _UNDER_WAY = ("importing ", "imported ", "waiting ")
 _CODES = {
     1: "the program reported an error (exit code 1)",
-    2: "the program was called wrongly or a file is missing (exit code 2)",
+    2: "the program got wrong arguments or a file is missing (exit code 2)",
     CONTAINER_FAILED_CODE: "its container could not be started (exit code 125): headway logs says why",
-    126: "the program is there but can't be run (exit code 126): is it executable?",
+    126: "the program can't be run (exit code 126): make the file executable",
     127: "the program was not found (exit code 127)",
 }
 
@@ -129,9 +128,9 @@ def job_reason(job: JobState) -> str:
     if job.state == "TIMEOUT":
         return f"reached its time limit of {format_duration(job.time_limit_s or 0)}: ask for more with --time"
     if job.state == "NODE_FAIL":
-        return f"a node of it died ({', '.join(job.nodes) or 'unknown'}) and it was not to be requeued"
+        return f"a node of it died ({', '.join(job.nodes) or 'unknown'}) and the job allows no requeue"
     if job.state == "PREEMPTED":
-        return "had to give way to a job of a higher tier"
+        return "was preempted by a job of a higher tier"
     if job.state == "BOOT_FAIL":
         return "a node could not be started for it"
     if job.state == "CANCELLED":
@@ -164,7 +163,7 @@ def _failed(job: JobState) -> str:
     code = job.exit_code
     if code > 128 and code - 128 in {int(number) for number in signal.Signals}:
         name = signal.Signals(code - 128).name
-        more = {"SIGKILL": ": out of memory, or ended from outside", "SIGSEGV": ": a fault of the program"}.get(
+        more = {"SIGKILL": ": out of memory, or killed from outside", "SIGSEGV": ": a memory error of the program"}.get(
             name, ""
         )
         return f"the program was ended by {name}{more}"

@@ -85,7 +85,7 @@ async def follow_array_logs(
                 hint="sbatch --output=FILE",
             )
         waits = "" if follow else "; headway logs -f waits for them"
-        raise NotFound("no task of this array has written a log", hint=f"headway job shows how they stand{waits}")
+        raise NotFound("no task of this array has written a log", hint=f"headway job shows their states{waits}")
 
 
 def _learn(files: dict[str, _File], tasks: Sequence[JobState], *, err: bool) -> None:

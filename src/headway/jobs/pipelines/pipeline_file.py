@@ -105,12 +105,14 @@ def _too_large(document: Mapping[str, Any]) -> Fault | None:
     of the defaults for each step, would take too much memory."""
     defaults, steps = document.get("defaults"), document.get("steps")
     if isinstance(steps, dict) and len(steps) > MAX_STEPS:
-        return Fault("steps", f"there are {len(steps)}, and {MAX_STEPS} are the most", "make several pipelines of them")
+        return Fault(
+            "steps", f"the file has {len(steps)} steps; the limit is {MAX_STEPS}", "split it into several pipelines"
+        )
     if _values(document) > MAX_VALUES:
         return Fault("", "the file holds too many values", _SPLIT)
     if len(repr(defaults)) > MAX_DEFAULTS_BYTES:
-        words = f"is longer than {MAX_DEFAULTS_BYTES // 1024} KiB, and each step has all of it"
-        return Fault("defaults", words, "put what is long into a file that the steps read")
+        words = f"is longer than {MAX_DEFAULTS_BYTES // 1024} KiB"
+        return Fault("defaults", words, "move long values into a file that the steps read")
     return None
 
 
@@ -158,13 +160,13 @@ def _graph_faults(document: Mapping[str, Any]) -> Iterator[Fault]:
     for name, wanted in needs.items():
         for need in wanted:
             if need not in steps:
-                yield Fault(f"steps.{_shown(name)}.needs", f"there is no step {need[:60]!r}", f"there is {there}")
+                yield Fault(f"steps.{_shown(name)}.needs", f"unknown step {need[:60]!r}", f"steps: {there}")
     left = {name: [need for need in wanted if need in needs] for name, wanted in needs.items()}
     while ready := [name for name, wanted in left.items() if not any(need in left for need in wanted)]:
         for name in ready:
             del left[name]
     if left:
-        yield Fault("steps", f"{', '.join(map(_shown, left))} wait for each other, so none could start")
+        yield Fault("steps", f"{', '.join(map(_shown, left))} depend on each other in a cycle, so no step could start")
 
 
 def _shown(name: object) -> str:

@@ -76,11 +76,11 @@ class _Helper:
             await self.held.write(question)
         line = await self._answers.line()
         if line is None and await self.held.ended():
-            raise _NotBegun("the helper there ended before it had begun")
+            raise _NotBegun("the helper on the head ended at its start")
         if line == b"begun":
             line = await self._answers.line()
         if line is None:
-            raise Unanswered("the helper there ended before it had answered")
+            raise Unanswered("the helper on the head ended without an answer")
         told = json.loads(line)
         out, err = await self._answers.exactly(told["out"]), await self._answers.exactly(told["err"])
         return int(told["code"]), out, err

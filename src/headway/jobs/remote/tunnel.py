@@ -129,7 +129,7 @@ class Tunnel:
             await wire.close()
             if isinstance(error, asyncio.CancelledError) and not wire.opened.cancelled():
                 raise
-            raise Unreachable(f"the connection to {self._where} is gone") from None
+            raise Unreachable(f"the connection to {self._where} is closed") from None
         except BaseException:
             await wire.close()
             raise
@@ -181,7 +181,7 @@ class Tunnel:
             wire.opened.set_result(None)
         elif kind == b"E" and not wire.opened.done():
             why = data.decode(errors="replace")[:200]
-            wire.opened.set_exception(Unreachable(f"nothing answers on {self._where} yet: {why}"))
+            wire.opened.set_exception(Unreachable(f"{self._where} does not answer yet: {why}"))
         elif kind in (b"F", b"X"):
             wire.receive_end()
         return True

@@ -53,7 +53,7 @@ def encode_request(ask: dict[str, Any], data: bytes = b"") -> bytes:
     if (size := len(json.dumps(ask))) > _MOST:
         raise Refused(
             f"the arguments have {size} bytes, more than the {_MOST} a command may have",
-            hint="put them in a file that it reads",
+            hint="put the arguments into a file that the command reads",
         )
     return json.dumps({"ask": ask, "size": len(data)}).encode() + b"\n" + data
 

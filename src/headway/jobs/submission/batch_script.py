@@ -121,7 +121,9 @@ def dependency(after: list[str]) -> str:
     for word in after:
         match = _AFTER.fullmatch(word)
         if match is None:
-            raise Refused(f"--after {word[:60]!r}: not a condition", hint="ok:123, notok:123, any:123 or start:123")
+            raise Refused(
+                f"--after {word[:60]!r} is not a condition", hint="use ok:123, notok:123, any:123 or start:123"
+            )
         found.append(f"{_DEPENDENCY[match[1]]}:{match[2]}{match[3] or ''}")
     return ",".join(found)
 
@@ -144,30 +146,34 @@ def container_flags(container: ContainerIn, place: UserFolders, work: str) -> li
 
 def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: NodeCapacity | None) -> Iterator[Fault]:
     if run.name and not _NAME.fullmatch(run.name):
-        yield Fault("--name", f"{run.name!r} is no name for a job", "letters, digits, dots, - and _")
+        yield Fault("--name", f"{run.name!r} is not a valid job name", "use letters, digits, dots, - and _")
     if run.time and not _TIME.fullmatch(run.time):
-        yield Fault("--time", f"{run.time!r} is no length of time", "minutes, HH:MM:SS or D-HH:MM:SS")
+        yield Fault("--time", f"{run.time!r} is not a time limit", "give minutes, HH:MM:SS or D-HH:MM:SS")
     for word in run.after:
         if not _AFTER.fullmatch(word):
-            yield Fault("--after", f"{word[:60]!r} is no condition", "ok:123, notok:123, any:123 or start:123")
+            yield Fault("--after", f"{word[:60]!r} is not a condition", "use ok:123, notok:123, any:123 or start:123")
     for name in run.env:
         if not _ENV.fullmatch(name):
-            yield Fault("--env", f"{name[:60]!r} is no name of a variable")
+            yield Fault("--env", f"{name[:60]!r} is not a valid variable name", "use letters, digits and _")
     image = [f"--container-image={run.container.image}"] if run.container else []
     yield from stage_faults(run.stage_in, requested_resources(SubmitIn(args=[*image, *run.sbatch])))
     yield from _place_faults(run, cluster, offer or largest_node(cluster))
     if run.warn and launcher == "mpi" and _by_mpirun(run):
-        yield Fault("--warn", "Slurm's warning does not reach mpirun's ranks", "leave mpirun out: srun starts them")
+        yield Fault(
+            "--warn",
+            "Slurm's warning signal does not reach the ranks that mpirun starts",
+            "leave mpirun out: srun starts them",
+        )
     if launcher == "mpi" and not _by_mpirun(run) and slurm_release(cluster.slurm_version).mpi_plugin != "pmix":
-        what = f"srun has no PMIx with {cluster.image}'s Slurm {cluster.slurm_version}: each rank would be alone"
+        what = f"srun has no PMIx with {cluster.image}'s Slurm {cluster.slurm_version}: each rank would run as a separate program"
         yield Fault("--launcher", what, "start them with mpirun: headway run -- mpirun PROGRAM")
     if launcher == "mpi" and run.container and _by_mpirun(run):
         yield Fault("--launcher", "mpirun can't start tasks in a container", "leave mpirun out: srun starts them")
     words = [*run.argv, *run.env.values(), *run.sbatch]
     if any("\0" in word for word in words):
-        yield Fault("", "a word holds a NUL byte")
+        yield Fault("", "an argument contains a NUL byte")
     if any("\n" in word for word in _container_words(run.container)):
-        yield Fault("--container", "a word holds a line break")
+        yield Fault("--container", "an argument contains a line break")
 
 
 def _place_faults(run: RunIn, cluster: Cluster, offer: NodeCapacity) -> Iterator[Fault]:
@@ -175,16 +181,18 @@ def _place_faults(run: RunIn, cluster: Cluster, offer: NodeCapacity) -> Iterator
     if run.gpus > offer.gpus:
         has = f"no node of {cluster.name} has more than {offer.gpus} GPUs"
         yield Fault(
-            "--gpus", f"{run.gpus} GPUs a node were asked for; {has}", "--gpus counts for each node: add --nodes"
+            "--gpus",
+            f"the job asks for {run.gpus} GPUs per node; {has}",
+            "--gpus is the number per node: give fewer and add --nodes",
         )
     names = [partition.name for partition in cluster.partitions]
     if run.partition and (not _WORD.fullmatch(run.partition) or run.partition not in names):
-        yield Fault("--partition", f"there is no {run.partition!r} on {cluster.name}", f"it has {', '.join(names)}")
+        yield Fault("--partition", f"{cluster.name} has no partition {run.partition!r}", f"it has {', '.join(names)}")
     elif run.nodes > most:
-        yield Fault("--nodes", f"{run.nodes} nodes were asked for; {cluster.name} has {cluster.nodes}")
+        yield Fault("--nodes", f"the job asks for {run.nodes} nodes; {cluster.name} has {cluster.nodes}")
     teams = [team.name for team in cluster.teams]
     if run.team and run.team not in teams:
-        yield Fault("--team", f"there is no {run.team!r} on {cluster.name}", f"it has {', '.join(teams)}")
+        yield Fault("--team", f"{cluster.name} has no team {run.team!r}", f"it has {', '.join(teams)}")
 
 
 def _container_words(container: ContainerIn | None) -> list[str]:
@@ -214,19 +222,19 @@ def _workers(run: RunIn, cluster: Cluster, launcher: str) -> tuple[int, str]:
     if launcher == "python":
         return 1, "launcher python: one process"
     if cluster.simulated_gpus and launcher == "torchrun":
-        return 1, "GPUs are SIMULATED: one process a node"
-    return (run.gpus, "--gpus: one process a GPU") if run.gpus else (1, "no GPUs: one process a node")
+        return 1, "GPUs are SIMULATED: one process per node"
+    return (run.gpus, "--gpus: one process per GPU") if run.gpus else (1, "no GPUs: one process per node")
 
 
 def _header(run: RunIn, cluster: Cluster, launcher: str, work: str) -> Iterator[Line]:
     workers, why = _workers(run, cluster, launcher)
     named = "--name" if run.name else "the command's name"
     yield Line(f"#SBATCH --job-name={job_name(run)}", named)
-    yield Line(f"#SBATCH --nodes={run.nodes}", "--nodes" if run.nodes > 1 else "one node, as --nodes was not given")
+    yield Line(f"#SBATCH --nodes={run.nodes}", "--nodes" if run.nodes > 1 else "one node, because --nodes is not given")
     if launcher in ("srun", "mpi"):
         yield Line(f"#SBATCH --ntasks-per-node={workers}", why)
     else:
-        yield Line("#SBATCH --ntasks-per-node=1", f"launcher {launcher}: it starts its own processes")
+        yield Line("#SBATCH --ntasks-per-node=1", f"launcher {launcher}: it starts the other processes")
     if run.gpus:
         yield Line(f"#SBATCH --gpus-per-node={run.gpus}", "--gpus")
     if run.time:
@@ -239,10 +247,10 @@ def _header(run: RunIn, cluster: Cluster, launcher: str, work: str) -> Iterator[
         yield Line(f"#SBATCH --dependency={dependency(run.after)}", "--after")
     if run.warn:
         yield Line("#SBATCH --signal=USR1@120", "--warn")
-    yield Line("#SBATCH --requeue", "a job whose node dies goes back to the queue")
-    yield Line("#SBATCH --open-mode=append", "one log for all its restarts")
+    yield Line("#SBATCH --requeue", "return the job to the queue when a node fails")
+    yield Line("#SBATCH --open-mode=append", "one log for all restarts")
     yield Line("#SBATCH --output=%x-%j.out", "in the job's own folder")
-    yield Line(f"#SBATCH --chdir={work}", "the job's own copy of the files that were sent")
+    yield Line(f"#SBATCH --chdir={work}", "the job's copy of the submitted files")
 
 
 def _body(
@@ -251,24 +259,24 @@ def _body(
     (helper, warner), (count, why) = helpers, workers
     checkpoints = f"${{HEADWAY_CHECKPOINT_DIR:-{kept}}}{TASK_SUFFIX}"
     yield Line("set -uo pipefail")
-    yield Line(f"helper={helper}", "sets network, ranks, threads and CPUs that are not set")
+    yield Line(f"helper={helper}", "sets network, ranks, threads and CPUs where they are not set")
     if run.warn and launcher == "torchrun":
-        yield Line(f"warner={warner}", "--warn: hands the warning on to the ranks; torchrun would end on it")
-    yield Line(f'export HEADWAY_CHECKPOINT_DIR="{checkpoints}"', "the same over restarts; of an array each task's own")
+        yield Line(f"warner={warner}", "--warn: passes the warning signal to the ranks; torchrun would exit on it")
+    yield Line(f'export HEADWAY_CHECKPOINT_DIR="{checkpoints}"', "the same after a restart; one per task of an array")
     yield Line('mkdir -p "$HEADWAY_CHECKPOINT_DIR"')
     yield Line(f"export HEADWAY_LAUNCHER={launcher}", "--launcher" if run.launcher else "the command's first word")
     yield Line(f"export HEADWAY_WORKERS={count}", why)
-    yield Line(EXPORT, "the job's own on each node, removed with it")
+    yield Line(EXPORT, "per job and node, removed when the job ends")
     for text in stage_lines(run.stage_in):
         yield Line(text, "--stage-in")
     if flags:
-        yield Line(f'container=("${{@:1:{flags}}}"); shift {flags}', "the first words: --container-*")
+        yield Line(f'container=("${{@:1:{flags}}}"); shift {flags}', "the first arguments: --container-*")
         yield Line("export HEADWAY_CONTAINER=1")
     yield Line('settings=$(python3 "$helper" job) || exit', "MASTER_ADDR, a free MASTER_PORT, HEADWAY_HOSTFILE")
     yield Line('eval "$settings"')
     yield Line('echo "--- job $SLURM_JOB_ID on $SLURM_JOB_NODELIST, restart ${SLURM_RESTART_COUNT:-0} ---"')
     yield from _start(run, launcher, bool(flags))
-    yield Line('exec python3 "$helper" end $?', "waits for the requeue when a node went away")
+    yield Line('exec python3 "$helper" end $?', "waits for the requeue when a node failed")
 
 
 def _start(run: RunIn, launcher: str, in_container: bool) -> Iterator[Line]:
@@ -283,7 +291,7 @@ def _start(run: RunIn, launcher: str, in_container: bool) -> Iterator[Line]:
     # Slurm sends the warning to a job's steps, never to the script itself.
     on_host = (launcher == "python" and not run.warn) or (launcher == "mpi" and _by_mpirun(run))
     if on_host and not in_container:
-        yield Line(f'{task} "$@"', "on the job's first node; it starts the rest itself")
+        yield Line(f'{task} "$@"', "on the job's first node; it starts the other processes")
         return
     program = '"$@"'
     if launcher == "torchrun":

@@ -29,12 +29,16 @@ def stage_faults(stage_in: Sequence[str], wants: Sequence[RequestedResources]) -
         return
     names = [one.partition("@")[0] for one in stage_in]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield Fault("--stage-in", f"{name} is there twice: each has one place", "one version of it")
+        yield Fault("--stage-in", f"{name} is listed twice", "name one version")
     if len(wants) > 1:
-        yield Fault("--stage-in", "copies to the first component's nodes only", f"read {FOLDER}: every node has it")
+        yield Fault(
+            "--stage-in",
+            "would copy only to the nodes of the first component",
+            f"leave --stage-in out and read {FOLDER}: every node has it",
+        )
     if any("container-image" in want.options for want in wants):
         mount = f"--container-mounts={FOLDER}:{FOLDER}:ro"
-        yield Fault("--stage-in", "copies outside of the container", f"mount {FOLDER} into it instead: {mount}")
+        yield Fault("--stage-in", "would copy to a folder outside the container", f"mount {FOLDER} instead: {mount}")
 
 
 def stage_lines(stage_in: Sequence[str]) -> list[str]:
@@ -61,12 +65,14 @@ def with_stage(request: SubmitIn) -> SubmitIn:
     if faults := list(stage_faults(request.stage_in, requested_resources(request))):
         raise Refused("\n".join(map(str, faults)))
     if request.script is None:
-        raise Refused("--stage-in needs a script, --wrap has none", hint="headway run --stage-in NAME -- COMMAND")
+        raise Refused(
+            "--stage-in needs a script, and --wrap has none", hint="use headway run --stage-in NAME -- COMMAND"
+        )
     head, *lines = request.script.split("\n")
     if not _SHELL.fullmatch(head.rstrip("\r")):
         raise Refused(
-            f"--stage-in is done by the script, and {request.script_name} is none of a shell ({head[:60]})",
-            hint="start the program from a script that begins with #!/bin/bash",
+            f"--stage-in needs a shell script, and {request.script_name} begins with {head[:60]}",
+            hint="start the program from a shell script that begins with #!/bin/bash",
         )
     # sbatch reads #SBATCH lines up to the first line that is neither empty nor a comment.
     first = next((n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), len(lines))

@@ -34,8 +34,8 @@ def submission_faults(request: SubmitIn, cluster: Cluster, user: str, offer: Nod
     """Returns all faults, each with its field: script, args, flags, partition, nodes, gpus, cpus, memory, time,
     account."""
     if len((request.script or "").encode()) > MAX_SCRIPT_BYTES:  # a longer script is not checked further
-        words = f"it is longer than {MAX_SCRIPT_BYTES // 2**20} MiB, which is all that Slurm takes"
-        return [Fault("script", words, "put what is long into a file that it reads")]
+        words = f"it is longer than {MAX_SCRIPT_BYTES // 2**20} MiB, Slurm's limit"
+        return [Fault("script", words, "move data into a file that the script reads")]
     wants = requested_resources(request)
     found = [*_script(request), *_masked(request)]
     for number, want in enumerate(wants, start=1):
@@ -44,7 +44,7 @@ def submission_faults(request: SubmitIn, cluster: Cluster, user: str, offer: Nod
     gpus = sum(want.gpus for want in wants)
     if gpus > offer.total_gpus and not any((want.gpus_per_node or 0) > offer.gpus for want in wants):
         found.append(
-            Fault("gpus", f"{gpus} GPUs are asked for; {cluster.name} has {offer.total_gpus}", "ask for fewer")
+            Fault("gpus", f"the job asks for {gpus} GPUs; {cluster.name} has {offer.total_gpus}", "ask for fewer")
         )
     kept = export_fault(request)
     return [*found, *_team(wants, cluster, user), *([kept] if kept else [])]
@@ -79,7 +79,7 @@ def explain_unavailable(said: str, request: SubmitIn, cluster: Cluster, nodes: I
     serve = {one.name for one in nodes if one.name in wanted and one.usable and not one.absent}
     if len(serve) == len(wanted):
         return ""
-    return f"it would wait until more nodes are in service: {len(serve)} of {len(wanted)} are now"
+    return f"the job would wait for nodes to return to service: {len(serve)} of {len(wanted)} are in service"
 
 
 def sbatch_fault(said: str, hint: str) -> Fault:
@@ -95,21 +95,25 @@ def _script(request: SubmitIn) -> Iterator[Fault]:
     if script is None:
         return
     if not script.strip():
-        yield Fault("script", "there is no script", "paste one, or choose a file")
+        yield Fault("script", "there is no script", "paste a script or choose a file")
     elif not script.startswith("#!"):
         yield Fault("script", "the first line must name an interpreter", "begin with #!/bin/bash")
     elif "\r\n" in script:
-        yield Fault("script", "it has Windows line ends, which sbatch refuses", "dos2unix, or set your editor to LF")
+        yield Fault(
+            "script",
+            "the script has Windows line ends, which sbatch refuses",
+            "convert it with dos2unix, or set your editor to LF",
+        )
 
 
 def _masked(request: SubmitIn) -> Iterator[Fault]:
     """Yields a fault for each secret value that was hidden when the script was shown: it can't be sent like that."""
     again = "type the value again"
     for line, name in masked_lines(request.script or ""):
-        yield Fault("script", f"line {line}: the value of {name} was left out, as it is a secret", again)
+        yield Fault("script", f"line {line}: the value of {name} was removed because it is a secret", again)
     for field, words in (("args", request.script_args), ("flags", request.args)):
         for name in masked_names(words):
-            yield Fault(field, f"the value of {name} was left out, as it is a secret", again)
+            yield Fault(field, f"the value of {name} was removed because it is a secret", again)
 
 
 def _named(want: RequestedResources) -> list[str]:
@@ -127,12 +131,14 @@ def _partition(want: RequestedResources, cluster: Cluster, user: str) -> Iterato
     there = [one.name for one in cluster.partitions]
     unknown = [name for name in _named(want) if name not in there]
     if unknown:
-        yield Fault("partition", f"there is no partition {unknown[0]!r}", f"{cluster.name} has {', '.join(there)}")
+        yield Fault("partition", f"{cluster.name} has no partition {unknown[0]!r}", f"it has {', '.join(there)}")
         return
     chosen = requested_partitions(want, cluster)
     mine = {team.name for team in cluster.teams if user in team.users}
     if chosen and all(one.teams and not mine.intersection(one.teams) for one in chosen):
-        yield Fault("partition", f"{chosen[0].name} is for {', '.join(chosen[0].teams)} alone", "choose another")
+        yield Fault(
+            "partition", f"{chosen[0].name} is only for {', '.join(chosen[0].teams)}", "choose another partition"
+        )
     yield from _limits(want, chosen)
 
 
@@ -141,39 +147,45 @@ def _limits(want: RequestedResources, chosen: Sequence[Partition]) -> Iterator[F
         return
     largest = max(len(one.nodes) for one in chosen)
     if want.nodes is not None and want.nodes > largest:
-        yield Fault("nodes", f"{want.nodes} nodes are asked for, {chosen[0].name} has {largest}", "ask for fewer")
+        yield Fault("nodes", f"the job asks for {want.nodes} nodes; {chosen[0].name} has {largest}", "ask for fewer")
     text = want.options.get("time", "")
     time_s = parse_time_s(text) if text else None
     if text and time_s is None:
-        yield Fault("time", f"{text[:40]!r} is no length of time", "minutes, HH:MM:SS or D-HH:MM:SS")
+        yield Fault("time", f"{text[:40]!r} is not a time limit", "give minutes, HH:MM:SS or D-HH:MM:SS")
     longest = None if any(one.max_time_s is None for one in chosen) else max(one.max_time_s or 0 for one in chosen)
     if time_s is not None and longest is not None and (time_s == 0 or time_s > longest):
         asks = "no limit" if time_s == 0 else format_duration(time_s)
-        yield Fault("time", f"{asks} is asked for, {chosen[0].name} allows {format_duration(longest)}", "ask for less")
+        yield Fault(
+            "time", f"the job asks for {asks}; {chosen[0].name} allows {format_duration(longest)}", "ask for less"
+        )
 
 
 def _size(want: RequestedResources, cluster: Cluster, offer: NodeCapacity) -> Iterator[Fault]:
     gpus = want.gpus_per_node or 0
     if gpus > offer.gpus:
         has = f"a node of {cluster.name} has {offer.gpus}" if offer.gpus else f"{cluster.name} has none"
-        yield Fault("gpus", f"{gpus} GPUs on each node are asked for; {has}", "ask for more nodes instead")
+        yield Fault("gpus", f"the job asks for {gpus} GPUs per node; {has}", "ask for more nodes instead")
     types = offer.gpu_types
     strange = [kind for kind in want.gpu_types if kind.lower() not in {one.lower() for one in types}]
     if strange and types:
-        yield Fault("gpus", f"there is no GPU of type {strange[0]}", f"{cluster.name} has {' and '.join(types)}")
+        yield Fault("gpus", f"{cluster.name} has no GPU of type {strange[0]}", f"it has {' and '.join(types)}")
     cpus = _number(want.options.get("cpus-per-task", "")) * max(1, _number(want.options.get("ntasks-per-node", "")))
     if cpus > offer.cpus:
-        yield Fault("cpus", f"{cpus} CPUs on each node are asked for; a node has {offer.cpus}", "ask for fewer")
+        yield Fault("cpus", f"the job asks for {cpus} CPUs per node; a node has {offer.cpus}", "ask for fewer")
     memory = _mib(want.options.get("mem", ""))
     if memory > offer.memory_mib:
-        yield Fault("memory", f"{memory // 1024} GiB on each node are asked for; a node has {offer.memory_mib // 1024}")
+        yield Fault("memory", f"the job asks for {memory // 1024} GiB per node; a node has {offer.memory_mib // 1024}")
 
 
 def _team(wants: Sequence[RequestedResources], cluster: Cluster, user: str) -> Iterator[Fault]:
     by_name = {team.name: team for team in cluster.teams}
     mine = [team.name for team in cluster.teams if user in team.users]
     if not mine:
-        yield Fault("account", f"{user} is in no team of {cluster.name}", "an admin adds people in the cluster's file")
+        yield Fault(
+            "account",
+            f"{user} is in no team of {cluster.name}",
+            "ask an admin to add you to a team in the cluster file",
+        )
         return
     by_team: dict[str, list[RequestedResources]] = {}
     for want in wants:
@@ -182,7 +194,7 @@ def _team(wants: Sequence[RequestedResources], cluster: Cluster, user: str) -> I
         if name in mine:
             yield from _caps(by_name[name], parts)
         else:
-            there = "is not yours" if name in by_name else f"is none of {cluster.name}'s"
+            there = "does not include you" if name in by_name else f"does not exist on {cluster.name}"
             yield Fault("account", f"team {name!r} {there}", f"you are in {', '.join(mine)}")
 
 
@@ -191,12 +203,12 @@ def _caps(team: Team, parts: Sequence[RequestedResources]) -> Iterator[Fault]:
     gpus = sum(want.gpus for want in parts)
     if team.gpus is not None and gpus > team.gpus:
         yield Fault(
-            "gpus", f"{gpus} GPUs are asked for; team {team.name} may hold {team.gpus} at once", "ask for fewer"
+            "gpus", f"the job asks for {gpus} GPUs; team {team.name} may hold {team.gpus} at once", "ask for fewer"
         )
     hours = sum(want.gpus * (parse_time_s(want.options.get("time", "")) or 0) / 3600 for want in parts)
     if team.gpu_hours is not None and hours > team.gpu_hours.hours:
         cap = f"team {team.name} has {team.gpu_hours.hours.normalize():f} a {team.gpu_hours.per}"
-        yield Fault("time", f"it may use {hours:.4g} GPU hours; {cap}", "ask for less time or fewer GPUs")
+        yield Fault("time", f"the job may use {hours:.4g} GPU hours; {cap}", "ask for less time or fewer GPUs")
 
 
 def _number(text: str) -> int:

@@ -76,12 +76,12 @@ async def run_sbatch(
     if len(text) > MAX_SCRIPT_BYTES:
         raise Refused(
             f"the script has {len(text)} bytes; Slurm takes at most {MAX_SCRIPT_BYTES}",
-            hint="keep data in files: submit --with-files",
+            hint="move data into files and submit them with --with-files",
         )
     ran = await _once(links, head, ask, text)
     said = "\n".join(part for part in (ran.stdout.strip(), ran.stderr.strip()) if part)
     if ran.code != 0:
-        raise Refused(said or f"sbatch ended with {ran.code} and said nothing")
+        raise Refused(said or f"sbatch ended with exit code {ran.code} and printed nothing")
     found = _SUBMITTED.search(ran.stdout) or _PARSABLE.search(ran.stdout)
     return SubmitOut(
         job_id=int(found[1]) if found else 0,
@@ -103,14 +103,14 @@ async def _once(links: HelperConnections, head: Machine, ask: dict[str, Any], sc
         elif ran.code not in _SIGNALLED:
             return ran
         else:
-            why = f"it was ended by signal {ran.code - _SIGNALLED.start}"
+            why = f"sbatch was ended by signal {ran.code - _SIGNALLED.start}"
     except Unanswered as error:
         why = error.message
     except CommandFailed:
         why = f"no answer within {SUBMIT_S:g} s"
     raise Unanswered(
-        f"{head.name} did not say whether the job is submitted: {why}",
-        hint=f"look at headway queue {head.cluster} before you send it again; it was not sent twice",
+        f"{head.name} did not report whether the job is submitted: {why}",
+        hint=f"check headway queue {head.cluster} before you submit the job again; Headway did not submit it twice",
     )
 
 
@@ -140,7 +140,7 @@ async def cancel_jobs(
     Raises NotAllowed for another user's job, NotFound for a job that does not exist."""
     _named(jobs)
     if signal and not re.fullmatch(r"[A-Z0-9]{1,10}", signal):
-        raise Refused(f"not a signal: {signal!r}", hint="by its name without SIG, e.g. USR1")
+        raise Refused(f"not a signal: {signal!r}", hint="give its name without SIG, for example USR1")
     ask = {
         "do": "exec",
         "user": OPERATOR if as_operator else user,
@@ -152,9 +152,9 @@ async def cancel_jobs(
     errors = [line.partition("error: ")[2] for line in ran.stderr.splitlines() if "error: " in line]
     said = "; ".join(errors) or ran.stderr.strip()
     if "Access/permission denied" in said:
-        raise NotAllowed(f"{', '.join(jobs)}: not {user}'s to cancel", hint="a lead of the team or an admin can")
+        raise NotAllowed(f"{', '.join(jobs)}: {user} may not cancel it", hint="ask a lead of the team or an admin")
     if "Invalid job id" in said:
-        raise NotFound(f"{head.cluster}: {said}", hint="headway queue lists the active ones")
+        raise NotFound(f"{head.cluster}: {said}", hint="headway queue lists active jobs")
     if ran.code != 0:
         raise CommandFailed(scancel_argv(jobs, signal), ran.code, said, where=head.name)
 
@@ -180,10 +180,10 @@ async def control_job(
     words = said[0] if said else ""
     if "permission denied" in words.lower():
         raise NotAllowed(
-            f"Slurm does not let {user} {verb} job {job}: {words}", hint="a lead of the team or an admin can"
+            f"Slurm does not let {user} {verb} job {job}: {words}", hint="ask a lead of the team or an admin"
         )
     if "Invalid job id" in words:
-        raise NotFound(f"{head.cluster}: {words}", hint="headway queue lists the active ones")
+        raise NotFound(f"{head.cluster}: {words}", hint="headway queue lists active jobs")
     if ran.code != 0:
         raise Refused(f"job {job} can't be {_DONE[verb]} now: {words or f'scontrol ended with {ran.code}'}")
 
@@ -191,7 +191,7 @@ async def control_job(
 def _named(jobs: Sequence[str]) -> None:
     bad = [job for job in jobs if not re.fullmatch(r"\d+(_(\d+|\[[\d,\-]+\]))?", job)]
     if bad or not jobs:
-        raise Refused(f"not a job id: {', '.join(bad) or '(none)'}", hint="headway queue shows them")
+        raise Refused(f"not a job id: {', '.join(bad) or '(none)'}", hint="headway queue lists job ids")
 
 
 _DONE = {"requeue": "requeued", "hold": "held", "release": "released"}
@@ -218,8 +218,8 @@ async def run_command(
     err = ran.stderr.encode()
     if len(ran.out) + len(err) > _LONGEST_OUTPUT:
         raise Refused(
-            f"{argv[0]} has run and ended with {ran.code}, but wrote more than the {_LONGEST_OUTPUT // 2**20} MiB of an answer",
-            hint="POST .../commands, as headway exec does, answers output as it comes",
+            f"{argv[0]} ended with exit code {ran.code}, but its output is longer than {_LONGEST_OUTPUT // 2**20} MiB, the limit",
+            hint="use POST .../commands, as headway exec does: it streams the output",
         )
     return ran.code, ran.out, err
 
@@ -229,7 +229,7 @@ def script_name(name: str) -> str:
     Refused otherwise."""
     last = PurePosixPath(name).name
     if last in ("", ".", "..") or "\0" in last or len(last.encode()) > 200:
-        raise Refused(f"not a usable script name: {name[:80]!r}", hint="rename the file: letters, digits, . _ -")
+        raise Refused(f"not a usable script name: {name[:80]!r}", hint="rename the file with letters, digits, . _ -")
     return last
 
 
@@ -260,26 +260,26 @@ def export_fault(request: SubmitIn) -> Fault | None:
         return None
     if len(requested_resources(request)) == 1 and parts[0].upper() != "NIL" and not set(parts[0]) & set("\"'\\"):
         return None
-    words = f"--export={parts[0]} keeps {', '.join(names)} from the job"
-    return Fault("flags", words, f"name what is to be exported: --export={','.join(names)}")
+    words = f"--export={parts[0]} does not export {', '.join(names)} to the job"
+    return Fault("flags", words, f"add the names: --export={','.join(names)}")
 
 
 def _check(request: SubmitIn) -> None:
     if any(one.name == "wait" for one in (*parse_options(request.args), *script_options(request.script or ""))):
         raise Refused(
-            "--wait would hold the request until the job ends", hint="headway submit, then headway logs -f JOB"
+            "--wait would hold the request until the job ends", hint="use headway submit, then headway logs -f JOB"
         )
     if request.script is not None and not request.script.startswith("#!"):
         raise Refused(f"{request.script_name}: the first line must name an interpreter", hint="begin with #!/bin/bash")
     if request.script is not None and "\r\n" in request.script:
         raise Refused(
             f"{request.script_name}: has Windows line ends, which sbatch refuses",
-            hint="dos2unix, or set your editor to LF",
+            hint="convert it with dos2unix, or set your editor to LF",
         )
     if any(not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in request.env):
-        raise Refused("the name of a variable holds what no name may hold")
+        raise Refused("the name of an environment variable has a character that is not allowed")
     if request.script is None and not any(w.startswith("--wrap") or w in _ASKS for w in request.args):
-        raise Refused("there is neither a script nor --wrap")
+        raise Refused("the request has neither a script nor --wrap")
 
 
 _ASKS = ("--help", "-h", "--usage", "--version", "-V")

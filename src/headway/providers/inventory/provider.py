@@ -142,14 +142,14 @@ class SshProvider:
         """Does nothing: the owner switches an owned machine off."""
 
     async def fence(self, machine: Machine) -> None:
-        raise Refused(f"{machine.name} is yours to switch off: provider ssh can't do that")
+        raise Refused(f"switch {machine.name} off yourself: provider ssh can't do that")
 
     async def delete(self, machine: Machine) -> None:
         """Frees the machine's slot; the machine itself stays."""
         await asyncio.to_thread(self._kept.release_host, machine.cluster, machine.name)
 
     def look_inside(self, machine: Machine) -> str:
-        return f"is {machine.address} on, and does its SSH server run? look at its console"
+        return f"check on its console that {machine.address} and its SSH server are running"
 
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
         """Does nothing: owned machines mount their own storage."""

@@ -37,7 +37,7 @@ async def survey_machine(
     parts = split_sections(ran.stdout)
     if "end" not in parts:
         said = (ran.stderr or ran.stdout).strip()[-200:]
-        raise Unreachable(f"{machine.name} ({machine.address}) could not be looked at: {said or 'it said nothing'}")
+        raise Unreachable(f"{machine.name} ({machine.address}) could not be inspected: {said or 'it printed nothing'}")
     return parse_survey(machine.name, machine.address, parts, began, time.time())
 
 

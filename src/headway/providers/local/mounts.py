@@ -100,7 +100,7 @@ def _places(shared: Path) -> Iterator[int]:
         with _open(str(base)) as handle:
             yield handle
     except NotADirectoryError as error:
-        raise Refused(f"{base} is no folder", hint="remove it, then apply again") from error
+        raise Refused(f"{base} is not a folder", hint="remove it, then apply again") from error
 
 
 def attach_datasets(shared: Path, datasets: Sequence[Dataset]) -> None:
@@ -132,7 +132,7 @@ def attached_datasets(shared: Path) -> tuple[str, ...]:
 
 def _attach_one(shared: Path, places: int, dataset: Dataset) -> None:
     if not _NAME.fullmatch(dataset.name):
-        raise Refused(f"{dataset.name!r} is no name for a dataset")
+        raise Refused(f"{dataset.name!r} is not a valid dataset name")
     target = shared / "datasets" / dataset.name
     if str(target) in read_mounts():
         if _same(dataset, target):
@@ -145,7 +145,7 @@ def _attach_one(shared: Path, places: int, dataset: Dataset) -> None:
             with _open(dataset.name, inside=places) as place:
                 _bind(source, place, shared.parent / ".stage", read_only=dataset.read_only)
         except NotADirectoryError as error:
-            raise Refused(f"dataset {dataset.name}: {target} in the way is no folder") from error
+            raise Refused(f"dataset {dataset.name}: {target} exists and is not a folder") from error
 
 
 @contextlib.contextmanager
@@ -154,10 +154,10 @@ def _source(dataset: Dataset) -> Iterator[int]:
         with _open(dataset.source, follow=True) as handle:
             real = str(Path(_at(handle)).readlink())
             if real != dataset.source.rstrip("/"):
-                raise Refused(f"dataset {dataset.name}: {dataset.source} is really {real}; name that folder")
+                raise Refused(f"dataset {dataset.name}: {dataset.source} is a link to {real}; give that folder")
             yield handle
     except FileNotFoundError as error:
-        raise Refused(f"dataset {dataset.name}: there is no folder {dataset.source}") from error
+        raise Refused(f"dataset {dataset.name}: {dataset.source} does not exist") from error
     except NotADirectoryError as error:
         raise Refused(f"dataset {dataset.name}: {dataset.source} is not a folder") from error
 

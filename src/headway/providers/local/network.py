@@ -95,4 +95,6 @@ def set_link(pid: int, *, up: bool) -> None:
             flags = flags | _UP if up else flags & ~_UP
             fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH14x", name.encode(), flags))
     except (OSError, ValueError) as error:
-        raise Refused(f"the machine's network cable can't be found or moved: {error}", hint="does it run?") from error
+        raise Refused(
+            f"the machine's network cable can't be found or moved: {error}", hint="check that the machine is running"
+        ) from error

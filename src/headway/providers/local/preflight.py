@@ -72,9 +72,7 @@ def _system(host: Probe) -> Iterator[Gap]:
     release = {name: value.strip('"') for name, _, value in pairs}
     if (release.get("ID"), release.get("VERSION_ID")) != ("debian", "12"):
         name = release.get("PRETTY_NAME") or "this system"
-        yield Gap(
-            f"{name} is untested: Headway is tested on Debian 12", "go on and tell us, or use Debian 12", fatal=False
-        )
+        yield Gap(f"{name} is untested: Headway is tested on Debian 12", "continue, or use Debian 12", fatal=False)
 
 
 def _programs(host: Probe) -> Iterator[Gap]:
@@ -119,7 +117,7 @@ def disk_space_gaps(need_mib: int, disk: Path, probe: Probe | None = None) -> tu
     free_mib = host.free_mib(disk)
     if free_mib >= need_mib:
         return ()
-    return (Gap(f"{disk} has {free_mib} MiB free, {need_mib} MiB are needed", "make room on that disk"),)
+    return (Gap(f"{disk} has {free_mib} MiB free, {need_mib} MiB are needed", "free space on that disk"),)
 
 
 def _room(host: Probe, need_mib: int, need_disk_mib: int, disk: Path) -> Iterator[Gap]:
@@ -130,7 +128,7 @@ def _room(host: Probe, need_mib: int, need_disk_mib: int, disk: Path) -> Iterato
             if available_mib < need_mib:
                 yield Gap(
                     f"{available_mib} MiB of memory are available, {need_mib} MiB are needed",
-                    "end other programs, or ask for fewer nodes",
+                    "stop other programs, or request fewer nodes",
                 )
 
 

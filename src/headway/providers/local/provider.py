@@ -227,12 +227,10 @@ class LocalProvider:
     def _explain(self, request: MachineRequest, error: CommandFailed) -> HeadwayError:
         hint = "run `headway doctor`; then `headway apply` again"
         if "no space left" in error.stderr:
-            hint = "the disk is full: make room, then apply again"
+            hint = "the disk is full: free space, then apply again"
         # podman was killed while it set up the network; only a new network helps
         elif "already allocated" in error.stderr:
-            hint = (
-                f"podman has lost an address of this cluster: `headway down {request.cluster}` (keeps the data), apply"
-            )
+            hint = f"podman lost an address: run `headway down {request.cluster}` (keeps the data), then headway apply"
         return CommandFailed(
             error.argv[:3], error.code, error.stderr, where=f"this host, for {request.name}", hint=hint
         )
@@ -357,7 +355,7 @@ class LocalProvider:
         await self._podman(*argv, timeout_s=120)
 
     def look_inside(self, machine: Machine) -> str:
-        return f"podman exec {self._container(machine.cluster, machine.name)} journalctl -b shows what it does"
+        return f"podman exec {self._container(machine.cluster, machine.name)} journalctl -b shows its boot log"
 
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
         def work() -> None:

@@ -114,8 +114,8 @@ class Clusters(Resource):
         if len(names) == 1:
             return names[0]
         if not names:
-            raise NotFound("there is no cluster yet", hint="headway init, then headway apply")
-        raise NotFound(f"there are {len(names)} clusters: {', '.join(names)}", hint="name one of them")
+            raise NotFound("no cluster exists yet", hint="headway init, then headway apply")
+        raise NotFound(f"there are {len(names)} clusters: {', '.join(names)}", hint="give one of them")
 
 
 class Operations(Resource):

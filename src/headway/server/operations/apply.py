@@ -22,7 +22,7 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
     state, operation, say = run.state, run.operation, run.say
     name, params = operation.cluster, ApplyParams.from_json(operation.params)
     if await replaced(state, operation):
-        await say(operation.kind, "nothing is left to do: another took its place", done=True)
+        await say(operation.kind, "nothing to do: a newer request replaced it", done=True)
         return ()
     row = await state.store.clusters.get(name)
     document = _document(operation, params, row)
@@ -31,7 +31,8 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
         changes = await state.backend.lifecycle.plan(cluster)
         if changes.asks:
             raise NeedsConfirmation(
-                f"since the apply before it, it would disturb what runs on {name}", hint="headway plan, then apply"
+                f"after the previous apply, it would disturb jobs or sessions on {name}",
+                hint="headway plan, then apply",
             )
         run.replanned.add(operation.id)
     # Machines for jobs may have been added since it was queued.
@@ -76,5 +77,5 @@ def _document(operation: Operation, params: ApplyParams, row: ClusterRow | None)
     if params.scale is None:
         return Document.model_validate(operation.document)
     if row is None:
-        raise Refused(f"{operation.cluster} is down", hint="headway apply brings it back")
+        raise Refused(f"{operation.cluster} is down", hint="run headway apply")
     return scaled_document(Document.model_validate(row.document), params.scale)

@@ -89,12 +89,12 @@ class BackupOperations:
         old, there = kept.proof.header.slurm_version, state.stored_slurm_version(resolved.cluster, None)
         if there not in ("", old) and await state.backend.lifecycle.machines(resolved.cluster):
             raise Refused(
-                f"{name} runs Slurm {there} and this backup is of {old}: no machine of the one works under the other",
+                f"{name} runs Slurm {there} and this backup is of {old}: machines of one version can't use the other",
                 hint=f"headway down {name}, then restore again",
             )
-        await self._say("proof", f"{kept.proof.bytes} bytes are whole", done=True)
+        await self._say("proof", f"{kept.proof.bytes} bytes are complete", done=True)
         count = await keep.remember(name, state.store, path, key, kept)
-        await self._say("records", f"{count} of Headway's own records are back", done=True)
+        await self._say("records", f"{count} of Headway's own records are restored", done=True)
         cluster = (await state.resolve(document)).cluster  # resolved again, with the datasets from the restored records
         if cluster.provider.volumes_on_server:
             await self._datasets(cluster)
@@ -116,7 +116,7 @@ class BackupOperations:
             await asyncio.to_thread(library.ready, name)
         lost = [one.label for one in versions if not (library.folder(one.name) / str(one.number)).is_dir()]
         if lost:
-            text = f"no files are here of {', '.join(lost)}: headway dataset add of the same ones brings them back"
+            text = f"the files of {', '.join(lost)} are missing: add the same ones again with headway dataset add"
             await self._say("datasets", text, level="warning", done=True)
 
     async def rotate(self) -> None:
@@ -138,7 +138,7 @@ class BackupOperations:
         have = await self._state.store.secrets.of_cluster(self._operation.cluster)
         value = have.get(self._operation.secret)
         if value is None:
-            raise Refused("the key of this operation is no longer there", hint="ask for it again")
+            raise Refused("the key of this operation no longer exists", hint="ask for it again")
         return base64.b64decode(value)
 
 
@@ -232,9 +232,7 @@ class BackupSchedule:
         except HeadwayError as error:
             self._refused[name] = state.clock()
             log.warning("scheduled backup", cluster=name, error=error.message)
-            state.live.add_notice(
-                name, f"the backup that the file asks for can't be made: {error.message}", level="error"
-            )
+            state.live.add_notice(name, f"the scheduled backup can't be made: {error.message}", level="error")
         except Exception as error:  # the database may be unreachable for a while
             log.warning("scheduled backup", cluster=name, error=str(error))
 
@@ -275,7 +273,7 @@ class BackupSchedule:
             if busy
             else "the last ones failed"
         )
-        text = f"there is no backup of it {when}, and one is wanted every {duration(rule.every_s)}: {why}"
+        text = f"there is no backup of it {when}, and the file asks for one every {duration(rule.every_s)}: {why}"
         state.live.add_notice(name, text, level="error")
 
 

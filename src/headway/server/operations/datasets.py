@@ -72,7 +72,7 @@ class DatasetOperations:
         manifest = await self._bring(path, number - 1)
         same = next((one for one in before if one.digest == manifest.digest and not one.damage), None)
         if same is not None and await self._shelf.publish(self._name, same.number, manifest):
-            await self._say("version", f"{same.label} holds the same already", done=True)
+            await self._say("version", f"{same.label} already has the same content", done=True)
             made = same
         else:
             # the number exists on disk if a server lost its records
@@ -110,7 +110,7 @@ class DatasetOperations:
             return lambda: self._opened(Path(path))
         value = (await self._state.store.secrets.of_cluster(self._cluster)).get(self._operation.secret)
         if value is None:
-            raise Refused("the keys of this operation are no longer there", hint="ask for it again")
+            raise Refused("the keys of this operation no longer exist", hint="ask for it again")
         access = Access(**json.loads(value))
         return lambda: Bucket(path, access)
 
@@ -136,9 +136,9 @@ class DatasetOperations:
         if damage:
             raise Refused(
                 f"{one.label} is damaged:\n{told(damage)}",
-                hint=f"bring it again under another number: headway dataset add {one.name} --from {one.source}",
+                hint=f"add it again as a new version: headway dataset add {one.name} --from {one.source}",
             )
-        text = f"{one.files} files, {format_bytes(one.bytes)} are whole"
+        text = f"{one.files} files, {format_bytes(one.bytes)} are complete"
         await self._say("files", text, done=True, seconds=time.monotonic() - began)
 
     async def _remove(self, one: DatasetVersion) -> None:
@@ -164,11 +164,11 @@ class DatasetOperations:
         if not any(self._mine(change) for change in changes.changes):
             return
         if any(not self._mine(change) for change in changes.asks):
-            todo = "mounts it" if attached else "takes its mount off"
-            text = f"other changes to {cluster.name} wait that disturb what runs: headway apply {todo} with them"
+            todo = "mounts it" if attached else "unmounts it"
+            text = f"{cluster.name} has other disturbing changes: headway apply {todo} with them"
             await self._say("machines", text, level="warning", done=True)
             return
-        await self._apply(cluster, "mounted" if attached else "taken off")
+        await self._apply(cluster, "mounted" if attached else "unmounted")
 
     async def _apply(self, cluster: Cluster, word: str) -> None:
         try:
@@ -176,7 +176,7 @@ class DatasetOperations:
         except HeadwayError as error:
             raise Refused(
                 f"{FOLDER}/{self._name} could not be {word} everywhere: {error.message}",
-                hint="headway apply goes on with it",
+                hint="headway apply continues with it",
             ) from error
 
     def _mine(self, change: Change) -> bool:

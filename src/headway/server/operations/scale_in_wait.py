@@ -69,8 +69,8 @@ class ScaleInWait:
         carried out (`replaced`)."""
         mine = self._operation
         instead = [one.id for one in await self._queued() if self._replaces(one)]
-        words = "what is asked now takes its place" if instead else "another operation goes first"
-        await self._say(mine.kind, f"{words}; nodes that leave stay drained", level="warning", done=True)
+        words = "a newer request replaced it" if instead else "another operation goes first"
+        await self._say(mine.kind, f"{words}; nodes to be removed stay drained", level="warning", done=True)
         row = await self._state.store.clusters.get(mine.cluster)
         params = ScaleParams(
             confirmed=True,

@@ -38,7 +38,7 @@ async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cl
 
     rule = after.backup
     if rule is None:
-        raise Refused(f"{after.name} has no backup to go back to", hint="backup: {to: DIR, key_file: FILE}")
+        raise Refused(f"{after.name} has no backup field", hint="backup: {to: DIR, key_file: FILE}")
     header = archive.Header(after.name, state.clock(), __version__, written, archive.new_salt())
     path = file_of(require_allowed_path(state, rule.to), header)
     passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))

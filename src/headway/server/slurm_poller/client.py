@@ -78,7 +78,7 @@ class SlurmPoller:
             if not reading.cancelled() or (task is not None and task.cancelling()):
                 raise
             # That reading was cancelled, not the task that waits for it.
-            raise Unreachable(f"the reader of {self._name} was closed", hint="it opens again by itself") from None
+            raise Unreachable(f"the reader of {self._name} was closed", hint="it reopens by itself") from None
 
     async def close(self) -> None:
         """Cancels the current reading and stops the poller process."""

@@ -69,11 +69,11 @@ class LeaderElection:
                         freed = await self._state.store.operations.expire_leases(
                             ""
                         )  # no other server runs operations now
-                        log.info("this server leads", freed_leases=freed)
+                        log.info("this server is active", freed_leases=freed)
                         return
             except Exception as error:  # the database may be unreachable for a while
                 if str(error) != said:
-                    log.warning("the database does not answer, so no server leads", error=str(error))
+                    log.warning("the database does not answer, so no server is active", error=str(error))
                 said = str(error)
             await asyncio.sleep(LOOK_S)
 
@@ -86,7 +86,7 @@ class LeaderElection:
         try:
             while True:
                 if not await presence.still():
-                    log.warning("this server leads no more: the database is away")
+                    log.warning("this server is no longer active: the database does not answer")
                     return
                 await asyncio.sleep(LOOK_S)
         finally:

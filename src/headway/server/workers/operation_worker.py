@@ -29,7 +29,7 @@ AT_ONCE = 8  # operations at a time, not counting those that only wait for jobs
 STEADY_S = 600.0
 AWAY_S = 2.0  # seconds between tries to reach the database
 MOST_LATE = 5  # statements of one operation that may time out before it fails: one of them takes too long in itself
-WAS_AWAY = "the server's database was away; going on"
+WAS_AWAY = "the server's database was down; continuing"
 
 log = structlog.get_logger("headway.server.operation_worker")
 
@@ -124,7 +124,7 @@ class OperationWorker:
         try:
             if operation.attempts > MAX_ATTEMPTS:
                 raise Refused(
-                    f"the {operation.kind} brought the server down {MAX_ATTEMPTS} times", hint="headway server logs"
+                    f"the server stopped {MAX_ATTEMPTS} times during the {operation.kind}", hint="headway server logs"
                 )
             kept = await self._patiently(operation)
         except Exception as failure:
@@ -148,7 +148,7 @@ class OperationWorker:
         server. If the database is unreachable for longer than a lease, this ends with the lease, and the server that
         claims the operation next continues it. An operation fails if MOST_LATE of its statements are not answered in
         time. Returns what the handler returned."""
-        said = "the server was started again; going on" if operation.attempts > 1 else ""
+        said = "the server was restarted; continuing" if operation.attempts > 1 else ""
         late = 0
         while True:
             try:

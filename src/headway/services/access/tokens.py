@@ -24,7 +24,7 @@ async def create_token(state: AppState, who: Principal, request: TokenIn) -> Tok
     Only this response holds the token itself. Raises NotAllowed, and NotFound for an unknown cluster."""
     person = request.person or who.person
     if (person != who.person or request.role is not None) and not who.may(Right.ADMIN):
-        raise NotAllowed(f"{who.person} may only make tokens for themself, without a role", hint="ask an admin")
+        raise NotAllowed(f"{who.person} may create tokens only for themself and without a role", hint="ask an admin")
     if request.cluster:
         await state.row(request.cluster)
     await _ensure_person(state, who, person, request)

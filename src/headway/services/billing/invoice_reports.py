@@ -39,7 +39,9 @@ async def close_invoice(state: AppState, who: Principal, billed: BilledCluster, 
     """Closes the month's invoice permanently; later changes become corrections on the next one. Raises Refused while
     accounting cannot be read, and as `close_month`."""
     if stale := await refresh_ledger(state, billed):
-        raise Refused(f"accounting of {billed.name} can't be read: {stale}", hint="close it once that works again")
+        raise Refused(
+            f"accounting of {billed.name} can't be read: {stale}", hint="close it when accounting works again"
+        )
     row = await close_month(state, billed, month, who.person)
     await write_audit_line(state, who, "invoice.close", f"{billed.name}/{month.name}", number=row.number)
     return await load_invoice(state, billed, month)

@@ -67,11 +67,11 @@ async def close_month(state: AppState, billed: BilledCluster, period: Period, pe
     Raises Refused before the month is over, NotFound for a month before the first machine, and Conflict if an
     earlier month is not closed, accounting could not be read, or it is closed already."""
     if period.end > billed.now:
-        raise Refused(f"{period.name} is not over yet", hint="close its invoice once the month is over")
+        raise Refused(f"{period.name} is not over yet", hint="close its invoice when the month has ended")
     mark = await state.store.ledger_progress.get(billed.name)
     if billed.cluster is not None and mark.error:
         raise Conflict(
-            f"accounting of {billed.name} could not be read: {mark.error}", hint="close it once that works again"
+            f"accounting of {billed.name} could not be read: {mark.error}", hint="close it when accounting works again"
         )
     due = await _next_to_close(state, billed)
     if period.start > due.start:

@@ -64,7 +64,7 @@ class BilledCluster:
         try:
             return month(name, where) if name else month_of(self.now, where)
         except ValueError as error:
-            raise Refused(str(error), hint="a month is written 2026-10") from None
+            raise Refused(str(error), hint="write a month as 2026-10") from None
 
 
 @dataclass(frozen=True, slots=True)

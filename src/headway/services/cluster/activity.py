@@ -77,6 +77,6 @@ def _action(row: ActivityRow) -> str:
     detail = row.detail
     if row.name == "fault":
         what = " ".join(str(detail[key]) for key in ("kind", "code") if detail.get(key))
-        return f"fault {'healed' if detail.get('heal') else 'made'}: {what}"
+        return f"fault {'healed' if detail.get('heal') else 'injected'}: {what}"
     reason = f": {detail['reason']}" if detail.get("reason") else ""
     return f"{_ACTIONS.get(row.name, row.name)}{reason}"

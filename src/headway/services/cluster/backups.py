@@ -83,7 +83,9 @@ async def _scheduled_folders(state: AppState) -> list[str]:
     files = [row.document.get("spec", {}).get("backup") or {} for row in await state.store.clusters.all()]
     found = sorted({str(one["to"]) for one in files if one.get("to")})
     if not found:
-        raise Refused("no cluster file schedules backups, so there is no default folder", hint="name one: --in DIR")
+        raise Refused(
+            "no cluster file schedules backups, so there is no default folder", hint="name a folder: --in DIR"
+        )
     return found
 
 
@@ -106,18 +108,16 @@ async def start_key_rotation(state: AppState, who: Principal, name: str, ask: Ro
     _, cluster = await state.cluster(name)
     if ask.what == "database":
         raise Refused(
-            f"the database of {name} has no password to change: it knows slurmdbd by its system user, on its socket alone",
+            f"the database of {name} has no password: it identifies slurmdbd by its system user on a local socket",
             hint="headway secrets rotate munge, jwt or ssh",
         )
     if ask.what == "munge" and cluster.munge_key is not None:
         raise Refused(
             f"the MUNGE key of {name} comes from {cluster.munge_key.description}, as its file says",
-            hint="change it there, then headway apply",
+            hint="change it there, then run headway apply",
         )
     if ask.what == "ssh" and not cluster.provider.creates_machines:
-        raise Refused(
-            f"{name} is signed in to with keys of your own inventory", hint="change them on the machines and in hosts"
-        )
+        raise Refused(f"{name} is reached with your own SSH keys", hint="change them on the machines and in hosts")
     params = RotateParams(ask.what, random.token_hex(8))
     operation = await state.store.operations.enqueue(
         name, params.kind, who.person, params=params.to_json(), key=who.idempotency_key

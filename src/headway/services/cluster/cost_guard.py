@@ -35,7 +35,7 @@ async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cl
     cost = f"an hour of {after.name} would cost {total:.2f} USD, and {COST_LIMIT_FIELD} is {limit.normalize():f}"
     return Conflict(
         f"{cost}: {run} run for jobs now",
-        hint=f"wait until those have ended (headway queue {after.name}), ask for fewer nodes, or raise {COST_LIMIT_FIELD}",
+        hint=f"wait until these jobs have ended (headway queue {after.name}), ask for fewer nodes, or raise {COST_LIMIT_FIELD}",
     )
 
 

@@ -36,7 +36,7 @@ async def add_version(state: AppState, who: Principal, name: str, ask: DatasetIn
     require_free_name(cluster, ask.name)
     if not ask.source.startswith("s3://"):
         if ask.s3 is not None:
-            raise Refused("s3 is for buckets", hint="source: s3://BUCKET/PREFIX")
+            raise Refused("s3 needs a bucket as source", hint="source: s3://BUCKET/PREFIX")
         return await _queue(
             state, who, name, DatasetParams("add", ask.name, source=str(require_dataset_source(state, ask.source)))
         )
@@ -96,7 +96,7 @@ async def require_unused(state: AppState, version: DatasetVersion) -> None:
         raise Conflict(
             f"{version.label} is in the lineage of job{'s' * (count != 1)} {words}: "
             f"without it {'that job' if count == 1 else 'those jobs'} can't be repeated",
-            hint=f"headway dataset remove {version.label} --force removes it, and the lineage says so",
+            hint=f"headway dataset remove {version.label} --force removes it and records that in the lineage",
         )
 
 

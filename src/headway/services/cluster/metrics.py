@@ -45,7 +45,7 @@ async def get_metrics(state: AppState, name: str, query: MetricsQuery) -> Metric
     until = min(end or ended or now, now)
     since = until + start if start < 0 else start or begun or until - HOUR_S
     if not until - MAX_RANGE_S <= since < until:
-        raise Refused("start lies before end, and at most 31 days before", hint="times are unix seconds")
+        raise Refused("start must be before end, by at most 31 days", hint="times are unix seconds")
     step_s = max(SCRAPE_S, math.ceil((until - since) / points))
     since, until = since // step_s * step_s, math.ceil(until / step_s) * step_s
     asked = known.queries(keys, over, str(job) if job else node, step_s, gpus)
@@ -96,7 +96,7 @@ async def _job_lifetime(state: AppState, cluster: Cluster, number: int) -> tuple
     """Returns (GPUs, start, end) of a job in unix seconds; end is 0 while it runs. Raises Refused before its start."""
     job = await state.job(cluster, number)
     if not job.start_time or job.start_time > state.clock():
-        raise Refused(f"job {number} has not started", hint="its charts begin with it")
+        raise Refused(f"job {number} has not started", hint="its charts begin when it starts")
     over = job.state not in {"RUNNING", "COMPLETING", "SUSPENDED"} and job.end_time
     return job.gpus, float(job.start_time), float(job.end_time) if over else 0.0
 

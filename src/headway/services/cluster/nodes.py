@@ -24,7 +24,7 @@ async def get_node(state: AppState, name: str, node: str) -> NodeDetailOut:
     incident = await _open_incident(state, name, node)
     out = next((one for one in node_outs(cluster, state.live.snapshot(name)) if one.name == node), None)
     if out is None:
-        raise NotFound(f"{node} is a slot without a machine now", hint=f"headway nodes {name}")
+        raise NotFound(f"{node} has no machine now", hint=f"headway nodes {name}")
     return NodeDetailOut(
         node=out,
         simulated_gpus=cluster.simulated_gpus and bool(out.gpus),
@@ -117,7 +117,7 @@ def _run_in_background(state: AppState, name: str, node: str, action: DeedOut, w
             action.fault = error.message.splitlines()[0]
         finally:
             action.ended_at = state.clock()
-        words = action.fault or ("it runs again" if action.kind == "reboot" else "all tests passed")
+        words = action.fault or ("it is running again" if action.kind == "reboot" else "all tests passed")
         level = "error" if action.fault else "info"
         state.live.add_notice(name, f"{action.kind} requested by {action.person}: {words}", level=level, where=node)
         with contextlib.suppress(HeadwayError):

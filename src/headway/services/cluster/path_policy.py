@@ -21,15 +21,15 @@ KEY_FOLDERS = (Path("/etc/munge"), OWN_FOLDER)
 
 
 def require_allowed_path(
-    state: AppState, path: str, hint: str = "keep backups in a folder, best on a disk, of their own"
+    state: AppState, path: str, hint: str = "keep backups in a separate folder, best on a separate disk"
 ) -> Path:
     """Returns the real path, for backups. Raises Refused for a relative path, NotAllowed for a protected folder."""
     if not path.startswith("/") or "\0" in path:
-        raise Refused(f"{path!r} is not an absolute path", hint="name a folder of the server's machine")
+        raise Refused(f"{path!r} is not an absolute path", hint="name a folder on the server's machine")
     real = Path(os.path.realpath(path))
     if real == Path("/") or any(real.is_relative_to(folder) for folder in _protected_folders(state)):
         raise NotAllowed(
-            f"{real} belongs to the server's machine itself",
+            f"{real} is a system folder of the server's machine",
             hint=hint,
         )
     return real
@@ -75,11 +75,13 @@ def _library_faults(resolved: ResolvedCluster, names: Iterable[str]) -> Iterator
 def require_dataset_source(state: AppState, path: str) -> Path:
     """Returns the real path of a folder from which a dataset may be imported. Raises Refused or NotAllowed."""
     real, roots = (
-        require_allowed_path(state, path, "keep the data in a folder of its own"),
+        require_allowed_path(state, path, "keep the data in a separate folder"),
         state.settings.dataset_roots,
     )
     if any(folder.is_relative_to(real) for folder in _protected_folders(state)):
-        raise NotAllowed(f"{real} holds what belongs to the server's machine", hint="name a folder of the data's own")
+        raise NotAllowed(
+            f"{real} contains system folders of the server's machine", hint="name a folder with only the data"
+        )
     if roots and not any(real.is_relative_to(root) for root in roots):
         raise NotAllowed(
             f"{real} is not under a folder this server allows", hint=f"allowed: {', '.join(map(str, roots))}"
@@ -106,10 +108,12 @@ def _key_faults(state: AppState, resolved: ResolvedCluster) -> Iterator[Fault]:
     real = Path(os.path.realpath(source.file))
     inside = any(real.is_relative_to(folder) for folder in KEY_FOLDERS)
     if not inside and any(real.is_relative_to(folder) for folder in _protected_folders(state)):
-        yield Fault("secrets.munge.file", f"{real} belongs to the server's machine", "keep the key in /etc/munge")
+        yield Fault(
+            "secrets.munge.file", f"{real} is a system folder of the server's machine", "keep the key in /etc/munge"
+        )
     elif real.is_relative_to(OWN_FOLDER) and "munge" not in real.name:
         yield Fault(
-            "secrets.munge.file", f"{real} may be another secret of the server's", f"call it {OWN_FOLDER}/munge.key"
+            "secrets.munge.file", f"{real} may be another secret of the server", f"name it {OWN_FOLDER}/munge.key"
         )
 
 
@@ -133,7 +137,9 @@ def dataset_faults(state: AppState, resolved: ResolvedCluster) -> list[Fault]:
             state
         )  # neither inside a protected folder nor around one: /root contains /root/.ssh
         if any(real.is_relative_to(folder) or folder.is_relative_to(real) for folder in closed):
-            faults.append(Fault(path, f"{real} belongs to the server's machine", "put the data in a folder of its own"))
+            faults.append(
+                Fault(path, f"{real} is a system folder of the server's machine", "put the data in a separate folder")
+            )
         elif roots and not inside:
             allowed = ", ".join(str(root) for root in roots)
             faults.append(Fault(path, f"{real} is not under a folder this server allows", f"allowed: {allowed}"))

@@ -155,7 +155,7 @@ def _require_known_resources(who: Principal, cluster: Cluster, known: Cluster | 
     own = (dataset.source for dataset in cluster.storage.datasets if not dataset.versioned)
     new = {source for source in own if source} - folders
     if other or new:
-        what = "other machines, datasets or keys" if known else "machines, datasets or keys of the server's"
+        what = "other machines, datasets or keys" if known else "machines, datasets or keys of the server"
         raise NotAllowed(f"{who.person} may not plan {cluster.name} with {what}", hint="ask an admin")
 
 
@@ -179,8 +179,8 @@ async def _require_agreement(
     _need_confirmation(name, now.asks, ask.confirmed)
     if now.busy and ask.deadline_s is None:
         raise Conflict(
-            f"nodes with running jobs would go: {now.busy}",
-            hint="say how long those jobs may go on before they are requeued: --deadline 10 (minutes)",
+            f"nodes with running jobs would be removed: {now.busy}",
+            hint="give the time that these jobs may continue before they are requeued: --deadline 10 (minutes)",
         )
 
 
@@ -219,7 +219,9 @@ async def _applied_cluster(state: AppState, name: str) -> Cluster | None:
 def _need_confirmation(name: str, asks: int, confirmed: bool) -> None:
     if asks and not confirmed:
         what = "1 change disturbs" if asks == 1 else f"{asks} changes disturb"
-        raise NeedsConfirmation(f"{what} what runs on {name}", hint="check `headway plan`, then apply with --yes")
+        raise NeedsConfirmation(
+            f"{what} jobs or sessions on {name}", hint="check `headway plan`, then apply with --yes"
+        )
 
 
 def announce_operation(state: AppState, operation: Operation) -> None:

@@ -42,7 +42,7 @@ async def store_bundle(
             if size > MAX_ARCHIVE:
                 raise Refused(
                     f"the files are larger than {MAX_ARCHIVE // 2**20} MiB",
-                    hint="leave some out by .gitignore; data goes to scratch by headway cp",
+                    hint="exclude files with .gitignore; copy data to /scratch with headway cp",
                 )
         file.seek(0)
         with command_slot(state, who):
@@ -68,7 +68,7 @@ async def _turn(state: AppState, cluster: str, person: str) -> AsyncIterator[Non
                 await entered.enter_async_context(every)
         except TimeoutError:
             raise TooManyAtOnce(
-                f"other uploads to {cluster} are under way; this one got no turn within {TURN_TIMEOUT_S:g} s",
+                f"other uploads to {cluster} are running; this one did not start within {TURN_TIMEOUT_S:g} s",
                 hint=f"try again in a moment; headway status {cluster} shows the cluster's state",
             ) from None
         yield

@@ -61,7 +61,7 @@ async def can_clone(state: AppState, cluster: Cluster, who: Principal, found: Jo
 def _why_not(record: JobRecord, cluster: Cluster, who: Principal) -> str:
     """Returns why the job cannot be cloned, as the rest of "job 7 ..."; "" if it can."""
     if record.kind == "notebook":
-        return "is a notebook: one is started on the page of notebooks"
+        return "is a notebook: start one on the Notebooks page"
     request = SubmitIn.model_validate(record.request)
     if record.user != who.user and (request.bundle or request.env or job_own_folder(request, cluster, record.user)):
         return f"uses files or variables of {record.user}; only {record.user} can clone it"

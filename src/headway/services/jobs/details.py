@@ -190,6 +190,6 @@ async def read_script(
     text = base64.b64decode(done.stdout_b64).decode(errors="replace")
     start = text.find("#!")
     if done.code or start < 0:
-        raise NotFound(f"no script is kept of job {job.id}", hint="salloc and srun have none")
+        raise NotFound(f"job {job.id} has no stored script", hint="jobs of salloc and srun have no script")
     name = PurePosixPath(job.command).name or "script.sbatch"
     return ScriptOut(name=name, text=text[start:], kind="sbatch"), None

@@ -72,6 +72,6 @@ async def require_record(state: AppState, cluster: Cluster, who: Principal, job_
     if record is None:
         raise NotFound(
             f"job {job_id} of {cluster.name} was not submitted through Headway, so nothing is recorded about it",
-            hint="headway submit and headway run keep script, files and settings",
+            hint="headway submit and headway run record script, files and settings",
         )
     return record

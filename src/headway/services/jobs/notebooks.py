@@ -56,7 +56,10 @@ async def list_notebooks(state: AppState, who: Principal, name: str) -> list[Not
 async def start_notebook(state: AppState, who: Principal, name: str, ask: NotebookIn) -> NotebookOut:
     """Submits a notebook's job as the person's user. Raises Refused on a server without an address for notebooks."""
     if not state.settings.notebooks:
-        raise Refused("this server shows no notebooks", hint="headway server start gives them a port of their own")
+        raise Refused(
+            "this server has no port for notebooks",
+            hint="start the server with headway server start, which opens a port for notebooks",
+        )
     cluster = await cluster_to_work_on(state, name, who)
     offer, notebook_id = node_offer(state, cluster), _notebook_id(who)
     prepared, folder = jupyter.prepare_notebook(
@@ -117,12 +120,12 @@ async def make_link(state: AppState, who: Principal, name: str, notebook_id: str
     NotAllowed, Conflict."""
     row = await _find_row(state, who, name, notebook_id)
     if row.person != who.person:
-        raise NotAllowed(f"{who.person} may not open a notebook of {row.person}", hint="its owner may")
+        raise NotAllowed(f"{who.person} may not open a notebook of {row.person}", hint="ask its owner")
     _, cluster = await state.cluster(name)
     await require_still_listed(state, cluster, who)
     job = await _find_job(state, cluster, row)
     if job is None or job.state not in RUNNING:
-        raise Conflict("the notebook does not run" + (f": {_why(job)}" if job else ""), hint=f"headway queue {name}")
+        raise Conflict("the notebook is not running" + (f": {_why(job)}" if job else ""), hint=f"headway queue {name}")
     await write_audit_line(state, who, "notebook.open", name, notebook=row.id, job=row.job_id)
     code, expires = state.notebooks.create_code(row.id, who.person, state.clock())
     return NotebookLinkOut(url=f"{notebook_origin(state, row.id)}/open?code={code}", expires_at=expires)
@@ -176,7 +179,7 @@ async def open_tunnel(state: AppState, row: NotebookRow) -> Tunnel:
         _, cluster = await state.cluster(row.cluster)
         job = await _find_job(state, cluster, row)
         if job is None or job.state not in RUNNING or not job.nodes:
-            raise Conflict(f"the notebook does not run{f': {_why(job)}' if job else ''}")
+            raise Conflict(f"the notebook is not running{f': {_why(job)}' if job else ''}")
         made = await state.backend.commands.open_tunnel(
             cluster, job.nodes[0], row.user, jupyter.notebook_socket(row.folder)
         )
@@ -271,9 +274,9 @@ def _why(job: JobState) -> str:
     if job.state in WAITING:
         return explain_reason(job.reason) or "about to start"
     words = {
-        "COMPLETED": "it ended by itself, or was idle",
+        "COMPLETED": "it ended or was idle",
         "CANCELLED": "it was stopped",
-        "TIMEOUT": "its time was over",
+        "TIMEOUT": "it reached its time limit",
     }
     return words.get(job.state, job.state.lower().replace("_", " "))
 
@@ -297,5 +300,5 @@ async def _find_row(state: AppState, who: Principal, name: str, notebook_id: str
     """Returns the notebook's row. Raises NotFound, also for another person's notebook, so that ids cannot be guessed."""
     row = await state.store.notebooks.get(notebook_id)
     if row.cluster != name or (row.person != who.person and not who.may(Right.ADMIN)):
-        raise NotFound("there is no such notebook", hint=f"headway notebook {name} starts one")
+        raise NotFound("the notebook does not exist", hint=f"start one with headway notebook {name}")
     return row

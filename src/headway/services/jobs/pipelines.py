@@ -166,8 +166,8 @@ def _with_env(pipeline: Pipeline, env: Mapping[str, str]) -> Pipeline:
         lost.update(secret_masking.lost_secrets(step.env))
     if lost:
         raise Refused(
-            f"the value of {', '.join(sorted(lost))} was not kept, as it is a secret",
-            hint=" ".join(f"--env {name}" for name in sorted(lost)) + " takes it from your environment again",
+            f"the value of {', '.join(sorted(lost))} is a secret and was not stored",
+            hint=" ".join(f"--env {name}" for name in sorted(lost)) + " takes it from your environment",
         )
     return pipeline
 

@@ -23,7 +23,7 @@ async def retry_failed_tasks(state: AppState, who: Principal, name: str, job_id:
     await authorize_as_owner(state, cluster, who, record, f"retry job {job_id}")
     states = await array_task_states(state, who, cluster, job_id)
     if not states:
-        raise Refused(f"job {job_id} is no array", hint=f"headway job rerun {name} {job_id} repeats the whole job")
+        raise Refused(f"job {job_id} is not an array", hint=f"headway job rerun {name} {job_id} repeats the whole job")
     if request.task:
         states = only_task(states, cluster, job_id, request.task)
     failed = failed_tasks(states)
@@ -58,7 +58,7 @@ async def rerun_changed(state: AppState, who: Principal, name: str, job_id: int,
     cluster = await cluster_to_work_on(state, name, who)
     record = await require_record(state, cluster, who, job_id)
     if record.user != who.user:
-        raise NotAllowed(f"{who.person} may not clone job {job_id}: it belongs to {record.user}", hint="its owner may")
+        raise NotAllowed(f"{who.person} may not clone job {job_id}: it belongs to {record.user}", hint="ask its owner")
     await authorize_as_owner(state, cluster, who, record, f"clone job {job_id}")
     sent = without_dependency(_with_secrets(record, RetryIn(env=change.env)))
     prepared = prepare_resubmit(sent, record.facts, cluster, record.user, new_folder_suffix(who), change)
@@ -73,7 +73,7 @@ def _with_secrets(record: JobRecord, request: RetryIn) -> SubmitIn:
     lost = secret_masking.lost_secrets(env)
     if lost:
         raise Refused(
-            f"the value of {', '.join(lost)} was not kept, as it is a secret",
-            hint=" ".join(f"--env {name}" for name in lost) + " takes it from your environment again",
+            f"the value of {', '.join(lost)} is a secret and was not stored",
+            hint=" ".join(f"--env {name}" for name in lost) + " takes it from your environment",
         )
     return sent.model_copy(update={"env": env})

@@ -75,7 +75,7 @@ async def check(state: AppState, who: Principal, name: str, ask: CheckJobIn) -> 
         return CheckJobOut(faults=[fault_out(fault) for fault in found], script=script)
     if stale := state.live.snapshot(name).stale:  # sbatch would try for most of a minute
         raise Unreachable(
-            f"Slurm does not answer now: {stale}", hint="Headway's own checks passed; sbatch --test-only was not run"
+            f"Slurm does not answer: {stale}", hint="Headway's own checks passed; sbatch --test-only was not run"
         )
     test_only = {"args": ["--test-only", *submission.args], "chdir": "", "bundle": "", "env": _EPOCH}
     try:
@@ -164,8 +164,8 @@ async def record_submission(
             if last:
                 job = f"job {answer.job_id}" if answer.job_id else "the job"
                 raise Unanswered(
-                    f"{job} was submitted to {cluster.name}, but its origin could not be recorded: {away.message}",
-                    hint=f"do not send it again: headway queue {cluster.name}",
+                    f"{job} was submitted to {cluster.name}, but its lineage could not be recorded: {away.message}",
+                    hint=f"do not submit it again: headway queue {cluster.name} lists it",
                 ) from away
             await asyncio.sleep(RECORD_RETRY_S)
     state.live.request_refresh(cluster.name, (answer.job_id,) if answer.job_id else ())

@@ -80,7 +80,7 @@ def queue_query_of(ask: JobsAsk) -> QueueQuery:
     for word, found in meant.items():
         if not found:
             raise Refused(
-                f"no job is ever {word!r}", hint=f"a state is one of {', '.join(JOB_STATES)}, or how one begins"
+                f"unknown job state {word!r}", hint=f"use one of {', '.join(JOB_STATES)}, or its first letters"
             )
     states = frozenset(known for found in meant.values() for known in found)
     every = ask.all or bool(ask.state)
@@ -164,7 +164,7 @@ async def find_page(
 async def _order(snapshot: Snapshot, whole: QueueQuery, now: float, before: QueryResult | None) -> QueryResult:
     """Computes the order in pieces, so that other tasks can run in between: each minute all priorities change, and with
     them the order of every query that uses them. (A thread would take the interpreter away from all other requests.)"""
-    async with snapshot.derived.setdefault("one order at a time", asyncio.Lock()):
+    async with snapshot.derived.setdefault("give one order", asyncio.Lock()):
         found = await _remade(snapshot, whole, now, before) if before is not None else None
         if found is None:
             search = QueueSearch(whole, now)

@@ -236,7 +236,7 @@ def _order(sort: str, now: float) -> tuple[Any, bool]:
         return (lambda job: (_RANK[kind_of(job.state)], *_turn(job), job.id)), False
     column = BY_KEY.get(sort.removeprefix("-"))
     if column is None:
-        raise Refused(f"there is no column {sort[:40]!r} to sort by", hint="the names of squeue's --Format, in small")
+        raise Refused(f"unknown column {sort[:40]!r}", hint="use a name of squeue's --Format, in lower case")
     return sort_key(column, now), sort.startswith("-")
 
 
@@ -287,4 +287,4 @@ def _after(
 
 
 def _foreign() -> Refused:
-    return Refused("the cursor does not belong to this list", hint="leave it out to begin at the top")
+    return Refused("the cursor does not belong to this list", hint="leave the cursor out to begin at the top")

@@ -91,6 +91,6 @@ def _new_uids(names: Iterable[str], taken: set[int], wishes: Mapping[str, int]) 
     for name in rest:
         uid = next(free, None)
         if uid is None:
-            raise Refused(f"no uid is left for {name}: those from {FIRST_UID} to {LAST_UID} have all been given")
+            raise Refused(f"no uid is left for {name}: all from {FIRST_UID} to {LAST_UID} are used")
         used.add(uid)
         yield name, uid

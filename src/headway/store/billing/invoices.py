@@ -34,6 +34,6 @@ class Invoices(StorePart):
         except IntegrityError:
             raise Conflict(
                 f"the invoice of {cluster} for {period} is closed already",
-                hint="what changed since is a correction on the next one",
+                hint="later changes become a correction on the next invoice",
             ) from None
         return next(row for row in await self.of_cluster(cluster) if row.period == period)

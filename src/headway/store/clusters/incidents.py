@@ -153,7 +153,7 @@ class Incidents(StorePart):
             m = t.incident_jobs
             moved = (await db.execute(select(m).where(m.c.incident == number).order_by(m.c.job))).all()
         if row is None:
-            raise NotFound(f"there is no incident {number}", hint="headway incidents lists them")
+            raise NotFound(f"incident {number} does not exist", hint="headway incidents lists them")
         return _incident(row, tuple(_step_of(one) for one in rows), tuple(_moved_of(one) for one in moved))
 
     async def with_steps(self, incidents: Iterable[Incident]) -> tuple[Incident, ...]:

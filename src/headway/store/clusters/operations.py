@@ -80,7 +80,7 @@ class Operations(StorePart):
         except IntegrityError as error:
             found = await self.by_key(key) if key else None
             if found is None or not _same(found, cluster, kind, document or {}, params or {}):
-                raise Conflict(f"this {kind} of {cluster} is asked for already", hint="headway status") from error
+                raise Conflict(f"this {kind} of {cluster} is requested already", hint="headway status") from error
             return found
         return await self.get(operation_id)
 

@@ -23,8 +23,8 @@ WRITER = 7240182
 # a shutdown or start of the database.
 _DISK = ("disk I/O error", "database or disk is full", "unable to open database file")
 _STATES = ("08", "53", "57P")
-AWAY_HINT = "see that it runs and has room on its disk; what was under way goes on when it is back"
-SLOW_HINT = "try again in a minute; if it stays so, see what keeps the database busy (pg_stat_activity)"
+AWAY_HINT = "check that it runs and has free disk space; operations continue when it is back"
+SLOW_HINT = "try again in a minute; if it happens again, check pg_stat_activity for long queries"
 
 
 class StoreUnavailable(Unreachable):
@@ -110,7 +110,7 @@ def said_where_away() -> Iterator[None]:
             raise
         raise DatabaseLocked(
             "the server's database is locked by another program, so nothing can be written",
-            hint="a backup or a shell of sqlite3 may hold headway.db in the server's state folder; try again once it is done",
+            hint="a backup or an sqlite3 shell may hold headway.db in the server's state folder; try again when it has ended",
         ) from error
 
 

@@ -36,7 +36,7 @@ class Notebooks(StorePart):
         async with self._database.read() as db:
             row = (await db.execute(select(n).where(n.c.id == notebook_id))).first()
         if row is None:
-            raise NotFound("there is no such notebook", hint="headway notebook starts one")
+            raise NotFound("the notebook does not exist", hint="start one with headway notebook")
         return NotebookRow(**row._mapping)
 
     async def of_cluster(self, cluster: str) -> tuple[NotebookRow, ...]:

@@ -33,7 +33,7 @@
       this.marks = JSON.parse(box.dataset.marks || "[]");
       this.sync = `charts-${Math.random()}`;
       this.grid = box.querySelector(".charts__grid") || box.appendChild(make("div", "charts__grid"));
-      this.grid.append(make("p", "loading", "Reading the figures …"));
+      this.grid.append(make("p", "loading", "Loading the charts …"));
       this.probes = Array.from({ length: HUES }, (_, i) => box.appendChild(make("i", `charts__probe hue-${i}`)));
       box.addEventListener("click", (event) => {
         const button = event.target.closest("button[data-span]");
@@ -67,9 +67,9 @@
         const body = await answer.json();
         if (turn !== this.turn) return;
         if (answer.ok) this.show(body);
-        else this.trouble(body.detail || body.message || "The figures can't be read.", body.hint || "");
+        else this.trouble(body.detail || body.message || "The charts can't be loaded.", body.hint || "");
       } catch {
-        if (turn === this.turn) this.trouble("The server does not answer.", "This goes on by itself once it does.");
+        if (turn === this.turn) this.trouble("The server does not answer.", "The charts load when it answers again.");
       }
     }
 
@@ -139,7 +139,7 @@
     describe() {
       const all = this.chart.lines.flatMap((line) => line.values.filter((value) => value != null));
       const unit = this.chart.unit;
-      const range = all.length ? `between ${number(Math.min(...all), unit)} and ${number(Math.max(...all), unit)}` : "nothing was measured";
+      const range = all.length ? `between ${number(Math.min(...all), unit)} and ${number(Math.max(...all), unit)}` : "no measurements";
       this.canvas.setAttribute("aria-label", `${this.chart.title}, ${this.chart.lines.length} lines: ${range}. Arrow keys read the values.`);
       this.canvas.toggleAttribute("data-empty", !all.length);
     }
@@ -148,7 +148,7 @@
       this.plot?.destroy();
       this.canvas.replaceChildren();
       const { chart, values } = this, seen = values.slice(1).some((line) => line.some((value) => value != null));
-      if (!seen) { this.plot = null; this.canvas.append(make("p", "fig__none", "Nothing was measured in this time.")); return; }
+      if (!seen) { this.plot = null; this.canvas.append(make("p", "fig__none", "No measurements in this time range.")); return; }
       const colours = this.group.colours(), many = chart.lines.length > 1;
       const font = `11px ${getComputedStyle(document.body).fontFamily}`;
       const axis = { stroke: colours.text, font, ticks: { show: false }, grid: { stroke: colours.grid, width: 1 } };

@@ -223,7 +223,7 @@
     } catch {
       if (late()) return;
       trouble.hidden = false;
-      trouble.textContent = "The server does not answer; this goes on by itself once it does.";
+      trouble.textContent = "The server does not answer; the map updates when it answers again.";
     }
   }
 

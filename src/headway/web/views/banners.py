@@ -9,19 +9,19 @@ _BY_STATE = {
     "failed": Notice(
         "error",
         "The cluster is not complete.",
-        "The last apply did not finish. What it did is kept; run headway apply again.",
+        "The last apply did not finish. Its changes are kept; run headway apply again.",
     ),
     "down": Notice(
         "info",
         "The cluster is down.",
-        "Its machines are gone. headway apply with the same file brings it back with its kept data.",
+        "Its machines are removed. Run headway apply with the same file to create it again with its kept data.",
     ),
     "creating": Notice(
         "info",
-        "The cluster is being made.",
-        "Machines come up one by one; Slurm can be asked once they have.",
+        "The cluster is being created.",
+        "Machines start one by one; Slurm answers when the head is ready.",
     ),
-    "changing": Notice("info", "A change is being applied.", "Jobs go on unless the plan said otherwise."),
+    "changing": Notice("info", "A change is being applied.", "Jobs continue, except those that the plan lists."),
 }
 
 
@@ -29,7 +29,7 @@ def cluster_banner(cluster: ClusterOut) -> tuple[Notice, ...]:
     """Returns the banners for the cluster's state; () if it is ready and the data is current."""
     found = []
     if cluster.stale:
-        title = "These figures are old:" if cluster.as_of else "Slurm could not be asked yet:"
+        title = "These figures are old:" if cluster.as_of else "Slurm has not answered yet:"
         found.append(Notice("warning", title, cluster.stale))
     if cluster.state in _BY_STATE:
         found.append(_BY_STATE[cluster.state])

@@ -254,10 +254,14 @@ def _heads_down(fabric: FabricView) -> list[Notice]:
     if len(down) == len(fabric.heads):
         return [Notice("error", f"The head {down[0].name} is down.", "No job can start or be read until it is back.")]
     if down[0] is fabric.heads[0]:
-        text = f"{fabric.heads[-1].name} leads: jobs go on, and accounting catches up when it is back."
+        text = f"{fabric.heads[-1].name} is the active head: jobs continue, and accounting catches up when it is back."
         return [Notice("error", f"The head {down[0].name} is down.", text)]
     return [
-        Notice("error", f"The second head {down[0].name} is down.", "No head takes over if the first one fails too.")
+        Notice(
+            "error",
+            f"The second head {down[0].name} is down.",
+            "If the first head fails too, no other head takes over.",
+        )
     ]
 
 
@@ -298,7 +302,7 @@ def _queue(cluster: ClusterOut, jobs: Iterable[JobState], row: Callable[[JobStat
     shown = (
         _group("Running", [row(job) for job in running[:ROWS]], max(cluster.jobs_running, len(running))),
         _group("Waiting", [row(job) for job in waiting[:ROWS]], max(cluster.jobs_pending, len(waiting))),
-        _group("Ended lately", [row(job) for job in ended[:ENDED_ROWS]], 0),
+        _group("Recently ended", [row(job) for job in ended[:ENDED_ROWS]], 0),
     )
     return QueueView(
         groups=tuple(group for group in shown if group.rows),

@@ -16,7 +16,7 @@ def deadline_s(typed: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit()) or int(text) > MOST_MINUTES:
-        raise Refused(f"{text[:20]!r} is no number of minutes", hint=f"0 to {MOST_MINUTES}; or empty")
+        raise Refused(f"{text[:20]!r} is not a number of minutes", hint=f"give 0 to {MOST_MINUTES}, or leave it empty")
     return int(text) * 60
 
 

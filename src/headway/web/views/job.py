@@ -144,7 +144,7 @@ def facts(job: JobState, progress: ProgressOut | None, runs: JobRunsOut, *, simu
         figures.append(Figure("Loss", progress.loss_word(3) or "none said", f"step {progress.step:,}{rate}"))
     course = progress.course if progress else None
     if course:
-        lost = f"{course.lost_s:.0f} s done again, {course.down_s:.0f} s between runs"
+        lost = f"{course.lost_s:.0f} s repeated, {course.down_s:.0f} s between runs"
         figures.append(Figure("ETTR", f"{course.ettr * 100:.1f} %", lost))
     rows = [
         ("User", f"{job.user}, team {job.account}" if job.account else job.user),
@@ -175,8 +175,8 @@ def placed(placement: PlacementOut) -> str:
     leaves = ", ".join(f"{leaf} {number}" for leaf, number in sorted(placement.by_leaf.items()))
     text = f"under {count(placement.leaves, 'leaf', 'leaves')} ({leaves})"
     if placement.leaves <= placement.fewest:
-        return f"{text}, as few as could be"
-    return f"{text}; {placement.fewest} would have done"
+        return f"{text}, the fewest possible"
+    return f"{text}; {placement.fewest} would suffice"
 
 
 def timeline(cluster: str, job: JobState, runs: JobRunsOut) -> Timeline:

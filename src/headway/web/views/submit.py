@@ -18,10 +18,10 @@ from headway.services.jobs.clone import CloneSource
 
 LAUNCHERS: tuple[tuple[str, str], ...] = (
     ("", "by the command's first word"),
-    ("torchrun", "torchrun: one trainer a GPU, over all nodes"),
-    ("srun", "srun: the command once a task"),
+    ("torchrun", "torchrun: one process per GPU, on all nodes"),
+    ("srun", "srun: the command once per task"),
     ("mpi", "MPI: srun with PMIx, or mpirun"),
-    ("python", "python: one process"),
+    ("python", "python: one process, on the first node"),
 )
 EXAMPLE = """#!/bin/bash
 #SBATCH --job-name=train
@@ -142,7 +142,7 @@ def _unreadable(draft: Draft) -> list[Fault]:
     for name in ("nodes", "gpus", "tasks"):
         value = getattr(draft, name)
         if value and not re.fullmatch(r"\d{1,6}", value):
-            found.append(Fault(name, f"{value[:40]!r} is no number"))
+            found.append(Fault(name, f"{value[:40]!r} is not a number"))
     for name in ("args", "flags", "command"):
         try:
             words = shlex.split(getattr(draft, name))
@@ -150,14 +150,14 @@ def _unreadable(draft: Draft) -> list[Fault]:
             found.append(Fault(name, f"can't be read: {str(error).lower()}", "a quote may be missing"))
             continue
         if name == "command" and draft.how == "command" and not words:
-            found.append(Fault(name, "there is no command", "for instance: torchrun train.py --epochs 3"))
+            found.append(Fault(name, "there is no command", "give one, for example torchrun train.py --epochs 3"))
     for name, value in draft.env.items():
         if not value:
-            found.append(Fault("env", f"{name} was not kept, as it is a secret", "type its value again"))
+            found.append(Fault("env", f"{name} is a secret and was not stored", "type its value again"))
     if draft.origin and not re.fullmatch(r"\d{1,9}", draft.origin):
-        found.append(Fault("script", "there is no such job to clone", "begin at the job's page"))
+        found.append(Fault("script", "this job does not exist", "start from the job's page"))
     if draft.launcher not in dict(LAUNCHERS):
-        found.append(Fault("launcher", "there is no such launcher"))
+        found.append(Fault("launcher", "this launcher does not exist"))
     if draft.nodes.strip("0") == "" and draft.nodes:
         found.append(Fault("nodes", "at least one node is needed"))
     return found

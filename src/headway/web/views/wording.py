@@ -14,7 +14,7 @@ def pending_reason(reason: str) -> str:
     """Returns why a job waits. "(Resources)" and "Resources" give the same text."""
     if reason.strip("() ") == "None":
         return "about to start"
-    return explain_reason(reason) or "not yet looked at by the scheduler"
+    return explain_reason(reason) or "not yet considered by the scheduler"
 
 
 def node_kind(node: NodeOut) -> tuple[str, str]:

@@ -38,11 +38,15 @@ async def test_refuses_nul_bytes_in_forms_even_across_chunks(server: Server) -> 
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
-        ("/tokens", b'{"label": "a\\u0000b"}', "label holds a NUL byte"),
-        ("/clusters/lab/jobs", b'{"script": "#!/bin/sh\\u0000"}', "script holds a NUL byte"),
-        ("/clusters/lab/run", b'{"argv": ["x"], "env": {"A": "\\ud800"}}', "env.A holds half a character"),
-        ("/clusters/lab/pipelines", b'{"document": {"steps": {"\\ud800": 1}}}', "a name in document.steps holds half"),
-        ("/plan", b'{"text": "x", "spec": {"name": "\\ud800"}}', "spec.name holds half a character"),
+        ("/tokens", b'{"label": "a\\u0000b"}', "label contains a NUL byte"),
+        ("/clusters/lab/jobs", b'{"script": "#!/bin/sh\\u0000"}', "script contains a NUL byte"),
+        ("/clusters/lab/run", b'{"argv": ["x"], "env": {"A": "\\ud800"}}', "env.A contains invalid Unicode"),
+        (
+            "/clusters/lab/pipelines",
+            b'{"document": {"steps": {"\\ud800": 1}}}',
+            "a name in document.steps contains invalid",
+        ),
+        ("/plan", b'{"text": "x", "spec": {"name": "\\ud800"}}', "spec.name contains invalid Unicode"),
     ],
 )
 async def test_refuses_nul_bytes_and_lone_surrogates_in_json(

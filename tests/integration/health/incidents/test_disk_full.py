@@ -20,7 +20,7 @@ async def test_disk_filled_by_a_job_costs_no_other_job_and_no_repair(lab: Ward) 
     assert found.state is IncidentState.RETURNED
     assert lab.world.order == ["drain", *["look for room"] * 9, "resume"], "room has to stay"
     assert (lab.world.requeued, found.score) == ([], 0)
-    assert "jobs hold its disk's room until they end" in [step.text for step in found.steps]
+    assert "files of running jobs fill its disk until the jobs end" in [step.text for step in found.steps]
 
 
 async def test_disk_that_stays_full_after_its_jobs_is_repaired(lab: Ward) -> None:

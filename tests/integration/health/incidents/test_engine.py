@@ -50,7 +50,7 @@ async def test_gpu_error_drains_requeues_repairs_tests_and_returns_the_node(lab:
 async def test_errors_on_a_rolling_node_without_jobs_open_no_incident(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "headway: rolls"
     said = await lab.responder.handle_signal(signal(at=900.0), [])
-    assert said == [(NODE, "XID 79: GPU has fallen off the bus; the tests of its roll decide; noted")]
+    assert said == [(NODE, "XID 79: GPU has fallen off the bus; the tests of its roll decide; recorded")]
     assert await lab.store.incidents.search("lab") == ()
     lab.world.jobs = {7: "RUNNING"}
     await lab.responder.handle_signal(signal(), [])
@@ -145,7 +145,7 @@ async def test_warned_job_that_ends_by_itself_is_requeued(lab: Ward) -> None:
 async def test_third_application_error_in_a_day_opens_an_incident(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
     said = await lab.responder.handle_signal(signal(31, job=7), [])
-    assert said == [(NODE, "XID 31: GPU memory page fault; the job's own fault: nothing is drained")]
+    assert said == [(NODE, "XID 31: GPU memory page fault; caused by the job: the node is not drained")]
     assert (lab.world.state, lab.world.requeued, lab.world.released) == ("IDLE", [], 1)
     assert await lab.store.incidents.search("lab") == ()
     await lab.responder.handle_signal(signal(31, job=8, at=995.0), [])
@@ -293,7 +293,7 @@ async def test_agent_checks_open_incidents_like_kernel_errors(lab: Ward) -> None
     found = await lab.settle()
     assert (found.what, found.state) == ("2 of 4 links are down", IncidentState.RETURNED)
     later = replace(one, id="y", at=5000.0, action=None)
-    assert await lab.responder.handle_signal(later, []) == [(NODE, f"{one.text}; noted, to be watched")]
+    assert await lab.responder.handle_signal(later, []) == [(NODE, f"{one.text}; recorded and watched")]
 
 
 async def test_signals_of_unknown_nodes_are_ignored(lab: Ward) -> None:
@@ -421,7 +421,7 @@ async def test_bug_in_one_incident_step_is_reported_once_and_blocks_no_other(
     monkeypatch.setattr(lab.responder, "run_due_steps", advance)
     said = await lab.responder.resume_open() + await lab.responder.resume_open()
     assert sorted(tried) == [1, 1, 2, 2]
-    assert said.count(("lab-1-1", "its step ended with a bug: ValueError")) == 1
+    assert said.count(("lab-1-1", "internal error in this step: ValueError")) == 1
     assert said.count(("lab-1-2", "goes on")) == 2
 
 

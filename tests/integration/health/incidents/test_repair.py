@@ -86,7 +86,7 @@ async def test_failed_repairs_escalate_until_the_node_stays_out(lab: Ward) -> No
     found = await lab.settle()
     assert found.state is IncidentState.OUT
     assert lab.world.order == ["drain", "reset 3", "stop", "start"]
-    assert found.steps[-1].text == "reset and reboot did not help; once it works: headway incident return 1"
+    assert found.steps[-1].text == "reset and reboot did not help; when the node works, run headway incident return 1"
     assert [step.text for step in found.steps if step.text.startswith("a test failed")] == [
         "a test failed: nvidia-smi lists 7 GPUs, not 8"
     ] * 2
@@ -182,9 +182,9 @@ async def test_unreliable_node_is_reserved_for_spare_work_before_it_stays_out(tm
             return await lab.settle()
 
         assert (await again()).steps[-1].text == "tests passed; back in service"
-        assert "for spare work only" in (await again()).steps[-1].text
+        assert "for jobs in reservation headway_lemons only" in (await again()).steps[-1].text
         assert lab.world.order[-3:] == ["reset 3", f"lemons: {NODE}", "resume"], "no other job can start there first"
-        assert "for spare work only" in (await again()).steps[-1].text
+        assert "for jobs in reservation headway_lemons only" in (await again()).steps[-1].text
         found = await again()
         assert found.state is IncidentState.OUT
         assert "fails too often: score 4 of 4 over 14 days" in found.steps[-1].text

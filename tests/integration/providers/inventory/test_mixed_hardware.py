@@ -54,7 +54,7 @@ def test_node_checks_use_the_hardware_found_on_each_node(tmp_path: Path) -> None
     other = config_of(tmp_path, "lab-1-1", a100)
     assert (other.gpus, other.memory_mib, other.expects["burn_tflops"]) == (8, 2_040_000, 500.0)
     now = runner.MachineState(other, gpus=gpus(4, 12), gpus_at=1.0)
-    assert "4 GPUs are there, 8 are expected" in gpu_checks.gpu_count(now).reason
+    assert "4 GPUs found, 8 expected" in gpu_checks.gpu_count(now).reason
     assert "12 of 18 NVLinks" in gpu_checks.gpu_nvlink(now).reason
 
 

@@ -204,7 +204,7 @@ async def test_backup_list_searches_the_folder_of_the_cluster_document(
 ) -> None:
     client = await server.client()
     answer = await client.get("/api/v1/backups")
-    assert (answer.status_code, answer.json()["hint"]) == (400, "name one: --in DIR")
+    assert (answer.status_code, answer.json()["hint"]) == (400, "name a folder: --in DIR")
     header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
     kept = archive_with(tmp_path, header, key_of(PHRASE, header.salt), parts)
     row = await server.state.row("lab")
@@ -276,7 +276,7 @@ async def test_restore_lists_dataset_versions_with_missing_files(
     (cluster, *_) = server.backend.named("restore")[0]
     assert [(one.mount, one.source) for one in cluster.storage.datasets] == [("/datasets/tiny", str(folder))]
     (said,) = [event for event in await server.store.operations.events_after(asked) if event.step == "datasets"]
-    assert said.text == "no files are here of tiny@1: headway dataset add of the same ones brings them back"
+    assert said.text == "the files of tiny@1 are missing: add the same ones again with headway dataset add"
     assert await server.store.datasets.next_number("lab", "tiny") == 3
 
 
@@ -340,7 +340,7 @@ async def test_rotation_refuses_keys_that_headway_does_not_manage(server: Server
 
 @pytest.mark.parametrize(("kind", "before"), [("rotate", "ready"), ("apply", "ready"), ("apply", "failed")])
 async def test_refused_operation_leaves_the_cluster_state_unchanged(server: Server, kind: str, before: str) -> None:
-    server.backend.answers["rotate_key"] = Refused("other changes to lab wait that disturb what runs")
+    server.backend.answers["rotate_key"] = Refused("lab has other disturbing changes")
     server.backend.answers["plan"] = server_fakes.changes(Disturbs.JOBS)
     await server.store.clusters.save("lab", state=before)
     row = await server.state.row("lab")

@@ -34,9 +34,9 @@ async def test_verify_marks_a_damaged_version_and_names_the_file(server: Server,
     file.chmod(0o644)
     file.write_text("ALPHA")
     operation = await done(server, await client.post(f"{API}/tiny/1/verify"), "failed")
-    assert "a.txt has another content" in str(operation.error)
+    assert "a.txt has different content" in str(operation.error)
     (row,) = (await client.get(API)).json()
-    assert (row["state"], row["damage"], row["checked_at"]) == ("damaged", "  a.txt has another content", 1000.0)
+    assert (row["state"], row["damage"], row["checked_at"]) == ("damaged", "  a.txt has different content", 1000.0)
     assert (await client.post(f"{API}/tiny/7/verify")).status_code == 404
 
 

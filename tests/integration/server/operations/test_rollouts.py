@@ -142,9 +142,9 @@ async def test_new_rollout_request_replaces_a_running_rollout(server: Server, as
 
 
 async def test_impossible_rollout_is_refused_before_it_is_queued(server: Server) -> None:
-    server.backend.answers["plan_rollout"] = Refused("lab has not been rolled: there is no image to go back to")
+    server.backend.answers["plan_rollout"] = Refused("lab has not been rolled: it has no previous image")
     answer = await (await server.client()).post(AT, json={"back": True})
-    assert (answer.status_code, "no image to go back to" in answer.text) == (400, True)
+    assert (answer.status_code, "no previous image" in answer.text) == (400, True)
     assert [one.kind for one in await server.store.operations.recent("lab")] == ["apply"]
 
 

@@ -169,7 +169,7 @@ async def each_leads_to_its_runs(client: httpx.AsyncClient, causes: Any) -> None
         if number % 4:
             continue
         behind = (await client.get(f"/clusters/lab/costs?section=runs&period=2026-10&{link}")).text
-        assert f"{one['gpu_hours']:,.2f} GPU-hours · {one['usd']:,.2f} USD of that" in behind
+        assert f"{one['gpu_hours']:,.2f} GPU-hours · {one['usd']:,.2f} USD lost to this cause" in behind
 
 
 async def test_checkpoint_cause_sums_all_slow_jobs(server: Server, said: Accounting) -> None:

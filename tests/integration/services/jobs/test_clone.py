@@ -97,8 +97,8 @@ async def test_clone_by_a_lead_requires_the_masked_values(server: Server) -> Non
     before = len(server.backend.named("submit"))
     refused = await lea.post(PAGE, data=form)
     assert refused.status_code == 422
-    assert "line 3: the value of API_KEY was left out, as it is a secret" in refused.text
-    assert "the value of --api-key was left out" in refused.text
+    assert "line 3: the value of API_KEY was removed because it is a secret" in refused.text
+    assert "the value of --api-key was removed" in refused.text
     assert "type the value again" in refused.text
     assert len(server.backend.named("submit")) == before
 
@@ -137,7 +137,7 @@ async def test_clone_of_a_run_gets_its_own_folder_and_asks_for_secrets(server: S
     form["args"] = f"train.py --lr 2 --init {old}/checkpoints/step-9"
     refused = await ann.post(PAGE, data=form)
     assert refused.status_code == 422
-    assert "HF_TOKEN was not kept, as it is a secret" in refused.text
+    assert "HF_TOKEN is a secret and was not stored" in refused.text
     done = await ann.post(PAGE, data={**filled(refused), "env.HF_TOKEN": "new", "gpus": "4"})
     assert done.status_code == 303, done.text
     _, request, user, stage = sent(server)

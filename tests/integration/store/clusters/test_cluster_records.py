@@ -87,12 +87,12 @@ async def test_renumbered_incident_keeps_its_old_drain_reason(stores: tuple[Stor
     for store, cluster, count in ((one, "lab", 1), (one, "other", 1), (one, "lab", 1), (two, "mine", 2)):
         for _ in range(count):
             await store.incidents.open(cluster, "n1", "XID 79", FaultAction.RMA, 1.0, {})
-    words = "a test failed, as in incident 1; once it works: headway incident return 3"
+    words = "a test failed, as in incident 1; when the node works, run headway incident return 3"
     await one.incidents.add_step(await one.incidents.get(3), IncidentState.OUT, words, drained=True)
     await two.cluster_records.restore("lab", one.cluster_records.export("lab"))
     moved, kept = await two.incidents.with_steps(await two.incidents.search("lab"))
     assert (kept.number, moved.number) == (3, 4), "3 is free here, 1 is not"
-    assert kept.steps[-1].text == "a test failed, as in incident 4; once it works: headway incident return 3"
+    assert kept.steps[-1].text == "a test failed, as in incident 4; when the node works, run headway incident return 3"
     assert kept.reasons == ("headway: incident 3: XID 79",)
     assert moved.reasons == ("headway: incident 4: XID 79", "headway: incident 1: XID 79")
     for store in stores:

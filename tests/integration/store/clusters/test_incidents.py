@@ -44,7 +44,7 @@ async def test_incident_records_each_state_with_actor_and_evidence(tmp_path: Pat
     assert await store.incidents.search("lab", unfinished=True) == ()
     assert len(await store.incidents.search("lab")) == 1
     assert await store.incidents.search("other") == ()
-    with pytest.raises(NotFound, match="no incident 99"):
+    with pytest.raises(NotFound, match="incident 99 does not exist"):
         await store.incidents.get(99)
     await store.close()
 

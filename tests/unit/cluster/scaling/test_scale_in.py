@@ -318,14 +318,14 @@ async def test_no_machine_is_deleted_during_a_restore() -> None:
     assert not await run.clear()
     assert world.did == []
     (line,) = said
-    assert line.startswith("lab-1-3: stays, though the file")
+    assert line.startswith("lab-1-3: stays, although the file")
 
 
 async def test_no_running_machine_is_deleted_while_the_head_is_down() -> None:
     world = World(lab_1_2=(7,))
     leaving = world.leaving()
     leaving.head = replace(MACHINES[LAB.head], state=MachineState.STOPPED)
-    with pytest.raises(Refused, match="lab-head is down: whether jobs run on lab-1-2 can't be known"):
+    with pytest.raises(Refused, match="lab-head is down, so Headway can't check for jobs on lab-1-2"):
         await leaving.remove_machines(["lab-1-2"])
     assert world.did == []
     leaving.machines = {"lab-1-2": replace(MACHINES["lab-1-2"], state=MachineState.STOPPED)}

@@ -21,7 +21,7 @@ GROUP = LAB.groups[0]  # five slots
 ROOMY = replace(LAB, groups=(replace(GROUP, nodes=4, spares=0, most=5),))  # one slot is free
 SPOT = replace(ROOMY, groups=(replace(ROOMY.groups[0], spot=True),))
 IDLE = replace(LAB, groups=(replace(GROUP, nodes=0, spares=0, most=5, idle_s=600),))
-GONE = "its machine is gone, and none is wanted in its place"
+GONE = "its machine is gone and is not to be replaced"
 
 
 async def out_of_service(made: Ward) -> Incident:
@@ -89,7 +89,7 @@ async def test_new_machine_in_service_closes_old_incident(tmp_path: Path) -> Non
         await made.responder.resume_open()
         found = await made.newest()
         assert found.state is IncidentState.RETURNED
-        assert found.steps[-1].text == "its machine was recreated or restarted since, and serves"
+        assert found.steps[-1].text == "its machine was recreated or restarted and is in service"
 
 
 async def test_same_machine_resumed_by_hand_keeps_incident_open(tmp_path: Path) -> None:
@@ -130,7 +130,9 @@ async def test_missing_machine_keeps_incident_until_successor_passes_tests(tmp_p
         await made.responder.resume_open()
         found = await made.newest()
         assert found.state is IncidentState.OUT
-        assert [step.text for step in found.steps].count("its machine is gone: headway apply makes another") == 1
+        assert [step.text for step in found.steps].count(
+            "its machine is gone: run headway apply to create another"
+        ) == 1
         assert made.world.reason.startswith("headway: incident ")
         made.clock.now += 600
         made.world.machine, made.world.gpus = replace(machine(NODE), started_at=made.clock.now), 8
@@ -238,7 +240,7 @@ async def test_leaving_node_stays_drained_after_passing_tests(tmp_path: Path) ->
         found = await made.settle()
         assert (found.state, found.steps[-1].text) == (
             IncidentState.RETURNED,
-            "tests passed; it stays drained, for it leaves",
+            "tests passed; it stays drained because it leaves",
         )
         assert "resume" not in made.world.order
         made.world.reason = made.world.reason.removeprefix("headway: leaves: ")  # it stays after all

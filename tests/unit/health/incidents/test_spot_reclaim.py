@@ -33,7 +33,7 @@ async def test_reclaim_requeues_jobs_deletes_machine_and_waits_for_successor(tmp
         assert made.world.order == ["drain", "delete", "down", "down"]
         assert made.world.reason == "headway: no machine"
         assert incident.steps[0].text == "the provider takes its machine back in 120 s"
-        assert incident.steps[-1].text == "given back 120 s before its time"
+        assert incident.steps[-1].text == "returned to the provider 120 s before the deadline"
 
         await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.REPAIRING  # the group is one short
@@ -44,7 +44,7 @@ async def test_reclaim_requeues_jobs_deletes_machine_and_waits_for_successor(tmp
         await made.responder.resume_open()
         over = await made.newest()
         assert over.state is IncidentState.RETURNED
-        assert over.steps[-1].text == f"{NODE} came up since"
+        assert over.steps[-1].text == f"{NODE} replaced it"
         assert over.score == 0
 
 
@@ -90,7 +90,7 @@ async def test_non_requeueable_job_runs_until_reclaim_deadline(tmp_path: Path) -
         await made.responder.resume_open()
         incident = await made.newest()
         assert made.world.jobs[7] == "NODE_FAIL"
-        assert any(step.text == "its time is over; ended: 7" for step in incident.steps)
+        assert any(step.text == "its time has ended; ended: 7" for step in incident.steps)
         assert "delete" in made.world.order
 
 
@@ -100,7 +100,7 @@ async def test_reclaim_in_autoscaled_group_frees_slot(tmp_path: Path) -> None:
         assert made.world.order == ["drain", "delete", "sleeps"]
         incident = await made.newest()
         assert incident.state is IncidentState.RETURNED
-        assert incident.steps[-1].text == "no other machine is wanted now"
+        assert incident.steps[-1].text == "no replacement is needed now"
 
 
 async def test_repeated_reclaim_notice_opens_one_incident(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_reclaim_does_not_delete_newer_machine(tmp_path: Path) -> None:
 async def test_reclaimed_machine_cannot_be_returned_by_hand(tmp_path: Path) -> None:
     async with ward(tmp_path, SPOT) as made:
         await noticed(made)
-        with pytest.raises(Conflict, match="machine that is not there"):
+        with pytest.raises(Conflict, match="no machine to test"):
             await made.responder.return_node((await made.newest()).number, "carol", false_alarm=False)
 
 

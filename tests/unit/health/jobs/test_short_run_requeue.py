@@ -56,7 +56,7 @@ class Controller:
 
 async def test_requeues_run_killed_by_controller_restart_once() -> None:
     slurm, look = Controller(), ShortRunRequeuer()
-    said = [("job 7", "the controller's restart killed it as it began; requeued")]
+    said = [("job 7", "the controller's restart killed it at its start; requeued")]
     assert await look.requeue_short_runs(slurm, HEAD, [SHORT]) == said
     assert await look.requeue_short_runs(slurm, HEAD, [SHORT]) == []
     assert slurm.requeued == [7]

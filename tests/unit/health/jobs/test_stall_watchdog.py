@@ -88,7 +88,7 @@ async def look(of: StallWatchdog, *jobs: JobState) -> list[tuple[str, str]]:
 async def test_notifies_owner_once_per_run_of_hung_job() -> None:
     head = Head()
     asked = tender(head)
-    told = "no report and no output for 30 min, and its GPUs did nothing; its owner is told"
+    told = "no report and no output for 30 min, and its GPUs did nothing; its owner is notified"
     assert await look(asked, running()) == [("job 7", told)]
     assert await look(asked, running()) == []
     assert len(await look(asked, running(restarts=1))) == 1
@@ -149,7 +149,7 @@ async def test_hung_job_is_requeued_at_most_three_times() -> None:
     asked = tender(head, hang=StallRule(1800, acts=True))
     words = [(await look(asked, running(restarts=turn)))[0][1] for turn in range(4)]
     assert [text.endswith("; requeued") for text in words] == [True, True, True, False]
-    assert "left as it is" in words[-1]
+    assert "is not requeued again" in words[-1]
     assert head.done.count(["scontrol", "requeue", "7"]) == 3
 
 

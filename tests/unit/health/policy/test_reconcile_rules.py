@@ -45,7 +45,7 @@ def test_restarted_machine_requeues_jobs_started_before() -> None:
     there = machines()
     there["lab-1-3"] = replace(there["lab-1-3"], started_at=1000.0)
     ghost = job(7, nodes=("lab-1-2", "lab-1-3"), start_time=990)
-    lost = DeadNode("lab-1-3", "its machine was started again under its jobs", 1000.0, running=True, jobs=(7,))
+    lost = DeadNode("lab-1-3", "its machine was restarted while jobs ran", 1000.0, running=True, jobs=(7,))
     assert lost in actions(world(), there, (ghost,))
     assert lost not in actions(world(), there, (replace(ghost, start_time=1001),))
     assert lost not in actions(world(), there, (replace(ghost, nodes=("lab-1-2",)),))
@@ -64,7 +64,9 @@ def test_lost_node_is_handled_after_slurmd_registers() -> None:
     silent = world(lab_1_3=node("lab-1-3", "DOWN", "NOT_RESPONDING", reason="Not responding"))
     heard = world(lab_1_3=node("lab-1-3", "DOWN", reason="Not responding"))
     assert not dead(actions(silent, machines()))
-    assert dead(actions(heard, machines())) == [DeadNode("lab-1-3", "Slurm had lost it: Not responding", running=True)]
+    assert dead(actions(heard, machines())) == [
+        DeadNode("lab-1-3", "Slurm had set it down: Not responding", running=True)
+    ]
 
 
 def test_node_drained_by_slurm_is_handled_after_its_jobs_end() -> None:

@@ -93,7 +93,7 @@ def whole(
 def test_resources_reason_counts_free_nodes_under_one_leaf_switch() -> None:
     got = said(pending("Resources", node_count=4, gpus=32, switches=1))
     assert got == (
-        "needs 4 nodes under one leaf with 8 GPUs each free; 3 are free under leaf1; "
+        "needs 4 nodes under one leaf switch with 8 GPUs each free; 3 are free under leaf1; "
         "job 812 of alice ends in 14 min at the latest"
     )
 
@@ -101,7 +101,7 @@ def test_resources_reason_counts_free_nodes_under_one_leaf_switch() -> None:
 def test_resources_reason_names_the_last_job_that_must_end() -> None:
     assert (
         said(pending("Resources", node_count=4, gpus=32))
-        == "there is room: it should start with the scheduler's next look"
+        == "there is room: it should start in the next scheduling cycle"
     )
     got = said(pending("Resources", node_count=6, gpus=48), FULL, ALL_HELD)
     assert got == (
@@ -122,7 +122,7 @@ def test_resources_reason_names_nodes_out_of_service() -> None:
 
 def test_resources_reason_says_that_no_node_has_enough_gpus() -> None:
     got = said(pending("Resources", gpus=16))
-    assert got == "needs 1 node with 16 GPUs free; none of its nodes has that (train)"
+    assert got == "needs 1 node with 16 GPUs free; no node of train has that"
 
 
 def test_resources_reason_respects_requested_features_and_gpu_type() -> None:
@@ -133,10 +133,10 @@ def test_resources_reason_respects_requested_features_and_gpu_type() -> None:
     kinds = {name: ("h100",) if name in NODES[:4] else ("l40s",) for name in NODES}
     nodes = tuple(node(name, 8 if name in NODES[:4] else 0, gpu_types=kinds[name]) for name in NODES)
     busy = " with 8 GPUs free; none is free; job 801 of alice ends in 30 min at the latest"
-    there = "there is room: it should start with the scheduler's next look"
+    there = "there is room: it should start in the next scheduling cycle"
     for features, expected in {
         "gpu": f"needs 1 node of gpu{busy}", "gpu&leaf1": f"needs 1 node of gpu&leaf1{busy}", "spot": there,
-        "gpu|spot": there, "gpu&spot": "needs 1 node of gpu&spot with 8 GPUs free; none of its nodes has that (train)",
+        "gpu|spot": there, "gpu&spot": "needs 1 node of gpu&spot with 8 GPUs free; no node of train has that",
         "[gpu|spot]": "", "spot*2&gpu": "", "": there,
     }.items():  # fmt: skip
         assert said(pending("Resources", features=features), nodes, held, cluster=two) == expected, features
@@ -164,11 +164,11 @@ def test_resources_reason_names_spare_and_reserved_nodes() -> None:
     nodes = (node("lab-1-1"), spare)
     asks = pending("Resources", node_count=2, gpus=16)
     assert said(asks, nodes, ()) == (
-        "needs 2 nodes with 8 GPUs each free; only 1 of its nodes has that (train); lab-2-1 is kept as a spare"
+        "needs 2 nodes with 8 GPUs each free; only 1 node of train has that; lab-2-1 is kept as a spare"
     )
     course = Reservation("course", ("lab-2-1",), ("bob",), (), 9000, 17_200)
     got = said(asks, (nodes[0], replace(spare, reservation="course")), (), reservations=(course,))
-    assert got.endswith("only 1 of its nodes has that (train); lab-2-1 is reserved by course, which ends in 2 h")
+    assert got.endswith("only 1 node of train has that; lab-2-1 is reserved by course, which ends in 2 h")
 
 
 def test_exclusive_job_needs_whole_free_nodes() -> None:
@@ -209,12 +209,12 @@ def test_jobs_ahead_in_several_partitions_count_once() -> None:
     [
         ("afterok:812(unfulfilled)", "needs job 812 to succeed, which runs and ends in 14 min at the latest"),
         ("afterany:814(unfulfilled)", "needs job 814 to end, which runs without a time limit"),
-        ("afternotok:700(unfulfilled)", "needs job 700 to fail, which waits itself (Priority)"),
+        ("afternotok:700(unfulfilled)", "needs job 700 to fail, which is pending (Priority)"),
         ("singleton(unfulfilled)", "needs the other jobs named train of alice to end"),
         ("afterok:1(fulfilled),after:812+30(unfulfilled)", "may start 30 min after job 812 starts, in 20 min"),
-        ("after:700+30(unfulfilled)", "may start 30 min after job 700 starts, which waits itself (Priority)"),
-        ("after:812(unfulfilled)", "needs job 812 to start, which it has"),
-        ("after:700(unfulfilled)", "needs job 700 to start, which waits itself (Priority)"),
+        ("after:700+30(unfulfilled)", "may start 30 min after job 700 starts, which is pending (Priority)"),
+        ("after:812(unfulfilled)", "needs job 812 to start, which has started"),
+        ("after:700(unfulfilled)", "needs job 700 to start, which is pending (Priority)"),
         ("afterok:5(unfulfilled)?afterok:6_*(unfulfilled)", "needs job 5 to succeed or needs job 6_* to succeed"),
     ],
 )  # fmt: skip
@@ -232,9 +232,9 @@ def test_dependency_on_array_task_reports_the_state_of_that_task() -> None:
     standing = {
         "12_1": ", which runs and ends in 2 h at the latest",
         "12_2": ", which runs and ends in 10 min at the latest",
-        "12_3": ", which waits itself (Resources)",
-        "12": ", of which tasks still wait",
-        "12_*": ", of which tasks still wait",
+        "12_3": ", which is pending (Resources)",
+        "12": ", with tasks that still wait",
+        "12_*": ", with tasks that still wait",
     }
     for name, stands in standing.items():
         got = said(pending("Dependency", dependency=f"afterok:{name}(unfulfilled)"), jobs=tasks)
@@ -246,7 +246,7 @@ def test_dependency_on_array_task_reports_the_state_of_that_task() -> None:
     [
         ("DependencyNeverSatisfied", {}, "never starts: cancel it"),
         ("BeginTime", {"eligible_time": 10_360}, "may start in 6 min"),
-        ("BeginTime", {"eligible_time": 9_000}, "starts with the scheduler's next look"),
+        ("BeginTime", {"eligible_time": 9_000}, "starts in the next scheduling cycle"),
         ("JobHeldUser", {}, "needs a release: on its page, or scontrol release 900"),
         ("JobHeldAdmin", {}, "needs a release by an operator: on its page, or scontrol release 900"),
         ("launch failed requeued held", {}, "needs a release: on its page, or scontrol release 900"),
@@ -260,12 +260,12 @@ def test_dependency_on_array_task_reports_the_state_of_that_task() -> None:
             {"partition": "debug", "node_count": 3},
             "never starts as it is: it asks for 3 nodes, debug has 2 nodes",
         ),
-        ("PartitionDown", {}, "needs partition train to be set up again: an operator does that"),
-        ("Licenses", {"licenses": "matlab:2"}, "needs licences that others hold: matlab:2"),
+        ("PartitionDown", {}, "needs an operator to set partition train to UP"),
+        ("Licenses", {"licenses": "matlab:2"}, "needs licences that other jobs hold: matlab:2"),
         (
             "BadConstraints",
             {"features": "a100"},
-            "no node has what it asks for (--constraint=a100): cancel it and ask for something else",
+            "no node fits its request (--constraint=a100): cancel it and submit it with another request",
         ),
         ("InvalidAccount", {}, "never starts: cancel it"),
         ("SomethingNew", {}, ""),
@@ -309,7 +309,7 @@ def test_other_pending_reasons_are_explained(reason: str, fields: dict[str, Any]
         (
             "QOSGrpGRESMinutes",
             {},
-            "team vision has 100 GPU hours a week: what is left is not enough (it may run 2 h, 16 GPU hours). "
+            "team vision has 100 GPU hours a week and too few of them left (it may run 2 h, 16 GPU hours). "
             "It starts with the next week; a shorter --time may fit now",
         ),
         (
@@ -327,8 +327,8 @@ def test_other_pending_reasons_are_explained(reason: str, fields: dict[str, Any]
         (
             "QOSGrpGRESMinutes",
             {"time_limit_s": None},
-            "never starts as it is: without --time it could run for ever, and team vision has 100 GPU hours a week; "
-            "cancel it and say --time",
+            "never starts as it is: it has no time limit, and team vision has 100 GPU hours a week; "
+            "cancel it and submit with --time",
         ),
         (
             "AssocMaxWallDurationPerJobLimit",
@@ -359,14 +359,14 @@ def test_every_limit_reason_has_a_readable_text() -> None:
              "AssocMaxCPUMinutesPerJobLimit", "QOSMaxMemoryPerJob")}  # fmt: skip
     assert words == {
         "QOSGrpGRES": "the team holds as many GPUs as the limit allows",
-        "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team may, or the team's budget is spent",
+        "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team allows, or the team's budget is spent",
         "AssocGrpCpuLimit": "the team, or its user in it, holds as many CPUs as the limit allows",
-        "QOSMaxWallDurationPerJobLimit": "asks for longer than a job may",
-        "QOSGrpGRESRunMinutes": "GPU hours of the team are used up, or would be by this job",
-        "QOSMinCpuNotSatisfied": "asks for fewer CPUs than a job here must",
+        "QOSMaxWallDurationPerJobLimit": "asks for more time than a job may use",
+        "QOSGrpGRESRunMinutes": "the team has too few GPU hours left for this job",
+        "QOSMinCpuNotSatisfied": "asks for fewer CPUs than the minimum for a job",
         "MaxGRESPerAccount": "the team holds as many GPUs as the limit allows",
-        "AssocMaxCPUMinutesPerJobLimit": "asks for more CPU hours than a job may",
-        "QOSMaxMemoryPerJob": "asks for more memory than a job may",
+        "AssocMaxCPUMinutesPerJobLimit": "asks for more CPU hours than a job may use",
+        "QOSMaxMemoryPerJob": "asks for more memory than a job may use",
     }
 
 
@@ -381,12 +381,12 @@ def test_required_nodes_down_or_reserved_are_explained() -> None:
     assert got == "lab-1-1 is reserved by maint, which ends in 2 h"
     later = replace(window, start_time=11_800, flags=("MAINT", "SPEC_NODES"))
     got = said(pending("ReqNodeNotAvail, Reserved for maintenance"), reservations=(later,))
-    assert got == "would run into reservation maint, which begins in 30 min: a shorter --time may start it before"
+    assert got == "would overlap reservation maint, which begins in 30 min: a shorter --time may start it before"
 
 
 def test_reservation_reason_is_explained() -> None:
     mine = pending("Reservation", reservation="course")
-    assert said(mine) == "reservation course is not there (any more): cancel it, or submit it without"
+    assert said(mine) == "reservation course does not exist: cancel the job and submit it without --reservation"
     course = Reservation("course", ("lab-1-1",), ("alice",), (), 10_600, 20_000)
     assert said(mine, reservations=(course,)) == "reservation course begins in 10 min"
     held = (replace(node("lab-1-1", 8), reservation="course"), *BUSY[1:])

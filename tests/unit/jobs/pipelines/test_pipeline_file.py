@@ -62,11 +62,11 @@ def test_all_pipeline_faults_are_reported_at_once() -> None:
         "name:",
         "steps.x.gpuss",
         "gpus?",
-        "no step 'nobody'",
+        "unknown step 'nobody'",
         "steps.y.run",
         "steps.z.run",
         "steps.z.nodes",
-        "wait for each other",
+        "depend on each other",
     ):
         assert part in caught.value.message, caught.value.message
 
@@ -102,4 +102,4 @@ def test_unknown_needs_are_limited_and_hint_at_existing_steps() -> None:
     names = [f"s{number}" for number in range(MAX_STEPS)]
     found = _refused({"steps": {name: {"run": "x", "needs": [f"{name}x"] * MAX_STEPS} for name in names}})
     assert len(found) == MOST_FAULTS
-    assert found[0].hint == "there is s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, ..."
+    assert found[0].hint == "steps: s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, ..."

@@ -92,7 +92,7 @@ async def test_helper_killed_during_submission_causes_no_second_job(warm: Helper
     sending = asyncio.create_task(run_sbatch(warm, HEAD, held("slow"), PERSON))
     await head.until("began")
     os.kill(head.held[0].pid, signal.SIGKILL)
-    with pytest.raises(Unanswered, match="did not say whether the job is submitted") as said:
+    with pytest.raises(Unanswered, match="did not report whether the job is submitted") as said:
         await sending
     assert "headway queue" in said.value.hint
     assert (len(head.lines("submitted")), len(head.held), head.fresh) == (1, 1, 0)
@@ -119,7 +119,7 @@ async def test_broken_helper_connection_leaves_the_outcome_unknown(said: list[by
     await eventually(lambda: head.made)
     for piece in (*said, b""):
         head.made[0].says.put_nowait(piece)
-    with pytest.raises(Unanswered, match="did not say whether the job is submitted"):
+    with pytest.raises(Unanswered, match="did not report whether the job is submitted"):
         await sending
     assert head.fresh == 0
 

@@ -90,7 +90,7 @@ def test_warn_stages_a_program_that_passes_the_signal_to_the_ranks() -> None:
 def test_warn_starts_the_program_as_srun_step_and_refuses_mpirun() -> None:
     text = make("python", "train.py", gpus=1, warn=True).text()
     assert 'srun --kill-on-bad-exit=1 --nodes=1 --ntasks=1 python3 "$helper" task -- "$@"' in text
-    with pytest.raises(Refused, match="does not reach mpirun's ranks"):
+    with pytest.raises(Refused, match="does not reach the ranks that mpirun starts"):
         make("mpirun", "./solve", warn=True)
 
 

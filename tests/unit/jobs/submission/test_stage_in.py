@@ -73,14 +73,14 @@ def test_stage_in_works_with_every_shell_shebang(head: str) -> None:
 @pytest.mark.parametrize(
     ("request_of", "words"),
     [
-        ({"script": "#!/usr/bin/env python3\nprint()"}, "none of a shell"),
-        ({"script": "#!/opt/fish\ntrue"}, "none of a shell"),
+        ({"script": "#!/usr/bin/env python3\nprint()"}, "needs a shell script"),
+        ({"script": "#!/opt/fish\ntrue"}, "needs a shell script"),
         ({"script": None, "args": ["--wrap=true"]}, "--wrap has none"),
-        ({"script": "#!/bin/sh\n#SBATCH --container-image=x\n"}, "outside of the container"),
-        ({"script": "#!/bin/sh\n", "args": ["--container-image=x"]}, "outside of the container"),
-        ({"script": "#!/bin/sh\n", "args": ["-N1", "--container-im", "x"]}, "outside of the container"),
-        ({"script": "#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n"}, "first component's nodes only"),
-        ({"script": "#!/bin/sh\n", "args": ["-N1", ":", "-N2"]}, "first component's nodes only"),
+        ({"script": "#!/bin/sh\n#SBATCH --container-image=x\n"}, "outside the container"),
+        ({"script": "#!/bin/sh\n", "args": ["--container-image=x"]}, "outside the container"),
+        ({"script": "#!/bin/sh\n", "args": ["-N1", "--container-im", "x"]}, "outside the container"),
+        ({"script": "#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n"}, "nodes of the first component"),
+        ({"script": "#!/bin/sh\n", "args": ["-N1", ":", "-N2"]}, "nodes of the first component"),
     ],
 )
 def test_stage_in_is_refused_if_it_cannot_work(request_of: dict[str, Any], words: str) -> None:
@@ -89,7 +89,7 @@ def test_stage_in_is_refused_if_it_cannot_work(request_of: dict[str, Any], words
 
 
 def test_stage_in_refuses_two_versions_of_a_dataset() -> None:
-    with pytest.raises(Refused, match="tiny is there twice"):
+    with pytest.raises(Refused, match="tiny is listed twice"):
         staged(SCRIPT, "tiny@1", "tiny@2")
 
 
@@ -110,7 +110,7 @@ def test_run_script_marks_stage_in_lines_and_reports_faults() -> None:
     image = ContainerIn(image="docker://x")
     _, faults = preview_run(RunIn(argv=["x"], stage_in=["a@1", "a@2"], container=image, sbatch=two), LAB, "ann")
     assert [fault.message for fault in faults] == [
-        "a is there twice: each has one place",
-        "copies to the first component's nodes only",
-        "copies outside of the container",
+        "a is listed twice",
+        "would copy only to the nodes of the first component",
+        "would copy to a folder outside the container",
     ]

@@ -52,7 +52,7 @@ def test_retry_replaces_the_array_option_with_its_tasks(flags: list[str]) -> Non
         ("Invalid account or account/partition combination specified", "alice is in"),
         ("invalid partition specified: x", "lab has train"),
         ("Requested node configuration is not available", "8 GPUs"),
-        ("Batch job submission failed: Job dependency problem", "forgets a job"),
+        ("Batch job submission failed: Job dependency problem", "forgets jobs"),
         ("something new", ""),
     ],
 )
@@ -74,7 +74,7 @@ def test_sbatch_refusals_get_a_hint(said: str, help_: str) -> None:
         ({"state": "FAILED", "exit_code": 3}, "exit code 3"),
         ({"state": "COMPLETING", "exit_code": 127}, "not found"),
         ({"state": "COMPLETING"}, ""),
-        ({"state": "PENDING", "reason": "DependencyNeverSatisfied"}, "never starts"),
+        ({"state": "PENDING", "reason": "DependencyNeverSatisfied"}, "can't be satisfied"),
         ({"state": "PENDING", "reason": "Something, new"}, "Something"),
         ({"state": "PENDING", "reason": "None"}, ""),
         ({"state": "RUNNING"}, ""),

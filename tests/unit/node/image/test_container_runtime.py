@@ -256,7 +256,7 @@ def test_squashfs_file_is_used_in_place_and_never_imported(runtime: dict[str, Mo
     file.write_bytes(b"hsqs....")
     wanted, store = runtime["reference"].parse(str(file)), runtime["image_store"].ImageStore
     assert store(str(tmp_path), "", environment).squashfs(wanted) == str(file)
-    with pytest.raises(runtime["messages"].Failed, match="is used as it is"):
+    with pytest.raises(runtime["messages"].Failed, match="needs no import"):
         store(str(tmp_path), "", environment, own=False).squashfs(wanted)
 
 

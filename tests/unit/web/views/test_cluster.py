@@ -202,7 +202,7 @@ def test_pending_reasons_are_translated_to_sentences() -> None:
         pending_reason("ReqNodeNotAvail, UnavailableNodes:lab-1-3") == "nodes it needs are out of service or reserved"
     )
     assert pending_reason("Some_New_Reason") == "Some New Reason"
-    assert pending_reason("") == "not yet looked at by the scheduler"
+    assert pending_reason("") == "not yet considered by the scheduler"
 
 
 @pytest.mark.parametrize(

@@ -48,11 +48,9 @@ async def runs(
     start: TimeText = "",
     end: TimeText = "",
     job: Annotated[int, Query(ge=0, le=MAX_PATH_NUMBER)] = 0,
-    lossy: Annotated[bool, Query(description="only runs that lost or idled, the most expensive first")] = False,
-    waited: Annotated[bool, Query(description="only runs that started in the period, the longest wait first")] = False,
-    cause: Annotated[
-        str, Query(max_length=4000, description="only runs behind this cause of loss, worded as in goodput")
-    ] = "",
+    lossy: Annotated[bool, Query(description="only runs with lost or idle time, the most expensive first")] = False,
+    waited: Annotated[bool, Query(description="only runs that started in the period, longest wait first")] = False,
+    cause: Annotated[str, Query(max_length=4000, description="only runs with this cause of loss, as in goodput")] = "",
     cursor: Cursor = "",
     limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 100,
 ) -> RunsOut:

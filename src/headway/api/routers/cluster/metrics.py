@@ -24,7 +24,9 @@ async def metrics(
     _: Anyone,
     series: Annotated[list[str], Query(max_length=MAX_SERIES, description=", ".join(SERIES))],
     node: Annotated[str, Query(max_length=64)] = "",
-    job: Annotated[int, Query(ge=0, le=MAX_PATH_NUMBER, description="its charts over its life, unless told when")] = 0,
+    job: Annotated[
+        int, Query(ge=0, le=MAX_PATH_NUMBER, description="charts of this job, by default over its whole run")
+    ] = 0,
     start: Annotated[
         float, Query(ge=-_MAX_TIME, le=_MAX_TIME, description="unix seconds; negative: before the end")
     ] = 0,

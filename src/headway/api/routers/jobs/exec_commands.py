@@ -25,7 +25,7 @@ router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
 _INPUT_QUEUE = 4  # pieces of input that are kept while the command does not read
 _MAX_PIECE = 1024 * 1024  # bytes
 _RECHECK_S = 1.0  # while a piece waits: how often to check that command and client are still there
-_ENDED = "the command has ended, or takes no input"
+_ENDED = "the command has ended or takes no input"
 
 
 @router.post("/exec")
@@ -71,7 +71,7 @@ async def put_input(key: str, request: Request, state: State, who: Member) -> Re
     if (given := state.command_inputs.get(owner_key)) is None:
         raise NotFound(_ENDED)
     if given.sending.locked():  # every waiting request stays open as long as the command runs
-        raise TooManyAtOnce("a piece of this input is on its way already", hint="send the next one when it is answered")
+        raise TooManyAtOnce("another piece of this input is being sent", hint="send the next piece after the answer")
     async with given.sending:
         piece = await _piece(request)
         while state.command_inputs.get(owner_key) is given:
@@ -91,7 +91,7 @@ async def _piece(request: Request) -> bytes:
     async for chunk in request.stream():
         piece += chunk
         if len(piece) > _MAX_PIECE:
-            raise Refused(f"a piece of input has more than {_MAX_PIECE // 2**20} MiB", hint="send it in several")
+            raise Refused(f"the piece of input has more than {_MAX_PIECE // 2**20} MiB", hint="split it")
     return bytes(piece)
 
 

@@ -40,9 +40,11 @@ async def log(
     who: Member,
     follow: bool = False,
     err: bool = False,
-    start: Annotated[int, Query(ge=0, le=2**53, description="from this byte on; not of an array's tasks together")] = 0,
+    start: Annotated[
+        int, Query(ge=0, le=2**53, description="start at this byte; not for all tasks of an array together")
+    ] = 0,
     task: Task = "",
-    frames: Annotated[bool, Query(description="in frames, whose last one says that this was all")] = False,
+    frames: Annotated[bool, Query(description="in frames; the last frame marks the end")] = False,
 ) -> ByteStream:
     """Streams the job's output; with `follow` until the job has ended. For an array's first number it streams the lines
     of all its tasks, each with its task number in front. If the server stops or an error happens before the end, the

@@ -57,9 +57,9 @@ def put(
 
     made = session.connect().people.put(person, PersonIn.model_validate({"role": role.value, "user": user}))
     session.print_line(
-        f"{made.name} is {made.role}, {f'on clusters as {made.user}' if made.user else 'and only looks on'}"
+        f"{made.name} is {made.role}, {f'on clusters as {made.user}' if made.user else 'with read-only access'}"
     )
-    session.print_note(f"  headway token create {person} makes a token for them")
+    session.print_note(f"  headway token create {person} creates a token for this person")
 
 
 @app.command()

@@ -50,7 +50,7 @@ def ssh(
 def _resolve_target(api: Client, words: list[str]) -> tuple[AccessOut, str]:
     """(its cluster, what is meant there): a node's name alone says its cluster."""
     if len(words) > 2:
-        raise typer.BadParameter(f"what is {words[2]!r}? A command stands after --")
+        raise typer.BadParameter(f"unexpected argument {words[2]!r}; put a command after --")
     if not words:
         access = api.clusters.ssh_access(session.choose_cluster(api, None))
         return access, access.cluster
@@ -77,7 +77,7 @@ def _access_of(api: Client, host: str, clusters: list[str]) -> AccessOut:
             continue
         if host in _machines(access):
             return access
-    raise unready or NotFound(f"no cluster and no node is called {host}", hint="headway ls")
+    raise unready or NotFound(f"no cluster or node is named {host}", hint="headway ls")
 
 
 def _machines(access: AccessOut) -> set[str]:
@@ -97,7 +97,7 @@ def exec_(
     headway exec lab -u alice -- squeue --me"""
     argv = ctx.meta.get(WORDS_AFTER_DASHES)
     if not argv:
-        raise typer.BadParameter("the command stands after --: headway exec CLUSTER -- COMMAND")
+        raise typer.BadParameter("put the command after --: headway exec CLUSTER -- COMMAND")
     api = session.connect()
     pieces = api.commands.stream(session.choose_cluster(api, cluster), argv, user, None if no_stdin else _stdin())
     with closing(pieces):
@@ -135,7 +135,7 @@ def cp(
     for host in dict.fromkeys(match.group(2) for word in words if (match := _REMOTE.match(word))):
         config = ssh_files.write_ssh_config(_access_of(api, host, names))
     if config is None:
-        raise typer.BadParameter("no cluster is named: write it before a colon, as in lab:path")
+        raise typer.BadParameter("give the cluster before a colon, as in lab:path")
     exec_program(["scp", "-F", str(config), *words])
 
 

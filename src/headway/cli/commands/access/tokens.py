@@ -32,7 +32,7 @@ def create(
         str, typer.Argument(metavar="PERSON", help="Person that the token is for (default: you; others: admins only).")
     ] = "",
     role: Annotated[Role | None, typer.Option("--role", help="Set the person's role (admins only).")] = None,
-    name: Annotated[str, typer.Option("--name", help="Label that tells what the token is for.")] = "",
+    name: Annotated[str, typer.Option("--name", help="Purpose of the token, as a label.")] = "",
     days: Annotated[int | None, typer.Option("--days", min=1, help="Days until it expires (default: never).")] = None,
     scope: Annotated[Scope, typer.Option("--scope", help="What the token permits.")] = Scope.all,
     cluster: Annotated[str | None, typer.Option("--cluster", help="Restrict the token to this cluster.")] = None,

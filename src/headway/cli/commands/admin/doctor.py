@@ -31,6 +31,6 @@ def doctor(output: Output = Format.table) -> None:
             if gap.fix:
                 session.print_line(f"      {gap.fix}")
         if not gaps:
-            session.print_line(f"{paint('ok', 'good', terminal)}    this machine has what local clusters need")
+            session.print_line(f"{paint('ok', 'good', terminal)}    this machine can run local clusters")
     if any(gap.fatal for gap in gaps):
         raise typer.Exit(1)

@@ -61,7 +61,9 @@ def start(tls_cert: Cert = None, tls_key: Key = None) -> None:
     _set_tls(tls_cert, tls_key)
     already = running_server()
     server = already or start_server()
-    session.print_line(f"the server {'runs already' if already else 'runs'} at {server.url} (process {server.pid})")
+    session.print_line(
+        f"the server {'is already running' if already else 'is running'} at {server.url} (process {server.pid})"
+    )
 
 
 @app.command()
@@ -69,7 +71,7 @@ def stop() -> None:
     """Stop the server. Clusters and jobs continue."""
     from headway.sdk.local_server import stop_server
 
-    session.print_line("the server has ended" if stop_server() else "no server runs")
+    session.print_line("the server has stopped" if stop_server() else "no server is running")
 
 
 @app.command()
@@ -84,7 +86,7 @@ def status(output: Output = Format.table) -> None:
         ("state", server.state_dir), ("database", server.database), ("clusters", str(server.clusters)),
     ]  # fmt: skip
     if not server.leads:
-        pairs.append(("part", "follows: another server on the database leads"))
+        pairs.append(("part", "standby: another server of the database is active"))
     tables.print_facts(pairs)
 
 
@@ -98,7 +100,7 @@ def logs(
 
     log = log_file()
     if not log.exists():
-        raise Unreachable(f"there is no log at {log}", hint="headway server start")
+        raise Unreachable(f"{log} does not exist", hint="headway server start")
     if follow:
         sys.stdout.flush()
         os.execvp("tail", ["tail", "-n", str(lines), "-F", str(log)])  # noqa: S606, S607
@@ -121,7 +123,9 @@ def run(tls_cert: Cert = None, tls_key: Key = None) -> None:
     _set_tls(tls_cert, tls_key)
     already = running_server()
     if already is not None:
-        raise Refused(f"a server runs already at {already.url} (process {already.pid})", hint="headway server stop")
+        raise Refused(
+            f"a server is already running at {already.url} (process {already.pid})", hint="headway server stop"
+        )
     argv = server_argv()
     sys.stdout.flush()
     os.execv(argv[0], argv)  # noqa: S606

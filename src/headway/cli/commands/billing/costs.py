@@ -197,7 +197,7 @@ def invoice(
     cluster: ClusterName = None,
     period: Month = "",
     close: Annotated[
-        bool, typer.Option("--close", help="Close the month for good, once it is over (admins only).")
+        bool, typer.Option("--close", help="Close the month permanently after its end (admins only).")
     ] = False,
     output: SheetOutput = Sheet.table,
 ) -> None:
@@ -207,7 +207,7 @@ def invoice(
     api = session.connect()
     name = session.choose_cluster(api, cluster)
     if close and not period:
-        raise Refused("which month is to be closed?", hint="headway invoice --period 2026-10 --close")
+        raise Refused("give the month to close", hint="headway invoice --period 2026-10 --close")
     found = api.billing.close_invoice(name, period) if close else api.billing.invoice(name, period)
     if _print_for_programs(found, output):
         return
@@ -266,7 +266,7 @@ def goodput(
 
     headway goodput --job 104"""
     if job:
-        _require_unset({"period": period}, "--job", "a job is reported over all its runs")
+        _require_unset({"period": period}, "--job", "--job reports all runs of a job")
     api = session.connect()
     if job:
         told = api.billing.job_goodput(session.choose_cluster(api, cluster), job)
@@ -375,7 +375,7 @@ def energy(cluster: ClusterName = None, period: Month = "", output: Output = For
         for who, one in (*((one.team or "no team", one) for one in found.teams), ("all", found.total))
     ]  # fmt: skip
     _table(columns, rows)
-    session.print_note(f"PUE {found.pue:g}: kilowatt-hours that the site draws per kilowatt-hour of the machines")
+    session.print_note(f"PUE {found.pue:g}: energy of the site divided by energy of the machines")
     if found.simulated:
         session.print_note("power is of SIMULATED GPUs")
 
@@ -401,8 +401,8 @@ def capacity(cluster: ClusterName = None, period: Month = "", output: Output = F
                 words += f", most in the hour of {formatting.local_time(worst.at)} ({worst.fragmented:,.2f} of {worst.free:,.2f})"
             session.print_line(words)
     session.print_line(
-        f"free now: {found.free_gpus} GPUs, {found.free_whole_node_gpus} of them on wholly free nodes "
-        f"({_share(found.fragmentation)} in pieces)"
+        f"free now: {found.free_gpus} GPUs, {found.free_whole_node_gpus} of them on completely free nodes "
+        f"({_share(found.fragmentation)} fragmented)"
     )
     if found.waits:
         session.print_line()

@@ -71,7 +71,7 @@ def apply(
         return
     if changes.asks:
         session.confirm(
-            "Go ahead?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'change')} would disturb what is running"
+            "Continue?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'change')} would disturb jobs or sessions"
         )
     operation = api.clusters.apply(document, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s)
     _end(follow_to_end(api, operation, quiet=quiet, on_lost=_when_lost(api)), output)
@@ -123,7 +123,7 @@ def _reach(*, quiet: bool) -> Client:
             return _come_back(error)
     url = _start_server()
     if url and not quiet:
-        session.print_line(f"started the server at {url}; headway server stop ends it")
+        session.print_line(f"started the server at {url}; stop it with headway server stop")
     return session.connect()
 
 

@@ -29,7 +29,7 @@ def init(
         with file.open("x") as out:
             out.write(text)
     except FileExistsError:
-        raise Refused(f"{file} already exists", hint="--file names another; --file - prints it") from None
+        raise Refused(f"{file} already exists", hint="give another file with --file, or --file - to print") from None
     session.print_line(f"wrote {file}")
     session.print_line(f"  edit it, then: headway apply {file}")
 

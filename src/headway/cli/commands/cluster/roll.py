@@ -56,7 +56,7 @@ def roll(
     if dry_run:
         return
     if changes.asks:
-        session.confirm("Go ahead?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'machine')} would be rebuilt")
+        session.confirm("Continue?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'machine')} would be rebuilt")
     operation = api.clusters.roll(name, back=back, head=head, by_s=by_s)
     _end(follow_to_end(api, operation, quiet=quiet), output, f"{name} is rolled")
 

@@ -42,7 +42,7 @@ def scale(
         return
     if changes.asks:
         session.confirm(
-            "Go ahead?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'change')} would disturb what is running"
+            "Continue?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'change')} would disturb jobs or sessions"
         )
     operation = api.clusters.scale(
         name, groups, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s
@@ -53,7 +53,7 @@ def scale(
         return
     took = f" in {final.finished_at - final.created_at:.1f} s" if final.finished_at else ""
     session.print_line(f"{name} is scaled{took}")
-    session.print_line("  change the number in its file too, or the next apply restores the old one")
+    session.print_line("  change the number in the cluster file too, or the next apply restores the old number")
 
 
 def _asked(words: list[str]) -> tuple[str | None, dict[str, int]]:
@@ -63,8 +63,8 @@ def _asked(words: list[str]) -> tuple[str | None, dict[str, int]]:
     for word in rest:
         group, _, number = word.rpartition("=")
         if not re.fullmatch(r"\d{1,5}", number) or group in groups:
-            raise typer.BadParameter(f"{word!r} is no number of nodes; for example 8, or gpu=8")
+            raise typer.BadParameter(f"{word!r} is not a number of nodes; give for example 8 or gpu=8")
         groups[group] = int(number)
     if not groups:
-        raise typer.BadParameter("how many nodes? For example headway scale lab 8")
+        raise typer.BadParameter("give the number of nodes, for example headway scale lab 8")
     return name, groups

@@ -75,12 +75,12 @@ def _headlines(c: ClusterOut, terminal: Terminal) -> list[str]:
     if len(c.groups) > 1:
         lines += [f"{group.name}: {_group(group)}" for group in c.groups]
     if c.stale:
-        lines.append(paint(f"figures are old: {without_control_characters(c.stale)}", "warn", terminal))
+        lines.append(paint(f"data is old: {without_control_characters(c.stale)}", "warn", terminal))
     return lines
 
 
 def _group(group: GroupOut) -> str:
-    wanted = f"{group.nodes} to {group.max} as jobs ask" if group.idle_s is not None else f"{group.nodes} wanted"
+    wanted = f"{group.nodes} to {group.max} on demand" if group.idle_s is not None else f"{group.nodes} wanted"
     more = f" and {formatting.plural(group.spares, 'spare')}" if group.spares else ""
     price = f", ${group.price_usd_per_node_hour} a node and hour" if group.price_usd_per_node_hour else ""
     machines = formatting.plural(group.machines, "machine")

@@ -129,7 +129,7 @@ def restore(
     if output is Format.json:
         session.print_json(final)
         return
-    session.print_line(f"{cluster} is back: headway queue {cluster}")
+    session.print_line(f"{cluster} is restored: headway queue {cluster}")
 
 
 def _absolute(path: Path) -> str:
@@ -147,7 +147,7 @@ def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
             lines = session.expand_home(key_file).read_text().strip().splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise Refused(
-                f"{key_file} can't be read: {error}", hint="name a file with the passphrase in its first line"
+                f"{key_file} can't be read: {error}", hint="give a file with the passphrase in its first line"
             ) from None
         found = lines[0] if lines else ""
     elif os.environ.get(PASSPHRASE):
@@ -155,10 +155,12 @@ def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
     elif session.is_interactive():
         found = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=twice)
     else:
-        raise NeedsConfirmation("a backup is encrypted with a passphrase", hint=f"--key-file FILE, or {PASSPHRASE}")
+        raise NeedsConfirmation(
+            "a backup is encrypted with a passphrase", hint=f"give --key-file FILE, or set {PASSPHRASE}"
+        )
     if len(found) < LEAST:
         raise Refused(
             f"the passphrase has {formatting.plural(len(found), 'character')}, fewer than {LEAST}",
-            hint="head -c 32 /dev/urandom | base64 > FILE makes a strong one",
+            hint="head -c 32 /dev/urandom | base64 > FILE creates a strong passphrase",
         )
     return found

@@ -44,9 +44,8 @@ def _check(image: str) -> None:
     """Raises Refused for a file, which is no image to import, and for a path that means nothing on the head."""
     if image.endswith((".sqsh", ".squashfs")):
         raise Refused(
-            f"{image} is used as it is: nothing is imported",
-            hint="put it where every node reads it, /scratch for example, and name it there: "
-            "--container-image=/scratch/image.sqsh",
+            f"{image} needs no import: Slurm uses the file directly",
+            hint="put it on a volume of all nodes, for example /scratch, and use --container-image=/scratch/image.sqsh",
         )
     path = image.removeprefix("oci:").removeprefix("//")
     if not path.startswith("/") and (path != image or image.startswith((".", "~"))):

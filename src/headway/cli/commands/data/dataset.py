@@ -65,7 +65,9 @@ def _begin(api: Client, cluster: str, name: str, source: str, endpoint_url: str)
 
         return api.datasets.add(cluster, name, source, s3=s3_access(endpoint_url))
     if endpoint_url:
-        raise Refused("--endpoint-url is for s3://", hint=f"headway dataset add {name} --from s3://BUCKET/PREFIX")
+        raise Refused(
+            "--endpoint-url needs an s3:// source", hint=f"headway dataset add {name} --from s3://BUCKET/PREFIX"
+        )
     return api.datasets.add(cluster, name, os.path.normpath(Path.cwd() / session.expand_home(source)))
 
 
@@ -108,7 +110,7 @@ def verify(which: Which, cluster: ClusterOption = None, output: Output = Format.
     if output is Format.json:
         session.print_json(final)
         return
-    session.print_line(f"{name}@{number} is whole")
+    session.print_line(f"{name}@{number} is complete")
 
 
 @app.command("remove")
@@ -125,12 +127,12 @@ def remove(
 
     headway dataset remove tiny@1"""
     if "@" not in which:
-        raise Refused(f"which version of {which}?", hint=f"headway dataset remove {which}@1")
+        raise Refused(f"give a version of {which}", hint=f"headway dataset remove {which}@1")
     api = session.connect()
     picked = session.choose_cluster(api, cluster)
     name, number = _version(api, picked, which)
     session.confirm(
-        f"Remove {name}@{number} from {picked}?", yes=yes, refusal=f"{name}@{number} would be gone for good"
+        f"Remove {name}@{number} from {picked}?", yes=yes, refusal=f"{name}@{number} would be deleted permanently"
     )
     final = follow_operation(api, api.datasets.remove(picked, name, number, force=force), quiet=output is Format.json)
     if output is Format.json:
@@ -143,7 +145,7 @@ def _version(api: Client, cluster: str, which: str) -> tuple[str, int]:
     """tiny@2, or tiny for its latest."""
     match = re.fullmatch(r"([a-z][a-z0-9_-]*)(?:@([0-9]{1,9}))?", which)
     if match is None:
-        raise Refused(f"{which} is no dataset", hint="NAME@VERSION, as headway dataset list shows them")
+        raise Refused(f"{which} is not a dataset", hint="give NAME@VERSION, as headway dataset list prints it")
     if match[2]:
         return match[1], int(match[2])
     numbers = [one.version for one in api.datasets.list(cluster) if one.name == match[1]]

@@ -33,7 +33,7 @@ def show_volumes(cluster: ClusterName = None, output: Output = Format.table) -> 
         session.print_json(found)
         return
     if found.stale:
-        session.print_note(f"how full volumes are can't be read: {found.stale}")
+        session.print_note(f"the usage of volumes can't be read: {found.stale}")
     columns = [
         tables.Column("VOLUME"), tables.Column("TYPE"), tables.Column("USED", right=True), tables.Column("FREE", right=True),
         tables.Column("NODES", right=True), tables.Column("WRITE", right=True), tables.Column("READ", right=True),

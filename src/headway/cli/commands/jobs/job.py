@@ -32,7 +32,7 @@ ManyWords = Annotated[
 def show_job(
     words: Words,
     lineage: Annotated[
-        bool, typer.Option("--lineage", help="Show script, files, image and datasets that the job was made from.")
+        bool, typer.Option("--lineage", help="Show the script, files, image and datasets of the job.")
     ] = False,
     output: Output = Format.table,
 ) -> None:
@@ -67,7 +67,7 @@ def retry(
 
     headway job retry 12 --failed"""
     if not failed:
-        raise typer.BadParameter("to submit the whole array again: headway job rerun")
+        raise typer.BadParameter("use headway job rerun to submit the whole array again")
     _once_more(words, env, output, "retry")
 
 
@@ -114,7 +114,7 @@ def _show_lineage(found: LineageOut, output: Format) -> None:
         session.print_json(found)
         return
     git = found.git
-    commit = f"{git.commit[:12]} ({git.branch}){', with changes of its own' if git.dirty else ''}" if git else ""
+    commit = f"{git.commit[:12]} ({git.branch}){', with uncommitted changes' if git.dirty else ''}" if git else ""
     rows: list[tuple[str, tables.Cell]] = [
         ("job", f"{found.job_id} on {found.cluster}, a {found.kind}{f' of {found.parent}' if found.parent else ''}"),
         ("submitted", f"{formatting.local_time(int(found.submitted_at))} by {found.person} as {found.user}"),
@@ -187,7 +187,7 @@ def _course(j: JobOut) -> str:
     course = j.progress.course if j.progress else None
     if course is None:
         return ""
-    return f"{course.ettr:.3f}: {course.lost_s:.0f} s of work done again, {course.down_s:.0f} s between its runs"
+    return f"{course.ettr:.3f}: {course.lost_s:.0f} s of repeated work, {course.down_s:.0f} s between its runs"
 
 
 def _array_facts(j: JobOut, told: ArrayOut, cluster: str, gpus: list[Span]) -> list[tuple[str, tables.Cell]]:
@@ -239,7 +239,7 @@ def logs(
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
     except KeyboardInterrupt:
-        session.print_note(f"\njob {number} goes on; follow it again: headway logs {name} -f {number}")
+        session.print_note(f"\njob {number} continues; follow it again: headway logs {name} -f {number}")
         raise typer.Exit(130) from None
 
 
@@ -250,7 +250,7 @@ def cancel(words: ManyWords) -> None:
     cluster, rest = session.split_cluster(words)
     session.check_job_ids(rest)
     if not rest:
-        raise typer.BadParameter("which job?")
+        raise typer.BadParameter("give a job id")
     api = session.connect()
     name = session.choose_cluster(api, cluster)
     failed: HeadwayError | None = None
@@ -271,7 +271,7 @@ def cancel(words: ManyWords) -> None:
 def _one_job(words: list[str]) -> tuple[str | None, str]:
     cluster, rest = session.split_cluster(words)
     if len(rest) != 1:
-        raise typer.BadParameter("one job id is needed" if not rest else f"one job id, not {len(rest)}")
+        raise typer.BadParameter("give one job id" if not rest else f"give one job id, not {len(rest)}")
     session.check_job_ids(rest)
     return cluster, rest[0]
 

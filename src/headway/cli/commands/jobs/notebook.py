@@ -47,7 +47,7 @@ def notebook(
     if there:
         found = there[0]
         session.print_note(
-            f"job {found.job_id} is already your notebook; headway cancel {where} {found.job_id} ends it"
+            f"job {found.job_id} is already your notebook; end it with headway cancel {where} {found.job_id}"
         )
     else:
         ask = NotebookIn(gpus=gpus, time=time, partition=partition, team=team, idle_minutes=idle)
@@ -59,7 +59,7 @@ def notebook(
         session.print_json(link)
         return
     session.print_line(link.url)
-    session.print_note("The URL works once, within a minute; for another browser run headway notebook again.")
+    session.print_note("The URL works once and expires after a minute; run headway notebook again for another browser.")
     if sys.stdout.isatty() and (
         sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     ):

@@ -105,7 +105,7 @@ def _row(job: JobOut) -> list[tables.Cell]:
 
 def _watch(api: Client, name: str, *, all: bool, user: str, state: str) -> None:
     if not sys.stdout.isatty():
-        raise Refused("--watch needs a terminal", hint="headway queue -o json, as often as you like")
+        raise Refused("--watch needs a terminal", hint="use headway queue -o json")
     sys.stdout.write("\x1b[?1049h\x1b[?25l")  # the alternate screen, no cursor
     try:
         while True:

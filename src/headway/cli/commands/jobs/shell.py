@@ -44,7 +44,7 @@ def shell(
         if value:
             step.append(f"--{flag}={value}")
     if any("\n" in word or "\0" in word for word in [*step, *command]):
-        raise Refused("a word holds a line break")
+        raise Refused("an argument contains a line break")
     import shlex
 
     exec_program(

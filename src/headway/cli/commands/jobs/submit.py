@@ -116,7 +116,7 @@ def _which(api: Client, words: list[str]) -> tuple[str, sbatch_line.SbatchLine]:
         return words[0], sbatch_line.parse_sbatch_line(words[1:])
     if not Path(words[0]).exists():
         raise NotFound(
-            f"{words[0]} is neither a cluster nor a script here",
+            f"{words[0]} is neither a cluster nor a script on this machine",
             hint=f"clusters: {', '.join(names)}" if names else "headway init, then headway apply",
         )
     return session.choose_cluster(api, None), sbatch_line.parse_sbatch_line(words)
@@ -127,13 +127,13 @@ def _script(name: str | None, cluster: str) -> str:
 
     if name is None or name == "-":
         if sys.stdin.isatty():
-            raise Refused("which script?", hint="headway submit SCRIPT, or --wrap 'COMMAND'")
+            raise Refused("no script is given", hint="use headway submit SCRIPT, or --wrap 'COMMAND'")
         return script_text(sys.stdin.buffer.read(MAX_SCRIPT_BYTES + 1), "standard input")
     path = session.expand_home(name)
     if not path.is_file():
         raise NotFound(
             f"{name}: no such script on this machine",
-            hint=f"a script that lies on the cluster: headway exec {cluster} -u USER -- sbatch {name}",
+            hint=f"for a script on the cluster use headway exec {cluster} -u USER -- sbatch {name}",
         )
     return script_text(path.read_bytes(), name)
 
@@ -143,12 +143,12 @@ def _wait(api: Client, cluster: str, job_id: int) -> int:
     from headway.sdk.resources.jobs import Job
 
     def lost(error: Unreachable) -> None:
-        session.print_note(f"{error.message}; job {job_id} goes on and is waited for")
+        session.print_note(f"{error.message}; job {job_id} continues; still waiting for it")
 
     try:
         job = Job(api.jobs, cluster, job_id).wait(poll_s=WAIT_S, on_lost=lost)
     except KeyboardInterrupt:
-        session.print_note(f"\njob {job_id} goes on; headway logs {cluster} -f {job_id}")
+        session.print_note(f"\njob {job_id} continues; headway logs {cluster} -f {job_id}")
         return 130
     if job.state != "COMPLETED":
         told = f"; failed: {job.tasks.failed_tasks}" if job.tasks else f" after {formatting.duration(job.elapsed_s)}"

@@ -55,18 +55,18 @@ def parse(words: list[str], **options: Any) -> tuple[str | None, FaultIn]:
         (None, words) if words[0] in kinds and (len(words) < 2 or words[1] not in kinds) else (words[0], words[1:])
     )
     if not rest or rest[0] not in kinds:
-        raise typer.BadParameter(f"which fault? {', '.join(kinds)}")
+        raise typer.BadParameter(f"give a fault: {', '.join(kinds)}")
     kind, more = FaultKind(rest[0]), rest[1:]
     code, daemon = 0, None
     if kind is FaultKind.XID and more and more[0].isascii() and more[0].isdigit() and len(more[0]) <= 4:
         code, more = int(more[0]), more[1:]
     elif kind is FaultKind.XID and not options.get("heal"):
-        raise typer.BadParameter("which XID? a number, such as 79")
+        raise typer.BadParameter("give the XID as a number, such as 79")
     if kind is FaultKind.KILL:
         if not more or more[0] not in list(Daemon):
-            raise typer.BadParameter(f"which daemon? {', '.join(Daemon)}")
+            raise typer.BadParameter(f"give a daemon: {', '.join(Daemon)}")
         daemon, more = Daemon(more[0]), more[1:]
     on_node = daemon is None or daemon in ON_NODES
     if len(more) != on_node:
-        raise typer.BadParameter("which node? one name" if on_node else f"which node? {daemon} needs none")
+        raise typer.BadParameter("give one node" if on_node else f"{daemon} runs on the head: give no node")
     return cluster, FaultIn(kind=kind, node=more[0] if on_node else "", code=code, daemon=daemon, **options)

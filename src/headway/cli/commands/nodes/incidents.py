@@ -173,7 +173,7 @@ def _wait(api: Client, cluster: str, name: str) -> None:
     while True:
         deed = api.nodes.get(cluster, name).deed
         if deed is None:  # the server was restarted meanwhile
-            raise Conflict(f"the server does not know of it any more: headway status {cluster}")
+            raise Conflict(f"the server has no record of it any more: headway status {cluster}")
         if deed.ended_at is not None:
             break
         time.sleep(LOOK_S)
@@ -181,7 +181,7 @@ def _wait(api: Client, cluster: str, name: str) -> None:
         session.print_line(f"{one.name}: {'passed' if one.ok else one.text or 'failed'}")
     if deed.fault:
         raise Conflict(f"{name}: {deed.fault}", hint=f"headway node history {name}")
-    session.print_line(f"{name}: {'it runs again' if deed.kind == 'reboot' else 'all tests passed'}")
+    session.print_line(f"{name}: {'it is running again' if deed.kind == 'reboot' else 'all tests passed'}")
 
 
 def _print(found: IncidentOut, output: Format) -> None:

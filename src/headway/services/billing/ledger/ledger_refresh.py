@@ -43,7 +43,7 @@ async def refresh_ledger(state: AppState, billed: BilledCluster) -> str:
 async def rebuild_ledger(state: AppState, who: Principal, billed: BilledCluster) -> CollectedOut:
     """Drops the stored runs and reads accounting again from its beginning. Raises Refused for a cluster that is down."""
     if billed.cluster is None:
-        raise Refused(f"{billed.name} is down: its accounting can't be read", hint="headway apply brings it back")
+        raise Refused(f"{billed.name} is down: its accounting can't be read", hint="run headway apply")
     await state.store.runs.collect_again(billed.name)
     await ensure_ledger_fresh(state, billed.cluster, max_age_s=0)
     await write_audit_line(state, who, "ledger.rebuild", billed.name)

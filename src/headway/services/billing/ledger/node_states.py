@@ -20,7 +20,7 @@ def parse_states(text: str) -> frozenset[NodeCondition]:
     """Returns the node states named in comma-separated text; all if it is empty. Raises Refused for unknown ones."""
     words = [word for word in text.split(",") if word]
     if unknown := [word for word in words if word not in list(NodeCondition)]:
-        raise Refused(f"there is no node state {unknown[0]!r}", hint=f"use one of {', '.join(NodeCondition)}")
+        raise Refused(f"unknown node state {unknown[0]!r}", hint=f"use one of {', '.join(NodeCondition)}")
     return frozenset(NodeCondition(word) for word in words) or frozenset(NodeCondition)
 
 

@@ -38,9 +38,9 @@ async def add(
     """Adds a person."""
     name = person.strip()
     if await state.store.people.get(name) is not None:
-        return redirect_with_message("/people", f"{name} is there already", is_error=True)
+        return redirect_with_message("/people", f"{name} exists already", is_error=True)
     return await _save(
-        request, state, who, name, PersonIn(role=role), f"{name} is added as {role}; give them a token or a link"
+        request, state, who, name, PersonIn(role=role), f"{name} is added as {role}; give this person a token or a link"
     )
 
 

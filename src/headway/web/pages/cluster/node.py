@@ -66,7 +66,7 @@ async def drain(name: str, node: str, state: State, who: Operator, reason: Word 
     """Drains the node. Raises Refused without a reason."""
     words = " ".join(reason.split())
     if not words:
-        raise Refused("why is it drained? the reason is empty", hint="everybody who looks at the node sees it")
+        raise Refused("the reason is empty", hint="the reason is shown to all users")
     done = await service.drain_node(state, who, name, node, words[:200])
     return _back(name, node, done.done)
 

@@ -104,11 +104,13 @@ async def _asked(name: str, state: AppState, sent: Mapping[str, str]) -> dict[st
         if group.idle_s is not None or not text:
             continue
         if not (text.isascii() and text.isdigit()) or int(text) > 20_000:
-            raise Refused(f"{text[:20]!r} is no number of nodes for {group.name}", hint="a number from 0 to 20000")
+            raise Refused(
+                f"{text[:20]!r} is not a number of nodes for {group.name}", hint="give a number from 0 to 20000"
+            )
         if int(text) != group.nodes:
             found[group.name] = int(text)
     if not found:
-        raise Refused("every group has that many nodes already", hint="say another number")
+        raise Refused("every group has that many nodes already", hint="give another number")
     return found
 
 

@@ -122,10 +122,10 @@
         begun = true;
         if (await follow(signal, () => { wait = AGAIN_MS; })) { say("complete"); return; }
         if (signal.aborted) return;
-        say("the connection broke; again in a moment");
+        say("the connection broke; trying again");
       } catch (error) {
         if (signal.aborted) return;
-        say(error.kind ? error.message : "the connection broke; again in a moment");
+        say(error.kind ? error.message : "the connection broke; trying again");
         if (error.kind && !PASSING.includes(error.kind)) return;
       }
       await new Promise((done) => { signal.addEventListener("abort", done); setTimeout(done, wait); });

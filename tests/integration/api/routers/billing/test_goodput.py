@@ -211,7 +211,7 @@ async def test_goodput_reports_slow_checkpoints_and_savings_of_a_better_interval
     saves = 20 / 200 + 200 / (2 * year_s) - 20 / best - best / (2 * year_s)
     assert told["saves_usd"] == pytest.approx(80 * saves, abs=0.01)
     page = (await ann.get("/clusters/lab/costs?section=goodput&period=2026-10")).text
-    assert ("Checkpoints that could come" in page, f"{told['saves_usd']:,.2f}" in page) == (True, True)
+    assert ("Checkpoint intervals to improve" in page, f"{told['saves_usd']:,.2f}" in page) == (True, True)
     measured = await got(ann, "goodput/checkpoints?job=7")
     assert (measured["best_s"], measured["write_s"]) == (told["best_s"], 20.0)
     assert (await got(sam, "goodput?period=2026-10"))["checkpoints"] == []
@@ -282,7 +282,7 @@ async def test_estimate_reports_price_start_time_and_remaining_budget(server: Se
     assert "The job may use 32.00 GPU-hours, but only 10.00 are left" in page
     form = {"how": "script", "script": "#!/bin/sh\n", "flags": "-w /home/alice/nodes --gpus-per-node=8"}
     unread = (await alice.post("/clusters/lab/submit/check", data=form)).text
-    assert ("can't be said; not understood here: --nodelist." in unread, "USD an hour" in unread) == (True, False)
+    assert ("is unknown; unread options: --nodelist." in unread, "USD an hour" in unread) == (True, False)
     assert "are left to vision" in (await alice.get("/clusters/lab/submit")).text
     await server.store.budgets.record("lab", "vision", OCTOBER.start, "over", capped=True)
     at(server, 60)

@@ -226,7 +226,7 @@ async def test_full_disk_is_reported_with_a_hint(server: Server) -> None:
         server.backend.answers["plan"] = error
         out = failed(await client.post("/api/v1/plan", json=document().model_dump()), 500, "unreachable")
         assert "full" in out.detail
-        assert "make room" in out.hint
+        assert "free space" in out.hint
 
 
 async def test_down_keeps_data_and_secrets_and_lists_kept_paths(server: Server) -> None:
@@ -318,13 +318,13 @@ async def test_plan_refuses_dataset_paths_that_the_server_forbids(server: Server
     (outside / "loop").symlink_to("loop")
     rows = (
         (outside, ""),
-        ("/etc", "belongs to the server"),
-        ("/", "belongs to the server"),
-        ("/root", "belongs to the server"),  # /root/.ssh is in it
-        ("/var/lib", "belongs to the server"),
-        (tmp_path / "x", "belongs to the server"),
-        (tmp_path.parent, "belongs to the server"),  # the state folder is in it
-        (outside / "sneaky", "/etc belongs to the server"),
+        ("/etc", "system folder of the server"),
+        ("/", "system folder of the server"),
+        ("/root", "system folder of the server"),  # /root/.ssh is in it
+        ("/var/lib", "system folder of the server"),
+        (tmp_path / "x", "system folder of the server"),
+        (tmp_path.parent, "system folder of the server"),  # the state folder is in it
+        (outside / "sneaky", "/etc is a system folder of the server"),
         (outside / "none", "is not there"),
         (outside / "file", "is not a folder"),
         (outside / "loop", "is not a folder"),

@@ -92,7 +92,7 @@ async def test_only_admins_inject_faults(server: Server) -> None:
     admin = await server.client()
     server.backend.answers["inject_fault"] = "done"
     assert (await admin.post("/api/v1/clusters/lab/faults", json=ask)).json() == {"done": "done"}
-    server.backend.answers["inject_fault"] = Refused("no local cluster")
+    server.backend.answers["inject_fault"] = Refused("not a local cluster")
     assert (await admin.post("/api/v1/clusters/lab/faults", json=ask)).status_code == 400
     for wrong in ({"kind": "burn"}, {"gpu": -1}, {"text": "a\nb"}, {"more": 1}):
         assert (await admin.post("/api/v1/clusters/lab/faults", json=ask | wrong)).status_code == 422

@@ -134,7 +134,7 @@ async def test_prometheus_is_queried_through_the_forwarded_port(forward: Forward
     assert (found[0].labels["gpu"], found[0].values[0]) == ("3", (100.0, 2.5))
     assert b"query=up%7Ba%3D%22b%22%7D" in forward.asked
     forward.says = b"<html>"
-    with pytest.raises(Unreachable, match="and no figures"):
+    with pytest.raises(Unreachable, match="without figures"):
         await query_range(forward, builders.machine("lab-head"), [Query("k", "up")], 100, 110, 10)
     forward.path.unlink()
     with pytest.raises(Unreachable, match="Prometheus on lab-head does not answer"):

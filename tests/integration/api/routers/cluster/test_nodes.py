@@ -42,7 +42,7 @@ async def test_suspended_slot_answers_404_as_a_node(server: Server) -> None:
     assert (await olga.get(NODE)).status_code == 200
     told = await olga.get("/api/v1/clusters/lab/nodes/lab-1-2")
     assert told.status_code == 404
-    assert "lab-1-2 is a slot without a machine now" in told.text
+    assert "lab-1-2 has no machine now" in told.text
 
 
 async def test_return_of_a_node_with_an_incident_runs_its_tests(server: Server) -> None:

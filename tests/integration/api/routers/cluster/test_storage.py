@@ -37,7 +37,7 @@ async def look(server: Server, *nodes: Any, rooms: Any = ()) -> dict[str, Any]:
 
 async def test_volume_is_lost_only_on_nodes_that_report_it(server: Server) -> None:
     await server.store.incidents.open(
-        "lab", "lab-1-2", "mounts: /data can only be read", FaultAction.MOUNT, 1000.0, {}, score=1
+        "lab", "lab-1-2", "mounts: /data is read-only", FaultAction.MOUNT, 1000.0, {}, score=1
     )
     nodes = [builders.node(f"lab-1-{number}", "IDLE") for number in range(1, 5)]
     nodes[0] = replace(nodes[0], states=("IDLE", "DRAIN"), reason="volumes: /data/ref is not mounted")
@@ -49,7 +49,7 @@ async def test_volume_is_lost_only_on_nodes_that_report_it(server: Server) -> No
         "/data": 2,
         "/data/ref": 2,
     }
-    assert found["/data"]["lost"] == [{"node": "lab-1-2", "why": "mounts: /data can only be read"}]
+    assert found["/data"]["lost"] == [{"node": "lab-1-2", "why": "mounts: /data is read-only"}]
     assert found["/data/ref"]["lost"] == [{"node": "lab-1-1", "why": "volumes: /data/ref is not mounted"}]
     assert (found["/data/ref"]["type"], found["/data/ref"]["read_only"], found["/home"]["type"]) == ("lustre", True, "")
 

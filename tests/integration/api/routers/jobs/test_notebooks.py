@@ -90,7 +90,7 @@ async def test_notebook_state_follows_its_job(server: Server) -> None:
 
     assert (await now(state="PENDING", reason="Resources"))[0] == "waiting"
     assert "free" in (await now(state="PENDING", reason="Resources"))[1]
-    server.backend.answers["open_tunnel"] = Unreachable("nothing answers")
+    server.backend.answers["open_tunnel"] = Unreachable("does not answer yet")
     assert (await now(nodes=("lab-1-1",)))[0] == "starting"
     link = (await ann.post(f"{PATH}/{made['id']}/link")).json()
     assert link["url"].startswith(f"http://n-{made['id']}.notebooks.localhost:7879/open?code=")
@@ -103,7 +103,7 @@ async def test_notebook_state_follows_its_job(server: Server) -> None:
     assert (await now(nodes=("lab-1-2",)))[0] == "running"
     assert [call[1] for call in server.backend.named("open_tunnel")][-1] == "lab-1-2"
     assert len(server.backend.named("open_tunnel")) == led + 1
-    assert await now(state="COMPLETED", end_time=1000) == ("ended", "it ended by itself, or was idle")
+    assert await now(state="COMPLETED", end_time=1000) == ("ended", "it ended or was idle")
     assert (await ann.post(f"{PATH}/{made['id']}/link")).status_code == 409
     server.state.clock.now += 400  # type: ignore[attr-defined]
     server.backend.answers["read"] = reading()

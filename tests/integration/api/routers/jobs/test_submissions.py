@@ -56,7 +56,7 @@ async def test_submission_retries_its_record_and_warns_against_resubmitting(
         tries += 1
         if tries <= away:
             raise StoreUnavailable(
-                "the server's database is locked by another program", hint="try again once it is done"
+                "the server's database is locked by another program", hint="try again when it has ended"
             )
         await note(*args, **said)
 
@@ -66,7 +66,7 @@ async def test_submission_retries_its_record_and_warns_against_resubmitting(
     assert len(server.backend.named("submit")) == 1
     if away == 2:
         assert "job 41 was submitted to lab" in answer.json()["detail"]
-        assert "do not send it again" in answer.json()["hint"]
+        assert "do not submit it again" in answer.json()["hint"]
     else:
         assert await server.store.jobs.get("lab", 41)
 
@@ -248,7 +248,7 @@ async def test_array_retry_resubmits_only_failed_tasks(server: Server) -> None:
     assert (await eve.post(f"{JOBS}/41/retry", json={})).status_code == 400
     server.backend.answers["array_states"] = {}
     refused = (await eve.post(f"{JOBS}/41/retry", json={})).json()
-    assert (refused["detail"], "headway job rerun lab 41" in refused["hint"]) == ("job 41 is no array", True)
+    assert (refused["detail"], "headway job rerun lab 41" in refused["hint"]) == ("job 41 is not an array", True)
 
 
 async def test_single_array_task_can_be_retried_and_rerun(server: Server) -> None:

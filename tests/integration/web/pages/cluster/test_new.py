@@ -37,7 +37,7 @@ async def test_document_page_asks_a_deadline_for_jobs_on_removed_nodes(server: S
     assert "lab-1-4" in refused.text
     wrong = await client.post("/new/apply", data={**sent, "deadline": "soon"})
     assert wrong.status_code == 400
-    assert "is no number of minutes" in wrong.text
+    assert "is not a number of minutes" in wrong.text
     assert 'value="soon"' in wrong.text, "what was typed stays"
     assert await server.store.operations.active("lab") is None
     done = await client.post("/new/apply", data={**sent, "digest": digest(wrong.text), "deadline": "10"})

@@ -55,15 +55,15 @@ async def test_scale_page_rejects_invalid_and_unchanged_numbers(server: Server) 
     await server.apply()
     client = await admin(server)
     for sent, words in (
-        ({"nodes-main": "many"}, "is no number of nodes for main"),
+        ({"nodes-main": "many"}, "is not a number of nodes for main"),
         ({"nodes-main": "4"}, "every group has that many nodes already"),
-        ({"nodes-main": "20001"}, "is no number of nodes for main"),
+        ({"nodes-main": "20001"}, "is not a number of nodes for main"),
     ):
         told = await client.post(AT, data=sent)
         assert told.status_code == 400
         assert words in told.text
     told = await client.post(f"{AT}/apply", data={"nodes-main": "2", "deadline": "soon"})
-    assert "is no number of minutes" in told.text
+    assert "is not a number of minutes" in told.text
 
 
 async def test_scale_page_has_fields_only_for_manually_scaled_groups(server: Server) -> None:
@@ -77,7 +77,7 @@ async def test_scale_page_has_fields_only_for_manually_scaled_groups(server: Ser
     await server.apply()
     page = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", (await (await admin(server)).get(AT)).text))
     assert "gpu spot h100-8 0 2 of 4 at most 4" in page
-    assert "night h100-8 0 1 to 6, as jobs ask; one goes after 10m 00s without a job 6" in page
+    assert "night h100-8 0 1 to 6 on demand; one goes after 10m 00s without a job 6" in page
     text = (await (await admin(server)).get(AT)).text
     assert 'name="nodes-gpu"' in text
     assert 'name="nodes-night"' not in text

@@ -21,7 +21,7 @@ PAGE = "/clusters/lab/submit"
 @pytest.mark.parametrize(
     ("error", "unsure"),
     [
-        (Unanswered("lab-head did not say whether the job is submitted"), True),
+        (Unanswered("lab-head did not report whether the job is submitted"), True),
         (StoreUnavailable("the database does not answer"), True),
         (Unreachable("lab-head does not answer"), False),
     ],
@@ -41,8 +41,8 @@ async def test_submit_page_says_if_a_failed_request_may_have_submitted_the_job(
     eve = await server.client("eve", "member")
     sent = await eve.post(PAGE, data={"how": "script", "script": "#!/bin/sh\nhostname\n"})
     assert sent.status_code == error.http_status
-    assert (error.message[1:] in sent.text, "was not sent" in sent.text) == (True, not unsure)
-    assert ("look in the queue</a> before you send it again" in sent.text) is unsure
+    assert (error.message[1:] in sent.text, "was not submitted" in sent.text) == (True, not unsure)
+    assert ("look in the queue</a> before you submit it again" in sent.text) is unsure
     assert "hostname" in sent.text  # what was filled in stays
 
 
@@ -71,16 +71,16 @@ async def test_submit_page_accepts_a_job_that_waits_for_drained_nodes(server: Se
     nodes = [builders.node(name) for name in builders.cluster().slot_names]
     server.state.live.store_snapshot(replace(server.state.live.snapshot("lab"), nodes=tuple(nodes)))
     told = (await eve.post(f"{PAGE}/check", data=form)).text
-    assert "1 thing to put right" in told  # all nodes are in service: it can never run
+    assert "1 thing to correct" in told  # all nodes are in service: it can never run
     nodes[1] = replace(nodes[1], states=("IDLE", "DRAIN"))
     server.state.live.store_snapshot(replace(server.state.live.snapshot("lab"), nodes=tuple(nodes)))
     told = (await eve.post(f"{PAGE}/check", data=form)).text
-    assert "It fits.</span> It would wait until more nodes are in service: 4 of 5 are now." in told
+    assert "It fits.</span> The job would wait for nodes to return to service: 4 of 5 are in service." in told
     assert "USD</strong>" in told
     ask = {"submit": {"script": form["script"]}}
     estimate = (await eve.post("/api/v1/clusters/lab/estimate", json=ask)).json()
     assert (estimate["start"], estimate["waits"]) == (
         0,
-        "it would wait until more nodes are in service: 4 of 5 are now",
+        "the job would wait for nodes to return to service: 4 of 5 are in service",
     )
     assert (await eve.post(PAGE, data=form)).headers["location"].startswith("/clusters/lab/jobs/12")

@@ -54,15 +54,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_server_start_is_idempotent_and_stop_ends_the_server(folder: Path, cli: Cli) -> None:
     assert local_server.running_server() is None
-    assert "the server runs at http://127.0.0.1:" in cli("server", "start").out
+    assert "the server is running at http://127.0.0.1:" in cli("server", "start").out
     first = local_server.running_server()
     assert first is not None
     assert first.pid != os.getpid()
-    assert "runs already" in cli("server", "start").out
+    assert "is already running" in cli("server", "start").out
     assert local_server.start_server() == first == local_server.running_server()
-    assert cli("server", "stop").out == "the server has ended\n"
+    assert cli("server", "stop").out == "the server has stopped\n"
     assert local_server.running_server() is None
-    assert cli("server", "stop").out == "no server runs\n"
+    assert cli("server", "stop").out == "no server is running\n"
 
 
 def test_concurrent_starts_create_one_server(folder: Path) -> None:

@@ -105,7 +105,7 @@ def test_apply_of_a_disturbing_change_requires_yes(cli: Cli, file: str) -> None:
     done = cli("apply", file)
     assert done.code == 3
     assert "machine.delete on lab-1-4: jobs end or are requeued (4 nodes become 3)" in done.out
-    assert done.err == "error: 1 change would disturb what is running\n  --yes confirms without asking\n"
+    assert done.err == "error: 1 change would disturb jobs or sessions\n  use --yes to confirm without a prompt\n"
     assert not cli.api.named("clusters.apply")
 
     assert cli("apply", file, "--yes").code == 0
@@ -117,7 +117,7 @@ def test_apply_on_a_terminal_asks_for_confirmation(cli: Cli, file: str, answer: 
     ready(cli, changes(HARD, asks=1))
     done = cli("apply", file, stdin=answer, terminal=True)
     assert done.code == code
-    assert "Go ahead?" in done.out
+    assert "Continue?" in done.out
     assert len(cli.api.named("clusters.apply")) == calls
 
 
@@ -227,7 +227,7 @@ def test_apply_starts_a_local_server_if_none_runs(cli: Cli, file: str, monkeypat
     )
     done = cli("apply", file)
     assert done.code == 0
-    assert done.out.startswith("started the server at http://127.0.0.1:9; headway server stop ends it\n")
+    assert done.out.startswith("started the server at http://127.0.0.1:9; stop it with headway server stop\n")
     assert started == ["x"]
 
 
@@ -356,7 +356,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "a cluster file is a mapping of fields; start from a working one: headway init"),
+        (b"", "a cluster file is a mapping of fields; create one with headway init"),
         (b"- a\n- b\n", "a cluster file is a mapping of fields"),
         (b"\x7fELF\x02\x01\xff\xfe", "is not UTF-8 text; name the cluster file"),
         (b"name: lab\0\n", "characters that YAML does not allow"),
@@ -364,9 +364,9 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (BOMB.encode(), "holds more than"),
         (b"[" * 5000, "nested more than 24 levels deep"),
         (b"!!python/object/apply:os.system [id]\n", "the tag"),
-        (b"name: lab\n---\nname: two\n", "a second document starts"),
+        (b"name: lab\n---\nname: two\n", "the file has a second YAML document"),
         (b"base: &b {nodes: 2}\n<<: *b\n", "merge keys"),
-        (b"name: lab\nssh_keys: [./none.pub]\n", "ssh_keys[0]: there is no file"),
+        (b"name: lab\nssh_keys: [./none.pub]\n", "none.pub does not exist"),
         (b"name: lab\nssh_keys: [./]\n", "is not a file"),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",

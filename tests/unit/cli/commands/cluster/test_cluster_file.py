@@ -54,7 +54,7 @@ def test_schema_prints_a_json_schema(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("gaps", "code", "said"),
     [
-        ((), 0, "ok    this machine has what local clusters need\n"),
+        ((), 0, "ok    this machine can run local clusters\n"),
         ((Gap("inotify is low", "sysctl x", fatal=False),), 0, "warn  inotify is low\n      sysctl x\n"),
         ((Gap("podman is missing", "apt install podman"),), 1, "FAIL  podman is missing\n      apt install podman\n"),
     ],

@@ -61,7 +61,7 @@ def test_status_shows_machines_and_price_of_each_group(cli: Cli) -> None:
     cli.api.on("clusters.only_name", "lab").on("clusters.status", status(cluster=cluster(groups=groups)))
     lines = cli("status").out.splitlines()
     assert "gpu: 3 machines of h100-8; 2 wanted and 1 spare, $31.20 a node and hour" in lines
-    assert "cheap: 1 machine of h100-8, spot; 0 to 8 as jobs ask" in lines
+    assert "cheap: 1 machine of h100-8, spot; 0 to 8 on demand" in lines
 
 
 @pytest.mark.parametrize("output", ["table", "json"])

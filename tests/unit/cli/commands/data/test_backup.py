@@ -82,7 +82,7 @@ def test_restore_over_an_existing_cluster_requires_confirmation(cli: Cli, phrase
     assert "are replaced" in ended.err
     assert cli("restore", "lab", "--from", FILE, "--yes").code == 0
     cli.api.on("clusters.list", [])
-    assert "lab is back" in cli("restore", "lab", "--from", FILE).out
+    assert "lab is restored" in cli("restore", "lab", "--from", FILE).out
     assert cli.api.named("backups.restore")[0] == (("lab", FILE, phrase), {"confirmed": True})
 
 

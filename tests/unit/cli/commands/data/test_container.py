@@ -21,7 +21,7 @@ def test_container_import_prints_image_path_and_size(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("image", "why"),
     [
-        ("/scratch/x.sqsh", "is used as it is: nothing is imported"), ("x.squashfs", "is used as it is"),
+        ("/scratch/x.sqsh", "needs no import: Slurm uses the file directly"), ("x.squashfs", "needs no import"),
         ("./layout", "no path of the head"), ("../layout", "no path of the head"), ("oci:layout:tag", "no path of the head"),
     ],
 )  # fmt: skip

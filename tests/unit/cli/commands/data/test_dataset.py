@@ -40,7 +40,7 @@ def test_dataset_verify_defaults_to_the_latest_version(cli: Cli) -> None:
     cli.api.on("datasets.list", [ONE, TWO]).on("datasets.verify", done).on("operations.events", []).on(
         "operations.get", done
     )
-    assert cli("dataset", "verify", "tiny", "--cluster", "lab").out.splitlines()[-1] == "tiny@2 is whole"
+    assert cli("dataset", "verify", "tiny", "--cluster", "lab").out.splitlines()[-1] == "tiny@2 is complete"
     assert cli.api.named("datasets.verify") == [(("lab", "tiny", 2), {})]
     assert cli("dataset", "verify", "wide", "--cluster", "lab").code == 5
     assert cli("dataset", "verify", "tiny@x", "--cluster", "lab").code == 1

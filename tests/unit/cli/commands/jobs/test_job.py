@@ -73,7 +73,7 @@ def test_submit_refuses_a_word_that_is_neither_cluster_nor_script(cli: Cli, scri
     accepts(cli)
     done = cli("submit", "nope", script)
     assert done.code == 5
-    assert done.err == "error: nope is neither a cluster nor a script here\n  clusters: lab\n"
+    assert done.err == "error: nope is neither a cluster nor a script on this machine\n  clusters: lab\n"
 
 
 def test_submit_supports_wrap_and_json(cli: Cli) -> None:
@@ -153,7 +153,7 @@ def test_submit_wait_continues_after_a_broken_connection(
     cli.api.on("jobs.get", status).on("jobs.reconnect", None)
     done = cli("submit", "--wait", script)
     assert done.code == 0
-    assert done.err.count("the connection broke; job 12 goes on and is waited for") == 1
+    assert done.err.count("the connection broke; job 12 continues; still waiting for it") == 1
 
 
 def test_submit_wait_fails_if_one_array_task_failed(cli: Cli, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +281,7 @@ def test_interrupted_logs_says_how_to_follow_the_job_again(cli: Cli) -> None:
     cli.api.on("jobs.log", interrupted)
     done = cli("logs", "lab", "-f", "12")
     assert done.code == 130
-    assert "job 12 goes on; follow it again: headway logs lab -f 12" in done.err
+    assert "job 12 continues; follow it again: headway logs lab -f 12" in done.err
 
 
 def test_cancel_continues_after_a_failure_and_exits_with_its_code(cli: Cli) -> None:

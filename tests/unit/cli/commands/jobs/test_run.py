@@ -138,7 +138,7 @@ def test_job_show_prints_lineage(cli: Cli) -> None:
     )  # fmt: skip
     cli.api.on("jobs.lineage", found)
     out = cli("job", "show", "lab", "12", "--lineage").out
-    for part in ("a rerun of 7", "cccccccccccc (main), with changes of its own", "HF_TOKEN=********", "  #!/bin/sh"):
+    for part in ("a rerun of 7", "cccccccccccc (main), with uncommitted changes", "HF_TOKEN=********", "  #!/bin/sh"):
         assert part in out
 
 

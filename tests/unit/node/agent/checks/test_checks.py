@@ -47,7 +47,7 @@ def test_gpu_checks_report_state_action_and_gpu_index(look: Any, figures: Any, s
 
 def test_gpu_count_reports_a_missing_gpu() -> None:
     found = gpu_checks.gpu_count(seen(gpus=gpus()[:1]))
-    assert (found.state, found.gpu, found.reason) == ("bad", 1, "1 GPUs are there, 2 are expected")
+    assert (found.state, found.gpu, found.reason) == ("bad", 1, "1 GPUs found, 2 expected")
     assert gpu_checks.gpu_count(seen(gpus=[], gpus_at=None)) is None, "no reading yet"
 
 
@@ -170,7 +170,7 @@ def test_memory_check_finds_missing_broken_and_exhausted_memory(tmp_path: Path) 
     machine(proc, meminfo="MemTotal: 1024000 kB\nMemAvailable: 5000 kB\n")
     assert node_checks.host_memory(fine).state == "warn"
     machine(proc, meminfo="MemTotal: 512000 kB\nMemAvailable: 500000 kB\n")
-    assert "500 MiB of memory, 1000 are expected" in node_checks.host_memory(fine).reason
+    assert "500 MiB of memory, 1000 expected" in node_checks.host_memory(fine).reason
     sys = machine(tmp_path / "sys", devices__system__edac__mc__mc0__ue_count="2\n")
     assert node_checks.host_memory(seen(config=plan, proc=str(proc), sys=str(sys))).action == "replace"
 
@@ -182,7 +182,7 @@ def test_mount_checks_find_lost_and_read_only_mounts(tmp_path: Path) -> None:
     proc = machine(tmp_path / "proc", self__mounts="disk / ext4 rw,relatime 0 0\n")
     assert node_checks.mounts(seen(config=plan, proc=str(proc))) is None
     machine(proc, self__mounts="disk / ext4 ro,relatime 0 0\n")
-    assert node_checks.mounts(seen(config=plan, proc=str(proc))).reason == "/ can only be read"
+    assert node_checks.mounts(seen(config=plan, proc=str(proc))).reason == "/ is read-only"
     machine(proc, self__mounts="")
     assert node_checks.volumes(seen(config=plan, proc=str(proc))).reason == "/ is not mounted"
     source.rmdir()

@@ -171,7 +171,7 @@ def test_disk_check_drains_only_if_no_job_filled_the_disk(
     full = disk(monkeypatch, 100, 5000, [12, 13])
     assert (full.state, full.action, full.reason) == ("bad", "mount", "100 MiB free in /, held by jobs 12, 13")
     full = disk(monkeypatch, 5000, 10, [12])
-    assert (full.action, full.reason) == ("mount", "no more files fit in /: 10 left, held by job 12")
+    assert (full.action, full.reason) == ("mount", "no inodes left in /: 10 free, held by job 12")
     full = disk(monkeypatch, 100, 5000, [])
     assert (full.state, full.action, full.reason) == ("bad", "drain", "100 MiB free in /")
 

@@ -44,8 +44,12 @@ def test_figure_below_the_plan_fails_unless_gpus_are_simulated(monkeypatch: Any)
 
 
 def test_exception_in_a_node_test_is_a_failure_with_its_reason(monkeypatch: Any) -> None:
-    wrong = burn(monkeypatch, PLAN, trouble="cuda:1 computes another result each time")
-    assert (wrong.ok, wrong.figure, wrong.reason) == (False, None, "cuda:1 computes another result each time")
+    wrong = burn(monkeypatch, PLAN, trouble="cuda:1 computes different results for the same input")
+    assert (wrong.ok, wrong.figure, wrong.reason) == (
+        False,
+        None,
+        "cuda:1 computes different results for the same input",
+    )
 
     def explode(_: Any) -> Any:
         raise RuntimeError("CUDA error: an illegal memory access")
@@ -74,7 +78,7 @@ class Source:
     ("test", "figures", "says"),
     [
         ("memory", {interface.DBE: 2}, "GPU 1 had 2 uncorrected memory errors"),
-        ("burn", {interface.THROTTLE: 0x40}, "GPU 1 is slowed down"),
+        ("burn", {interface.THROTTLE: 0x40}, "GPU 1 is throttled"),
         ("copy", {"lost": 1}, "GPU 1 does not answer"),
         ("copy", {interface.DBE: 2, interface.THROTTLE: 0x40}, ""),
         ("burn", {interface.THROTTLE: 0x1}, ""),

@@ -62,7 +62,7 @@ def test_node_keeps_its_jobs_while_other_nodes_also_miss_the_head() -> None:
     for now in range(1100, 1103):
         one._answers = dict.fromkeys(others, (float(now), now - 1.0))
         one.check(float(now))
-    assert list(one.ended) == [(7, "others hear the head, and this node does not")]
+    assert list(one.ended) == [(7, "other nodes reach the head and this node does not")]
 
 
 def test_lease_asks_the_same_known_nodes_until_contact_returns() -> None:
@@ -118,7 +118,7 @@ def test_answers_of_other_nodes_during_the_lease_count_at_its_end() -> None:
     for now in range(1001, 1021):
         one._answers = {"10.0.0.3": (float(now), now - 0.5)}
         one.check(float(now))
-    assert list(one.ended) == [(7, "others hear the head, and this node does not")]
+    assert list(one.ended) == [(7, "other nodes reach the head and this node does not")]
 
 
 def test_isolated_minority_ends_its_jobs_but_a_single_node_does_not() -> None:
@@ -138,7 +138,7 @@ def test_suspended_machine_ends_its_jobs_without_asking() -> None:
     jobs = Jobs()
     one = lease(jobs, ("10.0.0.3",), {"10.0.0.3": (1000.0, 1000.0)})
     one.check(1030.0)
-    assert list(one.ended) == [(7, "this machine stood still")]
+    assert list(one.ended) == [(7, "this machine was frozen")]
 
 
 def test_other_node_addresses_lists_every_node_but_the_head(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_responder_retries_until_a_silent_node_is_down(world: World, away: str) 
     world.head.away = ""
     relay.check(5101.0)
     assert world.head.done == [
-        "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease is over"
+        "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease has ended"
     ]
     assert [deed["requeued"] for deed in world.told()] == [[7, 8]]
 
@@ -363,7 +363,7 @@ def test_responder_downs_one_silent_node_after_its_lease_but_not_many(world: Wor
     relay.check(5028.0)
     relay.check(5029.0)
     assert world.head.done == [
-        "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease is over"
+        "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease has ended"
     ]
     world.head.done.clear()
     relay.check(5100.0)

@@ -131,4 +131,4 @@ def test_sampling_error_is_logged_and_sampling_continues(tmp_path: Path, monkeyp
         monkeypatch.setattr(one._disks, "start", lambda: None)
         with pytest.raises(LastLook):
             one.run()
-    assert (len(looks), said) == (4, ["the machine can't be looked at: ValueError: no number"] * 2)
+    assert (len(looks), said) == (4, ["the machine can't be measured: ValueError: no number"] * 2)

@@ -243,7 +243,7 @@ def test_resubmission_continues_when_the_controller_answers_again(home: Path) ->
     noted(home, *(line(job, BEGAN - 4 + n) for n, job in enumerate((33, 34, 35))))
     slurm = Slurm({})
     slurm.answers = {34: AWAY}
-    with pytest.raises(TimeoutError, match="is tried again, from job 34 on"):
+    with pytest.raises(TimeoutError, match="are submitted again, from job 34 on"):
         ran(slurm, home)
     assert slurm.submitted == [33, 34], "nor would it take 35"
     (home / "kept/saved").write_text(str(BEGAN + 60.0))
@@ -339,7 +339,7 @@ def test_incomplete_takeover_list_is_not_used(home: Path, monkeypatch: pytest.Mo
             queue_recovery.resubmit_lost_jobs(f"{home}/none", slurm, f"{home}/kept", f"{home}/done", str(folder))
         )
 
-    with pytest.raises(TimeoutError, match="not ended its list"):
+    with pytest.raises(TimeoutError, match="not finish its list"):
         again()
     assert slurm.submitted == []
     (folder / "saved").unlink()

@@ -19,6 +19,6 @@ def test_each_power_hint_is_one_json_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("word", "nodes"), [("off", "lab-1-1"), ("up", "a b"), ("up", 'x"\n'), ("up", "")])
 def test_invalid_power_hint_is_refused(tmp_path: Path, word: str, nodes: str) -> None:
-    with pytest.raises(SystemExit, match="nothing that can be asked"):
+    with pytest.raises(SystemExit, match="an unknown request"):
         power.write_hint(str(tmp_path), word, nodes)
     assert not (tmp_path / power.FILE).exists()

@@ -34,7 +34,9 @@ def knows(path: str, host: str) -> bool:
         known = [*told.get("auths", {}), *told.get("credHelpers", {})]
         return any(name.removeprefix("https://").startswith(_names(host)) for name in known)
     except (ValueError, AttributeError, TypeError):
-        raise Failed(f"{path} is not JSON", "mend it, or write it again: skopeo login --authfile FILE HOST") from None
+        raise Failed(
+            f"{path} is not JSON", "correct it, or write it again with skopeo login --authfile FILE HOST"
+        ) from None
 
 
 def _read(path: str) -> str:

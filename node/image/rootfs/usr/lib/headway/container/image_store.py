@@ -73,7 +73,7 @@ class ImageStore:
             with open(path, "rb", opener=_without_waiting) as file:
                 if stat.S_ISREG(os.fstat(file.fileno()).st_mode) and file.read(4) == b"hsqs":
                     if not self.own:
-                        raise Failed(f"{path} is used as it is: nothing is imported", EVERYWHERE)
+                        raise Failed(f"{path} needs no import: Slurm uses the file directly", EVERYWHERE)
                     return path
             raise Failed(f"{path} is not a squashfs image", "make one with mksquashfs, or by `enroot import`")
         except IsADirectoryError:
