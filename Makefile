@@ -38,16 +38,16 @@ soak:  ## the long tests
 
 bench:  ## the figures that the README quotes, but for the half hour of 100 faults
 	@$(PYTHON) tools/setup.py --for demo --quiet
-	@for part in help server scale noop container agent bringup "ledger --most 4" "recovery --no-stock" "takeover --without-agent"; do \
+	@for part in cli_start server_requests scale unchanged_apply container agent bringup "billing_reports --most 4" "recovery --no-stock" "takeover --without-agent"; do \
 	  set -- $$part; echo "== bench/$$1.py"; of=$$1; shift; $(BIN)/python bench/$$of.py "$$@" || exit 1; done
 
 screenshots:  ## every page, light, dark and on a phone: screenshots/index.html
 	@$(PYTHON) tools/setup.py --for test --quiet
-	@$(BIN)/python tests/web/shots.py screenshots
+	@$(BIN)/python tests/web/screenshots.py screenshots
 
 pictures:  ## take the README's pictures again
 	@$(PYTHON) tools/setup.py --for test --quiet
-	@$(BIN)/python tests/web/shots.py --readme docs/pictures
+	@$(BIN)/python tests/web/screenshots.py --readme docs/pictures
 
 docs:  ## the documentation: reference pages from the code, and the site that the server serves at /docs
 	@$(BIN)/python tools/docs.py reference

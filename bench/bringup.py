@@ -1,5 +1,5 @@
 """Measures the time from nothing to the output of a four-node GPU step: `headway apply` against a minimal script
-(floor.sh).
+(minimal_bringup.sh).
 
 Both use the same node image, which is built before the clock starts, and the same podman options. Rounds alternate; the
 ratio is between the medians."""
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench_cluster import BenchCluster, bench_cluster
 
-FLOOR = Path(__file__).with_name("floor.sh")
+FLOOR = Path(__file__).with_name("minimal_bringup.sh")
 
 
 def ours(at: BenchCluster) -> float:
@@ -31,13 +31,13 @@ def ours(at: BenchCluster) -> float:
 
 
 def floor(at: BenchCluster, image: str) -> float:
-    """Returns the seconds that floor.sh takes for the same."""
+    """Returns the seconds that minimal_bringup.sh takes for the same."""
     # the options that the provider found to work on this host
     found = json.loads((at.state / "podman.json").read_text())
     env = {**os.environ, "PODMAN": " ".join(["podman", *found["runtime"]]), "LIMITS": " ".join(found["limits"])}
     ran = subprocess.run([str(FLOOR), image], env=env, capture_output=True, text=True, timeout=600, check=False)
     if ran.returncode:
-        sys.exit(f"bench: floor.sh ended with {ran.returncode}\n{ran.stdout}{ran.stderr}")
+        sys.exit(f"bench: minimal_bringup.sh ended with {ran.returncode}\n{ran.stdout}{ran.stderr}")
     return float(ran.stdout.split("seconds:")[1])
 
 

@@ -25,7 +25,7 @@ from itertools import pairwise
 from typing import Any
 
 from bench_cluster import bench_cluster
-from chaos_run import PATIENCE_S, SPEC, STEP, Kind, Row, Run, command
+from chaos_cluster import PATIENCE_S, SPEC, STEP, Kind, Row, Run, command
 from headway.errors import HeadwayError
 
 

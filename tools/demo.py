@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import setup
-from stage import CLUSTER, STEP, StageError, Steps, ask, follow, headway, how_to_call, submit
+from demo_steps import CLUSTER, STEP, StageError, Steps, ask, follow, headway, how_to_call, submit
 
 MACHINES = 6  # one head, four nodes, one spare
 MACHINES_MIB = 400 + 220 * MACHINES

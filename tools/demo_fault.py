@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import clean
-from stage import CLUSTER, STEP, StageError, ask, bold, dim, follow, headway, submit
+from demo_steps import CLUSTER, STEP, StageError, ask, bold, dim, follow, headway, submit
 
 TRAINING = ("--steps", "300", "--step-seconds", "0.15")
 KILL_AT_STEP = 45  # two checkpoints exist by then

@@ -71,5 +71,5 @@ parts=$root/usr/lib/headway/parts
 mkdir -p "$parts"
 cp -r "$(dirname "$0")"/spank "$(dirname "$0")"/pam "$(dirname "$0")"/*.sh "$parts/"
 cp -r "$root/usr/lib/headway/container" "$parts/"
-in_root sh /usr/lib/headway/parts/parts.sh /
+in_root sh /usr/lib/headway/parts/build_parts.sh /
 rm -r "$parts"

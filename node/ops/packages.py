@@ -99,7 +99,7 @@ def build(archive: bytes, stamp: str) -> None:
     os.makedirs(work, mode=0o755)
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
         packed.extractall(work)
-    _run(["sh", f"{work}/parts.sh", "/"], {**os.environ, "LC_ALL": "C.UTF-8"}, 300)
+    _run(["sh", f"{work}/build_parts.sh", "/"], {**os.environ, "LC_ALL": "C.UTF-8"}, 300)
     with open(STAMP + ".new", "w") as file:
         file.write(stamp + "\n")
     os.replace(STAMP + ".new", STAMP)

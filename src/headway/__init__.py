@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 __all__ = ["AsyncClient", "Client", "__version__"]
 
 if TYPE_CHECKING:
-    from headway.sdk.aio import AsyncClient
+    from headway.sdk.async_client import AsyncClient
     from headway.sdk.client import Client
 
 
@@ -20,7 +20,7 @@ def __getattr__(name: str) -> object:
 
         return Client
     if name == "AsyncClient":
-        from headway.sdk.aio import AsyncClient
+        from headway.sdk.async_client import AsyncClient
 
         return AsyncClient
     raise AttributeError(f"module 'headway' has no attribute {name!r}")

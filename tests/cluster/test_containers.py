@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from tests.cluster import registry as registries
+from tests.cluster import container_registry as registries
+from tests.cluster.container_registry import Registry
 from tests.cluster.lab import Done, Lab
-from tests.cluster.registry import Registry
 
 # A root file system from a few of the login node's programs, as images for this kind of machine and for another.
 MAKE_IMAGES = r"""

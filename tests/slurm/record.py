@@ -1,4 +1,4 @@
-"""Records what a real Slurm answers, for the tests in tests/unit/test_slurm_*.py.
+"""Records what a real Slurm answers, for the tests in tests/unit/slurm/.
 
     python -m tests.slurm.record --version 24.11 --address 10.87.3.10 --key KEYFILE --host-key "ssh-ed25519 AAAA..." \
         --jwt-key KEYFILE

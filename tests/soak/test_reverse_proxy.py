@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from headway.sdk.client import connect
-from tests.process.test_server_front import Start, certificate, start, trail
+from tests.process.test_server_tls import Start, certificate, start, trail
 
 __all__ = ["start"]  # a fixture
 NGINX = os.environ.get("HEADWAY_NGINX") or shutil.which("nginx")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.bare import Bare
+from tests.cluster.bare_machines import Bare
 from tests.cluster.lab import Lab
 
 pytestmark = pytest.mark.soak

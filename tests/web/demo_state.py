@@ -35,13 +35,13 @@ from sqlalchemy import insert, select
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import FakeBackend
 
+from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.cluster import Cluster, Group, Partition, Slot, Team, User
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.state import Check, JobState, NodeState
 from headway.errors import NotFound, Unreachable
 from headway.jobs.logs.log_window import last_lines
-from headway.render.monitoring.metric_queries import Query, Row
 from headway.schemas.clusters import ClusterOut, NodeOut, StatusOut
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import JobOut, LogFoundOut, LogLineOut, LogPartOut

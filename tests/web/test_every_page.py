@@ -10,7 +10,7 @@ from typing import Any
 
 import demo_state
 import pytest
-from places import NO_PAGE, PLACES, Place
+from page_list import NO_PAGE, PLACES, Place
 from playwright.sync_api import Browser, Page, Request, Response
 
 from conftest import RULES, Site, faults, serve
@@ -73,7 +73,7 @@ def looks(browser: Browser, axe: str) -> Iterator[list[Look]]:
 def test_page_table_lists_every_page_route(site: Site) -> None:
     known = [r for included in site.app.routes for r in getattr(included, "original_router", site.app).routes]
     pages = {r.path for r in known if isinstance(r, PageRoute) and "GET" in r.methods}
-    assert sorted(pages - NO_PAGE - PLACES.keys()) == [], "add them to tests/web/places.py"
+    assert sorted(pages - NO_PAGE - PLACES.keys()) == [], "add them to tests/web/page_list.py"
     assert sorted(PLACES.keys() - pages) == [], "pages that are gone"
 
 

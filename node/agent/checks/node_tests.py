@@ -19,13 +19,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from agent.checks.kernel_log import KernelLog, kernel_line
-from agent.checks.munge import Munge
 from agent.checks.runner import BAD, MachineState, run_every_check
 from agent.config import PATH, Config, load
 from agent.gpu import interface as gpu
 from agent.gpu.factory import open_source
 from agent.gpu.interface import Gpu, Source
 from agent.gpu.job_gpus import jobs_on_node
+from agent.munge import Munge
 
 NAMES = ("checks", "memory", "burn", "copy", "allreduce", "all")
 PORT = 29655

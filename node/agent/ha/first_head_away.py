@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from agent.config import Config
-from agent.ha.leader import LeaderFile
+from agent.ha.stale_leader import LeaderFile
 from agent.journal import log
 from agent.metrics.exporter import PORT
 

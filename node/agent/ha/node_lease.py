@@ -23,10 +23,10 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
-from agent.checks.munge import Munge
 from agent.jobs.processes import job_of, runs_as_root
 from agent.journal import log
 from agent.metrics.host import read_text
+from agent.munge import Munge
 
 LEASE_S = 20.0
 LEASE_OVER_S = 28.0  # the processes are gone by then; the same value is in health/detection/silence_rules.py

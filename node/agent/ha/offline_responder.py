@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent.config import Config
-from agent.ha.leader import LeaderFile
 from agent.ha.node_lease import LEASE_OVER_S
+from agent.ha.stale_leader import LeaderFile
 from agent.journal import log, whole_lines
 
 DEEDS = "/var/lib/headway/deeds.jsonl"

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from agent.config import Config
 from agent.ha.first_head_away import STILL_S
-from agent.ha.leader import LeaderFile
+from agent.ha.stale_leader import LeaderFile
 from agent.jobs.queue_recovery import (
     BEGAN,
     DUE,

@@ -13,7 +13,6 @@ from collections import deque
 from typing import Any
 
 from agent.checks.kernel_log import MOST_IN_A_BEAT, GpuErrors, KernelLog, boot_id, kernel_line
-from agent.checks.munge import Munge
 from agent.checks.node_checks import is_kernel_error
 from agent.checks.runner import BAD, MOUNT, OK
 from agent.config import Config
@@ -28,6 +27,7 @@ from agent.jobs.training_reports import MOST_BYTES, Reports
 from agent.journal import log, touch_file
 from agent.metrics.exporter import MetricsServer
 from agent.metrics.sampler import Sampler
+from agent.munge import Munge
 from agent.roles.head import PORT
 
 SOCKET = "/run/headway/report/socket"

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from headway_train import own
+from headway_train import per_rank
 from headway_train.files import CheckpointError, Manifest
 from headway_train.ranks import Ranks
 
@@ -58,8 +58,8 @@ def hold(state: Mapping[str, Any], ranks: Ranks) -> Held:
     if ranks.size == 1:
         return Held(held)
     plain = [name for name, value in state.items() if not isinstance(value, (nn.Module, Optimizer))]
-    told = ranks.together(lambda: {name: own.mark(held[name], _pieces) for name in plain})
-    mine = own.differing([marks or {} for marks in told]) & held.keys()
+    told = ranks.together(lambda: {name: per_rank.mark(held[name], _pieces) for name in plain})
+    mine = per_rank.differing([marks or {} for marks in told]) & held.keys()
     return Held(
         {name: value for name, value in held.items() if name not in mine}, {name: held[name] for name in sorted(mine)}
     )
@@ -69,7 +69,7 @@ def _pieces(value: Any) -> list[bytes | memoryview] | None:
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
         return None
     if any(hasattr(value, name) for name in ("device_mesh", "local_shards", "__create_write_items__")):
-        raise own.Divided
+        raise per_rank.Divided
     flat = value.detach().reshape(-1)
     size = flat.numel() * flat.element_size()
     if size > _COMPARED:
@@ -142,7 +142,7 @@ def write(held: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> None:
 
 def _write_own(held: Held, part: Path, ranks: Ranks) -> None:
     if held.own:
-        torch.save(copied(held.own, all_of_it=True), part / own.file_of(ranks.rank))
+        torch.save(copied(held.own, all_of_it=True), part / per_rank.file_of(ranks.rank))
 
 
 def write_beside(held: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> Callable[[], object]:
@@ -206,7 +206,7 @@ def read(state: dict[str, Any], place: Path, ranks: Ranks, manifest: Manifest) -
 def _read_own(place: Path, ranks: Ranks, manifest: Manifest) -> dict[str, Any]:
     """Returns the entries that were saved for each rank: this rank's, or rank 0's if the number of ranks has
     changed."""
-    name, of_another = own.source(ranks.rank, ranks.size, manifest.world_size, manifest.files)
+    name, of_another = per_rank.source(ranks.rank, ranks.size, manifest.world_size, manifest.files)
     if not name:
         return {}
     mine: dict[str, Any] = torch.load(place / name, map_location="cpu", weights_only=False)

@@ -193,7 +193,7 @@ async def _rest(env: ClusterContext, head: Machine) -> None:
 
 
 async def _on_head(env: ClusterContext, head: Machine, *words: str) -> None:
-    """Runs node/slurm_state.py on the head. Raises Refused with its error message."""
+    """Runs node/slurm_state_copy.py on the head. Raises Refused with its error message."""
     ran = await env.connections.remote(head, program_argv(*words), timeout_s=_PART_S, check=False)
     if ran.code != 0:
         raise Refused(f"{head.name}: {ran.stderr.strip()[-500:]}", hint="correct that, then run restore again")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headway.catalog.advisories import unfixed_advisories
 from headway.catalog.releases import IMAGES
-from headway.changes.shared_state_folder import state_gaps
+from headway.changes.slurm_state_folder import state_gaps
 from headway.changes.uid_conflicts import uid_gaps
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Gap

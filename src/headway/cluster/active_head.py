@@ -61,7 +61,7 @@ async def second_head_leads(cluster: Cluster, env: ClusterContext, machines: Map
 
 def leader_file(cluster: Cluster) -> str:
     """Returns the path of the file in which a controller writes its name when it becomes active
-    (render.ha.failback)."""
+    (render.ha.single_active_head)."""
     return f"{cluster.state_folder}/leads"
 
 

@@ -39,7 +39,7 @@ from headway.domain.slurm.accounts import Accounts
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.providers.base import OwnedMachinesProvider, Placement
-from headway.render.ha import state_folder
+from headway.render.ha import slurm_state_folder
 from headway.render.system.unit_list import MUNGE_KEY
 from headway.slurm import node_commands, sacctmgr
 from headway.slurm.account_commands import account_change_argv
@@ -369,10 +369,12 @@ class ApplyRun:
         """Stops the second controller if Slurm's state is to move. The first head copies the state while no controller
         runs, because another one would take over in the old folder. Each controller is started again in its own head's
         stage."""
-        moves = {c.where for c in self.changes.changes if (c.kind, c.what) == ("file.write", state_folder.PROGRAM)}
+        moves = {
+            c.where for c in self.changes.changes if (c.kind, c.what) == ("file.write", slurm_state_folder.PROGRAM)
+        }
         for name in self.goal.cluster.heads[1:]:
             seen = self.observed.seen.get(name)
-            if name in moves and seen is not None and state_folder.PROGRAM in seen.files:
+            if name in moves and seen is not None and slurm_state_folder.PROGRAM in seen.files:
                 await self.say(name, "slurmctld waits until Slurm's state has moved")
                 self.state_at = self.state_at or await self._state_at()
                 self.resting.append(name)
@@ -416,7 +418,9 @@ class ApplyRun:
         """Returns the folder of Slurm's state that the first head's last start recorded, "" if the state never
         moved."""
         head = self.machines[self.goal.cluster.head]
-        return (await self.env.connections.remote(head, ["cat", state_folder.LAST], timeout_s=20, check=False)).stdout
+        return (
+            await self.env.connections.remote(head, ["cat", slurm_state_folder.LAST], timeout_s=20, check=False)
+        ).stdout
 
     async def _accounts(self) -> None:
         head = self.machines[self.goal.cluster.head]

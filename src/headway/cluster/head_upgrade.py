@@ -32,7 +32,7 @@ async def remove_old_heads(
 ) -> frozenset[str]:
     """Deletes the machines of heads that are to be created again, once their new image exists. The active head is
     stopped last, so that no other takes over meanwhile. Nodes are drained before, because a rollout follows
-    (`rollout.slurm_upgrade.nodes_await_rollout`). Returns the nodes that were in service."""
+    (`rollout.slurm_upgrade_rules.nodes_await_rollout`). Returns the nodes that were in service."""
     names = [
         name for name in reversed(cluster.heads) if any((c.kind, c.where) == (REBUILD, name) for c in changes.changes)
     ]

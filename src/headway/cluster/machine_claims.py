@@ -164,7 +164,7 @@ async def claim_machine(env: ClusterContext, server_id: str, machine: Machine) -
     """Marks the machine as claimed, installs Python and sets its name. Raises Refused if another cluster claimed it
     first, Unreachable if no claim could be written, and CommandFailed if Python can't be installed."""
     ours = {"cluster": machine.cluster, "server": server_id, "machine": machine.name}
-    script = (node_dir() / "take.sh").read_bytes()
+    script = (node_dir() / "claim.sh").read_bytes()
     argv = ["sh", "-s", "--", json.dumps(ours)]
     ran = await env.connections.remote(machine, argv, timeout_s=_TAKE_S, input=script, check=False)
     try:

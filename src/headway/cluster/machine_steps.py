@@ -13,7 +13,7 @@ from headway.cluster.remote_steps import Step, file_step, run_step
 from headway.domain.changeset import Change
 from headway.domain.systemd_unit import Unit
 from headway.images import recipe
-from headway.render.ha import state_folder
+from headway.render.ha import slurm_state_folder
 from headway.render.monitoring import prometheus
 from headway.render.slurm.candidate_check import candidate_check
 from headway.render.system.mariadb import DATADIR
@@ -232,8 +232,8 @@ def _unit_steps(
         }
         if action == "reload" and unit.reload:
             step["argv"] = list(unit.reload)
-        elif name == "slurmctld.service" and state_folder.PROGRAM in wanted.files:
-            step["timeout_s"] = state_folder.START_S + 60
+        elif name == "slurmctld.service" and slurm_state_folder.PROGRAM in wanted.files:
+            step["timeout_s"] = slurm_state_folder.START_S + 60
         if name == "slurmctld.service" and switched:
             own = [p for p in switched if p in wanted.files]
             steps.append(

@@ -15,7 +15,7 @@ from headway.catalog.providers import PROVIDERS
 from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, preemption, topology
 from headway.clusterfile.model import ClusterFile, DatasetPart, PartitionPart
-from headway.clusterfile.state_folder import state_folder_faults
+from headway.clusterfile.slurm_state_folder import state_folder_faults
 from headway.domain.cluster import Plan
 from headway.domain.provider_traits import ProviderTraits
 from headway.errors import Fault

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from headway.cluster.active_head import active_head, leader_file
 from headway.cluster.context import ClusterContext
+from headway.cluster.gpu_hour_caps import reset_due_usage
 from headway.domain.cluster import Cluster
 from headway.domain.incident import INCIDENT_REASON
 from headway.domain.machine import Machine
@@ -17,7 +18,6 @@ from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import OUT, JobState, NodeState
 from headway.errors import CommandFailed
 from headway.health.context import fault_text
-from headway.health.gpu_hour_caps import reset_due_usage
 from headway.health.head_recovery import HeadRecovery
 from headway.health.incidents import flaky_nodes
 from headway.health.incidents.engine import IncidentEngine

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 
 from headway.errors import Fault, InvalidSpec
-from headway.render.slurm import codec
-from headway.render.slurm.codec import Line
+from headway.render.slurm import conf_syntax
+from headway.render.slurm.conf_syntax import Line
 
 MARK = "Written by Headway from the cluster file; changes made here are lost."
 
@@ -32,7 +32,7 @@ def check_plain_strings(value: object, what: str = "") -> None:
 def slurm_text(lines: Iterable[Line], what: str) -> str:
     """Returns the text of a Slurm file. Raises InvalidSpec for a value that Slurm's syntax can't express."""
     try:
-        return codec.format_lines(lines)
+        return conf_syntax.format_lines(lines)
     except ValueError as error:
         raise InvalidSpec([Fault(what, str(error), "use plain values")]) from error
 

@@ -7,9 +7,16 @@ from headway.domain.cluster import Cluster, Group, Site
 from headway.domain.managed_file import File
 from headway.render import machine_paths
 from headway.render.escaping import check_plain_strings
-from headway.render.ha import failback, state_folder
+from headway.render.ha import single_active_head, slurm_state_folder
 from headway.render.monitoring import prometheus
-from headway.render.slurm import auxiliary_conf, power_saving, prolog_epilog, slurm_conf, state_version, submission_log
+from headway.render.slurm import (
+    auxiliary_conf,
+    power_saving,
+    prolog_epilog,
+    slurm_conf,
+    slurm_version_marker,
+    submission_log,
+)
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import (
     agent_config,
@@ -17,7 +24,7 @@ from headway.render.system import (
     hosts,
     intra_job_ssh,
     mariadb,
-    nfs_exports,
+    nfs,
     session_limits,
     shell_env,
     sshd,
@@ -67,7 +74,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         "/etc/tmpfiles.d/headway.conf": File(
             systemd_files.tmpfiles(site, head=True, more=power_saving.tmpfiles(cluster))
         ),
-        **state_version.files(cluster, first=first),
+        **slurm_version_marker.files(cluster, first=first),
         slurm_conf.PATH: File(slurm_conf.slurm_conf(cluster, site)),
         "/etc/slurm/cgroup.conf": File(
             auxiliary_conf.cgroup_conf(pretends=hardware_is_simulated(cluster, site), old=site.cgroup_v1)
@@ -84,8 +91,8 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         **systemd_files.user_limits(head_cpus),
         **power_saving.files(cluster),
         **(_accounting(cluster, site) if first else {}),
-        **failback.files(cluster, first=first),
-        **state_folder.files(cluster, first=first),
+        **single_active_head.files(cluster, first=first),
+        **slurm_state_folder.files(cluster, first=first),
         **submission_log.files(cluster, recalls=first),
     }
     if any(hardware_of(cluster, site, name).gpus for name in cluster.slot_names):
@@ -103,7 +110,7 @@ def _accounting(cluster: Cluster, site: Site) -> dict[str, File]:
         "/etc/slurm/slurmdbd.conf": File(auxiliary_conf.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
         mariadb.PATH: File(mariadb.mariadb_cnf()),
         **systemd_files.database_units(),
-        **nfs_exports.head_files(cluster, site),
+        **nfs.head_files(cluster, site),
         **prometheus.files(cluster, site),
     }
 
@@ -127,7 +134,7 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
             cluster.containers,
             acts=cluster.health.act,
             volumes=systemd_files.volumes(cluster, site),
-            outside=(*nfs_exports.exported(site), *(volume.path for volume in cluster.storage.volumes)),
+            outside=(*nfs.exported(site), *(volume.path for volume in cluster.storage.volumes)),
         ),
         **systemd_files.node_units(cluster, known, group),
         **systemd_files.files(systemd_files.mounts(cluster, site, head=False)),

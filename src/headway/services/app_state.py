@@ -28,7 +28,7 @@ from headway.schemas.clusters import Document
 from headway.schemas.jobs import ProgressOut
 from headway.schemas.nodes import DeedOut
 from headway.services.cluster_backend import ClusterBackend, ResolvedCluster
-from headway.services.jobs.notebook_sessions import NotebookSessions
+from headway.services.jobs.notebook_access import NotebookSessions
 from headway.services.login_throttle import LoginThrottle
 from headway.services.read_model.snapshot import LiveState, Snapshot, cluster_topic
 from headway.services.shared_cache import SharedCache

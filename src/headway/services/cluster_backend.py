@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.billing import CheckpointStats, JobRun, NodeSpan, Notification
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
@@ -17,7 +18,6 @@ from headway.domain.slots import Deadline
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.state import Check, JobState, NodeState, Reservation, Room
 from headway.errors import Fault
-from headway.render.monitoring.metric_queries import Query, Row
 from headway.schemas.backups import VolumeSpeedOut
 from headway.schemas.clusters import Document
 from headway.schemas.incidents import FaultIn

@@ -20,7 +20,7 @@ from headway.health.incidents.timings import incident_timings
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import format_phrase
 from headway.jobs.explain.slurm_messages import job_reason
-from headway.jobs.view.effective_time import EffectiveTime
+from headway.jobs.view.ettr import EffectiveTime
 from headway.schemas.base import ErrorOut, FaultOut
 from headway.schemas.clusters import (
     ChangeOut,

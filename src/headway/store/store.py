@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from headway.store.access.audit import AuditTrail
 from headway.store.access.credential_cache import CredentialCache
+from headway.store.access.idempotency_keys import IdempotencyKeys
 from headway.store.access.linux_users import LinuxUsers
 from headway.store.access.people import People
 from headway.store.access.sessions import Sessions
@@ -33,7 +34,6 @@ from headway.store.clusters.cap_refills import CapRefills
 from headway.store.clusters.cluster_records import ClusterRecords
 from headway.store.clusters.clusters import Clusters
 from headway.store.clusters.datasets import Datasets
-from headway.store.clusters.idempotency_keys import IdempotencyKeys
 from headway.store.clusters.incidents import Incidents
 from headway.store.clusters.node_images import NodeImages
 from headway.store.clusters.operations import Operations

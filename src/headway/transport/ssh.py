@@ -21,8 +21,8 @@ from typing import Any, Protocol
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Refused, Unanswered, Unreachable
 from headway.transport.connect import Dialer, HostKeyChanged, Root, SudoRefused
+from headway.transport.forwarded_socket import bridge_socket
 from headway.transport.process import CommandResult, command_result
-from headway.transport.root_socket import bridge_socket
 from headway.transport.streams import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, write_all, write_pieces
 
 _SESSIONS_PER_LINK = 8  # sshd's default limit is 10 sessions per connection

@@ -134,7 +134,7 @@ def render_pulse(state: AppState, name: str) -> str:
     """Returns the HTML with the time of the figures."""
     snapshot = state.live.snapshot(name)
     values = {"as_of": snapshot.as_of, "stale": snapshot.stale, "now": state.clock()}
-    return templates().get_template("parts/pulse.html").render(**values)
+    return templates().get_template("parts/as_of.html").render(**values)
 
 
 async def update_ticks(wakes: AsyncIterator[None]) -> AsyncIterator[None]:

@@ -151,7 +151,7 @@ def render_part(name: str, view: object) -> str:
 def page_pulse(page: Page) -> str:
     """Returns the HTML with the time of the figures. It is always sent, so that the browser notices when nothing
     arrives any more."""
-    return templates().get_template("parts/pulse.html").render(as_of=page.as_of, stale=page.stale, now=time.time())
+    return templates().get_template("parts/as_of.html").render(as_of=page.as_of, stale=page.stale, now=time.time())
 
 
 def compact_json(value: object) -> str:

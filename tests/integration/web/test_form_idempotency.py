@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Unanswered
-from headway.jobs import notebooks as jupyter
+from headway.jobs import jupyter_job as jupyter
 from headway.schemas.submissions import SubmitOut
 from headway.store import StoreUnavailable
 from tests.support import builders

@@ -37,7 +37,7 @@ def slurm_state(folder: Path) -> Path:
 
 def kept_state(folder: Path) -> bytes:
     done = subprocess.run(
-        [sys.executable, "-c", program_source("slurm_state"), "state", str(folder), "0"],
+        [sys.executable, "-c", program_source("slurm_state_copy"), "state", str(folder), "0"],
         capture_output=True,
         check=True,
     )
@@ -104,7 +104,9 @@ def test_slurm_state_is_restored_and_old_state_kept(tmp_path: Path) -> None:
     folder = slurm_state(tmp_path / "slurmctld")
     data = kept_state(folder)
     (folder / "job_state").write_text("of later")
-    subprocess.run([sys.executable, "-c", program_source("slurm_state"), "take", str(folder)], input=data, check=True)
+    subprocess.run(
+        [sys.executable, "-c", program_source("slurm_state_copy"), "take", str(folder)], input=data, check=True
+    )
     assert (folder / "job_state").read_text() == "job_state"
     since = (folder / "job_state").stat().st_mtime - queue_recovery.UNSAVED_S
     assert since > time.time(), "what came after the backup is not submitted again"
@@ -133,7 +135,7 @@ def test_slurm_state_files_stay_consistent_during_concurrent_renames(tmp_path: P
             data = kept_state(folder)
             place = tmp_path / "again"
             subprocess.run(
-                [sys.executable, "-c", program_source("slurm_state"), "take", str(place)], input=data, check=True
+                [sys.executable, "-c", program_source("slurm_state_copy"), "take", str(place)], input=data, check=True
             )
             lines = (place / "job_state").read_text().splitlines()
             assert len(lines) in (1, 20_000)

@@ -17,7 +17,7 @@ from headway.billing.capacity import Ends
 from headway.billing.goodput import Cause, Parts
 from headway.domain.billing import CpuAllocation
 from headway.domain.cluster import Budget
-from headway.jobs.view.effective_time import EffectiveTime
+from headway.jobs.view.ettr import EffectiveTime
 
 
 def test_goodput_excludes_and_ettr_includes_queue_time() -> None:

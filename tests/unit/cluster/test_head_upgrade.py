@@ -16,7 +16,7 @@ from headway.cluster.context import ClusterContext
 from headway.domain.changeset import REBUILD, Change, ChangeSet
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Refused, Unreachable
-from headway.rollout import slurm_upgrade
+from headway.rollout import slurm_upgrade_rules
 from headway.store.db.rows import NodeImage
 from headway.store.store import Store
 from headway.transport.process import CommandResult
@@ -75,7 +75,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         return MACHINES[FIRST]
 
     monkeypatch.setattr(head_upgrade, "active_or_stopped_head", head)
-    monkeypatch.setattr(slurm_upgrade, "active_or_stopped_head", head)
+    monkeypatch.setattr(slurm_upgrade_rules, "active_or_stopped_head", head)
     return made
 
 
@@ -171,15 +171,15 @@ async def test_rollout_waits_only_for_old_nodes_drained_by_headway(
         return said
 
     monkeypatch.setattr(head_upgrade.node_commands, "read_node_reasons", reasons)
-    assert not await slurm_upgrade.nodes_await_rollout(LAB, env), "all have it"
+    assert not await slurm_upgrade_rules.nodes_await_rollout(LAB, env), "all have it"
     made["lab-1-2"] = "before"
-    assert not await slurm_upgrade.nodes_await_rollout(LAB, env), "a person drained it"
+    assert not await slurm_upgrade_rules.nodes_await_rollout(LAB, env), "a person drained it"
     made["lab-1-1"] = "before"
-    assert await slurm_upgrade.nodes_await_rollout(LAB, env)
+    assert await slurm_upgrade_rules.nodes_await_rollout(LAB, env)
     await env.store.node_images.set(LAB.name, NodeImage("before", "before"))
-    assert await slurm_upgrade.nodes_await_rollout(LAB, env), "what was drained for it is not left so"
+    assert await slurm_upgrade_rules.nodes_await_rollout(LAB, env), "what was drained for it is not left so"
     made |= dict.fromkeys(LAB.heads, "before")
-    assert not await slurm_upgrade.nodes_await_rollout(LAB, env), "the heads come first"
+    assert not await slurm_upgrade_rules.nodes_await_rollout(LAB, env), "the heads come first"
 
 
 async def test_head_upgrade_clears_the_pinned_image_of_the_old_slurm(world: World, env: ClusterContext) -> None:

@@ -19,7 +19,7 @@ from headway.domain.observed import NOT_OBSERVED, ObservedFile, ObservedMachine,
 from headway.domain.provider_traits import ProviderTraits
 from headway.domain.systemd_unit import Unit
 from headway.images import recipe
-from headway.render.ha import state_folder
+from headway.render.ha import slurm_state_folder
 from headway.render.system import systemd_files
 from tests.support import builders
 
@@ -120,7 +120,7 @@ def test_parts_archive_is_complete_with_a_stable_digest() -> None:
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
         names = set(packed.getnames())
     assert {
-        "parts.sh",
+        "build_parts.sh",
         "spank/container.c",
         "pam/job_tmp.c",
         "container/__main__.py",
@@ -129,17 +129,17 @@ def test_parts_archive_is_complete_with_a_stable_digest() -> None:
     assert recipe.own_parts_archive()[1] == digest
 
 
-CONTROLLER = Unit("slurmctld.service", restart_on=(state_folder.PROGRAM,), stage="controller")
+CONTROLLER = Unit("slurmctld.service", restart_on=(slurm_state_folder.PROGRAM,), stage="controller")
 RUNS = ObservedUnit(True, True, 2.0, 7, "")
 
 
 @pytest.mark.parametrize("seen", [NOT_OBSERVED, ObservedMachine(units={CONTROLLER.name: RUNS}, managed=("/etc/motd",))])
 def test_controller_start_has_time_to_copy_a_large_queue(seen: ObservedMachine) -> None:
-    wanted = DesiredMachine.build({state_folder.PROGRAM: File("#!/bin/sh\n", 0o755)}, {}, (CONTROLLER,))
+    wanted = DesiredMachine.build({slurm_state_folder.PROGRAM: File("#!/bin/sh\n", 0o755)}, {}, (CONTROLLER,))
     steps = steps_by_stage(machine_changes("lab-head", wanted, seen), wanted, {}, fresh=False)["controller"]
     start = steps[0].get("take_up", steps[0])
     assert start["names"] == ["slurmctld.service"]
-    assert state_folder.START_S < start["timeout_s"] < stage_timeout_s("controller", steps)
+    assert slurm_state_folder.START_S < start["timeout_s"] < stage_timeout_s("controller", steps)
 
 
 def test_controller_start_without_state_copy_has_a_short_timeout() -> None:
@@ -154,4 +154,4 @@ def test_systemd_start_timeout_is_raised_on_owned_machines(provider: ProviderTra
     cluster = builders.cluster(provider=provider)
     files = systemd_files.controller_units(cluster, slurm_release(cluster.slurm_version), cluster.head, around="")
     text = files[systemd_files.drop_in("slurmctld.service")].text
-    assert (f"\nTimeoutStartSec={state_folder.START_S}\n" in text) is given
+    assert (f"\nTimeoutStartSec={slurm_state_folder.START_S}\n" in text) is given

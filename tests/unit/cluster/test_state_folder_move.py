@@ -22,7 +22,7 @@ from headway.domain.managed_file import File
 from headway.domain.observed import Observed, ObservedFile, ObservedMachine, ObservedUnit
 from headway.domain.systemd_unit import Unit
 from headway.errors import Unreachable
-from headway.render.ha import state_folder
+from headway.render.ha import slurm_state_folder
 from headway.transport.process import CommandResult
 from tests.support import builders
 
@@ -31,8 +31,8 @@ FIRST, SECOND = TWO.heads
 OLD, NEW = "now=/old\n", "now=/new\n"
 STOP = f"{SECOND} systemctl stop slurmctld.service"
 START = f"{SECOND} systemctl start slurmctld.service"
-UNIT = Unit("slurmctld.service", restart_on=(state_folder.PROGRAM,), stage="controller")
-WANTED = DesiredMachine.build({state_folder.PROGRAM: File(NEW, 0o755)}, {}, (UNIT,))
+UNIT = Unit("slurmctld.service", restart_on=(slurm_state_folder.PROGRAM,), stage="controller")
+WANTED = DesiredMachine.build({slurm_state_folder.PROGRAM: File(NEW, 0o755)}, {}, (UNIT,))
 """Of both heads."""
 
 
@@ -40,9 +40,9 @@ def seen(text: str | None) -> ObservedMachine:
     """A head whose slurmctld runs with this program."""
     file = ObservedFile(File(text or "").digest, 0o755, "root", "root", 1.0)
     return ObservedMachine(
-        files={} if text is None else {state_folder.PROGRAM: file},
+        files={} if text is None else {slurm_state_folder.PROGRAM: file},
         units={UNIT.name: ObservedUnit(True, True, 2.0, 7, WANTED.loaded[UNIT.name] if text == NEW else "of before")},
-        managed=(state_folder.PROGRAM,),
+        managed=(slurm_state_folder.PROGRAM,),
     )
 
 
@@ -57,7 +57,7 @@ class Ssh:
         if not self.answers:
             raise Unreachable(f"{FIRST} does not answer")
         if argv[0] == "cat":
-            assert argv[1] == state_folder.LAST
+            assert argv[1] == slurm_state_folder.LAST
             return CommandResult(tuple(argv), 0, self.is_at, "", 0.0)
         assert list(argv) == ["systemctl", "is-active", "slurmctld.service"]
         return CommandResult(tuple(argv), 0, "active\n" if self.active else "activating\n", "", 0.0)

@@ -17,7 +17,7 @@ from headway.domain.cluster import Cluster, Dataset, Site, Storage
 from headway.domain.managed_file import File
 from headway.errors import InvalidSpec
 from headway.render.files import render_files
-from headway.render.slurm import codec
+from headway.render.slurm import conf_syntax
 from headway.render.slurm.node_hardware import hardware_of
 from headway.render.system.systemd_files import escape
 from headway.render.system.unit_list import units_by_role
@@ -107,10 +107,10 @@ def test_special_characters_add_no_slurm_conf_keys(place: tuple[str, tuple[Any, 
     rendered = try_render(where, path, text)
     if rendered is None:
         return
-    known = {key.lower() for line in codec.parse_lines(baseline()) for key, _ in line.pairs}
+    known = {key.lower() for line in conf_syntax.parse_lines(baseline()) for key, _ in line.pairs}
     now = {
         key.lower()
-        for line in codec.parse_lines(rendered["head"]["/etc/slurm/slurm.conf"].text)
+        for line in conf_syntax.parse_lines(rendered["head"]["/etc/slurm/slurm.conf"].text)
         for key, _ in line.pairs
     }
     assert now <= known
@@ -166,21 +166,21 @@ def test_ten_thousand_nodes_render_within_five_seconds() -> None:
     rendered = render_files(cluster, site)
     assert time.process_time() - started <= 5.0  # 0.4 s on an idle machine
     assert rendered["node"]["/etc/hosts"].text.count("lab-") == 10_001
-    assert sum(line.first == "nodename" for line in codec.parse_lines(slurm_conf(cluster))) == 100
+    assert sum(line.first == "nodename" for line in conf_syntax.parse_lines(slurm_conf(cluster))) == 100
 
 
 def slurm_conf(cluster: Cluster, site: Site | None = None) -> str:
     return render_files(cluster, site or site_of(cluster))["head"]["/etc/slurm/slurm.conf"].text
 
 
-def one(text: str, kind: str) -> codec.Line:
-    return next(line for line in codec.parse_lines(text) if line.first == kind)
+def one(text: str, kind: str) -> conf_syntax.Line:
+    return next(line for line in conf_syntax.parse_lines(text) if line.first == kind)
 
 
 def test_cluster_file_keys_override_defaults_case_insensitively() -> None:
-    keys = [key.lower() for line in codec.parse_lines(slurm_conf(GPU)) for key, _ in line.pairs]
+    keys = [key.lower() for line in conf_syntax.parse_lines(slurm_conf(GPU)) for key, _ in line.pairs]
     assert keys.count("priorityweightage") == 1
-    found = codec.settings(codec.parse_lines(slurm_conf(GPU)))
+    found = conf_syntax.settings(conf_syntax.parse_lines(slurm_conf(GPU)))
     assert found["priorityweightage"] == "2000"
     assert found["maxstepcount"] == "50000"
 
@@ -189,12 +189,12 @@ def test_unkillable_step_timeout_is_at_least_five_message_timeouts() -> None:
     """slurmctld says "error:" to less, and a candidate with errors is not taken up."""
     for said, least in ((None, 120), ("24", 120), ("25", 125), ("100", 500)):
         cluster = replace(GPU, slurm={} if said is None else {"MessageTimeout": said})
-        assert codec.settings(codec.parse_lines(slurm_conf(cluster)))["unkillablesteptimeout"] == str(least)
+        assert conf_syntax.settings(conf_syntax.parse_lines(slurm_conf(cluster)))["unkillablesteptimeout"] == str(least)
 
 
 def test_eight_single_gpu_jobs_fit_one_node() -> None:
     text = slurm_conf(GPU)
-    found, node = codec.settings(codec.parse_lines(text)), one(text, "nodename")
+    found, node = conf_syntax.settings(conf_syntax.parse_lines(text)), one(text, "nodename")
     assert 8 * int(found["defmempergpu"]) <= int(node.get("RealMemory") or 0)
     assert 8 * int(found["defcpupergpu"]) <= int(node.get("CPUs") or 0)
 
@@ -240,7 +240,10 @@ def test_only_real_cores_are_pinned() -> None:
     local = render_files(GPU, site_of(GPU))["head"]
     real = render_files(cpu_cluster(), site_of(cpu_cluster(), real_cpus=64, real_memory_mib=260_000))["head"]
     assert "ConstrainCores=no" in local["/etc/slurm/cgroup.conf"].text
-    assert codec.settings(codec.parse_lines(local["/etc/slurm/slurm.conf"].text))["taskplugin"] == "task/cgroup"
+    assert (
+        conf_syntax.settings(conf_syntax.parse_lines(local["/etc/slurm/slurm.conf"].text))["taskplugin"]
+        == "task/cgroup"
+    )
     assert "ConstrainCores=yes" in real["/etc/slurm/cgroup.conf"].text
     assert "task/affinity" in real["/etc/slurm/slurm.conf"].text
     assert "config_overrides" not in real["/etc/slurm/slurm.conf"].text

@@ -14,7 +14,7 @@ from headway import AsyncClient, Client
 from headway.errors import Refused, Unreachable
 from headway.schemas.jobs import ArrayOut, JobsPage
 from headway.schemas.submissions import RunIn, SubmitOut
-from headway.sdk.aio import AsyncJob
+from headway.sdk.async_client import AsyncJob
 from headway.sdk.connection import Resource
 from headway.sdk.resources.jobs import Job, Jobs
 from headway.sdk.submission import build_request

@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import clean  # noqa: E402
+import demo_steps  # noqa: E402
 import setup  # noqa: E402
-import stage  # noqa: E402
 
 
 def plain(name: str) -> str:
@@ -191,10 +191,10 @@ def test_setup_unpacks_registry_atomically(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_recognizes_training_step_lines() -> None:
-    found = stage.STEP.match("step 120 loss 1.873 steps_per_s 9.1")
+    found = demo_steps.STEP.match("step 120 loss 1.873 steps_per_s 9.1")
     assert found is not None
     assert found.groups() == ("120", "1.873")
-    assert stage.STEP.match("the step 120 loss 1.873") is None
+    assert demo_steps.STEP.match("the step 120 loss 1.873") is None
 
 
 def test_embed_example_parts_cover_corpus_exactly_once(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from headway.services.authorization import write_audit_line
 from headway.services.identity import Principal
 from headway.services.mappers import operation_out
 from headway.store import AuditAsk, Operation, StoreUnavailable
-from headway.store.clusters.idempotency_keys import Answer
+from headway.store.access.idempotency_keys import Answer
 
 AUDITED_WITHIN_S = 60.0  # seconds; an operation's audit line is written this soon after it is queued
 REPLAYED = "idempotency-replayed"

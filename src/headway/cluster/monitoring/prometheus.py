@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError, Unreachable
-from headway.render.monitoring.metric_queries import Query, Row
 from headway.render.monitoring.prometheus import PROMETHEUS_PORT
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from headway.domain.machine import MachineState
 from headway.domain.slurm.state import OUT
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext
-from headway.health.detection.event_stream import Heartbeats
+from headway.health.detection.agent_events import Heartbeats
 from headway.health.detection.probe import probe_node, read_heartbeat_ages
 from headway.health.detection.silence_rules import (
     CHECK_EVERY_S,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headway.health.detection.event_stream import Heartbeats
+from headway.health.detection.agent_events import Heartbeats
 
 SILENT_S = 5.0
 QUIET_S = 3.0  # two missed heartbeats: counted as silent when another node is about to be fenced

@@ -33,8 +33,8 @@ from headway.domain.slots import NO_MACHINE_REASON, ROLLOUT_REASON, SCALE_IN_REA
 from headway.domain.slurm.state import OUT, JobState
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.health.context import MOUNTS_AT_ONCE, HealthContext, fault_text
+from headway.health.detection.agent_events import OFFLINE_ACTION, Heartbeats, OfflineAction
 from headway.health.detection.dead_nodes import DeadNodeDetector, Messages
-from headway.health.detection.event_stream import OFFLINE_ACTION, Heartbeats, OfflineAction
 from headway.health.incidents import orphaned, repair, spot_reclaim
 from headway.health.incidents.drain import isolate_node
 from headway.health.incidents.incident_tasks import IncidentTasks

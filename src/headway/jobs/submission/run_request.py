@@ -56,7 +56,7 @@ def prepare_run(
         files[path] = text
         return path
 
-    helper = sent(program_source("launcher"), "launch")
+    helper = sent(program_source("rank_launcher"), "launch")
     # Sent with the job, because a container image need not have the package.
     warner = sent((node_dir() / "train" / "headway_train" / "__main__.py").read_text(), "warn") if run.warn else ""
     folder = work or there.job_folder(job_name(run), mark)

@@ -20,7 +20,7 @@ from headway.domain.machine import Machine
 from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.state import JobState
 from headway.jobs.remote.user_helper import HelperConnections, call_helper
-from headway.jobs.view.effective_time import CheckpointStalls, EffectiveTime
+from headway.jobs.view.ettr import CheckpointStalls, EffectiveTime
 from headway.transport.streams import MAX_OUTPUT
 
 MAX_POINTS = 500

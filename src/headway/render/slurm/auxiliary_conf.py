@@ -9,7 +9,7 @@ from headway.domain.cluster import Cluster, Plan, Site
 from headway.domain.slurm.hostlist import compress
 from headway.render.escaping import MARK, pair, path, slurm_text
 from headway.render.machine_paths import JWT_KEY, PMIX
-from headway.render.slurm.codec import Line
+from headway.render.slurm.conf_syntax import Line
 from headway.render.slurm.node_hardware import Gpus, Hardware, hardware_of
 from headway.render.slurm.slurm_conf import PRIVATE
 

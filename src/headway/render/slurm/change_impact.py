@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headway.catalog.releases import slurm_release
 from headway.domain.changeset import Disturbs
 from headway.domain.slurm.hostlist import expand
-from headway.render.slurm import codec
+from headway.render.slurm import conf_syntax
 
 # Every Slurm version reads these keys only at the start of the controller: identity, addresses, state folder.
 _RESTART_ALWAYS = frozenset(
@@ -106,13 +106,16 @@ def _shapes(text: str) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _lines(text: str, kind: str) -> dict[str, codec.Line]:
-    return {line.pairs[0][1]: line for line in codec.parse_lines(text) if line.first == kind}
+def _lines(text: str, kind: str) -> dict[str, conf_syntax.Line]:
+    return {line.pairs[0][1]: line for line in conf_syntax.parse_lines(text) if line.first == kind}
 
 
 def changed_keys(old: str, new: str) -> tuple[str, ...]:
     """Returns the cluster-wide keys (lower case, sorted) whose values differ."""
-    before, after = codec.settings(codec.parse_lines(old)), codec.settings(codec.parse_lines(new))
+    before, after = (
+        conf_syntax.settings(conf_syntax.parse_lines(old)),
+        conf_syntax.settings(conf_syntax.parse_lines(new)),
+    )
     return tuple(sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key)))
 
 
@@ -131,4 +134,4 @@ def impact_of_change(old: str, new: str, slurm_version: str) -> Disturbs:
 
 
 def _group(text: str, kind: str) -> list[tuple[tuple[str, str], ...]]:
-    return [line.pairs for line in codec.parse_lines(text) if line.first == kind]
+    return [line.pairs for line in conf_syntax.parse_lines(text) if line.first == kind]

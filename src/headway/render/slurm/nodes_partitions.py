@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Partition, Site
 from headway.domain.slurm.hostlist import compress
-from headway.render.slurm.codec import Line
+from headway.render.slurm.conf_syntax import Line
 from headway.render.slurm.node_hardware import Hardware, Share, distinct_hardware, hardware_of, smallest_gpu_share
 
 # Billing units of one whole GPU (in a cluster without GPUs, of one CPU); the other resources of a node are weighted in

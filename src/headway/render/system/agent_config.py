@@ -11,7 +11,7 @@ from headway.domain.managed_file import File
 from headway.render.escaping import MARK, path, word
 from headway.render.machine_paths import AGENT_PROGRAM
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
-from headway.render.system import nfs_exports
+from headway.render.system import nfs
 from headway.render.system.systemd_files import TRIES, UNITS, volumes
 
 AGENT = "headway-agent.service"
@@ -63,7 +63,7 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
     """Returns the agent's configuration as JSON, which allows no comments. Checks and tests compare the machine with
     it. `head`: name of the head that the file is for; "" for nodes."""
     plan = group.plan
-    from_head = () if head else nfs_exports.exported(site)
+    from_head = () if head else nfs.exported(site)
     mounts = [
         {"path": path(where, "storage"), "source": path(what, "storage"), "read_only": read_only}
         for what, where, read_only in volumes(cluster, site)

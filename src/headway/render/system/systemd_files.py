@@ -9,9 +9,9 @@ from headway.catalog.releases import SlurmRelease
 from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster, Group, Site, Volume
 from headway.domain.managed_file import File
 from headway.render.escaping import MARK, path, script, word
-from headway.render.ha import failback, state_folder
+from headway.render.ha import single_active_head, slurm_state_folder
 from headway.render.machine_paths import JOB_TMP, PMIX
-from headway.render.system import nfs_exports, session_limits
+from headway.render.system import nfs, session_limits
 from headway.render.system.mariadb import DATADIR
 
 UNITS = "/etc/systemd/system"
@@ -53,13 +53,11 @@ def controller_units(cluster: Cluster, known: SlurmRelease, name: str, *, around
     first = name == cluster.head
     slurmdbd_first = "Wants=slurmdbd.service\nAfter=slurmdbd.service\n" if first else ""
     own = not cluster.provider.provides_head_state
-    programs = [state_folder.PROGRAM] if own else []
-    programs += [failback.PROGRAM] if first and cluster.controllers > 1 else []
+    programs = [slurm_state_folder.PROGRAM] if own else []
+    programs += [single_active_head.PROGRAM] if first and cluster.controllers > 1 else []
     before = "".join(f"ExecStartPre=+{program}\n" for program in programs)
     if own:
-        before += (
-            f"# It may first bring a large queue over from another folder.\nTimeoutStartSec={state_folder.START_S}\n"
-        )
+        before += f"# It may first bring a large queue over from another folder.\nTimeoutStartSec={slurm_state_folder.START_S}\n"
     return _drop_ins(
         {
             "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",
@@ -74,7 +72,7 @@ def controller_units(cluster: Cluster, known: SlurmRelease, name: str, *, around
 
 
 def _unless_half(place: str) -> str:
-    """Returns a condition that prevents a start on a half-restored folder. node/slurm_state.py creates and removes the
+    """Returns a condition that prevents a start on a half-restored folder. node/slurm_state_copy.py creates and removes the
     marker."""
     return (
         f"# Not on what a restore has put back in part: run it again.\nConditionPathExists=!{place}{RESTORING_SUFFIX}\n"
@@ -190,9 +188,9 @@ def mounts(cluster: Cluster, site: Site, *, head: bool) -> dict[str, str]:
     """Returns the text of each mount unit by its name. Volumes are bind mounts from the parent mount; on nodes of owned
     clusters, the head's exports are NFS mounts."""
     bound = {f"{escape(where)}.mount": _mount(what, where, ro) for what, where, ro in volumes(cluster, site)}
-    from_head = () if head else nfs_exports.exported(site)
+    from_head = () if head else nfs.exported(site)
     outside = {f"{escape(volume.path)}.mount": _outside(volume) for volume in cluster.storage.volumes}
-    return {**bound, **outside, **{f"{escape(where)}.mount": nfs_exports.mount(site, where) for where in from_head}}
+    return {**bound, **outside, **{f"{escape(where)}.mount": nfs.mount(site, where) for where in from_head}}
 
 
 def volumes(cluster: Cluster, site: Site) -> list[tuple[str, str, bool]]:

@@ -8,10 +8,10 @@ from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster, Site, Volume
 from headway.domain.systemd_unit import Unit
 from headway.render import machine_paths
-from headway.render.ha import failback, state_folder
+from headway.render.ha import single_active_head, slurm_state_folder
 from headway.render.monitoring import prometheus
 from headway.render.slurm import slurm_conf
-from headway.render.system import agent_config, firewall, intra_job_ssh, mariadb, nfs_exports, sshd, systemd_files
+from headway.render.system import agent_config, firewall, intra_job_ssh, mariadb, nfs, sshd, systemd_files
 
 MUNGE_KEY = "/etc/munge/munge.key"
 _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "cli_filter.lua")
@@ -19,7 +19,7 @@ _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.c
 _CONTROLLER = (
     machine_paths.JWT_KEY,
     systemd_files.drop_in("slurmctld.service"),
-    state_folder.PROGRAM,
+    slurm_state_folder.PROGRAM,
     slurm_conf.LEADS,
 )
 
@@ -39,7 +39,7 @@ def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
     munge = Unit("munge.service", restart_on=(MUNGE_KEY, systemd_files.drop_in("munge.service")))
     head, node = _mounts(cluster, site, head=True), _mounts(cluster, site, head=False)
     # Nodes mount the head's exports, so these mounts wait for the controller, which starts after the exports.
-    if nfs_exports.exported(site):
+    if nfs.exported(site):
         node = tuple(replace(unit, stage="node") if unit.stage == "base" else unit for unit in node)
     of_node = (*wall, *node, munge, _ssh(intra_job_ssh.SSHD), _slurmd(), _agent("node"))
     second = (*wall, *head, munge, _ssh(), _standby(), _slurmrestd(), _agent("controller"))
@@ -47,7 +47,7 @@ def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
         "head": (
             *wall,
             *head,
-            *nfs_exports.head_units(site),
+            *nfs.head_units(site),
             munge,
             _ssh(),
             *_head(),
@@ -84,7 +84,7 @@ def _mount(name: str) -> Unit:
 def _on_export(volume: Volume, site: Site) -> bool:
     """Returns whether the volume is bound from, or mounted in, a folder that the head exports."""
     places = (f"{volume.source}/", f"{volume.path}/")
-    return any(place.startswith(f"{folder}/") for place in places for folder in nfs_exports.exported(site))
+    return any(place.startswith(f"{folder}/") for place in places for folder in nfs.exported(site))
 
 
 def _ssh(*more: str) -> Unit:
@@ -114,7 +114,7 @@ def _head() -> tuple[Unit, ...]:
         ),
         Unit(
             "slurmctld.service",
-            restart_on=(*_CONTROLLER, failback.PROGRAM),
+            restart_on=(*_CONTROLLER, single_active_head.PROGRAM),
             reload_on=(slurm_conf.PATH, *(f"/etc/slurm/{name}" for name in _BESIDE)),
             reload=("sh", "-c", RECONFIGURE),
             disturbs=restart,

@@ -13,7 +13,7 @@ from headway.server.backend.lifecycle import Lifecycle
 from headway.server.backend.monitoring import Monitoring
 from headway.server.backend.node_actions import NodeActions
 from headway.server.backend.rollouts import Rollouts
-from headway.server.backend.slurm_state import SlurmState
+from headway.server.backend.slurm_reader import SlurmState
 from headway.server.backend.storage import Storage
 from headway.server.backend.usage import Usage
 from headway.store import Store

@@ -12,12 +12,12 @@ from headway.domain.incident import FaultAction
 from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import HeadwayError
 from headway.server.backend.connections import ClusterConnections, ConnectionPool
-from headway.server.backend.slurm_state import SlurmState
+from headway.server.backend.slurm_reader import SlurmState
 
 if TYPE_CHECKING:
     from headway.domain.incident import Signal
+    from headway.health.detection.agent_events import Heartbeats, OfflineAction
     from headway.health.detection.dead_nodes import Messages
-    from headway.health.detection.event_stream import Heartbeats, OfflineAction
 
 
 class HealthLoop:
@@ -68,7 +68,7 @@ class HealthLoop:
 
         `is_idle` returns whether no operation is running (an operation may restart machines itself). `on_jobs` is called
         with the jobs that begin or end on a node (True), and with those that the controller's log names (False)."""
-        from headway.health.detection.event_stream import JobEvents, PowerRequest, stream_events
+        from headway.health.detection.agent_events import JobEvents, PowerRequest, stream_events
 
         slurm, opened = await self._pool.slurm(cluster), await self._pool.opened(cluster)
         async with contextlib.aclosing(stream_events(slurm.links, slurm.head)) as heard:  # type: ignore[type-var]
@@ -92,7 +92,7 @@ class HealthLoop:
         self, cluster: Cluster, opened: ClusterConnections, news: Signal | Heartbeats | OfflineAction, idle: bool
     ) -> Messages:
         from headway.domain.incident import Signal
-        from headway.health.detection.event_stream import Heartbeats
+        from headway.health.detection.agent_events import Heartbeats
 
         engine = opened.engine_for(cluster)
         if isinstance(news, Heartbeats):

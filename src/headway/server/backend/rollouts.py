@@ -44,7 +44,7 @@ class Rollouts:
         await build.ensure_image(cluster.image, say, state_dir=(await self._pool.context(cluster)).state_dir)
 
     async def nodes_await_rollout(self, cluster: Cluster) -> bool:
-        from headway.rollout.slurm_upgrade import nodes_await_rollout
+        from headway.rollout.slurm_upgrade_rules import nodes_await_rollout
 
         tools = await self._pool.health_context(cluster)
         return await nodes_await_rollout(cluster, tools.env)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from headway.cluster.monitoring import metric_queries as known
+from headway.cluster.monitoring.metric_queries import MOST_LINES, SCRAPE_S, SERIES, Over
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotFound, Refused
-from headway.render.monitoring import metric_queries as known
-from headway.render.monitoring.metric_queries import MOST_LINES, SCRAPE_S, SERIES, Over
 from headway.schemas.metrics import ChartOut, LineOut, MetricsOut
 from headway.services.app_state import AppState
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headway.changes.unrendered_settings import file_change, setting_changes
+from headway.changes.server_settings import file_change, setting_changes
 from headway.clusterfile.node_counts import edit_node_counts, target_node_counts, with_node_counts
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.operation import ApplyParams, DownParams, ScaleParams
 from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
-from headway.rollout.slurm_upgrade import backup_before_upgrade, upgrade_fault
+from headway.rollout.slurm_upgrade_rules import backup_before_upgrade, upgrade_fault
 from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
 from headway.services.app_state import AppState, ShownPlan, fingerprint
 from headway.services.cluster.cost_guard import COST_LIMIT_FIELD, cost_limit_conflict

@@ -13,7 +13,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused, Unanswered
-from headway.jobs import notebooks as jupyter
+from headway.jobs import jupyter_job as jupyter
 from headway.jobs.explain.slurm_messages import explain_reason
 from headway.schemas.submissions import NotebookIn, NotebookLinkOut, NotebookOut
 from headway.services.app_state import AppState
@@ -21,7 +21,7 @@ from headway.services.authorization import cluster_to_work_on, command_slot, req
 from headway.services.identity import Principal, Right, principal_for
 from headway.services.jobs.actions import act_on_job
 from headway.services.jobs.lookup import read_job_now
-from headway.services.jobs.notebook_sessions import NotebookRun
+from headway.services.jobs.notebook_access import NotebookRun
 from headway.services.jobs.submission import node_offer, record_submission
 from headway.store import NotebookRow, StoreUnavailable
 

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.operation import SECRET_PREFIXES, OperationKind, own_secret
 from headway.errors import Conflict, NotFound
-from headway.store.clusters.idempotency_keys import KEPT_S
+from headway.store.access.idempotency_keys import KEPT_S
 from headway.store.db import schema as t
 from headway.store.db.rows import Operation, OperationEvent
 from headway.store.db.transactions import StorePart

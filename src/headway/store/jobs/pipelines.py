@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import insert, select
 
 from headway.errors import NotFound
-from headway.store.clusters.idempotency_keys import KEPT_S
+from headway.store.access.idempotency_keys import KEPT_S
 from headway.store.db import schema as t
 from headway.store.db.rows import PipelineRow
 from headway.store.db.transactions import StorePart

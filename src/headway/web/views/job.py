@@ -215,7 +215,7 @@ def _incident(cluster: str, one: IncidentOut) -> Step:
 
 
 def chart(job: int, progress: ProgressOut | None) -> dict[str, object]:
-    """Returns the data for chart.js."""
+    """Returns the data for loss_chart.js."""
     points: Sequence[tuple[int, float]] = progress.series if progress else ()
     return {
         "job": job,

@@ -12,7 +12,7 @@ from headway.domain.cluster import Health
 from headway.domain.incident import FaultAction, Incident, IncidentState, Signal
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Conflict, NotFound, Unreachable
-from headway.health.detection.event_stream import OfflineAction
+from headway.health.detection.agent_events import OfflineAction
 from headway.health.incidents.engine import MAX_FAULTS_PER_PASS
 from headway.health.incidents.recovery_tracking import track_recovery
 from headway.health.incidents.timings import incident_timings

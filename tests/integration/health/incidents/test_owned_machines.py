@@ -13,7 +13,7 @@ from headway.catalog.providers import SSH
 from headway.domain.incident import IncidentState
 from headway.domain.machine import Machine
 from headway.health import manual_actions
-from headway.health.detection.event_stream import Heartbeats
+from headway.health.detection.agent_events import Heartbeats
 from headway.transport.connect import SudoRefused
 from headway.transport.process import CommandResult
 from tests.support.incident_cluster import NODE, Ward, World, signal

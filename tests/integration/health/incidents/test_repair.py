@@ -13,7 +13,7 @@ import pytest
 from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Health, Storage, Volume
 from headway.domain.incident import FaultAction, Incident, IncidentState
-from headway.health.detection.event_stream import Heartbeats
+from headway.health.detection.agent_events import Heartbeats
 from headway.store import StoreUnavailable
 from tests.support.incident_cluster import FOR_GOOD, LAB, NODE, Ward, signal, ward
 

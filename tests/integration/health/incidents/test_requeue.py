@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.domain.incident import IncidentState
-from headway.health.detection.event_stream import Heartbeats
+from headway.health.detection.agent_events import Heartbeats
 from tests.support.incident_cluster import NODE, Ward, signal
 
 SILENT = Heartbeats(4, {NODE: 6.0})

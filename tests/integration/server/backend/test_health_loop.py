@@ -17,7 +17,7 @@ from headway.errors import Unreachable
 from headway.server.backend.connections import ClusterConnections, ConnectionPool
 from headway.server.backend.health_loop import HealthLoop
 from headway.server.backend.lifecycle import Lifecycle
-from headway.server.backend.slurm_state import SlurmState
+from headway.server.backend.slurm_reader import SlurmState
 from headway.server.operations.wait_watch import WatchWhileWaiting
 from headway.transport.ssh import Connections
 from tests.support import builders

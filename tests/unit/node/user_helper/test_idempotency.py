@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.store.clusters.idempotency_keys import KEPT_S
+from headway.store.access.idempotency_keys import KEPT_S
 from tests.support.paths import NODE
 
 # argv: the tag, the number of the error that a lock gives or 0. Its work leaves a line in `done` and says which one it was.

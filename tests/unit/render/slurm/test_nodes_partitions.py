@@ -11,7 +11,7 @@ from headway.clusterfile.load import parse_yaml, resolve_cluster_file
 from headway.domain.cluster import Cluster, Site
 from headway.domain.slurm.hostlist import expand
 from headway.domain.survey import DetectedGpu, DetectedHardware
-from headway.render.slurm import codec
+from headway.render.slurm import conf_syntax
 from headway.render.slurm.slurm_conf import slurm_conf
 from tests.support.render_cases import own_gpu_cluster, own_site, site_of
 
@@ -45,13 +45,13 @@ ODD = own(*[DetectedHardware(88, 2, 22, 2, 500_000, 0, A100S)] * 2)
 def parts(world: tuple[Cluster, Site]) -> dict[str, tuple[dict[str, str], list[dict[str, str]]]]:
     """Partition -> its settings over the cluster's, and the lines of its nodes."""
     cluster, site = world
-    lines = codec.parse_lines(slurm_conf(cluster, site))
+    lines = conf_syntax.parse_lines(slurm_conf(cluster, site))
     nodes = {line.pairs[0][1]: dict(line.pairs) for line in lines if line.first == "nodename"}
     by_name = {partition.name: partition for partition in cluster.partitions}
     found = {}
     for line in lines:
         if line.first == "partitionname":
-            said = {**codec.settings(lines), **{key.lower(): value for key, value in line.pairs}}
+            said = {**conf_syntax.settings(lines), **{key.lower(): value for key, value in line.pairs}}
             mine = [node for names, node in nodes.items() if {*expand(names)} & {*by_name[line.pairs[0][1]].nodes}]
             found[line.pairs[0][1]] = said, mine
     return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli import formatting, sbatch_line, session
+from headway.cli import formatting, session, submit_line
 from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
@@ -102,24 +102,24 @@ def _request(**fields: Any) -> SubmitIn:
         ) from None
 
 
-def _read(words: list[str]) -> tuple[sbatch_line.SbatchLine, bool]:
+def _read(words: list[str]) -> tuple[submit_line.SbatchLine, bool]:
     """(line, whether the first word may be a cluster or the script: only the server can tell)."""
     if not words or words[0].startswith("-") or "/" in words[0] or "." in words[0]:
-        return sbatch_line.parse_sbatch_line(words), False
-    return sbatch_line.SbatchLine(own={"help": "1"} if words[1:] in (["--help"], ["-h"]) else {}), True
+        return submit_line.parse_sbatch_line(words), False
+    return submit_line.SbatchLine(own={"help": "1"} if words[1:] in (["--help"], ["-h"]) else {}), True
 
 
-def _which(api: Client, words: list[str]) -> tuple[str, sbatch_line.SbatchLine]:
+def _which(api: Client, words: list[str]) -> tuple[str, submit_line.SbatchLine]:
     session.require_cluster_name(words[0])
     names = [c.name for c in api.clusters.list()]
     if words[0] in names:
-        return words[0], sbatch_line.parse_sbatch_line(words[1:])
+        return words[0], submit_line.parse_sbatch_line(words[1:])
     if not Path(words[0]).exists():
         raise NotFound(
             f"{words[0]} is neither a cluster nor a script on this machine",
             hint=f"clusters: {', '.join(names)}" if names else "headway init, then headway apply",
         )
-    return session.choose_cluster(api, None), sbatch_line.parse_sbatch_line(words)
+    return session.choose_cluster(api, None), submit_line.parse_sbatch_line(words)
 
 
 def _script(name: str | None, cluster: str) -> str:

@@ -110,7 +110,7 @@ async def events(state: AppState, operation_id: str) -> AsyncIterator[ServerSent
     """Yields the progress whenever it changes, and a pulse; `leave` at the end, because the reloaded page links to
     what is next."""
     looked, shown, seen, pulse_at = _looked(state, operation_id), None, 0, time.monotonic()
-    pulse = templates().get_template("parts/now.html")
+    pulse = templates().get_template("parts/server_clock.html")
 
     async def news() -> list[ServerSentEvent]:
         nonlocal shown, seen, pulse_at

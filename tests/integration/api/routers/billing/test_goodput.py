@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
+from headway.cluster.monitoring.metric_queries import Row
 from headway.domain.billing import CheckpointStats
 from headway.domain.cluster import Budget, Cluster, Partition
 from headway.errors import HeadwayError
-from headway.jobs.view.effective_time import EffectiveTime
-from headway.render.monitoring.metric_queries import Row
+from headway.jobs.view.ettr import EffectiveTime
 from headway.schemas.submissions import SubmitOut
 from headway.services.billing.ledger.collector import collect
 from headway.store import PriceRow

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from headway.cluster.monitoring.alertmanager import send_alerts
+from headway.cluster.monitoring.metric_queries import SERIES, Query, Row, queries
 from headway.cluster.monitoring.prometheus import query_range
 from headway.domain.billing import Notification
 from headway.domain.machine import Machine
 from headway.errors import Unreachable
-from headway.render.monitoring.metric_queries import SERIES, Query, Row, queries
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Refused, Unanswered, Unreachable
-from headway.jobs import notebooks as jupyter
+from headway.jobs import jupyter_job as jupyter
 from headway.jobs.submission import lineage, secret_masking
 from headway.jobs.submission.node_capacity import largest_node
 from headway.schemas.submissions import NotebookIn, SubmitIn, SubmitOut

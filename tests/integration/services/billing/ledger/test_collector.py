@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from headway.cluster.monitoring.metric_queries import Row
 from headway.domain.billing import CheckpointStats
 from headway.domain.cluster import Cluster
-from headway.render.monitoring.metric_queries import Row
 from headway.services.billing.ledger import collector as collecting
 from headway.services.billing.ledger.collector import collect
 from headway.store import StoreUnavailable

@@ -16,7 +16,7 @@ import pytest
 from headway.domain.billing import NodeSpan, SpanKind
 from headway.domain.cluster import Budget
 from headway.services.billing.goodput import load_goodput
-from headway.services.billing.ledger.notifications import summary
+from headway.services.billing.notifications import summary
 from headway.services.billing.pricing import ALL
 from headway.services.billing.report_scope import ReportScope, load_billed_cluster
 from headway.services.billing.usage import load_usage

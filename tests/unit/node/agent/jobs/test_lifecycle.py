@@ -12,8 +12,8 @@ from agent.jobs import lifecycle
 from agent.roles import head as relay
 from agent.roles import server_stream
 from headway.catalog.releases import slurm_release
-from headway.health.detection.event_stream import JobEvents as Told
-from headway.health.detection.event_stream import parse_event
+from headway.health.detection.agent_events import JobEvents as Told
+from headway.health.detection.agent_events import parse_event
 from headway.render.machine_paths import EPILOG, JOB_TMP, PROLOG
 from headway.render.slurm.prolog_epilog import JOB_SHM, LEFT, scripts
 from headway.render.system.agent_config import LOOKED

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from headway.domain.cluster import SLURM_STATE_FOLDER
-from headway.render.ha import failback
+from headway.render.ha import single_active_head
 from headway.render.slurm import slurm_conf
 from headway.render.system.unit_list import units_by_role
 from tests.support import builders
@@ -33,10 +33,13 @@ def other() -> Iterator[socket.socket]:
 
 def program(folder: Path, port: int) -> Path:
     cluster = replace(builders.cluster(), controllers=2)
-    text = failback.files(cluster, first=True)[failback.PROGRAM].text
+    text = single_active_head.files(cluster, first=True)[single_active_head.PROGRAM].text
     for old, new in (
         (SLURM_STATE_FOLDER, str(folder)),
-        (f"PORT, HEARTBEAT = ['{cluster.heads[1]}'], {failback.PORT}", f"PORT, HEARTBEAT = ['127.0.0.1'], {port}"),
+        (
+            f"PORT, HEARTBEAT = ['{cluster.heads[1]}'], {single_active_head.PORT}",
+            f"PORT, HEARTBEAT = ['127.0.0.1'], {port}",
+        ),
     ):
         assert old in text
         text = text.replace(old, new)
@@ -57,7 +60,7 @@ def start(made: Path) -> subprocess.Popen[bytes]:
 
 
 def test_single_head_cluster_has_no_failback_files() -> None:
-    assert failback.files(builders.cluster(), first=True) == {}
+    assert single_active_head.files(builders.cluster(), first=True) == {}
 
 
 @pytest.mark.parametrize(("number", "age_s"), [(0, 0), (1, 60)])
@@ -97,7 +100,7 @@ def test_unreachable_leader_delays_start_of_first_head(tmp_path: Path, other: so
 
 
 def test_new_leader_records_its_state_folder(tmp_path: Path) -> None:
-    text = failback.files(replace(builders.cluster(), controllers=2), first=False)[slurm_conf.LEADS].text
+    text = single_active_head.files(replace(builders.cluster(), controllers=2), first=False)[slurm_conf.LEADS].text
     ours = tmp_path / "ours"
     text = text.replace(SLURM_STATE_FOLDER, str(tmp_path)).replace("/run/slurmctld/leads", str(ours))
     subprocess.run(["sh", "-c", text], check=True, timeout=60)

@@ -1,7 +1,7 @@
 """Measures a month's reports over 1,000,000 job records: how long each takes, and the memory compared with 10,000
 records.
 
-    python bench/ledger.py [--runs 1000000] [--most 2.0] [--keep FOLDER]
+    python bench/billing_reports.py [--runs 1000000] [--most 2.0] [--keep FOLDER]
 
 A tenth of the runs lost work, two thirds were idle for a while, nodes were drained, and the price changed in mid-month.
 Prints one JSON object. Ends with 1 if a report takes longer than --most seconds, or if a hundred times the records take

@@ -9,7 +9,7 @@ import pytest
 
 from headway.domain.incident import FaultAction, Signal
 from headway.domain.machine import Machine
-from headway.health.detection.event_stream import Heartbeats, OfflineAction, parse_event, stream_events
+from headway.health.detection.agent_events import Heartbeats, OfflineAction, parse_event, stream_events
 from headway.slurm.signal_request import SignalRequest, requested_signal
 from tests.support.builders import machine
 

@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "node" / "train"))
 
-from headway_train import own
+from headway_train import per_rank
 
 
 class Tensor:
@@ -23,12 +23,12 @@ class Tensor:
 
 def pieces(value: Any) -> list[bytes] | None:
     if isinstance(value, Tensor) and value.divided:
-        raise own.Divided
+        raise per_rank.Divided
     return [value.content] if isinstance(value, Tensor) else None
 
 
 def marked(**entries: Any) -> dict[str, str]:
-    return {name: own.mark(value, pieces) for name, value in entries.items()}
+    return {name: per_rank.mark(value, pieces) for name, value in entries.items()}
 
 
 def test_differing_finds_entries_that_vary_between_ranks() -> None:
@@ -41,8 +41,8 @@ def test_differing_finds_entries_that_vary_between_ranks() -> None:
         )
         for rank in range(3)
     ]
-    assert own.differing(ranks) == {"rng", "data"}
-    assert own.differing(ranks[:1]) == set()
+    assert per_rank.differing(ranks) == {"rng", "data"}
+    assert per_rank.differing(ranks[:1]) == set()
 
 
 @pytest.mark.parametrize(
@@ -59,16 +59,16 @@ def test_differing_finds_entries_that_vary_between_ranks() -> None:
     ],
 )
 def test_different_values_have_different_marks(one: object, other: object) -> None:
-    assert own.mark(one, pieces) != own.mark(other, pieces)
+    assert per_rank.mark(one, pieces) != per_rank.mark(other, pieces)
 
 
 def test_order_of_dicts_and_sets_does_not_change_the_mark() -> None:
-    assert own.mark({"a": 1, "b": 2}, pieces) == own.mark({"b": 2, "a": 1}, pieces)
-    program = "from headway_train import own; print(own.mark({'s': {'a', 'b', 'c', 'd'}, 'o': (None, 1j)}, lambda value: None))"
+    assert per_rank.mark({"a": 1, "b": 2}, pieces) == per_rank.mark({"b": 2, "a": 1}, pieces)
+    program = "from headway_train.per_rank import mark; print(mark({'s': {'a', 'b', 'c', 'd'}, 'o': (None, 1j)}, lambda value: None))"
     said = {
         subprocess.run(
             [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONPATH": str(Path(own.__file__).parents[1]), "PYTHONHASHSEED": seed},
+            env={**os.environ, "PYTHONPATH": str(Path(per_rank.__file__).parents[1]), "PYTHONHASHSEED": seed},
             check=True,
             capture_output=True,
             text=True,
@@ -81,17 +81,17 @@ def test_order_of_dicts_and_sets_does_not_change_the_mark() -> None:
 
 def test_divided_tensors_and_unpicklable_values_do_not_differ() -> None:
     ranks = [marked(ema={"rank": rank, "w": Tensor(b"", divided=True)}, odd=partial(lambda: 0)) for rank in range(2)]
-    assert own.differing(ranks) == set()
+    assert per_rank.differing(ranks) == set()
 
 
 def test_entry_of_only_some_ranks_is_compared_among_them() -> None:
-    assert own.differing([{"log": "a"}, {}, {}]) == set()
-    assert own.differing([{"log": "a"}, {}, {"log": "b"}]) == {"log"}
+    assert per_rank.differing([{"log": "a"}, {}, {}]) == set()
+    assert per_rank.differing([{"log": "a"}, {}, {"log": "b"}]) == {"log"}
 
 
 def test_each_rank_reads_its_own_file_or_rank_0_in_a_resized_run() -> None:
-    names = [own.file_of(rank) for rank in range(2)]
-    assert [own.source(rank, 2, 2, names) for rank in range(2)] == [(names[0], False), (names[1], False)]
-    assert [own.source(rank, 4, 2, names) for rank in range(4)] == [(names[0], True)] * 4
-    assert own.source(0, 1, 2, names) == (names[0], True)
-    assert own.source(1, 2, 2, ["__0_0.distcp", ".metadata"])[0] == "", "of a checkpoint where all was the same"
+    names = [per_rank.file_of(rank) for rank in range(2)]
+    assert [per_rank.source(rank, 2, 2, names) for rank in range(2)] == [(names[0], False), (names[1], False)]
+    assert [per_rank.source(rank, 4, 2, names) for rank in range(4)] == [(names[0], True)] * 4
+    assert per_rank.source(0, 1, 2, names) == (names[0], True)
+    assert per_rank.source(1, 2, 2, ["__0_0.distcp", ".metadata"])[0] == "", "of a checkpoint where all was the same"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.jobs.view.effective_time import MAX_MARKS, EffectiveTime
+from headway.jobs.view.ettr import MAX_MARKS, EffectiveTime
 
 
 def of(*marks: tuple[int, float]) -> EffectiveTime:

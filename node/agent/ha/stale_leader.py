@@ -3,7 +3,7 @@ with one head has no such file.
 
 A controller that led, then hung with its machine or lost the folder, and continues after the other one took over, would
 schedule from an outdated queue in parallel with the other. Each controller that begins to lead therefore writes a new
-name (render/ha/failback.py). When a head finds another name than its own, it kills its controller, which then does not
+name (render/ha/single_active_head.py). When a head finds another name than its own, it kills its controller, which then does not
 save its queue; systemd starts it again as a standby.
 
 A name ends with the folder in which its controller works, which differs from the configured one while a move of the

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import launcher as launch
+import rank_launcher as launch
 
 
 def put(root: Path, **files: str) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.render.slurm import codec
-from headway.render.slurm.codec import Line
+from headway.render.slurm import conf_syntax
+from headway.render.slurm.conf_syntax import Line
 
 KEYS = st.text(string.ascii_letters + string.digits + "_.", min_size=1, max_size=12)
 VALUES = st.text(
@@ -27,26 +27,26 @@ LINES = st.one_of(
 
 @given(st.lists(LINES, max_size=6))
 def test_written_lines_parse_back_unchanged(lines: list[Line]) -> None:
-    assert list(codec.parse_lines(codec.format_lines(lines))) == lines
+    assert list(conf_syntax.parse_lines(conf_syntax.format_lines(lines))) == lines
 
 
 @given(st.text(max_size=200))
 def test_any_text_formats_stably_or_is_refused(text: str) -> None:
     try:
-        once = codec.format_lines(codec.parse_lines(text))
+        once = conf_syntax.format_lines(conf_syntax.parse_lines(text))
     except ValueError:
         return
-    assert codec.format_lines(codec.parse_lines(once)) == once
+    assert conf_syntax.format_lines(conf_syntax.parse_lines(once)) == once
 
 
 @given(KEYS, st.text(max_size=30))
 def test_value_cannot_add_line_or_key(key: str, text: str) -> None:
     try:
-        written = codec.format_lines([Line(((key, text), ("After", "1")))])
+        written = conf_syntax.format_lines([Line(((key, text), ("After", "1")))])
     except ValueError:
         return
     assert written.count("\n") == 1
-    assert codec.parse_lines(written)[0].pairs == ((key, text), ("After", "1"))
+    assert conf_syntax.parse_lines(written)[0].pairs == ((key, text), ("After", "1"))
 
 
 def test_parses_handwritten_slurm_conf() -> None:
@@ -59,7 +59,7 @@ def test_parses_handwritten_slurm_conf() -> None:
         "include /etc/slurm/extra.conf\n"
         "MailProg=/bin/\\#mail\n"
     )
-    lines = codec.parse_lines(text)
+    lines = conf_syntax.parse_lines(text)
     assert lines[0] == Line(comment="a site's file")
     assert lines[1] == Line((("clustername", "Lab"),), comment="trailing words = no pair")
     assert lines[2].get("slurmctldhost") == "head(10.0.0.1)"
@@ -67,7 +67,11 @@ def test_parses_handwritten_slurm_conf() -> None:
     assert lines[4].get("TRESBILLINGWEIGHTS") == "CPU=1, Mem=2"
     assert lines[5].include == "/etc/slurm/extra.conf"
     assert lines[6].get("MailProg") == "/bin/#mail"
-    assert codec.settings(lines) == {"clustername": "Lab", "slurmctldhost": "head(10.0.0.1)", "mailprog": "/bin/#mail"}
+    assert conf_syntax.settings(lines) == {
+        "clustername": "Lab",
+        "slurmctldhost": "head(10.0.0.1)",
+        "mailprog": "/bin/#mail",
+    }
 
 
 def test_last_value_of_repeated_key_wins() -> None:
@@ -77,19 +81,19 @@ def test_last_value_of_repeated_key_wins() -> None:
 @pytest.mark.parametrize("text", ["justwords", "Key", "=value", 'Key="open', "Key=a b", "Key="])
 def test_parse_error_names_invalid_line(text: str) -> None:
     with pytest.raises(ValueError, match="line 2"):
-        codec.parse_lines("A=1\n" + text + "\n")
+        conf_syntax.parse_lines("A=1\n" + text + "\n")
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a#b", 'a"b', "a\\", "", "a\rb", "a\x00b", "a\u2028b", "a\x85b"])
 def test_refuses_value_that_would_break_out_of_line(text: str) -> None:
     with pytest.raises(ValueError, match="a Slurm value"):
-        codec.format_lines([Line((("Key", text),))])
+        conf_syntax.format_lines([Line((("Key", text),))])
 
 
 def test_refuses_unsafe_comments_keys_and_includes() -> None:
     with pytest.raises(ValueError, match="comment"):
-        codec.format_lines([Line(comment="a\nb")])
+        conf_syntax.format_lines([Line(comment="a\nb")])
     with pytest.raises(ValueError, match="key"):
-        codec.format_lines([Line((("a b", "1"),))])
+        conf_syntax.format_lines([Line((("a b", "1"),))])
     with pytest.raises(ValueError, match="Include"):
-        codec.format_lines([Line(include="a b")])
+        conf_syntax.format_lines([Line(include="a b")])

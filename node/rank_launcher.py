@@ -4,12 +4,12 @@
 Stored next to a user's bundles and run as the user, on the host or in a container. Needs only the standard library and
 Python 3.8 or newer. It changes no variable that is already set.
 
-  launcher.py job                 once for each job, in the batch script: prints lines for `eval` (MASTER_ADDR, MASTER_PORT,
-                                  HEADWAY_HOSTFILE)
-  launcher.py task [--] ARGV...   once for each task: sets network, threads and ranks for this node, then becomes ARGV
-  launcher.py end CODE            after the program: waits for Slurm's requeue if a node was lost, else ends with CODE
-  launcher.py PYTHON-ARGS...      as torchrun's interpreter (PYTHON_EXEC): binds to the CPUs near the worker's GPU, then
-                                  becomes Python"""
+  rank_launcher.py job                 once for each job, in the batch script: prints lines for `eval` (MASTER_ADDR,
+                                      MASTER_PORT, HEADWAY_HOSTFILE)
+  rank_launcher.py task [--] ARGV...   once for each task: sets network, threads and ranks for this node, then becomes ARGV
+  rank_launcher.py end CODE            after the program: waits for Slurm's requeue if a node was lost, else ends with CODE
+  rank_launcher.py PYTHON-ARGS...      as torchrun's interpreter (PYTHON_EXEC): binds to the CPUs near the worker's GPU,
+                                      then becomes Python"""
 
 import errno
 import fcntl

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from headway.cluster.context import ClusterContext
+from headway.cluster.gpu_hour_caps import reset_due_usage
 from headway.domain.cluster import GpuHourCap, Team
 from headway.domain.machine import Machine
-from headway.health.gpu_hour_caps import reset_due_usage
 from headway.transport.process import CommandResult
 from tests.support import builders
 from tests.support.builders import cluster, machine

@@ -1,4 +1,4 @@
-"""Takes pictures of every page (places.py) on the furnished site: `python tests/web/shots.py FOLDER [NAME...]`, or
+"""Takes pictures of every page (page_list.py) on the furnished site: `python tests/web/screenshots.py FOLDER [NAME...]`, or
 `make screenshots`.
 
 Each picture is taken in light, dark and on a phone; index.html in the same folder shows all of them. `--readme
@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import demo_state
 import page_demo
-from places import PLACES, Place
+from page_list import PLACES, Place
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import conftest

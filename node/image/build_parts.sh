@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes Headway's own parts on a machine that has the packages: usage: parts.sh ROOT (/, or a root folder entered by chroot).
+# Makes Headway's own parts on a machine that has the packages: usage: build_parts.sh ROOT (/, or a root folder entered by chroot).
 # Next to it lie spank/, pam/, container/ and torch-without-libuv.sh. Running it twice changes nothing.
 set -eu
 umask 022
@@ -19,8 +19,8 @@ for plugin in spank/private_tmp spank/container pam/job_tmp; do
     gcc -O2 -Wall -Wextra -Werror -fPIC -shared -o "$own/$plugin.new" "$here/$plugin.c"
     mv "$own/$plugin.new" "$own/$plugin.so"
 done
-gcc -O2 -Wall -Wextra -Werror -static -o "$own/spank/hold.new" "$here/spank/hold.c"
-mv "$own/spank/hold.new" "$own/spank/hold"
+gcc -O2 -Wall -Wextra -Werror -static -o "$own/spank/namespace_holder.new" "$here/spank/namespace_holder.c"
+mv "$own/spank/namespace_holder.new" "$own/spank/hold"
 gcc -O2 -Wall -Wextra -Werror -static -o "$own/spank/smi.new" "$here/spank/nvidia_smi.c"
 mv "$own/spank/smi.new" "$own/spank/nvidia-smi"
 if [ ! "$here/container" -ef "$own/container" ]; then

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The least that a person could do by hand: five containers of a node image, Slurm with accounting and GPUs in them, and a
 # four-node step that printed its GPUs. It is what bringup.py compares `headway apply` with.
-#   usage: floor.sh IMAGE           environment: PODMAN (command, with global options), LIMITS (options of podman run)
+#   usage: minimal_bringup.sh IMAGE           environment: PODMAN (command, with global options), LIMITS (options of podman run)
 # Prints "seconds: X", from the first container's start to the step's output; removes everything it made.
 set -euo pipefail
-image=${1:?usage: floor.sh IMAGE}
+image=${1:?usage: minimal_bringup.sh IMAGE}
 read -ra podman <<<"${PODMAN:-podman}"
 read -ra limits <<<"${LIMITS:-}"
 tag=headway-floor-$$

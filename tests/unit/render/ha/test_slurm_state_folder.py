@@ -12,7 +12,7 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.domain.cluster import SLURM_STATE_FOLDER, Storage
-from headway.render.ha import state_folder
+from headway.render.ha import slurm_state_folder
 from tests.support import builders
 
 OWN = builders.cluster(provider=SSH)
@@ -30,8 +30,8 @@ class Place:
 
     def start(self, now: Path, *, first: bool = True) -> subprocess.CompletedProcess[str]:
         cluster = OWN if now == self.own else replace(OWN, storage=Storage(state=str(now.parent.parent)))
-        text = state_folder.files(cluster, first=first)[state_folder.PROGRAM].text
-        text = text.replace(state_folder.LAST, str(self.last)).replace(SLURM_STATE_FOLDER, str(self.own))
+        text = slurm_state_folder.files(cluster, first=first)[slurm_state_folder.PROGRAM].text
+        text = text.replace(slurm_state_folder.LAST, str(self.last)).replace(SLURM_STATE_FOLDER, str(self.own))
         bin_ = self.folder / "bin"
         bin_.mkdir(exist_ok=True)
         # Which disk a folder is on: all are on one here.
@@ -60,7 +60,7 @@ def queue(where: Path) -> str:
 
 
 def test_local_cluster_has_no_state_folder_files() -> None:
-    assert state_folder.files(builders.cluster(), first=True) == {}
+    assert slurm_state_folder.files(builders.cluster(), first=True) == {}
 
 
 def test_queue_moves_to_new_state_folder_and_back(place: Place) -> None:
