@@ -64,7 +64,8 @@ def test_different_values_have_different_marks(one: object, other: object) -> No
 
 def test_order_of_dicts_and_sets_does_not_change_the_mark() -> None:
     assert per_rank.mark({"a": 1, "b": 2}, pieces) == per_rank.mark({"b": 2, "a": 1}, pieces)
-    program = "from headway_train.per_rank import mark; print(mark({'s': {'a', 'b', 'c', 'd'}, 'o': (None, 1j)}, lambda value: None))"
+    entries = "{'s': {'a', 'b', 'c', 'd'}, 'o': (None, 1j)}"
+    program = f"from headway_train.per_rank import mark; print(mark({entries}, lambda value: None))"
     said = {
         subprocess.run(
             [sys.executable, "-c", program],
