@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headway.cli.terminal import Span, Terminal
+from headway.domain.slurm.job_states import RUNNING, WAITING
 
 if TYPE_CHECKING:
     from headway.schemas.clusters import NodeOut
@@ -33,10 +34,6 @@ def node_gpus(node: NodeOut, terminal: Terminal) -> list[Span]:
 _BAD_NODE_STATES = {"DOWN", "FAIL", "NOT_RESPONDING", "UNKNOWN", "INVALID_REG", "POWERED_DOWN"}
 _WARN_NODE_STATES = {"DRAIN", "DRAINED", "DRAINING", "REBOOT_REQUESTED", "COMPLETING", "MAINTENANCE", "FUTURE"}
 _BUSY_NODE_STATES = {"ALLOCATED", "MIXED"}
-_JOB_STYLES = {
-    "RUNNING": "good", "COMPLETED": "dim", "PENDING": "warn", "CONFIGURING": "warn", "COMPLETING": "warn",
-    "REQUEUED": "warn", "SUSPENDED": "warn", "CANCELLED": "dim",
-}  # fmt: skip
 
 
 def node_style(states: Sequence[str]) -> str:
@@ -50,8 +47,12 @@ def node_style(states: Sequence[str]) -> str:
 
 
 def job_style(state: str) -> str:
-    """Returns the style of a job state; "bad" for states that are not listed, such as FAILED."""
-    return _JOB_STYLES.get(state, "bad")
+    """Returns the style of a job state; "bad" for states such as FAILED."""
+    if state in {"COMPLETED", "CANCELLED"}:
+        return "dim"
+    if state in RUNNING or state in WAITING:
+        return "good" if state == "RUNNING" else "warn"
+    return "bad"
 
 
 def duration(seconds: float | None) -> str:

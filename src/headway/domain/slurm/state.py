@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headway.domain.slots import NO_MACHINE_REASON
+from headway.domain.slurm.job_label import job_label
 
 MOST_SIBLINGS = 8  # the most array tasks that may be returned where one job was requested by the array's number
 OURS = "headway_"  # prefix of Headway's own Slurm reservations
@@ -97,6 +98,11 @@ class JobState:
     array_limit: int = 0  # tasks of its array that may run at once; 0 = all
     suspend_time: int = 0  # unix seconds, of its last suspend or resume; 0 = none
     more: Mapping[str, str | int] = field(default_factory=dict)  # other columns of squeue that have a value
+
+    @property
+    def label(self) -> str:
+        """Returns the job's number, or the array's with the task."""
+        return job_label(self.id, self.array_job_id, self.array_task)
 
 
 @dataclass(frozen=True, slots=True)

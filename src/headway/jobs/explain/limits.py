@@ -12,7 +12,6 @@ from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.state import JobState
 from headway.jobs.explain.phrases import Phrase, count_of, describe_end, format_duration, join_phrases
 from headway.jobs.explain.placement_search import ClusterSnapshot
-from headway.jobs.view.queue_columns import job_label
 
 # QOSMaxGRESPerUser, QOSGrpJobsLimit, AssocMaxWallDurationPerJobLimit, MaxGRESPerAccount, ...
 _LIMIT = re.compile(
@@ -108,7 +107,7 @@ def explain_limit(limit: Limit, job: JobState, world: ClusterSnapshot) -> Phrase
         return _enough(job, mine, lambda one: one.node_count, None, "node", limit)
     if limit.resource == "CPUs":
         return _enough(job, mine, lambda one: one.cpus, None, "CPU", limit)
-    return join_phrases("needs a running job to end: ", describe_end(mine[0], job_label(mine[0]))) if mine else ()
+    return join_phrases("needs a running job to end: ", describe_end(mine[0], mine[0].label)) if mine else ()
 
 
 def _counts(limit: Limit, other: JobState, job: JobState) -> bool:
@@ -142,7 +141,7 @@ def _enough(
     for other in mine:
         came += size(other)
         if came >= lacks:
-            return join_phrases(has, needs, describe_end(other, job_label(other)))
+            return join_phrases(has, needs, describe_end(other, other.label))
     return (has,)
 
 

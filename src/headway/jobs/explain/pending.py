@@ -20,7 +20,6 @@ from headway.jobs.explain.placement_search import (
 )
 from headway.jobs.explain.slurm_messages import job_reason
 from headway.jobs.view.array_tasks import tasks_of
-from headway.jobs.view.queue_columns import job_label
 
 _DEPENDENCY = re.compile(
     r"(?P<kind>\w+)(?::(?P<job>\d+)(?:_(?P<task>\d+|\*))?(?:\+(?P<later>\d+))?)?\((?P<state>\w+)\)"
@@ -86,9 +85,9 @@ def _priority(job: JobState, world: ClusterSnapshot) -> Phrase:
         return own
     size = count_of(first.gpus, "GPU") if first.gpus else count_of(max(1, first.node_count), "node")
     if count == 1:
-        said = f"job {job_label(first)} of {first.user} for {size} goes before it"
+        said = f"job {first.label} of {first.user} for {size} goes before it"
     else:
-        said = f"{count_of(count, 'job')} go before it, first job {job_label(first)} of {first.user} for {size}"
+        said = f"{count_of(count, 'job')} go before it, first job {first.label} of {first.user} for {size}"
     return join_phrases(said, ("; it ", *own) if own else "")
 
 
@@ -164,7 +163,7 @@ def _begin(job: JobState, world: ClusterSnapshot) -> Phrase:
 
 def _held(job: JobState, _world: ClusterSnapshot) -> Phrase:
     who = " by an operator" if "Admin" in job.reason else ""
-    return (f"needs a release{who}: on its page, or scontrol release {job_label(job)}",)
+    return (f"needs a release{who}: on its page, or scontrol release {job.label}",)
 
 
 def _time_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
@@ -243,7 +242,7 @@ def _array_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
         else count_of(len(tasks), "task")
     )
     said = f"its array runs {most}"
-    return join_phrases(said, "; ", describe_end(tasks[0], job_label(tasks[0])))
+    return join_phrases(said, "; ", describe_end(tasks[0], tasks[0].label))
 
 
 def _licenses(job: JobState, _world: ClusterSnapshot) -> Phrase:

@@ -14,7 +14,7 @@ from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING
 from headway.domain.slurm.state import SPARES, JobState, NodeState, Reservation
 from headway.jobs.explain.phrases import Moment, Phrase, count_of, describe_end, join_phrases
-from headway.jobs.view.queue_columns import MAX_PRIORITY, job_label
+from headway.jobs.view.queue_columns import MAX_PRIORITY
 from headway.render.slurm.nodes_partitions import features
 
 RESOURCE_REASONS = frozenset({"Resources", "Priority", "Prolog", "NodeDown", "None", ""})
@@ -260,7 +260,7 @@ def _next_end(world: ClusterSnapshot, lack: _FreeNodes) -> Phrase:
         helpful += lack.release_job(other)
         if lack.is_enough():
             before = f"; {count_of(helpful, 'job')} must end, the last: " if helpful > 1 else "; "
-            return join_phrases(before, describe_end(other, job_label(other)))
+            return join_phrases(before, describe_end(other, other.label))
     return ()
 
 

@@ -19,7 +19,7 @@ _COMPACT = {
     "STOPPED": "ST", "SIGNALING": "SI", "STAGE_OUT": "SO", "RESIZING": "RS", "REVOKED": "RV",
 }  # fmt: skip
 MAX_PRIORITY = 2**32 - 1
-LABEL = ("array_job_id", "array_task")  # fields that `job_label` uses, besides the id
+LABEL = ("array_job_id", "array_task")  # fields that `JobState.label` uses, besides the id
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,6 @@ class Column:
     of: Callable[[JobState, float], Value]
     reads: tuple[str, ...]
     runs_on: bool = False  # the value changes with time alone, without a change of the job
-
-
-def job_label(job: JobState) -> str:
-    """Returns `104`, or `104_7` for a task of an array, `104_[8-99]` for tasks that wait."""
-    if not job.array_job_id or not job.array_task:
-        return str(job.id)
-    task = job.array_task if job.array_task.isdigit() else f"[{job.array_task}]"
-    return f"{job.array_job_id}_{task}"
 
 
 def _field(key: str, title: str, name: str = "", kind: Kind = "text") -> Column:
@@ -101,7 +93,7 @@ def _place(job: JobState, now: float) -> str:
 
 
 def _array_label(job: JobState, _now: float) -> str:
-    return job_label(job)
+    return job.label
 
 
 def _gpus_per_node(job: JobState, _now: float) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
-from headway.jobs.view.queue_columns import BY_KEY, LABEL, job_label, sort_key
+from headway.jobs.view.queue_columns import BY_KEY, LABEL, sort_key
 from headway.services.read_model.snapshot_diff import JobsDiff
 
 KINDS = ("running", "waiting", "ended")
@@ -209,7 +209,7 @@ def _fits(job: JobState, ask: QueueQuery) -> bool:
 
 
 def _said(job: JobState, word: str) -> bool:
-    texts = (job.name, job_label(job), str(job.id), job.user, job.account, job.partition, job.reason)
+    texts = (job.name, job.label, str(job.id), job.user, job.account, job.partition, job.reason)
     return any(word in text.casefold() for text in texts) or any(word == node.casefold() for node in job.nodes)
 
 

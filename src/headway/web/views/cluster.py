@@ -270,7 +270,7 @@ def _job(job: JobState, key: Key | None, chosen: bool) -> JobView:
     running, waiting = kind == "running", kind == "waiting"
     return JobView(
         id=job.id,
-        task=f"{job.array_job_id}_{job.array_task}" if job.array_job_id and job.array_task else str(job.id),
+        task=job.label,
         name=job.name,
         user=job.user,
         account=job.account,

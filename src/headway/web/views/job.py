@@ -11,7 +11,6 @@ from headway.domain.slurm.state import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
 from headway.jobs.explain.slurm_messages import job_reason as ended_why
-from headway.jobs.view.queue_columns import job_label
 from headway.schemas.base import API_PREFIX
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import ArrayOut, JobRunOut, JobRunsOut, PlacementOut, ProgressOut
@@ -106,7 +105,7 @@ def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, 
     return Head(
         id=job.id,
         cluster=cluster,
-        label=job_label(job),
+        label=job.label,
         task=job.array_task if job.array_task.isdigit() else "",
         whole=0 if job.array_task.isdigit() else job.array_job_id,
         name=job.name or "(no name)",

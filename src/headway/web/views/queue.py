@@ -10,7 +10,7 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
-from headway.jobs.view.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column, job_label
+from headway.jobs.view.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column
 from headway.services.read_model.queue_query import KINDS, QueuePage, QueueQuery
 from headway.web.views.wording import job_word, slurm_time
 
@@ -191,7 +191,7 @@ def row(job: JobState, columns: Iterable[Column], why: PendingReason | None, now
     )
     return Row(
         id=job.id,
-        label=job_label(job),
+        label=job.label,
         name=job.name,
         kind=kind,
         word=word,

@@ -11,7 +11,7 @@ import pytest
 
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
-from headway.jobs.view.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column, job_label, sort_key
+from headway.jobs.view.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column, sort_key
 from headway.services.read_model.queue_query import (
     QueueQuery,
     find_jobs,
@@ -219,4 +219,4 @@ def test_every_column_returns_declared_type_for_every_job() -> None:
             assert isinstance(column.of(job, 1000.0), str if column.kind == "text" else int), column.key
     assert set(DEFAULT_COLUMNS) <= set(BY_KEY)
     assert len(BY_KEY) == len(COLUMNS)
-    assert job_label(jobs[-1]) == "7_[3-9%2]"
+    assert jobs[-1].label == "7_[3-9%2]"

@@ -156,6 +156,14 @@ def test_long_queue_is_truncated_and_counted() -> None:
     assert queue.pending == 10_000
 
 
+def test_queue_shows_waiting_tasks_of_an_array_in_brackets() -> None:
+    waiting = job(104, "PENDING", array_job_id=104, array_task="8-99")
+    running = job(111, array_job_id=104, array_task="7")
+    queue = page(snapshot(waiting, running), {}).parts["queue"]
+    assert isinstance(queue, QueueView)
+    assert [row.task for group in queue.groups for row in group.rows] == ["104_7", "104_[8-99]"]
+
+
 def test_failed_checks_come_first() -> None:
     status = snapshot().status.model_copy(
         update={"checks": [CheckOut(name="a", ok=True, message=""), CheckOut(name="b", ok=False, message="")]}

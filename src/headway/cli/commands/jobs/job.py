@@ -10,9 +10,10 @@ import typer
 from typer.core import TyperGroup
 
 from headway.cli import formatting, session, tables
-from headway.cli.commands.jobs.queue import job_label
 from headway.cli.session import Format, Output, SecretsOption
 from headway.cli.terminal import Span, Terminal, detect_terminal, without_control_characters
+from headway.domain.slurm.job_label import job_label
+from headway.domain.slurm.job_states import ENDED, WAITING
 from headway.errors import HeadwayError
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _facts(j: JobOut, cluster: str, simulated: bool, terminal: Terminal) -> list
     if j.tasks:
         return _array_facts(j, j.tasks, cluster, gpus)
     return [
-        ("job", f"{job_label(j)} {j.name}"),
+        ("job", f"{job_label(j.id, j.array_job_id, j.array_task)} {j.name}"),
         ("state", [(j.state, formatting.job_style(j.state)), (f" {why}" if why else "", "")]),
         ("why", j.why),
         ("needs", j.needs),
@@ -160,9 +161,9 @@ def _facts(j: JobOut, cluster: str, simulated: bool, terminal: Terminal) -> list
         ("nodes", f"{j.node_count or len(j.nodes) or ''}{f': {place}' if place else ''}"),
         ("gpus", gpus),
         ("submitted", formatting.local_time(j.submit_time)),
-        ("started", formatting.local_time(j.start_time) if j.state != "PENDING" else ""),
+        ("started", formatting.local_time(j.start_time) if j.state not in WAITING else ""),
         ("expected", _expected(j)),
-        ("ended", formatting.local_time(j.end_time) if j.state not in {"PENDING", "RUNNING", "COMPLETING"} else ""),
+        ("ended", formatting.local_time(j.end_time) if j.state in ENDED else ""),
         ("elapsed", f"{formatting.duration(j.elapsed_s)} of {formatting.duration(j.time_limit_s)}"),
         ("loss", loss),
         ("", (curve, "busy")),
@@ -177,7 +178,7 @@ def _facts(j: JobOut, cluster: str, simulated: bool, terminal: Terminal) -> list
 
 def _expected(j: JobOut) -> str:
     """When and where Slurm means to start it."""
-    if j.state != "PENDING" or not j.start_time:
+    if j.state not in WAITING or not j.start_time:
         return ""
     return formatting.local_time(j.start_time) + (f" on {j.expected_nodes}" if j.expected_nodes else "")
 
@@ -192,7 +193,7 @@ def _course(j: JobOut) -> str:
 
 def _array_facts(j: JobOut, told: ArrayOut, cluster: str, gpus: list[Span]) -> list[tuple[str, tables.Cell]]:
     """Of all its tasks: Slurm's record under the array's number is only one of them."""
-    waits = j.state == "PENDING" and bool(told.pending)
+    waits = j.state in WAITING and bool(told.pending)
     state = "RUNNING" if told.running else "PENDING" if told.pending else "FAILED" if told.failed else "COMPLETED"
     each: list[Span] = [*gpus, (" for each task", "")] if gpus else []
     return [

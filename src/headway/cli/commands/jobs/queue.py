@@ -11,6 +11,8 @@ import typer
 from headway.cli import formatting, session, tables
 from headway.cli.session import ClusterName, Format, Output
 from headway.cli.terminal import Terminal, detect_terminal, paint, without_control_characters
+from headway.domain.slurm.job_label import job_label
+from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.errors import Refused
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from headway.sdk.client import Client
 
 WATCH_S = 2.0
-_ORDER = {"RUNNING": 0, "COMPLETING": 0, "CONFIGURING": 1, "SUSPENDED": 1, "PENDING": 2, "REQUEUED": 2}
 
 
 def queue(
@@ -62,26 +63,19 @@ def queue_lines(jobs: list[JobOut], terminal: Terminal) -> list[str]:
         tables.Column("TIME", right=True), tables.Column("NODES", right=True, drop_order=3), tables.Column("GPUS", right=True),
         tables.Column("LOSS", right=True, drop_order=2), tables.Column("WHERE OR WHY", shrink=True, min_width=21),
     ]  # fmt: skip
-    ranked = sorted(jobs, key=lambda j: (_ORDER.get(j.state, 3), j.id))
+    ranked = sorted(jobs, key=lambda j: (j.state not in RUNNING, j.state not in WAITING, j.id))
     return tables.table_lines(columns, [_row(job) for job in ranked], terminal)
-
-
-def job_label(job: JobOut) -> str:
-    """`12`, or `12_3` for a task of an array, `12_[4-9]` for those that wait."""
-    if not job.array_job_id or not job.array_task:
-        return str(job.id)
-    return f"{job.array_job_id}_{job.array_task if job.array_task.isdigit() else f'[{job.array_task}]'}"
 
 
 def nodes_or_reason(job: JobOut) -> str:
     """Its nodes, or the reason it waits or ended."""
     place = job.nodelist or ",".join(job.nodes)
     reason = job.reason if job.reason not in {"", "None"} else ""
-    if job.state in {"RUNNING", "COMPLETING", "SUSPENDED"}:
+    if job.state in RUNNING:
         return place
     if job.exit_code and job.state == "FAILED":
         return f"exit code {job.exit_code}"
-    if job.state in {"PENDING", "REQUEUED", "REQUEUE_HOLD"} and job.why:
+    if job.state in WAITING and job.why:
         return job.why
     return f"({reason})" if reason else place
 
@@ -89,7 +83,7 @@ def nodes_or_reason(job: JobOut) -> str:
 def _row(job: JobOut) -> list[tables.Cell]:
     restarts = f" x{job.restarts + 1}" if job.restarts else ""
     return [
-        job_label(job),
+        job_label(job.id, job.array_job_id, job.array_task),
         job.name,
         job.user,
         job.account,

@@ -190,6 +190,32 @@ def test_queue_orders_jobs_by_state_and_shows_reasons(cli: Cli) -> None:
     assert "SIMULATED" in lines[4]
 
 
+@pytest.mark.parametrize("state", ["CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT"])
+def test_queue_shows_a_job_that_holds_nodes_before_waiting_ones_with_its_nodes(cli: Cli, state: str) -> None:
+    waits = job(11, state="PENDING", nodes=[], nodelist="", reason="Resources")
+    holds = job(12, state=state, reason="Prolog")
+    cli.api.on("clusters.get", cluster("lab")).on("jobs.list", [waits, holds])
+    _, first, second, *_ = cli("queue", "lab").out.splitlines()
+    assert first.split()[0] == "12"
+    assert first.endswith("lab-1-[1-2]")
+    assert second.split()[0] == "11"
+
+
+@pytest.mark.parametrize("state", ["STOPPED", "RESIZING", "SUSPENDED"])
+def test_job_that_holds_nodes_has_not_ended(cli: Cli, state: str) -> None:
+    cli.api.on("clusters.get", cluster("lab")).on("jobs.get", job(12, state=state, start_time=1000, end_time=9000))
+    shown = cli("job", "lab", "12").out
+    assert "started" in shown
+    assert "ended" not in shown
+
+
+def test_requeued_job_that_is_held_shows_when_it_may_start(cli: Cli) -> None:
+    cli.api.on("clusters.get", cluster("lab")).on("jobs.get", job(12, state="REQUEUE_HOLD", start_time=1000))
+    shown = cli("job", "lab", "12").out
+    assert "expected" in shown
+    assert "started" not in shown
+
+
 def test_queue_sends_its_filters_to_the_server(cli: Cli) -> None:
     cli.api.on("jobs.list", []).on("clusters.get", cluster())
     done = cli("queue", "lab", "-a", "-u", "bob", "-t", "running")
