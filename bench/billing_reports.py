@@ -52,7 +52,7 @@ def cluster() -> Cluster:
     people = {team: {"users": [f"{team}{i}" for i in range(20)]} for team in TEAMS}
     hosts = [f"10.0.{number // 256}.{number % 256}" for number in range(NODES + 1)]
     spec = {"name": "lab", "provider": "ssh", "plan": "h100-8", "nodes": NODES, "hosts": hosts, "teams": people}
-    return resolve_cluster_file({**spec, "fabric": {"leaf_size": 16}}, load_catalogue({}), owner="ann")
+    return resolve_cluster_file({**spec, "fabric": {"leaf_size": 16}}, load_catalogue({}), owner="ann")[0]
 
 
 def made(count: int, names: tuple[str, ...]) -> Any:

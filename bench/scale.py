@@ -30,7 +30,7 @@ def cluster_of(nodes: int) -> Cluster:
     """Returns a cluster of so many nodes."""
     hosts = [address(number) for number in range(1, nodes + 2)]
     spec = {"name": "big", "provider": "ssh", "plan": "h100-8", "nodes": nodes, "hosts": hosts}
-    return resolve_cluster_file({**spec, "fabric": {"leaf_size": 32}}, load_catalogue({}), owner="ann")
+    return resolve_cluster_file({**spec, "fabric": {"leaf_size": 32}}, load_catalogue({}), owner="ann")[0]
 
 
 def site_of(cluster: Cluster) -> Site:

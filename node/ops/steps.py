@@ -281,7 +281,7 @@ def journal(names: list[str]) -> str:
 
 def op_run(step: dict[str, Any]) -> None:
     """Runs a command. Raises StepFailed if its exit code is not in `ok`."""
-    run(step["argv"], step.get("timeout_s", 60), step.get("input"), step.get("ok", (0,)))
+    run(step["argv"], step.get("timeout_s", 60), step.get("ok", (0,)))
 
 
 def _succeeds(argv: list[str]) -> bool:
@@ -407,11 +407,13 @@ def op_end_sessions(step: dict[str, Any]) -> None:
             user_processes.end_processes(uid)
 
 
-def run(argv: list[str], timeout_s: float, text: str | None = None, ok: Any = (0,)) -> str:
+def run(argv: list[str], timeout_s: float, ok: Any = (0,)) -> str:
     """Runs a command and returns its standard output. Raises StepFailed if it can't be started, takes too long, or ends
     with an exit code that is not in `ok`."""
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, input=text or "", check=False)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False
+        )
     except subprocess.TimeoutExpired:
         raise StepFailed(f"{' '.join(argv)[:200]} did not end within {timeout_s} s") from None
     except OSError as error:

@@ -279,38 +279,6 @@ async def test_half_created_machine_is_replaced(local: Ground) -> None:
     await local.ssh.wait_ready(machine, timeout_s=240)
 
 
-async def test_watch_reports_died_started_and_removed_machines(local: Ground) -> None:
-    machine = await local.make("mt-1-1")
-    assert isinstance(local.provider, LocalProvider)
-    heard: list[tuple[str, str]] = []
-    listening = asyncio.Event()
-
-    async def listen() -> None:
-        async with contextlib.aclosing(local.provider.watch(NAME)) as news:  # type: ignore[attr-defined]
-            async for item in news:
-                heard.append(item)
-                listening.set()
-
-    task = asyncio.create_task(listen())
-    try:
-        # podman prints nothing when it begins to listen: kill and start until it reports an event.
-        async with asyncio.timeout(240):
-            while not listening.is_set():
-                await asyncio.to_thread(podman, "kill", container(local, "mt-1-1"))
-                await local.provider.start(machine)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(listening.wait(), 2)
-            await local.provider.delete(machine)
-            while ("mt-1-1", "removed") not in heard:
-                listening.clear()
-                await listening.wait()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    assert {word for _, word in heard} == {"died", "started", "removed"}
-    assert {name for name, _ in heard} == {"mt-1-1"}
-
-
 async def test_datasets_are_attached_to_and_detached_from_running_machines(local: Ground, tmp_path: Path) -> None:
     machine = await local.make("mt-1-1")
     for name in ("tiny", "open"):

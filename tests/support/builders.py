@@ -113,7 +113,7 @@ def machine(name: str, state: MachineState = MachineState.RUNNING) -> Machine:
 
 def node(name: str, *states: str, reason: str = "", cpus_used: int = 0) -> NodeState:
     """Returns a node as Slurm reports it, idle unless states are given."""
-    return NodeState(name, states or ("IDLE",), reason, 8, 0, (), 128, cpus_used, 2048000, 0, ("train",), boot_time=1)
+    return NodeState(name, states or ("IDLE",), reason, 8, 0, 128, cpus_used, 2048000, 0, ("train",), boot_time=1)
 
 
 def job(number: int, state: str = "RUNNING", **others: Any) -> JobState:

@@ -216,7 +216,7 @@ def _resolved(work: FakeBackend, name: str, nodes: Sequence[NodeOut], out: Clust
 def _node_state(n: NodeOut, spare: bool) -> NodeState:
     held = tuple(gpu.index for gpu in n.gpus if gpu.job_id is not None)
     return NodeState(
-        n.name, tuple(n.states), n.reason, len(n.gpus), len(held), held, n.cpus, n.cpus_used, n.memory_mib,
+        n.name, tuple(n.states), n.reason, len(n.gpus), len(held), n.cpus, n.cpus_used, n.memory_mib,
         n.memory_mib * len(held) // 12, tuple(n.partitions), "headway_spares" if spare else "", 1,
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headway.domain.machine import Machine
@@ -49,9 +49,9 @@ def file_step(path: str, file: File, content: bytes | None = None) -> Step:
     }
 
 
-def run_step(argv: Iterable[str], *, timeout_s: float = 60, ok: tuple[int, ...] = (0,), stdin: str = "") -> Step:
+def run_step(argv: Iterable[str], *, timeout_s: float = 60, ok: tuple[int, ...] = (0,)) -> Step:
     """Returns the step that runs a command. `ok`: exit codes that count as success."""
-    return {"op": "run", "argv": list(argv), "timeout_s": timeout_s, "ok": list(ok), "input": stdin}
+    return {"op": "run", "argv": list(argv), "timeout_s": timeout_s, "ok": list(ok)}
 
 
 async def read_facts(
@@ -104,12 +104,7 @@ async def read_facts(
 
 
 async def run_steps(
-    connections: Connections,
-    machine: Machine,
-    steps: list[Step],
-    *,
-    timeout_s: float = 300,
-    done: Callable[[Step], Awaitable[None]] | None = None,
+    connections: Connections, machine: Machine, steps: list[Step], *, timeout_s: float = 300
 ) -> tuple[str, ...]:
     """Carries out the steps in order. Returns the warnings of failed steps that are allowed to fail. Raises StepFailed
     at the first other failure; the steps before it stay done."""
@@ -121,11 +116,8 @@ async def run_steps(
     )
     answers = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     for answer in answers:
-        step = steps[answer["i"]]
         if not answer["ok"]:
             raise StepFailed(f"{machine.name}: {answer['error']}")
-        if done is not None:
-            await done(step)
     if len(answers) < len(steps):
         raise StepFailed(
             f"{machine.name}: stopped after {len(answers)} of {len(steps)} steps: {ran.stderr.strip()[-400:]}"

@@ -14,9 +14,6 @@ from headway.clusterfile.rules import Draft, check_all
 from headway.domain.cluster import Cluster, Plan
 from headway.errors import Fault, InvalidSpec
 from headway.validation.error_paths import Loc, drop_values, path_text, pydantic_faults, sort_faults, text_faults
-from headway.validation.yaml_parser import parse_yaml
-
-__all__ = ["check_cluster_file", "parse_yaml", "resolve_cluster_file"]
 
 _FIELDS = {name: number for number, name in enumerate(ClusterFile.model_fields)}
 # Valid values for fields that were removed, so that the other fields can still be checked
@@ -48,12 +45,14 @@ def check_cluster_file(
     return build_cluster(file, catalogue, owner), faults
 
 
-def resolve_cluster_file(spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str) -> Cluster:
-    """Returns the resolved cluster. Raises InvalidSpec with all errors of the file."""
+def resolve_cluster_file(
+    spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str
+) -> tuple[Cluster, tuple[Fault, ...]]:
+    """Returns the resolved cluster and the warnings. Raises InvalidSpec with all errors of the file."""
     cluster, faults = check_cluster_file(spec, catalogue, owner=owner)
     if cluster is None:
         raise InvalidSpec([fault for fault in faults if fault.level == "error"])
-    return cluster
+    return cluster, tuple(faults)
 
 
 def _sound_part(

@@ -48,10 +48,8 @@ async def _report_nothing(*_: object, **__: object) -> None:
     return None
 
 
-async def build_image(
-    name: str, say: Say | None = None, *, state_dir: Path | None = None, force: bool = False
-) -> ImageInfo:
-    """Builds the image, unless it exists with the same inputs and `force` is False.
+async def build_image(name: str, say: Say | None = None, *, state_dir: Path | None = None) -> ImageInfo:
+    """Builds the image, unless it exists with the same inputs.
 
     Raises Refused (no root, no mmdebstrap, disk too full, no mirror) before anything is downloaded, and CommandFailed
     when a step fails. A failed build leaves nothing behind."""
@@ -60,7 +58,7 @@ async def build_image(
     lock = build_lock(name)
     await asyncio.to_thread(lock.__enter__)
     try:
-        found = None if force else await find_current_image(name)
+        found = await find_current_image(name)
         if found is not None:
             await say("image", f"node image {found.tag} exists", done=True)
             return found

@@ -7,14 +7,14 @@ import json
 import os
 import resource
 import shutil
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from headway.domain.machine import Gap
 from headway.errors import CommandFailed, Refused
-from headway.transport.process import CommandResult, run, stream_lines
+from headway.transport.process import CommandResult, run
 
 # Hint for a podman that fails or hangs by itself; local machines can't work without it.
 HINT = "podman on this host does not work as it should: `headway doctor`, or try `podman ps` yourself; then try again"
@@ -72,11 +72,6 @@ class Podman:
     async def json(self, *argv: str, timeout_s: float = QUERY_TIMEOUT_S) -> Any:
         """Returns the parsed output of a command that prints JSON."""
         return json.loads((await self(*argv, timeout_s=timeout_s)).stdout or "null")
-
-    def events(self, *filters: str) -> AsyncIterator[str]:
-        """Yields the lines of `podman events` from now on."""
-        chosen = [part for text in filters for part in ("--filter", text)]
-        return stream_lines([*self.base(), "events", "--stream", *chosen, "--format", "json"])
 
     async def limits(self, image: str) -> list[str]:
         """Returns the options of `podman run` that this host needs. The first call runs /bin/true from `image` to find

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 CONTROL_VERBS = ("requeue", "hold", "release")
 
 
-def scancel_argv(jobs: Sequence[str], signal: str = "") -> list[str]:
-    """Returns the command that cancels (or signals) "12", "12_3" or "12_[1-4]".
+def scancel_argv(jobs: Sequence[str]) -> list[str]:
+    """Returns the command that cancels "12", "12_3" or "12_[1-4]".
 
     It has --verbose, because scancel is silent about a job that it does not find."""
-    return ["scancel", "--verbose", *([f"--signal={signal}"] if signal else []), *jobs]
+    return ["scancel", "--verbose", *jobs]
 
 
 def control_argv(verb: str, job: str) -> list[str]:

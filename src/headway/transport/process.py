@@ -1,5 +1,5 @@
-"""The only module that starts processes: `run` until they end, `stream_lines` while the caller reads, `start_process`
-to talk to one, `spawn` detached.
+"""The only module that starts processes: `run` until they end, `start_process` to talk to one, `spawn`
+detached.
 
 Commands are argv lists, and `run` always has a time limit. A failure is CommandFailed with argv, code and stderr."""
 
@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -137,24 +137,6 @@ async def run_to_completion(work: Awaitable[T]) -> T:
         if not task.cancelled():
             task.exception()  # reads the exception, so that asyncio does not log it as never retrieved
         raise
-
-
-async def stream_lines(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> AsyncIterator[str]:
-    """Yields lines of a program until the caller stops (`aclose` or cancellation ends the program)."""
-    process = await _start(
-        argv,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, **env} if env else None,
-        limit=4 * 1024 * 1024,
-    )
-    assert process.stdout is not None
-    try:
-        while line := await process.stdout.readline():
-            yield line.decode(errors="replace").rstrip("\n")
-    finally:
-        await asyncio.shield(_end(process))
 
 
 async def start_process(argv: Sequence[str], *, stderr: int | None = None) -> asyncio.subprocess.Process:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from headway.catalog.plans import load_catalogue
-from headway.clusterfile.load import check_cluster_file, parse_yaml, resolve_cluster_file
+from headway.clusterfile.load import check_cluster_file, resolve_cluster_file
 from headway.clusterfile.node_counts import edit_node_counts, target_node_counts, with_node_counts
 from headway.domain.cluster import Cluster
 from headway.domain.slots import KeepPriority, choose_slots
 from headway.errors import Conflict, NotFound, Refused
+from headway.validation.yaml_parser import parse_yaml
 
 CATALOGUE = load_catalogue({})
 GROUPS = """
@@ -26,7 +27,7 @@ partitions: {train: {groups: [gpu, cheap]}, any: {}}
 
 
 def cluster(text: str = GROUPS) -> Cluster:
-    return resolve_cluster_file(parse_yaml(text), CATALOGUE, owner="ann")
+    return resolve_cluster_file(parse_yaml(text), CATALOGUE, owner="ann")[0]
 
 
 def paths(text: str) -> list[str]:

@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headway.catalog.plans import load_catalogue
-from headway.clusterfile.load import check_cluster_file, parse_yaml
+from headway.clusterfile.load import check_cluster_file
 from headway.clusterfile.model import ClusterFile
 from headway.errors import InvalidSpec
+from headway.validation.yaml_parser import parse_yaml
 
 CATALOGUE = load_catalogue({})
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGkmVv3MMU8rK1RtH0oxfnDOZzTQAv4wqeYmLM8lJ2Vm"

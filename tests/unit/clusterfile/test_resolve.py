@@ -12,10 +12,11 @@ import pytest
 
 from headway.catalog.plans import load_catalogue
 from headway.clusterfile.json_schema import cluster_file_schema
-from headway.clusterfile.load import check_cluster_file, parse_yaml, resolve_cluster_file
+from headway.clusterfile.load import check_cluster_file, resolve_cluster_file
 from headway.clusterfile.starter_file import starting_file
 from headway.domain.cluster import Alerts, Budget, Cluster, Costs, GpuHourCap, Host, JumpHost, Slot, Switch
 from headway.errors import Fault, InvalidSpec
+from headway.validation.yaml_parser import parse_yaml
 
 CATALOGUE = load_catalogue({})
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGkmVv3MMU8rK1RtH0oxfnDOZzTQAv4wqeYmLM8lJ2Vm"
@@ -53,11 +54,11 @@ SMALL = "name: lab\nplan: h100-8\nnodes: 4\n"
 
 
 def cluster(text: str, owner: str = "carol") -> Cluster:
-    return resolve_cluster_file(parse_yaml(text), CATALOGUE, owner=owner)
+    return resolve_cluster_file(parse_yaml(text), CATALOGUE, owner=owner)[0]
 
 
 def test_smallest_file_resolves_with_defaults() -> None:
-    got = resolve_cluster_file(SMALLEST, CATALOGUE, owner="ann")
+    got, _ = resolve_cluster_file(SMALLEST, CATALOGUE, owner="ann")
     assert got.head == "lab-head"
     assert (got.provider.name, got.image, got.slurm_version) == ("local", "debian13", "24.11")
     assert got.slot_names == ("lab-1-1", "lab-1-2", "lab-1-3", "lab-1-4")
@@ -125,7 +126,7 @@ def test_explicit_switch_tree_is_resolved() -> None:
             ]
         },
     }
-    got = resolve_cluster_file(spec, CATALOGUE, owner="ann")
+    got, _ = resolve_cluster_file(spec, CATALOGUE, owner="ann")
     assert got.slots[2] == Slot("lab-2-1", "east", 3)
     assert got.switches[-1] == Switch("core", children=("west", "east"))
 
@@ -141,12 +142,12 @@ def test_owner_in_no_team_gets_default_team() -> None:
 
 def test_user_in_two_teams_has_first_as_default() -> None:
     spec = SMALLEST | {"teams": {"one": {"users": ["ann"]}, "two": {"users": ["ann", "bob"]}}}
-    got = resolve_cluster_file(spec, CATALOGUE, owner="ann")
+    got, _ = resolve_cluster_file(spec, CATALOGUE, owner="ann")
     assert next(user for user in got.users if user.name == "ann").teams == ("one", "two")
 
 
 def test_first_partition_is_default_unless_specified() -> None:
-    got = resolve_cluster_file(SMALLEST | {"partitions": {"a": None, "b": {}}}, CATALOGUE, owner="ann")
+    got, _ = resolve_cluster_file(SMALLEST | {"partitions": {"a": None, "b": {}}}, CATALOGUE, owner="ann")
     assert [part.default for part in got.partitions] == [True, False]
 
 
@@ -158,7 +159,7 @@ def test_nfs_volume_accepts_ipv6_server() -> None:
 
 
 def test_infinite_max_time_resolves_to_no_limit() -> None:
-    got = resolve_cluster_file(
+    got, _ = resolve_cluster_file(
         SMALLEST | {"partitions": {"a": {"max_time": "infinite", "default_time": 90}}}, CATALOGUE, owner="ann"
     )
     assert (got.partitions[0].max_time_s, got.partitions[0].default_time_s) == (None, 5400)
@@ -166,7 +167,7 @@ def test_infinite_max_time_resolves_to_no_limit() -> None:
 
 def test_inventory_assigns_hosts_by_position() -> None:
     hosts: list[object] = ["10.0.0.1", {"address": "n1.example.org", "user": "ops", "port": 2222, "key": "/etc/hw/key"}]
-    got = resolve_cluster_file(
+    got, _ = resolve_cluster_file(
         {"name": "own", "plan": "cpu-64", "nodes": 1, "provider": "ssh", "hosts": hosts}, CATALOGUE, owner="ann"
     )
     assert got.hosts == (Host("own-head", "10.0.0.1"), Host("own-1-1", "n1.example.org", "ops", 2222, "/etc/hw/key"))
@@ -176,7 +177,7 @@ def test_inventory_assigns_hosts_by_position() -> None:
 def test_head_role_may_be_any_host_and_surplus_hosts_are_reserve() -> None:
     jump = {"address": "bastion", "user": "guest"}
     hosts: list[object] = ["n1", {"address": "n2", "key": "/k", "jump": jump}, {"address": "h", "role": "head"}]
-    got = resolve_cluster_file(
+    got, _ = resolve_cluster_file(
         {"name": "own", "plan": "cpu-64", "nodes": 1, "provider": "ssh", "hosts": hosts}, CATALOGUE, owner="ann"
     )
     assert got.hosts == (
@@ -189,16 +190,16 @@ def test_head_role_may_be_any_host_and_surplus_hosts_are_reserve() -> None:
 def test_host_with_node_role_never_becomes_head() -> None:
     hosts: list[object] = [{"address": "n1", "role": "node"}, "n2", {"address": "n3", "role": "node"}, "n4"]
     own: dict[str, object] = {"name": "own", "plan": "cpu-64", "nodes": 2, "provider": "ssh", "hosts": hosts}
-    got = resolve_cluster_file(own, CATALOGUE, owner="ann")
+    got, _ = resolve_cluster_file(own, CATALOGUE, owner="ann")
     assert [(host.name, host.address) for host in got.hosts] == [
         ("own-head", "n2"), ("own-1-1", "n1"), ("own-1-2", "n3"), ("", "n4"),
     ]  # fmt: skip
-    got = resolve_cluster_file(own | {"controllers": 2, "storage": {"state": "/s"}}, CATALOGUE, owner="ann")
+    got, _ = resolve_cluster_file(own | {"controllers": 2, "storage": {"state": "/s"}}, CATALOGUE, owner="ann")
     assert [host.address for host in got.hosts] == ["n2", "n4", "n1", "n3"]
 
 
 def test_debian12_image_resolves_to_slurm_22_05() -> None:
-    assert resolve_cluster_file(SMALLEST | {"image": "debian12"}, CATALOGUE, owner="ann").slurm_version == "22.05"
+    assert resolve_cluster_file(SMALLEST | {"image": "debian12"}, CATALOGUE, owner="ann")[0].slurm_version == "22.05"
 
 
 def test_resolution_is_deterministic() -> None:
@@ -334,7 +335,7 @@ def test_ten_thousand_nodes_resolve_within_three_seconds() -> None:
     best = 99.0
     for _ in range(3):  # CPU time, best of three: the machine is shared
         start = time.process_time()
-        got = resolve_cluster_file(spec, CATALOGUE, owner="ann")
+        got, _ = resolve_cluster_file(spec, CATALOGUE, owner="ann")
         best = min(best, time.process_time() - start)
     assert len(got.slots) == len(set(got.slot_names)) == 10_000
     assert len(got.switches) == 314

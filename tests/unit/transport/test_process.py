@@ -1,9 +1,8 @@
-"""run() and lines() enforce their limits and report failures."""
+"""`run` enforces its limits and reports failures; `run_to_completion` finishes before a cancellation."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import CommandFailed
-from headway.transport.process import run, run_to_completion, stream_lines
+from headway.transport.process import run, run_to_completion
 from tests.support.waiting import eventually
 
 
@@ -74,14 +73,6 @@ async def test_run_connects_programs_with_pipe() -> None:
         run(["wc", "-c"], timeout_s=10, stdin=read_end),
     )
     assert counted.stdout.strip() == "100000"
-
-
-async def test_closing_line_stream_ends_program() -> None:
-    stream = stream_lines(["sh", "-c", "echo $$; exec sleep 300"])
-    async with contextlib.aclosing(stream) as heard:  # type: ignore[type-var]
-        pid = int(await anext(heard))
-        assert _running(pid)
-    assert not _running(pid)
 
 
 @pytest.mark.parametrize("waits_for_start", [True, False])

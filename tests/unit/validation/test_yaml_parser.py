@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.clusterfile.load import parse_yaml
 from headway.errors import InvalidSpec
 from headway.validation import yaml_parser
+from headway.validation.yaml_parser import parse_yaml
 
 
 def test_parses_scalars_without_yaml_surprises() -> None:

@@ -26,7 +26,6 @@ class NodeState:
     reason: str
     gpus: int
     gpus_used: int
-    gpus_used_index: tuple[int, ...]  # numbers of the GPUs in use
     cpus: int
     cpus_used: int
     memory_mib: int

@@ -133,19 +133,16 @@ async def cancel_jobs(
     jobs: Sequence[str],
     *,
     as_operator: bool = False,
-    signal: str = "",
 ) -> None:
     """Runs scancel of "12", "12_3" or "12_[1-4]" as the user, or with `as_operator` as Headway's Slurm operator.
 
     Raises NotAllowed for another user's job, NotFound for a job that does not exist."""
     _named(jobs)
-    if signal and not re.fullmatch(r"[A-Z0-9]{1,10}", signal):
-        raise Refused(f"not a signal: {signal!r}", hint="give its name without SIG, for example USR1")
     ask = {
         "do": "exec",
         "user": OPERATOR if as_operator else user,
         "operator": as_operator,
-        "argv": scancel_argv(jobs, signal),
+        "argv": scancel_argv(jobs),
         "cwd": "/",
     }
     ran = await call_helper(links, head, ask, timeout_s=30)
@@ -156,7 +153,7 @@ async def cancel_jobs(
     if "Invalid job id" in said:
         raise NotFound(f"{head.cluster}: {said}", hint="headway queue lists active jobs")
     if ran.code != 0:
-        raise CommandFailed(scancel_argv(jobs, signal), ran.code, said, where=head.name)
+        raise CommandFailed(scancel_argv(jobs), ran.code, said, where=head.name)
 
 
 async def control_job(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -162,12 +162,6 @@ class SshProvider:
         kept = [host.address for host in self._hosts if host.name == f"{cluster}-head"]
         await asyncio.to_thread(self._kept.remove_cluster, cluster)
         return (f"{kept[0]}:/srv/headway-state",) if kept and not delete_data else ()
-
-    async def watch(self, cluster: str) -> AsyncIterator[tuple[str, str]]:  # noqa: ARG002
-        """Yields nothing until it is cancelled, because nothing reports that an owned machine went away; Slurm's ping
-        detects it."""
-        await asyncio.Event().wait()
-        yield "", ""
 
     def _places(self, cluster: str, names: Sequence[str]) -> dict[str, Host]:
         return self._kept.assign_hosts(cluster, names, self._hosts)

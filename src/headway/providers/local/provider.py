@@ -15,7 +15,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -388,21 +388,6 @@ class LocalProvider:
         if inside:  # never deletes through a mount, because a dataset's own files are behind it
             raise HeadwayError(f"{inside[0]} is still mounted, so nothing was deleted", hint="unmount it, then repeat")
         shutil.rmtree(volumes, ignore_errors=False) if volumes.is_dir() else None
-
-    async def watch(self, cluster: str) -> AsyncIterator[tuple[str, str]]:
-        """Yields (machine name, "died" | "started" | "removed") as events happen; ends when the caller closes it."""
-        words = {"died": "died", "start": "started", "remove": "removed"}
-        events = self._podman.events("type=container", f"label=headway.owner={self._owner(cluster)}")
-        async with contextlib.aclosing(events) as heard:  # type: ignore[type-var]
-            async for line in heard:
-                try:
-                    event = json.loads(line)
-                except ValueError:
-                    continue
-                machine = (event.get("Attributes") or {}).get("headway.machine")
-                word = words.get(event.get("Status", ""))
-                if machine and word:
-                    yield machine, word
 
 
 def _write_private(path: Path, text: str) -> None:

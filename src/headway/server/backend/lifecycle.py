@@ -9,7 +9,6 @@ from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.domain.slots import Deadline
 from headway.domain.slurm.state import Check
-from headway.errors import InvalidSpec
 from headway.schemas.clusters import Document
 from headway.server.backend.connections import ConnectionPool
 from headway.server.operations.wait_watch import WatchWhileWaiting
@@ -27,13 +26,10 @@ class Lifecycle:
 
     def resolve(self, document: Document) -> ResolvedCluster:
         from headway.catalog.plans import load_catalogue
-        from headway.clusterfile.load import check_cluster_file
+        from headway.clusterfile.load import resolve_cluster_file
 
-        cluster, faults = check_cluster_file(document.spec, load_catalogue(document.catalogue), owner=document.owner)
-        errors = [fault for fault in faults if fault.level == "error"]
-        if cluster is None or errors:
-            raise InvalidSpec(errors or faults)
-        return ResolvedCluster(cluster, tuple(faults))
+        catalogue = load_catalogue(document.catalogue)
+        return ResolvedCluster(*resolve_cluster_file(document.spec, catalogue, owner=document.owner))
 
     async def plan(self, cluster: Cluster) -> ChangeSet:
         from headway.cluster.apply import plan_changes

@@ -51,7 +51,6 @@ NODE = (
     Field("gpus", "gres", gpu_count, default=0),
     Field("gpu_types", "gres", gpu_types, default=()),
     Field("gpus_used", "gres_used", gpu_count, default=0),
-    Field("gpus_used_index", "gres_used", gpu_indexes, default=()),
     Field("cpus", "cpus", number, default=0),
     Field("cpus_used", "alloc_cpus", number, default=0),
     Field("memory_mib", "real_memory", number, "MiB", 0),

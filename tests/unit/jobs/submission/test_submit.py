@@ -191,9 +191,9 @@ def test_script_name_is_the_last_path_component() -> None:
 
 async def test_cancel_runs_scancel_as_the_user_or_as_operator() -> None:
     head = Head()
-    await cancel_jobs(head, HEAD, "alice", ["12", "13_4", "14_[1-3,7]"], signal="TERM")
+    await cancel_jobs(head, HEAD, "alice", ["12", "13_4", "14_[1-3,7]"])
     assert head.ask["user"] == "alice"
-    assert head.ask["argv"] == ["scancel", "--verbose", "--signal=TERM", "12", "13_4", "14_[1-3,7]"]
+    assert head.ask["argv"] == ["scancel", "--verbose", "12", "13_4", "14_[1-3,7]"]
     await cancel_jobs(head, HEAD, "alice", ["12"], as_operator=True)
     assert (head.ask["user"], head.ask["operator"]) == ("headway", True)
 

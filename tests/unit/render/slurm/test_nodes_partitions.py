@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from headway.catalog.plans import load_catalogue
-from headway.clusterfile.load import parse_yaml, resolve_cluster_file
+from headway.clusterfile.load import resolve_cluster_file
 from headway.domain.cluster import Cluster, Site
 from headway.domain.slurm.hostlist import expand
 from headway.domain.survey import DetectedGpu, DetectedHardware
 from headway.render.slurm import conf_syntax
 from headway.render.slurm.slurm_conf import slurm_conf
+from headway.validation.yaml_parser import parse_yaml
 from tests.support.render_cases import own_gpu_cluster, own_site, site_of
 
 A100S = tuple(DetectedGpu("NVIDIA A100-SXM4-80GB", 81920, f"0000:{n}b:00.0", (), n) for n in range(8))
@@ -27,7 +28,7 @@ partitions: {whole: {}, inf: {groups: [inf]}, cpu: {groups: [cpu]}, small: {grou
 
 
 def mixed() -> tuple[Cluster, Site]:
-    cluster = resolve_cluster_file({"name": "lab", **parse_yaml(GROUPS)}, load_catalogue({}), owner="ann")
+    cluster, _ = resolve_cluster_file({"name": "lab", **parse_yaml(GROUPS)}, load_catalogue({}), owner="ann")
     return cluster, site_of(cluster, departed=())
 
 
