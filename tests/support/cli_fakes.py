@@ -13,6 +13,7 @@ import pytest
 from headway.cli import session
 from headway.cli.main import main
 from headway.schemas.clusters import ChangeOut, ClusterOut, EventOut, GpuOut, NodeOut, OperationOut
+from headway.schemas.incidents import IncidentOut, IncidentStepOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import JobOut
 from headway.sdk.client import Client
 from headway.sdk.connection import Resource
@@ -166,6 +167,19 @@ def job(number: int = 12, **others: Any) -> JobOut:
         "elapsed_s": 247, "time_limit_s": 86400,
     }  # fmt: skip
     return JobOut(**{**fields, **others})
+
+
+def incident(number: int = 3, state: str = "out of service") -> IncidentOut:
+    steps = [
+        IncidentStepOut(at=1001.5, state="seen", actor="headway", text="XID 79: fell off", evidence={"at": 1000.0}),
+        IncidentStepOut(at=1002.0, state="draining", actor="headway", text="drained: incident 3"),
+    ]
+    return IncidentOut(
+        number=number, cluster="lab", node="lab-1-2", what="XID 79: fell off", action="rma", state=state,
+        opened_at=1001.5, fault_at=1000.0, score=3, steps=steps,
+        times=TimesOut(detect_s=1.5, drain_s=2.0, requeue_s=2.5),
+        jobs=[MovedJobOut(job=7, requeued_at=1002.5, running_at=1009.0)],
+    )  # fmt: skip
 
 
 def change(kind: str, where: str, what: str, disturbs: str = "nothing", **others: Any) -> ChangeOut:

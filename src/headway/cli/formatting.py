@@ -34,6 +34,7 @@ def node_gpus(node: NodeOut, terminal: Terminal) -> list[Span]:
 _BAD_NODE_STATES = {"DOWN", "FAIL", "NOT_RESPONDING", "UNKNOWN", "INVALID_REG", "POWERED_DOWN"}
 _WARN_NODE_STATES = {"DRAIN", "DRAINED", "DRAINING", "REBOOT_REQUESTED", "COMPLETING", "MAINTENANCE", "FUTURE"}
 _BUSY_NODE_STATES = {"ALLOCATED", "MIXED"}
+_INCIDENT_STYLES = {"returned": "good", "false alarm": "dim", "out of service": "bad"}
 
 
 def node_style(states: Sequence[str]) -> str:
@@ -44,6 +45,11 @@ def node_style(states: Sequence[str]) -> str:
     if found & _WARN_NODE_STATES:
         return "warn"
     return "busy" if found & _BUSY_NODE_STATES else "good"
+
+
+def incident_style(state: str) -> str:
+    """Returns the style of an incident's state; "warn" while it is open."""
+    return _INCIDENT_STYLES.get(state, "warn")
 
 
 def job_style(state: str) -> str:
@@ -65,6 +71,11 @@ def duration(seconds: float | None) -> str:
     if days:
         return f"{days}-{h:02}:{m:02}:{s:02}"
     return f"{h}:{m:02}:{s:02}" if h else f"{m}:{s:02}"
+
+
+def seconds(value: float | None) -> str:
+    """Returns `1.5 s`; "" for None."""
+    return "" if value is None else f"{max(0.0, value):.1f} s"
 
 
 def local_time(unix_s: float | None) -> str:

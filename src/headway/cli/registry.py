@@ -34,7 +34,7 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("roll", "cluster.roll:roll", "Update the node image, node by node, while jobs run."),
             Entry("ls", "cluster.status:ls", "List clusters."),
             Entry("status", "cluster.status:status", "Show whether a cluster is ready, and what is missing."),
-            Entry("nodes", "cluster.status:nodes", "List nodes with state and GPUs."),
+            Entry("nodes", "nodes.nodes:nodes", "List nodes with state and GPUs."),
             Entry("down", "cluster.down:down", "Remove a cluster's machines; keep its data."),
         ),
     ),
@@ -75,7 +75,7 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         (
             Entry("incidents", "nodes.incidents:incidents", "List node faults, latest first."),
             Entry("incident", "nodes.incidents:app", "Show one fault's steps; return its node to service."),
-            Entry("node", "nodes.incidents:node", "Drain, return, reboot or test a node; show its faults."),
+            Entry("node", "nodes.node:app", "Drain, return, reboot or test a node; show its faults."),
             Entry(
                 "fault",
                 "nodes.fault:fault",

@@ -1,4 +1,4 @@
-"""ls, status, nodes: what there is and how it is."""
+"""ls, status: the clusters there are, and whether one is ready."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from headway.cli import formatting, session, tables
+from headway.cli.node_table import node_lines
 from headway.cli.session import ClusterName, Format, Output
 from headway.cli.terminal import Terminal, detect_terminal, paint, without_control_characters, wrap_text
 
 if TYPE_CHECKING:
-    from headway.schemas.clusters import CheckOut, ClusterOut, GroupOut, NodeOut
+    from headway.schemas.clusters import CheckOut, ClusterOut, GroupOut
 
 _STATE_STYLE = {
     "ready": "good", "creating": "busy", "changing": "busy", "degraded": "warn", "down": "dim", "failed": "bad",
@@ -97,52 +98,3 @@ def check_lines(checks: list[CheckOut], terminal: Terminal) -> list[str]:
         lines.append(f"{word}  {without_control_characters(check.name):<{wide}}  {first}")
         lines += [" " * (wide + 8) + line for line in more]
     return lines
-
-
-def nodes(cluster: ClusterName = None, output: Output = Format.table) -> None:
-    """List nodes with state and GPUs; a filled cell is an allocated GPU."""
-    api = session.connect()
-    answer = api.clusters.status(session.choose_cluster(api, cluster))
-    session.warn_if_stale(answer.cluster)
-    if output is Format.json:
-        session.print_json(answer.nodes)
-        return
-    for line in node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, terminal=detect_terminal()):
-        session.print_line(line)
-
-
-def node_lines(nodes: list[NodeOut], *, simulated: bool, terminal: Terminal) -> list[str]:
-    """The node table, with a line below it where the GPUs are simulated."""
-    columns = [
-        tables.Column("NODE"), tables.Column("STATE", shrink=True, min_width=21), tables.Column("GPUS"),
-        tables.Column("JOBS", shrink=True, drop_order=4), tables.Column("CPUS", right=True, drop_order=3),
-        tables.Column("MEMORY", right=True, drop_order=5), tables.Column("PARTITIONS", shrink=True, drop_order=6),
-        tables.Column("REASON", shrink=True, min_width=24),
-    ]  # fmt: skip
-    lines = tables.table_lines(columns, [_node_row(n, terminal) for n in nodes], terminal)
-    if simulated and any(n.gpus for n in nodes):
-        lines.append(paint(formatting.SIMULATED_NOTE, "warn", terminal))
-    return lines
-
-
-def _node_row(n: NodeOut, terminal: Terminal) -> list[tables.Cell]:
-    jobs = sorted({gpu.job_id for gpu in n.gpus if gpu.job_id is not None})
-    words = "+".join(state.lower() for state in n.states) or n.machine or "unknown"
-    style = formatting.node_style(n.states)
-    if n.role == "head" and not n.states:
-        style = "good" if n.machine == "running" else "bad"
-    elif n.machine in {"stopped", "missing"}:
-        # Slurm's "not responding" follows from it and would only take the reason's room.
-        states = "+".join(s.lower() for s in n.states if s != "NOT_RESPONDING")
-        words, style = f"{states}, machine {n.machine}" if states else f"machine {n.machine}", "bad"
-    role = f" ({n.role})" if n.role != "node" else ""
-    return [
-        [(n.name, ""), (role, "dim")],
-        (words, style),
-        formatting.node_gpus(n, terminal),
-        ",".join(map(str, jobs)),
-        f"{n.cpus_used}/{n.cpus}" if n.cpus else "",
-        f"{n.memory_used_mib / 1024:.0f}/{n.memory_mib / 1024:.0f}G" if n.memory_mib else "",
-        ",".join(n.partitions),
-        (n.reason, "warn"),
-    ]

@@ -1,4 +1,4 @@
-"""fault."""
+"""fault: puts a fault into a local cluster, or removes it."""
 
 from __future__ import annotations
 

@@ -1,22 +1,15 @@
-"""ls, status and nodes print the right facts, and their tables fit the terminal."""
+"""ls and status print the right facts."""
 
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from headway.cli import formatting, tables
-from headway.cli.terminal import Terminal, display_width
 from headway.schemas.clusters import CheckOut, GroupOut, StatusOut
 from tests.support.cli_fakes import Cli, cli, cluster, node
 
 __all__ = ["cli"]  # a fixture
-
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def status(**others: object) -> StatusOut:
@@ -76,17 +69,6 @@ def test_status_of_an_unready_cluster_exits_with_1(cli: Cli, output: str) -> Non
         assert json.loads(done.out)["checks"][0]["ok"] is False
 
 
-def test_nodes_highlights_a_dead_node_in_red(cli: Cli) -> None:
-    dead = node(
-        "lab-1-3", used=8, states=["DOWN", "NOT_RESPONDING"], usable=False, machine="stopped", reason="no pulse"
-    )
-    cli.api.on("clusters.status", status(nodes=[dead]))
-    out = cli("nodes", "lab", terminal=True).out
-    assert "\x1b[1;31mdown, machine stopped" in out
-    assert "\x1b[1;31m█\x1b[0m" in out
-    assert "no pulse" in out
-
-
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_no_color_and_dumb_terminal_disable_colours(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str
@@ -99,43 +81,3 @@ def test_no_color_and_dumb_terminal_disable_colours(
 def test_status_in_a_pipe_has_no_colours(cli: Cli) -> None:
     cli.api.on("clusters.status", status())
     assert "\x1b" not in cli("status", "lab").out
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_nodes_table_fits_the_terminal_width(cli: Cli, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    many = [node(f"lab-1-{i}", used=i % 9, reason="a long reason that nobody will read to its end") for i in range(9)]
-    cli.api.on("clusters.status", status(nodes=many))
-    lines = [ANSI.sub("", line) for line in cli("nodes", "lab", terminal=True).out.splitlines()]
-    table = lines[:-1]
-    assert max(map(display_width, table)) <= width
-    assert all(re.search(r"[█░]{8} \d/8", line) for line in table[1:])
-
-
-def test_gpu_cells_are_ascii_without_unicode() -> None:
-    terminal = Terminal(colours=False, width=None, unicode=False)
-    assert formatting.node_gpus(node(used=3), terminal)[:8] == [("#", "busy")] * 3 + [(".", "dim")] * 5
-
-
-@given(
-    st.lists(st.lists(st.text(max_size=30), min_size=3, max_size=3), max_size=5),
-    st.integers(min_value=30, max_value=100),
-)
-def test_table_cells_with_any_text_fit_the_width_on_one_line(rows: list[list[str]], width: int) -> None:
-    terminal = Terminal(colours=False, width=width, unicode=True)
-    columns = [
-        tables.Column("A", shrink=True),
-        tables.Column("B", shrink=True, drop_order=1),
-        tables.Column("C", shrink=True),
-    ]
-    lines = tables.table_lines(columns, rows, terminal)
-    assert len(lines) == len(rows) + 1
-    assert all(display_width(line) <= width and line.isprintable() for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0:00"), (247, "4:07"), (3847, "1:04:07"), (90061, "1-01:01:01"), (None, "unlimited")],
-)
-def test_durations_use_the_slurm_format(seconds: float | None, text: str) -> None:
-    assert formatting.duration(seconds) == text
