@@ -83,7 +83,7 @@ def test_node_can_be_drained_and_returned_in_the_browser(dashboard: Dashboard) -
     page.locator("#ask-return").get_by_role("button", name="Return").click()
     expect(page.locator("#node .pill").first).to_have_text("idle")
     expect(node).to_have_class(re.compile("is-idle"))
-    dashboard.go(other, "/clusters/lab/events?show=deed")
+    dashboard.go(other, "/clusters/lab/events?show=action")
     events = other.locator(".events li")
     expect(events.nth(0)).to_contain_text("lab-2-2 returned to service by olga")
     expect(events.nth(1)).to_contain_text("lab-2-2 drained: disk swap")

@@ -45,10 +45,10 @@ async def test_oversized_numbers_cause_no_server_errors(server: Server) -> None:
         *(f"{LAB}/usage/runs?job={large}" for large in LARGE),
         *(f"{LAB}/usage/runs?cursor={cursor}" for cursor in cursors),
         *(f"{LAB}/usage/runs?waited=true&cursor={cursor}" for cursor in cursors),
-        *(f"{LAB}/happenings?cursor={encode_cursor((1e9, 'operation', large, 0))}" for large in LARGE),
+        *(f"{LAB}/activity?cursor={encode_cursor((1e9, 'operation', large, 0))}" for large in LARGE),
         *(
-            f"{LAB}/happenings?limit=1&cursor={encode_cursor((1e9, kind, 7, 7))}"
-            for kind in ("operation", "incident", "deed")
+            f"{LAB}/activity?limit=1&cursor={encode_cursor((1e9, kind, 7, 7))}"
+            for kind in ("operation", "incident", "action")
         ),
         *(f"/api/v1/audit?cursor={large}" for large in LARGE),
         *(f"/api/v1/operations/{operation}/events?after={large}" for large in LARGE),

@@ -82,7 +82,7 @@ TABLE: dict[str, Row] = {
     "GET api/operations/{operation_id}/events": Row(ALL),
     "GET api/clusters/{name}/events": Row(ALL),
     "GET api/events": Row(ALL),
-    "GET api/clusters/{name}/happenings": Row(ALL),
+    "GET api/clusters/{name}/activity": Row(ALL),
     "GET api/clusters/{name}/incidents": Row(ALL),
     "GET api/clusters/{name}/incidents/{number}": Row(ALL),
     "POST api/clusters/{name}/incidents/{number}/return": Row(NODES, body={}),

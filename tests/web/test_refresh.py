@@ -122,7 +122,7 @@ def test_events_and_audit_pages_use_one_time_zone_for_days_and_times(demo: Site,
         store.database.now = lambda hours=hours: evening + hours * 3600
         demo.run(store.audit.record("olga", "node.drain", "demo/demo-1-1", {"reason": f"hour {hours}"}))
     store.database.now = now
-    demo.goto(page, "/clusters/demo/events?show=deed")
+    demo.goto(page, "/clusters/demo/events?show=action")
     row = page.locator("#events li")
     expect(row.filter(has_text="hour 0").locator("time")).to_have_text("2026-11-21 05:00")
     expect(row.filter(has_text="hour -6").locator("time")).to_have_text("2026-11-20 23:00")

@@ -6,21 +6,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headway.schemas.base import Ask, Wire
+from headway.schemas.base import RequestModel, ResponseModel
 
 Passphrase = Annotated[str, Field(min_length=8, max_length=4096)]
 # Absolute path on the server's machine
 ServerFile = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]*$", max_length=1000)]
 
 
-class BackupIn(Ask):
+class BackupIn(RequestModel):
     """`to`: the folder that the backup is written to. It is created if it does not exist."""
 
     to: ServerFile
     passphrase: Passphrase
 
 
-class RestoreIn(Ask):
+class RestoreIn(RequestModel):
     """Replaces the present cluster of this name, its queue and its accounting. `confirmed` must be true to allow that."""
 
     path: ServerFile
@@ -28,14 +28,14 @@ class RestoreIn(Ask):
     confirmed: bool = False
 
 
-class VerifyIn(Ask):
+class VerifyIn(RequestModel):
     """A backup to read completely."""
 
     path: ServerFile
     passphrase: Passphrase
 
 
-class BackupOut(Wire):
+class BackupOut(ResponseModel):
     """A backup file and its contents. Sizes are in bytes."""
 
     path: str
@@ -48,20 +48,20 @@ class BackupOut(Wire):
     state_files: int | None = None  # number of slurmctld's state files; null if the backup was not read completely
 
 
-class RotateIn(Ask):
+class RotateIn(RequestModel):
     """The key to replace by a new one."""
 
     what: Literal["munge", "jwt", "ssh", "database"]
 
 
-class BenchIn(Ask):
+class BenchIn(RequestModel):
     """A measurement of a cluster's volumes from one machine."""
 
     node: Annotated[str, Field(max_length=100)] = ""  # "" is the head
     mib: Annotated[int, Field(ge=4, le=65_536)] = 256  # MiB written to each volume
 
 
-class VolumeSpeedOut(Wire):
+class VolumeSpeedOut(ResponseModel):
     """Throughput of a volume in MiB/s, measured from one machine. `error` says why it could not be measured."""
 
     path: str

@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, model_validator
 API_PREFIX = "/api/v1"
 
 
-class Wire(BaseModel):
+class ResponseModel(BaseModel):
     """Base class of responses. Unknown fields are ignored, so that an older client can read a newer server's responses."""
 
     model_config = ConfigDict(extra="ignore", from_attributes=True)
 
 
-class Ask(BaseModel):
+class RequestModel(BaseModel):
     """Base class of requests. Unknown fields are refused, and so is text that a database, a file name or a program
     argument cannot hold."""
 
@@ -54,7 +54,7 @@ def text_fault(text: str) -> str:
 # --- errors
 
 
-class FaultOut(Wire):
+class FaultOut(ResponseModel):
     """One fault in a request or file: where it is, what is wrong, and what to do."""
 
     path: str = ""
@@ -63,7 +63,7 @@ class FaultOut(Wire):
     level: str = "error"
 
 
-class ErrorOut(Wire):
+class ErrorOut(ResponseModel):
     """An error inside another response, such as the result of an operation or the last frame of a stream."""
 
     kind: str
@@ -72,7 +72,7 @@ class ErrorOut(Wire):
     faults: list[FaultOut] = []
 
 
-class Problem(Wire):
+class Problem(ResponseModel):
     """Body of every response that is not 2xx (RFC 9457, application/problem+json). Programs tell errors apart by
     `kind`. `detail` says what happened and where, `hint` what to do, and `faults` lists all faults found in the
     request."""

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from pydantic import Field, PlainSerializer
 
-from headway.schemas.base import Ask, Wire
+from headway.schemas.base import RequestModel, ResponseModel
 
 Usd = Annotated[Decimal, PlainSerializer(float, return_type=float)]
 
 
-class UsageRow(Wire):
+class UsageRow(ResponseModel):
     """One sum of usage. `by` maps each requested dimension to its value. A run is counted in the period in which it
     started; its time is counted in the periods in which it ran. `energy_estimated` is true if more than 1 % of the
     energy was not measured."""
@@ -30,7 +30,7 @@ class UsageRow(Wire):
     energy_estimated: bool
 
 
-class UsageOut(Wire):
+class UsageOut(ResponseModel):
     """Usage sums of a period. `stale` says why accounting could not be read just now. `simulated` is true if the GPUs
     are simulated."""
 
@@ -44,7 +44,7 @@ class UsageOut(Wire):
     total: UsageRow
 
 
-class RunLine(Wire):
+class RunLine(ResponseModel):
     """One run of a job. A job with several node groups has one line per group. `elapsed_s` and `usd_whole` cover the
     whole run. `held_s`, `lost_s`, `idle_s`, `energy_kwh` and `usd` cover only the requested period, so that they add
     up to the sums of that period. `usd` is what the nodes cost while the run held them."""
@@ -77,7 +77,7 @@ class RunLine(Wire):
     usd_whole: Usd | None = None
 
 
-class RunsOut(Wire):
+class RunsOut(ResponseModel):
     """A page of runs. `next` is the cursor of the next page."""
 
     cluster: str
@@ -87,7 +87,7 @@ class RunsOut(Wire):
     next: str = ""
 
 
-class NodeStateOut(Wire):
+class NodeStateOut(ResponseModel):
     """A period in which a node was in one state. `state` is up, drained, down, spare or off (its slot has no machine).
     `end` is null if the node is still in this state."""
 
@@ -100,7 +100,7 @@ class NodeStateOut(Wire):
     reason: str = ""
 
 
-class NodeStatesOut(Wire):
+class NodeStatesOut(ResponseModel):
     """Node states, ordered by node and then by time. `next` is the cursor of the next page."""
 
     cluster: str
@@ -111,7 +111,7 @@ class NodeStatesOut(Wire):
     next: str = ""
 
 
-class LineOut(Wire):
+class InvoiceLineOut(ResponseModel):
     """One line of an invoice. `what` is node, spare, unused (reserved capacity that was not used) or correction.
     `billing` is on demand, reserved or spot. For a correction, `of` is the month that it corrects."""
 
@@ -125,7 +125,7 @@ class LineOut(Wire):
     of: str = ""
 
 
-class InvoiceOut(Wire):
+class InvoiceOut(ResponseModel):
     """A month's invoice. `state` is open (counted up to `as_of`) or closed (never changed again)."""
 
     cluster: str
@@ -138,17 +138,17 @@ class InvoiceOut(Wire):
     number: int | None = None
     closed_at: float | None = None
     closed_by: str = ""
-    lines: list[LineOut]
+    lines: list[InvoiceLineOut]
     total_usd: Usd
 
 
-class CloseIn(Ask):
+class CloseIn(RequestModel):
     """The month whose invoice is to be closed, such as 2026-10."""
 
     period: str = Field(pattern=r"^\d{4}-\d{2}$")
 
 
-class TeamCostOut(Wire):
+class TeamCostOut(ResponseModel):
     """A team's costs by column. The columns add up to `total_usd`."""
 
     team: str
@@ -161,7 +161,7 @@ class TeamCostOut(Wire):
     total_usd: Usd
 
 
-class UnassignedOut(Wire):
+class UnassignedOut(ResponseModel):
     """Costs that no team pays. `what` is the capacity (idle, spare or broken) that is charged to a cost centre or that
     no rule could share among teams, or a correction of an earlier month."""
 
@@ -170,7 +170,7 @@ class UnassignedOut(Wire):
     usd: Usd
 
 
-class ChargebackOut(Wire):
+class ChargebackOut(ResponseModel):
     """Chargeback of a month. `teams` and `unassigned` together add up to the invoice to the cent. A person who may see
     only some teams gets only those, and `invoice_total_usd` is null."""
 
@@ -186,7 +186,7 @@ class ChargebackOut(Wire):
     unassigned: list[UnassignedOut]
 
 
-class PartsOut(Wire):
+class PartsOut(ResponseModel):
     """GPU-hours of a team or a job. `goodput` is productive / held time; `ettr` is productive / (held + waiting) time."""
 
     team: str
@@ -198,7 +198,7 @@ class PartsOut(Wire):
     ettr: float | None
 
 
-class CauseOut(Wire):
+class CauseOut(ResponseModel):
     """A cause of lost GPU time. `kind` is fault, preemption, requeue, checkpoints, idle, notebook or queue. `jobs`
     lists the jobs that lost most."""
 
@@ -209,7 +209,7 @@ class CauseOut(Wire):
     jobs: list[int] = []
 
 
-class AdviceOut(Wire):
+class AdviceOut(ResponseModel):
     """How often a job should write a checkpoint. At present it writes one every `now_s` seconds, each takes `write_s`
     seconds, and it fails once in `failure_s` seconds on average. `best_s` is the recommended interval, `saves` the
     share of its time that this would save, and `saves_usd` what that share cost in the period."""
@@ -223,7 +223,7 @@ class AdviceOut(Wire):
     saves_usd: Usd | None = None
 
 
-class GoodputOut(Wire):
+class GoodputOut(ResponseModel):
     """Goodput of a month by team, the causes of loss, and advice on checkpoints."""
 
     cluster: str
@@ -239,7 +239,7 @@ class GoodputOut(Wire):
     checkpoints: list[AdviceOut] = []
 
 
-class JobGoodputOut(Wire):
+class JobGoodputOut(ResponseModel):
     """Goodput of one job over all its `runs`, up to `as_of`."""
 
     cluster: str
@@ -251,7 +251,7 @@ class JobGoodputOut(Wire):
     total: PartsOut
 
 
-class BudgetOut(Wire):
+class BudgetOut(ResponseModel):
     """A team's budget in its current period. `unit` is usd or gpu_hours; `level` is ok, warn or over. `held_back` is
     true if none of the team's jobs may start until the period ends."""
 
@@ -269,7 +269,7 @@ class BudgetOut(Wire):
     end: int
 
 
-class EnergyRow(Wire):
+class EnergyRow(ResponseModel):
     """Energy of a team, or of all teams if `team` is empty: the sum of measured and estimated energy."""
 
     team: str
@@ -279,7 +279,7 @@ class EnergyRow(Wire):
     usd: Usd | None = None
 
 
-class EnergyOut(Wire):
+class EnergyOut(ResponseModel):
     """Energy in a month, multiplied by the site's `pue`. `usd` is null if the cluster file has no price per kWh."""
 
     cluster: str
@@ -293,7 +293,7 @@ class EnergyOut(Wire):
     teams: list[EnergyRow]
 
 
-class HourOut(Wire):
+class HourOut(ResponseModel):
     """GPU-hours of the hour that begins at `at`. `held`: held by jobs. `there`: present in machines. `free`: held by no
     job, on nodes that are not down, drained or spare. `fragmented`: the part of `free` on nodes that are partly held
     by jobs, and that a whole-node job therefore cannot use."""
@@ -305,7 +305,7 @@ class HourOut(Wire):
     fragmented: float = 0.0
 
 
-class TypeOut(Wire):
+class TypeOut(ResponseModel):
     """Capacity of a GPU type over all of `hours`. `utilisation` is held / there; `fragmentation` is fragmented / free."""
 
     gpu_type: str
@@ -314,7 +314,7 @@ class TypeOut(Wire):
     hours: list[HourOut]
 
 
-class WaitOut(Wire):
+class WaitOut(ResponseModel):
     """Waiting times of jobs of one size: the median and the 90th and 99th percentile, in seconds."""
 
     size: str
@@ -324,7 +324,7 @@ class WaitOut(Wire):
     p99_s: int | None
 
 
-class CapacityOut(Wire):
+class CapacityOut(ResponseModel):
     """Capacity of a month. `free_gpus`, `free_whole_node_gpus` and `fragmentation` are the present values;
     `fragmentation` is the share of free GPUs on nodes that are partly held by jobs."""
 
@@ -339,7 +339,7 @@ class CapacityOut(Wire):
     fragmentation: float
 
 
-class EstimateOut(Wire):
+class EstimateOut(ResponseModel):
     """The most a job can cost, when Slurm would start it, and what is left of its team's budget. `gpus` and `nodes` are
     those of one of its `tasks`; hours and prices are those of all tasks of an array together, and `usd_per_hour` is
     the rate while all of them run. If `unread` lists options that Headway cannot interpret and that affect what the
@@ -361,7 +361,7 @@ class EstimateOut(Wire):
     warning: str = ""
 
 
-class CollectedOut(Wire):
+class CollectedOut(ResponseModel):
     """`collected_to` is the time up to which accounting has been read (unix seconds)."""
 
     collected_to: int

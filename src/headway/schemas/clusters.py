@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from headway.domain.operation import OperationKind
-from headway.schemas.base import Ask, ErrorOut, FaultOut, Wire
+from headway.schemas.base import ErrorOut, FaultOut, RequestModel, ResponseModel
 
 
-class Document(Ask):
+class Document(RequestModel):
     """A cluster file as the client sends it. `text` is the YAML as the user wrote it (with its comments, to show it on
     the page). `spec` is the loaded mapping, with public keys inlined and absolute paths. `catalogue` holds the
     user's own plans."""
@@ -21,7 +21,7 @@ class Document(Ask):
     owner: str = ""  # user name of the owner on the cluster; "" is the person of the token
 
 
-class ChangeOut(Wire):
+class ChangeOut(ResponseModel):
     """One change of a plan: what changes where, why, and what it disturbs."""
 
     kind: str
@@ -32,7 +32,7 @@ class ChangeOut(Wire):
     diff: list[str] = []
 
 
-class DifferenceOut(Wire):
+class DifferenceOut(ResponseModel):
     """A difference between the plan and a machine of provider ssh. What was found on the machine is used."""
 
     machine: str
@@ -41,7 +41,7 @@ class DifferenceOut(Wire):
     found: str
 
 
-class ChangeSetOut(Wire):
+class ChangeSetOut(ResponseModel):
     """A plan: the changes that an operation would make."""
 
     cluster: str
@@ -54,7 +54,7 @@ class ChangeSetOut(Wire):
     differences: list[DifferenceOut] = []  # only for provider ssh
 
 
-class ApplyIn(Ask):
+class ApplyIn(RequestModel):
     """A request to apply a cluster file."""
 
     document: Document
@@ -65,7 +65,7 @@ class ApplyIn(Ask):
     )  # seconds that jobs may run on before their node is removed; None: nodes with jobs stay
 
 
-class ScaleIn(Ask):
+class ScaleIn(RequestModel):
     """Changes the number of nodes. `groups` maps the name of each group to its new number of nodes; the name is "" if
     the cluster has only one group."""
 
@@ -75,7 +75,7 @@ class ScaleIn(Ask):
     deadline_s: int | None = Field(None, ge=0, le=604_800)
 
 
-class RollIn(Ask):
+class RollIn(RequestModel):
     """Replaces nodes by nodes of another image. `by_s`: seconds that jobs may run on before their node is replaced;
     null waits for their end. `back`: go back to the previous image. `head`: replace the head too, as the last
     machine. `stop`: stop the roll; nodes that it has drained are resumed."""
@@ -86,7 +86,7 @@ class RollIn(Ask):
     stop: bool = False
 
 
-class GroupOut(Wire):
+class GroupOut(ResponseModel):
     """A group of nodes: the wanted, the largest and the present number of nodes."""
 
     name: str
@@ -100,7 +100,7 @@ class GroupOut(Wire):
     price_usd_per_node_hour: str = ""
 
 
-class DownIn(Ask):
+class DownIn(RequestModel):
     """A request to take a cluster down. `delete_data` also deletes its data."""
 
     delete_data: bool = False
@@ -109,7 +109,7 @@ class DownIn(Ask):
 OperationState = Literal["queued", "running", "done", "failed"]
 
 
-class OperationOut(Wire):
+class OperationOut(ResponseModel):
     """An operation on a cluster and its state."""
 
     id: str
@@ -126,7 +126,7 @@ class OperationOut(Wire):
     ] = []  # down: what was kept and where; backup: the file; roll, scale, apply: the operation that continues this one
 
 
-class EventOut(Wire):
+class EventOut(ResponseModel):
     """One line of an operation's progress. A step begins with `done` false; the line that ends it has the same `step`,
     `done` true and `seconds`."""
 
@@ -139,7 +139,7 @@ class EventOut(Wire):
     seconds: float | None = None
 
 
-class NewsOut(Wire):
+class NewsOut(ResponseModel):
     """One change on a cluster. `name` is what changed: the number of a job or an incident, the name of a node or the id
     of an operation. `before` is empty if it is new; `state` is empty if it is gone."""
 
@@ -157,14 +157,14 @@ class NewsOut(Wire):
 # --- reading
 
 
-class GpuOut(Wire):
+class GpuOut(ResponseModel):
     """One GPU of a node."""
 
     index: int
     job_id: int | None = None  # job that holds the GPU
 
 
-class NodeOut(Wire):
+class NodeOut(ResponseModel):
     """A machine of the cluster: the head, a node or a spare."""
 
     name: str
@@ -185,7 +185,7 @@ class NodeOut(Wire):
     usable: bool = False
 
 
-class CheckOut(Wire):
+class CheckOut(ResponseModel):
     """One check of a cluster and its result."""
 
     name: str
@@ -193,7 +193,7 @@ class CheckOut(Wire):
     message: str
 
 
-class ClusterOut(Wire):
+class ClusterOut(ResponseModel):
     """A cluster as last read. GPU and job counts are live figures."""
 
     name: str
@@ -217,7 +217,7 @@ class ClusterOut(Wire):
     stale: str = ""  # why the live figures are old; "" if they are current
 
 
-class StatusOut(Wire):
+class StatusOut(ResponseModel):
     """A cluster with its checks and nodes."""
 
     cluster: ClusterOut

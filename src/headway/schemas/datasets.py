@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headway.schemas.base import Ask, Wire
+from headway.schemas.base import RequestModel, ResponseModel
 
 DatasetName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
 
@@ -14,7 +14,7 @@ DatasetName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
 _Key = Annotated[str, Field(max_length=8192, pattern=r"^[\x21-\x7e]*$")]
 
 
-class S3In(Ask):
+class S3In(RequestModel):
     """Access to an S3 bucket. The keys are kept until the operation ends. Without keys only public objects can be read."""
 
     # "" is Amazon's endpoint.
@@ -25,7 +25,7 @@ class S3In(Ask):
     token: _Key = ""
 
 
-class DatasetIn(Ask):
+class DatasetIn(RequestModel):
     """A new version of a dataset. `source` is an absolute path of a folder on the server's machine, or
     s3://BUCKET/PREFIX. `s3` is only for the latter."""
 
@@ -36,13 +36,13 @@ class DatasetIn(Ask):
     s3: S3In | None = None
 
 
-class DatasetRemoveIn(Ask):
+class DatasetRemoveIn(RequestModel):
     """`force`: remove the version although the lineage of jobs names it. Their lineage then says that it was removed."""
 
     force: bool = False
 
 
-class DatasetOut(Wire):
+class DatasetOut(ResponseModel):
     """One version of a dataset. `state` is whole (no damage is known) or damaged; `damage` then lists the faults, one
     per line."""
 

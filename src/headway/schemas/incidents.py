@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from headway.domain.fault import ON_NODES, RECLAIM_IN_S, Daemon, FaultKind
-from headway.schemas.base import Ask, Wire
+from headway.schemas.base import RequestModel, ResponseModel
 
 
-class IncidentStepOut(Wire):
+class IncidentStepOut(ResponseModel):
     """One step of an incident. `evidence` is what was known at that time, such as the text of the signal and the
     requeued jobs."""
 
@@ -21,7 +21,7 @@ class IncidentStepOut(Wire):
     evidence: dict[str, Any] = {}
 
 
-class MovedJobOut(Wire):
+class MovedJobOut(ResponseModel):
     """A job that was requeued because of an incident. Times are unix seconds; null if it has not happened yet."""
 
     job: int
@@ -30,7 +30,7 @@ class MovedJobOut(Wire):
     step_at: float | None = None
 
 
-class TimesOut(Wire):
+class TimesOut(ResponseModel):
     """Seconds from the fault to each event; null if it has not happened. With several jobs, the slowest counts."""
 
     detect_s: float | None = None
@@ -41,7 +41,7 @@ class TimesOut(Wire):
     closed_s: float | None = None
 
 
-class IncidentOut(Wire):
+class IncidentOut(ResponseModel):
     """One fault of one node. `state` is seen, draining, jobs moved, repairing, testing, returned, out of service or
     false alarm."""
 
@@ -60,7 +60,7 @@ class IncidentOut(Wire):
     steps: list[IncidentStepOut] = []
 
 
-class NodeHistoryOut(Wire):
+class NodeHistoryOut(ResponseModel):
     """A node's incidents, the latest first, and its score over the last `days` days. At a score of `limit` or more the
     node is kept out of service, or, if the cluster's file says so, used only by jobs with
     --reservation=headway_lemons and kept out at twice the score. `why_out` says why; "" if it takes any job."""
@@ -73,13 +73,13 @@ class NodeHistoryOut(Wire):
     incidents: list[IncidentOut]
 
 
-class ReturnIn(Ask):
+class ReturnIn(RequestModel):
     """A request to return a node to service. `false_alarm` marks the incident as one, so that it does not count."""
 
     false_alarm: bool = False
 
 
-class FaultIn(Ask):
+class FaultIn(RequestModel):
     """A fault to inject into a cluster, or to heal. `node` is empty for daemons of the cluster's head or of the server."""
 
     kind: FaultKind
@@ -103,7 +103,7 @@ class FaultIn(Ask):
         return self
 
 
-class FaultMadeOut(Wire):
+class FaultMadeOut(ResponseModel):
     """What was done, in words."""
 
     done: str

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from headway.schemas.base import Ask, Wire
+from headway.schemas.base import RequestModel, ResponseModel
 from headway.schemas.incidents import IncidentOut
 
 
-class CourseOut(Wire):
+class CourseOut(ResponseModel):
     """How a training's time was used since its first report."""
 
     restarts: int
@@ -17,7 +17,7 @@ class CourseOut(Wire):
     ettr: float  # effective training time ratio, 0 to 1
 
 
-class ProgressOut(Wire):
+class ProgressOut(ResponseModel):
     """Progress that the training reported, or that was read from log lines such as "step 120 loss 1.873"."""
 
     step: int
@@ -32,7 +32,7 @@ class ProgressOut(Wire):
         return f"{self.loss:.{digits}f}" if self.loss is not None else "nan" if self.series else ""
 
 
-class ArrayOut(Wire):
+class ArrayOut(ResponseModel):
     """Number of an array's tasks by state. `failed_tasks` has the format of sbatch --array, such as "3,7-9"."""
 
     total: int
@@ -43,7 +43,7 @@ class ArrayOut(Wire):
     failed_tasks: str = ""
 
 
-class JobOut(Wire):
+class JobOut(ResponseModel):
     """A job. Times are unix seconds, memory is in MiB."""
 
     id: int
@@ -95,7 +95,7 @@ class JobOut(Wire):
     more: dict[str, str | int] = {}  # further columns of squeue, by squeue's names
 
 
-class PlacementOut(Wire):
+class PlacementOut(ResponseModel):
     """Number of leaf switches that a run uses, and the fewest that would have sufficed with the nodes that were free at
     its start."""
 
@@ -104,7 +104,7 @@ class PlacementOut(Wire):
     by_leaf: dict[str, int] = {}  # number of nodes per leaf switch
 
 
-class JobRunOut(Wire):
+class JobRunOut(ResponseModel):
     """One run of a job. A requeued job has several runs. `end_time` is 0 while it runs."""
 
     state: str
@@ -116,14 +116,14 @@ class JobRunOut(Wire):
     placement: PlacementOut | None = None
 
 
-class JobRunsOut(Wire):
+class JobRunsOut(ResponseModel):
     """Every run of a job, and the incidents that affected it."""
 
     runs: list[JobRunOut]
     incidents: list[IncidentOut] = []  # incidents that requeued the job or affected its nodes while it ran
 
 
-class ScriptOut(Wire):
+class ScriptOut(ResponseModel):
     """The script that was submitted. `kind` has the values of LineageOut, or "sbatch" for a job not submitted through
     Headway."""
 
@@ -135,7 +135,7 @@ class ScriptOut(Wire):
     kind: str = ""
 
 
-class LogPartOut(Wire):
+class LogPartOut(ResponseModel):
     """A part of a log, in whole lines. `start` and `end` are byte offsets in the file and `size` is its size. To read
     the lines before this part, request `before=start`; to read on, follow from `end`."""
 
@@ -145,7 +145,7 @@ class LogPartOut(Wire):
     size: int
 
 
-class LogLineOut(Wire):
+class LogLineOut(ResponseModel):
     """A line of a log. `offset` is the byte where it begins."""
 
     offset: int
@@ -153,14 +153,14 @@ class LogLineOut(Wire):
     text: str
 
 
-class LogFoundOut(Wire):
+class LogFoundOut(ResponseModel):
     """The lines of a log that contain the searched text."""
 
     found: list[LogLineOut]
     more: bool = False  # the search stopped early, so there may be more
 
 
-class JobsAsk(Ask):
+class JobsAsk(RequestModel):
     """Filters and order of a list of jobs. Several values of one filter are alternatives; a job must match all filters."""
 
     limit: int = Field(100, ge=1, le=1000, description="number of jobs per page")
@@ -180,7 +180,7 @@ class JobsAsk(Ask):
     )  # fmt: skip
 
 
-class JobsPage(Wire):
+class JobsPage(ResponseModel):
     """A page of jobs."""
 
     jobs: list[JobOut]

@@ -6,14 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from headway.schemas.base import Ask, Wire
+from headway.schemas.base import RequestModel, ResponseModel
 from headway.schemas.clusters import NodeOut
 from headway.schemas.incidents import IncidentOut
 
-DeedKind = Literal["reboot", "test"]
+NodeActionKind = Literal["reboot", "test"]
 
 
-class TestOut(Wire):
+class TestOut(ResponseModel):
     """The result of one test of a node."""
 
     name: str
@@ -21,10 +21,10 @@ class TestOut(Wire):
     text: str = ""
 
 
-class DeedOut(Wire):
+class NodeActionOut(ResponseModel):
     """A reboot or a test of a node that a person started: the current or the latest one. `fault` says what went wrong."""
 
-    kind: DeedKind
+    kind: NodeActionKind
     person: str
     begun_at: float
     ended_at: float | None = None
@@ -32,34 +32,34 @@ class DeedOut(Wire):
     tests: list[TestOut] = []
 
 
-class NodeDetailOut(Wire):
+class NodeDetailOut(ResponseModel):
     """A node with its open incident and the latest action on it."""
 
     node: NodeOut
     simulated_gpus: bool
     incident: IncidentOut | None = None  # the open incident
-    deed: DeedOut | None = None  # the latest action since the server started
+    action: NodeActionOut | None = None  # the latest action since the server started
 
 
-class DrainIn(Ask):
+class DrainIn(RequestModel):
     """A request to drain a node, with the reason that Slurm shows."""
 
     reason: str = Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*$")
 
 
-class RebootIn(Ask):
+class RebootIn(RequestModel):
     """A request to reboot a node."""
 
     busy: bool = False  # allow it although running jobs may end
 
 
-class NodeTestIn(Ask):
+class NodeTestIn(RequestModel):
     """A request to test a node."""
 
     hard: bool = False  # also test memory, load and copies; this disturbs running jobs
 
 
-class DoneOut(Wire):
+class DoneOut(ResponseModel):
     """What was done, in words."""
 
     done: str

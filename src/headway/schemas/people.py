@@ -7,10 +7,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from headway.domain.role import Role
-from headway.schemas.base import Ask, Wire
+from headway.schemas.base import RequestModel, ResponseModel
 
 
-class AccessOut(Wire):
+class AccessOut(ResponseModel):
     """What a person needs to reach a cluster's login with plain ssh."""
 
     cluster: str
@@ -26,7 +26,7 @@ class AccessOut(Wire):
 Scope = Literal["read", "jobs", "nodes", "all"]
 
 
-class TokenIn(Ask):
+class TokenIn(RequestModel):
     """A request for a new access token. `days` is how long it is valid; null: without end."""
 
     person: str = ""  # "" is the person of the request; only admins may name another
@@ -37,7 +37,7 @@ class TokenIn(Ask):
     cluster: str = Field("", max_length=64)  # the only cluster that the token is valid for; "" is every cluster
 
 
-class TokenOut(Wire):
+class TokenOut(ResponseModel):
     """An access token."""
 
     id: str
@@ -52,7 +52,7 @@ class TokenOut(Wire):
     token: str | None = None  # only in the response that creates it
 
 
-class PersonIn(Ask):
+class PersonIn(RequestModel):
     """A person's role and Linux user on the clusters. If `user` is null, it stays as it is (a new person gets their own
     name). If it is "", the person has no Linux user and can only view."""
 
@@ -60,7 +60,7 @@ class PersonIn(Ask):
     user: str | None = Field(None, max_length=32)
 
 
-class PersonOut(Wire):
+class PersonOut(ResponseModel):
     """A person. `teams` are the teams of each cluster file that list them, by cluster. `provider` is true if they sign
     in through the sign-in provider."""
 
@@ -73,7 +73,7 @@ class PersonOut(Wire):
     leads: dict[str, list[str]] = {}
 
 
-class AuditOut(Wire):
+class AuditOut(ResponseModel):
     """One entry of the audit log. `result` is ok, refused or failed."""
 
     number: int
@@ -86,14 +86,14 @@ class AuditOut(Wire):
     detail: dict[str, Any] = {}
 
 
-class AuditPage(Wire):
+class AuditPage(ResponseModel):
     """Audit entries, the latest first. `next` is the cursor of the next (older) page, or "" on the last page."""
 
     lines: list[AuditOut]
     next: str = ""
 
 
-class TeamOut(Wire):
+class TeamOut(ResponseModel):
     """A team's share and usage. Fractions are of the whole cluster; usage is that of the last days, with older usage
     counting less. Values are null if Slurm has not reported them or the person may not see them."""
 
@@ -112,7 +112,7 @@ class TeamOut(Wire):
     gpus_used: int = 0
 
 
-class TeamsOut(Wire):
+class TeamsOut(ResponseModel):
     """`stale` says why the usage is missing; "" if it is present."""
 
     cluster: str
@@ -120,7 +120,7 @@ class TeamsOut(Wire):
     stale: str = ""
 
 
-class UserOut(Wire):
+class UserOut(ResponseModel):
     """A Linux user of a cluster. The first team is the account of their jobs, unless they name another."""
 
     name: str
@@ -129,7 +129,7 @@ class UserOut(Wire):
     admin: bool = False
 
 
-class MeOut(Wire):
+class MeOut(ResponseModel):
     """The person of the request's token or session."""
 
     person: str
@@ -137,14 +137,14 @@ class MeOut(Wire):
     version: str
 
 
-class SignInLinkOut(Wire):
+class SignInLinkOut(ResponseModel):
     """A link that signs a browser in once. `expires_at` is in unix seconds."""
 
     url: str
     expires_at: float
 
 
-class ServerOut(Wire):
+class ServerOut(ResponseModel):
     """The server. Its process, folder and database are empty unless the person is an admin."""
 
     url: str
@@ -157,11 +157,11 @@ class ServerOut(Wire):
     leads: bool = True
 
 
-class HappeningOut(Wire):
+class ActivityOut(ResponseModel):
     """One event of a cluster. `operation` or `incident` says which one it belongs to, `node` where it happened."""
 
     at: float
-    kind: Literal["operation", "incident", "deed"]
+    kind: Literal["operation", "incident", "action"]
     level: Literal["info", "warning", "error"] = "info"
     text: str
     node: str = ""
@@ -170,8 +170,8 @@ class HappeningOut(Wire):
     incident: int | None = None
 
 
-class HappeningPage(Wire):
+class ActivityPage(ResponseModel):
     """Events, the latest first. `next` is the cursor of the next (older) page, or "" on the last page."""
 
-    happenings: list[HappeningOut]
+    activity: list[ActivityOut]
     next: str = ""

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from functools import singledispatch
 
-from headway.schemas.base import Wire
+from headway.schemas.base import ResponseModel
 from headway.schemas.billing import (
     ChargebackOut,
+    InvoiceLineOut,
     InvoiceOut,
-    LineOut,
     NodeStateOut,
     NodeStatesOut,
     RunLine,
@@ -26,7 +26,7 @@ Row = list[object]
 
 
 @singledispatch
-def text(found: Wire) -> str:
+def text(found: ResponseModel) -> str:
     """Returns the report as CSV, with the column names in the first line. Raises TypeError for a report without a
     table."""
     raise TypeError(f"{type(found).__name__} has no spreadsheet form")
@@ -52,7 +52,7 @@ def _nodes(found: NodeStatesOut) -> str:
 
 @text.register
 def _invoice(found: InvoiceOut) -> str:
-    return _lines(_table(LineOut, found.lines))
+    return _lines(_table(InvoiceLineOut, found.lines))
 
 
 @text.register
@@ -66,12 +66,12 @@ def _chargeback(found: ChargebackOut) -> str:
     return _lines(rows)
 
 
-def _table(kind: type[Wire], found: Iterable[Wire]) -> list[Row]:
+def _table(kind: type[ResponseModel], found: Iterable[ResponseModel]) -> list[Row]:
     fields = list(kind.model_fields)
     return [list(fields), *(_values(one, fields) for one in found)]
 
 
-def _values(one: Wire, fields: Sequence[str]) -> Row:
+def _values(one: ResponseModel, fields: Sequence[str]) -> Row:
     return [_cell(getattr(one, field)) for field in fields]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headway.schemas.backups import VolumeSpeedOut
-from headway.schemas.base import Wire
+from headway.schemas.base import ResponseModel
 
 
-class LostOut(Wire):
+class LostOut(ResponseModel):
     """A node on which a volume is not available, and why according to its health checks."""
 
     node: str
@@ -21,7 +21,7 @@ class MeasuredOut(VolumeSpeedOut):
     at: float
 
 
-class VolumeOut(Wire):
+class VolumeOut(ResponseModel):
     """A volume. `size_bytes`, `used_bytes` and `free_bytes` are as seen from the head; null if the head cannot see it,
     and `fault` says why."""
 
@@ -38,7 +38,7 @@ class VolumeOut(Wire):
     measured: MeasuredOut | None = None  # result of the last `headway storage bench`
 
 
-class StorageOut(Wire):
+class StorageOut(ResponseModel):
     """A cluster's volumes."""
 
     cluster: str

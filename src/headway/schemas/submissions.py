@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import AfterValidator, Field, model_validator
 
-from headway.schemas.base import Ask, FaultOut, Wire
+from headway.schemas.base import FaultOut, RequestModel, ResponseModel
 from headway.schemas.job_flag import JobFlag
 
 StageIn = Annotated[
@@ -31,7 +31,7 @@ def _script(text: str) -> str:
 Script = Annotated[str, AfterValidator(_script)]
 
 
-class GitIn(Ask):
+class GitIn(RequestModel):
     """The git state that the files come from."""
 
     commit: str = Field(default="", max_length=64)
@@ -39,7 +39,7 @@ class GitIn(Ask):
     dirty: bool = False  # the files differ from the commit
 
 
-class SubmitIn(Ask):
+class SubmitIn(RequestModel):
     """A batch job. `args` are sbatch flags, `script` is the text of the script (null if `args` has --wrap)."""
 
     args: Flags = []
@@ -54,7 +54,7 @@ class SubmitIn(Ask):
     stage_in: list[StageIn] = Field(default=[], max_length=50)  # datasets copied to each node before the script starts
 
 
-class NotebookIn(Ask):
+class NotebookIn(RequestModel):
     """A notebook to start. It is ended after `idle_minutes` without a running cell or keyboard input."""
 
     gpus: int = Field(1, ge=0, le=64)
@@ -67,7 +67,7 @@ class NotebookIn(Ask):
 NotebookState = Literal["waiting", "starting", "running", "ended"]
 
 
-class NotebookOut(Wire):
+class NotebookOut(ResponseModel):
     """A notebook and its job."""
 
     id: str
@@ -89,7 +89,7 @@ class NotebookOut(Wire):
     mine: bool = False  # only the notebook's own person can open it
 
 
-class NotebookLinkOut(Wire):
+class NotebookLinkOut(ResponseModel):
     """`url` opens the notebook in a browser. It works once, within a minute."""
 
     url: str
@@ -99,7 +99,7 @@ class NotebookLinkOut(Wire):
 Launcher = Literal["torchrun", "srun", "mpi", "python"]
 
 
-class ContainerIn(Ask):
+class ContainerIn(RequestModel):
     """The container in which a job's command runs."""
 
     image: Annotated[str, JobFlag(("--container-image",), "IMAGE", form="image")] = Field(
@@ -119,7 +119,7 @@ class ContainerIn(Ask):
     )
 
 
-class JobFields(Ask):
+class JobFields(RequestModel):
     """The fields that `headway run`, `Client.run` and a pipeline's step have in common. `gpus` and `tasks` are per
     node; with 0 or null the launcher chooses."""
 
@@ -200,7 +200,7 @@ class RunOptions(TypedDict, total=False):
     user: str
 
 
-class CheckJobIn(Ask):
+class CheckJobIn(RequestModel):
     """A submission to check without submitting it: a script, or a command of `headway run`."""
 
     submit: SubmitIn | None = None
@@ -213,7 +213,7 @@ class CheckJobIn(Ask):
         return self
 
 
-class CheckJobOut(Wire):
+class CheckJobOut(ResponseModel):
     """The faults of a submission (fault.path is script, args, flags, partition, nodes, gpus, cpus, memory, time or
     account). Without faults: when and where it would start, according to sbatch --test-only."""
 
@@ -225,14 +225,14 @@ class CheckJobOut(Wire):
     script: str = ""  # for a command: the batch script made from it
 
 
-class RetryIn(Ask):
+class RetryIn(RequestModel):
     """`env` supplies secrets again, because they were not stored. `task` limits the retry to one task of an array."""
 
     env: dict[str, str] = {}
     task: str = Field("", pattern=r"^\d{0,9}$")
 
 
-class LineageOut(Wire):
+class LineageOut(ResponseModel):
     """Where a job comes from. Values of secrets are masked."""
 
     job_id: int
@@ -265,14 +265,14 @@ class LineageOut(Wire):
     state: str = ""
 
 
-class ScriptLine(Wire):
+class ScriptLine(ResponseModel):
     """One line of a batch script and its origin."""
 
     text: str
     origin: str = ""  # flag or default that the line comes from
 
 
-class RunOut(Wire):
+class RunOut(ResponseModel):
     """The submitted job and its script. `job_id` is 0 for a dry run."""
 
     job_id: int
@@ -284,7 +284,7 @@ class RunOut(Wire):
     message: str = ""
 
 
-class PipelineIn(Ask):
+class PipelineIn(RequestModel):
     """A pipeline to run. `document` is the loaded pipeline file."""
 
     document: dict[str, Any]
@@ -293,14 +293,14 @@ class PipelineIn(Ask):
     user: str = ""  # admins only
 
 
-class PipelineRetryIn(Ask):
+class PipelineRetryIn(RequestModel):
     """`steps` are the steps to restart from; if empty, the failed ones."""
 
     steps: list[str] = []
     env: dict[str, str] = {}
 
 
-class StepOut(Wire):
+class StepOut(ResponseModel):
     """A step of a pipeline and its latest job."""
 
     name: str
@@ -311,7 +311,7 @@ class StepOut(Wire):
     runs: int = 1  # how often it was submitted
 
 
-class PipelineOut(Wire):
+class PipelineOut(ResponseModel):
     """A pipeline and its steps."""
 
     id: str
@@ -325,14 +325,14 @@ class PipelineOut(Wire):
     steps: list[StepOut]
 
 
-class BundleOut(Wire):
+class BundleOut(ResponseModel):
     """A bundle of a folder's files, addressed by the digest of its content."""
 
     digest: str
     present: bool  # true if the cluster already has it for this user
 
 
-class SubmitOut(Wire):
+class SubmitOut(ResponseModel):
     """A submitted job."""
 
     job_id: int
@@ -342,7 +342,7 @@ class SubmitOut(Wire):
     message: str = ""  # what sbatch printed
 
 
-class ExecIn(Ask):
+class ExecIn(RequestModel):
     """A command to run on the login node. `stdin_b64` is its standard input in base64."""
 
     argv: Words = Field(min_length=1)
@@ -350,7 +350,7 @@ class ExecIn(Ask):
     stdin_b64: str = ""
 
 
-class CommandIn(Ask):
+class CommandIn(RequestModel):
     """A command whose output is streamed in frames (see `schemas.stream_frames`). `input` is an id that the client
     chooses and under which it will post standard input; "" means no input."""
 
@@ -359,7 +359,7 @@ class CommandIn(Ask):
     input: str = Field("", pattern=r"^([0-9a-f]{32})?$")
 
 
-class ExecOut(Wire):
+class ExecOut(ResponseModel):
     """Result of a command. Output is base64 of the unchanged bytes."""
 
     code: int

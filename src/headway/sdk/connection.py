@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway.errors import HeadwayError, NotFound, Refused, Unreachable
-from headway.schemas.base import API_PREFIX, IDEMPOTENCY_KEY, ErrorOut, Problem, Wire
+from headway.schemas.base import API_PREFIX, IDEMPOTENCY_KEY, ErrorOut, Problem, ResponseModel
 from headway.sdk.errors import error_from_answer
 from headway.sdk.server_address import (
     NO_SERVER,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-M = TypeVar("M", bound=Wire)
+M = TypeVar("M", bound=ResponseModel)
 _PROXY_ERRORS = (502, 503, 504)  # a proxy's answers while the server behind it is down
 WRONG_URL_HINT = "check HEADWAY_URL; without it the server of this machine is used"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headway.errors import Refused
-from headway.schemas.base import Ask
+from headway.schemas.base import RequestModel
 from headway.schemas.submissions import GitIn
 from headway.sdk.resources.workloads import Bundles
 
@@ -46,7 +46,7 @@ def script_text(data: bytes, name: str) -> str:
     return text
 
 
-A = TypeVar("A", bound=Ask)
+A = TypeVar("A", bound=RequestModel)
 
 
 def build_request(kind: type[A], **fields: object) -> A:

@@ -26,7 +26,7 @@ from headway.jobs.view.array_tasks import tasks_of
 from headway.paths import volumes_dir
 from headway.schemas.clusters import Document
 from headway.schemas.jobs import ProgressOut
-from headway.schemas.nodes import DeedOut
+from headway.schemas.nodes import NodeActionOut
 from headway.services.cluster_backend import ClusterBackend, ResolvedCluster
 from headway.services.jobs.notebook_access import NotebookSessions
 from headway.services.login_throttle import LoginThrottle
@@ -129,7 +129,7 @@ class AppState:
         default_factory=WeakValueDictionary
     )  # used by web.pages.cluster.operations
     # (cluster, node) -> the latest action of a person
-    node_actions: dict[tuple[str, str], DeedOut] = field(default_factory=dict)
+    node_actions: dict[tuple[str, str], NodeActionOut] = field(default_factory=dict)
     background_tasks: set[asyncio.Task[None]] = field(
         default_factory=set
     )  # work that continues after its request was answered

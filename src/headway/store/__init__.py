@@ -3,10 +3,10 @@
 from headway.store.access.audit import AuditAsk
 from headway.store.clusters.operations import OperationAsk
 from headway.store.db.rows import (
+    ActivityPlace,
     ActivityRow,
     AuditRow,
     ClusterRow,
-    HappeningPlace,
     InvoiceRow,
     JobRecord,
     NotebookRow,
@@ -22,12 +22,12 @@ from headway.store.db.transactions import DatabaseLocked, StoreUnavailable
 from headway.store.store import Store, open_store
 
 __all__ = [
+    "ActivityPlace",
     "ActivityRow",
     "AuditAsk",
     "AuditRow",
     "ClusterRow",
     "DatabaseLocked",
-    "HappeningPlace",
     "InvoiceRow",
     "JobRecord",
     "NotebookRow",

@@ -8,7 +8,7 @@ from fastapi import Depends, Query
 from starlette.responses import Response
 
 from headway.schemas import spreadsheets
-from headway.schemas.base import Wire
+from headway.schemas.base import ResponseModel
 from headway.services.billing.usage import MAX_GPUS, UsageFilter
 
 MAX_ROWS = 1000  # per page
@@ -36,7 +36,7 @@ def _usage_filter(
 UsageFilterQuery = Annotated[UsageFilter, Depends(_usage_filter)]
 
 
-def csv_response(report: Wire, name: str) -> Response:
+def csv_response(report: ResponseModel, name: str) -> Response:
     """Returns the report as a CSV attachment called NAME.csv."""
     headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
     return Response(spreadsheets.text(report), media_type="text/csv", headers=headers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 
 from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
-from headway.schemas.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn
+from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeTestIn, RebootIn
 from headway.sdk.connection import Resource, cluster_path
 
 
@@ -46,13 +46,13 @@ class Nodes(Resource):
         """Returns the node to service, after its tests when an incident is open. Raises Conflict when a test fails."""
         return self._connection.post(cluster_path(cluster, "nodes", node, "return"), DoneOut, timeout_s=330)
 
-    def reboot(self, cluster: str, node: str, *, busy: bool = False) -> DeedOut:
+    def reboot(self, cluster: str, node: str, *, busy: bool = False) -> NodeActionOut:
         """Starts a reboot; `get` shows its result. `busy` allows it while jobs run."""
-        return self._connection.post(cluster_path(cluster, "nodes", node, "reboot"), DeedOut, RebootIn(busy=busy))
+        return self._connection.post(cluster_path(cluster, "nodes", node, "reboot"), NodeActionOut, RebootIn(busy=busy))
 
-    def test(self, cluster: str, node: str, *, hard: bool = False) -> DeedOut:
+    def test(self, cluster: str, node: str, *, hard: bool = False) -> NodeActionOut:
         """Starts the node's tests; `get` shows their results. `hard` adds the tests that need an idle node."""
-        return self._connection.post(cluster_path(cluster, "nodes", node, "test"), DeedOut, NodeTestIn(hard=hard))
+        return self._connection.post(cluster_path(cluster, "nodes", node, "test"), NodeActionOut, NodeTestIn(hard=hard))
 
     def inject_fault(self, cluster: str, fault: FaultIn) -> FaultMadeOut:
         """Injects a fault into a local cluster, or removes it."""

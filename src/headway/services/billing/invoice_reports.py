@@ -9,8 +9,8 @@ from headway.billing.periods import Period
 from headway.errors import Refused
 from headway.schemas.billing import (
     ChargebackOut,
+    InvoiceLineOut,
     InvoiceOut,
-    LineOut,
     TeamCostOut,
     UnassignedOut,
 )
@@ -66,7 +66,7 @@ def _invoice_out(billed: BilledCluster, bill: Bill) -> InvoiceOut:
         closed_at=row.closed_at if row else None,
         closed_by=row.closed_by if row else "",
         lines=[
-            LineOut(
+            InvoiceLineOut(
                 what=line.what,
                 group=line.group,
                 billing=line.billing,

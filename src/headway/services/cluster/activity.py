@@ -6,14 +6,14 @@ from typing import Literal
 
 from headway.domain.operation import OperationKind
 from headway.errors import Refused
-from headway.schemas.people import HappeningOut, HappeningPage
+from headway.schemas.people import ActivityOut, ActivityPage
 from headway.services.app_state import AppState
 from headway.services.cursors import decode_cursor, encode_cursor
-from headway.store import ActivityRow, HappeningPlace
+from headway.store import ActivityPlace, ActivityRow
 from headway.store.clusters.activity import KINDS
 
 MAX_NUMBER = 2**31 - 1  # the largest integer that the database's columns hold
-Kind = Literal["", "operation", "incident", "deed"]
+Kind = Literal["", "operation", "incident", "action"]
 _ACTIONS = {
     "node.drain": "drained",
     "node.return": "returned to service",
@@ -26,35 +26,35 @@ _LEVELS: dict[str, Literal["info", "warning", "error"]] = {
 }  # fmt: skip
 
 
-async def get_activity(state: AppState, name: str, *, kind: Kind, limit: int, cursor: str) -> HappeningPage:
+async def get_activity(state: AppState, name: str, *, kind: Kind, limit: int, cursor: str) -> ActivityPage:
     """Returns up to `limit` entries, the latest first. Raises Refused for a cursor of another list."""
     await state.row(name)
     after = _decode_place(cursor) if cursor else None
     rows = await state.store.activity.recent(name, kind=kind, after=after, limit=limit + 1)
     more = encode_cursor(rows[limit - 1].place) if len(rows) > limit else ""
-    return HappeningPage(happenings=[_activity_out(row) for row in rows[:limit]], next=more)
+    return ActivityPage(activity=[_activity_out(row) for row in rows[:limit]], next=more)
 
 
-def _decode_place(cursor: str) -> HappeningPlace:
+def _decode_place(cursor: str) -> ActivityPlace:
     at, kind, number, seq = decode_cursor(cursor, float, str, int, int)
     if not (0 <= at < 1e12 and kind in KINDS and 0 <= number <= MAX_NUMBER and 0 <= seq <= MAX_NUMBER):
         raise Refused("the cursor does not belong to this list", hint="start again without it")
     return at, kind, number, seq
 
 
-def _activity_out(row: ActivityRow) -> HappeningOut:
+def _activity_out(row: ActivityRow) -> ActivityOut:
     if row.kind == "operation":
-        return HappeningOut(
+        return ActivityOut(
             at=row.at, kind="operation", level=_LEVELS.get(row.state, "info"), text=_operation(row), person=row.person,
             operation=row.name,
         )  # fmt: skip
     if row.kind == "incident":
         by = "" if row.person in _NOT_PEOPLE else row.person
-        return HappeningOut(
+        return ActivityOut(
             at=row.at, kind="incident", level=_LEVELS.get(row.state, "info"), text=_incident(row), node=row.node,
             person=by, incident=int(row.name),
         )  # fmt: skip
-    return HappeningOut(at=row.at, kind="deed", text=_action(row), person=row.person, node=row.node)
+    return ActivityOut(at=row.at, kind="action", text=_action(row), person=row.person, node=row.node)
 
 
 def _operation(row: ActivityRow) -> str:

@@ -10,7 +10,7 @@ from headway.cluster.monitoring import metric_queries as known
 from headway.cluster.monitoring.metric_queries import MOST_LINES, SCRAPE_S, SERIES, Over
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotFound, Refused
-from headway.schemas.metrics import ChartOut, LineOut, MetricsOut
+from headway.schemas.metrics import ChartLineOut, ChartOut, MetricsOut
 from headway.services.app_state import AppState
 
 HOUR_S = 3600.0
@@ -110,12 +110,12 @@ def _chart(key: str, rows: Sequence[known.Row], times: Sequence[float], over: Ov
     )
 
 
-def _line(row: known.Row, times: Sequence[float], over: Over) -> LineOut:
+def _line(row: known.Row, times: Sequence[float], over: Over) -> ChartLineOut:
     values = {round(at): value for at, value in row.values}
     gpu = row.labels.get("gpu", "")
     node = row.labels.get("node", "")
     found = [values.get(round(at)) for at in times]
-    return LineOut(
+    return ChartLineOut(
         label=row.line or (f"GPU {gpu}" if over == "node" else f"{node} GPU {gpu}"),
         node=node,
         gpu=int(gpu) if gpu.isascii() and gpu.isdigit() else None,

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from headway.domain.cluster import Cluster
 from headway.domain.incident import REBOOTS, FaultAction, Incident
 from headway.errors import Conflict, HeadwayError, NotFound
-from headway.schemas.nodes import DeedOut, DoneOut, NodeDetailOut, TestOut
+from headway.schemas.nodes import DoneOut, NodeActionOut, NodeDetailOut, TestOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.identity import Principal
@@ -29,7 +29,7 @@ async def get_node(state: AppState, name: str, node: str) -> NodeDetailOut:
         node=out,
         simulated_gpus=cluster.simulated_gpus and bool(out.gpus),
         incident=incident_out(await state.store.incidents.get(incident.number)) if incident else None,
-        deed=state.node_actions.get((name, node)),
+        action=state.node_actions.get((name, node)),
     )
 
 
@@ -54,7 +54,7 @@ async def return_node(state: AppState, who: Principal, name: str, node: str) -> 
     return DoneOut(done=done)
 
 
-async def start_reboot(state: AppState, who: Principal, name: str, node: str, *, busy: bool) -> DeedOut:
+async def start_reboot(state: AppState, who: Principal, name: str, node: str, *, busy: bool) -> NodeActionOut:
     """Starts a reboot in the background; `get_node` shows its result. A node that was in service is returned to service
     once its tests pass. Raises Conflict during an incident or another reboot or test, and for running jobs unless
     `busy`."""
@@ -69,7 +69,7 @@ async def start_reboot(state: AppState, who: Principal, name: str, node: str, *,
     work = await state.backend.nodes.reboot_node(cluster, node, who.person, busy=busy)
     await _record_action(state, who, "node.reboot", name, node, f"{who.person} reboots it", busy=busy)
     return _run_in_background(
-        state, name, node, DeedOut(kind="reboot", person=who.person, begun_at=state.clock()), work
+        state, name, node, NodeActionOut(kind="reboot", person=who.person, begun_at=state.clock()), work
     )
 
 
@@ -84,11 +84,11 @@ async def resume_reboots(state: AppState, cluster: Cluster) -> None:
         if found is not None:
             person, work = found
             state.live.add_notice(cluster.name, f"resuming the reboot that {person} requested", where=node.name)
-            action = DeedOut(kind="reboot", person=person, begun_at=state.clock())
+            action = NodeActionOut(kind="reboot", person=person, begun_at=state.clock())
             _run_in_background(state, cluster.name, node.name, action, work)
 
 
-async def start_tests(state: AppState, who: Principal, name: str, node: str, *, hard: bool) -> DeedOut:
+async def start_tests(state: AppState, who: Principal, name: str, node: str, *, hard: bool) -> NodeActionOut:
     """Starts the node's tests in the background; they change nothing. Raises Conflict for `hard` tests while jobs run
     there."""
     cluster = await _cluster_with_node(state, name, node)
@@ -97,17 +97,19 @@ async def start_tests(state: AppState, who: Principal, name: str, node: str, *, 
     if hard and known is not None and _BUSY.intersection(known.states):
         raise Conflict(f"jobs run on {node}: hard tests would disturb them", hint="drain it and wait")
     await write_audit_line(state, who, "node.test", f"{name}/{node}", hard=hard)
-    action = DeedOut(kind="test", person=who.person, begun_at=state.clock())
+    action = NodeActionOut(kind="test", person=who.person, begun_at=state.clock())
     return _run_in_background(state, name, node, action, _run_tests(state, cluster, node, action, hard=hard))
 
 
-async def _run_tests(state: AppState, cluster: Cluster, node: str, action: DeedOut, *, hard: bool) -> str:
+async def _run_tests(state: AppState, cluster: Cluster, node: str, action: NodeActionOut, *, hard: bool) -> str:
     found = await state.backend.nodes.test_node(cluster, node, hard=hard)
     action.tests = [TestOut(name=name, ok=ok, text=text) for name, ok, text in found]
     return next((one.text or f"{one.name} failed" for one in action.tests if not one.ok), "")
 
 
-def _run_in_background(state: AppState, name: str, node: str, action: DeedOut, work: Awaitable[str]) -> DeedOut:
+def _run_in_background(
+    state: AppState, name: str, node: str, action: NodeActionOut, work: Awaitable[str]
+) -> NodeActionOut:
     """Runs `work` (which returns a fault or "") after the response. The result is stored in `AppState.node_actions`."""
 
     async def run() -> None:

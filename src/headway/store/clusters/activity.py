@@ -8,25 +8,25 @@ from sqlalchemy import Select, func, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.store.db import schema as t
-from headway.store.db.rows import ActivityRow, HappeningPlace
+from headway.store.db.rows import ActivityPlace, ActivityRow
 from headway.store.db.transactions import StorePart
 
-KINDS = ("operation", "incident", "deed")
+KINDS = ("operation", "incident", "action")
 # The states of an incident that people look for later; the incident's own page shows all of them.
 _STATES = ("seen", "jobs moved", "returned", "out of service", "false alarm")
-_DEEDS = ("node.drain", "node.return", "node.reboot", "node.test", "fault")
+_ACTIONS = ("node.drain", "node.return", "node.reboot", "node.test", "fault")
 
 
 class ActivityLog(StorePart):
     """Reads the activity of a cluster."""
 
     async def recent(
-        self, cluster: str, *, kind: str = "", after: HappeningPlace | None = None, limit: int = 100
+        self, cluster: str, *, kind: str = "", after: ActivityPlace | None = None, limit: int = 100
     ) -> tuple[ActivityRow, ...]:
         """Returns the latest entries first, starting after the place `after`."""
         found: list[ActivityRow] = []
         async with self._database.read() as db:
-            for read in (_operations, _incidents, _deeds) if not kind else (_OF[kind],):
+            for read in (_operations, _incidents, _actions) if not kind else (_OF[kind],):
                 found += await read(db, cluster, after, limit)
         return tuple(sorted(found, key=lambda row: row.place, reverse=True)[:limit])
 
@@ -36,7 +36,7 @@ async def _rows(
     query: Select[Any],
     kind: str,
     columns: tuple[Any, ...],
-    after: HappeningPlace | None,
+    after: ActivityPlace | None,
     limit: int,
 ) -> list[Any]:
     """Runs a query, the latest rows first. `columns` is the sort order within this kind, with the time first; no two
@@ -50,7 +50,7 @@ async def _rows(
     return list(await db.execute(query.order_by(*(column.desc() for column in columns)).limit(limit)))
 
 
-async def _operations(db: AsyncConnection, cluster: str, after: HappeningPlace | None, limit: int) -> list[ActivityRow]:
+async def _operations(db: AsyncConnection, cluster: str, after: ActivityPlace | None, limit: int) -> list[ActivityRow]:
     """Returns each operation once, in its present state; its time is when it ended, or else started, or else was
     created."""
     o = t.operations.c
@@ -70,7 +70,7 @@ def _took(row: Any) -> float | None:
     return row.finished_at - row.started_at if row.finished_at and row.started_at else None
 
 
-async def _incidents(db: AsyncConnection, cluster: str, after: HappeningPlace | None, limit: int) -> list[ActivityRow]:
+async def _incidents(db: AsyncConnection, cluster: str, after: ActivityPlace | None, limit: int) -> list[ActivityRow]:
     i, s = t.incidents.c, t.incident_steps.c
     query = (
         select(s.at, s.incident, s.seq, s.state, s.actor, s.text, i.node)
@@ -93,19 +93,19 @@ async def _incidents(db: AsyncConnection, cluster: str, after: HappeningPlace | 
     ]
 
 
-async def _deeds(db: AsyncConnection, cluster: str, after: HappeningPlace | None, limit: int) -> list[ActivityRow]:
+async def _actions(db: AsyncConnection, cluster: str, after: ActivityPlace | None, limit: int) -> list[ActivityRow]:
     a = t.audit.c
     query = select(t.audit).where(
         or_(a.target == cluster, a.target.startswith(f"{cluster}/", autoescape=True)),
-        a.action.in_(_DEEDS),
+        a.action.in_(_ACTIONS),
         a.result == "ok",  # a refused or failed action changed nothing
     )
     return [
         ActivityRow(
-            row.at, "deed", row.action, row.result, row.person, row.target.partition("/")[2], dict(row.detail), row.number
+            row.at, "action", row.action, row.result, row.person, row.target.partition("/")[2], dict(row.detail), row.number
         )
-        for row in await _rows(db, query, "deed", (a.at, a.number), after, limit)
+        for row in await _rows(db, query, "action", (a.at, a.number), after, limit)
     ]  # fmt: skip
 
 
-_OF = dict(zip(KINDS, (_operations, _incidents, _deeds), strict=True))
+_OF = dict(zip(KINDS, (_operations, _incidents, _actions), strict=True))

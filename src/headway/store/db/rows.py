@@ -141,13 +141,13 @@ class AuditRow:
     result: str = "ok"  # ok | refused | failed
 
 
-HappeningPlace = tuple[float, str, int, int]  # time, kind, and two numbers that distinguish entries of the same kind
+ActivityPlace = tuple[float, str, int, int]  # time, kind, and two numbers that distinguish entries of the same kind
 
 
 @dataclass(frozen=True)
 class ActivityRow:
     """Something that happened on a cluster. `kind`: operation (name = its id; detail: kind, error, took_s), incident
-    (name = its number; detail: text) or deed (name = the action in the audit trail, node = its target)."""
+    (name = its number; detail: text) or action (name = the action in the audit trail, node = its target)."""
 
     at: float
     kind: str
@@ -160,7 +160,7 @@ class ActivityRow:
     seq: int = 0  # number of the incident's step
 
     @property
-    def place(self) -> HappeningPlace:
+    def place(self) -> ActivityPlace:
         """Returns the position in the common order of all kinds; no two rows have the same one."""
         return (self.at, self.kind, self.number, self.seq)
 

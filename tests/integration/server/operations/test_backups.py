@@ -382,7 +382,7 @@ async def test_operation_page_and_activity_name_each_kind(server: Server, kind: 
         "backup": "backup: failed", "restore": "restore from a backup: failed", "rotate": "key rotation: done",
         "dataset": "dataset: failed",
     }  # fmt: skip
-    assert words[kind] in (await client.get("/api/v1/clusters/lab/happenings")).text
+    assert words[kind] in (await client.get("/api/v1/clusters/lab/activity")).text
 
 
 @pytest.mark.parametrize("away", ["clusters.all", "operations.active"])

@@ -66,7 +66,7 @@ async def test_machine_replacement_runs_no_apply_and_keeps_the_cluster_state(ser
     assert await state_of(server) == state
     client = await server.client()
     assert "Another machine of lab" in (await client.get(f"/operations/{asked.id}")).text
-    assert "machine replacement: done" in (await client.get("/api/v1/clusters/lab/happenings")).text
+    assert "machine replacement: done" in (await client.get("/api/v1/clusters/lab/activity")).text
 
 
 async def test_rollout_handles_the_head_after_the_nodes_and_can_go_back(server: Server) -> None:
@@ -154,7 +154,7 @@ async def test_operation_page_and_activity_name_the_rollout(server: Server) -> N
     client = await server.client()
     page = await client.get(f"/operations/{operation.id}")
     assert (page.status_code, "Roll lab" in page.text) == (200, True)
-    assert "node image rollout: done" in (await client.get("/api/v1/clusters/lab/happenings")).text
+    assert "node image rollout: done" in (await client.get("/api/v1/clusters/lab/activity")).text
 
 
 async def test_operation_restarts_after_the_database_was_unavailable(

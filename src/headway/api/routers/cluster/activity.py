@@ -8,20 +8,20 @@ from fastapi import APIRouter, Query
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.pagination import Cursor
-from headway.schemas.people import HappeningPage
+from headway.schemas.people import ActivityPage
 from headway.services.cluster.activity import Kind, get_activity
 
 router = APIRouter(prefix="/clusters/{name}", tags=["events"])
 
 
-@router.get("/happenings")
-async def happenings(
+@router.get("/activity")
+async def activity(
     name: str,
     state: State,
     _: Anyone,
     kind: Kind = "",
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Cursor = "",
-) -> HappeningPage:
+) -> ActivityPage:
     """Returns the events of a cluster, the latest first. The events stream reports new ones."""
     return await get_activity(state, name, kind=kind, limit=limit, cursor=cursor)

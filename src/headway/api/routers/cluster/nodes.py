@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.api.http.pagination import ANY, Page, States, Text, Words, fits, says
 from headway.schemas.clusters import NodeOut
-from headway.schemas.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn
+from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeTestIn, RebootIn
 from headway.services.cluster import nodes as service
 from headway.services.mappers import node_outs
 
@@ -68,7 +68,7 @@ async def bring_back(name: str, node: str, state: State, who: Operator) -> DoneO
 
 
 @router.post("/{node}/reboot", status_code=202)
-async def reboot(name: str, node: str, ask: RebootIn, state: State, who: Operator) -> DeedOut:
+async def reboot(name: str, node: str, ask: RebootIn, state: State, who: Operator) -> NodeActionOut:
     """Reboots the node. Refused while jobs run there, unless `busy` is set. The reboot continues after the response:
     GET the node for its result. A node that was in service is returned to service automatically once its tests have
     passed."""
@@ -76,7 +76,7 @@ async def reboot(name: str, node: str, ask: RebootIn, state: State, who: Operato
 
 
 @router.post("/{node}/test", status_code=202)
-async def test(name: str, node: str, ask: NodeTestIn, state: State, who: Operator) -> DeedOut:
+async def test(name: str, node: str, ask: NodeTestIn, state: State, who: Operator) -> NodeActionOut:
     """Runs the node's tests and changes nothing. With `hard` it is refused while a job runs there. The tests continue
     after the response: GET the node for the result."""
     return await service.start_tests(state, who, name, node, hard=ask.hard)

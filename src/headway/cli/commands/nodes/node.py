@@ -113,14 +113,14 @@ def _wait(api: Client, cluster: str, name: str) -> None:
     import time
 
     while True:
-        deed = api.nodes.get(cluster, name).deed
-        if deed is None:  # the server was restarted meanwhile
+        action = api.nodes.get(cluster, name).action
+        if action is None:  # the server was restarted meanwhile
             raise Conflict(f"the server has no record of it any more: headway status {cluster}")
-        if deed.ended_at is not None:
+        if action.ended_at is not None:
             break
         time.sleep(LOOK_S)
-    for one in deed.tests:
+    for one in action.tests:
         session.print_line(f"{one.name}: {'passed' if one.ok else one.text or 'failed'}")
-    if deed.fault:
-        raise Conflict(f"{name}: {deed.fault}", hint=f"headway node history {name}")
-    session.print_line(f"{name}: {'it is running again' if deed.kind == 'reboot' else 'all tests passed'}")
+    if action.fault:
+        raise Conflict(f"{name}: {action.fault}", hint=f"headway node history {name}")
+    session.print_line(f"{name}: {'it is running again' if action.kind == 'reboot' else 'all tests passed'}")

@@ -14,7 +14,7 @@ from headway.web.rendering import render
 
 router = page_router()
 ROWS = 50
-KINDS = {"": "all", "operation": "applies", "incident": "incidents", "deed": "by people"}
+KINDS = {"": "all", "operation": "applies", "incident": "incidents", "action": "by people"}
 
 
 @router.get("/clusters/{name}/events")
@@ -33,10 +33,10 @@ async def page(
         viewer=who,
         name=name,
         tab="events",
-        rows=found.happenings,
+        rows=found.activity,
         kinds=KINDS,
         show=show,
-        shown=len(found.happenings),
+        shown=len(found.activity),
         newest=f"?{urlencode(here)}" if cursor else "",
         further=f"?{urlencode({**here, 'cursor': found.next})}" if found.next else "",
     )

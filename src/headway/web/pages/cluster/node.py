@@ -49,7 +49,7 @@ async def page(name: str, node: str, state: State, who: Anyone) -> Response:
         word=word,
         looks=_LOOKS[kind],
         incident=told.incident,
-        deed=told.deed,
+        action=told.action,
         past=past,
         jobs=[(job, *_looks(job)) for job in jobs],
         names={job.id: job.name for job in jobs},
@@ -57,7 +57,7 @@ async def page(name: str, node: str, state: State, who: Anyone) -> Response:
         may=who.may(Right.OPERATE_NODES),
         out=bool(states & _OUT),
         busy=bool(states & _BUSY),
-        under_way=told.deed is not None and told.deed.ended_at is None,
+        under_way=told.action is not None and told.action.ended_at is None,
     )
 
 

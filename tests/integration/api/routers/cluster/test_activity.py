@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from headway.domain.incident import FaultAction, IncidentState
-from headway.schemas.people import HappeningPage
+from headway.schemas.people import ActivityPage
 from headway.services.cursors import encode_cursor
 from tests.support.server_fakes import Server
 
-API = "/api/v1/clusters/lab/happenings"
+API = "/api/v1/clusters/lab/activity"
 
 
 async def furnish(server: Server) -> None:
@@ -21,21 +21,21 @@ async def furnish(server: Server) -> None:
     await server.store.audit.record("olga", "node.drain", "lab/lab-1-2", {"reason": "disk swap"})
 
 
-async def read_page(server: Server, query: str = "") -> HappeningPage:
+async def read_page(server: Server, query: str = "") -> ActivityPage:
     client = await server.client(role="viewer")
-    return HappeningPage.model_validate((await client.get(f"{API}{query}")).json())
+    return ActivityPage.model_validate((await client.get(f"{API}{query}")).json())
 
 
 async def test_activity_merges_applies_incidents_and_admin_actions(server: Server) -> None:
     await furnish(server)
-    found = {(one.kind, one.level, one.node, one.person, one.text) for one in (await read_page(server)).happenings}
+    found = {(one.kind, one.level, one.node, one.person, one.text) for one in (await read_page(server)).activity}
     assert found == {
         ("operation", "info", "", "setup", "apply: done in 0 s"),
         ("incident", "warning", "lab-1-1", "", "XID 79: fell off the bus"),
         ("incident", "info", "lab-1-1", "", "returned: tests passed"),
-        ("deed", "info", "lab-1-2", "olga", "drained: disk swap"),
+        ("action", "info", "lab-1-2", "olga", "drained: disk swap"),
     }
-    assert [one.node for one in (await read_page(server, "?kind=deed")).happenings] == ["lab-1-2"]
+    assert [one.node for one in (await read_page(server, "?kind=action")).activity] == ["lab-1-2"]
 
 
 async def test_activity_excludes_other_clusters_refusals_and_exec(server: Server) -> None:
@@ -44,7 +44,7 @@ async def test_activity_excludes_other_clusters_refusals_and_exec(server: Server
     await server.store.audit.record("olga", "node.drain", "lab2/lab2-1-1", {"reason": "x"})
     await server.store.audit.record("victor", "node.drain", "lab/lab-1-1", {}, result="refused", address="192.0.2.1")
     await server.store.audit.record("ann", "exec", "lab", {"program": "id"})
-    assert [one.kind for one in (await read_page(server)).happenings] == ["operation"]
+    assert [one.kind for one in (await read_page(server)).activity] == ["operation"]
 
 
 async def test_failed_operation_shows_its_reason_in_activity(server: Server) -> None:
@@ -53,7 +53,7 @@ async def test_failed_operation_shows_its_reason_in_activity(server: Server) -> 
     await server.store.operations.claim("one", 1e9, 1e9)
     error = {"kind": "command_failed", "message": "lab-1-1: no space left\nmore", "hint": ""}
     await server.store.operations.finish(made.id, "one", "failed", error=error)
-    (latest,) = [one for one in (await read_page(server)).happenings if one.operation == made.id]
+    (latest,) = [one for one in (await read_page(server)).activity if one.operation == made.id]
     assert (latest.level, latest.text, latest.operation) == (
         "error",
         "apply: failed; lab-1-1: no space left",
@@ -71,11 +71,11 @@ async def test_pages_of_mixed_events_at_one_moment_lose_and_repeat_none(server: 
             one, IncidentState.RETURNED, "tests passed", evidence={"passed": ["gpus"]}
         )
         await server.store.audit.record("olga", "node.test", f"lab/lab-1-{number}", {})
-    whole = (await read_page(server)).happenings
+    whole = (await read_page(server)).activity
     seen, cursor = [], ""
     while True:
         page = await read_page(server, f"?limit={limit}&cursor={cursor}")
-        seen += page.happenings
+        seen += page.activity
         cursor = page.next
         if not cursor:
             break
@@ -89,15 +89,15 @@ async def test_activity_pages_handle_equal_times_and_refuse_bad_cursors(server: 
         await server.store.audit.record("olga", "node.test", f"lab/lab-1-{number}", {})
     seen, cursor = [], ""
     while True:
-        page = await read_page(server, f"?kind=deed&limit=3&cursor={cursor}")
-        seen += [one.node for one in page.happenings]
+        page = await read_page(server, f"?kind=action&limit=3&cursor={cursor}")
+        seen += [one.node for one in page.activity]
         cursor = page.next
         if not cursor:
             break
     assert sorted(seen) == [f"lab-1-{number}" for number in range(7)]
     client = await server.client(role="viewer")
-    places = [(1,), (1, "deed", 1, 1), (-1.0, "deed", 1, 0), (float("inf"), "deed", 1, 0), (float("nan"), "deed", 1, 0),
-              (1.0, "x", 1, 0), (1.0, "deed", 2**31, 0), (1.0, "deed", "1", 0)]  # fmt: skip
+    places = [(1,), (1, "action", 1, 1), (-1.0, "action", 1, 0), (float("inf"), "action", 1, 0), (float("nan"), "action", 1, 0),
+              (1.0, "x", 1, 0), (1.0, "action", 2**31, 0), (1.0, "action", "1", 0)]  # fmt: skip
     for wrong in ("x", "1", *(encode_cursor(place) for place in places)):
         assert (await client.get(f"{API}?cursor={wrong}")).status_code == 400, wrong
-    assert (await client.get("/api/v1/clusters/none/happenings")).status_code == 404
+    assert (await client.get("/api/v1/clusters/none/activity")).status_code == 404

@@ -75,8 +75,8 @@ async def test_reboot_continues_after_the_response_and_runs_once(server: Server)
     assert (await olga.post(f"{NODE}/test", json={})).status_code == 409
     gate.set_result("it has not registered with Slurm")
     await asyncio.gather(*server.state.background_tasks)
-    deed = (await olga.get(NODE)).json()["deed"]
-    assert (deed["fault"], deed["ended_at"]) == ("it has not registered with Slurm", 1000.0)
+    action = (await olga.get(NODE)).json()["action"]
+    assert (action["fault"], action["ended_at"]) == ("it has not registered with Slurm", 1000.0)
 
 
 async def test_restarted_server_resumes_an_interrupted_reboot_once(server: Server) -> None:
@@ -97,8 +97,8 @@ async def test_restarted_server_resumes_an_interrupted_reboot_once(server: Serve
     for _ in range(2):
         await resume_reboots(server.state, cluster)
     assert [args[1] for args in server.backend.named("resume_reboot")] == [name, name]
-    deed = (await olga.get(NODE)).json()["deed"]
-    assert (deed["kind"], deed["person"], deed["ended_at"]) == ("reboot", "olga", None)
+    action = (await olga.get(NODE)).json()["action"]
+    assert (action["kind"], action["person"], action["ended_at"]) == ("reboot", "olga", None)
     end.set()
     await asyncio.gather(*server.state.background_tasks)
 
@@ -116,11 +116,11 @@ async def test_node_test_reports_each_check_and_refuses_busy_nodes(server: Serve
     server.backend.answers["test_node"] = (("gpus", True, ""), ("mounts", False, "/scratch is gone"))
     assert (await olga.post(f"{NODE}/test", json={})).status_code == 202
     await asyncio.gather(*server.state.background_tasks)
-    deed = (await olga.get(NODE)).json()["deed"]
-    assert (deed["fault"], [one["ok"] for one in deed["tests"]]) == ("/scratch is gone", [True, False])
+    action = (await olga.get(NODE)).json()["action"]
+    assert (action["fault"], [one["ok"] for one in action["tests"]]) == ("/scratch is gone", [True, False])
     server.backend.answers["test_node"] = Unreachable("lab-1-1 does not run")
     await olga.post(f"{NODE}/test", json={})
     await asyncio.gather(*server.state.background_tasks)
-    assert (await olga.get(NODE)).json()["deed"]["fault"] == "lab-1-1 does not run"
+    assert (await olga.get(NODE)).json()["action"]["fault"] == "lab-1-1 does not run"
     busy = "/api/v1/clusters/lab/nodes/lab-1-2/test"
     assert (await olga.post(busy, json={"hard": True})).status_code == 409, "a job runs there"

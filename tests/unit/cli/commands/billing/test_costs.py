@@ -19,8 +19,8 @@ from headway.schemas.billing import (
     EstimateOut,
     GoodputOut,
     HourOut,
+    InvoiceLineOut,
     InvoiceOut,
-    LineOut,
     NodeStateOut,
     NodeStatesOut,
     PartsOut,
@@ -94,7 +94,7 @@ class Ledger:
         )  # fmt: skip
 
     def invoice(self, cluster: str, period: str) -> InvoiceOut:
-        line = LineOut(
+        line = InvoiceLineOut(
             what="spare", group="main", billing="on demand", usd_per_hour=Decimal("23.92"), hours=1.0, seconds=3600,
             amount_usd=Decimal("23.92"),
         )  # fmt: skip
