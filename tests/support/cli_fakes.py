@@ -15,9 +15,12 @@ from headway.cli.main import main
 from headway.schemas.clusters import ChangeOut, ClusterOut, EventOut, GpuOut, NodeOut, OperationOut
 from headway.schemas.incidents import IncidentOut, IncidentStepOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import JobOut
+from headway.schemas.people import AccessOut
 from headway.sdk.client import Client
 from headway.sdk.connection import Resource
 from tests.support import builders
+
+HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEC"
 
 
 def _client_calls() -> frozenset[str]:
@@ -180,6 +183,15 @@ def incident(number: int = 3, state: str = "out of service") -> IncidentOut:
         times=TimesOut(detect_s=1.5, drain_s=2.0, requeue_s=2.5),
         jobs=[MovedJobOut(job=7, requeued_at=1002.5, running_at=1009.0)],
     )  # fmt: skip
+
+
+def ssh_access(name: str = "lab", **others: object) -> AccessOut:
+    fields = {
+        "cluster": name, "user": "alice", "head": f"{name}-head", "address": "10.87.3.2",
+        "host_keys": [f"{name}-head {HOST_KEY}", f"10.87.3.2 {HOST_KEY}", f"{name}-1-1 {HOST_KEY}"],
+        "machines": {f"{name}-head": "10.87.3.2", f"{name}-1-1": "10.87.3.11", f"{name}-2-1": "10.87.3.12"},
+    } | others  # fmt: skip
+    return AccessOut.model_validate(fields)
 
 
 def change(kind: str, where: str, what: str, disturbs: str = "nothing", **others: Any) -> ChangeOut:

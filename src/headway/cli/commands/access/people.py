@@ -1,9 +1,7 @@
-"""people, audit: who may sign in, with which role, and what was done. For admins."""
+"""people: who may sign in, and with which role. For admins."""
 
 from __future__ import annotations
 
-import sys
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,25 +65,3 @@ def rm(person: Annotated[str, typer.Argument(metavar="PERSON", help="Person name
     """Remove a person; their tokens and sessions end at once."""
     session.connect().people.delete(person)
     session.print_line(f"{person} is removed")
-
-
-class Export(StrEnum):
-    jsonl = "jsonl"
-    csv = "csv"
-
-
-def audit(
-    person: Annotated[str, typer.Option("--person", help="Only actions of this person.")] = "",
-    action: Annotated[str, typer.Option("--action", help="Only this action, or actions that start with it.")] = "",
-    target: Annotated[
-        str, typer.Option("--target", help="Only this target, or targets that start with it, such as a cluster.")
-    ] = "",
-    form: Annotated[Export, typer.Option("--format", help="Output format.")] = Export.jsonl,
-) -> None:
-    """Export the audit trail, oldest first: who did what, from where, when, and the result.
-
-    headway audit --person ann --format csv > audit.csv"""
-    asked = {"person": person, "action": action, "target": target, "format": form.value}
-    for piece in session.connect().people.audit_trail({name: word for name, word in asked.items() if word}):
-        sys.stdout.buffer.write(piece)
-    sys.stdout.flush()

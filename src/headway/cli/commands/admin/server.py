@@ -11,6 +11,7 @@ import typer
 
 from headway import paths
 from headway.cli import session, tables
+from headway.cli.exec_program import exec_program
 from headway.cli.session import Format, Output
 from headway.errors import Refused, Unreachable
 
@@ -102,8 +103,7 @@ def logs(
     if not log.exists():
         raise Unreachable(f"{log} does not exist", hint="headway server start")
     if follow:
-        sys.stdout.flush()
-        os.execvp("tail", ["tail", "-n", str(lines), "-F", str(log)])  # noqa: S606, S607
+        exec_program(["tail", "-n", str(lines), "-F", str(log)])
     for line in _last(log, lines):
         session.print_line(line)
 
@@ -126,9 +126,7 @@ def run(tls_cert: Cert = None, tls_key: Key = None) -> None:
         raise Refused(
             f"a server is already running at {already.url} (process {already.pid})", hint="headway server stop"
         )
-    argv = server_argv()
-    sys.stdout.flush()
-    os.execv(argv[0], argv)  # noqa: S606
+    exec_program(server_argv())
 
 
 # What the server takes from its environment. The database's URL may hold a password, and a unit can be read by everybody.

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headway.cli import session, ssh_files
-from headway.cli.commands.access.ssh import exec_program
+from headway.cli.exec_program import SSH_PACKAGE, exec_program
 from headway.cli.registry import WORDS_AFTER_DASHES
 from headway.cli.session import ClusterName
 from headway.errors import Refused
@@ -48,5 +48,6 @@ def shell(
     import shlex
 
     exec_program(
-        ["ssh", "-F", str(config), *(["-t"] if terminal else []), access.cluster, shlex.join([*step, *command])]
+        ["ssh", "-F", str(config), *(["-t"] if terminal else []), access.cluster, shlex.join([*step, *command])],
+        SSH_PACKAGE,
     )

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from headway.cli import ssh_files
-from headway.cli.commands.access import ssh as access_commands
 from headway.cli.commands.jobs import shell as shell_command
 from headway.schemas.jobs import ArrayOut
 from headway.schemas.people import AccessOut
@@ -169,9 +168,8 @@ def test_pipeline_run_prints_steps_and_retry_sends_steps(cli: Cli, folder: Path)
 
 def test_shell_runs_srun_over_ssh(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     became: list[list[str]] = []
-    monkeypatch.setattr(shell_command, "exec_program", became.append)
+    monkeypatch.setattr(shell_command, "exec_program", lambda argv, _: became.append(argv))
     monkeypatch.setattr(ssh_files, "write_ssh_config", lambda _: tmp_path / "config")
-    assert shell_command.exec_program is not access_commands.exec_program
     cli.api.on(
         "clusters.ssh_access", AccessOut(cluster="lab", user="a", head="lab-head", address="10.0.0.1", host_keys=[])
     )

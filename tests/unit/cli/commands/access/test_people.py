@@ -1,0 +1,20 @@
+"""people lists, sets and removes people."""
+
+from __future__ import annotations
+
+from headway.schemas.people import PersonIn, PersonOut
+from tests.support.cli_fakes import Cli, cli
+
+__all__ = ["cli"]  # a fixture
+
+
+def test_people_commands_set_list_and_remove_persons(cli: Cli) -> None:
+    olga = PersonOut(name="olga", role="operator", user="olga", teams={"lab": ["red"]})
+    cli.api.on("people.put", olga).on("people.list", [olga]).on("people.delete", None)
+    assert cli("people", "set", "olga", "operator").out == "olga is operator, on clusters as olga\n"
+    cli("people", "set", "olga", "operator", "--user", "")
+    assert [call[0] for call in cli.api.named("people.put")] == [
+        ("olga", PersonIn(role="operator")), ("olga", PersonIn(role="operator", user=""))
+    ]  # fmt: skip
+    assert "lab/red" in cli("people", "ls").out
+    assert cli("people", "rm", "olga").out == "olga is removed\n"
