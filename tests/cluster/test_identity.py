@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.lab import Lab
+from tests.cluster.user_limits import is_limited
 
 from headway.errors import NotAllowed, NotFound
 from headway.schemas.people import TokenIn
@@ -74,25 +75,17 @@ def test_slurmdbd_listens_only_on_the_private_address(lab: Lab) -> None:
     assert listens.split()[3] == f"{address}:6819"
 
 
-def limited(cgroups: str, uid: str) -> bool:
-    """Returns whether a process with this /proc/self/cgroup is under the limits of a person's sessions on the head."""
-    memory = [line for line in cgroups.splitlines() if ":memory:" in line]  # cgroup v1
-    if memory:
-        return memory[0].endswith(f"/headway-users/{uid}") or f"/user.slice/user-{uid}.slice/" in memory[0]
-    return f"0::/user.slice/user-{uid}.slice/" in cgroups
-
-
 def test_exec_commands_have_the_limits_of_login_sessions(lab: Lab) -> None:
     told = lab.head("cat", "/proc/self/oom_score_adj", "/proc/self/cgroup", user="alice").out
     uid = lab.head("id", "-u", user="alice").out.strip()
     assert told.startswith("500\n")  # killed before any daemon
-    assert limited(told, uid)
+    assert is_limited(told, uid)
     with_key(lab, "alice")
     beside = (
         "cd /home/alice; rm -f beside; systemd-run --user --quiet sh -c 'cd; cat /proc/self/cgroup >b; mv b beside';"
         "for i in $(seq 300); do [ -e beside ] && break; sleep 0.1; done; cat beside"
     )
-    assert limited(lab.head(*ON_NODE, "lab-head", beside, user="alice").out, uid)
+    assert is_limited(lab.head(*ON_NODE, "lab-head", beside, user="alice").out, uid)
     job = lab.submit("#!/bin/bash\ncat /proc/self/oom_score_adj\n", user="alice")
     assert lab.wait_job(job) == "COMPLETED"
 

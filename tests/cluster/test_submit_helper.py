@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from tests.cluster.lab import Lab
-from tests.cluster.test_identity import limited
+from tests.cluster.user_limits import is_limited
 
 from headway.errors import HeadwayError, Unreachable
 
@@ -41,7 +41,7 @@ def test_one_helper_per_user_submits_under_login_limits_and_is_replaced(lab: Lab
     its = lab.head("cat", *(f"/proc/{helper}/{name}" for name in mine)).out
     command = lab.head("cat", *(f"/proc/self/{name}" for name in mine), user="carol").out
     assert its.splitlines()[0] == command.splitlines()[0] == "500"
-    assert limited(its, uid) == limited(command, uid)
+    assert is_limited(its, uid) == is_limited(command, uid)
     assert {lab.field(job, "UserId").partition("(")[0] for job in made} == {"carol"}
     for _ in range(5):  # at the same moment, so that some reach a helper that is dead and not yet known to be
         lab.head("kill", "-9", helper)

@@ -9,8 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -20,48 +18,14 @@ from headway import paths
 from headway.errors import Conflict, NotFound, NotSignedIn, Unreachable
 from headway.schemas.people import TokenIn
 from headway.sdk.client import Client, connect
-from headway.sdk.local_server import RunningServer, log_file, running_server, start_server, stop_server
+from headway.sdk.local_server import log_file, start_server, stop_server
 from headway.sdk.process_liveness import is_alive
 from headway.server.main import DEFAULT_PORT, bind
+from tests.support.paths import ROOT
 from tests.support.server_fakes import document
+from tests.support.server_process import Start, start, state_dir
 
-ROOT = Path(__file__).parents[2]
-Start = Callable[[], RunningServer]
-
-
-@pytest.fixture
-def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "state"
-    monkeypatch.setenv("HEADWAY_STATE", str(folder))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for name in ("HEADWAY_URL", "HEADWAY_TOKEN", "HEADWAY_DATABASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    return folder
-
-
-@pytest.fixture
-def start(state_dir: Path) -> Iterator[Start]:
-    """Yields a function that starts the server with simulated work; all servers end with the test."""
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def go() -> RunningServer:  # what `start_server` does, but for another program
-        for killed in processes:
-            killed.wait(timeout=60)
-        argv = [sys.executable, "-m", "tests.process.server_process"]
-        process = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE)
-        processes.append(process)
-        deadline = time.monotonic() + 30
-        while (found := running_server(state_dir)) is None:
-            if process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"no server: {process.stderr.read().decode()[-2000:]}")  # type: ignore[union-attr]
-            time.sleep(0.02)
-        return found
-
-    yield go
-    for process in processes:
-        process.kill()
-        process.wait()
-        process.stderr.close()  # type: ignore[union-attr]
+__all__ = ["start", "state_dir"]  # fixtures
 
 
 def test_operation_survives_kill_9_of_the_server(start: Start, state_dir: Path) -> None:

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import datetime
-import ipaddress
-import os
-import signal
 import ssl
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -21,85 +11,26 @@ import pytest
 from headway.api.auth.sessions import flow_cookie
 from headway.errors import Refused, Unreachable
 from headway.sdk.client import Client, connect
-from headway.sdk.local_server import RunningServer, running_server
 from headway.server import listen_settings
 from headway.server.notebook_proxy import origin_of
-from headway.store import AuditAsk, open_store
 from tests.support.server_fakes import Server
+from tests.support.server_process import Start, guessed_token_addresses, start, state_dir
+from tests.support.tls import certificate
 
-ROOT = Path(__file__).parents[2]
-Start = Callable[..., RunningServer]
-
-
-def certificate(folder: Path, *names: str) -> tuple[Path, Path]:
-    """Writes a self-signed certificate and returns (certificate, key)."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "headway test")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    made = made.not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=1))
-    if names:
-        alternatives = [x509.DNSName(one) if not one[0].isdigit() else x509.IPAddress(ipaddress.ip_address(one))
-                        for one in names]  # fmt: skip
-        made = made.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-    signed = made.sign(key, hashes.SHA256())
-    files = folder / "cert.pem", folder / "key.pem"
-    files[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    form, kind = serialization.PrivateFormat.PKCS8, serialization.Encoding.PEM
-    files[1].write_bytes(key.private_bytes(kind, form, serialization.NoEncryption()))
-    return files
-
-
-@pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Yields a function that starts a real server on its own folder with the given environment; servers end with the
-    test."""
-    monkeypatch.setenv("HEADWAY_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for name in [name for name in os.environ if name.startswith("HEADWAY_") and name != "HEADWAY_STATE"]:
-        monkeypatch.delenv(name)
-    with ExitStack() as ends:
-
-        def go(**env: str) -> RunningServer:
-            argv = [sys.executable, "-m", "tests.process.server_process"]
-            process = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, env={**os.environ, **env})
-            ends.callback(lambda: (process.send_signal(signal.SIGTERM), process.wait(60), process.stderr.close()))  # type: ignore[union-attr]
-            deadline = time.monotonic() + 60
-            while (found := running_server()) is None:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    pytest.fail(f"no server: {process.stderr.read().decode()[-2000:]}")  # type: ignore[union-attr]
-                time.sleep(0.02)
-            return found
-
-        yield go
+__all__ = ["start", "state_dir"]  # fixtures
 
 
 def trusting(cert: Path) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=cert)
 
 
-def trail(state_dir: Path) -> list[str]:
-    """Returns the addresses from which guessed tokens came."""
-
-    async def read() -> list[str]:
-        store = await open_store(state_dir)
-        try:
-            return [line.address for line in await store.audit.search(AuditAsk(action="token.unknown"))]
-        finally:
-            await store.close()
-
-    return asyncio.run(read())
-
-
 def test_trusted_proxy_headers_set_client_address_and_origin(start: Start, tmp_path: Path) -> None:
     server = start(HEADWAY_TRUSTED_PROXIES="127.0.0.1", HEADWAY_PUBLIC_URL="https://headway.example.org")
     said = {"authorization": "Bearer hw_guess", "x-forwarded-for": "198.51.100.7, 203.0.113.9"}
     assert httpx.get(f"{server.url}/api/v1/me", headers=said, timeout=60).status_code == 401
-    assert trail(tmp_path / "state") == ["203.0.113.9"]  # what the proxy saw, not what the client told the proxy
+    assert guessed_token_addresses(tmp_path / "state") == [
+        "203.0.113.9"
+    ]  # what the proxy saw, not what the client told the proxy
     with connect() as client:  # from this machine, not through the proxy
         link = client.tokens.sign_in_link().url
     assert link.startswith("https://headway.example.org/signin?code=")
@@ -132,7 +63,7 @@ def test_server_serves_tls_and_ignores_untrusted_proxy_headers(
     # It knows no proxy, so the clients' addresses are unknown.
     said = {"authorization": "Bearer hw_guess", "x-forwarded-for": "203.0.113.9"}
     assert httpx.get(f"{server.url}/api/v1/me", headers=said, verify=trusting(cert), timeout=60).status_code == 401
-    assert trail(tmp_path / "state") == ["127.0.0.1"]
+    assert guessed_token_addresses(tmp_path / "state") == ["127.0.0.1"]
     monkeypatch.setenv("HEADWAY_STATE", str(tmp_path / "elsewhere"))
     with Client(server.url, "hw_x") as client, pytest.raises(Unreachable, match="can't be verified") as caught:
         client.me()

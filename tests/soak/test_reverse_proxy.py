@@ -18,9 +18,10 @@ import httpx
 import pytest
 
 from headway.sdk.client import connect
-from tests.process.test_server_tls import Start, certificate, start, trail
+from tests.support.server_process import Start, guessed_token_addresses, start, state_dir
+from tests.support.tls import certificate
 
-__all__ = ["start"]  # a fixture
+__all__ = ["start", "state_dir"]  # fixtures
 NGINX = os.environ.get("HEADWAY_NGINX") or shutil.which("nginx")
 pytestmark = [pytest.mark.soak, pytest.mark.skipif(not NGINX, reason="needs nginx: apt install nginx-light")]
 DOCS = Path(__file__).parents[2] / "docs/howto/sign-in-tls.md"
@@ -86,7 +87,7 @@ def test_sign_in_and_event_stream_work_through_documented_nginx(
         guess = {"authorization": "Bearer hw_guess", "x-forwarded-for": "203.0.113.9"}
         assert browser.get("/api/v1/me", headers=guess).status_code == 401
         # the address that nginx saw, not the one that the client claimed
-        assert trail(tmp_path / "state") == ["127.0.0.1"]
+        assert guessed_token_addresses(tmp_path / "state") == ["127.0.0.1"]
         with connect() as client:
             link = client.tokens.sign_in_link().url
         assert link.startswith(f"{url}/signin?code=")

@@ -23,6 +23,7 @@ from headway.services.jobs.notebooks import owner_may_still_open
 from headway.store import AuditAsk, NotebookRow
 from headway.store.access import sessions
 from tests.support import builders
+from tests.support.api_routes import ask, routes, scope_of
 from tests.support.server_fakes import URL, Server, reading
 
 API = "/api/v1"
@@ -66,8 +67,6 @@ async def streamed(
     server: Server, path: str, token: str, begun: asyncio.Event, method: str = "GET", body: bytes = b""
 ) -> tuple[int, bytes]:
     """(status, all that came) until the server ends the answer."""
-    from tests.integration.api.test_route_access import scope_of
-
     status, content, asked = 0, b"", False
 
     async def receive() -> dict[str, Any]:
@@ -303,8 +302,6 @@ async def test_reused_job_id_does_not_show_the_script_of_its_earlier_owner(serve
 
 
 async def test_cluster_token_sees_no_other_cluster_on_any_page(server: Server) -> None:
-    from tests.integration.api.test_route_access import routes
-
     await server.apply("lab")
     await server.apply("secretcluster")
     server.state.live.publish_events(NewsOut(kind="job", cluster="secretcluster", at=1.0, name="7", state="RUNNING"))
@@ -337,8 +334,6 @@ async def test_only_admins_see_server_paths_and_pid(server: Server) -> None:
 
 
 async def test_pages_escape_all_user_supplied_text(server: Server) -> None:
-    from tests.integration.api.test_route_access import ask, routes
-
     teams(server)
     await server.apply()
     job = replace(

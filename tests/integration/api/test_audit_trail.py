@@ -15,11 +15,11 @@ from headway.domain.dataset import DatasetVersion
 from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.schemas.submissions import SubmitOut
+from headway.services.cluster_backend import SlurmReading
 from headway.store import AuditAsk
-from tests.integration.api import test_route_access
-from tests.integration.api.test_route_access import JOBS, PEOPLE, Things, body_of, filled, routes, server, things
 from tests.support import builders, server_fakes
 from tests.support.access_table import TABLE
+from tests.support.api_routes import JOBS, PEOPLE, Things, ask, body_of, filled, routes, server, things
 from tests.support.server_fakes import Server
 
 __all__ = ["server", "things"]  # fixtures
@@ -116,7 +116,7 @@ async def write(world: Things, key: str, method: str, path: str, role: str, thin
     await _ready(made, key, names)
     token = world.tokens[PEOPLE[role]]
     if " api/" in key:
-        status, _ = await test_route_access.ask(
+        status, _ = await ask(
             made, method, filled(path, names, key), token, BODIES.get(key) or body_of(TABLE[key], names)
         )
         return status
@@ -132,7 +132,7 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
     verb = key.rpartition("/")[2]
     state = "PENDING" if verb in WAITING else "FAILED" if verb in ("retry", "rerun") else "RUNNING"
     jobs = tuple(builders.job(number, state, user=user) for user, number in JOBS.items())
-    made.backend.answers["read"] = test_route_access.reading().__class__((builders.node("lab-1-1", "IDLE"),), jobs)
+    made.backend.answers["read"] = SlurmReading((builders.node("lab-1-1", "IDLE"),), jobs)
     known = {job.id: job for job in jobs}
     made.backend.answers["job"] = lambda _, number: known.get(number) or builders.job(number, "FAILED")
     made.state.live.forget_cluster("lab")

@@ -16,60 +16,18 @@ from pathlib import Path
 import pytest
 
 from agent.jobs import queue_recovery
-from headway.backup.archive import FRAME, Damaged, Header, Writer, key_of, new_salt
-from headway.backup.backup import file_of, prove, rows
+from headway.backup.archive import FRAME, Damaged, Header
+from headway.backup.backup import prove, rows
 from headway.backup.restore import read
 from headway.server.operations.backups import retain
 from headway.transport.remote_program import program_source
+from tests.support.backup_archive import DUMP, HEADER, KEY, parts, slurm_state, state_archive, write_archive
 
-HEADER = Header("lab", 1_790_000_000.0, "1.0", "24.11", new_salt())
-KEY = key_of("correct horse", HEADER.salt)
-DUMP = b"-- MariaDB dump\nCREATE TABLE x (y int);\n" + b"-- filler\n" * 300_000 + b"-- Dump completed on 2026-01-01\n"
-
-
-def slurm_state(folder: Path) -> Path:
-    (folder / "hash.3" / "job.13").mkdir(parents=True)
-    (folder / "hash.3" / "job.13" / "script").write_text("#!/bin/sh\n")
-    for name in ("job_state", "job_state.old", "assoc_usage", "dbd.messages"):
-        (folder / name).write_text(name)
-    return folder
-
-
-def kept_state(folder: Path) -> bytes:
-    done = subprocess.run(
-        [sys.executable, "-c", program_source("slurm_state_copy"), "state", str(folder), "0"],
-        capture_output=True,
-        check=True,
-    )
-    return done.stdout
-
-
-def made(folder: Path, header: Header = HEADER, **parts: bytes) -> Path:
-    path = file_of(folder, header)
-    writer = Writer(path, header, KEY)
-    for name, data in parts.items():
-        writer.begin(name)
-        writer.write(data)
-        writer.end()
-    writer.finish()
-    writer.name()
-    return path
-
-
-@pytest.fixture
-def parts(tmp_path: Path) -> dict[str, bytes]:
-    lines = [["uids", {"name": "ann", "uid": 20_003}], ["refills", {"cluster": "lab", "team": "a", "at": 1.0}]]
-    return {
-        "state": kept_state(slurm_state(tmp_path / "slurmctld")),
-        "database": gzip.compress(DUMP),
-        "about": json.dumps({"document": {"text": "", "spec": {}}, "owner": "ann"}).encode(),
-        "secrets": b'{"munge_key": "eA=="}',
-        "records": zlib.compress("".join(json.dumps(line) + "\n" for line in lines).encode()),
-    }
+__all__ = ["parts"]  # a fixture
 
 
 def test_complete_backup_passes_verification(tmp_path: Path, parts: dict[str, bytes]) -> None:
-    path = made(tmp_path, **parts)
+    path = write_archive(tmp_path, **parts)
     proof = prove(path, KEY)
     assert proof.records == 2
     assert proof.bytes == path.stat().st_size
@@ -91,18 +49,18 @@ def test_verification_refuses_truncated_or_malformed_part(
     tmp_path: Path, parts: dict[str, bytes], part: str, data: bytes
 ) -> None:
     with pytest.raises(Damaged, match="incomplete"):
-        prove(made(tmp_path, **{**parts, part: data}), KEY)
+        prove(write_archive(tmp_path, **{**parts, part: data}), KEY)
 
 
 def test_verification_names_missing_part(tmp_path: Path, parts: dict[str, bytes]) -> None:
     del parts["secrets"]
     with pytest.raises(Damaged, match="lacks secrets"):
-        prove(made(tmp_path, **parts), KEY)
+        prove(write_archive(tmp_path, **parts), KEY)
 
 
 def test_slurm_state_is_restored_and_old_state_kept(tmp_path: Path) -> None:
     folder = slurm_state(tmp_path / "slurmctld")
-    data = kept_state(folder)
+    data = state_archive(folder)
     (folder / "job_state").write_text("of later")
     subprocess.run(
         [sys.executable, "-c", program_source("slurm_state_copy"), "take", str(folder)], input=data, check=True
@@ -132,7 +90,7 @@ def test_slurm_state_files_stay_consistent_during_concurrent_renames(tmp_path: P
     writer.start()
     try:
         for _ in range(3):
-            data = kept_state(folder)
+            data = state_archive(folder)
             place = tmp_path / "again"
             subprocess.run(
                 [sys.executable, "-c", program_source("slurm_state_copy"), "take", str(place)], input=data, check=True
@@ -158,10 +116,10 @@ def test_reads_records_from_chunks_of_any_size() -> None:
 
 
 def test_retention_deletes_only_oldest_backups_of_same_cluster(tmp_path: Path) -> None:
-    mine = [made(tmp_path, Header("lab", at, "1", "24.11", HEADER.salt), a=b"") for at in (1e9, 2e9, 3e9)]
-    other = made(tmp_path, Header("other", 5e8, "1", "24.11", HEADER.salt), a=b"")
+    mine = [write_archive(tmp_path, Header("lab", at, "1", "24.11", HEADER.salt), a=b"") for at in (1e9, 2e9, 3e9)]
+    other = write_archive(tmp_path, Header("other", 5e8, "1", "24.11", HEADER.salt), a=b"")
     retain(tmp_path, "lab", 2, mine[2])
     assert {path for path in (*mine, other) if path.exists()} == {mine[1], mine[2], other}
-    late = made(tmp_path, Header("lab", 1.5e9, "1", "24.11", HEADER.salt), a=b"")  # the clock had been ahead
+    late = write_archive(tmp_path, Header("lab", 1.5e9, "1", "24.11", HEADER.salt), a=b"")  # the clock had been ahead
     retain(tmp_path, "lab", 1, late)
     assert {path for path in (*mine, late, other) if path.exists()} == {late, other}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headway.transport.remote_program import program_source
-from tests.unit.backup.test_backup import kept_state, slurm_state
+from tests.support.backup_archive import slurm_state, state_archive
 
 # A database whose tables are the lines of a file.
 MARIADB = """\
@@ -44,7 +44,7 @@ class Head:
         self.state.parent.mkdir()
         slurm_state(self.state)
         self.db.write_text("old 1\nold 2\n")
-        self.archive = kept_state(slurm_state(self.folder / "made" / "slurmctld"))
+        self.archive = state_archive(slurm_state(self.folder / "made" / "slurmctld"))
         (self.state / "job_state").write_text("of the head")
 
     def program(self, name: str, text: str) -> None:

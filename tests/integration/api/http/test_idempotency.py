@@ -6,16 +6,13 @@ import asyncio
 import re
 from typing import Any
 
-import pytest
-from sqlalchemy import text
-
 from headway.api.http.idempotency import RESUMABLE_PATHS
 from headway.errors import Unanswered, Unreachable
 from headway.schemas.submissions import SubmitOut
+from tests.support.interrupted_request import KEY, cut_off
 from tests.support.server_fakes import Server
 
 JOBS = "/api/v1/clusters/lab/jobs"
-KEY = {"idempotency-key": "4f1c"}
 
 
 def submitted(server: Server) -> int:
@@ -104,30 +101,6 @@ async def test_refuses_keys_without_sign_in_and_overlong_keys(server: Server) ->
     assert (await server.anonymous().post(JOBS, json={}, headers=KEY)).status_code == 401
     eve = await ready(server)
     assert (await eve.post(JOBS, json={}, headers={"idempotency-key": "x" * 300})).status_code == 409
-
-
-async def cut_off(server: Server, client: Any, path: str, **body: Any) -> None:
-    """What a server leaves that was killed in the middle of this request."""
-    begin, end = server.store.idempotency_keys.begin, server.store.idempotency_keys.finish
-
-    async def elsewhere(name: str, request: str) -> Any:
-        found = await begin(name, request)
-        async with server.store.database.write() as db:
-            await db.execute(text("UPDATE answers SET server = 1 WHERE status = 0"))
-        return found
-
-    async def never(*_: Any) -> None:
-        raise asyncio.CancelledError
-
-    server.store.idempotency_keys.begin, server.store.idempotency_keys.finish = elsewhere, never  # type: ignore[method-assign]
-    server.store.idempotency_keys.delete, drop = never, server.store.idempotency_keys.delete  # type: ignore[method-assign,assignment]
-    with pytest.raises(asyncio.CancelledError):
-        await client.post(path, json=body, headers=KEY)
-    server.store.idempotency_keys.begin, server.store.idempotency_keys.finish, server.store.idempotency_keys.delete = (
-        begin,
-        end,
-        drop,
-    )  # type: ignore[method-assign]
 
 
 async def test_repeated_request_returns_the_operation_of_a_killed_server(server: Server) -> None:

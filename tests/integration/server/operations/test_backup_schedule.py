@@ -14,8 +14,8 @@ from headway.domain.cluster import BackupRule
 from headway.errors import Refused
 from headway.server.operations.backups import AGAIN_S, LATE_S, BackupSchedule, retain
 from tests.support import builders, server_fakes
+from tests.support.backup_archive import HEADER, parts, write_archive
 from tests.support.server_fakes import Server
-from tests.unit.backup.test_backup import HEADER, made, parts
 
 __all__ = ["parts"]  # a fixture
 PHRASE = "correct horse"
@@ -80,7 +80,7 @@ async def test_failed_removal_of_an_old_backup_triggers_no_further_backup(
     server: Server, rule: BackupRule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of those would have removed a good one more."""
-    old = [made(Path(rule.to), Header("lab", at, "1", "24.11", HEADER.salt), a=b"") for at in (1.0, 2.0, 3.0)]
+    old = [write_archive(Path(rule.to), Header("lab", at, "1", "24.11", HEADER.salt), a=b"") for at in (1.0, 2.0, 3.0)]
     real = Path.unlink
 
     def unlink(path: Path, missing_ok: bool = False) -> None:
@@ -103,7 +103,9 @@ async def test_failed_removal_of_an_old_backup_triggers_no_further_backup(
 
 def test_retention_keeps_the_last_backup_of_the_previous_slurm_version(tmp_path: Path) -> None:
     versions = {1.0: "24.11", 2.0: "24.11", 3.0: "26.05", 4.0: "26.05", 5.0: "26.05"}
-    rows = [made(tmp_path, Header("lab", at, "1", slurm, HEADER.salt), a=b"") for at, slurm in versions.items()]
+    rows = [
+        write_archive(tmp_path, Header("lab", at, "1", slurm, HEADER.salt), a=b"") for at, slurm in versions.items()
+    ]
     assert retain(tmp_path, "lab", 2, rows[-1]) == ()
     assert [path.exists() for path in rows] == [False, True, False, True, True]
 

@@ -27,9 +27,8 @@ from headway.server.workers.operation_worker import OperationWorker
 from headway.store.clusters.operations import MAX_ATTEMPTS
 from headway.store.db.rows import PriceRow
 from tests.support import builders, server_fakes
+from tests.support.backup_archive import parts, write_archive
 from tests.support.server_fakes import Server
-from tests.unit.backup.test_backup import made as archive
-from tests.unit.backup.test_backup import parts
 
 __all__ = ["parts"]  # a fixture
 PHRASE = "correct horse"
@@ -206,7 +205,7 @@ async def test_backup_list_searches_the_folder_of_the_cluster_document(
     answer = await client.get("/api/v1/backups")
     assert (answer.status_code, answer.json()["hint"]) == (400, "name a folder: --in DIR")
     header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
-    kept = archive_with(tmp_path, header, key_of(PHRASE, header.salt), parts)
+    kept = write_archive(tmp_path, header, with_key=key_of(PHRASE, header.salt), **parts)
     row = await server.state.row("lab")
     for folder, there in ((tmp_path, [str(kept)]), (tmp_path / "not-yet", [])):
         spec = {**row.document["spec"], "backup": {"to": str(folder)}}
@@ -222,7 +221,7 @@ async def test_restore_checks_the_archive_and_restores_records_and_machines(
     parts["about"] = json.dumps({"document": document, "owner": "ann"}).encode()
     header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
     key = key_of(PHRASE, header.salt)
-    monkey = archive_with(tmp_path, header, key, parts)
+    monkey = write_archive(tmp_path, header, with_key=key, **parts)
     client = await server.client()
     ask = {"path": str(monkey), "passphrase": PHRASE}
     assert (await client.post("/api/v1/clusters/lab/restore", json=ask)).json()["kind"] == "needs_confirmation"
@@ -264,7 +263,7 @@ async def test_restore_lists_dataset_versions_with_missing_files(
     parts["records"] = zlib.compress(zlib.decompress(parts["records"]) + lines.encode())
     parts["about"] = json.dumps({"document": server_fakes.document().model_dump(), "owner": "ann"}).encode()
     header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
-    path = archive_with(tmp_path, header, key_of(PHRASE, header.salt), parts)
+    path = write_archive(tmp_path, header, with_key=key_of(PHRASE, header.salt), **parts)
     folder = server.state.library(builders.cluster()).folder("tiny")
     (folder / "2").mkdir(parents=True)
     folder.chmod(0o700)
@@ -294,7 +293,7 @@ async def test_archive_is_read_outside_the_event_loop(
     monkeypatch.setattr(Reader, "_frame", frame)
     header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
     key = key_of(PHRASE, header.salt)
-    path = archive_with(tmp_path, header, key, parts)
+    path = write_archive(tmp_path, header, with_key=key, **parts)
     kept = await asyncio.to_thread(read, path, key)
     assert await remember("lab", server.store, path, key, kept) > 0
     assert where == {False}
@@ -305,7 +304,7 @@ async def test_restore_with_conflicting_uids_changes_nothing(
 ) -> None:
     await server.store.linux_users.assign_uids(["eve", "fay", "gil", "hal"])  # 20,003 is hal's
     header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
-    path = archive_with(tmp_path, header, key_of(PHRASE, header.salt), parts)
+    path = write_archive(tmp_path, header, with_key=key_of(PHRASE, header.salt), **parts)
     client = await server.client()
     ask = {"path": str(path), "passphrase": PHRASE, "confirmed": True}
     answer = await client.post("/api/v1/clusters/lab/restore", json=ask)
@@ -314,16 +313,6 @@ async def test_restore_with_conflicting_uids_changes_nothing(
     assert done.error is not None
     assert "uid 20003 of ann is hal's" in done.error["message"]
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
-
-
-def archive_with(folder: Path, header: Header, key: bytes, parts: dict[str, bytes]) -> Path:
-    from tests.unit.backup import test_backup
-
-    before, test_backup.KEY = test_backup.KEY, key
-    try:
-        return archive(folder, header, **parts)
-    finally:
-        test_backup.KEY = before
 
 
 async def test_rotation_refuses_keys_that_headway_does_not_manage(server: Server) -> None:

@@ -16,8 +16,8 @@ from headway.jobs.logs.follow import log_piece
 from headway.schemas.stream_frames import frame, frames
 from headway.sdk import reconnect
 from headway.services.error_report import error_out
-from tests.integration.api.test_route_access import scope_of
 from tests.support import builders
+from tests.support.api_routes import scope_of
 from tests.support.server_fakes import Server, reading
 from tests.support.waiting import eventually
 

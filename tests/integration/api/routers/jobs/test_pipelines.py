@@ -13,13 +13,12 @@ import pytest
 from headway.errors import Unreachable
 from headway.schemas.submissions import SubmitOut
 from headway.store import StoreUnavailable
-from tests.integration.api.http.test_idempotency import cut_off
 from tests.support import builders, server_fakes
+from tests.support.interrupted_request import KEY, cut_off
 from tests.support.server_fakes import Server, reading
 
 PIPELINES = "/api/v1/clusters/lab/pipelines"
 CHAIN = {"name": "chain", "steps": {"a": {"run": "true"}, "b": {"run": "x", "needs": ["a"]}}}
-KEY = {"idempotency-key": "4f1c"}
 
 
 @pytest.fixture

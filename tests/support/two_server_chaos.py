@@ -7,9 +7,6 @@ import itertools
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -20,12 +17,12 @@ from typing import Any
 import httpx
 
 from headway import paths
-from headway.sdk.local_server import RunningServer, running_server
 from tests.support.builders import open_to_all
 from tests.support.local_head import head_here
 from tests.support.server_fakes import document
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
 PEOPLE = 3  # at the same time, each with one request after the other
 CLUSTERS = ("one", "two")
 PATIENCE_S = 120.0
@@ -41,37 +38,6 @@ basename "$last" >>submitted
 sleep 0.03
 echo "Submitted batch job $(wc -l <submitted)"
 """
-
-
-@dataclass
-class Server:
-    """One of the two server processes."""
-
-    state: Path
-    env: dict[str, str]
-    process: subprocess.Popen[bytes] | None = None
-    at: RunningServer | None = None
-
-    def start(self) -> None:
-        argv = [sys.executable, "-m", "tests.process.shared_server"]
-        log = (self.state.parent / f"{self.state.name}.err").open("ab")
-        self.process = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **self.env}, stderr=log)
-        log.close()
-
-    def wait(self) -> None:
-        self.at = _until(lambda: running_server(self.state), "the server", self._why)
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def _why(self) -> str:
-        return (self.state.parent / f"{self.state.name}.err").read_text()[-2000:]
-
-    @property
-    def token(self) -> str:
-        return str(json.loads((self.state / paths.CLIENT_FILE).read_text())["token"])
 
 
 @dataclass
@@ -93,7 +59,7 @@ class Ordeal:
         open_to_all(folder)
         head_here(self.data, SBATCH)
         shared = {"HEADWAY_DATA": str(self.data), "HEADWAY_DATABASE_URL": url}
-        self.servers = [Server(folder / name, {"HEADWAY_STATE": str(folder / name), **shared}) for name in ("a", "b")]
+        self.servers = [ServerProcess(folder / name, "tests.support.shared_server", shared) for name in ("a", "b")]
         self.told = Told()
         self.kills = 0
         self._random = random.Random(seed)
@@ -107,8 +73,8 @@ class Ordeal:
         for server in self.servers:
             server.start()
         for server in self.servers:
-            server.wait()
-        self._token = self.servers[0].token
+            server.wait_ready()
+        self._token = str(json.loads((self.servers[0].state_dir / paths.CLIENT_FILE).read_text())["token"])
         for name in CLUSTERS:
             self._ask(f"{API}/{name}/apply", {"document": document(name).model_dump()})
         people = [threading.Thread(target=self._work, args=(number,)) for number in range(PEOPLE)]
@@ -122,7 +88,7 @@ class Ordeal:
             self.kills += 1
             if back:
                 victim.start()
-                victim.wait()
+                victim.wait_ready()
         time.sleep(between_s[0])
         self._over.set()
         for person in people:
@@ -132,8 +98,7 @@ class Ordeal:
     def close(self) -> None:
         self._over.set()
         for server in self.servers:
-            if server.process is not None and server.process.poll() is None:
-                server.kill()
+            server.kill()
 
     def count(self) -> dict[str, int]:
         """Returns counts. Raises AssertionError if a confirmed request was carried out twice or not at all."""
@@ -144,7 +109,7 @@ class Ordeal:
         assert sorted(submitted) == sorted(told.jobs)
         assert {name: number for number, name in enumerate(submitted, 1)} == told.jobs
         assert len(set(told.operations)) == len(told.operations)
-        done = _until(self._all_done, "all operations to be over", lambda: str(self._operations()), PATIENCE_S)
+        done = wait_until(self._all_done, "all operations to be over", lambda: str(self._operations()), PATIENCE_S)
         assert {one["id"] for one in done} == set(told.operations)
         assert {one["state"] for one in done} == {"done"}
         assert not (self.data / "two-at-once").exists()
@@ -176,7 +141,7 @@ class Ordeal:
         deadline = time.monotonic() + PATIENCE_S
         for turn in itertools.count(random.randrange(2)):
             assert time.monotonic() < deadline, f"{path} was never answered: {said}"  # noqa: F821
-            server = self.servers[turn % 2].at
+            server = self.servers[turn % 2].answering
             assert server is not None
             try:
                 answer = httpx.post(server.url + path, json=body, headers=headers, timeout=60, trust_env=False)
@@ -196,7 +161,7 @@ class Ordeal:
         raise AssertionError
 
     def _get(self, path: str) -> str:
-        server = next(one.at for one in self.servers if one.process is not None and one.process.poll() is None)
+        server = next(one.answering for one in self.servers if one.process is not None and one.process.poll() is None)
         assert server is not None
         headers = {"authorization": f"Bearer {self._token}"}
         answer = httpx.get(server.url + path, headers=headers, timeout=60, trust_env=False)
@@ -211,11 +176,3 @@ class Ordeal:
     def _all_done(self) -> list[dict[str, Any]]:
         found = self._operations()
         return found if all(one["state"] in ("done", "failed") for one in found) else []
-
-
-def _until(look: Any, what: str, why: Any, patience_s: float = 60.0) -> Any:
-    deadline = time.monotonic() + patience_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"waited {patience_s:g} s for {what}: {why()}"
-        time.sleep(0.05)
-    return found
