@@ -1,4 +1,5 @@
-"""Reports of the ledger as CSV tables. The API and the commands use the same ones."""
+"""CSV: cells that are safe in spreadsheets, and reports of the ledger as tables. The API and the commands use the same
+ones."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ from headway.schemas.billing import (
 )
 
 Row = list[object]
+_FORMULA_STARTS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # also the full-width forms
 
 
 @singledispatch
@@ -75,12 +77,15 @@ def _values(one: ResponseModel, fields: Sequence[str]) -> Row:
     return [_cell(getattr(one, field)) for field in fields]
 
 
+def safe_cell(value: object) -> object:
+    """Returns the value of a CSV cell. Text that a spreadsheet would take for a formula gets an apostrophe in front,
+    because names come from users."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
+
+
 def _cell(value: object) -> object:
-    """Returns the value of a cell. Text that a spreadsheet would take for a formula is quoted, because names come from
-    users. Amounts stay numbers, so that a spreadsheet can sum them."""
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@")):
-        return f"'{value}"
-    return _money(value) if isinstance(value, Decimal) else value
+    """Returns the value of a cell. Amounts stay numbers, so that a spreadsheet can sum them."""
+    return _money(value) if isinstance(value, Decimal) else safe_cell(value)
 
 
 def _money(amount: Decimal) -> str:
@@ -89,6 +94,11 @@ def _money(amount: Decimal) -> str:
 
 
 def _lines(rows: Iterable[Row]) -> str:
-    into = io.StringIO()
-    csv.writer(into, lineterminator="\n").writerows(rows)
-    return into.getvalue()
+    return "".join(csv_line(row).removesuffix("\r\n") + "\n" for row in rows)
+
+
+def csv_line(cells: Iterable[object]) -> str:
+    """Returns one CSV line that ends with CR LF. With that line end the writer quotes cells that contain CR or LF."""
+    out = io.StringIO()
+    csv.writer(out).writerow(cells)
+    return out.getvalue()

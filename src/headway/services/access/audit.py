@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from typing import Literal
 
 from headway.errors import Refused
 from headway.schemas.people import AuditOut, AuditPage
+from headway.schemas.spreadsheets import csv_line, safe_cell
 from headway.services.app_state import AppState
 from headway.store import AuditAsk, AuditRow
 
 MAX_LINE_NUMBER = 2**31 - 1  # the largest integer that the column holds
 EXPORT_BATCH = 500  # lines of an export that are in memory at once
 COLUMNS = tuple(AuditOut.model_fields)
-_FORMULA_STARTS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"  # also the full-width forms
 AuditResult = Literal["", "ok", "refused", "failed"]
 ExportFormat = Literal["jsonl", "csv"]
 
@@ -34,7 +32,7 @@ async def export_lines(state: AppState, filters: AuditAsk, form: ExportFormat) -
     """Yields all matching entries, the oldest first, as text: one JSON object per line, or CSV with a header."""
     after = 0
     if form == "csv":
-        yield _csv_line(COLUMNS)
+        yield csv_line(COLUMNS)
     while rows := await state.store.audit.search(filters, limit=EXPORT_BATCH, after=after):
         after = rows[-1].number
         yield "".join(_export_line(row, form) for row in rows)
@@ -45,15 +43,7 @@ def _export_line(row: AuditRow, form: ExportFormat) -> str:
     if form == "jsonl":
         return json.dumps(values, ensure_ascii=False) + "\n"
     values["detail"] = json.dumps(values["detail"], ensure_ascii=False)
-    return _csv_line(values[name] for name in COLUMNS)
-
-
-def _csv_line(cells: Iterable[object]) -> str:
-    """Returns one CSV line. Cells that a spreadsheet would take for formulas are prefixed with an apostrophe."""
-    out = io.StringIO()
-    safe = [f"'{cell}" if isinstance(cell, str) and cell[:1] in _FORMULA_STARTS and cell else cell for cell in cells]
-    csv.writer(out).writerow(safe)
-    return out.getvalue()
+    return csv_line(safe_cell(values[name]) for name in COLUMNS)
 
 
 def _line_number(cursor: str) -> int:
