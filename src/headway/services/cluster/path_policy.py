@@ -74,10 +74,8 @@ def _library_faults(resolved: ResolvedCluster, names: Iterable[str]) -> Iterator
 
 def require_dataset_source(state: AppState, path: str) -> Path:
     """Returns the real path of a folder from which a dataset may be imported. Raises Refused or NotAllowed."""
-    real, roots = (
-        require_allowed_path(state, path, "keep the data in a separate folder"),
-        state.settings.dataset_roots,
-    )
+    real = require_allowed_path(state, path, "keep the data in a separate folder")
+    roots = state.settings.dataset_roots
     if any(folder.is_relative_to(real) for folder in _protected_folders(state)):
         raise NotAllowed(
             f"{real} contains system folders of the server's machine", hint="name a folder with only the data"
@@ -130,20 +128,12 @@ def dataset_faults(state: AppState, resolved: ResolvedCluster) -> list[Fault]:
         if not dataset.source or dataset.versioned:
             continue
         path = f"storage.datasets[{index}].path"
-        real = Path(os.path.realpath(dataset.source))
-        roots = state.settings.dataset_roots
-        inside = any(real.is_relative_to(root) for root in roots)
-        closed = _protected_folders(
-            state
-        )  # neither inside a protected folder nor around one: /root contains /root/.ssh
-        if any(real.is_relative_to(folder) or folder.is_relative_to(real) for folder in closed):
-            faults.append(
-                Fault(path, f"{real} is a system folder of the server's machine", "put the data in a separate folder")
-            )
-        elif roots and not inside:
-            allowed = ", ".join(str(root) for root in roots)
-            faults.append(Fault(path, f"{real} is not under a folder this server allows", f"allowed: {allowed}"))
-        elif resolved.cluster.provider.volumes_on_server and not os.path.isdir(real):  # noqa: PTH112 (never raises)
+        try:
+            real = require_dataset_source(state, dataset.source)
+        except HeadwayError as error:
+            faults.append(Fault(path, error.message, error.hint))
+            continue
+        if resolved.cluster.provider.volumes_on_server and not os.path.isdir(real):  # noqa: PTH112 (never raises)
             what = "is not a folder" if os.path.lexists(real) else "is not there"
             faults.append(Fault(path, f"{real} {what} on the server's machine", "name a folder that exists"))
     return faults

@@ -320,10 +320,10 @@ async def test_plan_refuses_dataset_paths_that_the_server_forbids(server: Server
         (outside, ""),
         ("/etc", "system folder of the server"),
         ("/", "system folder of the server"),
-        ("/root", "system folder of the server"),  # /root/.ssh is in it
-        ("/var/lib", "system folder of the server"),
+        ("/root", "contains system folders of the server"),  # /root/.ssh is in it
+        ("/var/lib", "contains system folders of the server"),
         (tmp_path / "x", "system folder of the server"),
-        (tmp_path.parent, "system folder of the server"),  # the state folder is in it
+        (tmp_path.parent, "contains system folders of the server"),  # the state folder is in it
         (outside / "sneaky", "/etc is a system folder of the server"),
         (outside / "none", "is not there"),
         (outside / "file", "is not a folder"),
