@@ -6,9 +6,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-SCRAPE_S = 10  # the scrape interval of prometheus.py
+from headway.render.monitoring.prometheus import SCRAPE_S
+
 MOST_LINES = 64  # lines of one chart; with more GPUs, only the lowest, mean and highest values are drawn
 Over = Literal["node", "job", "cluster"]
+# share of the expected samples that Prometheus must have of a GPU; single samples may be missing
+_MIN_SAMPLES_SHARE = 0.9
+_GPU_USAGE = {
+    "most": "max by (hpc_job) (max_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]))",
+    "least": "min by (hpc_job) (min_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]))",
+    "traffic": "max by (hpc_job) (max_over_time(DCGM_FI_DEV_MEM_COPY_UTIL{{hpc_job!=''}}[{window}s]))",
+    # The queries above only cover GPUs with samples. This one counts the GPUs that had samples all the time; the usage
+    # of other GPUs is unknown.
+    "observed_gpus": "count by (hpc_job) (count_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]) >= {samples})",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +104,13 @@ def queries(keys: Iterable[str], over: Over, name: str, step_s: int, gpus: int =
     """Returns the queries of these series. `name`: a node's name or a job's number; "" for the cluster. `gpus`: GPUs of
     the job; with more than MOST_LINES, three queries (lowest, mean, highest) replace the lines per GPU."""
     return [query for key in keys for query in _queries(SERIES[key], over, name, step_s, gpus)]
+
+
+def gpu_usage_queries(window_s: int) -> list[Query]:
+    """Returns the queries of the GPU usage of each job over the last `window_s` seconds. Their keys are the fields of
+    GpuUsage; the label `hpc_job` of a row is the job's number."""
+    samples = max(1, int(_MIN_SAMPLES_SHARE * window_s / SCRAPE_S))
+    return [Query(key, text.format(window=window_s, samples=samples)) for key, text in _GPU_USAGE.items()]
 
 
 def _queries(one: Series, over: Over, name: str, step_s: int, gpus: int) -> list[Query]:

@@ -1,12 +1,12 @@
-"""Queries the Prometheus of a cluster's head through the pinned SSH connection, because it listens on the head's
-loopback only."""
+"""Queries the Prometheus of a cluster's head."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from headway.cluster.monitoring.http_client import ANSWER_S, ForwardsPorts, open_http_client
 from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError, Unreachable
@@ -15,34 +15,35 @@ from headway.render.monitoring.prometheus import PROMETHEUS_PORT
 if TYPE_CHECKING:
     import httpx
 
-ANSWER_S = 10.0
 QUERIES_AT_ONCE = 4
 
 
-class Forwards(Protocol):
-    """The part of Connections that this module needs. `forward_port` returns the path of a local socket that leads to a
-    port on the machine."""
-
-    async def forward_port(self, machine: Machine, port: int) -> str: ...
-
-
 async def query_range(
-    connections: Forwards, head: Machine, queries: Sequence[Query], start: float, end: float, step_s: int
+    connections: ForwardsPorts, head: Machine, queries: Sequence[Query], start: float, end: float, step_s: int
 ) -> tuple[Row, ...]:
     """Returns the rows of all queries. `start`, `end`: unix seconds; `step_s`: seconds. Raises Unreachable if
     Prometheus or the head does not answer, HeadwayError if Prometheus refuses a query."""
+    period = {"start": f"{start:.0f}", "end": f"{end:.0f}", "step": str(step_s)}
+    return await _query(connections, head, queries, "/api/v1/query_range", period)
+
+
+async def query_instant(connections: ForwardsPorts, head: Machine, queries: Sequence[Query]) -> tuple[Row, ...]:
+    """Returns the rows of all queries for now, each with one value. Raises like `query_range`."""
+    return await _query(connections, head, queries, "/api/v1/query", {})
+
+
+async def _query(
+    connections: ForwardsPorts, head: Machine, queries: Sequence[Query], path: str, period: Mapping[str, str]
+) -> tuple[Row, ...]:
     import httpx
 
-    path = await connections.forward_port(head, PROMETHEUS_PORT)
     few = asyncio.Semaphore(QUERIES_AT_ONCE)
-    transport = httpx.AsyncHTTPTransport(uds=path)
-    async with httpx.AsyncClient(transport=transport, base_url="http://prometheus", timeout=ANSWER_S) as client:
+    async with open_http_client(connections, head, PROMETHEUS_PORT) as client:
 
         async def one(query: Query) -> list[Row]:
-            asked = {"query": query.text, "start": f"{start:.0f}", "end": f"{end:.0f}", "step": str(step_s)}
             async with few:
                 try:
-                    answer = await client.post("/api/v1/query_range", data=asked)
+                    answer = await client.post(path, data={"query": query.text, **period})
                 except httpx.TimeoutException as error:
                     raise _away(head, f"did not answer within {ANSWER_S:g} s") from error
                 except httpx.TransportError as error:
@@ -58,12 +59,15 @@ def _rows(head: Machine, query: Query, answer: httpx.Response) -> list[Row]:
         body: dict[str, Any] = answer.json()
         if body.get("status") != "success":
             raise HeadwayError(f"Prometheus on {head.name} refused a query: {body.get('error', '')[:200]}")
-        return [
-            Row(query.key, query.line, dict(row["metric"]), tuple((float(at), float(v)) for at, v in row["values"]))
-            for row in body["data"]["result"]
-        ]
+        return [Row(query.key, query.line, dict(row["metric"]), _values(row)) for row in body["data"]["result"]]
     except (ValueError, KeyError, TypeError) as error:
         raise _away(head, f"answered {answer.status_code} without figures") from error
+
+
+def _values(row: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
+    """Returns the values of a row: `value` of an instant query, `values` of a range."""
+    pairs = [row["value"]] if "value" in row else row["values"]
+    return tuple((float(at), float(value)) for at, value in pairs)
 
 
 def _away(head: Machine, what: str) -> Unreachable:

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from headway.cluster.context import ClusterContext
+from headway.cluster.monitoring.metric_queries import gpu_usage_queries
+from headway.cluster.monitoring.prometheus import query_instant
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.domain.slurm.state import JobState
-from headway.errors import CommandFailed
+from headway.errors import CommandFailed, HeadwayError
 from headway.health.jobs.stall_rules import GpuUsage, Stall, StallKind, detect_hang, detect_idle, job_rules
-from headway.render.monitoring.prometheus import SCRAPE_S
 from headway.slurm import job_commands
 
 CHECK_EVERY_S = 15.0
 _LONGEST_PATH = 4096  # bytes, Linux's PATH_MAX
-# share of the expected samples that Prometheus must have of a GPU; single samples may be missing
-_MIN_SAMPLES_SHARE = 0.9
 MAX_REQUEUES = 3  # requeues of a job that hangs in every run
 REPORTS = "/var/lib/headway/reports"
-PROMETHEUS = "http://127.0.0.1:9090/api/v1/query"
-_QUERIES = {
-    "most": "max by (hpc_job) (max_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]))",
-    "least": "min by (hpc_job) (min_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]))",
-    "traffic": "max by (hpc_job) (max_over_time(DCGM_FI_DEV_MEM_COPY_UTIL{{hpc_job!=''}}[{window}s]))",
-    # The queries above only cover GPUs with samples. This one counts the GPUs that had samples all the time; the usage
-    # of other GPUs is unknown.
-    "observed_gpus": "count by (hpc_job) (count_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]) >= {samples})",
-}
 
 
 @dataclass
@@ -108,22 +97,16 @@ class StallWatchdog:
     async def _read_gpu_usage(self, head: Machine, window_s: int) -> dict[int, GpuUsage]:
         """Returns the usage of each job with GPUs over the last `window_s` seconds, {} if Prometheus does not
         answer."""
-        told: dict[str, Mapping[int, float]] = {}
-        samples = max(1, int(_MIN_SAMPLES_SHARE * window_s / SCRAPE_S))
-        for name, query in _QUERIES.items():
-            argv = [
-                "curl",
-                "-sfG",
-                "--max-time",
-                "10",
-                PROMETHEUS,
-                "--data-urlencode",
-                f"query={query.format(window=window_s, samples=samples)}",
-            ]
-            ran = await self.env.connections.remote(head, argv, timeout_s=20, check=False)
-            told[name] = _parse_values(ran.stdout) if ran.code == 0 else {}
-        jobs = set.intersection(*map(set, told.values()))
-        return {job: GpuUsage(**{name: of[job] for name, of in told.items()}) for job in jobs}
+        try:
+            rows = await query_instant(self.env.connections, head, gpu_usage_queries(window_s))
+        except HeadwayError:
+            return {}
+        told: dict[int, dict[str, float]] = {}
+        for row in rows:
+            if (job := row.labels.get("hpc_job", "")).isdigit():
+                told.setdefault(int(job), {})[row.key] = row.values[0][1]
+        complete = {field.name for field in fields(GpuUsage)}
+        return {number: GpuUsage(**use) for number, use in told.items() if use.keys() == complete}
 
     async def _read_last_output(self, head: Machine, jobs: Iterable[JobState]) -> dict[int, float]:
         """Returns when each job last reported or wrote output, in unix seconds. Jobs that never did are missing."""
@@ -159,12 +142,3 @@ def _complete_usage(job: JobState, use: Mapping[int, GpuUsage]) -> GpuUsage | No
     node's agent was down."""
     found = use.get(job.id)
     return found if found is not None and found.observed_gpus >= job.gpus else None
-
-
-def _parse_values(text: str) -> dict[int, float]:
-    """Returns Prometheus's answer as job -> value, {} for an unreadable answer."""
-    try:
-        rows = json.loads(text)["data"]["result"]
-        return {int(row["metric"]["hpc_job"]): float(row["value"][1]) for row in rows}
-    except (ValueError, KeyError, TypeError, IndexError):
-        return {}

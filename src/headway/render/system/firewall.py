@@ -10,6 +10,7 @@ from headway.domain.cluster import Cluster, Site
 from headway.domain.managed_file import File
 from headway.domain.systemd_unit import Unit
 from headway.render.escaping import MARK, script, word
+from headway.render.monitoring.prometheus import ALERTS_PORT, PROMETHEUS_PORT
 from headway.render.slurm.slurm_conf import SRUN_PORTS
 from headway.render.system.agent_config import METRICS_PORT
 
@@ -18,7 +19,7 @@ SERVICE = "headway-firewall.service"
 # NFS, MariaDB, slurmctld, slurmd, slurmdbd, slurmrestd if a site opens it, messages between agents (heartbeats, leases;
 # node/agent/roles/head.py), their metrics, Prometheus and Alertmanager, the all-reduce test
 # (node/agent/checks/node_tests.py).
-PORTS = (2049, 3306, 6817, 6818, 6819, 6820, 6821, METRICS_PORT, 9090, 9093, 29655)
+PORTS = (2049, 3306, 6817, 6818, 6819, 6820, 6821, METRICS_PORT, PROMETHEUS_PORT, ALERTS_PORT, 29655)
 _UNIT = f"/etc/systemd/system/{SERVICE}"
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headway.cluster.monitoring import metric_queries as known
-from headway.cluster.monitoring.metric_queries import MOST_LINES, SCRAPE_S, SERIES, Over
+from headway.cluster.monitoring.metric_queries import MOST_LINES, SERIES, Over
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotFound, Refused
+from headway.render.monitoring.prometheus import SCRAPE_S
 from headway.schemas.metrics import ChartLineOut, ChartOut, MetricsOut
 from headway.services.app_state import AppState
 

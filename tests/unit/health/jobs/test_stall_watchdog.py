@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +10,12 @@ from typing import Any, cast
 import pytest
 
 from headway.cluster.context import ClusterContext
+from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.cluster import Health, StallRule
+from headway.domain.machine import Machine
 from headway.domain.slurm.state import JobState
-from headway.errors import CommandFailed
+from headway.errors import CommandFailed, Unreachable
+from headway.health.jobs import stall_watchdog
 from headway.health.jobs.stall_watchdog import StallWatchdog
 from headway.transport.process import CommandResult
 from tests.support.builders import cluster, job, machine
@@ -33,6 +35,18 @@ class Head:
         self.prometheus = True
         self.refuses = False
 
+    async def query_instant(self, _: Any, at: Machine, queries: Sequence[Query]) -> tuple[Row, ...]:
+        if not self.prometheus:
+            raise Unreachable(f"Prometheus on {at.name} does not answer")
+        found = dict(self.use)
+        for query in queries:
+            if query.key == "observed_gpus":
+                least = int(query.text.rpartition(">= ")[2].rstrip(")"))
+                if seen := sum(count >= least for count in self.samples.values()):
+                    found["observed_gpus"] = str(seen)
+        values = [(query.key, found[query.key]) for query in queries if query.key in found]
+        return tuple(Row(key, "", {"hpc_job": "7"}, ((NOW, float(value)),)) for key, value in values)
+
     async def remote(
         self,
         _: Any,
@@ -43,17 +57,6 @@ class Head:
         **__: Any,
     ) -> CommandResult:
         argv = list(argv)
-        if argv[0] == "curl":
-            if not self.prometheus:
-                return CommandResult(tuple(argv), 7, "", "refused", 0.0)
-            if argv[-1].startswith("query=count by (hpc_job) (count_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=''}["):
-                least = int(argv[-1].rpartition(">= ")[2].rstrip(")"))
-                seen = sum(count >= least for count in self.samples.values())
-                rows = [{"metric": {"hpc_job": "7"}, "value": [NOW, str(seen)]}] * bool(seen)
-                return CommandResult(tuple(argv), 0, json.dumps({"data": {"result": rows}}), "", 0.0)
-            name = "traffic" if "MEM_COPY" in argv[-1] else "most" if "max_over" in argv[-1] else "least"
-            row = {"metric": {"hpc_job": "7"}, "value": [NOW, self.use[name]]}
-            return CommandResult(tuple(argv), 0, json.dumps({"data": {"result": [row]}}), "", 0.0)
         if argv[:3] == ["xargs", "-0", "stat"]:
             paths = input.decode().split("\0")
             assert all(len(path) < 4096 for path in paths), "else nothing is said of any"
@@ -73,6 +76,11 @@ def running(**changes: Any) -> JobState:
 
 
 HALF_AN_HOUR, NEVER = StallRule(1800), StallRule(0)
+
+
+@pytest.fixture(autouse=True)
+def _prometheus_is_on_the_fake_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stall_watchdog, "query_instant", lambda head, *asked: head.query_instant(head, *asked))
 
 
 def tender(head: Head, hang: StallRule = HALF_AN_HOUR, idle: StallRule = NEVER) -> StallWatchdog:

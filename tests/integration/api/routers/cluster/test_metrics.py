@@ -3,19 +3,11 @@ requests."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headway.cluster.monitoring.alertmanager import send_alerts
 from headway.cluster.monitoring.metric_queries import SERIES, Query, Row, queries
-from headway.cluster.monitoring.prometheus import query_range
-from headway.domain.billing import Notification
-from headway.domain.machine import Machine
 from headway.errors import Unreachable
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
@@ -98,59 +90,3 @@ def test_every_series_builds_balanced_queries() -> None:
         for over in one.over:
             found = queries([one.key], over, "x", 30)
             assert all("{}" not in query.text and query.text.count("(") == query.text.count(")") for query in found)
-
-
-class Forward:
-    """A socket that answers as Prometheus, or as Alertmanager."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.asked = path, b""
-        self.says, self.port = b"", 9090
-
-    async def forward_port(self, machine: Machine, port: int) -> str:
-        assert port == self.port
-        return str(self.path)
-
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
-        self.asked = await reader.readexactly(length)
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(self.says), self.says))
-        writer.close()
-
-
-@pytest.fixture
-async def forward(tmp_path: Path) -> AsyncIterator[Forward]:
-    made = Forward(tmp_path / "p.sock")
-    server = await asyncio.start_unix_server(made.answer, made.path)
-    yield made
-    server.close()
-
-
-async def test_prometheus_is_queried_through_the_forwarded_port(forward: Forward) -> None:
-    rows = [{"metric": {"node": "lab-1-1", "gpu": "3"}, "values": [[100, "2.5"], [110, "NaN"]]}]
-    forward.says = json.dumps({"status": "success", "data": {"result": rows}}).encode()
-    found = await query_range(forward, builders.machine("lab-head"), [Query("k", 'up{a="b"}')], 100, 110, 10)
-    assert (found[0].labels["gpu"], found[0].values[0]) == ("3", (100.0, 2.5))
-    assert b"query=up%7Ba%3D%22b%22%7D" in forward.asked
-    forward.says = b"<html>"
-    with pytest.raises(Unreachable, match="without figures"):
-        await query_range(forward, builders.machine("lab-head"), [Query("k", "up")], 100, 110, 10)
-    forward.path.unlink()
-    with pytest.raises(Unreachable, match="Prometheus on lab-head does not answer"):
-        await query_range(forward, builders.machine("lab-head"), [Query("k", "up")], 100, 110, 10)
-
-
-async def test_notification_is_sent_as_a_one_day_alert_with_its_key(forward: Forward) -> None:
-    forward.port = 9093
-    news = Notification(
-        "week/2026-W41", "WeeklySummary", "info", "lab: week 2026-W41", "all: 3.00 GPU-hours\n2", 1_000_000
-    )
-    await send_alerts(forward, builders.machine("lab-head"), [news], 1_000_060.0)
-    [alert] = json.loads(forward.asked)
-    assert (alert["labels"]["news"], alert["labels"]["alertname"]) == ("week/2026-W41", "WeeklySummary")
-    assert alert["annotations"] == {"title": "lab: week 2026-W41", "summary": "all: 3.00 GPU-hours\n2"}
-    assert (alert["startsAt"], alert["endsAt"]) == ("1970-01-12T13:46:40+00:00", "1970-01-13T13:47:40+00:00")
-    forward.path.unlink()
-    with pytest.raises(Unreachable, match="Alertmanager on lab-head does not answer"):
-        await send_alerts(forward, builders.machine("lab-head"), [news], 1_000_060.0)

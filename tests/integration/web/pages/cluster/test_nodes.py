@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from headway.cluster.monitoring.metric_queries import SCRAPE_S, Row
+from headway.cluster.monitoring.metric_queries import Row
 from headway.errors import Unreachable
+from headway.render.monitoring.prometheus import SCRAPE_S
 from headway.services.read_model.snapshot import Snapshot
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server
