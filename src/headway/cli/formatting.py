@@ -9,6 +9,8 @@ from headway.cli.terminal import Span, Terminal
 from headway.domain.slurm.job_states import RUNNING, WAITING
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from headway.schemas.clusters import NodeOut
 
 SIMULATED_NOTE = "GPUs are SIMULATED: these machines have no GPU device."
@@ -52,6 +54,11 @@ def incident_style(state: str) -> str:
     return _INCIDENT_STYLES.get(state, "warn")
 
 
+def budget_style(level: str) -> str:
+    """Returns the style of a budget's level: ok, warn or over."""
+    return {"ok": "good", "warn": "warn", "over": "bad"}[level]
+
+
 def job_style(state: str) -> str:
     """Returns the style of a job state; "bad" for states such as FAILED."""
     if state in {"COMPLETED", "CANCELLED"}:
@@ -85,6 +92,16 @@ def local_time(unix_s: float | None) -> str:
     from datetime import datetime
 
     return datetime.fromtimestamp(unix_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def usd(amount: Decimal | float) -> str:
+    """Returns an amount with two decimals, such as `1,234.50`."""
+    return f"{amount:,.2f}"
+
+
+def share(part: float | None) -> str:
+    """Returns a part of 1 in per cent; "" for None."""
+    return "" if part is None else f"{100 * part:.1f} %"
 
 
 def plural(number: int, one: str, many: str = "") -> str:

@@ -98,13 +98,13 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Costs",
         (
-            Entry("usage", "billing.costs:usage", "Report GPU-hours by team, user, partition or GPU."),
-            Entry("invoice", "billing.costs:invoice", "Show a month's invoice; close it."),
-            Entry("chargeback", "billing.costs:chargeback", "Split a month's invoice among teams, to the cent."),
-            Entry("goodput", "billing.costs:goodput", "Report the productive share of GPU time, and the losses."),
-            Entry("budgets", "billing.costs:budgets", "Show budgets of teams, and what is left."),
-            Entry("energy", "billing.costs:energy", "Report kilowatt-hours by team."),
-            Entry("capacity", "billing.costs:capacity", "Report GPU utilisation and queue waits."),
+            Entry("usage", "billing.usage:usage", "Report GPU-hours by team, user, partition or GPU."),
+            Entry("invoice", "billing.invoices:invoice", "Show a month's invoice; close it."),
+            Entry("chargeback", "billing.invoices:chargeback", "Split a month's invoice among teams, to the cent."),
+            Entry("goodput", "billing.goodput:goodput", "Report the productive share of GPU time, and the losses."),
+            Entry("budgets", "billing.budgets:budgets", "Show budgets of teams, and what is left."),
+            Entry("energy", "billing.energy:energy", "Report kilowatt-hours by team."),
+            Entry("capacity", "billing.capacity:capacity", "Report GPU utilisation and queue waits."),
         ),
     ),
     (

@@ -46,7 +46,7 @@ def run(
         digest, git = send_files(api.bundles, name, folder.resolve(), user=request.user)
         request = request.model_copy(update={"bundle": digest, "git": git})
     if estimate:
-        from headway.cli.commands.billing.costs import print_estimate
+        from headway.cli.cost_estimate import print_estimate
 
         answer = api.billing.estimate(name, CheckJobIn(run=request))
         session.print_json(answer) if output is Format.json else print_estimate(answer)

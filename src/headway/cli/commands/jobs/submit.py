@@ -68,7 +68,7 @@ def submit(
         stage_in=line.stage_in,
     )
     if "estimate" in line.own:
-        from headway.cli.commands.billing.costs import print_estimate
+        from headway.cli.cost_estimate import print_estimate
         from headway.schemas.submissions import CheckJobIn
 
         told = api.billing.estimate(name, CheckJobIn(submit=request.model_copy(update={"bundle": "", "git": None})))

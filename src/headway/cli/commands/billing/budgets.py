@@ -1,0 +1,46 @@
+"""budgets: the budgets of teams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headway.cli import formatting, session, tables
+from headway.cli.session import ClusterName, Format, Output
+from headway.cli.sheets import print_for_programs, print_rows
+
+if TYPE_CHECKING:
+    from headway.schemas.billing import BudgetOut
+
+
+def budgets(cluster: ClusterName = None, output: Output = Format.table) -> None:
+    """Show the budgets of teams: limit, used, left."""
+    api = session.connect()
+    name = session.choose_cluster(api, cluster)
+    found = api.billing.budgets(name)
+    if print_for_programs(found, output):
+        return
+    if not found:
+        session.print_line(f"no visible team of {name} has a budget; set teams.NAME.budget in its file")
+        return
+    columns = [
+        tables.Column("TEAM"),
+        tables.Column("USED", right=True),
+        tables.Column("OF", right=True),
+        tables.Column("LEFT", right=True),
+        tables.Column("UNIT"),
+        tables.Column("PER"),
+        tables.Column("UNTIL", drop_order=1),
+        tables.Column("STATE"),
+    ]
+    rows: list[list[tables.Cell]] = [
+        [
+            one.team, f"{one.used:,.2f}", f"{one.limit:,.2f}", f"{one.left:,.2f}", one.unit, one.per,
+            formatting.local_time(one.end), (_state(one), formatting.budget_style(one.level)),
+        ]
+        for one in found
+    ]  # fmt: skip
+    print_rows(columns, rows)
+
+
+def _state(one: BudgetOut) -> str:
+    return "jobs are held" if one.held_back else {"ok": "ok", "warn": "almost spent", "over": "spent"}[one.level]

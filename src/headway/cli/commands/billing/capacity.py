@@ -1,0 +1,43 @@
+"""capacity: use of the GPUs, and queue waits."""
+
+from __future__ import annotations
+
+from headway.cli import formatting, session, tables
+from headway.cli.session import ClusterName, Format, Output
+from headway.cli.sheets import Month, print_for_programs, print_rows
+
+
+def capacity(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
+    """Report GPU utilisation, fragmentation of free GPUs, and queue waits by job size."""
+    api = session.connect()
+    found = api.billing.capacity(session.choose_cluster(api, cluster), period)
+    if print_for_programs(found, output):
+        return
+    for one in found.types:
+        busiest = max(one.hours, key=lambda hour: hour.held / hour.there if hour.there else 0, default=None)
+        words = f"{one.gpu_type}: {formatting.share(one.utilisation)} held"
+        if busiest is not None and busiest.there:
+            held = formatting.share(busiest.held / busiest.there)
+            words += f", {held} in the fullest hour ({formatting.local_time(busiest.at)})"
+        session.print_line(words)
+        if one.fragmentation is not None:
+            worst = max(one.hours, key=lambda hour: hour.fragmented)
+            words = f"{one.gpu_type}: {formatting.share(one.fragmentation)} of the free GPU-hours on nodes that also ran a job"
+            if worst.fragmented:
+                words += f", most in the hour of {formatting.local_time(worst.at)} ({worst.fragmented:,.2f} of {worst.free:,.2f})"
+            session.print_line(words)
+    session.print_line(
+        f"free now: {found.free_gpus} GPUs, {found.free_whole_node_gpus} of them on completely free nodes "
+        f"({formatting.share(found.fragmentation)} fragmented)"
+    )
+    if found.waits:
+        session.print_line()
+    columns = [
+        tables.Column("JOBS OF"),
+        *(tables.Column(word, right=True) for word in ("RUNS", "HALF WAIT", "90 %", "99 %")),
+    ]
+    rows: list[list[tables.Cell]] = [
+        [one.size, f"{one.runs:,}", *(formatting.duration(wait or 0) for wait in (one.p50_s, one.p90_s, one.p99_s))]
+        for one in found.waits
+    ]
+    print_rows(columns, rows)

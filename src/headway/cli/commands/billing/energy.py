@@ -1,0 +1,30 @@
+"""energy: kilowatt-hours by team."""
+
+from __future__ import annotations
+
+from headway.cli import formatting, session, tables
+from headway.cli.session import ClusterName, Format, Output
+from headway.cli.sheets import Month, print_for_programs, print_rows
+
+
+def energy(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
+    """Report kilowatt-hours by team, measured or estimated, including the site's overhead (PUE)."""
+    api = session.connect()
+    found = api.billing.energy(session.choose_cluster(api, cluster), period)
+    if print_for_programs(found, output):
+        return
+    columns = [
+        tables.Column("TEAM"),
+        *(tables.Column(word, right=True) for word in ("KWH", "MEASURED", "ESTIMATED", "USD")),
+    ]
+    rows: list[list[tables.Cell]] = [
+        [
+            who, f"{one.kwh:,.2f}", f"{one.measured_kwh:,.2f}", f"{one.estimated_kwh:,.2f}",
+            "" if one.usd is None else formatting.usd(one.usd),
+        ]
+        for who, one in (*((one.team or "no team", one) for one in found.teams), ("all", found.total))
+    ]  # fmt: skip
+    print_rows(columns, rows)
+    session.print_note(f"PUE {found.pue:g}: energy of the site divided by energy of the machines")
+    if found.simulated:
+        session.print_note("power is of SIMULATED GPUs")

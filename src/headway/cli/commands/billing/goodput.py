@@ -1,0 +1,84 @@
+"""goodput: the productive share of GPU time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import formatting, session, tables
+from headway.cli.option_conflicts import require_unset
+from headway.cli.session import ClusterName, Format, Output
+from headway.cli.sheets import Month, print_for_programs, print_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headway.schemas.billing import PartsOut
+
+
+def goodput(
+    cluster: ClusterName = None,
+    period: Month = "",
+    job: Annotated[int, typer.Option("--job", help="Report one job, over all its runs, instead of a month.")] = 0,
+    output: Output = Format.table,
+) -> None:
+    """Report the productive share of the GPU time of jobs, and the causes of loss.
+
+    headway goodput --job 104"""
+    if job:
+        require_unset({"period": period}, "--job", "--job reports all runs of a job")
+    api = session.connect()
+    if job:
+        told = api.billing.job_goodput(session.choose_cluster(api, cluster), job)
+        if not print_for_programs(told, output):
+            _print_parts("JOB", [(f"{job} ({told.user}), {told.runs} run{'s' * (told.runs != 1)}", told.total)])
+        return
+    found = api.billing.goodput(session.choose_cluster(api, cluster), period)
+    if print_for_programs(found, output):
+        return
+    _print_parts("TEAM", [*((one.team or "no team", one) for one in found.teams), ("all", found.total)])
+    if found.causes:
+        session.print_line()
+    columns = [
+        tables.Column("USD", right=True),
+        tables.Column("GPU-HOURS", right=True),
+        tables.Column("WHAT", shrink=True, min_width=24),
+        tables.Column("JOBS", shrink=True, drop_order=1),
+    ]
+    rows = [
+        [formatting.usd(one.usd), f"{one.gpu_hours:,.2f}", one.what, " ".join(str(job) for job in one.jobs)]
+        for one in found.causes
+    ]
+    print_rows(columns, rows)
+    better = [one for one in found.checkpoints if one.saves_usd]
+    if better:
+        session.print_line()
+    columns = [
+        tables.Column(word, right=True) for word in ("JOB", "SAVES FOR", "EVERY", "BETTER EVERY", "WOULD SAVE USD")
+    ]
+    rows = [
+        [
+            str(one.job),
+            f"{one.write_s:.1f} s",
+            formatting.duration(one.now_s),
+            formatting.duration(one.best_s),
+            formatting.usd(one.saves_usd or 0),
+        ]
+        for one in better
+    ]
+    print_rows(columns, rows)
+
+
+def _print_parts(what: str, of: Iterable[tuple[str, PartsOut]]) -> None:
+    """Prints a table of GPU-hours."""
+    words = ("PRODUCTIVE", "LOST", "IDLE", "WAITED", "GOODPUT", "ETTR")
+    columns = [tables.Column(what, shrink=True), *(tables.Column(word, right=True) for word in words)]
+    rows: list[list[tables.Cell]] = [
+        [
+            name, f"{one.productive_gpu_hours:,.2f}", f"{one.lost_gpu_hours:,.2f}", f"{one.idle_gpu_hours:,.2f}",
+            f"{one.waited_gpu_hours:,.2f}", formatting.share(one.goodput), formatting.share(one.ettr),
+        ]
+        for name, one in of
+    ]  # fmt: skip
+    print_rows(columns, rows)

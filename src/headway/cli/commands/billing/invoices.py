@@ -1,0 +1,78 @@
+"""invoice, chargeback: what a month cost, and what each team owes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headway.cli import formatting, session, tables
+from headway.cli.session import ClusterName
+from headway.cli.sheets import Month, Sheet, SheetOutput, print_for_programs, print_rows
+from headway.errors import Refused
+
+
+def invoice(
+    cluster: ClusterName = None,
+    period: Month = "",
+    close: Annotated[
+        bool, typer.Option("--close", help="Close the month permanently after its end (admins only).")
+    ] = False,
+    output: SheetOutput = Sheet.table,
+) -> None:
+    """Show a month's invoice: machines billed by the second, spares listed separately.
+
+    headway invoice lab --period 2026-10 --close"""
+    api = session.connect()
+    name = session.choose_cluster(api, cluster)
+    if close and not period:
+        raise Refused("give the month to close", hint="headway invoice --period 2026-10 --close")
+    found = api.billing.close_invoice(name, period) if close else api.billing.invoice(name, period)
+    if print_for_programs(found, output):
+        return
+    state = (
+        f"closed as invoice {found.number}"
+        if found.state == "closed"
+        else f"open, until {formatting.local_time(found.as_of)}"
+    )
+    session.print_line(f"{name} {found.period} ({found.timezone}): {state}")
+    columns = [
+        tables.Column("WHAT"), tables.Column("GROUP"), tables.Column("BILLING"), tables.Column("HOURS", right=True),
+        tables.Column("USD AN HOUR", right=True), tables.Column("USD", right=True), tables.Column("OF"),
+    ]  # fmt: skip
+    rows: list[list[tables.Cell]] = [
+        [
+            line.what, line.group, line.billing, f"{line.hours:,.4f}", f"{line.usd_per_hour:,.4f}",
+            formatting.usd(line.amount_usd), line.of,
+        ]
+        for line in found.lines
+    ]  # fmt: skip
+    rows.append(["total", "", "", "", "", (formatting.usd(found.total_usd), "bold"), ""])
+    print_rows(columns, rows)
+
+
+def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOutput = Sheet.table) -> None:
+    """Split a month's invoice among teams, to the cent.
+
+    headway chargeback lab --period 2026-10 -o json"""
+    api = session.connect()
+    found = api.billing.chargeback(session.choose_cluster(api, cluster), period)
+    if print_for_programs(found, output):
+        return
+    fields = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd", "broken_usd", "total_usd")
+    columns = [
+        tables.Column("TEAM", shrink=True),
+        *(tables.Column(field.removesuffix("_usd").replace("_", " ").upper(), right=True) for field in fields),
+    ]
+    rows: list[list[tables.Cell]] = [
+        [one.team or "no team", *(formatting.usd(getattr(one, field)) for field in fields)] for one in found.teams
+    ]
+    rows += [
+        [(f"({one.what}{', ' + one.centre if one.centre else ''})", "dim"), *[""] * 6, formatting.usd(one.usd)]
+        for one in found.unassigned
+    ]
+    if found.invoice_total_usd is not None:
+        rows.append(["invoice", *[""] * 6, (formatting.usd(found.invoice_total_usd), "bold")])
+    print_rows(columns, rows)
+    if found.state == "open":
+        session.print_note(f"{found.period} is open: these figures may still change")

@@ -1,0 +1,12 @@
+"""The commands reach a server that knows one month."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.billing_fakes import Ledger
+
+
+@pytest.fixture(autouse=True)
+def ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.cli.session.connect", Ledger)
