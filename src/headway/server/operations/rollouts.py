@@ -8,7 +8,7 @@ from typing import Any
 from headway.domain.operation import OperationKind, RollParams
 from headway.server.operations.run import OperationRun
 from headway.services.app_state import AppState
-from headway.services.cluster.planning import announce_operation
+from headway.services.cluster.operations import queue_operation, queued_operations
 from headway.store import Operation
 
 _TAKES_OVER = (OperationKind.ROLL, OperationKind.DOWN)
@@ -55,18 +55,13 @@ class RolloutOperation:
             await state.forget(name)  # open connections lead to the machine before
         return ()
 
-    async def _waiting(self) -> list[Operation]:
-        """Returns the queued operations of the cluster, oldest first."""
-        found = await self._state.store.operations.recent(self._operation.cluster)
-        return [one for one in reversed(found) if one.state == "queued"]
-
     async def _waits(self) -> bool:
-        return bool(await self._waiting())
+        return bool(await queued_operations(self._state, self._operation.cluster))
 
     async def _go_on_later(self) -> tuple[str, ...]:
         mine = self._operation
-        if any(one.kind in _TAKES_OVER for one in await self._waiting()):
+        if any(one.kind in _TAKES_OVER for one in await queued_operations(self._state, mine.cluster)):
             return ()
-        following = await self._state.store.operations.enqueue(mine.cluster, mine.kind, mine.person, params=mine.params)
-        announce_operation(self._state, following)
+        params = RollParams.from_json(mine.params)
+        following = await queue_operation(self._state, mine.cluster, mine.person, params)
         return (following.id,)

@@ -10,7 +10,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.operation import ApplyParams, OperationKind, ScaleParams
 from headway.domain.slots import Deadline
 from headway.services.app_state import AppState
-from headway.services.cluster.planning import announce_operation
+from headway.services.cluster.operations import queue_operation, queued_operations
 from headway.store import Operation
 
 # A restore keeps surplus nodes: it is not known which of them the backup's jobs run on.
@@ -56,7 +56,7 @@ class ScaleInWait:
         self._waited_for = frozenset(groups[name].name for name in nodes if name in groups)
         others = [
             one
-            for one in await self._queued()
+            for one in await queued_operations(self._state, self._operation.cluster)
             if one.kind is not OperationKind.ROLL and not ApplyParams.from_json(one.params).continues
         ]
         if any(one.kind in ENDS for one in others):
@@ -68,7 +68,9 @@ class ScaleInWait:
         an operation that runs first may have undone the change. It does nothing if an operation that replaces it was
         carried out (`replaced`)."""
         mine = self._operation
-        instead = [one.id for one in await self._queued() if self._replaces(one)]
+        instead = [
+            one.id for one in await queued_operations(self._state, self._operation.cluster) if self._replaces(one)
+        ]
         words = "a newer request replaced it" if instead else "another operation goes first"
         await self._say(mine.kind, f"{words}; nodes to be removed stay drained", level="warning", done=True)
         row = await self._state.store.clusters.get(mine.cluster)
@@ -78,14 +80,9 @@ class ScaleInWait:
             until=self._deadline.at if self._deadline else None,
             nodes=sorted(self._nodes),
         )
-        following = await self._state.store.operations.enqueue(
-            mine.cluster,
-            params.kind,
-            mine.person,
-            document=row.document if row else mine.document,
-            params=params.to_json(),
+        following = await queue_operation(
+            self._state, mine.cluster, mine.person, params, document=row.document if row else mine.document
         )
-        announce_operation(self._state, following)
         return (following.id,)
 
     def _replaces(self, other: Operation) -> bool:
@@ -101,11 +98,6 @@ class ScaleInWait:
     async def _turn(self, word: str) -> None:
         await self._state.store.clusters.save(self._operation.cluster, state=word)
         self._state.live.notify_row_changed(self._operation.cluster)
-
-    async def _queued(self) -> list[Operation]:
-        return [
-            one for one in await self._state.store.operations.recent(self._operation.cluster) if one.state == "queued"
-        ]
 
 
 async def replaced(state: AppState, operation: Operation) -> bool:

@@ -14,8 +14,8 @@ from headway.errors import InvalidSpec, Refused
 from headway.rollout.slurm_upgrade_rules import is_upgrade, upgrade_fault
 from headway.server.operations.backups import back_up, passphrase_of
 from headway.services.app_state import AppState
+from headway.services.cluster.operations import queue_operation
 from headway.services.cluster.path_policy import require_allowed_path
-from headway.services.cluster.planning import announce_operation
 from headway.store import ClusterRow, Operation
 
 if TYPE_CHECKING:
@@ -58,8 +58,5 @@ async def nodes_follow(
     if any(one.kind is OperationKind.ROLL and one.state in ("queued", "running") for one in rows):
         return ()
     params = RollParams(until=deadline.at if deadline else None)
-    following = await state.store.operations.enqueue(
-        cluster.name, params.kind, operation.person, params=params.to_json()
-    )
-    announce_operation(state, following)
+    following = await queue_operation(state, cluster.name, operation.person, params)
     return (following.id,)

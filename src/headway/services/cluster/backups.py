@@ -18,8 +18,8 @@ from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, RotateIn, Ve
 from headway.schemas.clusters import OperationOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
+from headway.services.cluster.operations import queue_operation
 from headway.services.cluster.path_policy import require_allowed_path
-from headway.services.cluster.planning import announce_operation
 from headway.services.identity import Principal
 from headway.services.mappers import operation_out
 from headway.store import Operation
@@ -57,10 +57,7 @@ async def start_restore(state: AppState, who: Principal, name: str, ask: Restore
             f"queue and accounting of {name} are replaced by those of the backup", hint="headway restore with --yes"
         )
     params = RestoreParams(str(path), random.token_hex(8))
-    operation = await state.store.operations.enqueue(
-        name, params.kind, who.person, params=params.to_json(), secret=_text(key), key=who.idempotency_key
-    )
-    announce_operation(state, operation)
+    operation = await queue_operation(state, name, who.person, params, secret=_text(key), key=who.idempotency_key)
     await write_audit_line(state, who, "restore", name, operation=operation.id, path=str(path))
     return operation_out(operation)
 
@@ -119,10 +116,7 @@ async def start_key_rotation(state: AppState, who: Principal, name: str, ask: Ro
     if ask.what == "ssh" and not cluster.provider.creates_machines:
         raise Refused(f"{name} is reached with your own SSH keys", hint="change them on the machines and in hosts")
     params = RotateParams(ask.what, random.token_hex(8))
-    operation = await state.store.operations.enqueue(
-        name, params.kind, who.person, params=params.to_json(), key=who.idempotency_key
-    )
-    announce_operation(state, operation)
+    operation = await queue_operation(state, name, who.person, params, key=who.idempotency_key)
     await write_audit_line(state, who, "secrets.rotate", name, operation=operation.id, what=ask.what)
     return operation_out(operation)
 
@@ -149,13 +143,9 @@ async def queue_backup(
     ref = ref or random.token_hex(8)
     params = BackupParams(str(folder), ref, vars(header), keep)
     try:
-        operation = await state.store.operations.enqueue(
-            name, params.kind, person, params=params.to_json(), secret=_text(key), key=idempotency_key
-        )
+        return await queue_operation(state, name, person, params, secret=_text(key), key=idempotency_key)
     except Conflict:
         return None
-    announce_operation(state, operation)
-    return operation
 
 
 def _text(key: bytes) -> str:

@@ -13,8 +13,8 @@ from headway.schemas.clusters import OperationOut
 from headway.schemas.datasets import DatasetIn, DatasetOut, S3In
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
+from headway.services.cluster.operations import queue_operation
 from headway.services.cluster.path_policy import require_dataset_source
-from headway.services.cluster.planning import announce_operation
 from headway.services.identity import Principal
 from headway.services.mappers import operation_out
 
@@ -114,11 +114,8 @@ async def _find_version(
 async def _queue(
     state: AppState, who: Principal, cluster: str, params: DatasetParams, secret: str = ""
 ) -> OperationOut:
+    operation = await queue_operation(state, cluster, who.person, params, secret=secret, key=who.idempotency_key)
     stored = params.to_json()
-    operation = await state.store.operations.enqueue(
-        cluster, params.kind, who.person, params=stored, secret=secret, key=who.idempotency_key
-    )
-    announce_operation(state, operation)
     detail = {name: value for name, value in stored.items() if name != "action"}
     await write_audit_line(state, who, params.kind.audit_action(stored), cluster, operation=operation.id, **detail)
     return operation_out(operation)

@@ -18,10 +18,11 @@ from headway.rollout.slurm_upgrade_rules import backup_before_upgrade, upgrade_f
 from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
 from headway.services.app_state import AppState, ShownPlan, fingerprint
 from headway.services.cluster.cost_guard import COST_LIMIT_FIELD, cost_limit_conflict
+from headway.services.cluster.operations import queue_operation
 from headway.services.cluster.path_policy import moved_dataset_faults, path_faults
 from headway.services.cluster_backend import ResolvedCluster
 from headway.services.identity import Principal, Right
-from headway.services.mappers import changeset_out, operation_news, summary_of
+from headway.services.mappers import changeset_out, summary_of
 from headway.store import Operation
 
 PLAN_MAX_AGE_S = 15.0
@@ -64,11 +65,7 @@ async def queue_apply(state: AppState, who: Principal, name: str, ask: ApplyIn) 
         await state.store.clusters.save(name, stored, summary=summary_of(cluster), owner=document.owner)
     # An apply queued behind another operation can only be planned when its turn comes.
     params = ApplyParams(ask.confirmed, look_again=waits and not ask.confirmed, deadline_s=ask.deadline_s)
-    operation = await state.store.operations.enqueue(
-        name, params.kind, who.person, document=stored, params=params.to_json(), key=who.idempotency_key
-    )
-    announce_operation(state, operation)
-    return operation
+    return await queue_operation(state, name, who.person, params, document=stored, key=who.idempotency_key)
 
 
 async def plan_scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> ChangeSetOut:
@@ -88,11 +85,9 @@ async def queue_scale(state: AppState, who: Principal, name: str, ask: ScaleIn) 
     params = ScaleParams(
         ask.confirmed, look_again=waits and not ask.confirmed, deadline_s=ask.deadline_s, scale=targets
     )
-    operation = await state.store.operations.enqueue(
-        name, params.kind, who.person, document=document.model_dump(), params=params.to_json(), key=who.idempotency_key
+    return await queue_operation(
+        state, name, who.person, params, document=document.model_dump(), key=who.idempotency_key
     )
-    announce_operation(state, operation)
-    return operation
 
 
 async def _scaled(state: AppState, name: str, ask: ScaleIn) -> tuple[dict[str, int], Document]:
@@ -112,11 +107,7 @@ async def queue_down(state: AppState, who: Principal, name: str, *, delete_data:
     """Queues taking the cluster down. Raises NotFound."""
     row = await state.row(name)
     params = DownParams(delete_data)
-    operation = await state.store.operations.enqueue(
-        name, params.kind, who.person, document=row.document, params=params.to_json(), key=who.idempotency_key
-    )
-    announce_operation(state, operation)
-    return operation
+    return await queue_operation(state, name, who.person, params, document=row.document, key=who.idempotency_key)
 
 
 async def resolve_document(state: AppState, who: Principal, document: Document) -> tuple[Document, ResolvedCluster]:
@@ -222,12 +213,3 @@ def _need_confirmation(name: str, asks: int, confirmed: bool) -> None:
         raise NeedsConfirmation(
             f"{what} jobs or sessions on {name}", hint="check `headway plan`, then apply with --yes"
         )
-
-
-def announce_operation(state: AppState, operation: Operation) -> None:
-    """Publishes a queued operation to event streams, pages and the worker that runs it."""
-    name = operation.cluster
-    state.live.publish_events(operation_news(operation, "queued", state.clock()))
-    state.plans.pop(name, None)
-    state.wake.set()
-    state.live.notify_row_changed(name)

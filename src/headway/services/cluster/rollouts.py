@@ -7,7 +7,7 @@ from headway.errors import Fault
 from headway.schemas.clusters import ChangeSetOut, OperationOut, RollIn
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
-from headway.services.cluster.planning import announce_operation
+from headway.services.cluster.operations import queue_operation
 from headway.services.identity import Principal
 from headway.services.mappers import changeset_out, operation_out
 
@@ -28,9 +28,6 @@ async def start_rollout(state: AppState, who: Principal, name: str, ask: RollIn)
         )  # raises if the rollout is impossible
     until = None if ask.by_s is None else state.clock() + ask.by_s
     params = RollParams(ask.back, ask.head, ask.stop, until)
-    operation = await state.store.operations.enqueue(
-        name, params.kind, who.person, params=params.to_json(), key=who.idempotency_key
-    )
-    announce_operation(state, operation)
+    operation = await queue_operation(state, name, who.person, params, key=who.idempotency_key)
     await write_audit_line(state, who, "roll", name, operation=operation.id, **ask.model_dump())
     return operation_out(operation)

@@ -1,0 +1,39 @@
+"""Queueing operations of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.domain.operation import OperationParams
+from headway.services.app_state import AppState
+from headway.services.mappers import operation_news
+from headway.store import Operation
+
+
+async def queue_operation(
+    state: AppState,
+    cluster: str,
+    person: str,
+    params: OperationParams,
+    *,
+    document: Mapping[str, Any] | None = None,
+    secret: str = "",
+    key: str = "",
+) -> Operation:
+    """Adds an operation to the end of the cluster's queue, and tells event streams, pages and the worker about it.
+    `secret`, `key` and the errors are those of the store's `operations.enqueue`."""
+    operation = await state.store.operations.enqueue(
+        cluster, params.kind, person, document=document, params=params.to_json(), secret=secret, key=key
+    )
+    state.live.publish_events(operation_news(operation, "queued", state.clock()))
+    state.plans.pop(cluster, None)
+    state.wake.set()
+    state.live.notify_row_changed(cluster)
+    return operation
+
+
+async def queued_operations(state: AppState, cluster: str) -> list[Operation]:
+    """Returns the operations of the cluster that wait for their turn, the oldest first."""
+    found = await state.store.operations.recent(cluster)
+    return [one for one in reversed(found) if one.state == "queued"]
