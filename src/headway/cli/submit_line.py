@@ -1,18 +1,56 @@
-"""Parses an sbatch command line far enough to find the script: knows which of sbatch's flags take a value. Pure."""
+"""The flags of `headway submit` itself, and the parsing of its command line, whose other flags are sbatch's. Pure.
+
+The line is parsed far enough to find the script: that needs to know which of sbatch's flags take a value."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from textwrap import wrap
+from typing import NamedTuple
 
 import typer
 
 from headway.domain.slurm.sbatch_options import LONG, LONG_WITH_VALUE, SHORT_WITH_VALUE, SHORT_WITHOUT_VALUE, full_name
 
-OWN_WITHOUT_VALUE = frozenset({"json", "parsable", "help", "wait", "with-files", "estimate"})
-OWN_WITH_VALUE = frozenset({"as", "chdir", "env", "stage-in"})
+
+class OwnFlag(NamedTuple):
+    """A flag that `headway submit` handles itself. Without `metavar` it takes no value; without `help` it works as sbatch's."""
+
+    name: str
+    help: str = ""
+    metavar: str = ""
+
+
+OWN_FLAGS = (
+    OwnFlag("as", "Submit as this user (admins only).", "USER"),
+    OwnFlag("with-files", "Upload this folder (without what its .gitignore excludes); the job works in a copy of it."),
+    OwnFlag("env", "Set an environment variable of the job.", "NAME[=VALUE]"),
+    OwnFlag(
+        "stage-in", "Copy a dataset to $HEADWAY_SCRATCH/NAME on each node before the script starts.", "NAME[@VERSION]"
+    ),
+    OwnFlag("wait", "Wait for the job and exit with its exit code."),
+    OwnFlag("estimate", "Print price, expected start and remaining budget; submit nothing."),
+    OwnFlag("parsable", "Print only the job id."),
+    OwnFlag("json", "Print the answer as JSON."),
+    OwnFlag("chdir", metavar="FOLDER"),
+    OwnFlag("help"),
+)
+OWN_WITHOUT_VALUE = frozenset(flag.name for flag in OWN_FLAGS if not flag.metavar)
+OWN_WITH_VALUE = frozenset(flag.name for flag in OWN_FLAGS if flag.metavar)
 
 _KNOWN = LONG | OWN_WITHOUT_VALUE | OWN_WITH_VALUE
+
+
+def own_flags_help(width: int = 77) -> str:
+    """Returns the own flags that have a help, in two columns: flag, help."""
+    documented = [(f"--{flag.name} {flag.metavar}".rstrip(), flag.help) for flag in OWN_FLAGS if flag.help]
+    column = max(len(words) for words, _ in documented) + 4
+    lines = []
+    for words, text in documented:
+        first, *more = wrap(text, width - column, break_on_hyphens=False)
+        lines += [f"{words:<{column}}{first}", *(" " * column + line for line in more)]
+    return "\n".join(lines)
 
 
 @dataclass(slots=True)

@@ -76,6 +76,18 @@ def test_headway_options_are_taken_out_of_the_sbatch_line(words: str, own: dict[
     assert (line.own, line.args) == (own, args.split())
 
 
+def test_every_own_flag_is_parsed_and_its_help_fits_a_terminal() -> None:
+    for flag in submit_line.OWN_FLAGS:
+        words = [f"--{flag.name}", *(["x"] if flag.metavar else []), "job.sh"]
+        line = submit_line.parse_sbatch_line(words)
+        assert (line.args, line.script) == ([], "job.sh")
+    lines = submit_line.own_flags_help().splitlines()
+    assert max(map(len, lines)) <= 78
+    assert [line.split()[0] for line in lines if line.startswith("--")] == [
+        f"--{flag.name}" for flag in submit_line.OWN_FLAGS if flag.help
+    ]
+
+
 def test_wrap_excludes_a_script() -> None:
     line = submit_line.parse_sbatch_line(["-N", "2", "--wrap", "srun hostname; date"])
     assert line.wrap

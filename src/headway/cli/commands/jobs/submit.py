@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,17 +29,7 @@ def submit(
     All flags of sbatch may precede the script, such as -N 2, --gpus-per-node=8 or --wrap "COMMAND". Headway adds:
 
     \b
-    --as USER                    Submit as this user (admins only).
-    --with-files                 Upload this folder (without what its .gitignore
-                                 excludes); the job works in a copy of it.
-    --env NAME[=VALUE]           Set an environment variable of the job.
-    --stage-in NAME[@VERSION]    Copy a dataset to $HEADWAY_SCRATCH/NAME on each
-                                 node before the script starts.
-    --wait                       Wait for the job and exit with its exit code.
-    --estimate                   Print price, expected start and remaining
-                                 budget; submit nothing.
-    --parsable                   Print only the job id.
-    --json                       Print the answer as JSON.
+    {own_flags}
 
     headway submit -N 2 --gpus-per-node=8 train.sbatch --epochs 3"""
     words = words or []
@@ -86,6 +77,10 @@ def submit(
         session.print_line(done.message)  # --test-only: sbatch says when and where it would run
     if "wait" in line.own and done.job_id:
         raise typer.Exit(_wait(api, done.cluster, done.job_id))
+
+
+# `submit --help` is this docstring.
+submit.__doc__ = inspect.cleandoc(submit.__doc__ or "").replace("{own_flags}", submit_line.own_flags_help())
 
 
 def _request(**fields: Any) -> SubmitIn:
