@@ -10,34 +10,19 @@ from typing import Any
 from headway.catalog.releases import is_at_least
 from headway.domain.machine import Machine
 from headway.domain.slurm.state import JobState
-from headway.slurm.adapters.base import gpus_of_tres, hosts, number, text
+from headway.slurm.adapters.base import gpus_of_tres, number, text
+from headway.slurm.sacct_values import parse_integer, parse_nodes, parse_state, parse_time_limit_s, parse_unix_time
 from headway.transport.ssh import Remote
 
 _BREAK = "\x1f"  # separates fields: a job's name may contain "|"
 
 
-def _moment(value: str) -> int:
-    return int(value) if value.isdigit() else 0  # "Unknown", "None"
-
-
-def _minutes(value: str) -> int | None:
-    return int(value) * 60 if value.isdigit() else None  # "UNLIMITED", "Partition_Limit"
-
-
-def _number(value: str) -> int:
-    return int(value) if value.isdigit() else 0
-
-
-def _state(value: str) -> str:
-    return value.split(" ")[0]  # "CANCELLED by 20000"
-
-
 def _exit(value: str) -> int:
-    return _number(value.partition(":")[0])
+    return parse_integer(value.partition(":")[0])
 
 
 @dataclass(frozen=True)
-class Column:
+class JobColumn:
     """A column of sacct's output and the field of JobState that it becomes."""
 
     name: str  # field of JobState; a name with "_" in front is only used below
@@ -48,33 +33,33 @@ class Column:
 
 
 COLUMNS = (
-    Column("id", "JobIDRaw", _number),
-    Column("_shown", "JobID", text),
-    Column("name", "JobName", text),
-    Column("user", "User", text),
-    Column("account", "Account", text),
-    Column("partition", "Partition", text),
-    Column("state", "State", _state),
-    Column("reason", "Reason", text),
-    Column("nodes", "NodeList", lambda value: () if value == "None assigned" else hosts(value)),
-    Column("node_count", "NNodes", _number),
-    Column("gpus", "AllocTRES", gpus_of_tres),
-    Column("submit_time", "Submit", _moment, "unix s"),
-    Column("start_time", "Start", _moment, "unix s"),
-    Column("end_time", "End", _moment, "unix s"),
-    Column("time_limit_s", "TimelimitRaw", _minutes, "min"),
-    Column("workdir", "WorkDir", text),
-    Column("priority", "Priority", _number),
-    Column("exit_code", "ExitCode", _exit),
-    Column("qos", "QOS", text),
-    Column("restarts", "Restarts", _number, since="24.11"),
-    Column("stdout", "StdOut", text, since="24.11"),
-    Column("stderr", "StdErr", text, since="24.11"),
-    Column("_submit_line", "SubmitLine", text),
+    JobColumn("id", "JobIDRaw", parse_integer),
+    JobColumn("_shown", "JobID", text),
+    JobColumn("name", "JobName", text),
+    JobColumn("user", "User", text),
+    JobColumn("account", "Account", text),
+    JobColumn("partition", "Partition", text),
+    JobColumn("state", "State", parse_state),
+    JobColumn("reason", "Reason", text),
+    JobColumn("nodes", "NodeList", parse_nodes),
+    JobColumn("node_count", "NNodes", parse_integer),
+    JobColumn("gpus", "AllocTRES", gpus_of_tres),
+    JobColumn("submit_time", "Submit", parse_unix_time, "unix s"),
+    JobColumn("start_time", "Start", parse_unix_time, "unix s"),
+    JobColumn("end_time", "End", parse_unix_time, "unix s"),
+    JobColumn("time_limit_s", "TimelimitRaw", parse_time_limit_s, "min"),
+    JobColumn("workdir", "WorkDir", text),
+    JobColumn("priority", "Priority", parse_integer),
+    JobColumn("exit_code", "ExitCode", _exit),
+    JobColumn("qos", "QOS", text),
+    JobColumn("restarts", "Restarts", parse_integer, since="24.11"),
+    JobColumn("stdout", "StdOut", text, since="24.11"),
+    JobColumn("stderr", "StdErr", text, since="24.11"),
+    JobColumn("_submit_line", "SubmitLine", text),
 )
 
 
-def columns(version: str) -> tuple[Column, ...]:
+def columns(version: str) -> tuple[JobColumn, ...]:
     """Returns the columns that this version of Slurm has."""
     return tuple(c for c in COLUMNS if not c.since or is_at_least(version, c.since))
 
@@ -160,7 +145,7 @@ async def read_array_states(connections: Remote, head: Machine, job_id: int) -> 
         shown, _, state = line.partition(_BREAK)
         job, _, task = shown.partition("_")
         if job == str(job_id) and task.isdigit():
-            found[task] = _state(state)
+            found[task] = parse_state(state)
     return found
 
 
@@ -172,6 +157,6 @@ def _job(found: dict[str, Any]) -> JobState:
     return JobState(
         **{"restarts": 0, "stdout": "", **found},
         command="",
-        array_job_id=_number(array) if task else 0,
+        array_job_id=parse_integer(array) if task else 0,
         array_task=task,
     )

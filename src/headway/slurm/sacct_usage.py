@@ -12,7 +12,8 @@ from typing import Any
 from headway.domain.billing import JobRun, NodeSpan, SpanKind
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError
-from headway.slurm.adapters.base import gpus_of_tres, hosts, memory_of_tres, text
+from headway.slurm.adapters.base import gpus_of_tres, memory_of_tres, text
+from headway.slurm.sacct_values import parse_integer, parse_nodes, parse_state, parse_time_limit_s, parse_unix_time
 from headway.transport.ssh import Remote
 from headway.transport.streams import MAX_OUTPUT
 
@@ -20,22 +21,6 @@ TIMEOUT_S = 120.0
 _TYPE = re.compile(r"\bgres/gpu:([A-Za-z0-9_.-]+)=\d")
 _CPU = re.compile(r"\bcpu=(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 _ENERGY = re.compile(r"\benergy=(\d+)")
-
-
-def _moment(value: str) -> int:
-    return int(value) if value.isdigit() else 0  # "Unknown", "None"
-
-
-def _minutes(value: str) -> int | None:
-    return int(value) * 60 if value.isdigit() else None
-
-
-def _number(value: str) -> int:
-    return int(value) if value.isdigit() else 0
-
-
-def _nodes(value: str) -> tuple[str, ...]:
-    return () if value == "None assigned" else hosts(value)
 
 
 def _type(value: str) -> str:
@@ -49,11 +34,11 @@ def _cpus(value: str) -> int:
 
 def _array(value: str) -> int:
     whole, _, task = value.partition("_")
-    return _number(whole) if task else 0
+    return parse_integer(whole) if task else 0
 
 
 @dataclass(frozen=True)
-class Column:
+class UsageColumn:
     """A column of sacct's output. `into` has the fields that are read from it, each with its parser."""
 
     source: str
@@ -61,24 +46,24 @@ class Column:
 
 
 COLUMNS = (
-    Column("JobIDRaw", (("job", _number),)),
-    Column("JobID", (("array_job", _array),)),
-    Column("User", (("user", text),)),
-    Column("Account", (("team", text),)),
-    Column("Partition", (("partition", text),)),
-    Column("QOS", (("qos", text),)),
-    Column("State", (("state", lambda value: value.split(" ")[0]),)),  # "CANCELLED by 20000"
-    Column("NodeList", (("nodes", _nodes),)),
-    Column(
+    UsageColumn("JobIDRaw", (("job", parse_integer),)),
+    UsageColumn("JobID", (("array_job", _array),)),
+    UsageColumn("User", (("user", text),)),
+    UsageColumn("Account", (("team", text),)),
+    UsageColumn("Partition", (("partition", text),)),
+    UsageColumn("QOS", (("qos", text),)),
+    UsageColumn("State", (("state", parse_state),)),
+    UsageColumn("NodeList", (("nodes", parse_nodes),)),
+    UsageColumn(
         "AllocTRES",
         (("gpus", gpus_of_tres), ("gpu_type", _type), ("cpus", _cpus), ("memory_mib", memory_of_tres)),
     ),
-    Column("Submit", (("submit", _moment),)),
-    Column("Eligible", (("eligible", _moment),)),
-    Column("Start", (("start", _moment),)),
-    Column("End", (("end", _moment),)),
-    Column("TimelimitRaw", (("time_limit_s", _minutes),)),
-    Column("TRESUsageInTot", ()),  # read from steps, see `_Steps`
+    UsageColumn("Submit", (("submit", parse_unix_time),)),
+    UsageColumn("Eligible", (("eligible", parse_unix_time),)),
+    UsageColumn("Start", (("start", parse_unix_time),)),
+    UsageColumn("End", (("end", parse_unix_time),)),
+    UsageColumn("TimelimitRaw", (("time_limit_s", parse_time_limit_s),)),
+    UsageColumn("TRESUsageInTot", ()),  # read from steps, see `_Steps`
 )
 
 
@@ -148,7 +133,7 @@ def parse_node_events(output: str) -> list[NodeSpan]:
         if len(words) != 5 or not words[0] or not words[1].isdigit():
             continue
         kind = SpanKind.DOWN if "DOWN" in words[3] or "FAIL" in words[3] else SpanKind.DRAINED
-        found.append(NodeSpan(words[0], kind, int(words[1]), _moment(words[2]), words[4]))
+        found.append(NodeSpan(words[0], kind, int(words[1]), parse_unix_time(words[2]), words[4]))
     return found
 
 
