@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from headway.domain.machine import Machine
 from headway.domain.slurm.hostlist import expand
+from headway.domain.slurm.job_states import ALLOCATED, RUNNING
 from headway.slurm.scontrol import TIMEOUT_S, UNIX_TIMES
 from headway.transport.ssh import Remote
 
-# States in which a job occupies nodes. A stopped or resizing job has the base state RUNNING, but `squeue --states=RUNNING` leaves
-# out jobs with such a flag, so the flags are named too.
-_ALLOCATED = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "RESIZING", "SIGNALING")
-_ENDING = ("COMPLETING", "STAGE_OUT")
 # End states that no command of a user or administrator caused.
-_ENDED = ("COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY")
-
-
-def is_allocated(state: str) -> bool:
-    """Returns whether a job in this state has nodes and has not begun to end."""
-    return state in _ALLOCATED
+_ENDED_BY_ITSELF = frozenset({"COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
 
 
 async def jobs_on_node(connections: Remote, head: Machine, node: str, *, ending: bool = True) -> tuple[int, ...]:
@@ -30,17 +22,24 @@ async def jobs_on_node(connections: Remote, head: Machine, node: str, *, ending:
 
 async def batch_hosts(connections: Remote, head: Machine, node: str, *, ending: bool = True) -> dict[int, str]:
     """Returns the same jobs as `jobs_on_node`, each with the node where its batch script runs."""
-    return await _batch_hosts(connections, head, node, _ALLOCATED + _ENDING if ending else _ALLOCATED)
+    return await _batch_hosts(connections, head, node, RUNNING if ending else ALLOCATED)
 
 
 async def recent_jobs_on_node(connections: Remote, head: Machine, node: str) -> set[int]:
     """Returns jobs that occupy the node, and jobs that ended there within the last minutes (MinJobAge) other than
     by a command."""
-    return set(await _batch_hosts(connections, head, node, (*_ALLOCATED, *_ENDING, *_ENDED)))
+    return set(await _batch_hosts(connections, head, node, RUNNING | _ENDED_BY_ITSELF))
 
 
-async def _batch_hosts(connections: Remote, head: Machine, node: str, states: Sequence[str]) -> dict[int, str]:
-    argv = ["squeue", "--all", "--noheader", f"--nodelist={node}", f"--states={','.join(states)}", "--format=%A %B"]
+async def _batch_hosts(connections: Remote, head: Machine, node: str, states: Set[str]) -> dict[int, str]:
+    argv = [
+        "squeue",
+        "--all",
+        "--noheader",
+        f"--nodelist={node}",
+        f"--states={','.join(sorted(states))}",
+        "--format=%A %B",
+    ]
     ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
     rows = (line.split() for line in ran.stdout.splitlines())
     return {int(row[0]): row[1] for row in rows if len(row) == 2}
@@ -57,7 +56,7 @@ async def failed_jobs_on_node(connections: Remote, head: Machine, node: str) -> 
 
 async def jobs_by_node(connections: Remote, head: Machine) -> dict[str, tuple[int, ...]]:
     """Returns the jobs that occupy each busy node, including completing ones."""
-    argv = ["squeue", "--all", "--noheader", f"--states={','.join(_ALLOCATED + _ENDING)}", "--format=%A %N"]
+    argv = ["squeue", "--all", "--noheader", f"--states={','.join(sorted(RUNNING))}", "--format=%A %N"]
     ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
     found: dict[str, set[int]] = {}
     for line in ran.stdout.splitlines():

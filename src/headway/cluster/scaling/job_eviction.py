@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
+from headway.domain.slurm.job_states import ALLOCATED
 from headway.errors import CommandFailed, HeadwayError
 from headway.slurm import job_commands, node_jobs
 from headway.slurm.signal_request import SignalRequest, requested_signal
@@ -96,7 +97,7 @@ class JobEviction:
         ended."""
         try:
             word = await job_commands.read_job_state(self.env.connections, self.head, job)
-            if node_jobs.is_allocated(word):
+            if word in ALLOCATED:
                 await self._requeue_or_cancel(job)
         except HeadwayError as error:
             await self._report_failed(job, error)

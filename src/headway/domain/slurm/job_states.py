@@ -1,11 +1,13 @@
-"""Slurm's job states in three kinds. `squeue` shows some state flags in place of the base state."""
+"""Slurm's job states by kind. `squeue` shows some state flags in place of the base state."""
 
 from __future__ import annotations
 
 WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
-RUNNING = frozenset(
-    {"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
-)
+# A job in these states has nodes and has not begun to end. A stopped or resizing job has the base state RUNNING, but
+# `squeue --states=RUNNING` leaves out jobs with such a flag, so the flags are named too.
+ALLOCATED = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "RESIZING", "SIGNALING"})
+ENDING = frozenset({"COMPLETING", "STAGE_OUT"})  # a job in these states still has its nodes
+RUNNING = ALLOCATED | ENDING
 FAILED = frozenset(
     {"FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED", "REVOKED"}
 )

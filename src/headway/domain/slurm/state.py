@@ -13,6 +13,7 @@ OURS = "headway_"  # prefix of Headway's own Slurm reservations
 SPARES = "headway_spares"  # reservation of the spare nodes
 LEMONS = "headway_lemons"  # reservation of nodes that fail too often, for jobs with --reservation=headway_lemons
 OUT = frozenset({"DRAIN", "DOWN", "FAIL"})  # states of a node that takes no jobs until it is returned to service
+BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})  # states of a node that has jobs
 _BAD = frozenset({"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN", "INVALID_REG", "FUTURE"})
 _CHANGES = frozenset({"POWERING_UP", "POWERING_DOWN", "POWER_DOWN"})
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from headway.cluster.monitoring import metric_queries as known
 from headway.cluster.monitoring.metric_queries import MOST_LINES, SERIES, Over
 from headway.domain.cluster import Cluster
+from headway.domain.slurm.job_states import RUNNING
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.render.monitoring.prometheus import SCRAPE_S
 from headway.schemas.metrics import ChartLineOut, ChartOut, MetricsOut
@@ -98,7 +99,7 @@ async def _job_lifetime(state: AppState, cluster: Cluster, number: int) -> tuple
     job = await state.job(cluster, number)
     if not job.start_time or job.start_time > state.clock():
         raise Refused(f"job {number} has not started", hint="its charts begin when it starts")
-    over = job.state not in {"RUNNING", "COMPLETING", "SUSPENDED"} and job.end_time
+    over = job.state not in RUNNING and job.end_time
     return job.gpus, float(job.start_time), float(job.end_time) if over else 0.0
 
 

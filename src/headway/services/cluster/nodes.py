@@ -8,14 +8,13 @@ from collections.abc import Awaitable
 
 from headway.domain.cluster import Cluster
 from headway.domain.incident import REBOOTS, FaultAction, Incident
+from headway.domain.slurm.state import BUSY
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.schemas.nodes import DoneOut, NodeActionOut, NodeDetailOut, TestOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.identity import Principal
 from headway.services.mappers import incident_out, node_outs
-
-_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 
 
 async def get_node(state: AppState, name: str, node: str) -> NodeDetailOut:
@@ -94,7 +93,7 @@ async def start_tests(state: AppState, who: Principal, name: str, node: str, *, 
     cluster = await _cluster_with_node(state, name, node)
     _require_idle(state, name, node)
     known = next((one for one in state.live.snapshot(name).nodes if one.name == node), None)
-    if hard and known is not None and _BUSY.intersection(known.states):
+    if hard and known is not None and BUSY.intersection(known.states):
         raise Conflict(f"jobs run on {node}: hard tests would disturb them", hint="drain it and wait")
     await write_audit_line(state, who, "node.test", f"{name}/{node}", hard=hard)
     action = NodeActionOut(kind="test", person=who.person, begun_at=state.clock())

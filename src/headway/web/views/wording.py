@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.domain.slurm.state import BUSY
 from headway.jobs.explain.slurm_messages import explain_reason
 from headway.schemas.clusters import NodeOut
 
@@ -28,16 +29,13 @@ def node_kind(node: NodeOut) -> tuple[str, str]:
     if states & _DOWN:
         return "down", "not responding" if "NOT_RESPONDING" in states and "DOWN" not in states else "down"
     if "DRAIN" in states:
-        busy = states & {"ALLOCATED", "MIXED", "COMPLETING"}
-        return "drain", "draining" if busy else "drained"
+        return "drain", "draining" if states & BUSY else "drained"
     if not states:
         return "start", "not read yet"
     if states & _STARTING:
         return "start", "starting"
-    if states & {"ALLOCATED", "MIXED"}:
-        return "up", "in use"
-    if "COMPLETING" in states:
-        return "up", "cleaning up"
+    if states & BUSY:
+        return "up", "cleaning up" if states & BUSY == {"COMPLETING"} else "in use"
     return "idle", "ready" if node.role == "spare" else "idle"
 
 

@@ -9,6 +9,7 @@ from fastapi import Form
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, Operator, State
+from headway.domain.slurm.state import BUSY, OUT
 from headway.errors import Refused
 from headway.schemas.jobs import JobOut
 from headway.services.cluster import nodes as service
@@ -25,8 +26,6 @@ _GPU = (
     "gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature", "gpu_ecc_corrected", "gpu_ecc_uncorrected",
     "gpu_nvlinks", "gpu_nvlink_errors",
 )  # fmt: skip
-_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
-_OUT = frozenset({"DRAIN", "DOWN", "FAIL"})
 _LOOKS = {"up": "ok", "idle": "info", "down": "bad", "drain": "warn", "start": "info"}
 Word = Annotated[str, Form(max_length=400)]
 
@@ -55,8 +54,8 @@ async def page(name: str, node: str, state: State, who: Anyone) -> Response:
         names={job.id: job.name for job in jobs},
         charts_url=_charts(name, node, bool(told.node.gpus)),
         may=who.may(Right.OPERATE_NODES),
-        out=bool(states & _OUT),
-        busy=bool(states & _BUSY),
+        out=bool(states & OUT),
+        busy=bool(states & BUSY),
         under_way=told.action is not None and told.action.ended_at is None,
     )
 
