@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from headway.errors import NotFound
-from headway.services.app_state import AppState, Settings
+from headway.services.app_state import AppState
 from headway.services.cursors import encode_cursor
 from headway.services.read_model.snapshot import LiveState
+from headway.services.settings import Settings
 from headway.store import open_store
 from tests.support.postgres import BIN, postgres
 from tests.support.server_fakes import URL, FakeBackend, Server, reading

@@ -12,8 +12,9 @@ import pytest
 from headway.errors import Unreachable
 from headway.server.workers import server_election
 from headway.server.workers.server_election import Follower, LeaderElection
-from headway.services.app_state import AppState, Settings
+from headway.services.app_state import AppState
 from headway.services.read_model.snapshot import LiveState
+from headway.services.settings import Settings
 from headway.store import Store, open_store
 from headway.store.db import advisory_locks
 from tests.support.postgres import BIN, postgres

@@ -21,10 +21,11 @@ from headway.errors import Fault, InvalidSpec, Refused
 from headway.schemas.clusters import Document
 from headway.server.live_data import PageLive
 from headway.server.workers.operation_worker import OperationWorker
-from headway.services.app_state import AppState, Settings
+from headway.services.app_state import AppState
 from headway.services.cluster_backend import ResolvedCluster, SlurmReading
 from headway.services.identity import Right
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, LiveState
+from headway.services.settings import Settings
 from headway.store import Store
 from headway.web.app import mount
 from tests.support import builders

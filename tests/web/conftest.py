@@ -29,8 +29,9 @@ from page_demo import Snapshot
 from playwright.sync_api import Page, expect
 from tests.support.server_fakes import FakeBackend, shared_app
 
-from headway.services.app_state import AppState, Settings
+from headway.services.app_state import AppState
 from headway.services.read_model.snapshot import LiveState
+from headway.services.settings import Settings
 from headway.store import open_store
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -261,7 +261,7 @@ def test_clone_gets_its_own_folder_and_asks_for_secrets(demo: Site, page: Page, 
     run = RunIn(
         argv=["torchrun", "train.py", "--tokenizer", "gpt2"], nodes=2, gpus=8, env={"HF_TOKEN": "s3cret", "A": "1"}
     )
-    _, cluster = demo.run(demo.state.cluster("demo"))
+    _, cluster = demo.run(demo.state.clusters.get("demo"))
     first = prepare_run(run, cluster, "alice", "20260101-000000-abcd")
     keeping = demo.state.store.jobs.record("demo", 104, person="alice", user="alice", kind="run",
                                         request=stored_request(first), facts={}, audit={})  # fmt: skip

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from headway.domain.role import Role
 from headway.errors import Refused
-from headway.services.app_state import Oidc
+from headway.services.settings import Oidc
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 

@@ -53,7 +53,7 @@ class PageLive:
             del self._shown[name]
 
     async def _read(self, name: str) -> PageSnapshot:
-        row, cluster = await self._state.cluster(name)
+        row, cluster = await self._state.clusters.get(name)
         known = self._state.live.snapshot(name)
         status = StatusOut(
             cluster=cluster_out(row, known),

@@ -35,10 +35,11 @@ from headway.server.workers.event_listener import EventListener, EventSource
 from headway.server.workers.operation_worker import OperationWorker
 from headway.server.workers.server_election import LeaderElection
 from headway.server.workers.snapshot_worker import HealthLoop, SnapshotWorker
-from headway.services.app_state import AppState, Settings
+from headway.services.app_state import AppState
 from headway.services.cluster_backend import ClusterBackend
 from headway.services.identity import Right
 from headway.services.read_model.snapshot import LiveState
+from headway.services.settings import Settings
 from headway.store import Store, open_store
 from headway.store.db.engine import database_url, shown_url
 

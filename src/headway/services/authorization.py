@@ -77,7 +77,7 @@ def may_see_team_usage(cluster: Cluster, who: Principal, team: str) -> bool:
 async def cluster_to_work_on(state: AppState, name: str, who: Principal) -> Cluster:
     """Returns the cluster for a request that runs something on it. Raises NotFound, and NotAllowed as
     `require_still_listed`."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     await require_still_listed(state, cluster, who)
     return cluster
 

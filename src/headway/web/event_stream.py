@@ -83,7 +83,7 @@ async def _news(
     if who is None:
         raise NotSignedIn("no person is signed in")
     events = []
-    row = await state.shared_row(name)
+    row = await state.clusters.shared_row(name)
     out = cluster_out(row, state.live.snapshot(name))
     for word, shown in (("state", StateView(out.state, out.simulated_gpus)), ("notice", cluster_banner(out))):
         if before.get(f"/{word}", before) != shown:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from headway.domain.role import Role
 from headway.errors import Conflict, NotAllowed, NotSignedIn, Refused, Unreachable
 from headway.services.access.people import require_unused_user
-from headway.services.app_state import AppState, Oidc
+from headway.services.app_state import AppState
+from headway.services.settings import Oidc
 from headway.store import Person
 from headway.validation.syntax_rules import user_name_fault
 

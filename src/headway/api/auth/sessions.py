@@ -12,10 +12,11 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import client_address, require_signed_in
 from headway.api.auth.oidc import CALLBACK_PATH, Provider
 from headway.errors import NotAllowed, NotFound, NotSignedIn
-from headway.services.app_state import AppState, Oidc
+from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.identity import principal_for
 from headway.services.login_throttle import account_key, address_key
+from headway.services.settings import Oidc
 from headway.store import Person
 
 FLOW_S = 600

@@ -26,7 +26,7 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
         return ()
     row = await state.store.clusters.get(name)
     document = _document(operation, params, row)
-    cluster = (await state.resolve(document)).cluster
+    cluster = (await state.clusters.resolve(document)).cluster
     if params.look_again and operation.attempts == 1 and operation.id not in run.replanned:
         changes = await state.backend.lifecycle.plan(cluster)
         if changes.asks:
@@ -36,7 +36,7 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
             )
         run.replanned.add(operation.id)
     # Machines for jobs may have been added since it was queued.
-    before = await state.resolved(row) if row else None
+    before = await state.clusters.resolved(row) if row else None
     if over := await cost_limit_conflict(state, before, cluster):
         raise over
     if row is not None and before is not None:

@@ -49,7 +49,7 @@ class BackupOperations:
         from headway.backup.backup import file_of
 
         state, name = self._state, self._operation.cluster
-        row, cluster = await state.cluster(name)
+        row, cluster = await state.clusters.get(name)
         params = BackupParams.from_json(self._operation.params)
         header = Header(**params.header)
         path = file_of(Path(params.to), header)
@@ -82,11 +82,11 @@ class BackupOperations:
         kept = await asyncio.to_thread(keep.read, path, key)
         await keep.check(name, state.store, kept)
         document = Document.model_validate(kept.about["document"])
-        resolved = await state.resolve(document)
+        resolved = await state.clusters.resolve(document)
         faults = await path_faults(state, resolved)
         if faults:
             raise InvalidSpec(faults)
-        old, there = kept.proof.header.slurm_version, state.stored_slurm_version(resolved.cluster, None)
+        old, there = kept.proof.header.slurm_version, state.clusters.stored_slurm_version(resolved.cluster, None)
         if there not in ("", old) and await state.backend.lifecycle.machines(resolved.cluster):
             raise Refused(
                 f"{name} runs Slurm {there} and this backup is of {old}: machines of one version can't use the other",
@@ -95,7 +95,9 @@ class BackupOperations:
         await self._say("proof", f"{kept.proof.bytes} bytes are complete", done=True)
         count = await keep.remember(name, state.store, path, key, kept)
         await self._say("records", f"{count} of Headway's own records are restored", done=True)
-        cluster = (await state.resolve(document)).cluster  # resolved again, with the datasets from the restored records
+        cluster = (
+            await state.clusters.resolve(document)
+        ).cluster  # resolved again, with the datasets from the restored records
         if cluster.provider.volumes_on_server:
             await self._datasets(cluster)
         owner = str(kept.about.get("owner") or "")
@@ -110,7 +112,7 @@ class BackupOperations:
 
     async def _datasets(self, cluster: Cluster) -> None:
         """Creates the folders of all datasets, because machines mount them, even if no backup could restore their files."""
-        store, library = self._state.store, self._state.library(cluster)
+        store, library = self._state.store, self._state.clusters.dataset_library(cluster)
         versions = await store.datasets.versions(cluster.name)
         for name in {one.name for one in versions}:
             await asyncio.to_thread(library.ready, name)
@@ -123,7 +125,7 @@ class BackupOperations:
         """Replaces a key of the cluster."""
         state, name = self._state, self._operation.cluster
         params = RotateParams.from_json(self._operation.params)
-        _, cluster = await state.cluster(name)
+        _, cluster = await state.clusters.get(name)
 
         async def begins() -> None:
             await state.store.clusters.save(name, state="changing")
@@ -222,7 +224,7 @@ class BackupSchedule:
         if not row.document.get("spec", {}).get("backup"):
             return
         try:
-            cluster = await state.resolved(row)
+            cluster = await state.clusters.resolved(row)
             if cluster.backup is None:
                 return
             busy = await state.store.operations.active(name)  # a rollout may wait for days, and gives way to a backup

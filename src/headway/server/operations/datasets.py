@@ -57,14 +57,14 @@ class DatasetOperations:
         return ()
 
     async def _shelf_of(self) -> LibraryLocation:
-        _, cluster = await self._state.cluster(self._cluster)
+        _, cluster = await self._state.clusters.get(self._cluster)
         if not cluster.provider.volumes_on_server:
             return await self._state.backend.storage.dataset_library(cluster)
-        return LocalLibrary(self._state.library(cluster))
+        return LocalLibrary(self._state.clusters.dataset_library(cluster))
 
     async def _add(self) -> str:
         state, store = self._state, self._state.store
-        _, cluster = await state.cluster(self._cluster)
+        _, cluster = await state.clusters.get(self._cluster)
         require_free_name(cluster, self._name)
         path = self._params.source or ""
         number = await store.datasets.next_number(self._cluster, self._name)
@@ -158,8 +158,8 @@ class DatasetOperations:
         """Mounts the dataset's folder on every machine, or unmounts it; does nothing if that is already so. This
         applies the cluster's current file, unless that would also make other changes that need a confirmation."""
         state = self._state
-        state.forget_datasets(self._cluster)
-        _, cluster = await state.cluster(self._cluster)
+        state.clusters.forget_datasets(self._cluster)
+        _, cluster = await state.clusters.get(self._cluster)
         changes = await state.backend.lifecycle.plan(cluster)
         if not any(self._mine(change) for change in changes.changes):
             return

@@ -32,7 +32,7 @@ class RolloutOperation:
         or a down takes over."""
         state, name = self._state, self._operation.cluster
         params = RollParams.from_json(self._operation.params)
-        row, cluster = await state.cluster(name)
+        row, cluster = await state.clusters.get(name)
         if params.stop:
             await state.backend.rollouts.halt_rollout(cluster, self._say)
             return ()

@@ -26,12 +26,12 @@ async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cl
     """Makes a backup before an upgrade of Slurm; does nothing if the version stays the same. The new file says where
     to and with which key. Raises HeadwayError, with nothing changed; also if the running Slurm can't be upgraded to
     this version, or its image can't be built."""
-    written = state.stored_slurm_version(after, before)
+    written = state.clusters.stored_slurm_version(after, before)
     if fault := upgrade_fault(written, after, exists=True):
         raise InvalidSpec([fault])
     if not is_upgrade(written, before, after):
         return
-    state.record_slurm_version(after, written)  # the stored file will be the new one at the next try
+    state.clusters.record_slurm_version(after, written)  # the stored file will be the new one at the next try
     await state.backend.rollouts.ensure_image(after, say)
     from headway.backup import archive
     from headway.backup.backup import file_of

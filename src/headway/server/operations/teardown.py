@@ -30,7 +30,7 @@ async def take_down(run: OperationRun) -> tuple[str, ...]:
         return ()
     await state.store.clusters.save(name, state="changing")
     state.live.notify_row_changed(name)
-    cluster = await state.resolved(row)
+    cluster = await state.clusters.resolved(row)
     await _read_last_accounting(state, cluster)
     kept = await state.backend.lifecycle.take_down(cluster, say, delete_data)
     await _stop_billing(state, name)

@@ -40,7 +40,7 @@ class BillingWorker:
             if row.state not in {"ready", "failed", "degraded"}:
                 continue
             try:
-                await ensure_ledger_fresh(self._state, await self._state.resolved(row))
+                await ensure_ledger_fresh(self._state, await self._state.clusters.resolved(row))
                 await sum_days(self._state.store, row.name, int(self._state.clock()))
             except (HeadwayError, TimeoutError, OSError) as error:
                 if row.name not in self._silent:

@@ -72,7 +72,7 @@ class EventListener:
 
     async def _listen(self, row: ClusterRow) -> None:
         try:
-            cluster = await self._state.resolved(row)
+            cluster = await self._state.clusters.resolved(row)
             heard = self._source.listen(
                 cluster,
                 lambda: self._states.get(row.name) in _CALM,
@@ -82,7 +82,7 @@ class EventListener:
                 for where, text in said:
                     log.info("heard", cluster=row.name, where=where, did=text)
                     self._state.live.add_notice(row.name, text, level="warning", where=where)
-                await self._state.publish_incident_changes(row.name)
+                await self._state.readings.publish_incident_changes(row.name)
                 self._state.live.notify_row_changed(row.name)
         except HeadwayError as error:
             log.info("not heard", cluster=row.name, error=error.message)

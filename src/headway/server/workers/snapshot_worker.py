@@ -125,7 +125,7 @@ class SnapshotWorker:
 
     async def _read_few(self, row: ClusterRow, jobs: set[int]) -> None:
         try:
-            await self._state.refresh_jobs(await self._state.resolved(row), jobs)
+            await self._state.readings.refresh_jobs(await self._state.clusters.resolved(row), jobs)
         except Exception as error:
             log.info("glance", cluster=row.name, error=str(error))
         await asyncio.sleep(POKED_S)
@@ -133,12 +133,12 @@ class SnapshotWorker:
     async def _look(self, row: ClusterRow, max_age_s: float) -> None:
         loop = asyncio.get_running_loop()
         try:
-            cluster = await self._state.resolved(row)
+            cluster = await self._state.clusters.resolved(row)
             if row.state == "creating":
                 await self._machines_only(cluster)
                 self._due[row.name] = loop.time() + BUSY_S
                 return
-            snapshot = await self._state.refresh(cluster, max_age_s=max_age_s)
+            snapshot = await self._state.readings.refresh(cluster, max_age_s=max_age_s)
             if snapshot.stale != self._stale.get(row.name, ""):
                 self._stale[row.name] = snapshot.stale
                 log.info("reading", cluster=row.name, old=snapshot.stale or "no more")
@@ -152,7 +152,7 @@ class SnapshotWorker:
             elif row.state == "changing":
                 await self._handle_urgent(cluster)
             await self._extras(cluster)
-            await self._state.publish_incident_changes(row.name)
+            await self._state.readings.publish_incident_changes(row.name)
             self._due[row.name] = loop.time() + self._pace(snapshot)
         except HeadwayError as error:
             self._state.live.mark_stale(row.name, error.message)
@@ -216,7 +216,7 @@ class SnapshotWorker:
                     state.live.store_snapshot(replace(state.live.snapshot(cluster.name), progress=merged))
         if (watched or not snapshot.checks) and now >= self._extras_due.get(cluster.name, 0.0):
             self._extras_due[cluster.name] = now + EXTRAS_S
-            checks = await state.checks(cluster)
+            checks = await state.readings.checks(cluster)
             current = state.live.snapshot(cluster.name)
             if checks != current.checks:
                 state.live.store_snapshot(replace(current, checks=checks))

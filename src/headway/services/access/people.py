@@ -98,7 +98,7 @@ async def _readable_clusters(state: AppState) -> list[Cluster]:
     found = []
     for row in await state.store.clusters.all():
         try:
-            found.append(await state.resolved(row))
+            found.append(await state.clusters.resolved(row))
         except HeadwayError:
             continue
     return found

@@ -21,7 +21,7 @@ READ_TIMEOUT_S = 10.0
 
 async def list_users(state: AppState, name: str) -> list[UserOut]:
     """Returns the Linux users that the cluster's file creates, with their teams. Raises NotFound."""
-    cluster = await state.cached_cluster(name)
+    cluster = await state.clusters.cached(name)
     leads = {
         user: [one.name for one in cluster.teams if user in one.leads] for one in cluster.teams for user in one.leads
     }
@@ -33,7 +33,7 @@ async def list_users(state: AppState, name: str) -> list[UserOut]:
 
 async def list_teams(state: AppState, who: Principal, name: str) -> TeamsOut:
     """Returns all teams of the cluster's file; usage only of those whose usage the person may see. Raises NotFound."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     shares, stale = await _shares(state, cluster)
     jobs, capped = state.live.snapshot(name).jobs, await cached_cap_usage(state, cluster)
     total = sum(team.share for team in cluster.teams)
@@ -53,7 +53,7 @@ async def _shares(state: AppState, cluster: Cluster) -> tuple[dict[str, Share], 
         return {}, away
     try:
         async with asyncio.timeout(READ_TIMEOUT_S):
-            return {one.account: one for one in await state.shares(cluster)}, ""
+            return {one.account: one for one in await state.readings.shares(cluster)}, ""
     except HeadwayError as error:
         return {}, error.message.splitlines()[0]
     except TimeoutError:

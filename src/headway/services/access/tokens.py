@@ -26,7 +26,7 @@ async def create_token(state: AppState, who: Principal, request: TokenIn) -> Tok
     if (person != who.person or request.role is not None) and not who.may(Right.ADMIN):
         raise NotAllowed(f"{who.person} may create tokens only for themself and without a role", hint="ask an admin")
     if request.cluster:
-        await state.row(request.cluster)
+        await state.clusters.row(request.cluster)
     await _ensure_person(state, who, person, request)
     row, secret = await state.store.tokens.create(
         person,

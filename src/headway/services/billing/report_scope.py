@@ -84,9 +84,9 @@ class ReportScope:
 async def load_billed_cluster(state: AppState, name: str) -> BilledCluster:
     """Returns the cluster by its name. Raises NotFound if no cluster ever had that name."""
     row = await state.store.clusters.get(name)
-    cluster = await state.resolved(row) if row else None
+    cluster = await state.clusters.resolved(row) if row else None
     if cluster is None and name not in await state.store.machine_lives.clusters():
-        await state.row(name)  # raises NotFound with the names that exist
+        await state.clusters.row(name)  # raises NotFound with the names that exist
     return BilledCluster(name, cluster, int(state.clock()), None if cluster else await _last(state, name))
 
 
@@ -96,7 +96,9 @@ async def _last(state: AppState, name: str) -> Cluster | None:
     if ended is None or not ended.document:
         return None
     try:
-        return await state.resolved(ClusterRow(name, ended.document, {}, "down", ended.person, ended.created_at))
+        return await state.clusters.resolved(
+            ClusterRow(name, ended.document, {}, "down", ended.person, ended.created_at)
+        )
     except HeadwayError as error:  # a file of another Headway version
         log.warning("the last file can't be read", cluster=name, error=error.message)
         return None

@@ -28,7 +28,7 @@ _LEVELS: dict[str, Literal["info", "warning", "error"]] = {
 
 async def get_activity(state: AppState, name: str, *, kind: Kind, limit: int, cursor: str) -> ActivityPage:
     """Returns up to `limit` entries, the latest first. Raises Refused for a cursor of another list."""
-    await state.row(name)
+    await state.clusters.row(name)
     after = _decode_place(cursor) if cursor else None
     rows = await state.store.activity.recent(name, kind=kind, after=after, limit=limit + 1)
     more = encode_cursor(rows[limit - 1].place) if len(rows) > limit else ""

@@ -102,7 +102,7 @@ async def verify_backup(state: AppState, ask: VerifyIn) -> BackupOut:
 
 async def start_key_rotation(state: AppState, who: Principal, name: str, ask: RotateIn) -> OperationOut:
     """Queues the replacement of a key by a new one. No job is lost. Raises Refused for keys that Headway does not own."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     if ask.what == "database":
         raise Refused(
             f"the database of {name} has no password: it identifies slurmdbd by its system user on a local socket",
@@ -137,7 +137,7 @@ async def queue_backup(
     server did."""
     from headway.backup import archive
 
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     header = archive.Header(name, state.clock(), __version__, cluster.slurm_version, archive.new_salt())
     key = await asyncio.to_thread(archive.key_of, passphrase, header.salt)
     ref = ref or random.token_hex(8)

@@ -17,13 +17,13 @@ from headway.services.mappers import check_out, cluster_out, node_outs, operatio
 
 async def get_cluster(state: AppState, name: str) -> ClusterOut:
     """Returns the cluster as last read. Raises NotFound."""
-    return cluster_out(await state.row(name), state.live.snapshot(name))
+    return cluster_out(await state.clusters.row(name), state.live.snapshot(name))
 
 
 async def get_status(state: AppState, name: str) -> StatusOut:
     """Returns the cluster's checks and nodes, read now."""
-    row, cluster = await state.cluster(name)
-    snapshot, checks = await asyncio.gather(state.refresh(cluster), state.checks(cluster))
+    row, cluster = await state.clusters.get(name)
+    snapshot, checks = await asyncio.gather(state.readings.refresh(cluster), state.readings.checks(cluster))
     return StatusOut(
         cluster=cluster_out(row, snapshot),
         checks=[check_out(check) for check in checks],
@@ -33,12 +33,12 @@ async def get_status(state: AppState, name: str) -> StatusOut:
 
 async def get_document(state: AppState, name: str) -> Document:
     """Returns the document that was last applied, without secrets."""
-    return without_secrets(Document.model_validate((await state.row(name)).document))
+    return without_secrets(Document.model_validate((await state.clusters.row(name)).document))
 
 
 async def get_ssh_access(state: AppState, who: Principal, name: str) -> AccessOut:
     """Returns the addresses and host keys for plain ssh to the cluster. Raises Conflict before its head exists."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     machines = await state.backend.lifecycle.machines(cluster)
     by_name = {machine.name: machine for machine in machines}
     heads = [by_name[name] for name in cluster.heads if name in by_name]

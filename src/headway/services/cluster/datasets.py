@@ -21,7 +21,7 @@ from headway.services.mappers import operation_out
 
 async def list_versions(state: AppState, name: str) -> list[DatasetOut]:
     """Returns every version that the cluster has, by dataset name and number."""
-    await state.row(name)
+    await state.clusters.row(name)
     jobs = await state.store.datasets.job_counts(name)
     found = [
         _version_out(one, jobs.get((one.name, one.number), 0)) for one in await state.store.datasets.versions(name)
@@ -32,7 +32,7 @@ async def list_versions(state: AppState, name: str) -> list[DatasetOut]:
 async def add_version(state: AppState, who: Principal, name: str, ask: DatasetIn) -> OperationOut:
     """Queues a new version, from a folder of the server's machine or an S3 bucket. The operation's `kept` names its
     mount point."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     require_free_name(cluster, ask.name)
     if not ask.source.startswith("s3://"):
         if ask.s3 is not None:
@@ -104,7 +104,7 @@ async def _find_version(
     state: AppState, cluster: str, dataset: str, number: int, *, removed: bool = False
 ) -> DatasetVersion:
     """Returns a version. Raises NotFound, also for a removed one unless `removed`."""
-    await state.row(cluster)
+    await state.clusters.row(cluster)
     one = await state.store.datasets.get(cluster, dataset, number)
     if one.removed_at is not None and not removed:
         raise NotFound(f"{one.label} was removed by {one.removed_by}", hint=f"headway dataset list --cluster {cluster}")

@@ -13,7 +13,7 @@ from headway.services.mappers import incident_out
 
 async def get_incident(state: AppState, name: str, number: int) -> IncidentOut:
     """Returns an incident. Raises NotFound, also for an incident of another cluster."""
-    await state.row(name)
+    await state.clusters.row(name)
     found = await state.store.incidents.get(number) if number else None
     if found is None or found.cluster != name:
         raise NotFound(f"{name} has no incident {number}", hint=f"headway incidents {name}")
@@ -24,7 +24,7 @@ async def return_from_incident(
     state: AppState, who: Principal, name: str, number: int, *, false_alarm: bool
 ) -> IncidentOut:
     """Tests the node and returns it to service. Returns the closed incident."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     await get_incident(state, name, number)
     done = await state.backend.nodes.return_incident_node(cluster, number, who.person, false_alarm=false_alarm)
     await write_audit_line(state, who, "incident.return", f"{name}/{number}", false_alarm=false_alarm)
@@ -34,7 +34,7 @@ async def return_from_incident(
 
 async def get_node_history(state: AppState, name: str, node: str) -> NodeHistoryOut:
     """Returns the node's incidents and the score that results from them. Raises NotFound."""
-    cluster = (await state.cluster(name))[1]
+    cluster = (await state.clusters.get(name))[1]
     if node not in cluster.slot_names:
         raise NotFound(f"{name} has no node {node}", hint=f"headway nodes {name}")
     found = await state.store.incidents.search(name, node=node)
@@ -52,7 +52,7 @@ async def get_node_history(state: AppState, name: str, node: str) -> NodeHistory
 
 async def inject_fault(state: AppState, who: Principal, name: str, ask: FaultIn) -> FaultMadeOut:
     """Injects or heals a fault. Raises Refused where real machines do the work, unless `ask.force`."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     done = await state.backend.nodes.inject_fault(cluster, ask)
     await write_audit_line(state, who, "fault", f"{name}/{ask.node}", kind=ask.kind, code=ask.code, heal=ask.heal)
     return FaultMadeOut(done=done)

@@ -38,7 +38,7 @@ async def get_metrics(state: AppState, name: str, query: MetricsQuery) -> Metric
     Prometheus."""
     series, node, job = query.series, query.node, query.job
     start, end, points = query.start, query.end, query.points
-    cluster = (await state.cluster(name))[1]
+    cluster = (await state.clusters.get(name))[1]
     over: Over = "job" if job else "node" if node else "cluster"
     keys = list(dict.fromkeys(series))
     _check_series(cluster, keys, over, node)
@@ -96,7 +96,7 @@ def _check_series(cluster: Cluster, keys: Iterable[str], over: Over, node: str) 
 
 async def _job_lifetime(state: AppState, cluster: Cluster, number: int) -> tuple[int, float, float]:
     """Returns (GPUs, start, end) of a job in unix seconds; end is 0 while it runs. Raises Refused before its start."""
-    job = await state.job(cluster, number)
+    job = await state.readings.job(cluster, number)
     if not job.start_time or job.start_time > state.clock():
         raise Refused(f"job {number} has not started", hint="its charts begin when it starts")
     over = job.state not in RUNNING and job.end_time

@@ -122,8 +122,8 @@ def _run_in_background(
         level = "error" if action.fault else "info"
         state.live.add_notice(name, f"{action.kind} requested by {action.person}: {words}", level=level, where=node)
         with contextlib.suppress(HeadwayError):
-            _, cluster = await state.cluster(name)
-            await state.refresh(cluster, max_age_s=0)
+            _, cluster = await state.clusters.get(name)
+            await state.readings.refresh(cluster, max_age_s=0)
 
     state.node_actions[name, node] = action
     task = asyncio.create_task(run(), name=f"{action.kind} {node}")
@@ -148,13 +148,13 @@ async def _record_action(
     await write_audit_line(state, who, action, f"{name}/{node}", **detail)
     state.live.add_notice(name, words, where=node)
     with contextlib.suppress(HeadwayError):
-        _, cluster = await state.cluster(name)
-        await state.refresh(cluster, max_age_s=0)
+        _, cluster = await state.clusters.get(name)
+        await state.readings.refresh(cluster, max_age_s=0)
 
 
 async def _cluster_with_node(state: AppState, name: str, node: str) -> Cluster:
     """Returns the cluster. Raises NotFound if it has no such node."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     if node not in cluster.slot_names:
         raise NotFound(f"{name} has no node {node}", hint=f"headway nodes {name}")
     return cluster

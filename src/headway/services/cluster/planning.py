@@ -16,10 +16,11 @@ from headway.domain.operation import ApplyParams, DownParams, ScaleParams
 from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
 from headway.rollout.slurm_upgrade_rules import backup_before_upgrade, upgrade_fault
 from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
-from headway.services.app_state import AppState, ShownPlan, fingerprint
+from headway.services.app_state import AppState
 from headway.services.cluster.cost_guard import COST_LIMIT_FIELD, cost_limit_conflict
 from headway.services.cluster.operations import queue_operation
 from headway.services.cluster.path_policy import moved_dataset_faults, path_faults
+from headway.services.cluster.shown_plan import ShownPlan, fingerprint
 from headway.services.cluster_backend import ResolvedCluster
 from headway.services.identity import Principal, Right
 from headway.services.mappers import changeset_out, summary_of
@@ -91,7 +92,7 @@ async def queue_scale(state: AppState, who: Principal, name: str, ask: ScaleIn) 
 
 
 async def _scaled(state: AppState, name: str, ask: ScaleIn) -> tuple[dict[str, int], Document]:
-    row, cluster = await state.cluster(name)
+    row, cluster = await state.clusters.get(name)
     targets = target_node_counts(cluster, ask.groups)
     document = scaled_document(Document.model_validate(row.document), targets)
     return targets, document.model_copy(update={"owner": ""})  # "" keeps the owner
@@ -105,7 +106,7 @@ def scaled_document(document: Document, targets: Mapping[str, int]) -> Document:
 
 async def queue_down(state: AppState, who: Principal, name: str, *, delete_data: bool) -> Operation:
     """Queues taking the cluster down. Raises NotFound."""
-    row = await state.row(name)
+    row = await state.clusters.row(name)
     params = DownParams(delete_data)
     return await queue_operation(state, name, who.person, params, document=row.document, key=who.idempotency_key)
 
@@ -119,12 +120,12 @@ async def resolve_document(state: AppState, who: Principal, document: Document) 
     if document.owner not in ("", who.user):
         who.require(Right.ADMIN, f"apply in the name of {owner}")
     document = document.model_copy(update={"owner": owner})
-    resolved = await state.resolve(document)
-    before = await state.resolved(row) if row else None
+    resolved = await state.clusters.resolve(document)
+    before = await state.clusters.resolved(row) if row else None
     if not who.may(Right.ADMIN):
         _require_known_resources(who, resolved.cluster, before)
     hop = upgrade_fault(
-        state.stored_slurm_version(resolved.cluster, before), resolved.cluster, exists=before is not None
+        state.clusters.stored_slurm_version(resolved.cluster, before), resolved.cluster, exists=before is not None
     )
     faults = [*await path_faults(state, resolved), *([hop] if hop else [])]
     if before is not None and row is not None and row.state == "ready":
@@ -196,7 +197,7 @@ def _stored_plan(state: AppState, document: Document, changes: ChangeSet) -> Sho
 async def _compute_changes(state: AppState, cluster: Cluster) -> ChangeSet:
     """Returns changes on machines, and changes of settings that only the server uses."""
     changes, before = await state.backend.lifecycle.plan(cluster), await _applied_cluster(state, cluster.name)
-    first = backup_before_upgrade(state.stored_slurm_version(cluster, before), before, cluster)
+    first = backup_before_upgrade(state.clusters.stored_slurm_version(cluster, before), before, cluster)
     listed = (*first, *changes.changes, *setting_changes(before, cluster)) or file_change(before, cluster)
     return replace(changes, changes=listed)
 
@@ -204,7 +205,7 @@ async def _compute_changes(state: AppState, cluster: Cluster) -> ChangeSet:
 async def _applied_cluster(state: AppState, name: str) -> Cluster | None:
     """Returns the cluster as last applied; None for a new one."""
     row = await state.store.clusters.get(name)
-    return await state.resolved(row) if row else None
+    return await state.clusters.resolved(row) if row else None
 
 
 def _need_confirmation(name: str, asks: int, confirmed: bool) -> None:

@@ -14,14 +14,14 @@ from headway.services.mappers import changeset_out, operation_out
 
 async def plan_rollout(state: AppState, name: str, ask: RollIn) -> ChangeSetOut:
     """Returns which nodes a rollout would replace, and why."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     changes = await state.backend.rollouts.plan_rollout(cluster, back=ask.back, head=ask.head, by=ask.by_s is not None)
     return changeset_out(changes, cluster, "", [Fault("", note, level="warning") for note in changes.notes])
 
 
 async def start_rollout(state: AppState, who: Principal, name: str, ask: RollIn) -> OperationOut:
     """Queues a rollout of the node image, or its stop. Raises the errors that make it impossible."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     if not ask.stop:
         await state.backend.rollouts.plan_rollout(
             cluster, back=ask.back, head=ask.head, by=ask.by_s is not None

@@ -22,13 +22,13 @@ _AWAY = frozenset({"DOWN", "POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "UNKN
 
 async def get_storage(state: AppState, name: str) -> StorageOut:
     """Returns each volume: the nodes on which it is not available, its free space, and its speed when last measured."""
-    cluster = (await state.cluster(name))[1]
+    cluster = (await state.clusters.get(name))[1]
     rooms: dict[str, Room] = {}
-    snapshot = await state.cached_snapshot(cluster)
+    snapshot = await state.readings.snapshot(cluster)
     stale = snapshot.stale  # a head that is known not to answer is not asked again by each viewer
     try:
         if not stale:
-            rooms = {room.path: room for room in await state.volume_usage(cluster, MAX_AGE_S)}
+            rooms = {room.path: room for room in await state.readings.volume_usage(cluster, MAX_AGE_S)}
     except (HeadwayError, TimeoutError, OSError) as error:
         stale = error.message.splitlines()[0] if isinstance(error, HeadwayError) else f"{cluster.head} did not answer"
     speeds = await state.store.volume_speeds.of_cluster(name)
@@ -42,7 +42,7 @@ async def get_storage(state: AppState, name: str) -> StorageOut:
 
 async def measure_speed(state: AppState, who: Principal, name: str, ask: BenchIn) -> list[VolumeSpeedOut]:
     """Measures the speed of each volume from one machine, and stores it as the latest. The test files are removed."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     found = await state.backend.storage.measure_volumes(cluster, ask.node, ask.mib)
     now, node = state.clock(), ask.node or cluster.head
     await state.store.volume_speeds.record(

@@ -28,7 +28,7 @@ _WHY_NOT = {
 async def act_on_job(state: AppState, who: Principal, name: str, job_id: int, action: Action, task: str = "") -> None:
     """Carries out the action as the person's user, or as Headway's Slurm operator for a lead or admin. The number of an
     array covers all of its tasks. Raises NotAllowed, and Conflict in a state where Slurm would refuse."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     job = await read_job_now(state, cluster, job_id)
     target, states = slurm_target(state, cluster, job, job_id, task)
     as_operator = await authorize_action(state, cluster, who, job, f"{action} job {target}")

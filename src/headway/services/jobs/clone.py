@@ -34,7 +34,7 @@ class CloneSource:
 async def clone_source(state: AppState, who: Principal, name: str, job_id: int) -> CloneSource:
     """Returns the source of a clone. Raises NotAllowed, and Refused for a job that cannot be cloned."""
     cluster = await cluster_to_work_on(state, name, who)
-    found = await state.job(cluster, job_id)
+    found = await state.readings.job(cluster, job_id)
     await authorize_action(state, cluster, who, found, f"read the script of job {job_id}")
     script, record = await read_script(state, who, cluster, found)
     if record is not None and (why := _why_not(record, cluster, who)):

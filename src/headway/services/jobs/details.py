@@ -46,9 +46,9 @@ async def get_job(state: AppState, who: Principal, name: str, job_id: int, task:
     """Returns one job, or one task of an array (pending tasks may share one record in Slurm).
 
     The reason why a container did not start comes from the job's log, so only people who may read the log get it."""
-    _, cluster = await state.cluster(name)
-    job = await state.task(cluster, job_id, task) if task else await state.job(cluster, job_id)
-    out = job_out(job, state.clock(), await state.progress(cluster, job), pending_reason(state, cluster, job))
+    _, cluster = await state.clusters.get(name)
+    job = await state.readings.task(cluster, job_id, task) if task else await state.readings.job(cluster, job_id)
+    out = job_out(job, state.clock(), await state.readings.progress(cluster, job), pending_reason(state, cluster, job))
     if job.state == "FAILED" and job.exit_code == CONTAINER_FAILED_CODE and job.stderr.startswith("/"):
         with contextlib.suppress(HeadwayError):
             await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")
@@ -63,8 +63,8 @@ async def get_job(state: AppState, who: Principal, name: str, job_id: int, task:
 async def get_runs(state: AppState, name: str, job_id: int) -> JobRunsOut:
     """Returns every run of the job (it may have been requeued), its network placement, and the incidents that affected
     it."""
-    _, cluster = await state.cluster(name)
-    job = await state.job(cluster, job_id)
+    _, cluster = await state.clusters.get(name)
+    job = await state.readings.job(cluster, job_id)
     runs = [
         run for run in await state.backend.slurm.job_runs(cluster, job_id) if run.start_time or run.state in WAITING
     ]
@@ -114,7 +114,7 @@ async def _incidents(state: AppState, name: str, job_id: int, runs: list[JobStat
 
 async def get_array_tasks(state: AppState, who: Principal, name: str, job_id: int) -> ArrayOut:
     """Returns the number of an array's tasks by state; total 0 for a job that is not an array."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     return array_out(await array_task_states(state, who, cluster, job_id))
 
 
@@ -143,8 +143,8 @@ async def _job_with_readable_log(
 ) -> tuple[Cluster, JobState]:
     """Returns the cluster and the job, or the task of its array. Raises NotAllowed for a person who may not read its
     log."""
-    _, cluster = await state.cluster(name)
-    job = await state.job(cluster, job_id)
+    _, cluster = await state.clusters.get(name)
+    job = await state.readings.job(cluster, job_id)
     await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")
     if not task:
         return cluster, job
@@ -155,7 +155,7 @@ async def _job_with_readable_log(
 async def get_script(state: AppState, who: Principal, name: str, job_id: int) -> ScriptOut:
     """Returns the submitted script, from Headway's record or otherwise from Slurm's accounting. Secrets are masked."""
     cluster = await cluster_to_work_on(state, name, who)
-    job = await state.job(cluster, job_id)
+    job = await state.readings.job(cluster, job_id)
     await authorize_action(state, cluster, who, job, f"read the script of job {job_id}")
     script, _ = await read_script(state, who, cluster, job)
     return mask_script(script)

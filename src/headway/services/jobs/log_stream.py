@@ -48,8 +48,8 @@ async def open_log(
     With `follow` the stream ends when the job has ended. `resources` gets what must be released after the stream.
     Waits for the first piece, at most FIRST_PIECE_TIMEOUT_S, so that a missing log raises here. Raises NotFound,
     NotAllowed, TooManyAtOnce."""
-    _, cluster = await state.cluster(name)
-    job = await state.job(cluster, job_id)
+    _, cluster = await state.clusters.get(name)
+    job = await state.readings.job(cluster, job_id)
     await authorize_log(state, who, cluster, job, job_id)
     whole_array = job.array_job_id == job_id and not task
     with contextlib.ExitStack() as entered:

@@ -16,7 +16,7 @@ from headway.store import JobRecord
 
 async def read_job_now(state: AppState, cluster: Cluster, job_id: int) -> JobState:
     """Returns the job in Slurm's present state, for code that is about to act on it. Raises NotFound."""
-    known = (await state.refresh(cluster)).by_id.get(job_id)
+    known = (await state.readings.refresh(cluster)).by_id.get(job_id)
     return known if known is not None else await state.backend.slurm.job(cluster, job_id)
 
 
@@ -65,7 +65,7 @@ async def require_record(state: AppState, cluster: Cluster, who: Principal, job_
     """Returns the record of a job as `find_record`, by number. If Slurm no longer knows the job, the person's own job
     of that number comes first. Raises NotFound."""
     try:
-        record = await find_record(state, cluster, await state.job(cluster, job_id))
+        record = await find_record(state, cluster, await state.readings.job(cluster, job_id))
     except NotFound:
         known = state.store.jobs.get
         record = await known(cluster.name, job_id, who.user) or await known(cluster.name, job_id)

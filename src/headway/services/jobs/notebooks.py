@@ -35,7 +35,7 @@ KEEP_ENDED_S = 300.0  # seconds that an ended notebook stays in the list, becaus
 
 async def list_notebooks(state: AppState, who: Principal, name: str) -> list[NotebookOut]:
     """Returns the person's own notebooks, and for admins all of them."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     visible = [
         row for row in await state.store.notebooks.of_cluster(name) if row.person == who.person or who.may(Right.ADMIN)
     ]
@@ -45,7 +45,7 @@ async def list_notebooks(state: AppState, who: Principal, name: str) -> list[Not
             await state.store.notebooks.delete(row.id)
     if not rows:
         return []
-    snapshot = await state.cached_snapshot(cluster)
+    snapshot = await state.readings.snapshot(cluster)
     jobs = snapshot.by_id
     if snapshot.as_of is None or snapshot.stale:
         return [_out(row, cluster, who, _own_job(row, jobs.get(row.job_id)), now=state.clock()) for row in rows]
@@ -110,7 +110,7 @@ async def _forget_row(state: AppState, row: NotebookRow) -> None:
 async def get_notebook(state: AppState, who: Principal, name: str, notebook_id: str) -> NotebookOut:
     """Returns a notebook. Raises NotFound, also for another person's notebook."""
     row = await _find_row(state, who, name, notebook_id)
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     current = await _current(state, cluster, who, row, await _find_job(state, cluster, row))
     return current or _out(row, cluster, who, None, now=state.clock(), ended=True)
 
@@ -121,7 +121,7 @@ async def make_link(state: AppState, who: Principal, name: str, notebook_id: str
     row = await _find_row(state, who, name, notebook_id)
     if row.person != who.person:
         raise NotAllowed(f"{who.person} may not open a notebook of {row.person}", hint="ask its owner")
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     await require_still_listed(state, cluster, who)
     job = await _find_job(state, cluster, row)
     if job is None or job.state not in RUNNING:
@@ -134,7 +134,7 @@ async def make_link(state: AppState, who: Principal, name: str, notebook_id: str
 async def stop_notebook(state: AppState, who: Principal, name: str, notebook_id: str) -> None:
     """Cancels the notebook's job. Saved files are kept."""
     row = await _find_row(state, who, name, notebook_id)
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     try:
         if await _find_job(state, cluster, row) is not None:
             await act_on_job(state, who, name, row.job_id, "cancel")
@@ -159,7 +159,7 @@ async def owner_may_still_open(state: AppState, row: NotebookRow) -> bool:
         return False
     who = principal_for(person)
     try:
-        _, cluster = await state.cluster(row.cluster)
+        _, cluster = await state.clusters.get(row.cluster)
         await require_still_listed(state, cluster, who)
         return who.user_to_act_as("") == row.user
     except HeadwayError:
@@ -176,7 +176,7 @@ async def open_tunnel(state: AppState, row: NotebookRow) -> Tunnel:
             if known.alive and (job_seen is None or run_of(job_seen) == run):
                 return known
             await state.notebooks.close_tunnel(row.id)  # requeued: the node that it was on may still be up
-        _, cluster = await state.cluster(row.cluster)
+        _, cluster = await state.clusters.get(row.cluster)
         job = await _find_job(state, cluster, row)
         if job is None or job.state not in RUNNING or not job.nodes:
             raise Conflict(f"the notebook is not running{f': {_why(job)}' if job else ''}")

@@ -49,17 +49,17 @@ async def start_pipeline(state: AppState, who: Principal, name: str, request: Pi
 
 async def describe_pipelines(state: AppState, name: str, rows: Sequence[PipelineRow]) -> list[PipelineOut]:
     """Returns these stored pipelines with the present state of their jobs."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     ended: dict[int, JobState] = {}
     if rows:
         with contextlib.suppress(HeadwayError):  # jobs of the last days, in one shared request
-            ended = {job.id: job for job in await state.history(cluster)}
+            ended = {job.id: job for job in await state.readings.history(cluster)}
     return [await _describe(state, cluster, row, ended) for row in rows]
 
 
 async def get_pipeline(state: AppState, name: str, pipeline: str) -> PipelineOut:
     """Returns the pipeline with this id, or the latest with this name. Raises NotFound."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     return await _describe(state, cluster, await state.store.pipelines.get(name, pipeline))
 
 
@@ -195,9 +195,9 @@ async def _jobs(
     state: AppState, cluster: Cluster, numbers: Collection[int], ended: Mapping[int, JobState] = MappingProxyType({})
 ) -> dict[int, JobState]:
     """Returns these jobs by id: from the snapshot, from `ended`, otherwise one by one from Slurm."""
-    found = dict(ended) | (await state.cached_snapshot(cluster)).by_id
+    found = dict(ended) | (await state.readings.snapshot(cluster)).by_id
     for number in numbers:
         if number not in found:
             with contextlib.suppress(HeadwayError):
-                found[number] = await state.job(cluster, number)
+                found[number] = await state.readings.job(cluster, number)
     return {number: found[number] for number in numbers if number in found}

@@ -42,6 +42,6 @@ def _world(state: AppState, cluster: Cluster, before: ClusterSnapshot | None) ->
 async def job_history(state: AppState, cluster: Cluster) -> tuple[JobState, ...]:
     """Returns the jobs of the last days; none while accounting does not answer."""
     try:
-        return await state.history(cluster)
+        return await state.readings.history(cluster)
     except (HeadwayError, TimeoutError, OSError):
         return ()

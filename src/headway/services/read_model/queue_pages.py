@@ -47,14 +47,14 @@ async def jobs_page_json(
     response. Raises NotFound, Refused for an order or cursor that does not exist, and Unreachable if Slurm was never
     read."""
     who.require_cluster(name)
-    cluster = await state.cached_cluster(name)
-    snapshot = await state.cached_snapshot(cluster)
+    cluster = await state.clusters.cached(name)
+    snapshot = await state.readings.snapshot(cluster)
     if snapshot.as_of is None and snapshot.stale:
         raise Unreachable(f"the queue of {name} can't be read: {snapshot.stale}", hint=f"headway status {name}")
     question = queue_query_of(ask)
     jobs: tuple[JobState, ...] | None = None
     if "ended" in question.kinds and (ask.all or not ask.state or _ended(question.states)):
-        jobs = snapshot.with_ended(await state.history(cluster))
+        jobs = snapshot.with_ended(await state.readings.history(cluster))
     now = state.clock()
     second = int(now)
     key = (question, second, compressed, None if jobs is None else len(jobs))

@@ -18,7 +18,7 @@ import pytest
 from werkzeug.serving import make_server
 
 from headway.api.auth import sessions
-from headway.services.app_state import Oidc
+from headway.services.settings import Oidc
 from headway.store import AuditAsk
 from tests.support.server_fakes import URL, Server
 

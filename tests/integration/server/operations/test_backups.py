@@ -206,7 +206,7 @@ async def test_backup_list_searches_the_folder_of_the_cluster_document(
     assert (answer.status_code, answer.json()["hint"]) == (400, "name a folder: --in DIR")
     header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
     kept = write_archive(tmp_path, header, with_key=key_of(PHRASE, header.salt), **parts)
-    row = await server.state.row("lab")
+    row = await server.state.clusters.row("lab")
     for folder, there in ((tmp_path, [str(kept)]), (tmp_path / "not-yet", [])):
         spec = {**row.document["spec"], "backup": {"to": str(folder)}}
         await server.store.clusters.save("lab", {**row.document, "spec": spec})
@@ -264,7 +264,7 @@ async def test_restore_lists_dataset_versions_with_missing_files(
     parts["about"] = json.dumps({"document": server_fakes.document().model_dump(), "owner": "ann"}).encode()
     header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
     path = write_archive(tmp_path, header, with_key=key_of(PHRASE, header.salt), **parts)
-    folder = server.state.library(builders.cluster()).folder("tiny")
+    folder = server.state.clusters.dataset_library(builders.cluster()).folder("tiny")
     (folder / "2").mkdir(parents=True)
     folder.chmod(0o700)
     server.backend.answers["restore"] = None
@@ -332,14 +332,14 @@ async def test_refused_operation_leaves_the_cluster_state_unchanged(server: Serv
     server.backend.answers["rotate_key"] = Refused("lab has other disturbing changes")
     server.backend.answers["plan"] = server_fakes.changes(Disturbs.JOBS)
     await server.store.clusters.save("lab", state=before)
-    row = await server.state.row("lab")
+    row = await server.state.clusters.row("lab")
     params = {"what": "munge", "ref": "r", "look_again": True}
     asked = await server.store.operations.enqueue("lab", kind, "ann", document=row.document, params=params)
     server.backend.calls.clear()
     await server.work_off()
     assert (await server.store.operations.get(asked.id)).state == "failed"
     assert server.backend.named("apply") == []
-    assert (await server.state.row("lab")).state == before
+    assert (await server.state.clusters.row("lab")).state == before
 
 
 async def test_failed_rotation_deletes_its_pending_key(server: Server) -> None:
@@ -356,7 +356,7 @@ async def test_failed_rotation_deletes_its_pending_key(server: Server) -> None:
         "the head may have the new one: see what is held anew"
     )
     assert (await server.store.operations.get(asked.json()["id"])).state == "failed"
-    assert (await server.state.row("lab")).state == "failed"
+    assert (await server.state.clusters.row("lab")).state == "failed"
     assert [name for name in await server.store.secrets.of_cluster("lab") if name.startswith("rotating/")] == []
 
 

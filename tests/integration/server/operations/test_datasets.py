@@ -61,7 +61,7 @@ async def test_added_version_is_mounted_read_only_and_listed(server: Server, mou
         "jobs": 0,
     }
     assert told.items() <= row.items()
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     (mounted,) = cluster.storage.datasets
     assert (mounted.mount, mounted.read_only) == ("/datasets/tiny", True)
     assert (Path(mounted.source) / "1" / "a.txt").read_text() == "alpha"
@@ -148,7 +148,7 @@ class Shared:
         server.backend.clusters["lab"] = {"provider": SSH}
         server.backend.answers["dataset_library"] = lambda _: self.near
         server.state._resolved.clear()
-        server.state.forget_datasets("lab")
+        server.state.clusters.forget_datasets("lab")
 
 
 async def test_versions_of_an_ssh_cluster_are_kept_on_its_head(
@@ -158,7 +158,7 @@ async def test_versions_of_an_ssh_cluster_are_kept_on_its_head(
     assert (await add(server, source)).kept == ("/datasets/tiny/1",)
     assert (shared.library.folder("tiny") / "1" / "a.txt").read_text() == "alpha"
     assert not (server.state.settings.state_dir / "volumes").exists()
-    (mounted,) = (await server.state.cluster("lab"))[1].storage.datasets
+    (mounted,) = (await server.state.clusters.get("lab"))[1].storage.datasets
     assert (mounted.source, mounted.mount) == ("/scratch/.headway/lab/datasets/versions/tiny", "/datasets/tiny")
     assert mounts.there == {"tiny"}
     client = await server.client()
@@ -214,7 +214,9 @@ async def test_adds_a_dataset_from_s3_and_deletes_its_credentials(server: Server
     assert operation.kept == ("/datasets/tiny/1",)
     (one,) = await server.store.datasets.versions("lab")
     assert (one.source, one.files) == ("s3://sets/tiny", 1)
-    assert (server.state.library(builders.cluster()).folder("tiny") / "1" / "a.txt").read_text() == "alpha"
+    assert (
+        server.state.clusters.dataset_library(builders.cluster()).folder("tiny") / "1" / "a.txt"
+    ).read_text() == "alpha"
     trail = await server.store.audit.search()
     assert "hush" not in str([operation, await server.store.secrets.of_cluster("lab"), trail])
     wrong = await client.post(API, json={"name": "tiny", "source": "s3://none/tiny", "s3": s3})

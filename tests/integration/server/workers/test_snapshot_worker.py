@@ -58,7 +58,7 @@ async def test_hub_forgets_unwatched_topics_and_unknown_clusters(server: Server)
     assert (hub._watchers, hub._waiting) == ({}, {})
     for name in ("x", "y"):
         with pytest.raises(NotFound):
-            await server.state.cached_cluster(name)
+            await server.state.clusters.cached(name)
     assert len(server.state._reading) == 0
 
 
@@ -166,12 +166,12 @@ async def test_refresh_of_an_array_reads_all_jobs_and_drops_late_answers(server:
         "machines": (),
         "jobs_by_id": jobs_now,
     }
-    cluster = (await server.state.cluster("lab"))[1]
-    await server.state.refresh(cluster, max_age_s=0)
-    glance = asyncio.create_task(server.state.refresh_jobs(cluster, (7, 100)))
+    cluster = (await server.state.clusters.get("lab"))[1]
+    await server.state.readings.refresh(cluster, max_age_s=0)
+    glance = asyncio.create_task(server.state.readings.refresh_jobs(cluster, (7, 100)))
     await asyncio.sleep(0)
     assert server.state.live.refresh_requests == {"lab": {ALL_JOBS}}, "all of it is read instead"
-    await server.state.refresh(cluster, max_age_s=-1)
+    await server.state.readings.refresh(cluster, max_age_s=-1)
     late.set()
     await glance
     assert server.state.live.snapshot("lab").by_id[7].state == "COMPLETED"

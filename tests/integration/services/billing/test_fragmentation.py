@@ -29,7 +29,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 async def put(server: Server, *runs: Any) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await server.store.runs.save("lab", ledger_entries(cluster, runs), collected_to=OCTOBER.start)
 
 

@@ -62,7 +62,7 @@ async def test_chargeback_bills_each_gpu_second_once_at_its_price(
     """Two nodes of 8 GPUs, made a week before October, at 8 and then at 20 dollars an hour."""
     name = f"c{next(NAMES)}"
     store, begun = server.store, OCTOBER.start
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await store.machine_lives.record(name, [(node, "main") for node in NODES], [], [], begun - 7 * DAY)
     await store.prices.record([PriceRow(name, "main", float(begun - 7 * DAY), "8", False)])
     await store.prices.record([PriceRow(name, "main", float(begun + turn), "20", False)])

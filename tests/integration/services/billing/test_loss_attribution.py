@@ -25,7 +25,7 @@ MONTH_S = OCTOBER.seconds
 
 async def put(server: Server, *runs: Any) -> None:
     """As accounting says them, without asking it."""
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await server.store.runs.save("lab", ledger_entries(cluster, runs), collected_to=int(server.state.clock()))
 
 
@@ -173,7 +173,7 @@ async def each_leads_to_its_runs(client: httpx.AsyncClient, causes: Any) -> None
 
 
 async def test_checkpoint_cause_sums_all_slow_jobs(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 2)
     said.runs = [run(1 + i, 60 * i, 60 * i + 50) for i in range(250)]
     server.backend.answers["checkpoint_stats"] = {1 + i: CheckpointStats(10, 5.0 + (i == 99), 50.0) for i in range(250)}
@@ -210,7 +210,7 @@ def test_named_jobs_are_unique_and_exclude_zero_cost() -> None:
 
 async def test_runs_on_nodes_without_a_price_count_as_productive(server: Server, said: Accounting) -> None:
     """Nodes that the file names no more: no group of theirs has a price, and the report is made of stretches of one price."""
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 2)
     said.runs = [run(7, 0, 3600), run(8, 0, 3600, nodes=("gone-1-1",))]
     at(server, 10 * H)

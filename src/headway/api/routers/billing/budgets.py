@@ -33,5 +33,5 @@ async def estimate(name: str, ask: CheckJobIn, state: State, who: Member) -> Est
     checked = await submission.check(state, who, name, ask)
     if checked.faults:
         raise InvalidSpec([Fault(one.path, one.message, one.hint) for one in checked.faults], "the job")
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     return await estimate_cost(state, who, cluster, ask, checked, submission.node_offer(state, cluster))

@@ -34,7 +34,7 @@ async def of_cluster(
     name: str, request: Request, state: State, who: Anyone, last_event_id: str = Header("")
 ) -> EventSourceResponse:
     """Streams the events of one cluster, in the same form as /events."""
-    await state.cached_cluster(name)
+    await state.clusters.cached(name)
     return _answer(request, state, who, name, last_event_id)
 
 

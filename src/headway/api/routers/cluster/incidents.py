@@ -26,7 +26,7 @@ async def incidents(
 ) -> list[IncidentOut]:
     """Returns the incidents, the latest first. With `steps` each has its steps, the jobs it requeued, and the times
     that follow from them."""
-    await state.row(name)
+    await state.clusters.row(name)
     found = [
         one
         for one in await state.store.incidents.search(name, limit=DEEP)

@@ -30,10 +30,10 @@ async def nodes(
     q: Text = "",
 ) -> list[NodeOut]:
     """Returns the head and every node of the cluster's file, as last read from Slurm."""
-    cluster = await state.cached_cluster(name)
+    cluster = await state.clusters.cached(name)
     found = [
         one
-        for one in node_outs(cluster, await state.cached_snapshot(cluster))
+        for one in node_outs(cluster, await state.readings.snapshot(cluster))
         if fits(one.role, role)
         and fits(one.leaf, leaf)
         and (not status or not {word.upper() for word in status}.isdisjoint(one.states))

@@ -23,7 +23,7 @@ async def pipelines(
     name: str, state: State, _who: Anyone, page: Page, person: Words = ANY, q: Text = ""
 ) -> list[PipelineOut]:
     """Returns the pipelines, the latest first."""
-    await state.row(name)
+    await state.clusters.row(name)
     rows = await state.store.pipelines.recent(name, limit=DEEP)
     found = [row for row in rows if fits(row.person, person) and says(q, row.name)]
     return await service.describe_pipelines(state, name, page.cut(found, lambda row: (row.at, row.id), newest=True))

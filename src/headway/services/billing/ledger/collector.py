@@ -111,7 +111,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
         if not 0 <= now - mark.swept_at < DAY_S:  # also if the clock was ahead the last time
             since = min(since, now - SWEEP_S)
     else:
-        row = await state.row(name)
+        row = await state.clusters.row(name)
         first = min((life.began for life in await store.machine_lives.between(name, 0, now + 1)), default=now)
         since = int(min(first, row.created_at)) - DAY_S
     swept = mark.swept_at if since > now - SWEEP_S and mark.collected_to else now

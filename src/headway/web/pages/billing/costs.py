@@ -175,7 +175,7 @@ async def page(
 @router.get("/clusters/{name}/costs/note")
 async def note(name: str, state: State, who: Anyone) -> Response:
     """Returns a fragment for other pages: budgets that are spent, or soon will be."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     seen = visible_teams(BilledCluster(name, cluster, int(state.clock())), who)
     near = [
         one for one in spent_or_nearly_spent(await cached_budgets(state, cluster)) if seen is None or one.team in seen

@@ -71,7 +71,7 @@ async def _card(state: AppState, row: ClusterRow, faults: Iterable[Incident]) ->
     snapshot = state.live.snapshot(row.name)
     out = cluster_out(row, snapshot)
     try:
-        nodes = node_outs(await state.resolved(row), snapshot)[1:] if snapshot.as_of is not None else []
+        nodes = node_outs(await state.clusters.resolved(row), snapshot)[1:] if snapshot.as_of is not None else []
     except HeadwayError:  # the stored file is of another version: the data in its row is still shown
         nodes = []
     open_now = sum(not one.state.closed for one in faults)

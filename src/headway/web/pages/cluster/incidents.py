@@ -53,7 +53,7 @@ async def everywhere(state: State, who: AnyoneAllClusters, show: str = "all") ->
 @router.get("/clusters/{name}/incidents")
 async def of_cluster(name: str, state: State, who: Anyone, show: str = "all") -> Response:
     """Returns the incidents of one cluster."""
-    await state.row(name)
+    await state.clusters.row(name)
     found = await _listed(state, [name], show)
     return render("cluster_incidents.html", viewer=who, name=name, tab="incidents", **found)
 
@@ -62,7 +62,7 @@ async def of_cluster(name: str, state: State, who: Anyone, show: str = "all") ->
 async def one(name: str, number: PathNumber, state: State, who: Anyone) -> Response:
     """Returns one incident with all its steps."""
     found = await get_incident(state, name, number)
-    cluster = (await state.cluster(name))[1]
+    cluster = (await state.clusters.get(name))[1]
     return render(
         "incident.html",
         viewer=who,

@@ -60,7 +60,7 @@ class PartitionRow:
 @router.get("/clusters/{name}/fabric")
 async def fabric(name: str, state: State, _: Anyone, use: bool = False) -> Response:
     """Returns the data of the fabric map."""
-    cluster = (await state.cluster(name))[1]
+    cluster = (await state.clusters.get(name))[1]
     snapshot = state.live.snapshot(name)
     nodes = node_outs(cluster, snapshot)[1:]
     known, trouble = await get_gpu_utilisation(state, cluster) if use else ({}, "")
@@ -76,7 +76,7 @@ async def fabric(name: str, state: State, _: Anyone, use: bool = False) -> Respo
 @router.get("/clusters/{name}/nodes")
 async def page(name: str, state: State, who: Anyone, show: str = "", q: str = "", after: int = 0) -> Response:
     """Returns the page of nodes."""
-    cluster = (await state.cluster(name))[1]
+    cluster = (await state.clusters.get(name))[1]
     snapshot = state.live.snapshot(name)
     nodes = node_outs(cluster, snapshot)[1:]
     names = {job.id: job.name for job in snapshot.jobs}
@@ -101,7 +101,7 @@ async def page(name: str, state: State, who: Anyone, show: str = "", q: str = ""
         gpus=any(node.gpus for node in nodes),
         simulated=cluster.simulated_gpus,
         partitions=[_partition(one, nodes) for one in cluster.partitions],
-        groups=groups_view(cluster_out(await state.row(name), snapshot)),
+        groups=groups_view(cluster_out(await state.clusters.row(name), snapshot)),
         creating=snapshot.as_of is None,
     )
 

@@ -76,7 +76,7 @@ async def _page(
     changes: ChangeSetOut | None = None,
     error: HeadwayError | None = None,
 ) -> Response:
-    view = groups_view(cluster_out(await state.row(name), state.live.snapshot(name)))
+    view = groups_view(cluster_out(await state.clusters.row(name), state.live.snapshot(name)))
     typed = {group.name: sent.get(_NODES + group.name, str(group.nodes)) for group in view.rows}
     return render(
         "scale.html",
@@ -97,7 +97,7 @@ async def _page(
 
 async def _asked(name: str, state: AppState, sent: Mapping[str, str]) -> dict[str, int]:
     """Returns the groups whose number differs from the file's. Raises Refused."""
-    view = groups_view(cluster_out(await state.row(name), state.live.snapshot(name)))
+    view = groups_view(cluster_out(await state.clusters.row(name), state.live.snapshot(name)))
     found: dict[str, int] = {}
     for group in view.rows:
         text = sent.get(_NODES + group.name, "").strip()

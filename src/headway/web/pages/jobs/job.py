@@ -41,8 +41,8 @@ _DONE = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "h
 @router.get("/clusters/{name}/jobs/{job_id}", response_model=None)
 async def job(name: str, job_id: PathNumber, state: State, who: Anyone) -> Response:
     """Returns the page of one job."""
-    _, cluster = await state.cluster(name)
-    found = await state.job(cluster, job_id)
+    _, cluster = await state.clusters.get(name)
+    found = await state.readings.job(cluster, job_id)
     runs = await _runs(state, cluster, found)
     mine = await _mine(state, cluster, who, found)
     clone = mine and await can_clone(state, cluster, who, found)
@@ -71,8 +71,8 @@ async def live(name: str, job_id: PathNumber, request: Request, state: State, wh
     cloned: dict[str, bool] = {}  # by person; the result does not change
 
     async def make(viewer: Principal) -> Parts:
-        _, cluster = await state.cluster(name)
-        found = await state.job(cluster, job_id)
+        _, cluster = await state.clusters.get(name)
+        found = await state.readings.job(cluster, job_id)
         newest = tuple(one.number for one in await state.store.incidents.search(name, limit=1))
         key = (found.state, found.start_time, found.restarts, found.end_time, newest)
         if key not in known:  # accounting is queried only if the job has changed
@@ -108,7 +108,7 @@ async def act(
 async def _parts(
     state: AppState, cluster: Cluster, job: JobState, runs: JobRunsOut, *, mine: bool, clone: bool
 ) -> Parts:
-    progress = await state.progress(cluster, job)
+    progress = await state.readings.progress(cluster, job)
     parts: dict[str, object] = {
         "head": view.head(cluster.name, job, pending_reason(state, cluster, job), mine=mine, clone=clone),
         "facts": view.facts(job, progress, runs, simulated=cluster.simulated_gpus),
@@ -143,7 +143,7 @@ async def _tasks(state: AppState, cluster: Cluster, job: JobState) -> dict[str, 
     """Returns the state of the array's tasks; {} while it can't be read."""
     if job.array_job_id:
         with contextlib.suppress(HeadwayError, TimeoutError):
-            out = array_out(await state.array(cluster, job.array_job_id))
+            out = array_out(await state.readings.array_states(cluster, job.array_job_id))
             return {"tasks": view.Tasks(cluster.name, job.array_job_id, out)}
     return {}
 

@@ -80,7 +80,7 @@ async def stop(name: str, notebook_id: str, state: State, who: Member) -> Respon
 
 
 async def _page(name: str, state: Any, who: Any, sent: dict[str, str], **more: Any) -> Response:
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     found = await notebooks.list_notebooks(state, who, name)
     mine = next((user.teams for user in cluster.users if user.name == who.user), ())
     values = {"faults": {}, "error": None, "status": 200, **more}

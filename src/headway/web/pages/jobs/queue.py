@@ -27,7 +27,7 @@ router = page_router()
 @router.get("/clusters/{name}/queue", response_model=None)
 async def queue(name: str, request: Request, state: State, who: Anyone) -> Response:
     """Returns the page of the queue."""
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     query = Query.of(request.query_params.getlist)
     try:
         parts = await _parts(state, cluster, query, who)
@@ -56,7 +56,7 @@ async def live(name: str, request: Request, state: State, who: Anyone) -> Respon
     query = Query.of(request.query_params.getlist)
 
     async def make(viewer: Principal) -> Parts:
-        return await _parts(state, await state.cached_cluster(name), query, viewer)
+        return await _parts(state, await state.clusters.cached(name), query, viewer)
 
     return stream_parts(request, state, name, make, prefix="queue_")
 
@@ -70,7 +70,7 @@ async def _parts(state: AppState, cluster: Cluster, query: Query, who: Principal
         jobs, gap = None, ""
         if "ended" in ask.kinds:
             try:
-                jobs = snapshot.with_ended(await state.history(cluster))
+                jobs = snapshot.with_ended(await state.readings.history(cluster))
             except (HeadwayError, TimeoutError, OSError) as error:
                 gap = error_out(error).message
         found = (await find_page(snapshot, ask, jobs, now)).page

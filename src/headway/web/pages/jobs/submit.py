@@ -127,7 +127,7 @@ async def _price(name: str, state: AppState, who: Principal, draft: Draft, told:
     ask, _ = view.request(draft)
     if ask is None or told.faults:
         return None
-    _, cluster = await state.cluster(name)
+    _, cluster = await state.clusters.get(name)
     return await estimate_cost(state, who, cluster, ask, told, submission.node_offer(state, cluster))
 
 

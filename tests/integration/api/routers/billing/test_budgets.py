@@ -36,7 +36,7 @@ async def test_budget_warns_then_holds_team_jobs_until_the_next_period(server: S
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
     said.runs = [run(1, 0, 0)]
     told: list[str] = []
@@ -68,7 +68,7 @@ async def spent(server: Server, said: Accounting) -> Cluster:
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
     said.runs = [run(1, 0, 0)]
     at(server, 13 * H)
@@ -89,7 +89,7 @@ async def test_removing_a_budget_releases_its_team_once_slurm_answers(server: Se
     await spent(server, said)
     server.backend.clusters["lab"]["teams"] = TEAMS
     await server.apply("lab", note="no budget")
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     server.backend.answers["hold_team_jobs"] = Unreachable("sacctmgr does not answer")
     await collect(server.state, cluster)
     assert (held(server), await server.store.budgets.capped_teams("lab")) == ([False], {"vision"})
@@ -134,7 +134,7 @@ async def test_budget_alert_is_sent_once_despite_failures_and_recounts(server: S
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
     said.runs = [run(1, 0, 0)]
 
@@ -168,7 +168,7 @@ async def test_weekly_summary_reports_budget_left_at_the_end_of_the_week(server:
     teams = tuple(replace(team, budget=budget) for team, budget in zip(TEAMS, limits, strict=True))
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 2)
     monday, end = 4 * 24 * H, 11 * 24 * H  # the 5th and the 12th of October
     speech = {"team": "speech", "user": "sam", "nodes": ("lab-1-2",)}
@@ -254,7 +254,7 @@ async def test_gpu_hour_cap_counts_usage_since_its_last_refill(server: Server, s
     await server.store.cap_refills.record("lab", "vision", float(OCTOBER.start + 10 * H))
     said.runs = [run(1, 5 * H, 15 * H), run(2, 20 * H, 30 * H)]
     at(server, 40 * H)
-    await collect(server.state, (await server.state.cluster("lab"))[1])
+    await collect(server.state, (await server.state.clusters.get("lab"))[1])
 
     async def told(name: str, role: str) -> list[tuple[float | None, str, float | None]]:
         found = (await got(await server.client(name, role), "teams"))["teams"]

@@ -64,7 +64,7 @@ async def test_checkpoint_stats_ignore_job_ids_of_an_earlier_cluster(server: Ser
     ann = await server.client()
     said.runs = [run(5, 0, 100 * H, team="vision")]
     at(server, 100 * H)
-    await collect(server.state, (await server.state.cluster("lab"))[1])
+    await collect(server.state, (await server.state.clusters.get("lab"))[1])
     at(server, 101 * H)
     assert (await ann.post("/api/v1/clusters/lab/down", json={"delete_data": True})).status_code == 202
     await server.work_off()
@@ -74,7 +74,7 @@ async def test_checkpoint_stats_ignore_job_ids_of_an_earlier_cluster(server: Ser
     said.runs = [run(5, 110 * H, 111 * H, team="speech", user="sam")]
     server.backend.answers["checkpoint_stats"] = {5: CheckpointStats(10, 360.0, 3600.0)}
     at(server, 112 * H)
-    await collect(server.state, (await server.state.cluster("lab"))[1])
+    await collect(server.state, (await server.state.clusters.get("lab"))[1])
 
     async def told(name: str, role: str) -> tuple[list[float], list[float], list[str]]:
         client = await server.client(name, role)
@@ -90,7 +90,7 @@ async def test_checkpoint_stats_ignore_job_ids_of_an_earlier_cluster(server: Ser
 
 async def test_checkpoint_interval_counts_nodes_of_all_groups_of_a_job(server: Server, said: Accounting) -> None:
     """Also the list on the page; its first run held others."""
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     main = cluster.groups[0]
     halves = [replace(main, name=name, slots=slots) for name, slots in (("a", main.slots[:3]), ("b", main.slots[3:]))]
     both = replace(cluster, groups=tuple(halves))

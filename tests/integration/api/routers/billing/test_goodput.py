@@ -25,7 +25,7 @@ __all__ = ["said", "server"]  # fixtures
 
 
 async def test_energy_and_idle_time_are_measured_once(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     said.runs = [run(7, 0, 0)]
     start = OCTOBER.start
 
@@ -56,7 +56,7 @@ async def test_energy_and_idle_time_are_measured_once(server: Server, said: Acco
 
 
 async def test_clock_jump_ahead_does_not_stop_energy_measurements(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     said.runs = [run(7, 0, 0)]
     ahead = OCTOBER.start + 365 * 24 * H
 
@@ -73,7 +73,7 @@ async def test_clock_jump_ahead_does_not_stop_energy_measurements(server: Server
 
 
 async def test_nodes_with_energy_counters_are_measured_others_estimated(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     cpus = cluster.group_of["lab-1-1"].plan.cpus
     half = {"gpus": 0, "cpus": cpus // 2}
     said.runs = [run(7, 0, 0, **half), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",), **half)]
@@ -105,7 +105,7 @@ async def test_nodes_with_energy_counters_are_measured_others_estimated(server: 
 
 
 async def test_lost_work_is_computed_from_reported_checkpoint_time(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     said.runs = [run(7, 0, 1000, state="NODE_FAIL"), run(7, 1100, 0)]
     server.backend.answers["restart_losses"] = {7: ((OCTOBER.start + 990.0, 90.0),)}
     at(server, 2000)
@@ -117,7 +117,7 @@ async def test_lost_work_is_computed_from_reported_checkpoint_time(server: Serve
 
 async def test_checkpoint_on_preemption_warning_loses_only_its_last_seconds(server: Server, said: Accounting) -> None:
     """What was done again within the run is not what its end took."""
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     said.runs = [run(7, 0, 1000, state="PREEMPTED"), run(7, 1100, 0)]
     server.backend.answers["restart_losses"] = {7: ((OCTOBER.start + 400.0, 30.0), (OCTOBER.start + 990.0, 0.0))}
     at(server, 2000)
@@ -131,7 +131,7 @@ async def test_goodput_of_a_scripted_training_is_accurate_within_1_percent(serve
     """The whole way, from a training's own reports, accounting and the GPUs' use to what is told: it waits 10 minutes, makes a
     step every 2 s, saves every 50, is killed after step 1,830, waits 5 minutes, goes on at step 1,800, and holds its GPUs
     for 20 minutes more when it is through."""
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     course = EffectiveTime()
     for step in range(1, 1831):
         course.add_report(step, OCTOBER.start + 600.0 + 2 * step)
@@ -183,7 +183,7 @@ async def test_loss_causes_match_chargeback_across_month_end_and_price_change(se
 async def test_goodput_reports_slow_checkpoints_and_savings_of_a_better_interval(
     server: Server, said: Accounting
 ) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 2)
     said.runs = [run(7, 0, 0), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",))]
     server.backend.answers["checkpoint_stats"] = {
@@ -223,7 +223,7 @@ async def test_weekly_summary_is_sent_once_and_matches_usage_and_goodput(server:
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(1000), "month")), TEAMS[1])
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 2)
     monday = 4 * 24 * H  # 2026-10-05, in October's seconds
     said.runs = [
@@ -391,7 +391,7 @@ async def test_costs_pages_show_the_same_figures_as_the_api(server: Server, said
 
 async def test_job_goodput_excludes_earlier_job_with_the_same_id(server: Server, said: Accounting) -> None:
     """The cluster was taken down with its data and made again: its jobs are numbered from 1 once more."""
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
     said.runs = [run(7, 0, H, state="NODE_FAIL"), run(7, 2 * H, 3 * H), run(8, H, 2 * H)]
     server.backend.answers |= {"checkpoint_stats": {7: CheckpointStats(50, 500.0, 5000.0)}, "take_down": ()}

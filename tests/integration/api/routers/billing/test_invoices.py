@@ -73,7 +73,7 @@ async def test_chargeback_shows_spare_and_broken_nodes_separately(server: Server
 async def test_node_state_missing_from_accounting_ends_at_its_last_report(server: Server, said: Accounting) -> None:
     """It came out of a backup of before. What still is stays open, and spares are none of accounting's."""
     await machines(server, 3)
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     start = OCTOBER.start
     drained, down = (NodeSpan("lab-1-1", kind, start + H, 0, "fan") for kind in (SpanKind.DRAINED, SpanKind.DOWN))
     other, spare = (NodeSpan(f"lab-1-{n}", kind, start, 0) for n, kind in ((2, drained.kind), (3, SpanKind.SPARE)))
@@ -136,7 +136,7 @@ async def test_late_facts_become_corrections_and_leave_the_closed_invoice_unchan
     await server.store.machine_lives.record("lab", [], [late], [], OCTOBER.start + 10 * H)
     said.runs.append(run(9, 20 * H, 30 * H, team="speech", user="sam"))
     at(server, 744 * H + 2 * H)
-    await collect(server.state, (await server.state.cluster("lab"))[1])
+    await collect(server.state, (await server.state.clusters.get("lab"))[1])
     assert (await ann.get(f"{V1}/invoice?period=2026-10")).json() == before
     assert await got(ann, "chargeback?period=2026-10") == paid_before
     november = await got(ann, "invoice?period=2026-11")
@@ -169,7 +169,7 @@ async def test_csv_rows_sum_to_the_invoice_total_with_a_credit(server: Server) -
 
 
 async def test_closed_invoice_survives_late_runs_rebuild_and_recreation(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 2)
     said.runs = [run(1, 0, 10 * H), run(2, 700 * H, 0, nodes=("lab-1-2",))]
     ann = await server.client()
@@ -319,7 +319,7 @@ async def test_month_with_clock_change_bills_its_extra_hour(server: Server, said
     night = 24 * 24 * H  # a record of that very hour comes late
     said.runs.append(run(3, night, night + H, gpus=1, nodes=("lab-1-2",)))
     at(server, 830 * H)
-    await collect(server.state, (await server.state.cluster("lab"))[1])
+    await collect(server.state, (await server.state.clusters.get("lab"))[1])
     assert await got(ann, "chargeback?period=2026-10") == paid
     november = await got(ann, "invoice?period=2026-11")
     assert november["start"] == bill["end"]
@@ -327,7 +327,7 @@ async def test_month_with_clock_change_bills_its_extra_hour(server: Server, said
 
 
 async def test_accounting_outage_is_caught_up_without_double_counting(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
     said.runs = [run(1, 0, 0)]
     at(server, H)
@@ -352,7 +352,7 @@ async def test_accounting_outage_is_caught_up_without_double_counting(server: Se
 
 
 async def test_collects_runs_recorded_days_late(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
     for day in range(3):
         at(server, day * DAY_S + H)
@@ -367,7 +367,7 @@ async def test_collects_runs_recorded_days_late(server: Server, said: Accounting
 
 
 async def test_collects_runs_after_two_months_without_accounting(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
     at(server, DAY_S)
     await collect(server.state, cluster)
@@ -378,7 +378,7 @@ async def test_collects_runs_after_two_months_without_accounting(server: Server,
 
 
 async def test_clock_jump_ahead_does_not_stop_collecting_runs(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
     said.runs = [run(1, 0, 0)]
     at(server, 400 * DAY_S)
@@ -441,7 +441,7 @@ async def test_deleted_cluster_is_charged_by_its_own_cost_settings(server: Serve
 
 
 async def test_reused_job_ids_of_a_recreated_cluster_keep_earlier_runs(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     said.runs = [run(1, 0, H), run(2, H, 0)]
     at(server, 2 * H)
     await collect(server.state, cluster)

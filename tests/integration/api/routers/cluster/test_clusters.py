@@ -64,7 +64,7 @@ async def test_plan_includes_changes_of_server_side_settings(server: Server) -> 
     client = await server.client()
     await client.post("/api/v1/clusters/lab/apply", json=ask())
     await server.work_off()
-    await server.state.cluster("lab")
+    await server.state.clusters.get("lab")
     server.backend.clusters["lab"] = {"health": Health(act=False, xid_classes={63: "drain"})}
     changed = {"document": document(health={"act": False}).model_dump()}
     out = ChangeSetOut.model_validate((await client.post("/api/v1/plan", json=changed["document"])).json())
@@ -427,7 +427,7 @@ async def test_cost_limit_counts_nodes_running_for_jobs(server: Server) -> None:
     client = await server.client()
     await client.post("/api/v1/clusters/lab/apply", json=ask())
     await server.work_off()
-    await server.state.cluster("lab")
+    await server.state.clusters.get("lab")
     server.backend.whole["lab"] = growing(5)  # what the next file says: 156.00, and four run for jobs
     running = growing(3).slot_names[6:]
     server.backend.answers["machines"] = tuple(builders.machine(name) for name in ("lab-head", *running))
@@ -452,7 +452,7 @@ async def test_apply_without_growth_ignores_the_cost_limit(server: Server) -> No
     client = await server.client()
     await client.post("/api/v1/clusters/lab/apply", json=ask())
     await server.work_off()
-    await server.state.cluster("lab")
+    await server.state.clusters.get("lab")
     server.backend.whole["lab"] = growing(3, limit="100")  # a lower limit: what runs for jobs may end first
     lower = {"document": document(cost=100).model_dump()}
     assert (await client.post("/api/v1/clusters/lab/apply", json=lower)).status_code == 202
@@ -468,9 +468,9 @@ async def test_concurrent_readers_share_one_cluster_row_query(server: Server, mo
         return await read(name)
 
     monkeypatch.setattr(state.store.clusters, "get", cluster)
-    before = await asyncio.gather(*(state.shared_row("lab") for _ in range(50)))
+    before = await asyncio.gather(*(state.clusters.shared_row("lab") for _ in range(50)))
     assert ({row.state for row in before}, asked) == ({"ready"}, ["lab"])
     await state.store.clusters.delete("lab")
     state.live.notify_row_changed("lab")
-    after = await asyncio.gather(*(state.shared_row("lab") for _ in range(50)), return_exceptions=True)
+    after = await asyncio.gather(*(state.clusters.shared_row("lab") for _ in range(50)), return_exceptions=True)
     assert ({type(one) for one in after}, asked) == ({NotFound}, ["lab", "lab"])

@@ -80,7 +80,7 @@ async def test_global_stream_sends_operations_of_all_clusters(server: Server) ->
     client = await server.client()
     ((_, first, _), *_) = await heard(server, client, "/api/v1/events")
     await server.apply()
-    await server.state.publish_incident_changes("lab")
+    await server.state.readings.publish_incident_changes("lab")
     told = await heard(server, client, "/api/v1/events", first)
     assert [(kind, data.get("state")) for kind, _, data in told[:-1]] == [
         ("operation", "queued"),

@@ -56,14 +56,14 @@ async def test_open_incidents_stay_listed_after_many_newer_ones(server: Server) 
 async def test_closing_an_old_incident_publishes_one_event(server: Server) -> None:
     await server.apply()
     old = await server.store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 5.0, {})
-    await server.state.publish_incident_changes("lab")
+    await server.state.readings.publish_incident_changes("lab")
     for code in range(100):
         await server.store.incidents.open("lab", "lab-1-2", f"XID {code}", FaultAction.RMA, 6.0 + code, {})
-    await server.state.publish_incident_changes("lab")
+    await server.state.readings.publish_incident_changes("lab")
     seen = server.state.live.last_event_number
     await server.store.incidents.add_step(old, IncidentState.RETURNED, "works")
-    await server.state.publish_incident_changes("lab")
-    await server.state.publish_incident_changes("lab")
+    await server.state.readings.publish_incident_changes("lab")
+    await server.state.readings.publish_incident_changes("lab")
     told = [NewsOut.model_validate_json(one.text) for one in server.state.live.events_after(seen) or ()]
     assert [(one.name, one.before, one.state) for one in told] == [(str(old.number), "seen", "returned")]
 

@@ -40,7 +40,7 @@ async def test_collector_measures_in_batches_and_resumes_after_a_failure(
     server: Server, said: Accounting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everybody else writes in between; nothing is counted twice or lost."""
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     said.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
     server.backend.answers["query_metrics"] = metrics
     monkeypatch.setattr(collecting, "MAX_BATCH", 100)
@@ -72,7 +72,7 @@ async def test_collector_measures_in_batches_and_resumes_after_a_failure(
 
 
 async def test_hour_without_metrics_counts_as_measured(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     at(server, H + 20)
     await collect(server.state, cluster)
     assert (await server.store.ledger_progress.get("lab")).measured_to == OCTOBER.start + H
@@ -90,7 +90,7 @@ async def test_hour_without_metrics_counts_as_measured(server: Server, said: Acc
 async def test_unstorable_checkpoint_stats_of_one_job_are_skipped(
     server: Server, said: Accounting, bad: CheckpointStats
 ) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     said.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
     server.backend.answers |= {"checkpoint_stats": {1: bad, 2: CheckpointStats(4, 2.0, 60.0)}, "query_metrics": metrics}
     at(server, H + 20)
@@ -102,7 +102,7 @@ async def test_unstorable_checkpoint_stats_of_one_job_are_skipped(
 
 async def test_run_on_a_booting_node_starts_when_the_node_is_up(server: Server, said: Accounting) -> None:
     """Slurm has given it the node and a start already; when the node is up it moves that start, in the same record."""
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     submit = {"submit": OCTOBER.start - 90, "eligible": OCTOBER.start - 60}
     said.runs = [run(1, 0, 0, **submit), run(2, 0, 0, **submit)]
     server.backend.answers["query_metrics"] = metrics
@@ -134,7 +134,7 @@ async def test_run_on_a_booting_node_starts_when_the_node_is_up(server: Server, 
 
 
 async def test_run_before_a_restore_is_kept_in_addition_to_the_later_run(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     submit = {"submit": OCTOBER.start - 90}
     said.runs = [run(1, 0, 0, **submit)]
     at(server, H)

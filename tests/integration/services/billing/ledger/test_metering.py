@@ -18,7 +18,7 @@ __all__ = ["said", "server"]  # fixtures
 async def test_meters_machine_lifetimes_and_spare_spans(server: Server) -> None:
     from headway.services.billing.ledger.collector import MachineMeter
 
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     state: AppState = server.state
     meter = MachineMeter()
 
@@ -44,7 +44,7 @@ async def test_machine_of_a_removed_slot_is_metered_until_it_is_gone(server: Ser
     """A scale waits for the jobs that run there; where the slot is another group's it is another machine."""
     from headway.services.billing.ledger.collector import MachineMeter
 
-    cluster = (await server.state.cluster("lab"))[1]
+    cluster = (await server.state.clusters.get("lab"))[1]
     main, meter = cluster.groups[0], MachineMeter()
     four = replace(
         cluster, groups=(replace(main, slots=("lab-1-1", "lab-1-2")), replace(main, name="old", slots=("x",)))

@@ -11,7 +11,7 @@ from headway.domain.slurm.state import JobState
 from headway.errors import Unreachable
 from headway.schemas.jobs import JobRunOut, JobRunsOut, ProgressOut
 from headway.schemas.submissions import ExecOut
-from headway.services.app_state import PROGRESS_AGE_S, SHARED_AGE_S
+from headway.services.read_model.readings import PROGRESS_AGE_S, SHARED_AGE_S
 from headway.services.read_model.snapshot import Snapshot
 from headway.web.views.job import Gpus, gpus, timeline
 from tests.support import builders
@@ -68,24 +68,24 @@ def _tasks(*states: str) -> tuple[JobState, ...]:
 
 
 async def test_array_states_are_cached_until_a_task_changes(server: Server) -> None:
-    state, cluster = server.state, await server.state.cached_cluster("lab")
+    state, cluster = server.state, await server.state.clusters.cached("lab")
     server.backend.answers["array_states"] = {"0": "RUNNING", "1": "PENDING"}
     state.live.store_snapshot(Snapshot("lab", jobs=_tasks("RUNNING", "PENDING"), as_of=1000.0))
-    answers = await asyncio.gather(*(state.array(cluster, 40) for _ in range(3)))
+    answers = await asyncio.gather(*(state.readings.array_states(cluster, 40) for _ in range(3)))
     assert answers == [{"0": "RUNNING", "1": "PENDING"}] * 3
     assert len(server.backend.named("array_states")) == 1
     state.clock.now += 10 * SHARED_AGE_S  # type: ignore[attr-defined]
-    await state.array(cluster, 40)
+    await state.readings.array_states(cluster, 40)
     assert len(server.backend.named("array_states")) == 1, "no task did anything"
     server.backend.answers["array_states"] = {"0": "COMPLETED", "1": "RUNNING"}
     state.live.store_snapshot(Snapshot("lab", jobs=_tasks("COMPLETED", "RUNNING"), as_of=1000.0))
-    assert await state.array(cluster, 40) == {"0": "COMPLETED", "1": "RUNNING"}
+    assert await state.readings.array_states(cluster, 40) == {"0": "COMPLETED", "1": "RUNNING"}
     state.live.store_snapshot(Snapshot("lab", jobs=_tasks("COMPLETED", "FAILED"), as_of=1000.0))
-    assert await state.array(cluster, 40) == {"0": "COMPLETED", "1": "RUNNING"}, "not at every step of a busy array"
+    assert await state.readings.array_states(cluster, 40) == {"0": "COMPLETED", "1": "RUNNING"}, "not at every step"
     assert len(server.backend.named("array_states")) == 2
     server.backend.answers["array_states"] = {"0": "COMPLETED", "1": "FAILED"}
     state.clock.now += SHARED_AGE_S  # type: ignore[attr-defined]
-    assert await state.array(cluster, 40) == {"0": "COMPLETED", "1": "FAILED"}
+    assert await state.readings.array_states(cluster, 40) == {"0": "COMPLETED", "1": "FAILED"}
 
 
 async def test_timeline_shows_start_and_end_of_a_requeued_run(server: Server) -> None:

@@ -1,0 +1,140 @@
+"""The clusters of the store with their resolved cluster files, cached between requests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from headway.domain.cluster import SLURM_STATE_FOLDER, STATE_VERSION_FILE, Cluster
+from headway.domain.dataset import mount_versions
+from headway.errors import NotFound
+from headway.paths import volumes_dir
+from headway.schemas.clusters import Document
+from headway.services.cluster.shown_plan import fingerprint
+from headway.services.cluster_backend import ClusterBackend, ResolvedCluster
+from headway.services.read_model.snapshot import LiveState, cluster_topic
+from headway.services.settings import Settings
+from headway.store import ClusterRow, Store
+
+if TYPE_CHECKING:
+    from headway.datasets.library import Library
+
+_CACHED_S = 1.0  # seconds that a row, a resolved file and the names of datasets are reused
+
+
+class ResolvedClusters:
+    """Reads cluster rows and resolves their documents."""
+
+    def __init__(self, store: Store, backend: ClusterBackend, live: LiveState, settings: Settings) -> None:
+        self._store = store
+        self._backend = backend
+        self._live = live
+        self._settings = settings
+        self._shown: dict[str, tuple[int, float, asyncio.Future[ClusterRow]]] = {}
+        self._known: dict[str, tuple[float, Cluster | None]] = {}
+        self._resolved: dict[str, tuple[str, Cluster]] = {}
+        self._datasets: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def row(self, name: str) -> ClusterRow:
+        """Returns the cluster's row. Raises NotFound, which names the clusters that exist."""
+        row = await self._store.clusters.get(name)
+        if row is None:
+            names = [c.name for c in await self._store.clusters.all()]
+            raise NotFound(
+                f"no cluster {name!r}", hint=f"there is {', '.join(names)}" if names else "headway apply FILE makes one"
+            )
+        return row
+
+    async def shared_row(self, name: str) -> ClusterRow:
+        """Returns the cluster's row for callers that a change has woken. They share one read that was made after the
+        change."""
+        change = self._live.hub.version(cluster_topic(name))
+        known = self._shown.get(name)
+        if known is None or known[0] != change or time.monotonic() >= known[1]:
+            asked = asyncio.ensure_future(self.row(name))
+            known = self._shown[name] = (change, time.monotonic() + _CACHED_S, asked)
+        return await asyncio.shield(known[2])
+
+    async def get(self, name: str) -> tuple[ClusterRow, Cluster]:
+        """Returns the cluster's row and its resolved document. Raises NotFound."""
+        row = await self.row(name)
+        return row, await self.resolved(row)
+
+    async def resolved(self, row: ClusterRow) -> Cluster:
+        """Returns the row's document, resolved. It is cached until the document or the cluster's datasets change."""
+        until, names = self._datasets.get(row.name, (0.0, ()))
+        if time.monotonic() >= until:
+            names = await self._store.datasets.names(row.name)
+            self._datasets[row.name] = (time.monotonic() + _CACHED_S, names)
+        key = fingerprint({"document": row.document, "datasets": names})
+        known = self._resolved.get(row.name)
+        if known is None or known[0] != key:
+            found = await self.resolve(Document.model_validate(row.document))
+            known = self._resolved[row.name] = (key, found.cluster)
+        return known[1]
+
+    async def resolve(self, document: Document) -> ResolvedCluster:
+        """Returns the document resolved, with the dataset versions that exist on the cluster. Raises InvalidSpec with
+        every fault."""
+        found = await asyncio.to_thread(self._backend.lifecycle.resolve, document)
+        cluster = found.cluster
+        names = await self._store.datasets.names(cluster.name)
+        folders = {name: str(self.dataset_library(cluster).folder(name)) for name in names}
+        return replace(found, cluster=replace(cluster, storage=mount_versions(cluster.storage, folders)))
+
+    def dataset_library(self, cluster: Cluster) -> Library:
+        """Returns the place of dataset versions: on this machine for a local cluster, otherwise on the cluster's own
+        machines (datasets.library_location)."""
+        from headway.datasets.library import Library
+
+        if not cluster.provider.volumes_on_server:
+            return Library(Path(cluster.dataset_library))
+        return Library(volumes_dir(self._settings.data.resolve(), cluster.name) / "library")
+
+    def stored_slurm_version(self, cluster: Cluster, before: Cluster | None) -> str:
+        """Returns the Slurm version that wrote the cluster's kept state, or "" if nothing is kept. For machines of an
+        inventory it is the version in the cluster's previous file."""
+        if not cluster.provider.volumes_on_server:
+            return before.slurm_version if before else ""
+        volume = self._head_volume(cluster)
+        try:
+            return (volume / STATE_VERSION_FILE).read_text().strip()
+        except FileNotFoundError:  # nothing is kept, or the head was set up before the version was written down
+            return before.slurm_version if before and (volume / PurePosixPath(SLURM_STATE_FOLDER).name).is_dir() else ""
+
+    def record_slurm_version(self, cluster: Cluster, slurm_version: str) -> None:
+        """Writes down the Slurm version of a local cluster whose head was set up before the version was stored."""
+        file = self._head_volume(cluster) / STATE_VERSION_FILE
+        if cluster.provider.volumes_on_server and not file.exists():
+            file.write_text(f"{slurm_version}\n")
+
+    def forget_datasets(self, name: str) -> None:
+        """Drops the cached dataset names, so that the next request gets the cluster with its present datasets."""
+        self._datasets.pop(name, None)
+        self._known.pop(name, None)
+
+    async def cached(self, name: str) -> Cluster:
+        """Returns the cluster, from memory if it was read within the last second."""
+        until, cluster = self._known.get(name, (0.0, None))
+        if cluster is not None and time.monotonic() < until:
+            return cluster
+        async with self._reading.setdefault(name, asyncio.Lock()):
+            until, cluster = self._known.get(name, (0.0, None))
+            if cluster is None or time.monotonic() >= until:
+                _, cluster = await self.get(name)
+                self._known[name] = (time.monotonic() + _CACHED_S, cluster)
+            return cluster
+
+    def forget(self, name: str) -> None:
+        """Drops everything cached about a cluster."""
+        self._resolved.pop(name, None)
+        self._shown.pop(name, None)
+        self.forget_datasets(name)
+
+    def _head_volume(self, cluster: Cluster) -> Path:
+        return volumes_dir(self._settings.data.resolve(), cluster.name) / "head"

@@ -1,0 +1,54 @@
+"""Settings of a server, which do not change while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from headway.domain.role import Role
+
+
+@dataclass(frozen=True)
+class Oidc:
+    """Settings of an OpenID provider. `roles` maps values of the role claim to roles; the first that matches counts."""
+
+    issuer: str
+    client_id: str
+    client_secret: str = field(default="", repr=False)
+    role_claim: str = ""
+    roles: tuple[tuple[str, Role], ...] = ()
+    user_claim: str = ""  # claim with the Linux user; "" if an admin sets it
+    scopes: tuple[str, ...] = ()  # requested in addition to openid, profile and email
+
+    @property
+    def host(self) -> str:
+        """Returns the host name of the provider's address."""
+        return urlsplit(self.issuer).netloc
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings that do not change while the server runs."""
+
+    state_dir: Path
+    data_dir: Path | None = None  # folder of the clusters' data, if several servers share it; None: the state folder
+    url: str = ""  # the address that people use, without a slash at the end
+    database: str = ""
+    notebooks: str = ""  # separate web origin on which notebooks are shown; a * in it gives each notebook its own
+    cookie: str = "headway_session"
+    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")  # () allows every host
+    dataset_roots: tuple[Path, ...] = ()  # () allows every folder except the system's
+    oidc: Oidc | None = None
+    tls: bool = False  # this process itself serves TLS
+    proxies: tuple[str, ...] = ()  # addresses of reverse proxies, which report the client's address
+
+    @property
+    def data(self) -> Path:
+        """Returns the folder of the clusters' data."""
+        return self.data_dir or self.state_dir
+
+    @property
+    def https(self) -> bool:
+        """Returns whether people reach the server by TLS, its own or a proxy's."""
+        return self.url.startswith("https://")
