@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 from tests.support import builders, server_fakes
-from tests.support.server_fakes import FakeBackend, Server, changes, reading
+from tests.support.server_fakes import Server, changes, reading
 
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.slurm.accounts import Share
@@ -29,14 +29,6 @@ async def rebooted(*_: Any) -> Any:
         return "up"
 
     return up()
-
-
-class AnyBackend(FakeBackend):
-    """A backend that answers every call; cluster documents are really validated."""
-
-    def __init__(self, **answers: Any) -> None:
-        super().__init__(**answers)
-        self.lifecycle.resolve = Lifecycle(None).resolve  # type: ignore[method-assign,arg-type]
 
 
 async def hello(*_: Any) -> AsyncIterator[tuple[str, bytes]]:
@@ -93,7 +85,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
 
     async def serve(folder: Path) -> None:
         server = await server_fakes.start(folder, builders.Clock())
-        server.state.backend = server.backend = AnyBackend(**answers())
+        server.backend.answers.update(answers())
+        server.backend.lifecycle.resolve = Lifecycle(None).resolve  # type: ignore[method-assign,arg-type]
         await furnish(server)
         _, token = await server.store.tokens.create("ann")
         config = uvicorn.Config(server.app, port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1)

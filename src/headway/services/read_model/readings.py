@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from headway.domain.cluster import Cluster
@@ -22,9 +21,6 @@ from headway.services.cluster_backend import ClusterBackend
 from headway.services.read_model.snapshot import LiveState, Snapshot
 from headway.services.shared_cache import SharedCache
 from headway.store import Store
-
-if TYPE_CHECKING:
-    pass
 
 READ_TIMEOUT_S = 10.0
 _FRESH_S = 0.4  # seconds; a reading younger than this is not repeated

@@ -147,7 +147,7 @@ class Shared:
         self.near = LocalLibrary(self.library)
         server.backend.clusters["lab"] = {"provider": SSH}
         server.backend.answers["dataset_library"] = lambda _: self.near
-        server.state._resolved.clear()
+        server.state.clusters._resolved.clear()
         server.state.clusters.forget_datasets("lab")
 
 
@@ -178,7 +178,7 @@ async def test_dataset_mounts_conflict_with_storage_of_the_cluster_file(
     assert answer.status_code == 422
     assert "/datasets/wide holds versions" in answer.text
     server.backend.clusters["lab"] = {"storage": Storage(volumes=(Volume("all", "/datasets", "nfs4", "filer:/d"),))}
-    server.state._resolved.clear()
+    server.state.clusters._resolved.clear()
     answer = await client.post(API, json={"name": "tiny", "source": str(source)})
     assert "storage.volumes[0]" in answer.json()["detail"]
 

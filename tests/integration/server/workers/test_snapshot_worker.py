@@ -59,7 +59,7 @@ async def test_hub_forgets_unwatched_topics_and_unknown_clusters(server: Server)
     for name in ("x", "y"):
         with pytest.raises(NotFound):
             await server.state.clusters.cached(name)
-    assert len(server.state._reading) == 0
+    assert len(server.state.readings._reading) == 0
 
 
 async def test_snapshot_worker_notifies_reconciler_and_page_viewers(server: Server) -> None:
@@ -99,7 +99,7 @@ async def test_single_job_refresh_is_kept_over_an_older_full_reading(
     begun, goes_on, asked, rounds = asyncio.Event(), asyncio.Event(), [], 0
     for name in ("WATCHED_S", "BUSY_S", "TICK_S"):
         monkeypatch.setattr(f"headway.server.workers.snapshot_worker.{name}", 0.05)
-    server.state.clock = time.time  # what was read grows old
+    server.state.clock = server.state.readings._clock = time.time  # what was read grows old
 
     async def read(_: Cluster) -> SlurmReading:
         nonlocal rounds
