@@ -18,7 +18,7 @@ class Entry(NamedTuple):
     usage: str = ""  # the words after the command's name; "": from its options
 
 
-THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
+THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (  # a theme holds the commands of one folder
     (
         "Clusters",
         (
@@ -34,7 +34,8 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("roll", "cluster.roll:roll", "Update the node image, node by node, while jobs run."),
             Entry("ls", "cluster.status:ls", "List clusters."),
             Entry("status", "cluster.status:status", "Show whether a cluster is ready, and what is missing."),
-            Entry("nodes", "nodes.nodes:nodes", "List nodes with state and GPUs."),
+            Entry("secrets", "cluster.secrets:app", "Rotate a cluster's keys while jobs run."),
+            Entry("schema", "cluster.cluster_file:schema", "Print the JSON Schema of cluster.yaml, for editors."),
             Entry("down", "cluster.down:down", "Remove a cluster's machines; keep its data."),
         ),
     ),
@@ -71,11 +72,12 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         ),
     ),
     (
-        "Faults",
+        "Nodes",
         (
+            Entry("nodes", "nodes.nodes:nodes", "List nodes with state and GPUs."),
+            Entry("node", "nodes.node:app", "Drain, return, reboot or test a node; show its faults."),
             Entry("incidents", "nodes.incidents:incidents", "List node faults, latest first."),
             Entry("incident", "nodes.incidents:app", "Show one fault's steps; return its node to service."),
-            Entry("node", "nodes.node:app", "Drain, return, reboot or test a node; show its faults."),
             Entry(
                 "fault",
                 "nodes.fault:fault",
@@ -85,14 +87,14 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         ),
     ),
     (
-        "Safety",
+        "Data",
         (
+            Entry("storage", "data.storage:app", "Show volumes: nodes, usage, throughput."),
+            Entry("dataset", "data.dataset:app", "Manage versioned datasets, read-only on every machine."),
+            Entry("container", "data.container:app", "Manage container images shared by all users of a cluster."),
             Entry("backup", "data.backup:backup", "Write queue, accounting, keys and records to one encrypted file."),
             Entry("backups", "data.backup:backups", "List backups; verify one."),
             Entry("restore", "data.backup:restore", "Restore a cluster from a backup."),
-            Entry("storage", "data.storage:app", "Show volumes: nodes, usage, throughput."),
-            Entry("dataset", "data.dataset:app", "Manage versioned datasets, read-only on every machine."),
-            Entry("secrets", "data.secrets:app", "Rotate a cluster's keys while jobs run."),
         ),
     ),
     (
@@ -132,19 +134,17 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "[SCP FLAGS] SOURCE... TARGET",
             ),
             Entry("ssh-config", "access.ssh:ssh_config", "Print or install ssh configuration for a cluster."),
-        ),
-    ),
-    (
-        "Headway",
-        (
-            Entry("doctor", "admin.doctor:doctor", "Check whether this machine can run local clusters."),
-            Entry("server", "admin.server:app", "Start, stop and inspect the Headway server."),
-            Entry("container", "data.container:app", "Manage container images shared by all users of a cluster."),
-            Entry("image", "admin.image:app", "Build, list and remove node images."),
             Entry("token", "access.tokens:app", "Manage access tokens and sign-in links."),
             Entry("people", "access.people:app", "Manage who may sign in, and their roles."),
             Entry("audit", "access.audit:audit", "Export the audit trail."),
-            Entry("schema", "cluster.cluster_file:schema", "Print the JSON Schema of cluster.yaml, for editors."),
+        ),
+    ),
+    (
+        "Administration",
+        (
+            Entry("doctor", "admin.doctor:doctor", "Check whether this machine can run local clusters."),
+            Entry("server", "admin.server:app", "Start, stop and inspect the Headway server."),
+            Entry("image", "admin.image:app", "Build, list and remove node images."),
             Entry("version", "admin.version:version", "Print versions of this client and its server."),
         ),
     ),

@@ -13,7 +13,7 @@ import pytest
 
 from headway import errors
 from headway.cli.main import load_command, print_error
-from headway.cli.registry import ENTRIES
+from headway.cli.registry import ENTRIES, THEMES
 from headway.schemas.backups import BackupIn
 from tests.support.cli_fakes import Cli, FakeApi, cli, cluster
 
@@ -60,6 +60,12 @@ def test_command_help_loads_only_that_command(words: tuple[str, ...]) -> None:
     prefix = "headway.cli.commands."
     loaded_commands = {m.removeprefix(prefix) for m in modules if m.startswith(prefix)} & commands
     assert {name.rpartition(".")[2] for name in loaded_commands} == {words[0]}
+
+
+def test_a_theme_of_the_help_holds_the_commands_of_one_folder() -> None:
+    folders = [{entry.target.partition(".")[0] for entry in entries} for _, entries in THEMES]
+    assert [len(folder) for folder in folders] == [1] * len(folders)
+    assert len(set().union(*folders)) == len(folders)
 
 
 @pytest.mark.parametrize("name", ENTRIES)

@@ -1,1 +1,1 @@
-"""The commands, a folder a theme of `headway --help`."""
+"""The commands, a folder for each theme of `headway --help`."""

@@ -1,1 +1,1 @@
-"""ssh and files, people, tokens."""
+"""ssh and files, tokens, people, audit trail."""

@@ -1,1 +1,1 @@
-"""plan, apply, status, scale, roll, down."""
+"""init, plan, apply, scale, roll, ls, status, secrets, down."""

@@ -1,1 +1,1 @@
-"""Datasets, storage, container images, backups, secrets."""
+"""Volumes, datasets, container images, backups."""

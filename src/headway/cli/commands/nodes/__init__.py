@@ -1,1 +1,1 @@
-"""Incidents, nodes, faults."""
+"""Nodes, incidents, faults."""
