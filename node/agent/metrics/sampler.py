@@ -13,9 +13,9 @@ from typing import Any
 from agent.checks import gpu_checks, node_checks  # noqa: F401  (checks register themselves)
 from agent.checks.runner import LEVELS, MachineState, Process, Runner
 from agent.config import Config
+from agent.contact.node_lease import end_jobs
 from agent.gpu.interface import Gpu, Source
 from agent.gpu.job_gpus import jobs_on_node
-from agent.ha.node_lease import end_jobs
 from agent.jobs.orphans import OrphanedJobs
 from agent.jobs.processes import list_processes, runs_as_root
 from agent.journal import log

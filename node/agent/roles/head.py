@@ -14,15 +14,15 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.config import Config
-from agent.ha.first_head_away import FirstHeadMonitor
-from agent.ha.key_change import UNREAD, Sender, SenderLimits, key_change_begun
-from agent.ha.offline_responder import OfflineResponder
-from agent.ha.stale_leader import LeaderFile, LeaderMonitor
-from agent.ha.takeover_recovery import TakeoverRecovery
+from agent.contact.key_change import UNREAD, Sender, SenderLimits, key_change_begun
+from agent.contact.offline_responder import OfflineResponder
 from agent.journal import log, whole_lines
 from agent.metrics.exporter import MetricsServer
 from agent.metrics.head import HeadSampler
 from agent.munge import Munge
+from agent.two_heads.first_head_away import FirstHeadMonitor
+from agent.two_heads.stale_leader import LeaderFile, LeaderMonitor
+from agent.two_heads.takeover_recovery import TakeoverRecovery
 
 REPORTS = "/var/lib/headway/reports"
 PORT = 6821

@@ -16,12 +16,11 @@ from agent.checks.kernel_log import MOST_IN_A_BEAT, GpuErrors, KernelLog, boot_i
 from agent.checks.node_checks import is_kernel_error
 from agent.checks.runner import BAD, MOUNT, OK
 from agent.config import Config
+from agent.contact.key_change import UNREAD, key_change_begun
+from agent.contact.node_lease import Lease, other_node_addresses
 from agent.gpu.factory import open_source
 from agent.gpu.interface import Source
 from agent.gpu.nvml import Nvml
-from agent.ha.key_change import UNREAD, key_change_begun
-from agent.ha.node_lease import Lease, other_node_addresses
-from agent.ha.reregister import Reregistration
 from agent.jobs.lifecycle import LOOK_S, JobChanges
 from agent.jobs.training_reports import MOST_BYTES, Reports
 from agent.journal import log, touch_file
@@ -29,6 +28,7 @@ from agent.metrics.exporter import MetricsServer
 from agent.metrics.sampler import Sampler
 from agent.munge import Munge
 from agent.roles.head import PORT
+from agent.two_heads.reregister import Reregistration
 
 SOCKET = "/run/headway/report/socket"
 FLUSH_S = 2.0

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any
 
-from agent.ha.offline_responder import DEEDS, WATCHED
+from agent.contact.offline_responder import DEEDS, WATCHED
 from agent.journal import touch_file, whole_lines
 from agent.roles.head import BEATS, FAULTS, TURNS
 from agent.roles.power_hints import ASKED, FILE

@@ -16,8 +16,6 @@ import time
 from collections.abc import Callable
 
 from agent.config import Config
-from agent.ha.first_head_away import STILL_S
-from agent.ha.stale_leader import LeaderFile
 from agent.jobs.queue_recovery import (
     BEGAN,
     DUE,
@@ -32,6 +30,8 @@ from agent.jobs.queue_recovery import (
 )
 from agent.jobs.submission_notes import read_bytes
 from agent.journal import log
+from agent.two_heads.first_head_away import STILL_S
+from agent.two_heads.stale_leader import LeaderFile
 
 LOOK_S = 0.25
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.ha import reregister
 from agent.roles import head
+from agent.two_heads import reregister
 
 FIRST, SECOND = "10.0.0.1", "10.0.0.2"
 

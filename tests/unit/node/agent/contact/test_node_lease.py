@@ -24,7 +24,7 @@ class Jobs:
 
 
 def lease(jobs: Jobs, asked: Sequence[str] = (), answers: dict[str, tuple[float, float]] | None = None) -> Any:
-    from agent.ha.node_lease import Lease
+    from agent.contact.node_lease import Lease
 
     made = Lease(lambda: list(asked), jobs)
     made.heard = made._ticked = 1000.0
@@ -142,7 +142,7 @@ def test_suspended_machine_ends_its_jobs_without_asking() -> None:
 
 
 def test_other_node_addresses_lists_every_node_but_the_head(tmp_path: Path) -> None:
-    from agent.ha.node_lease import other_node_addresses
+    from agent.contact.node_lease import other_node_addresses
 
     hosts = tmp_path / "hosts"
     hosts.write_text(
@@ -210,7 +210,7 @@ class World:
 
     def relay(self, **config: Any) -> Any:
         from agent.config import Config
-        from agent.ha.offline_responder import OfflineResponder
+        from agent.contact.offline_responder import OfflineResponder
 
         known: dict[str, Any] = {
             "offline_response": True,
@@ -422,9 +422,9 @@ def test_new_leader_waits_for_leases_renewed_by_the_other_head(world: World) -> 
 def test_lease_is_renewed_by_the_leading_head_or_any_if_unknown(
     world: World, first: bool, number: int | None, age_s: int, renews: bool
 ) -> None:
-    from agent.ha.stale_leader import LeaderFile
     from agent.roles.head import NodeMessages as Keeper
     from agent.roles.node import renews_lease as renewed
+    from agent.two_heads.stale_leader import LeaderFile
 
     if number is not None:
         leads(world, number, age_s)
@@ -438,7 +438,7 @@ def test_lease_is_renewed_by_the_leading_head_or_any_if_unknown(
 
 
 def test_leader_file_ignores_a_heartbeat_being_written(world: World) -> None:
-    from agent.ha.stale_leader import LeaderFile
+    from agent.two_heads.stale_leader import LeaderFile
 
     leads(world, 0)
     leading = LeaderFile(first=False, state=str(world.folder))
@@ -462,7 +462,7 @@ def test_leader_file_ignores_a_heartbeat_being_written(world: World) -> None:
 def test_controller_that_lost_leadership_is_ended(
     world: World, monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str, ended: int
 ) -> None:
-    from agent.ha import stale_leader
+    from agent.two_heads import stale_leader
 
     done: list[str] = []
     monkeypatch.setattr(stale_leader, "_end", lambda: done.append("kill"))
@@ -487,7 +487,7 @@ def test_answer_without_leads_field_renews_the_lease() -> None:
 
 def test_other_node_addresses_excludes_all_heads(tmp_path: Path) -> None:
     from agent.config import load
-    from agent.ha.node_lease import other_node_addresses
+    from agent.contact.node_lease import other_node_addresses
 
     place = tmp_path / "agent.json"
     place.write_text(json.dumps({"head": "10.0.0.1", "other_heads": ["10.0.0.2"]}))

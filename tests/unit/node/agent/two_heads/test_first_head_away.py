@@ -26,7 +26,7 @@ class World:
 
     def away(self) -> Any:
         from agent.config import Config
-        from agent.ha.first_head_away import FirstHeadMonitor
+        from agent.two_heads.first_head_away import FirstHeadMonitor
 
         config = Config(head="10.0.0.2", first=False, first_head=FIRST, state=str(self.folder))
         return FirstHeadMonitor(config, answers=self.answers, execute=self.execute)
@@ -136,7 +136,7 @@ def test_failing_ip_rule_command_is_logged_once(world: World, capsys: pytest.Cap
 
 
 def test_host_answers_on_reply_or_refusal_but_not_on_accept_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from agent.ha import first_head_away
+    from agent.two_heads import first_head_away
 
     monkeypatch.setattr(first_head_away, "WAIT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as ears:

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent.config import Config
-from agent.ha.node_lease import LEASE_OVER_S
-from agent.ha.stale_leader import LeaderFile
+from agent.contact.node_lease import LEASE_OVER_S
 from agent.journal import log, whole_lines
+from agent.two_heads.stale_leader import LeaderFile
 
 DEEDS = "/var/lib/headway/deeds.jsonl"
 WATCHED = "/run/headway/watched"  # touched by `watch` while a server reads from it
