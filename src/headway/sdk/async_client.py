@@ -14,13 +14,18 @@ from headway.schemas.jobs import JobOut
 from headway.sdk.client import Client
 from headway.sdk.connection import Resource
 from headway.sdk.reconnect import ServerOutage
-from headway.sdk.resources.access import Commands, People, Tokens
+from headway.sdk.resources.access import People, Tokens
+from headway.sdk.resources.backups import Backups
 from headway.sdk.resources.billing import Billing
+from headway.sdk.resources.bundles import Bundles
 from headway.sdk.resources.clusters import Clusters, Operations
-from headway.sdk.resources.data import Backups, Datasets, Storage
+from headway.sdk.resources.commands import Commands
+from headway.sdk.resources.datasets import Datasets
 from headway.sdk.resources.jobs import POLL_S, Job, Jobs
 from headway.sdk.resources.nodes import Incidents, Nodes
-from headway.sdk.resources.workloads import Bundles, Notebooks, Pipelines
+from headway.sdk.resources.notebooks import Notebooks
+from headway.sdk.resources.pipelines import Pipelines
+from headway.sdk.resources.storage import Storage
 
 P = ParamSpec("P")
 T = TypeVar("T")

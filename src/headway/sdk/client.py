@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Self, Unpack
 from headway.schemas.people import MeOut, ServerOut
 from headway.schemas.submissions import RunOptions
 from headway.sdk.connection import Connection
-from headway.sdk.resources.access import Commands, People, Tokens
+from headway.sdk.resources.access import People, Tokens
+from headway.sdk.resources.backups import Backups
 from headway.sdk.resources.billing import Billing
+from headway.sdk.resources.bundles import Bundles
 from headway.sdk.resources.clusters import Clusters, Operations
-from headway.sdk.resources.data import Backups, Datasets, Storage
+from headway.sdk.resources.commands import Commands
+from headway.sdk.resources.datasets import Datasets
 from headway.sdk.resources.jobs import Job, Jobs
 from headway.sdk.resources.nodes import Incidents, Nodes
-from headway.sdk.resources.workloads import Bundles, Notebooks, Pipelines
+from headway.sdk.resources.notebooks import Notebooks
+from headway.sdk.resources.pipelines import Pipelines
+from headway.sdk.resources.storage import Storage
 from headway.sdk.server_address import find_server
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from headway.schemas.jobs import ArrayOut, JobOut, JobsPage
 from headway.schemas.submissions import GitIn, LineageOut, RetryIn, RunIn, RunOptions, RunOut, SubmitIn, SubmitOut
 from headway.sdk.connection import Resource, cluster_path, non_empty
 from headway.sdk.reconnect import ServerOutage, follow_log
+from headway.sdk.resources.bundles import Bundles
 from headway.sdk.resources.clusters import Clusters
-from headway.sdk.resources.workloads import Bundles
 from headway.sdk.submission import build_request, script_text, send_files
 
 POLL_S = 1.0
