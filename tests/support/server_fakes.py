@@ -5,25 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import httpx
 import structlog
 from fastapi import FastAPI
 
 from headway.api.app import create_app
-from headway.api.auth.dependencies import require_right
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster
 from headway.domain.slots import Deadline
 from headway.domain.slurm.state import JobState
 from headway.errors import Fault, InvalidSpec, Refused
 from headway.schemas.clusters import Document
-from headway.server.live_data import PageLive
 from headway.server.workers.operation_worker import OperationWorker
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import ResolvedCluster, SlurmReading
-from headway.services.identity import Right
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, LiveState
 from headway.services.settings import Settings
 from headway.store import Store
@@ -382,29 +379,18 @@ CALLS = frozenset(
 )
 
 
-class _Page:
-    """The state that the dashboard of the shared app reads: always that of the newest server."""
-
-    def __init__(self) -> None:
-        self.of: PageLive | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.of, name)
-
-
-_shared: list[tuple[FastAPI, _Page]] = []
+_shared: list[FastAPI] = []
 
 
 def shared_app(state: AppState) -> FastAPI:
     """Returns the app with its pages on this state. FastAPI takes far longer to create an app than most tests to
     run, so a process creates one, and each server of a test takes it over from the previous one."""
     if not _shared:
-        made, shown = create_app(state), _Page()
-        mount(made, cast(PageLive, shown), require_right(Right.READ))  # sign-in is a page
-        _shared.append((made, shown))
-    app, page = _shared[0]
-    app.state.headway, page.of = state, PageLive(state)
-    return app
+        made = create_app(state)
+        mount(made)  # sign-in is a page
+        _shared.append(made)
+    _shared[0].state.headway = state
+    return _shared[0]
 
 
 class Server:

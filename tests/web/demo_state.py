@@ -49,7 +49,6 @@ from headway.schemas.submissions import ExecIn, ExecOut, SubmitOut
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import SlurmReading
 from headway.services.mappers import summary_of
-from headway.services.read_model.snapshot import Notice
 from headway.services.read_model.snapshot import Snapshot as Known
 from headway.store.db import schema as t
 
@@ -195,7 +194,7 @@ async def put(state: AppState, work: FakeBackend, snapshot: Snapshot | None, nam
         out.stale,
     )
     state.live.store_snapshot(shown)
-    state.live._notices[name] = deque(Notice(h.at, h.text, h.level, h.where) for h in snapshot.happenings)
+    state.live._notices[name] = deque(snapshot.notices)
     state.live.notify_row_changed(name)
 
 

@@ -12,7 +12,7 @@ from tests.support import builders
 from headway.schemas.clusters import CheckOut, ClusterOut, GpuOut, NodeOut, StatusOut
 from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import CourseOut, JobOut, ProgressOut
-from headway.web.live_data import Happening
+from headway.services.read_model.snapshot import Notice
 
 TRAIN = 104
 SPEECH = 107
@@ -24,7 +24,7 @@ class Snapshot:
 
     status: StatusOut
     jobs: tuple[JobOut, ...] = ()
-    happenings: tuple[Happening, ...] = ()  # newest first
+    notices: tuple[Notice, ...] = ()  # newest first
     incidents: tuple[IncidentOut, ...] = ()  # newest first
 
 
@@ -153,9 +153,9 @@ def happy() -> Snapshot:
         StatusOut(cluster=cluster(), checks=CHECKS, nodes=nodes),
         jobs,
         (
-            Happening(at - 252, "started on 4 nodes", where="job 104"),
-            Happening(at - 300, "finished after 47s", where="job 101"),
-            Happening(at - 310, "apply done: 6 machines, Slurm ready in 12.4s"),
+            Notice(at - 252, "started on 4 nodes", where="job 104"),
+            Notice(at - 300, "finished after 47s", where="job 101"),
+            Notice(at - 310, "apply done: 6 machines, Slurm ready in 12.4s"),
         ),
     )
 
@@ -190,10 +190,10 @@ def broken() -> Snapshot:
         StatusOut(cluster=cluster(state="degraded", gpus_used=32), checks=checks, nodes=nodes),
         (job, *before.jobs[1:]),
         (
-            Happening(at - 9, "goes on from step 400 on 4 nodes, the spare among them", where="job 104"),
-            Happening(at - 17, "requeued: a node under it died", "warning", "job 104"),
-            Happening(at - 19, "is down: not responding", "error", "demo-1-3"),
-            *before.happenings,
+            Notice(at - 9, "goes on from step 400 on 4 nodes, the spare among them", where="job 104"),
+            Notice(at - 17, "requeued: a node under it died", "warning", "job 104"),
+            Notice(at - 19, "is down: not responding", "error", "demo-1-3"),
+            *before.notices,
         ),
         (
             fault(

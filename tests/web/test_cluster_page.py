@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from conftest import Site
-from headway.web.live_data import Happening
+from headway.services.read_model.snapshot import Notice
 
 pytestmark = pytest.mark.browser
 
@@ -98,7 +98,7 @@ def test_killed_node_appears_without_reload(site: Site, page: Page, complaints: 
     expect(down).to_contain_text("machine stopped; not responding since")
     expect(down.locator(".gpu[data-job]")).to_have_count(0)
     expect(page.locator("#node-demo-2-1 .gpu[data-job='104']")).to_have_count(8)
-    expect(page.locator("#notice")).to_contain_text("1 node is down.")
+    expect(page.locator("#down-banners")).to_contain_text("1 node is down.")
     expect(page.locator("#history li").first).to_contain_text("goes on from step 400")
     expect(page.locator("#chart")).to_have_attribute("data-points", str(points + 8))
     assert page.evaluate("window.mark") == "same page"
@@ -114,7 +114,7 @@ def test_stream_sends_only_changed_parts(site: Site, page: Page, complaints: lis
     site.put(replace(before, jobs=(job, *before.jobs[1:])))
     expect(page.locator(".figures")).to_contain_text("440")
     seen(page, r"\bpulse\b")
-    assert sorted(page.evaluate("window.events")) == ["chart", "pulse", "training"]
+    assert sorted(page.evaluate("window.events")) == ["chart", "pulse", "training_panel"]
 
 
 def test_gpu_cells_follow_their_job_and_its_colour(site: Site, page: Page, complaints: list[str]) -> None:
@@ -199,7 +199,7 @@ def test_names_are_rendered_as_text(site: Site, page: Page, complaints: list[str
     jobs = (page_demo.training(base.jobs[0].nodes, name=evil, user=evil, nodelist=evil), *base.jobs[1:])
     nodes = [n.model_copy(update={"reason": evil, "states": ["DOWN"]}) for n in base.status.nodes]
     site.put(
-        page_demo.Snapshot(base.status.model_copy(update={"nodes": nodes}), jobs, (Happening(1.0, evil, where=evil),))
+        page_demo.Snapshot(base.status.model_copy(update={"nodes": nodes}), jobs, (Notice(1.0, evil, where=evil),))
     )
     live(page, site)
     assert page.evaluate("window.hit") is None

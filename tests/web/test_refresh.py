@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from conftest import Site
-from headway.web.live_data import Happening
+from headway.services.read_model.snapshot import Notice
 
 pytestmark = pytest.mark.browser
 FOCUS = (
@@ -138,12 +138,12 @@ def test_times_show_their_date_unless_it_is_today(site: Site, browser: Browser) 
     page = browser.new_context(timezone_id=f"Etc/GMT{datetime.now(UTC).hour - 12:+d}").new_page()
     now = time.time()
     old = page_demo.fault(2, "demo-1-3", "no heartbeat", "repairing", 21 * 86_400, page_demo.TimesOut(drain_s=1.1))
-    lately = (Happening(now - 60, "now"), Happening(now - 86_400, "yesterday"))
-    site.put(replace(page_demo.happy(), happenings=lately, incidents=(old,)))
+    lately = (Notice(now - 60, "now"), Notice(now - 86_400, "yesterday"))
+    site.put(replace(page_demo.happy(), notices=lately, incidents=(old,)))
     site.goto(page, "/clusters/demo")
     clock, day = re.compile(r"^12:\d\d:\d\d$|^11:59:\d\d$"), re.compile(r"^\d{4}-\d\d-\d\d (12|11):\d\d$")
     expect(page.locator("#history time")).to_have_text([clock, day])
-    expect(page.locator("#faults time")).to_have_text(day)
+    expect(page.locator("#incidents time")).to_have_text(day)
     expect(page.locator("#pulse time")).to_have_text(clock)
     site.goto(page, "/clusters/demo/incidents/2")
     expect(page.locator(".steps__when time").first).to_have_text(day)
@@ -153,11 +153,11 @@ def test_times_show_their_date_unless_it_is_today(site: Site, browser: Browser) 
 def test_old_times_show_their_date_on_a_phone(site: Site, browser: Browser) -> None:
     page = browser.new_context(viewport={"width": 360, "height": 740}).new_page()
     base = page_demo.broken()
-    long_ago = tuple(replace(one, at=one.at - 40 * 86_400) for one in base.happenings)
+    long_ago = tuple(replace(one, at=one.at - 40 * 86_400) for one in base.notices)
     status = base.status.model_copy(
         update={"cluster": base.status.cluster.model_copy(update={"as_of": time.time() - 2 * 86_400})}
     )
-    site.put(replace(base, status=status, happenings=long_ago))
+    site.put(replace(base, status=status, notices=long_ago))
     for path in ("/clusters/demo", "/clusters/demo/incidents/2"):
         site.goto(page, path)
         expect(page.locator("#pulse time")).to_have_text(re.compile(r"^\d{4}-"))

@@ -22,7 +22,6 @@ from fastapi import FastAPI
 
 from headway import __version__
 from headway.api.app import create_app
-from headway.api.auth.dependencies import require_right
 from headway.domain.role import Role
 from headway.errors import HeadwayError, Refused
 from headway.server import logs, state_files, sudo_handover
@@ -37,7 +36,6 @@ from headway.server.workers.server_election import LeaderElection
 from headway.server.workers.snapshot_worker import HealthLoop, SnapshotWorker
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import ClusterBackend
-from headway.services.identity import Right
 from headway.services.read_model.snapshot import LiveState
 from headway.services.settings import Settings
 from headway.store import Store, open_store
@@ -154,7 +152,7 @@ class _Server:
             freed = await store.operations.expire_leases(owner)
             await store.operations.delete_orphaned_secrets()
             app = create_app(state)
-            mount_page(app, state)
+            mount_page(app)
             state_files.write_client(self.state_dir, url, token)
             await sudo_handover.hand_over(store, self.state_dir, url)
             door = NotebookProxy(state)
@@ -334,12 +332,11 @@ def bind(host: str, port: int, default: int = DEFAULT_PORT) -> socket.socket:
     raise Refused(f"the server can't listen on {host}", hint="HEADWAY_HOST")
 
 
-def mount_page(app: FastAPI, state: AppState) -> None:
+def mount_page(app: FastAPI) -> None:
     """Adds the web page to the app."""
-    from headway.server.live_data import PageLive
     from headway.web.app import mount
 
-    mount(app, PageLive(state), require_right(Right.READ))
+    mount(app)
 
 
 def _say_if_broken(task: asyncio.Task[None]) -> None:

@@ -62,6 +62,10 @@ class AppState:
     operation_views: WeakValueDictionary[str, Any] = field(
         default_factory=WeakValueDictionary
     )  # used by web.pages.cluster.operations
+    # (version, valid until, reading) by cluster; used by services.read_model.overview
+    overviews: dict[str, tuple[int, float, asyncio.Future[Any]]] = field(default_factory=dict)
+    # Job id -> number of its colour and letter, by cluster; used by web.pages.cluster.overview
+    job_keys: dict[str, dict[int, int]] = field(default_factory=dict)
     # (cluster, node) -> the latest action of a person
     node_actions: dict[tuple[str, str], NodeActionOut] = field(default_factory=dict)
     background_tasks: set[asyncio.Task[None]] = field(
@@ -86,5 +90,7 @@ class AppState:
         self.cache.forget_cluster(name)
         await self.backend.forget(name)
         self.placement_worlds.pop(name, None)
+        self.overviews.pop(name, None)
+        self.job_keys.pop(name, None)
         self.readings.forget(name)
         self.live.forget_cluster(name)

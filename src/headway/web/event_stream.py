@@ -17,8 +17,7 @@ from headway.services.app_state import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import cluster_out
 from headway.web.rendering import compact_json, render_part, templates
-from headway.web.view_models import StateView
-from headway.web.views.banners import cluster_banner
+from headway.web.views.banners import StateView, cluster_banner
 
 PULSE_S = 10.0  # seconds between pulses; the browser warns after three missing ones
 MAX_TURN_S = 0.1  # seconds after which a stream gives its slot to the next one

@@ -15,9 +15,9 @@ from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError, NotSignedIn, Refused
 from headway.services.app_state import AppState
 from headway.services.error_report import error_out
+from headway.services.identity import Principal
 from headway.services.settings import Oidc
 from headway.web import event_stream, page_context
-from headway.web.live_data import Viewer
 from headway.web.rendering import HEADERS, render, render_part
 
 log = structlog.get_logger("headway.web")
@@ -84,7 +84,7 @@ def _provider(request: Request) -> Oidc | None:
 def _error(request: Request, error: HeadwayError) -> Response:
     """Returns a whole page; for htmx form requests a message in the corner, for htmx GET requests only the status."""
     if request.headers.get("hx-request") != "true":
-        viewer: Viewer | None = getattr(request.state, "principal", None)
+        viewer: Principal | None = getattr(request.state, "principal", None)
         return render("error.html", status=error.http_status, viewer=viewer, error=error)
     if request.method == "GET":
         return HTMLResponse("", status_code=error.http_status, headers={**HEADERS, "HX-Reswap": "none"})

@@ -16,10 +16,9 @@ from starlette.types import Scope
 
 from headway.errors import Refused
 from headway.jobs.explain.phrases import format_wait
+from headway.services.identity import Principal
 from headway.web import navigation, page_context
 from headway.web.documentation import doc_address
-from headway.web.live_data import Viewer
-from headway.web.view_models import Page
 from headway.web.views.banners import cluster_banner
 from headway.web.views.wording import count, duration, incident_kind, seconds, sentence, slurm_time
 
@@ -137,7 +136,7 @@ def templates() -> Environment:
     return made
 
 
-def render(template: str, *, status: int = 200, viewer: Viewer | None = None, **values: object) -> HTMLResponse:
+def render(template: str, *, status: int = 200, viewer: Principal | None = None, **values: object) -> HTMLResponse:
     """Returns a whole page."""
     text = templates().get_template(template).render(viewer=viewer, now=time.time(), **values)
     return HTMLResponse(text, status_code=status, headers=HEADERS)
@@ -146,12 +145,6 @@ def render(template: str, *, status: int = 200, viewer: Viewer | None = None, **
 def render_part(name: str, view: object) -> str:
     """Returns the HTML of one part, as sent when it has changed."""
     return templates().get_template(f"parts/{name}.html").render(v=view, now=time.time())
-
-
-def page_pulse(page: Page) -> str:
-    """Returns the HTML with the time of the figures. It is always sent, so that the browser notices when nothing
-    arrives any more."""
-    return templates().get_template("parts/as_of.html").render(as_of=page.as_of, stale=page.stale, now=time.time())
 
 
 def compact_json(value: object) -> str:

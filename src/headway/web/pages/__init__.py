@@ -6,13 +6,14 @@ from types import ModuleType
 
 from headway.web.pages.admin import audit, people, settings, signin, tokens
 from headway.web.pages.billing import costs, teams
-from headway.web.pages.cluster import events, home, incidents, new, node, nodes, operations, scale, storage
+from headway.web.pages.cluster import events, home, incidents, new, node, nodes, operations, overview, scale, storage
 from headway.web.pages.jobs import job, notebooks, queue, submit
 
 PAGES: tuple[ModuleType, ...] = (
     home,
     new,
     operations,
+    overview,
     queue,
     submit,
     job,

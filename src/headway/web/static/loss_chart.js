@@ -1,4 +1,4 @@
-// The loss of one job, drawn by uPlot. Points come with the page, then by the `chart` event: all, or those that are new.
+// The loss of one job, drawn by uPlot. Points come with the page, then by the `chart` event.
 "use strict";
 (() => {
   const box = document.getElementById("chart");
@@ -79,10 +79,9 @@
   }
 
   function take(news) {
-    const keep = news.job === job && news.from <= steps.length ? news.from : 0;
     const other = news.job !== job || news.hue !== hue || steps.length < 3;
-    steps = steps.slice(0, keep).concat(news.steps);
-    loss = loss.slice(0, keep).concat(news.loss);
+    steps = news.steps;
+    loss = news.loss;
     job = news.job;
     hue = news.hue;
     box.className = `chart hue-${hue}`;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -211,18 +210,6 @@ def _run(run: JobRunOut, number: int, job: JobState, *, last: bool) -> list[Step
 def _incident(cluster: str, one: IncidentOut) -> Step:
     return Step(one.fault_at or one.opened_at, "bad", f"Incident {one.number} on {one.node}", f"{one.what}: {one.state}",
                 f"/clusters/{cluster}/incidents/{one.number}")  # fmt: skip
-
-
-def chart(job: int, progress: ProgressOut | None) -> dict[str, object]:
-    """Returns the data for loss_chart.js."""
-    points: Sequence[tuple[int, float]] = progress.series if progress else ()
-    return {
-        "job": job,
-        "hue": 0,
-        "from": 0,
-        "steps": [step for step, _ in points],
-        "loss": [loss for _, loss in points],
-    }
 
 
 def gpus(cluster: str, job: JobState, runs: JobRunsOut, *, simulated: bool) -> Gpus | None:

@@ -1,5 +1,4 @@
-"""The snapshot worker passes readings to the health loop and page viewers; viewers share snapshots, and unwatched
-topics are dropped."""
+"""The snapshot worker passes readings to the health loop and page viewers; unwatched topics are dropped."""
 
 from __future__ import annotations
 
@@ -13,11 +12,11 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import Check, JobState, NodeState
 from headway.errors import NotFound, Unreachable
 from headway.schemas.jobs import ProgressOut
-from headway.server.live_data import PageLive
 from headway.server.logs import BLANK, blank_secrets
 from headway.server.workers.event_listener import EventListener
 from headway.server.workers.snapshot_worker import MANY, SnapshotWorker
 from headway.services.cluster_backend import SlurmReading
+from headway.services.read_model.overview import read_overview
 from headway.services.read_model.snapshot import ALL_JOBS, LiveState, Snapshot, TopicHub, cluster_topic
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
@@ -70,15 +69,15 @@ async def test_snapshot_worker_notifies_reconciler_and_page_viewers(server: Serv
         "readiness_checks": (Check("slurmctld", True, "runs"),),
         "progress": {7: ProgressOut(step=3, loss=1.5, series=[(3, 1.5)])},
     }
-    watcher, live = Watcher(), PageLive(server.state)
+    watcher = Watcher()
     woken: list[tuple[int, int]] = []
 
     async def look() -> None:
-        async for _ in live.subscribe("lab"):
-            page = await live.snapshot("lab")
-            woken.append((len(page.status.checks), page.progress[7].step if 7 in page.progress else 0))
+        async for _ in server.state.live.watch_changes("lab"):
+            overview = await read_overview(server.state, "lab")
+            woken.append((len(overview.status.checks), overview.progress[7].step if 7 in overview.progress else 0))
             if woken[-1] == (1, 3):
-                assert "the spare takes over" in [h.text for h in page.happenings]
+                assert "the spare takes over" in [notice.text for notice in overview.notices]
                 return
 
     looking = asyncio.create_task(look())
@@ -87,7 +86,7 @@ async def test_snapshot_worker_notifies_reconciler_and_page_viewers(server: Serv
     polling.cancel()
     await asyncio.gather(polling, return_exceptions=True)
     assert watcher.seen[0] == ("lab-1-1", "lab-1-2")
-    assert (await live.clusters())[0].jobs_running == 1
+    assert (await read_overview(server.state, "lab")).status.cluster.jobs_running == 1
 
 
 async def test_single_job_refresh_is_kept_over_an_older_full_reading(
@@ -210,40 +209,6 @@ async def test_urgent_work_runs_while_an_operation_changes_the_cluster(server: S
     await asyncio.wait_for(until_said(), 60)
     polling.cancel()
     await asyncio.gather(polling, return_exceptions=True)
-
-
-async def test_page_live_keeps_nothing_for_unknown_clusters(server: Server) -> None:
-    page = PageLive(server.state)
-    for name in ("no-such", "nor-such"):
-        with pytest.raises(NotFound):
-            await page.snapshot(name)
-    await asyncio.sleep(0)
-    assert page._shown == {}
-
-
-async def test_viewers_of_a_page_share_one_snapshot_until_a_change(server: Server) -> None:
-    await server.apply()
-    server.state.live.store_snapshot(Snapshot("lab", jobs=(builders.job(7),), as_of=1))
-    page = PageLive(server.state)
-    first, second = await asyncio.gather(page.snapshot("lab"), page.snapshot("lab"))
-    assert first is second
-    server.state.live.store_snapshot(Snapshot("lab", jobs=(builders.job(8),), as_of=2))
-    later = await page.snapshot("lab")
-    assert [job.id for job in later.jobs] == [8]
-    server.state.live.notify_row_changed("lab")  # the cluster's row: its nodes are as they were
-    third = await page.snapshot("lab")
-    assert third is not later
-    assert third.status.nodes[1] is later.status.nodes[1]
-
-
-async def test_page_stream_ends_when_the_cluster_is_deleted(server: Server) -> None:
-    await server.apply()
-    stream = PageLive(server.state).subscribe("lab")
-    waiting = asyncio.create_task(anext(stream, "ended"))  # type: ignore[arg-type]
-    await asyncio.sleep(0)
-    await server.store.clusters.delete("lab")
-    await server.state.forget("lab")
-    assert await asyncio.wait_for(waiting, 60) == "ended"
 
 
 def test_each_node_and_job_change_gives_one_notice() -> None:

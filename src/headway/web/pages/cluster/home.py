@@ -20,7 +20,7 @@ from headway.services.mappers import cluster_out, incident_out, node_outs
 from headway.store import ClusterRow
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
-from headway.web.views.cluster import price
+from headway.web.views.overview import price
 from headway.web.views.wording import node_kind
 
 router = page_router()

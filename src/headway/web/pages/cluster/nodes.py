@@ -22,7 +22,7 @@ from headway.services.cluster.metrics import get_gpu_utilisation
 from headway.services.mappers import cluster_out, node_outs
 from headway.web.page_routes import page_router
 from headway.web.rendering import HEADERS, render
-from headway.web.views.cluster import groups_view
+from headway.web.views.overview import groups_view
 from headway.web.views.wording import duration, node_kind
 
 router = page_router()

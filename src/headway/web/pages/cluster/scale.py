@@ -23,8 +23,8 @@ from headway.services.mappers import cluster_out
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 from headway.web.views.changes import grouped
-from headway.web.views.cluster import groups_view
 from headway.web.views.deadline_field import deadline_s
+from headway.web.views.overview import groups_view
 
 router = page_router()
 _NODES = "nodes-"  # prefix of the form fields, one per group

@@ -32,6 +32,7 @@ from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 from headway.web.views import job as view
+from headway.web.views.loss_chart import loss_chart
 
 router = page_router()
 _DONE = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "hold": "{} is held",
@@ -113,7 +114,7 @@ async def _parts(
         "head": view.head(cluster.name, job, pending_reason(state, cluster, job), mine=mine, clone=clone),
         "facts": view.facts(job, progress, runs, simulated=cluster.simulated_gpus),
         "timeline": view.timeline(cluster.name, job, runs),
-        "chart": view.chart(job.id, progress),
+        "chart": loss_chart(job.id, progress),
         "gpus": view.gpus(cluster.name, job, runs, simulated=cluster.simulated_gpus),
     }
     return parts | await _tasks(state, cluster, job)

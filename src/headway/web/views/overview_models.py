@@ -1,10 +1,9 @@
-"""View models of the page's parts: frozen values without the current time, so that two of them differ exactly when
-the part must be sent again."""
+"""View models of the parts of a cluster's overview: frozen values without the current time, so that two of them differ
+exactly when the part must be sent again."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from headway.schemas.jobs import CourseOut
 from headway.web.views.wording import count
@@ -90,7 +89,7 @@ class LeafView:
 
 
 @dataclass(frozen=True, slots=True)
-class FabricView:
+class NodesView:
     """The cluster's heads and nodes by leaf switch."""
 
     heads: tuple[NodeView, ...]
@@ -121,23 +120,6 @@ class SummaryView:
     pending: int
     price: str
     plan: str
-
-
-@dataclass(frozen=True, slots=True)
-class StateView:
-    """The cluster's state, shown next to its name at the top."""
-
-    state: str
-    simulated_gpus: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """A banner on a page."""
-
-    level: str  # error | warning | info
-    title: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,55 +181,15 @@ class TrainingView:
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
-    """The loss of the chosen job. `series` holds (step, loss)."""
-
-    job: int
-    hue: int
-    series: tuple[tuple[int, float], ...]
-
-    def message(self, before: Chart | None = None) -> dict[str, object]:
-        """Returns the data for the browser: all points, or those after `before`. `from` = number of points it must
-        already have."""
-        start = 0
-        if before and before.job == self.job and before.hue == self.hue:
-            start = len(before.series)
-            if self.series[:start] != before.series:
-                start = 0
-        fresh = self.series[start:]
-        return {
-            "job": self.job,
-            "hue": self.hue,
-            "from": start,
-            "steps": [step for step, _ in fresh],
-            "loss": [loss for _, loss in fresh],
-        }
-
-
-@dataclass(frozen=True)
-class Page:
-    """All parts of a cluster's page, and values that do not count as a change (`as_of`, `stale`)."""
-
-    parts: Mapping[str, object] = field(default_factory=dict)
-    chart: Chart = Chart(0, 0, ())
-    as_of: float | None = None
-    stale: str = ""
-
-    def changed(self, before: Page | None) -> tuple[str, ...]:
-        """Returns the names of the parts to send again."""
-        return tuple(name for name, part in self.parts.items() if before is None or before.parts[name] != part)
-
-
-@dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment in the course of a fault: seconds after the fault, None if it has not happened yet."""
+    """A moment in the course of an incident: seconds after the fault, None if it has not happened yet."""
 
     word: str
     after_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class FaultView:
+class IncidentView:
     """An incident in the list on the overview."""
 
     number: int
@@ -260,10 +202,10 @@ class FaultView:
 
 
 @dataclass(frozen=True, slots=True)
-class FaultsView:
+class IncidentsView:
     """The incidents on the overview."""
 
-    rows: tuple[FaultView, ...]  # open ones first
+    rows: tuple[IncidentView, ...]  # open ones first
     open: int
     more: int
     cluster: str
@@ -316,7 +258,7 @@ class CheckView:
 
 
 @dataclass(frozen=True, slots=True)
-class ChecksView:
+class ReadinessView:
     """The readiness checks of a cluster."""
 
     rows: tuple[CheckView, ...]  # failed ones first

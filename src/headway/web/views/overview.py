@@ -1,4 +1,4 @@
-"""Makes the parts of a cluster's page from a snapshot. Pure."""
+"""Makes the parts of a cluster's overview. Pure."""
 
 from __future__ import annotations
 
@@ -10,67 +10,57 @@ from headway.domain.slurm.hostlist import compress, natural_key
 from headway.domain.slurm.state import JobState
 from headway.schemas.clusters import CheckOut, ClusterOut, NodeOut
 from headway.schemas.incidents import IncidentOut
-from headway.web.live_data import Snapshot
-from headway.web.view_models import (
+from headway.services.read_model.overview import SHOWN_INCIDENTS, Overview
+from headway.web.views.banners import Banner
+from headway.web.views.loss_chart import loss_chart
+from headway.web.views.overview_models import (
     Cell,
-    Chart,
-    ChecksView,
     CheckView,
-    FabricView,
-    FaultsView,
-    FaultView,
     GroupsView,
     GroupView,
     Holder,
+    IncidentsView,
+    IncidentView,
     JobGroup,
     JobView,
     Key,
     LeafView,
     Mark,
+    NodesView,
     NodeView,
-    Notice,
-    Page,
     QueueView,
-    StateView,
+    ReadinessView,
     SummaryView,
     TrainingView,
 )
-from headway.web.views.banners import cluster_banner
 from headway.web.views.wording import count, job_word, node_kind, pending_reason
 
 HUES = 8
 PATTERNS = 4
 ROWS = 15  # queue rows shown per group; the rest is counted, and shown on the queue's own page
 ENDED_ROWS = 5
-HAPPENINGS = 8
-FAULTS = 4
+SHOWN_NOTICES = 8
 MOST_NODES = 64  # up to this many nodes are shown with their GPUs; more are shown as a map
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-class JobKeys:
-    """Assigns each running job a key, which it keeps through requeues until it has ended."""
-
-    def __init__(self) -> None:
-        self._slots: dict[str, dict[int, int]] = {}
-
-    def of(self, cluster: str, jobs: Iterable[JobState]) -> dict[int, Key]:
-        """Returns the keys of the jobs that hold GPUs or held them before a requeue."""
-        slots = self._slots.setdefault(cluster, {})
-        kinds = {job.id: job_word(job.state, job.reason)[0] for job in jobs}
-        for gone in [job for job in slots if kinds.get(job) not in ("running", "waiting")]:
-            del slots[gone]
-        taken = set(slots.values())
-        low = 0  # all slots below are taken; without it each of thousands of jobs would search them
-        for job in sorted(job for job, kind in kinds.items() if kind == "running" and job not in slots):
-            while low in taken:
-                low += 1
-            slot = max(low, job % HUES)
-            while slot in taken:
-                slot += 1
-            slots[job] = slot
-            taken.add(slot)
-        return {job: _key(slot) for job, slot in slots.items()}
+def assign_keys(slots: dict[int, int], jobs: Iterable[JobState]) -> dict[int, Key]:
+    """Returns the keys of the jobs that hold GPUs or held them before a requeue. `slots` (job id -> number of its key)
+    is updated: a job keeps its key until it has ended."""
+    kinds = {job.id: job_word(job.state, job.reason)[0] for job in jobs}
+    for gone in [job for job in slots if kinds.get(job) not in ("running", "waiting")]:
+        del slots[gone]
+    taken = set(slots.values())
+    low = 0  # all slots below are taken; without it each of thousands of jobs would search them
+    for job in sorted(job for job, kind in kinds.items() if kind == "running" and job not in slots):
+        while low in taken:
+            low += 1
+        slot = max(low, job % HUES)
+        while slot in taken:
+            slot += 1
+        slots[job] = slot
+        taken.add(slot)
+    return {job: _key(slot) for job, slot in slots.items()}
 
 
 def _key(slot: int) -> Key:
@@ -79,44 +69,41 @@ def _key(slot: int) -> Key:
     return Key(letter, slot % HUES, (slot // HUES) % PATTERNS)
 
 
-def page(snapshot: Snapshot, keys: Mapping[int, Key], chosen: int | None = None) -> Page:
-    """Returns the page's parts. `chosen` is the job whose loss is drawn; None or an unknown one picks the largest
-    training."""
-    cluster = snapshot.status.cluster
-    job = _charted(snapshot, chosen)
+def parts(overview: Overview, keys: Mapping[int, Key], chosen: int | None = None) -> dict[str, object]:
+    """Returns the overview's parts by name. `chosen` is the job whose loss is drawn; None or an unknown one picks the
+    largest training."""
+    cluster = overview.status.cluster
+    job = _charted(overview, chosen)
     chosen_id = job.id if job else 0
-    progress = snapshot.progress.get(chosen_id)
-    series = tuple((int(s), float(v)) for s, v in progress.series) if progress else ()
+    progress = overview.progress.get(chosen_id)
 
     def row(one: JobState) -> JobView:
         return _job(one, keys.get(one.id), one.id == chosen_id)
 
     key = keys.get(chosen_id)
-    nodes = snapshot.status.nodes
-    fabric = _fabric(cluster, nodes, snapshot.jobs, keys)
+    nodes = _nodes(cluster, overview.status.nodes, overview.jobs, keys)
     training = TrainingView(
         job=row(job) if job else None,
         step=progress.step if progress else None,
         loss=progress.loss_word(3) if progress else "",
         tokens_per_s=progress.tokens_per_s if progress else None,
         course=progress.course if progress else None,
-        drawn=bool(series),
+        drawn=bool(progress and progress.series),
         simulated=cluster.simulated_gpus,
         cluster=cluster.name,
     )
-    parts: dict[str, object] = {
-        "state": StateView(cluster.state, cluster.simulated_gpus),
-        "summary": _summary(cluster, fabric),
-        "notice": _notices(cluster, fabric),
-        "fabric": replace(fabric, leaves=()) if fabric.large else fabric,
-        "training": training,
-        "queue": _queue(cluster, snapshot.jobs, row),
-        "faults": _faults(cluster.name, snapshot),
-        "checks": _checks(snapshot.status.checks),
-        "groups": groups_view(cluster),
-        "history": tuple(snapshot.happenings[:HAPPENINGS]),
+    return {
+        "down_banners": _down_banners(cluster, nodes),
+        "summary": _summary(cluster, nodes),
+        "nodes_panel": replace(nodes, leaves=()) if nodes.large else nodes,
+        "training_panel": training,
+        "chart": loss_chart(chosen_id, progress, key.hue if key else 0),
+        "queue_panel": _queue(cluster, overview.jobs, row),
+        "readiness_panel": _readiness(overview.status.checks),
+        "groups_panel": groups_view(cluster),
+        "incidents_panel": _incidents(overview),
+        "events_panel": overview.notices[:SHOWN_NOTICES],
     }
-    return Page(parts, Chart(chosen_id, key.hue if key else 0, series), cluster.as_of, cluster.stale)
 
 
 def groups_view(cluster: ClusterOut) -> GroupsView:
@@ -139,12 +126,12 @@ def groups_view(cluster: ClusterOut) -> GroupsView:
     return GroupsView(rows, cluster.name, shown=len(rows) > 1 or elastic)
 
 
-def _charted(snapshot: Snapshot, chosen: int | None) -> JobState | None:
+def _charted(overview: Overview, chosen: int | None) -> JobState | None:
     """Returns the job whose loss is drawn: the chosen one; otherwise jobs with progress before those without,
     running before waiting ones, larger ones first."""
     candidates = []
-    for job in snapshot.jobs:
-        kind, drawn = job_word(job.state, job.reason)[0], job.id in snapshot.progress
+    for job in overview.jobs:
+        kind, drawn = job_word(job.state, job.reason)[0], job.id in overview.progress
         if job.id == chosen:
             return job
         if kind == "running" or (drawn and kind == "waiting"):
@@ -184,9 +171,9 @@ def _why(node: NodeOut) -> str:
     return "; ".join(text for text in (gone, node.reason) if text)
 
 
-def _fabric(
+def _nodes(
     cluster: ClusterOut, nodes: Iterable[NodeOut], jobs: Iterable[JobState], keys: Mapping[int, Key]
-) -> FabricView:
+) -> NodesView:
     names = {job.id: job.name for job in jobs}
     heads = []
     leaves: dict[str, list[NodeView]] = {}
@@ -195,7 +182,7 @@ def _fabric(
             heads.append(_node(node, names, keys))
         else:
             leaves.setdefault(node.leaf or "leaf1", []).append(_node(node, names, keys))
-    return FabricView(
+    return NodesView(
         heads=tuple(heads),
         leaves=tuple(LeafView(leaf, tuple(leaves[leaf])) for leaf in sorted(leaves, key=natural_key)),
         simulated=cluster.simulated_gpus,
@@ -206,8 +193,8 @@ def _fabric(
     )
 
 
-def _summary(cluster: ClusterOut, fabric: FabricView) -> SummaryView:
-    views = [node for leaf in fabric.leaves for node in leaf.nodes]
+def _summary(cluster: ClusterOut, nodes: NodesView) -> SummaryView:
+    views = [node for leaf in nodes.leaves for node in leaf.nodes]
     return SummaryView(
         name=cluster.name,
         state=cluster.state,
@@ -235,29 +222,29 @@ def price(text: str) -> str:
         return text
 
 
-def _notices(cluster: ClusterOut, fabric: FabricView) -> tuple[Notice, ...]:
-    found = [*cluster_banner(cluster)]
-    bad = [node for leaf in fabric.leaves for node in leaf.nodes if node.kind == "down"]
-    found += _heads_down(fabric)
+def _down_banners(cluster: ClusterOut, nodes: NodesView) -> tuple[Banner, ...]:
+    """Returns the banners for heads and nodes that are down."""
+    found = _head_banners(nodes)
+    bad = [node for leaf in nodes.leaves for node in leaf.nodes if node.kind == "down"]
     if bad and cluster.state not in ("down", "creating"):
         shown = "; ".join(f"{node.name}: {node.reason or node.word}" for node in bad[:3])
         more = f"; and {len(bad) - 3} more" if len(bad) > 3 else ""
         verb = "is" if len(bad) == 1 else "are"
-        found.append(Notice("error", f"{count(len(bad), 'node')} {verb} down.", shown + more))
+        found.append(Banner("error", f"{count(len(bad), 'node')} {verb} down.", shown + more))
     return tuple(found)
 
 
-def _heads_down(fabric: FabricView) -> list[Notice]:
-    down = [head for head in fabric.heads if head.kind == "down"]
+def _head_banners(nodes: NodesView) -> list[Banner]:
+    down = [head for head in nodes.heads if head.kind == "down"]
     if not down:
         return []
-    if len(down) == len(fabric.heads):
-        return [Notice("error", f"The head {down[0].name} is down.", "No job can start or be read until it is back.")]
-    if down[0] is fabric.heads[0]:
-        text = f"{fabric.heads[-1].name} is the active head: jobs continue, and accounting catches up when it is back."
-        return [Notice("error", f"The head {down[0].name} is down.", text)]
+    if len(down) == len(nodes.heads):
+        return [Banner("error", f"The head {down[0].name} is down.", "No job can start or be read until it is back.")]
+    if down[0] is nodes.heads[0]:
+        text = f"{nodes.heads[-1].name} is the active head: jobs continue, and accounting catches up when it is back."
+        return [Banner("error", f"The head {down[0].name} is down.", text)]
     return [
-        Notice(
+        Banner(
             "error",
             f"The second head {down[0].name} is down.",
             "If the first head fails too, no other head takes over.",
@@ -317,22 +304,22 @@ def _group(title: str, rows: list[JobView], total: int) -> JobGroup:
     return JobGroup(title, tuple(rows), max(0, total - len(rows)))
 
 
-def _checks(checks: Iterable[CheckOut]) -> ChecksView:
+def _readiness(checks: Iterable[CheckOut]) -> ReadinessView:
     rows = [CheckView(check.name, check.ok, check.message) for check in checks]
-    return ChecksView(tuple(sorted(rows, key=lambda row: row.ok)))
+    return ReadinessView(tuple(sorted(rows, key=lambda row: row.ok)))
 
 
-def _faults(cluster: str, snapshot: Snapshot) -> FaultsView:
-    rows = sorted((_fault(one) for one in snapshot.incidents), key=lambda row: (row.kind == "done", -row.number))
-    return FaultsView(
-        tuple(rows[:FAULTS]),
+def _incidents(overview: Overview) -> IncidentsView:
+    rows = sorted((_incident(one) for one in overview.incidents), key=lambda row: (row.kind == "done", -row.number))
+    return IncidentsView(
+        tuple(rows[:SHOWN_INCIDENTS]),
         sum(row.kind != "done" for row in rows),
-        max(len(rows), snapshot.faults) - len(rows[:FAULTS]),
-        cluster,
+        max(len(rows), overview.incident_count) - len(rows[:SHOWN_INCIDENTS]),
+        overview.status.cluster.name,
     )
 
 
-def _fault(one: IncidentOut) -> FaultView:
+def _incident(one: IncidentOut) -> IncidentView:
     """Returns an incident's view. Steps that do not apply are left out of its course: without jobs on the node only
     the node's own steps are shown."""
     found = one.times
@@ -340,4 +327,4 @@ def _fault(one: IncidentOut) -> FaultView:
     if one.jobs:
         marks += [Mark("requeued", found.requeue_s), Mark("running", found.running_s), Mark("new step", found.step_s)]
     kind = {"returned": "done", "false alarm": "done", "out of service": "out"}.get(one.state, "open")
-    return FaultView(one.number, one.node, one.what, kind, one.state, one.fault_at or one.opened_at, tuple(marks))
+    return IncidentView(one.number, one.node, one.what, kind, one.state, one.fault_at or one.opened_at, tuple(marks))

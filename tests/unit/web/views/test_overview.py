@@ -1,4 +1,4 @@
-"""View functions of the cluster page: job keys, changed parts, notices, labels and wording."""
+"""View functions of the overview: job keys, changed parts, notices, labels and wording."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ from headway.jobs.explain.slurm_messages import REASON_SENTENCES
 from headway.schemas.clusters import CheckOut, GpuOut, NodeOut, StatusOut
 from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import ProgressOut
+from headway.services.read_model.overview import Overview
 from headway.services.read_model.queue_query import QueueQuery
 from headway.services.read_model.queue_query import query_page as find
-from headway.web.live_data import Snapshot
-from headway.web.view_models import Chart, FabricView, FaultsView, Notice, QueueView, SummaryView, TrainingView
-from headway.web.views.cluster import ROWS, JobKeys, page, price
+from headway.web.views.overview import ROWS, assign_keys, parts, price
+from headway.web.views.overview_models import (
+    IncidentsView,
+    NodesView,
+    QueueView,
+    SummaryView,
+    TrainingView,
+)
 from headway.web.views.queue import Query, chips
 from headway.web.views.wording import count, duration, job_word, node_kind, pending_reason
 from tests.support import builders
@@ -31,68 +37,56 @@ def node(name: str, *, held: tuple[int | None, ...] = (None,) * 8, **changes: ob
     return NodeOut.model_validate({**values, **changes})
 
 
-def snapshot(
+def overview(
     *jobs: JobState, nodes: tuple[NodeOut, ...] = (), figures: dict[int, ProgressOut] | None = None, **changes: object
-) -> Snapshot:
+) -> Overview:
     cluster = builders.cluster_out(**changes)
-    return Snapshot(StatusOut(cluster=cluster, checks=[], nodes=list(nodes)), jobs, progress=figures or {})
+    return Overview(StatusOut(cluster=cluster, checks=[], nodes=list(nodes)), jobs, progress=figures or {})
 
 
 def test_job_keeps_its_key_through_requeue() -> None:
-    keys = JobKeys()
-    first = keys.of("lab", [job(104), job(105, "PENDING")])
+    slots: dict[int, int] = {}
+    first = assign_keys(slots, [job(104), job(105, "PENDING")])
     assert set(first) == {104}
-    assert keys.of("lab", [job(104, "PENDING")])[104] == first[104]
-    assert keys.of("lab", [job(104), job(96)])[104] == first[104]
+    assert assign_keys(slots, [job(104, "PENDING")])[104] == first[104]
+    assert assign_keys(slots, [job(104), job(96)])[104] == first[104]
 
 
 def test_jobs_get_distinct_key_letters() -> None:
-    keys = JobKeys().of("lab", [job(number) for number in range(8, 60)])
+    keys = assign_keys({}, [job(number) for number in range(8, 60)])
     assert len({key.letter for key in keys.values()}) == 52
     assert len({(key.hue, key.pattern) for number, key in keys.items() if number < 40}) == 32
 
 
-def test_keys_of_ended_jobs_are_reused_per_cluster() -> None:
-    keys = JobKeys()
-    old = keys.of("lab", [job(104)])[104]
-    assert keys.of("lab", [job(104, "COMPLETED"), job(112)]) == {112: old}
-    assert keys.of("other", [job(120)])[120] == old
+def test_keys_of_ended_jobs_are_reused() -> None:
+    slots: dict[int, int] = {}
+    old = assign_keys(slots, [job(104)])[104]
+    assert assign_keys(slots, [job(104, "COMPLETED"), job(112)]) == {112: old}
+
+
+def changed(before: dict[str, object], after: dict[str, object]) -> set[str]:
+    assert before.keys() == after.keys()
+    return {name for name in after if before[name] != after[name]}
 
 
 def test_time_alone_changes_no_part() -> None:
     nodes = (node("lab-1-1", held=(7,) * 8),)
-    before = page(snapshot(job(7), nodes=nodes), {})
-    after = page(snapshot(job(7), nodes=nodes, as_of=1060.0), {})
-    assert after.changed(before) == ()
-    assert after.changed(None) == tuple(after.parts)
-    assert after.as_of == 1060.0
+    before = parts(overview(job(7), nodes=nodes), {})
+    assert changed(before, parts(overview(job(7), nodes=nodes, as_of=1060.0), {})) == set()
 
 
-def test_training_step_changes_only_training_part() -> None:
-    before = page(snapshot(job(7), figures={7: ProgressOut(step=1, loss=4.0, series=[(1, 4.0)])}), {})
-    after = page(snapshot(job(7), figures={7: ProgressOut(step=2, loss=3.9, series=[(1, 4.0), (2, 3.9)])}), {})
-    assert after.changed(before) == ("training",)
-    assert after.chart.message(before.chart) == {"job": 7, "hue": 0, "from": 1, "steps": [2], "loss": [3.9]}
-
-
-@pytest.mark.parametrize(
-    "after",
-    [
-        Chart(8, 0, ((1, 4.0), (2, 3.9))),  # another job
-        Chart(7, 1, ((1, 4.0), (2, 3.9))),  # another colour
-        Chart(7, 0, ((1, 4.1), (2, 3.9))),  # went on from a checkpoint: earlier points differ
-        Chart(7, 0, ()),
-    ],
-)
-def test_chart_that_does_not_continue_is_sent_in_full(after: Chart) -> None:
-    message = after.message(Chart(7, 0, ((1, 4.0),)))
-    assert message["from"] == 0
-    assert message["steps"] == [step for step, _ in after.series]
+def test_training_step_changes_only_training_and_chart() -> None:
+    before = parts(overview(job(7), figures={7: ProgressOut(step=1, loss=4.0, series=[(1, 4.0)])}), {})
+    after = parts(overview(job(7), figures={7: ProgressOut(step=2, loss=3.9, series=[(1, 4.0), (2, 3.9)])}), {})
+    assert changed(before, after) == {"training_panel", "chart"}
+    assert after["chart"] == {"job": 7, "hue": 0, "steps": [1, 2], "loss": [4.0, 3.9]}
 
 
 def drawn(*jobs: JobState, figures: tuple[int, ...] = (), chosen: int | None = None) -> int:
     progress = {number: ProgressOut(step=1, loss=4.0, series=[(1, 4.0)]) for number in figures}
-    return page(snapshot(*jobs, figures=progress), {}, chosen).chart.job
+    chart = parts(overview(*jobs, figures=progress), {}, chosen)["chart"]
+    assert isinstance(chart, dict)
+    return int(chart["job"])
 
 
 def test_chart_shows_chosen_or_largest_reporting_job() -> None:
@@ -106,9 +100,9 @@ def test_chart_shows_chosen_or_largest_reporting_job() -> None:
     assert drawn(job(1), figures=(1,), chosen=99) == 1
 
 
-def fabric(*nodes: NodeOut, **changes: object) -> FabricView:
-    view = page(snapshot(job(7), nodes=nodes, **changes), {}).parts["fabric"]
-    assert isinstance(view, FabricView)
+def fabric(*nodes: NodeOut, **changes: object) -> NodesView:
+    view = parts(overview(job(7), nodes=nodes, **changes), {})["nodes_panel"]
+    assert isinstance(view, NodesView)
     return view
 
 
@@ -131,24 +125,15 @@ def test_node_label_lists_jobs_holding_gpus() -> None:
 
 def test_notice_lists_down_nodes_with_reasons() -> None:
     nodes = [node(f"lab-1-{i}", states=["DOWN"], reason="not responding") for i in range(1, 6)]
-    notices = page(snapshot(nodes=tuple(nodes), state="degraded", stale="no answer"), {}).parts["notice"]
+    notices = parts(overview(nodes=tuple(nodes), state="degraded"), {})["down_banners"]
     assert isinstance(notices, tuple)
-    assert notices[0] == Notice("warning", "These figures are old:", "no answer")
-    assert notices[1].title == "5 nodes are down."
-    assert notices[1].text.endswith("lab-1-3: not responding; and 2 more")
-
-
-@pytest.mark.parametrize("state", ["failed", "down", "creating", "changing"])
-def test_notice_explains_cluster_that_is_not_ready(state: str) -> None:
-    notices = page(snapshot(state=state), {}).parts["notice"]
-    assert isinstance(notices, tuple)
-    assert len(notices) == 1
-    assert notices[0].text
+    assert notices[0].title == "5 nodes are down."
+    assert notices[0].text.endswith("lab-1-3: not responding; and 2 more")
 
 
 def test_long_queue_is_truncated_and_counted() -> None:
     jobs = [job(number, "PENDING", submit_time=number) for number in range(1, 251)]
-    queue = page(snapshot(*jobs, jobs_pending=10_000), {}).parts["queue"]
+    queue = parts(overview(*jobs, jobs_pending=10_000), {})["queue_panel"]
     assert isinstance(queue, QueueView)
     (group,) = queue.groups
     assert len(group.rows) == ROWS
@@ -159,24 +144,24 @@ def test_long_queue_is_truncated_and_counted() -> None:
 def test_queue_shows_waiting_tasks_of_an_array_in_brackets() -> None:
     waiting = job(104, "PENDING", array_job_id=104, array_task="8-99")
     running = job(111, array_job_id=104, array_task="7")
-    queue = page(snapshot(waiting, running), {}).parts["queue"]
+    queue = parts(overview(waiting, running), {})["queue_panel"]
     assert isinstance(queue, QueueView)
     assert [row.task for group in queue.groups for row in group.rows] == ["104_7", "104_[8-99]"]
 
 
 def test_failed_checks_come_first() -> None:
-    status = snapshot().status.model_copy(
+    status = overview().status.model_copy(
         update={"checks": [CheckOut(name="a", ok=True, message=""), CheckOut(name="b", ok=False, message="")]}
     )
-    view = page(Snapshot(status), {}).parts["checks"]
+    view = parts(Overview(status), {})["readiness_panel"]
     assert [row.name for row in view.rows] == ["b", "a"]  # type: ignore[attr-defined]
     assert view.ok == 1  # type: ignore[attr-defined]
 
 
 def test_parts_mark_simulated_gpus() -> None:
-    parts = page(snapshot(job(7)), {}).parts
-    for name, kind in (("summary", SummaryView), ("fabric", FabricView), ("training", TrainingView)):
-        view = parts[name]
+    made = parts(overview(job(7)), {})
+    for name, kind in (("summary", SummaryView), ("nodes_panel", NodesView), ("training_panel", TrainingView)):
+        view = made[name]
         assert isinstance(view, kind)
         assert view.simulated
 
@@ -256,9 +241,9 @@ def test_open_faults_come_first_with_their_timeline() -> None:
     incidents = [incident(number, "returned", TimesOut(detect_s=1.0)) for number in range(9, 3, -1)]
     incidents.append(incident(2, "out of service", TimesOut(detect_s=0.5, drain_s=1.5)))
     incidents.append(incident(1, "draining", TimesOut(detect_s=0.5, drain_s=1.0, requeue_s=2.0), 7))
-    shown = snapshot()
-    faults = page(replace(shown, incidents=tuple(incidents)), {}).parts["faults"]
-    assert isinstance(faults, FaultsView)
+    shown = overview()
+    faults = parts(replace(shown, incidents=tuple(incidents)), {})["incidents_panel"]
+    assert isinstance(faults, IncidentsView)
     assert [(row.number, row.kind) for row in faults.rows] == [(2, "out"), (1, "open"), (9, "done"), (8, "done")]
     assert (faults.open, faults.more) == (2, 4)
     assert [mark.word for mark in faults.rows[0].course] == ["seen", "drained"]

@@ -1,0 +1,84 @@
+"""What a cluster's overview shows. All viewers of a cluster share one read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.domain.slurm.state import JobState
+from headway.schemas.clusters import StatusOut
+from headway.schemas.incidents import IncidentOut
+from headway.schemas.jobs import ProgressOut
+from headway.services.app_state import AppState
+from headway.services.mappers import check_out, cluster_out, incident_out, node_outs
+from headway.services.read_model.snapshot import Notice, cluster_topic
+
+SHARED_S = 1.0  # seconds after which data without change notifications, such as incidents, is read again
+SHOWN_INCIDENTS = 4  # incidents that the overview shows with their steps
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A cluster's last reading, its recent notices and its incidents. `jobs` are the running and pending ones, and
+    those that ended within the last minutes."""
+
+    status: StatusOut
+    jobs: tuple[JobState, ...] = ()
+    notices: tuple[Notice, ...] = ()  # newest first
+    incidents: tuple[IncidentOut, ...] = ()  # newest first: all open ones, and the most recent others
+    incident_count: int = 0  # all incidents of the cluster
+    progress: Mapping[int, ProgressOut] = field(default_factory=dict)  # job id -> its training progress
+    # Cache of values computed from this overview
+    derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)
+
+
+async def read_overview(state: AppState, name: str) -> Overview:
+    """Returns the cluster's overview. Callers that wait for the same change share one read, and get the same object
+    again as long as nothing has changed. Raises NotFound for an unknown cluster."""
+    version = state.live.hub.version(cluster_topic(name))
+    known = state.overviews.get(name)
+    if known is None or known[0] != version or time.monotonic() >= known[1]:
+        before = known[2].result() if known and _succeeded(known[2]) else None
+        reading = asyncio.ensure_future(_read(state, name, before))
+        known = state.overviews[name] = (version, time.monotonic() + SHARED_S, reading)
+        reading.add_done_callback(lambda done: _drop_failed(state, name, done))
+    overview: Overview = await asyncio.shield(known[2])
+    return overview
+
+
+def _succeeded(reading: asyncio.Future[Any]) -> bool:
+    return reading.done() and not reading.cancelled() and reading.exception() is None
+
+
+def _drop_failed(state: AppState, name: str, done: asyncio.Future[Any]) -> None:
+    """Drops a failed or cancelled read, so that it is retried and unknown clusters leave nothing in memory."""
+    known = state.overviews.get(name)
+    if not _succeeded(done) and known is not None and known[2] is done:
+        del state.overviews[name]
+
+
+async def _read(state: AppState, name: str, before: Overview | None) -> Overview:
+    """Returns the overview as it is now; `before` itself if it is equal."""
+    row, cluster = await state.clusters.get(name)
+    snapshot = state.live.snapshot(name)
+    status = StatusOut(
+        cluster=cluster_out(row, snapshot),
+        checks=[check_out(check) for check in snapshot.checks],
+        nodes=node_outs(cluster, snapshot),
+    )
+    count, _ = await state.store.incidents.counts(name)
+    incidents = await _incidents(state, name)
+    now = Overview(status, snapshot.jobs, state.live.notices(name), incidents, count, snapshot.progress)
+    return before if before == now and before is not None else now
+
+
+async def _incidents(state: AppState, name: str) -> tuple[IncidentOut, ...]:
+    """Returns the open incidents and the most recent ones; those that the overview shows include their steps."""
+    store = state.store.incidents
+    listed = await store.open_and_recent(name, SHOWN_INCIDENTS)
+    shown = sorted(listed, key=lambda one: one.state.closed)[:SHOWN_INCIDENTS]
+    whole = {one.number: await store.get(one.number) for one in shown}
+    return tuple(incident_out(whole.get(one.number, one)) for one in listed)
