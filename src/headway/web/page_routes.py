@@ -48,7 +48,7 @@ class PageRoute(APIRoute):
                 await page_context.load(request)
                 made = await handle(request)
             except NotSignedIn:
-                made = _door(request)
+                made = _sign_in_page(request)
             except HeadwayError as error:
                 await audit_failure(request, error)
                 made = _error(request, error)
@@ -65,7 +65,7 @@ class PageRoute(APIRoute):
         return answer
 
 
-def _door(request: Request) -> Response:
+def _sign_in_page(request: Request) -> Response:
     """Returns the sign-in page. An htmx request gets a message instead, because the page may contain unsaved input.
     A stream gets `leave`, which makes its page reload, because browsers do not give a page the stream's HTTP status."""
     if "text/event-stream" in request.headers.get("accept", ""):

@@ -19,7 +19,7 @@ def test_fault_and_incident_appear_on_open_pages_until_returned(lab: Lab) -> Non
         lab.cli("fault", "xid", "46", "flt-1-1", "--gpu", "0")
         expect(node).to_contain_text("incident")
         expect(node.locator(f"[data-job='{job}']")).to_have_count(0)
-        fault = page.locator("#faults .fault.is-open")
+        fault = page.locator("#incidents .fault.is-open")
         expect(fault).to_contain_text("flt-1-1")
         expect(fault).to_contain_text("XID 46")
         fault.get_by_role("link").last.click()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headway.domain.changeset import ASK_FROM
 from headway.domain.slurm.hostlist import compress
 from headway.schemas.clusters import ChangeOut, ChangeSetOut
 
@@ -25,8 +26,6 @@ class Group:
 
 def grouped(changes: ChangeSetOut) -> list[Group]:
     """Returns the changes grouped by kind and effect, so that 1,000 nodes need no more rows than four."""
-    from headway.domain.changeset import ASK_FROM
-
     found: dict[tuple[str, str], list[ChangeOut]] = {}
     for change in changes.changes:
         found.setdefault((change.kind, change.disturbs), []).append(change)

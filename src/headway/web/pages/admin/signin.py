@@ -28,9 +28,9 @@ router = page_router()
 async def page(request: Request, state: State, code: str = "") -> Response:
     """Returns the sign-in page, or signs in with a link's code."""
     if not code:
-        return _door(state)
+        return _sign_in_page(state)
     if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return _door(state, code=code)  # a link on another site may sign in to another person's account
+        return _sign_in_page(state, code=code)  # a link on another site may sign in to another person's account
     return await _by_code(request, state, code)
 
 
@@ -45,7 +45,7 @@ async def _by_code(request: Request, state: State, code: str) -> Response:
     try:
         person, cookie, expires = await sessions.sign_in_by_code(state, request, code)
     except (NotSignedIn, TooManyTries) as error:
-        return _door(state, error)
+        return _sign_in_page(state, error)
     answer = RedirectResponse("/", status_code=303)
     await sessions.set_session_cookie(state, request, person, answer, "link", cookie, expires)
     return answer
@@ -63,7 +63,7 @@ async def by_token(
     try:
         known = await sessions.sign_in_by_token(state, request, person.strip(), token.strip())
     except (NotSignedIn, NotAllowed, TooManyTries) as error:
-        return _door(state, error, person)
+        return _sign_in_page(state, error, person)
     answer = RedirectResponse("/", status_code=303)
     await sessions.open_session(state, request, known, answer, "token")
     return answer
@@ -75,7 +75,7 @@ async def leave(request: Request, state: State) -> Response:
     try:
         url, secret = await sessions.start_provider_flow(state, request)
     except HeadwayError as error:
-        return _door(state, error)
+        return _sign_in_page(state, error)
     answer = RedirectResponse(url, status_code=303, headers={"Cache-Control": "no-store"})
     sessions.set_flow_cookie(state, answer, secret)
     return answer
@@ -88,7 +88,7 @@ async def back(request: Request, state: State) -> Response:
     try:
         person = await sessions.sign_in_by_provider(state, request, request.query_params)
     except HeadwayError as error:
-        answer = _door(state, error)
+        answer = _sign_in_page(state, error)
     else:
         answer = render("signedin.html", person=person.name)
         await sessions.open_session(state, request, person, answer, "provider")
@@ -104,6 +104,6 @@ async def signout(request: Request, state: State) -> Response:
     return answer
 
 
-def _door(state: State, error: HeadwayError | None = None, person: str = "", code: str = "") -> Response:
+def _sign_in_page(state: State, error: HeadwayError | None = None, person: str = "", code: str = "") -> Response:
     status = error.http_status if error else 200
     return render("signin.html", status=status, fault=error, person=person, code=code, provider=state.settings.oidc)

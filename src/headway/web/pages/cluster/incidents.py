@@ -24,7 +24,6 @@ from headway.web.views.wording import incident_kind
 
 router = page_router()
 MOST = 500
-SHOWN = ("open", "all")
 _OVER = (IncidentState.RETURNED, IncidentState.FALSE_ALARM)
 _HIDDEN = frozenset({"tests", "try", "signal", "at", "drains", "asked", "done_at", "stay"})
 _WORDS = {
