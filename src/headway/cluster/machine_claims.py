@@ -26,7 +26,7 @@ from headway.providers.base import OwnedMachinesProvider, Placement
 from headway.providers.inventory.survey import survey_machine
 from headway.render.system import firewall
 from headway.render.system.agent_config import AGENT
-from headway.render.system.systemd_files import escape
+from headway.render.system.volume_mounts import unit_name
 
 _AT_ONCE = 32
 _TAKE_S = 900  # seconds; Python is installed on machines without it
@@ -148,9 +148,7 @@ def check_claimable(found: InventorySurvey) -> None:
 
 def check_state_stays(cluster: Cluster, changes: ChangeSet) -> None:
     """Raises Refused if the change would detach the volume that Slurm's state is on."""
-    above = {
-        f"{escape(str(path))}.mount": path for path in PurePosixPath(cluster.state_folder).parents if str(path) != "/"
-    }
+    above = {unit_name(str(path)): path for path in PurePosixPath(cluster.state_folder).parents if str(path) != "/"}
     for change in changes.changes:
         unit = change.what.rpartition("/")[2]
         if change.kind == "file.remove" and change.where in cluster.heads and unit in above:

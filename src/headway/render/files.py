@@ -30,6 +30,7 @@ from headway.render.system import (
     sshd,
     systemd_files,
     users,
+    volume_mounts,
 )
 from headway.render.system.unit_list import MUNGE_KEY
 
@@ -86,7 +87,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         sshd.PAM_MANAGER: File(sshd.pam_manager()),
         session_limits.PROGRAM: File(session_limits.session_program(head_cpus), mode=0o755),
         **systemd_files.controller_units(cluster, known, name, around=submission_log.AROUND if first else ""),
-        **systemd_files.files(systemd_files.mounts(cluster, site, head=True)),
+        **volume_mounts.files(cluster, site, head=True),
         **agent_config.head_files(cluster, site, name),
         **systemd_files.user_limits(head_cpus),
         **power_saving.files(cluster),
@@ -133,11 +134,11 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
             known,
             cluster.containers,
             acts=cluster.health.act,
-            volumes=systemd_files.volumes(cluster, site),
+            volumes=volume_mounts.provided_volumes(cluster, site),
             outside=(*nfs.exported(site), *(volume.path for volume in cluster.storage.volumes)),
         ),
         **systemd_files.node_units(cluster, known, group),
-        **systemd_files.files(systemd_files.mounts(cluster, site, head=False)),
+        **volume_mounts.files(cluster, site, head=False),
         **agent_config.node_files(cluster, site, group),
     }
     if cluster.containers == "enroot":

@@ -20,7 +20,7 @@ from headway.domain.provider_traits import ProviderTraits
 from headway.domain.systemd_unit import Unit
 from headway.images import recipe
 from headway.render.ha import slurm_state_folder
-from headway.render.system import systemd_files
+from headway.render.system import systemd_files, volume_mounts
 from tests.support import builders
 
 HOSTS = "/etc/hosts"
@@ -67,10 +67,7 @@ def test_source_folder_of_a_mount_is_created_before_the_mount() -> None:
     site = replace(builders.site(cluster), own=OwnedSite())
     goal = build_desired_state(cluster, site, {})
     assert (shown, "root", 0o755) in goal.roles["head"].dirs
-    files = {
-        f"{systemd_files.UNITS}/{name}": File(text)
-        for name, text in systemd_files.mounts(cluster, site, head=True).items()
-    }
+    files = volume_mounts.files(cluster, site, head=True)
     wanted = DesiredMachine.build(
         files, {}, (Unit("datasets-tiny.mount"),), dirs=((other, "ann", 0o700), (shown, "root", 0o755))
     )

@@ -19,7 +19,6 @@ from headway.errors import InvalidSpec
 from headway.render.files import render_files
 from headway.render.slurm import conf_syntax
 from headway.render.slurm.node_hardware import hardware_of
-from headway.render.system.systemd_files import escape
 from headway.render.system.unit_list import units_by_role
 from tests.support.render_cases import cpu_cluster, gpu_cluster, old_gpu_cluster, site_of
 
@@ -278,19 +277,6 @@ def test_only_slurm_22_05_prolog_creates_output_folders() -> None:
     assert "setpriv" not in render_files(GPU, site_of(GPU))["node"]["/etc/headway/prolog"].text
     old = render_files(old_gpu_cluster(), site_of(old_gpu_cluster()))["node"]["/etc/headway/prolog"].text
     assert "setpriv --reuid" in old
-
-
-@pytest.mark.parametrize(
-    ("where", "unit"),
-    [
-        ("/datasets/tiny", "datasets-tiny"),
-        ("/data/my-set", "data-my\\x2dset"),
-        ("/.hidden", "\\x2ehidden"),
-        ("/ä", "\\xc3\\xa4"),
-    ],
-)
-def test_mount_unit_names_follow_systemd_escaping(where: str, unit: str) -> None:
-    assert escape(where) == unit
 
 
 def test_dataset_mounts_are_readonly_by_default() -> None:

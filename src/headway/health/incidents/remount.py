@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext, fault_text
 from headway.providers.base import OwnedMachinesProvider
-from headway.render.system.systemd_files import escape, volume_units
+from headway.render.system.volume_mounts import unit_name, volume_units
 from headway.transport.remote_program import program_source
 
 MOUNT_S = 7 * 86400.0  # a person has to look at a volume that is away for longer
@@ -40,7 +40,7 @@ async def _units(context: HealthContext) -> dict[str, str]:
     because other volumes may be mounted below them."""
     provider = context.env.provider
     exported = await provider.exports(context.cluster.name) if isinstance(provider, OwnedMachinesProvider) else ()
-    return {**{f"{escape(where)}.mount": where for where in exported}, **volume_units(context.cluster)}
+    return {**{unit_name(where): where for where in exported}, **volume_units(context.cluster)}
 
 
 async def _try_mount(context: HealthContext, node: str, units: Mapping[str, str]) -> str:

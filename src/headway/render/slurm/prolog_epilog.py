@@ -174,7 +174,7 @@ def scripts(
     outside: Sequence[str] = (),
 ) -> dict[str, File]:
     """Returns the two scripts. `containers`: what runs them, as in `Cluster`. `acts`: whether jobs are requeued after
-    faults. `volumes`: as returned by systemd_files.volumes. `outside`: mount points of file systems from other
+    faults. `volumes`: as returned by volume_mounts.provided_volumes. `outside`: mount points of file systems from other
     servers."""
     rows = [f"{path(what, 'storage')}:{path(where, 'storage')}" for what, where, _ in volumes]
     rows += [f"/:{path(where, 'storage')}" for where in outside]

@@ -12,7 +12,8 @@ from headway.render.escaping import MARK, path, word
 from headway.render.machine_paths import AGENT_PROGRAM
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import nfs
-from headway.render.system.systemd_files import TRIES, UNITS, volumes
+from headway.render.system.systemd_files import TRIES, UNITS
+from headway.render.system.volume_mounts import provided_volumes
 
 AGENT = "headway-agent.service"
 CONFIG = "/etc/headway/agent.json"
@@ -66,7 +67,7 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
     from_head = () if head else nfs.exported(site)
     mounts = [
         {"path": path(where, "storage"), "source": path(what, "storage"), "read_only": read_only}
-        for what, where, read_only in volumes(cluster, site)
+        for what, where, read_only in provided_volumes(cluster, site)
     ]
     elsewhere = [(path(where, "storage"), False) for where in from_head]
     elsewhere += [(path(one.path, "storage.volumes"), one.read_only) for one in cluster.storage.volumes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.domain.cluster import Cluster, Site
 from headway.domain.managed_file import File
 from headway.domain.systemd_unit import Unit
-from headway.render.escaping import MARK, path, script, word
+from headway.render.escaping import path, script, word
 
 EXPORTS = "/etc/exports.d/headway.exports"
 SERVER = "nfs-server.service"
@@ -30,23 +30,3 @@ def head_units(site: Site) -> tuple[Unit, ...]:
     """Returns the NFS server of the head, if it exports anything."""
     reload = ("exportfs", "-ra")
     return (Unit(SERVER, reload_on=(EXPORTS,), reload=reload),) if exported(site) else ()
-
-
-def mount(site: Site, where: str) -> str:
-    """Returns the mount unit of a node."""
-    return f"""\
-# {MARK}
-[Unit]
-Description=Headway volume {path(where, "storage")} of the head
-After=network-online.target
-Wants=network-online.target
-Before=slurmd.service systemd-user-sessions.service
-[Mount]
-What={word(site.head_address, "address")}:{path(where, "storage")}
-Where={path(where, "storage")}
-Type=nfs
-# A program that reads while the head restarts waits, and goes on.
-Options=vers=4.2,hard,noatime,_netdev
-[Install]
-WantedBy=multi-user.target
-"""

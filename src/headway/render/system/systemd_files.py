@@ -1,17 +1,17 @@
-"""systemd files: drop-ins for the daemons, mount units of the volumes, limits of users on the head, tmpfiles and
-sysusers."""
+"""systemd files: drop-ins for the daemons, limits of users on the head, tmpfiles and sysusers. The mount units are in
+`volume_mounts`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from headway.catalog.releases import SlurmRelease
-from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster, Group, Site, Volume
+from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster, Group, Site
 from headway.domain.managed_file import File
 from headway.render.escaping import MARK, path, script, word
 from headway.render.ha import single_active_head, slurm_state_folder
 from headway.render.machine_paths import JOB_TMP, PMIX
-from headway.render.system import nfs, session_limits
+from headway.render.system import session_limits
 from headway.render.system.mariadb import DATADIR
 
 UNITS = "/etc/systemd/system"
@@ -184,103 +184,6 @@ TasksMax=infinity
     }
 
 
-def mounts(cluster: Cluster, site: Site, *, head: bool) -> dict[str, str]:
-    """Returns the text of each mount unit by its name. Volumes are bind mounts from the parent mount; on nodes of owned
-    clusters, the head's exports are NFS mounts."""
-    bound = {f"{escape(where)}.mount": _mount(what, where, ro) for what, where, ro in volumes(cluster, site)}
-    from_head = () if head else nfs.exported(site)
-    outside = {f"{escape(volume.path)}.mount": _outside(volume) for volume in cluster.storage.volumes}
-    return {**bound, **outside, **{f"{escape(where)}.mount": nfs.mount(site, where) for where in from_head}}
-
-
-def volumes(cluster: Cluster, site: Site) -> list[tuple[str, str, bool]]:
-    """Returns home, scratch and the datasets that Headway provides: (folder on the machine, mount point, read-only).
-    Owned machines have their own home and scratch, and mount datasets without versions themselves."""
-    storage = cluster.storage
-    if site.own:
-        return [(path(d.source, "storage.datasets"), d.mount, True) for d in storage.datasets if d.versioned]
-    below = "/srv/headway"
-    return [
-        (f"{below}/home", storage.home, False),
-        (f"{below}/scratch", storage.scratch, False),
-        *(
-            (f"{below}/datasets/{word(d.name, 'storage.datasets')}", d.mount, d.read_only)
-            for d in storage.datasets
-            if d.source
-        ),
-    ]
-
-
-def volume_units(cluster: Cluster) -> dict[str, str]:
-    """Returns the mount points of volumes from other servers by their unit names."""
-    return {f"{escape(volume.path)}.mount": volume.path for volume in cluster.storage.volumes}
-
-
-def _mount_word(text: str) -> str:
-    """Returns a mount source or option, which may contain colons: filer:/export. Raises InvalidSpec for any other
-    special character."""
-    for part in text.split(":"):
-        word(part or "-", "storage.volumes")
-    return text
-
-
-def _outside(volume: Volume) -> str:
-    options = ",".join(_mount_word(option) for option in (*volume.options, "nosuid", "nodev"))
-    return f"""\
-# {MARK}
-[Unit]
-Description=Headway volume {word(volume.name, "storage.volumes")}
-After=network-online.target
-Wants=network-online.target
-Before=slurmd.service ssh.service systemd-user-sessions.service
-[Mount]
-What={_mount_word(volume.source)}
-Where={path(volume.path, "storage.volumes")}
-Type={word(volume.type, "storage.volumes")}
-Options={options}
-# A server that does not answer keeps no machine from starting: its node is drained, and tries again.
-TimeoutSec=30
-# It is taken off however it is used: programs keep the files that they have open.
-LazyUnmount=yes
-[Install]
-WantedBy=multi-user.target
-"""
-
-
-def _mount(what: str, where: str, read_only: bool) -> str:
-    options = "bind,ro" if read_only else "bind"
-    note = "# Read-only here: jobs can't change a dataset.\n" if read_only else ""
-    return f"""\
-# {MARK}
-[Unit]
-Description=Headway volume {path(where, "storage")}
-# Before anything that may write under it.
-Before=slurmd.service ssh.service systemd-user-sessions.service
-ConditionPathIsDirectory={what}
-[Mount]
-What={what}
-Where={path(where, "storage")}
-Type=none
-{note}Options={options}
-[Install]
-WantedBy=multi-user.target
-"""
-
-
-def escape(where: str) -> str:
-    r"""Returns a mount point as systemd escapes it in unit names: /datasets/my-set gives datasets-my\x2dset."""
-    name = path(where, "storage").strip("/")
-    text = "".join(
-        "-"
-        if c == "/"
-        else c
-        if (c.isalnum() and c.isascii()) or c in "_.:"
-        else "".join(f"\\x{b:02x}" for b in c.encode())
-        for c in name
-    )
-    return f"\\x2e{text[1:]}" if text.startswith(".") else text
-
-
 _ENROOT_HOOKS = ("50-slurm-pmi.sh", "50-slurm-pytorch.sh")
 
 
@@ -348,13 +251,3 @@ def sysusers() -> str:
         "# Acts in Slurm for people whose role Headway's server has checked.",
         'u headway - "Headway operator"',
     )
-
-
-def files(texts: dict[str, str]) -> dict[str, File]:
-    """Returns the files of units by path."""
-    return {f"{UNITS}/{name}": File(text) for name, text in texts.items()}
-
-
-def names(units: Iterable[str]) -> tuple[str, ...]:
-    """Returns unit names in the order in which they must be mounted: parents first."""
-    return tuple(sorted(units, key=lambda unit: (unit.count("-"), unit)))

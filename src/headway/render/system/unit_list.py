@@ -11,7 +11,16 @@ from headway.render import machine_paths
 from headway.render.ha import single_active_head, slurm_state_folder
 from headway.render.monitoring import prometheus
 from headway.render.slurm import slurm_conf
-from headway.render.system import agent_config, firewall, intra_job_ssh, mariadb, nfs, sshd, systemd_files
+from headway.render.system import (
+    agent_config,
+    firewall,
+    intra_job_ssh,
+    mariadb,
+    nfs,
+    sshd,
+    systemd_files,
+    volume_mounts,
+)
 
 MUNGE_KEY = "/etc/munge/munge.key"
 _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "cli_filter.lua")
@@ -63,8 +72,8 @@ def _mounts(cluster: Cluster, site: Site, *, head: bool) -> tuple[Unit, ...]:
     """Returns the mount units. The cluster does not wait for volumes from other servers, which may be down
     (`may_fail`). They come last: one may be a bind mount from any other mount, or from an export of the head, which
     nodes mount in stage "node"."""
-    names = systemd_files.names(systemd_files.mounts(cluster, site, head=head))
-    volumes = {f"{systemd_files.escape(volume.path)}.mount": volume for volume in cluster.storage.volumes}
+    names = volume_mounts.in_mount_order(volume_mounts.mount_units(cluster, site, head=head))
+    volumes = {volume_mounts.unit_name(volume.path): volume for volume in cluster.storage.volumes}
     own = tuple(_mount(name) for name in names if name not in volumes)
     return own + tuple(
         replace(

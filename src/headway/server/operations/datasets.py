@@ -18,7 +18,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, DatasetVersion, format_bytes
 from headway.domain.operation import DatasetParams
 from headway.errors import HeadwayError, Refused
-from headway.render.system.systemd_files import escape
+from headway.render.system.volume_mounts import unit_name
 from headway.server.operations.run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.cluster.datasets import require_free_name, require_unused
@@ -181,7 +181,7 @@ class DatasetOperations:
 
     def _mine(self, change: Change) -> bool:
         """Returns whether a change concerns this dataset's mount."""
-        unit = f"{escape(f'{FOLDER}/{self._name}')}.mount"
+        unit = unit_name(f"{FOLDER}/{self._name}")
         if change.kind in ("dataset.attach", "dataset.detach"):
             return change.what == self._name
         return change.what.rpartition("/")[2] == unit

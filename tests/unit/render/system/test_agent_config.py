@@ -1,0 +1,27 @@
+"""The agent knows which mounts are on other servers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from agent import config
+from headway.catalog.providers import SSH
+from headway.domain.cluster import OwnedSite
+from headway.render.system import agent_config
+from tests.support import builders
+
+
+def test_head_exports_count_as_remote_mounts_on_nodes(tmp_path: Path) -> None:
+    """Its restart is no fault of the nodes': their jobs wait for it, and go on."""
+    cluster = builders.cluster(provider=SSH)
+    site = replace(builders.site(cluster), own=OwnedSite(nfs=("/home", "/scratch")))
+    told = config.load(str(_written(tmp_path, agent_config.config(cluster, site, cluster.groups[0]))))
+    assert [(one.path, one.outside) for one in told.mounts] == [("/home", True), ("/scratch", True)]
+    told = config.load(str(_written(tmp_path, agent_config.config(cluster, site, cluster.groups[0], head="lab-head"))))
+    assert told.mounts == ()
+
+
+def _written(folder: Path, text: str) -> Path:
+    (folder / "agent.json").write_text(text)
+    return folder / "agent.json"
