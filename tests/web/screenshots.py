@@ -20,14 +20,12 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-sys.path.insert(0, str(Path(__file__).parent))
 
-import demo_state
-import page_demo
-from page_list import PLACES, Place
 from playwright.sync_api import Browser, Page, sync_playwright
-
-import conftest
+from tests.support.site import demo_state, snapshots
+from tests.support.site.browser import CHROMIUM
+from tests.support.site.page_list import PLACES, Place
+from tests.support.site.server import Site, serve
 
 KINDS: dict[str, tuple[Any, int, int]] = {
     "light": ("light", 1280, 900),
@@ -47,10 +45,10 @@ STILL = """() => document.readyState === 'complete' && !document.querySelector('
 
 
 @contextmanager
-def furnished() -> Iterator[conftest.Site]:
+def furnished() -> Iterator[Site]:
     """Yields a served site with the demo's clusters."""
     with tempfile.TemporaryDirectory() as folder:
-        for site in conftest.serve(Path(folder)):
+        for site in serve(Path(folder)):
             site.run(demo_state.furnish(site.state, site.backend))
             yield site
 
@@ -63,7 +61,7 @@ def window(browser: Browser, kind: str, **more: Any) -> Page:
     return context.new_page()
 
 
-def still(site: conftest.Site, page: Page, place: Place) -> None:
+def still(site: Site, page: Page, place: Place) -> None:
     """Opens the page and waits until it reports that it is still: open streams keep a page from ever being idle on
     the network."""
     site.goto(page, place.path, role=place.role)
@@ -78,7 +76,7 @@ def every(folder: Path, names: list[str]) -> int:
     folder.mkdir(parents=True)
     places = [place for found in PLACES.values() for place in found if not names or place.name in names]
     with furnished() as site, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=conftest.CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         for kind in KINDS:
             page = window(browser, kind)
             for place in places:
@@ -115,8 +113,8 @@ def readme(folder: Path) -> int:
     """Takes small pictures, light and dark, of the pages that show Headway best, and returns their number."""
     folder.mkdir(parents=True, exist_ok=True)
     with furnished() as site, sync_playwright() as playwright:
-        site.put(page_demo.renamed(page_demo.large(), "large"), "large")
-        browser = playwright.chromium.launch(executable_path=conftest.CHROMIUM, args=["--no-sandbox"])
+        site.put(snapshots.renamed(snapshots.large(), "large"), "large")
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         for kind in ("light", "dark"):
             page = window(browser, kind)
             camera = page.context.new_cdp_session(page)  # Playwright itself writes no WebP

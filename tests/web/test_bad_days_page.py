@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from structlog.testing import capture_logs
+from tests.support.site.server import PEOPLE, Site
 
-from conftest import PEOPLE, Site
 from headway.errors import Unreachable
 from headway.store.db import engine
 

@@ -8,8 +8,8 @@ import time
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from tests.support.server_fakes import changes
+from tests.support.site.server import Site
 
-from conftest import Site
 from headway.domain.changeset import Disturbs
 from headway.server.backend.lifecycle import Lifecycle
 from headway.services.read_model.snapshot import operation_topic

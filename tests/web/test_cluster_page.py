@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import page_demo
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from tests.support.site import snapshots
+from tests.support.site.server import Site
 
-from conftest import Site
 from headway.services.read_model.snapshot import Notice
 
 pytestmark = pytest.mark.browser
@@ -47,7 +47,7 @@ def seen(page: Page, pattern: str) -> None:
 
 
 def test_cluster_page_shows_figures_and_marks_simulated_gpus(site: Site, page: Page, complaints: list[str]) -> None:
-    site.put(page_demo.happy())
+    site.put(snapshots.happy())
     live(page, site)
     assert page.url == f"{site.url}/clusters/demo"
     expect(page.locator("h1")).to_have_text("demo")
@@ -62,7 +62,7 @@ def test_cluster_page_shows_figures_and_marks_simulated_gpus(site: Site, page: P
 
 
 def test_cluster_page_states_fit_policy_and_phone_width(site: Site, page: Page, complaints: list[str]) -> None:
-    for state, make in page_demo.STATES.items():
+    for state, make in snapshots.STATES.items():
         site.put(make())
         live(page, site)
         page.locator("#theme").click()
@@ -77,7 +77,7 @@ def test_cluster_page_states_fit_policy_and_phone_width(site: Site, page: Page, 
 def test_content_security_policy_blocks_inline_scripts_and_styles(
     site: Site, page: Page, complaints: list[str]
 ) -> None:
-    site.put(page_demo.happy())
+    site.put(snapshots.happy())
     live(page, site)
     page.evaluate(
         """() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1';
@@ -88,11 +88,11 @@ def test_content_security_policy_blocks_inline_scripts_and_styles(
 
 
 def test_killed_node_appears_without_reload(site: Site, page: Page, complaints: list[str]) -> None:
-    site.put(page_demo.happy())
+    site.put(snapshots.happy())
     live(page, site)
     page.evaluate("window.mark = 'same page'; window.events = []")
     points = int(page.locator("#chart").get_attribute("data-points") or 0)
-    site.put(page_demo.broken())
+    site.put(snapshots.broken())
     down = page.locator("#node-demo-1-3")
     expect(down).to_have_class(re.compile("is-down"))
     expect(down).to_contain_text("machine stopped; not responding since")
@@ -105,11 +105,11 @@ def test_killed_node_appears_without_reload(site: Site, page: Page, complaints: 
 
 
 def test_stream_sends_only_changed_parts(site: Site, page: Page, complaints: list[str]) -> None:
-    before = page_demo.happy()
+    before = snapshots.happy()
     site.put(before)
     live(page, site)
     page.evaluate("() => { window.events = []; delete document.documentElement.dataset.seen; }")
-    job = page_demo.training(before.jobs[0].nodes, steps=440, start_time=before.jobs[0].start_time)
+    job = snapshots.training(before.jobs[0].nodes, steps=440, start_time=before.jobs[0].start_time)
     job = job.model_copy(update={"submit_time": before.jobs[0].submit_time})
     site.put(replace(before, jobs=(job, *before.jobs[1:])))
     expect(page.locator(".figures")).to_contain_text("440")
@@ -118,16 +118,16 @@ def test_stream_sends_only_changed_parts(site: Site, page: Page, complaints: lis
 
 
 def test_gpu_cells_follow_their_job_and_its_colour(site: Site, page: Page, complaints: list[str]) -> None:
-    base = page_demo.happy()
+    base = snapshots.happy()
     site.put(base)
     live(page, site)
     cell = page.locator("#node-demo-1-1 .gpu").first
     colour = "e => getComputedStyle(e).backgroundColor"
     letter, first = cell.inner_text(), cell.evaluate(colour)
-    nodes = [base.status.nodes[0], page_demo.node("demo-1-1", "leaf1", held=[107] * 8)]
-    nodes += [page_demo.node(f"demo-1-{i}", "leaf1", held=[104] * 8) for i in (2, 3)]
-    asr = page_demo.training(["demo-1-1"], id=107, name="asr_large", user="carol", nodelist="demo-1-1")
-    jobs = (page_demo.training(["demo-1-2", "demo-1-3"]), asr)
+    nodes = [base.status.nodes[0], snapshots.node("demo-1-1", "leaf1", held=[107] * 8)]
+    nodes += [snapshots.node(f"demo-1-{i}", "leaf1", held=[104] * 8) for i in (2, 3)]
+    asr = snapshots.training(["demo-1-1"], id=107, name="asr_large", user="carol", nodelist="demo-1-1")
+    jobs = (snapshots.training(["demo-1-2", "demo-1-3"]), asr)
     site.put(replace(base, status=base.status.model_copy(update={"nodes": nodes}), jobs=jobs))
     expect(cell).to_have_attribute("data-job", "107")
     expect(cell).not_to_have_text(letter)
@@ -139,7 +139,7 @@ def test_gpu_cells_follow_their_job_and_its_colour(site: Site, page: Page, compl
 
 
 def test_another_job_can_be_selected_for_the_chart(site: Site, page: Page, complaints: list[str]) -> None:
-    site.put(page_demo.mixed())
+    site.put(snapshots.mixed())
     live(page, site)
     page.locator("#pick-112").click()
     expect(page.locator("#chart")).to_have_attribute("data-job", "112")
@@ -148,14 +148,14 @@ def test_another_job_can_be_selected_for_the_chart(site: Site, page: Page, compl
 
 
 def test_durations_count_up_by_themselves(site: Site, page: Page, complaints: list[str]) -> None:
-    site.put(page_demo.happy())
+    site.put(snapshots.happy())
     live(page, site)
     first = page.locator("#job-104 [data-since]").inner_text()
     expect(page.locator("#job-104 [data-since]")).not_to_have_text(first)
 
 
 def test_cluster_page_reports_a_lost_server(site: Site, page: Page) -> None:
-    site.put(page_demo.happy())
+    site.put(snapshots.happy())
     page.add_init_script(WATCH)
     live(page, site)
     expect(page.locator("#offline")).to_be_hidden()
@@ -166,20 +166,20 @@ def test_cluster_page_reports_a_lost_server(site: Site, page: Page) -> None:
 
 
 def test_stale_figures_are_reported_with_their_reason(site: Site, page: Page, complaints: list[str]) -> None:
-    site.put(page_demo.happy())
+    site.put(snapshots.happy())
     live(page, site)
     expect(page.locator("#notice")).to_be_empty()
-    site.put(page_demo.stale(page_demo.happy()))
+    site.put(snapshots.stale(snapshots.happy()))
     expect(page.locator("#notice")).to_contain_text("These figures are old: the head demo-head does not answer")
     expect(page.locator("#pulse")).to_contain_text("6m")
 
 
 def test_sign_out_sends_an_open_page_to_sign_in(site: Site, page: Page) -> None:
     page.add_init_script(WATCH)
-    site.put(page_demo.happy())
+    site.put(snapshots.happy())
     live(page, site)
     site.sign_out()
-    site.put(page_demo.broken())
+    site.put(snapshots.broken())
     expect(page.locator("h1")).to_have_text("Sign in")
     expect(page.locator("body")).to_contain_text("headway token link")
     assert "demo-1-1" not in page.content()
@@ -187,7 +187,7 @@ def test_sign_out_sends_an_open_page_to_sign_in(site: Site, page: Page) -> None:
 
 def test_deleted_cluster_is_reported_on_its_open_page(site: Site, page: Page) -> None:
     page.add_init_script(WATCH)
-    site.put(page_demo.happy())
+    site.put(snapshots.happy())
     live(page, site)
     site.put(None)
     expect(page.locator("h1")).to_have_text("no cluster 'demo'")
@@ -195,11 +195,11 @@ def test_deleted_cluster_is_reported_on_its_open_page(site: Site, page: Page) ->
 
 def test_names_are_rendered_as_text(site: Site, page: Page, complaints: list[str]) -> None:
     evil = "\"><img src=x onerror='window.hit=1'><script>window.hit=1</script>"
-    base = page_demo.happy()
-    jobs = (page_demo.training(base.jobs[0].nodes, name=evil, user=evil, nodelist=evil), *base.jobs[1:])
+    base = snapshots.happy()
+    jobs = (snapshots.training(base.jobs[0].nodes, name=evil, user=evil, nodelist=evil), *base.jobs[1:])
     nodes = [n.model_copy(update={"reason": evil, "states": ["DOWN"]}) for n in base.status.nodes]
     site.put(
-        page_demo.Snapshot(base.status.model_copy(update={"nodes": nodes}), jobs, (Notice(1.0, evil, where=evil),))
+        snapshots.Snapshot(base.status.model_copy(update={"nodes": nodes}), jobs, (Notice(1.0, evil, where=evil),))
     )
     live(page, site)
     assert page.evaluate("window.hit") is None
@@ -209,7 +209,7 @@ def test_names_are_rendered_as_text(site: Site, page: Page, complaints: list[str
 
 
 def test_theme_choice_is_remembered(site: Site, browser: Browser) -> None:
-    site.put(page_demo.happy())
+    site.put(snapshots.happy())
     context = browser.new_context(color_scheme="light")
     page = context.new_page()
     site.goto(page, "/clusters/demo")
@@ -230,7 +230,7 @@ STOPS = """[...document.querySelectorAll('a[href], button, input, select, textar
 
 
 def test_keyboard_focus_follows_page_order(site: Site, page: Page, complaints: list[str]) -> None:
-    site.put(page_demo.happy())
+    site.put(snapshots.happy())
     live(page, site)
     stops = page.evaluate(STOPS)
     page.keyboard.press("Tab")
@@ -245,16 +245,16 @@ def test_keyboard_focus_follows_page_order(site: Site, page: Page, complaints: l
 
 
 def test_focus_stays_when_the_queue_changes(site: Site, page: Page, complaints: list[str]) -> None:
-    site.put(page_demo.happy())
+    site.put(snapshots.happy())
     live(page, site)
     page.locator("#pick-107").focus()
-    site.put(page_demo.broken())
+    site.put(snapshots.broken())
     expect(page.locator("#job-104")).to_contain_text("requeued 1")
     expect(page.locator("#pick-107")).to_be_focused()
 
 
 def test_sign_out_button_posts_with_its_origin(site: Site, page: Page, complaints: list[str]) -> None:
-    site.put(page_demo.happy())
+    site.put(snapshots.happy())
     live(page, site)
     with page.expect_request(f"{site.url}/signout") as sent:
         page.get_by_role("button", name="ann").click()

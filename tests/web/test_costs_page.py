@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 from playwright.sync_api import Page, expect
+from tests.support.site.server import Site
 
-from conftest import Site
 from headway.domain.billing import GroupAllocation, JobRun
 from headway.domain.cluster import Budget
 

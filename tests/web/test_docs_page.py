@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
+from tests.support.site.server import Site
 
-from conftest import Site
 from headway.web.documentation import SITE, site_is_built
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(not site_is_built(), reason="needs the site: make docs")]

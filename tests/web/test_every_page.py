@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import demo_state
 import pytest
-from page_list import NO_PAGE, PLACES, Place
 from playwright.sync_api import Browser, Page, Request, Response
+from tests.support.site import demo_state
+from tests.support.site.browser import RULES, faults
+from tests.support.site.page_list import NO_PAGE, PLACES, Place
+from tests.support.site.server import Site, serve
 
-from conftest import RULES, Site, faults, serve
 from headway.web.page_routes import PageRoute
 
 pytestmark = pytest.mark.browser
@@ -73,7 +74,7 @@ def looks(browser: Browser, axe: str) -> Iterator[list[Look]]:
 def test_page_table_lists_every_page_route(site: Site) -> None:
     known = [r for included in site.app.routes for r in getattr(included, "original_router", site.app).routes]
     pages = {r.path for r in known if isinstance(r, PageRoute) and "GET" in r.methods}
-    assert sorted(pages - NO_PAGE - PLACES.keys()) == [], "add them to tests/web/page_list.py"
+    assert sorted(pages - NO_PAGE - PLACES.keys()) == [], "add them to tests/support/site/page_list.py"
     assert sorted(PLACES.keys() - pages) == [], "pages that are gone"
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
+from tests.support.site.server import Site
 
-from conftest import Site
 from headway.domain.cluster import Cluster
 from headway.schemas.submissions import SubmitIn, SubmitOut
 

@@ -3,73 +3,22 @@ search."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
 
-import demo_state
 import httpx
 import pytest
 from playwright.sync_api import Page, Request, Route, expect
 from tests.support import builders
+from tests.support.site import demo_state
+from tests.support.site.job_log import Log
+from tests.support.site.server import Site
 
-from conftest import Site
 from headway import Client
-from headway.domain.cluster import Cluster
-from headway.domain.slurm.state import JobState
-from headway.jobs.logs.follow import log_piece
-from headway.jobs.logs.log_window import last_lines
-from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 
 pytestmark = pytest.mark.browser
 BROKE = "the connection broke; trying again"
-
-
-class Log:
-    """A growing log file, its job, and its followers."""
-
-    def __init__(self, demo: Site, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-        self.demo, self.data, self.ended = demo, data, False
-        self.news = asyncio.Event()
-        self.starts: list[int] = []
-        self.read: list[int] = []  # ids of the jobs whose logs were requested
-        monkeypatch.setattr(demo.backend.jobs, "follow_log", self.follow)
-        demo.backend.answers |= {"log_window": self.part, "search_log": self.search}
-
-    def write(self, data: bytes, *, end: bool = False) -> None:
-        self.data += data
-        self.ended = end
-        self.demo.loop.call_soon_threadsafe(self.news.set)
-
-    async def follow(self, _: Cluster, job: JobState, *, start: int = 0, **__: Any) -> AsyncIterator[bytes]:
-        self.starts.append(start)
-        self.read.append(job.id)
-        while True:
-            self.news.clear()
-            if len(self.data) > start:
-                piece = log_piece(self.data[start:], start)
-                start += len(piece)
-                yield piece
-            if self.ended:
-                return
-            await self.news.wait()
-
-    def part(self, _: Cluster, job: JobState, before: int | None, lines: int, __: bool) -> LogPartOut:
-        self.read.append(job.id)
-        data = self.data[:before]
-        return last_lines(data, 0, len(self.data), lines)
-
-    def search(self, _: Cluster, job: JobState, text: str, __: bool) -> LogFoundOut:
-        self.read.append(job.id)
-        at, found = 0, []
-        for number, line in enumerate(self.data.splitlines(keepends=True), 1):
-            if text.encode() in line:
-                found.append(LogLineOut(offset=at, line=number, text=line.decode(errors="replace").rstrip()))
-            at += len(line)
-        return LogFoundOut(found=found)
 
 
 def shows(page: Page, text: str) -> None:
@@ -167,8 +116,8 @@ def test_last_array_task_shows_its_own_log(demo: Site, page: Page, monkeypatch: 
     last = replace(builders.job(120, user="alice"), array_job_id=120, array_task="9")
     other = replace(last, id=121, array_task="0")
     known = demo.state.live.snapshot("demo")
-    demo_state._SHOWN["demo"] = replace(known, jobs=(*known.jobs, last, other))
-    demo.loop.call_soon_threadsafe(demo.state.live.store_snapshot, demo_state._SHOWN["demo"])
+    demo_state.SHOWN["demo"] = replace(known, jobs=(*known.jobs, last, other))
+    demo.loop.call_soon_threadsafe(demo.state.live.store_snapshot, demo_state.SHOWN["demo"])
     demo.backend.answers["task"] = lambda _, __, task: {"9": last}[task]
     asked: list[str] = []
     page.on("request", lambda request: asked.append(_log(request)) if _log(request) else None)

@@ -6,12 +6,12 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import demo_state
 import pytest
 from playwright.sync_api import Page, expect
 from tests.support import builders
+from tests.support.site import demo_state
+from tests.support.site.server import Site
 
-from conftest import Site
 from headway.domain.slurm.state import JobState
 
 pytestmark = pytest.mark.browser
@@ -21,10 +21,10 @@ def shows(site: Site, *jobs: JobState) -> None:
     async def put() -> None:
         known = site.state.live.snapshot("demo")
         others = [job for job in known.jobs if job.id not in {one.id for one in jobs}]
-        demo_state._SHOWN["demo"] = replace(
+        demo_state.SHOWN["demo"] = replace(
             known, jobs=(*others, *jobs), as_of=time.time()
         )  # a new reading has them too
-        site.state.live.store_snapshot(demo_state._SHOWN["demo"])
+        site.state.live.store_snapshot(demo_state.SHOWN["demo"])
 
     site.run(put())
 

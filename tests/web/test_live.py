@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import re
 
-import page_demo
 import pytest
 from playwright.sync_api import Page, Request, Route, expect
-from test_job_log import Log
-
-from conftest import Site
+from tests.support.site import snapshots
+from tests.support.site.job_log import Log
+from tests.support.site.server import Site
 
 pytestmark = pytest.mark.browser
 NODE = "/clusters/demo/nodes/demo-1-1"
@@ -49,7 +48,7 @@ class Streams:
 def test_hidden_page_closes_its_streams_and_resumes_when_shown(
     demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    demo.put(page_demo.happy())
+    demo.put(snapshots.happy())
     log = Log(demo, monkeypatch, b"step 1\n")
     streams = Streams(page)
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
@@ -57,7 +56,7 @@ def test_hidden_page_closes_its_streams_and_resumes_when_shown(
     streams.are(2, page)
     look(page, away=True)
     streams.are(0, page)
-    demo.put(page_demo.broken())
+    demo.put(snapshots.broken())
     log.write(b"step 2\n")
     expect(page.locator("#log-text")).to_have_text("step 1")
     look(page, away=False)
@@ -165,7 +164,7 @@ def test_open_drain_dialog_survives_and_pauses_refreshes(demo: Site, page: Page)
     assert len(waiting) == 1
     page.unroute(f"{demo.url}{NODE}")
     page.locator("#ask-drain").get_by_role("button", name="Not now").click()
-    demo.put(page_demo.happy())
+    demo.put(snapshots.happy())
     page.clock.run_for(AGAIN_MS)
     expect(page.locator("#ask-drain")).to_be_hidden()
 

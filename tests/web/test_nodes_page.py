@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import page_demo
 import pytest
 from playwright.sync_api import Page, Route, expect
+from tests.support.site import snapshots
+from tests.support.site.server import Site
 
-from conftest import Site
 from headway.errors import Conflict, Unreachable
 
 pytestmark = pytest.mark.browser
@@ -17,7 +17,7 @@ MAP = "[data-fabric]"
 
 
 def test_fabric_map_of_1024_nodes_is_small_and_drawn_fast(site: Site, page: Page) -> None:
-    site.put(page_demo.large())
+    site.put(snapshots.large())
     # It may be drawn before the browser reports it as loaded.
     with page.expect_event("requestfinished", lambda request: request.url.endswith("/fabric")) as asked:
         site.goto(page, "/clusters/demo/nodes", role="viewer")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import demo_notebooks
 import pytest
 from playwright.sync_api import Page, expect
+from tests.support.site.notebooks import RUNNING
+from tests.support.site.server import Site
 
-from conftest import Site
 from headway.schemas.submissions import SubmitOut
 from headway.server.main import bind
 from headway.server.notebook_proxy import NotebookProxy, origin_of
@@ -65,7 +65,7 @@ def test_notebook_page_cannot_read_or_write_the_api(demo: Site, page: Page, orig
     expect(page.get_by_role("heading", name="Sign in")).to_have_count(0)
 
 
-HERS, HIS = demo_notebooks.RUNNING, "c" * 16  # alice's, mallory's
+HERS, HIS = RUNNING, "c" * 16  # alice's, mallory's
 SOCKET = """url => new Promise(done => {
   const socket = new WebSocket(url);
   socket.onopen = () => done("open"); socket.onerror = () => done("refused");

@@ -7,14 +7,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import demo_state
 import httpx
-import page_demo
 import pytest
 from playwright.sync_api import Page, expect
 from tests.support import builders
+from tests.support.site import demo_state, snapshots
+from tests.support.site.server import PEOPLE, Site
 
-from conftest import PEOPLE, Site
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
 from headway.jobs.submission.lineage import stored_request
@@ -112,8 +111,8 @@ def test_queue_with_10000_tasks_is_fast_and_escapes_names(demo: Site, page: Page
 
 def _queued(demo: Site, tasks: tuple[JobState, ...]) -> None:
     known = demo.state.live.snapshot("demo")
-    demo_state._SHOWN["demo"] = replace(known, jobs=(known.jobs[0], *tasks))
-    demo.loop.call_soon_threadsafe(demo.state.live.store_snapshot, demo_state._SHOWN["demo"])
+    demo_state.SHOWN["demo"] = replace(known, jobs=(known.jobs[0], *tasks))
+    demo.loop.call_soon_threadsafe(demo.state.live.store_snapshot, demo_state.SHOWN["demo"])
 
 
 def _get(demo: Site, path: str) -> httpx.Response:
@@ -177,11 +176,11 @@ def test_owner_can_requeue_cancel_hold_and_clone_jobs(demo: Site, page: Page, co
 
 
 def test_open_dialog_survives_page_updates(demo: Site, page: Page, complaints: list[str]) -> None:
-    demo.put(page_demo.happy())
+    demo.put(snapshots.happy())
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     expect(page.locator("#head")).not_to_contain_text("requeued")
     page.locator("#do-cancel").click()
-    demo.put(page_demo.broken())
+    demo.put(snapshots.broken())
     expect(page.locator("#facts")).to_contain_text("demo-2-1")  # the update has arrived
     question = page.locator("#ask-cancel")
     expect(question).to_be_visible()
@@ -191,7 +190,7 @@ def test_open_dialog_survives_page_updates(demo: Site, page: Page, complaints: l
 
 
 def test_update_while_a_dialog_opens_is_applied_after_it_closes(demo: Site, page: Page) -> None:
-    demo.put(page_demo.happy())
+    demo.put(snapshots.happy())
     page.route(
         "**/live*", lambda route: route.abort()
     )  # no other update: the stream sends every part once when it begins

@@ -7,11 +7,11 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import page_demo
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from tests.support.site import snapshots
+from tests.support.site.server import Site
 
-from conftest import Site
 from headway.services.read_model.snapshot import Notice
 
 pytestmark = pytest.mark.browser
@@ -56,12 +56,12 @@ def test_focus_stays_after_a_refresh(demo: Site, page: Page, path: str, selector
 
 def test_all_parts_of_the_nodes_page_refresh_together(site: Site, page: Page) -> None:
     page.clock.install()
-    base = page_demo.happy()
+    base = snapshots.happy()
     site.put(base)
     site.goto(page, "/clusters/demo/nodes", role="viewer")
     shown = [page.locator(part).first for part in ("#node-count", "#group-rows td.num", "#partition-rows td.num")]
     assert [one.inner_text() for one in shown] == ["5", "5", "5"]
-    nodes = [*base.status.nodes, page_demo.node("demo-1-5", "leaf1", states=["IDLE"])]
+    nodes = [*base.status.nodes, snapshots.node("demo-1-5", "leaf1", states=["IDLE"])]
     site.put(replace(base, status=base.status.model_copy(update={"nodes": nodes})))
     later(page, "/clusters/demo/nodes")
     assert [one.inner_text() for one in shown] == ["6", "6", "6"]
@@ -69,10 +69,10 @@ def test_all_parts_of_the_nodes_page_refresh_together(site: Site, page: Page) ->
 
 def test_node_history_refreshes_with_a_new_incident(site: Site, page: Page) -> None:
     page.clock.install()
-    site.put(page_demo.happy())
+    site.put(snapshots.happy())
     site.goto(page, "/clusters/demo/nodes/demo-1-3", role="viewer")
     expect(page.locator("#node-past")).to_contain_text("This node had no fault.")
-    site.put(page_demo.broken())
+    site.put(snapshots.broken())
     later(page, "/clusters/demo/nodes/demo-1-3")
     expect(page.locator("#node .notice")).to_contain_text("no heartbeat")
     expect(page.locator("#node-past")).to_contain_text("no heartbeat")
@@ -81,7 +81,7 @@ def test_node_history_refreshes_with_a_new_incident(site: Site, page: Page) -> N
 @pytest.mark.parametrize("path", ["storage", "events", "nodes", "incidents"])
 def test_refresh_also_updates_the_stale_notice(site: Site, page: Page, path: str) -> None:
     page.clock.install()
-    base = page_demo.happy()
+    base = snapshots.happy()
     site.put(base)
     site.goto(page, f"/clusters/demo/{path}")
     gone = base.status.cluster.model_copy(update={"stale": "demo-head does not answer", "as_of": time.time() - 400})
@@ -93,10 +93,10 @@ def test_refresh_also_updates_the_stale_notice(site: Site, page: Page, path: str
 
 @pytest.mark.parametrize("path", ["", "/queue", "/jobs/104"])
 def test_cluster_state_in_the_header_updates(site: Site, page: Page, path: str) -> None:
-    site.put(page_demo.happy())
+    site.put(snapshots.happy())
     site.goto(page, f"/clusters/demo{path}")
     expect(page.locator("#place .pill")).to_have_text("ready")
-    site.put(page_demo.broken())
+    site.put(snapshots.broken())
     expect(page.locator("#place .pill")).to_have_text("degraded")
     expect(page.locator("#place")).to_contain_text("simulated GPUs")
 
@@ -137,9 +137,9 @@ def test_times_show_their_date_unless_it_is_today(site: Site, browser: Browser) 
     """At the reader's noon, wherever that is now: a minute ago is today, yesterday's noon is not."""
     page = browser.new_context(timezone_id=f"Etc/GMT{datetime.now(UTC).hour - 12:+d}").new_page()
     now = time.time()
-    old = page_demo.fault(2, "demo-1-3", "no heartbeat", "repairing", 21 * 86_400, page_demo.TimesOut(drain_s=1.1))
+    old = snapshots.fault(2, "demo-1-3", "no heartbeat", "repairing", 21 * 86_400, snapshots.TimesOut(drain_s=1.1))
     lately = (Notice(now - 60, "now"), Notice(now - 86_400, "yesterday"))
-    site.put(replace(page_demo.happy(), notices=lately, incidents=(old,)))
+    site.put(replace(snapshots.happy(), notices=lately, incidents=(old,)))
     site.goto(page, "/clusters/demo")
     clock, day = re.compile(r"^12:\d\d:\d\d$|^11:59:\d\d$"), re.compile(r"^\d{4}-\d\d-\d\d (12|11):\d\d$")
     expect(page.locator("#history time")).to_have_text([clock, day])
@@ -152,7 +152,7 @@ def test_times_show_their_date_unless_it_is_today(site: Site, browser: Browser) 
 
 def test_old_times_show_their_date_on_a_phone(site: Site, browser: Browser) -> None:
     page = browser.new_context(viewport={"width": 360, "height": 740}).new_page()
-    base = page_demo.broken()
+    base = snapshots.broken()
     long_ago = tuple(replace(one, at=one.at - 40 * 86_400) for one in base.notices)
     status = base.status.model_copy(
         update={"cluster": base.status.cluster.model_copy(update={"as_of": time.time() - 2 * 86_400})}

@@ -15,7 +15,7 @@ from headway.jobs.submission.node_capacity import largest_node
 from headway.schemas.submissions import NotebookIn, SubmitIn, SubmitOut
 from headway.store import StoreUnavailable
 from tests.support import builders, server_fakes
-from tests.support.server_fakes import Server, reading
+from tests.support.server_fakes import ListeningTunnel, Server, reading
 
 PATH = "/api/v1/clusters/lab/notebooks"
 
@@ -28,17 +28,6 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     await made.apply()
     yield made
     await made.close()
-
-
-class Listening:
-    """A tunnel to a Jupyter that takes connections."""
-
-    alive = True
-
-    async def connect(self) -> Any:
-        return self
-
-    async def close(self) -> None: ...
 
 
 def test_notebook_secret_and_path_appear_only_in_the_environment() -> None:
@@ -94,7 +83,7 @@ async def test_notebook_state_follows_its_job(server: Server) -> None:
     assert (await now(nodes=("lab-1-1",)))[0] == "starting"
     link = (await ann.post(f"{PATH}/{made['id']}/link")).json()
     assert link["url"].startswith(f"http://n-{made['id']}.notebooks.localhost:7879/open?code=")
-    server.backend.answers["open_tunnel"] = Listening()
+    server.backend.answers["open_tunnel"] = ListeningTunnel()
     assert (await now(nodes=("lab-1-1",)))[0] == "running"
     led = len(server.backend.named("open_tunnel"))
     assert (await now(nodes=("lab-1-1",)))[0] == "running"
@@ -179,7 +168,7 @@ async def test_only_the_owner_opens_a_notebook_and_admins_may_stop_it(server: Se
     server.backend.answers |= {
         "read": reading(builders.job(7, user="ann", nodes=("lab-1-1",))),
         "cancel": None,
-        "open_tunnel": Listening(),
+        "open_tunnel": ListeningTunnel(),
     }
     server.state.live.forget_cluster("lab")
     assert (await bob.get(PATH)).json() == []

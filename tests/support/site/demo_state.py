@@ -1,4 +1,4 @@
-"""Puts the snapshots of `page_demo` into a server's state: its clusters, people, incidents and answers."""
+"""Puts the snapshots of `snapshots` into a server's state: its clusters, people, incidents and answers."""
 
 from __future__ import annotations
 
@@ -12,28 +12,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-import demo_ledger
-import demo_notebooks
-import demo_operations
-import demo_storage
-from page_demo import (
-    CHECKS,
-    TRAIN,
-    Snapshot,
-    broken,
-    cluster,
-    creating,
-    head,
-    losses,
-    mixed,
-    node,
-    renamed,
-    stale,
-    training,
-)
 from sqlalchemy import insert, select
-from tests.support import builders, server_fakes
-from tests.support.server_fakes import FakeBackend
 
 from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.cluster import Cluster, Group, Partition, Slot, Team, User
@@ -51,6 +30,24 @@ from headway.services.cluster_backend import SlurmReading
 from headway.services.mappers import summary_of
 from headway.services.read_model.snapshot import Snapshot as Known
 from headway.store.db import schema as t
+from tests.support import builders, server_fakes
+from tests.support.server_fakes import FakeBackend
+from tests.support.site import ledger, notebooks, operations, storage
+from tests.support.site.snapshots import (
+    CHECKS,
+    TRAIN,
+    Snapshot,
+    broken,
+    cluster,
+    creating,
+    head,
+    losses,
+    mixed,
+    node,
+    renamed,
+    stale,
+    training,
+)
 
 PLAN = replace(builders.H100, price_usd_per_node_hour=Decimal("23.92"))
 TEAMS = (Team("vision", ("alice", "bob", "lena"), 3), Team("speech", ("carol",), 1))
@@ -61,15 +58,15 @@ def answers() -> dict[str, Any]:
     """Returns the backend's answers, which show the state that was put."""
     return {
         "send_alerts": None,  # the weekly summary, by the alert channels
-        "machines": lambda cluster: _SHOWN[cluster.name].machines,
+        "machines": lambda cluster: SHOWN[cluster.name].machines,
         "read": _read,
-        "readiness_checks": lambda cluster: _SHOWN[cluster.name].checks,
+        "readiness_checks": lambda cluster: SHOWN[cluster.name].checks,
         "history": lambda cluster: (),
         "job": _job,
         "array_states": lambda cluster, job: {},
         "progress": lambda cluster, jobs: {},
         "query_metrics": metrics,
-        "volume_usage": demo_storage.rooms,
+        "volume_usage": storage.rooms,
         "shares": _shares,
         "job_runs": lambda cluster, job: (),
         "run_command": _ran,
@@ -145,26 +142,26 @@ def _figure(key: str, at: int, gpu: int) -> float:
     return 5.0 if key == "machines_up" else 0
 
 
-_SHOWN: dict[str, Known] = {}  # by cluster; for one server at a time
+SHOWN: dict[str, Known] = {}  # by cluster; for one server at a time
 
 
 def _read(cluster: Cluster) -> SlurmReading:
-    shown = _SHOWN[cluster.name]
+    shown = SHOWN[cluster.name]
     if shown.stale:
         raise Unreachable(shown.stale)
     return SlurmReading(shown.nodes, shown.jobs)
 
 
 def _shares(cluster: Cluster) -> tuple[Share, ...]:
-    if _SHOWN[cluster.name].stale:
-        raise Unreachable(_SHOWN[cluster.name].stale)
+    if SHOWN[cluster.name].stale:
+        raise Unreachable(SHOWN[cluster.name].stale)
     even, used = 1 / len(cluster.teams), (0.61, 0.27, 0.12)
     found = zip(cluster.teams, (*used, *(0.0 for _ in cluster.teams)), strict=False)
     return tuple(Share(team.name, even, part, 1 - part, 2140.0 * part) for team, part in found)
 
 
 def _job(cluster: Cluster, number: int) -> JobState:
-    for one in _SHOWN[cluster.name].jobs:
+    for one in SHOWN[cluster.name].jobs:
         if one.id == number:
             return one
     raise NotFound(f"{cluster.name} has no job {number}")
@@ -183,7 +180,7 @@ async def put(state: AppState, work: FakeBackend, snapshot: Snapshot | None, nam
     known = "ready" if out.state == "degraded" else out.state
     await state.store.clusters.save(name, document, summary=summary_of(cluster), state=known, owner="ann")
     await _put_incidents(state, name, snapshot.incidents)
-    shown = _SHOWN[name] = Known(
+    shown = SHOWN[name] = Known(
         name,
         tuple(_node_state(n, n.role == "spare") for n in nodes),
         tuple(_job_state(j, snapshot.status.nodes) for j in snapshot.jobs),
@@ -207,7 +204,7 @@ def _resolved(work: FakeBackend, name: str, nodes: Sequence[NodeOut], out: Clust
         Partition("train", slots, True, 1, 604800, 86400, (), False, 0, ()),
         Partition("debug", slots[:1], False, 2, 3600, 600, (), False, 0, ()),
     )
-    more["storage"] = demo_storage.STORAGE
+    more["storage"] = storage.STORAGE
     work.clusters[name] = more
     return builders.cluster(len(nodes) - spares if nodes else out.nodes, name=name, **more)
 
@@ -304,10 +301,10 @@ async def furnish(state: AppState, work: FakeBackend) -> None:
     await put(state, work, renamed(stale(mixed()), "prod"), "prod")
     await put(state, work, renamed(creating(), "half"), "half")
     await put_elastic(state, work)
-    await demo_operations.put(state.store)
-    await demo_notebooks.put(state.store, work, TRAIN, 105)
-    await demo_ledger.put(state, state.store)
-    await demo_storage.put(state.store)
+    await operations.put(state.store)
+    await notebooks.put(state.store, work, TRAIN, 105)
+    await ledger.put(state, state.store)
+    await storage.put(state.store)
 
 
 GROUPS = (
@@ -335,14 +332,14 @@ async def put_elastic(state: AppState, work: FakeBackend) -> None:
     there = [node(f"grow-{name}", f"leaf{name[-3]}", held=[TRAIN] * 8, partitions=["train"]) for name in names]
     there.insert(3, node("grow-cheap-2-2", "leaf2", machine="", states=["DOWN"], usable=False))
     there[1] = node(
-        "grow-gpu-1-2", "leaf1", states=["IDLE", "DRAIN"], usable=False, reason=demo_storage.LOST, partitions=["train"]
+        "grow-gpu-1-2", "leaf1", states=["IDLE", "DRAIN"], usable=False, reason=storage.LOST, partitions=["train"]
     )
     there[2] = node("grow-gpu-1-5", "leaf1", role="spare", partitions=["train"])
     out = cluster(name="grow", gpus_used=32, jobs_pending=0)
     shown = Snapshot(StatusOut(cluster=out, checks=CHECKS, nodes=[head(), *there]), (training(["grow-gpu-1-1"]),))
     await put(state, work, shown, "grow")
     whole = replace(
-        builders.cluster(1, 0, name="grow", teams=TEAMS, users=USERS, storage=demo_storage.STORAGE),
+        builders.cluster(1, 0, name="grow", teams=TEAMS, users=USERS, storage=storage.STORAGE),
         slots=slots,
         groups=GROUPS,
     )

@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tests.support import builders
-
 from headway.schemas.clusters import CheckOut, ClusterOut, GpuOut, NodeOut, StatusOut
 from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import CourseOut, JobOut, ProgressOut
 from headway.services.read_model.snapshot import Notice
+from tests.support import builders
 
 TRAIN = 104
 SPEECH = 107
