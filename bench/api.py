@@ -31,6 +31,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench_cluster import BenchCluster, bench_cluster
+from headway.sdk.server_address import find_server
 
 NODES, JOBS, VIEWERS, VIEWER_S = 1000, 10_000, 50, 2.0
 PATIENCE_S = 90.0
@@ -315,8 +316,8 @@ def main() -> None:
     with bench_cluster(SPEC) as at:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
-        known = json.loads((at.state / "client.json").read_text())
-        asyncio.run(measure(at, Server(known["url"], known["token"]), words.nodes, words.jobs))
+        url, token, _ = find_server(at.state)
+        asyncio.run(measure(at, Server(url, token), words.nodes, words.jobs))
 
 
 if __name__ == "__main__":

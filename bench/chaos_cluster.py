@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import random
 import re
 import sys
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 from bench_cluster import BenchCluster
 from headway.errors import HeadwayError
 from headway.schemas.submissions import ExecIn
-from headway.sdk.client import Client
+from headway.sdk.client import Client, connect
 
 T = TypeVar("T")
 
@@ -167,9 +166,8 @@ class Run:
 
     def once(self, what: Callable[[Client], T]) -> T:
         """Makes the call once. Raises HeadwayError or OSError."""
-        # read each time, because a restarted server has another address
-        known = json.loads((self.at.state / "client.json").read_text())
-        with Client(known["url"], known["token"]) as api:
+        # each time anew, because a restarted server has another address
+        with connect(self.at.state) as api:
             return what(api)
 
     def slurm(self, *argv: str) -> str:

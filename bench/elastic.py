@@ -24,7 +24,7 @@ from typing import Any
 
 from bench_cluster import BenchCluster, bench_cluster
 from headway.schemas.submissions import ExecIn
-from headway.sdk.client import Client
+from headway.sdk.client import Client, connect
 
 MOST = 4
 SPEC = f"""\
@@ -69,8 +69,7 @@ class Bench:
     @property
     def client(self) -> Client:
         if self._client is None:
-            known = json.loads((self.cluster.state / "client.json").read_text())
-            self._client = Client(known["url"], known["token"])
+            self._client = connect(self.cluster.state)
         return self._client
 
     def head(self, *argv: str, user: str = "root") -> str:

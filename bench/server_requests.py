@@ -14,6 +14,7 @@ import urllib.request
 from pathlib import Path
 
 from bench_cluster import BenchCluster, bench_cluster
+from headway.sdk.server_address import find_server
 
 RUNS = 5
 IDLE_S = 3.0
@@ -47,11 +48,11 @@ def start(at: BenchCluster) -> tuple[float, dict[str, object]]:
     """Returns the seconds from `headway server start` to the first answer, and the server's address, token and pid."""
     began = time.perf_counter()
     at.headway("server", "start")
-    known = json.loads((at.state / "client.json").read_text())
-    fetch(f"{known['url']}/api/v1/me", known["token"])
+    url, token, _ = find_server(at.state)
+    fetch(f"{url}/api/v1/me", token)
     took = time.perf_counter() - began
     server = json.loads(at.headway("server", "status", "-o", "json"))
-    return took, {**known, "pid": server["pid"]}
+    return took, {"url": url, "token": token, "pid": server["pid"]}
 
 
 def rate(url: str, token: str = "") -> float:

@@ -17,7 +17,6 @@ have."""
 from __future__ import annotations
 
 import asyncio
-import json
 import statistics
 import subprocess
 import time
@@ -25,10 +24,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench_cluster import BenchCluster, bench_cluster
-from headway import Client
 from headway.domain.machine import Machine
 from headway.providers.registry import open_provider
 from headway.schemas.submissions import SubmitIn
+from headway.sdk.client import connect
 from headway.store import open_store
 from headway.transport.ssh import Connections
 
@@ -65,8 +64,7 @@ def command(links: Connections, machine: Machine, *argv: str) -> Once:
 
 def through(at: BenchCluster) -> Once:
     """Returns a call of Client.jobs.sbatch."""
-    known = json.loads((at.state / "client.json").read_text())
-    client = Client(known["url"], known["token"])
+    client = connect(at.state)
     request = SubmitIn(script=SCRIPT, script_name="held.sbatch")
     return lambda: asyncio.to_thread(client.jobs.sbatch, "bench", request)
 

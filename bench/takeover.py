@@ -8,7 +8,6 @@ job's number. The second controller leads when it has written its name into Slur
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import statistics
 import subprocess
@@ -16,6 +15,9 @@ import sys
 import time
 
 from bench_cluster import BenchCluster, bench_cluster
+from headway.cluster.active_head import LEADER_FILE
+from headway.domain.cluster import SLURM_STATE_FOLDER
+from headway.paths import instance_label
 
 SPEC = """\
 name: bench
@@ -25,7 +27,7 @@ controllers: 2
 teams:
   lab: {users: [bench]}
 """
-LEADS = "/srv/headway-state/slurmctld/leads"
+LEADS = f"{SLURM_STATE_FOLDER}/{LEADER_FILE}"
 SAVED_S = 6  # Slurm saves its state at least so often
 SETTLED_S = 14  # a second controller waits so long for the first one before its checks
 MOST_S = 240
@@ -42,8 +44,7 @@ class Heads:
     """The two heads of the cluster."""
 
     def __init__(self, at: BenchCluster) -> None:
-        instance = hashlib.sha256(str(at.state.resolve()).encode()).hexdigest()[:8]
-        self.instance = instance
+        self.instance = instance_label(at.state)
         self.first, self.second = (self._container(name) for name in ("bench-head", "bench-head2"))
 
     def _container(self, machine: str) -> str:

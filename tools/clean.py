@@ -8,58 +8,44 @@ folder that contains anything that is not Headway's is never removed."""
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
-import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from podman import podman
+
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))  # works without the virtual environment: what follows needs only Python
+
+from headway import paths  # noqa: E402
+from headway.cli import ssh_files  # noqa: E402
+from headway.errors import HeadwayError, Unreachable  # noqa: E402
+from headway.paths import instance_label  # noqa: E402
+from headway.providers.local.mounts import mounts_below  # noqa: E402
+from headway.sdk import local_server  # noqa: E402
+
 OURS = {"demo"}
 # Names of what a server creates in its state folder, including drafts and the database's side files.
 MADE = (
     "client.json", "headway.db*", "hosts", "images", "machines", "podman.*", "server.*", "volumes",
     ".client.json.*", ".server.*",
 )  # fmt: skip
-TIMEOUT_S = 180
-
-
-def podman(*argv: str) -> str:
-    """Returns podman's output; "" if it failed or is not installed."""
-    if shutil.which("podman") is None:
-        return ""
-    ran = subprocess.run(["podman", *argv], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    return ran.stdout if ran.returncode == 0 else ""
 
 
 def listed(*argv: str) -> list[dict[str, Any]]:
     """Returns the objects that a podman command lists."""
     found = json.loads(podman(*argv, "--format", "json") or "[]")
     return list(found or [])
-
-
-def instance(state: Path) -> str:
-    """Returns the label of all objects of a state folder, computed as the local provider does."""
-    return hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:8]
-
-
-def state_folder() -> Path:
-    """Returns Headway's state folder."""
-    sys.path.insert(0, str(ROOT / "src"))
-    from headway import paths
-
-    return paths.state_dir()
 
 
 def test_states() -> list[Path]:
@@ -73,36 +59,31 @@ def test_states() -> list[Path]:
     label = "label=headway=1"
     items = [item for argv in every for item in listed(*argv, "--filter", label)]
     used = {(item.get("Labels") or item.get("labels") or {}).get("headway.instance", "") for item in items}
-    return sorted(path for path in found if (instance(path) in used or mounts_below(path)) and not alive(path))
+    return sorted(path for path in found if (instance_label(path) in used or mounts_below(path)) and not alive(path))
 
 
 def alive(state: Path) -> bool:
     """Returns whether a server runs on the folder; then its tests are still running."""
     try:
-        pid = int(json.loads((state / "server.json").read_text())["pid"])
-        os.kill(pid, 0)
-    except (OSError, ValueError, KeyError):
+        return local_server.running_server(state) is not None
+    except Unreachable:  # another user's
         return False
-    return True
 
 
 def stop_server(state: Path) -> None:
     """Ends the state folder's server, so that it neither repairs nor writes what is being removed."""
-    headway = ROOT / ".venv" / "bin" / "headway"
-    env = {**os.environ, "HEADWAY_STATE": str(state)}
-    if headway.exists():
-        subprocess.run([str(headway), "server", "stop"], env=env, capture_output=True, timeout=60, check=False)
-    deadline = time.monotonic() + 10
-    while alive(state) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    if alive(state):
-        os.kill(int(json.loads((state / "server.json").read_text())["pid"]), signal.SIGKILL)
+    try:
+        local_server.stop_server(state)
+    except HeadwayError:  # it does not stop, or is another user's
+        with suppress(HeadwayError, PermissionError):
+            if server := local_server.running_server(state):
+                os.kill(server.pid, signal.SIGKILL)
 
 
 def clusters(state: Path) -> set[str]:
     """Returns the names of the clusters with machines or data in this state folder: containers on this host, and
     machines elsewhere, which only the server's records name."""
-    label = f"label=headway.instance={instance(state)}"
+    label = f"label=headway.instance={instance_label(state)}"
     names = {item["Labels"].get("headway.cluster", "") for item in listed("ps", "--all", "--filter", label)}
     volumes = state / "volumes"
     if volumes.is_dir():
@@ -128,16 +109,13 @@ def foreign(state: Path) -> list[str]:
 
 def forget_ssh(names: Iterable[str]) -> None:
     """Removes the clusters from the user's ssh config, as `headway down` does."""
-    sys.path.insert(0, str(ROOT / "src"))
-    from headway.cli import ssh_files
-
     for name in names:
         ssh_files.remove_ssh_config(name)
 
 
 def remove_machines(state: Path) -> tuple[int, int]:
     """Removes machines and networks by label, and returns (number of machines, number of networks)."""
-    label = f"label=headway.instance={instance(state)}"
+    label = f"label=headway.instance={instance_label(state)}"
     machines = [item["Id"] for item in listed("ps", "--all", "--filter", label)]
     if machines:
         podman("rm", "--force", "--time", "0", *machines)
@@ -145,16 +123,6 @@ def remove_machines(state: Path) -> tuple[int, int]:
     for name in networks:
         podman("network", "rm", "--force", name)
     return len(machines), len(networks)
-
-
-def mounts_below(folder: Path) -> list[str]:
-    """Returns the mount points in or below the folder, the deepest last."""
-    points = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        point = re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), line.split(" ")[4])
-        if point == str(folder) or point.startswith(f"{folder}/"):
-            points.append(point)
-    return points
 
 
 def remove_folder(folder: Path) -> None:
@@ -185,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Remove what Headway made on this machine.")
     parser.add_argument("--yes", action="store_true", default=os.environ.get("YES") == "1")
     options = parser.parse_args(argv)
-    state = state_folder()
+    state = paths.state_dir()
     if others := foreign(state):
         print(f"clean: {state} also holds what is not Headway's: {', '.join(others[:5])}", file=sys.stderr)
         print(

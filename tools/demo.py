@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 
 import setup
 from demo_steps import CLUSTER, STEP, StageError, Steps, ask, follow, headway, how_to_call, submit
+from podman import podman
 
 MACHINES = 6  # one head, four nodes, one spare
 MACHINES_MIB = 400 + 220 * MACHINES
@@ -18,12 +18,6 @@ TRAINING_S = 900
 
 def room() -> tuple[int, int]:
     """Returns (memory, disk) in MiB that is still needed; what exists already needs none."""
-
-    def podman(*argv: str) -> str:
-        if shutil.which("podman") is None:
-            return ""
-        ran = subprocess.run(["podman", *argv], capture_output=True, text=True, timeout=60, check=False)
-        return ran.stdout.strip()
 
     up = podman("ps", "--quiet", "--filter", f"label=headway.cluster={CLUSTER}")
     image = podman("images", "--quiet", "--filter", "label=headway.image=debian13")

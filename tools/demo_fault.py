@@ -13,10 +13,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-import clean
 from demo_steps import CLUSTER, STEP, StageError, ask, bold, dim, follow, headway, submit
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
+
+from headway.paths import instance_label, state_dir
 
 TRAINING = ("--steps", "300", "--step-seconds", "0.15")
 KILL_AT_STEP = 45  # two checkpoints exist by then
@@ -114,7 +118,7 @@ def podman(*argv: str) -> str:
 def container_of(node: str) -> str:
     """Returns the podman container of a node of this state folder's demo, by its labels. Raises StageError."""
     wanted = {
-        "headway.instance": clean.instance(clean.state_folder()),
+        "headway.instance": instance_label(state_dir()),
         "headway.cluster": CLUSTER,
         "headway.machine": node,
     }

@@ -26,6 +26,13 @@ def state_dir() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "headway"
 
 
+def instance_label(state: Path) -> str:
+    """Returns the value of the label `headway.instance`, which all containers and networks of a state folder have."""
+    import hashlib
+
+    return hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:8]
+
+
 def volumes_dir(state: Path, cluster: str) -> Path:
     """Returns the folder with the data of a local cluster: homes, scratch, the head's state, versions of datasets."""
     return state / "volumes" / cluster

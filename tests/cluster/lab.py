@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import os
 import subprocess
@@ -16,8 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.errors import Unreachable
+from headway.paths import instance_label
 from headway.schemas.submissions import ExecIn, ExecOut, SubmitIn
-from headway.sdk.client import Client
+from headway.sdk.client import Client, connect
 
 T = TypeVar("T")
 
@@ -83,8 +83,7 @@ class Lab:
     @property
     def client(self) -> Client:
         if self._client is None:
-            known = json.loads((self.state / "client.json").read_text())
-            self._client = Client(known["url"], known["token"])
+            self._client = connect(self.state)
         return self._client
 
     def forget_client(self) -> None:
@@ -214,9 +213,7 @@ class Lab:
 
     def containers(self, machine: str) -> list[str]:
         """Returns the names of the machine's containers: one, or [] if there is none."""
-        # computed as in the local provider
-        instance = hashlib.sha256(str(self.state.resolve()).encode()).hexdigest()[:8]
-        wanted = {"instance": instance, "cluster": self.name, "machine": machine}
+        wanted = {"instance": instance_label(self.state), "cluster": self.name, "machine": machine}
         filters = (f"--filter=label=headway.{key}={value}" for key, value in wanted.items())
         return [str(row["Names"][0]) for row in json.loads(self.podman("ps", "-a", "--format", "json", *filters))]
 

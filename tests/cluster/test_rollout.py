@@ -3,7 +3,6 @@ running job."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ from tests.cluster.lab import Lab
 
 import headway
 from headway.images.recipe import BASE_REPOSITORY, REPOSITORY, base_hash, inputs_hash
+from headway.paths import instance_label
 
 SOURCES = Path(headway.__file__).parents[1]
 SPEC = "name: roll\nplan: h100-8\nnodes: 2\nteams:\n  t: {users: [ann], share: 1}\n"
@@ -60,8 +60,8 @@ def lab(own: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 def images(lab: Lab) -> list[str]:
     """Returns the images of both nodes; a node that is being recreated is missing."""
-    instance = hashlib.sha256(str(lab.state.resolve()).encode()).hexdigest()[:8]
-    rows = json.loads(lab.podman("ps", "-a", "--format", "json", f"--filter=label=headway.instance={instance}"))
+    ours = f"--filter=label=headway.instance={instance_label(lab.state)}"
+    rows = json.loads(lab.podman("ps", "-a", "--format", "json", ours))
     found = {row["Labels"]["headway.machine"]: str(row["Image"]) for row in rows}
     return [found[name] for name in ("roll-1-1", "roll-1-2") if name in found]
 

@@ -11,6 +11,7 @@ from headway.errors import HeadwayError, Unreachable
 from headway.slurm.scontrol import ping_argv
 
 ASK_S = 2.0
+LEADER_FILE = "leads"  # name of the file in Slurm's state folder, see `leader_file`
 _ASK = ["systemctl", "is-active", "--quiet", "slurmrestd.service"]
 
 
@@ -62,7 +63,7 @@ async def second_head_leads(cluster: Cluster, env: ClusterContext, machines: Map
 def leader_file(cluster: Cluster) -> str:
     """Returns the path of the file in which a controller writes its name when it becomes active
     (render.ha.single_active_head)."""
-    return f"{cluster.state_folder}/leads"
+    return f"{cluster.state_folder}/{LEADER_FILE}"
 
 
 async def second_head_took_over(cluster: Cluster, env: ClusterContext, second: Machine) -> bool:

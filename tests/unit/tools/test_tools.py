@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from headway.providers.local.provider import LocalProvider
-
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tools"))
 
@@ -56,10 +54,6 @@ def test_lock_contains_all_pyproject_packages_with_hashes() -> None:
 
 def test_lock_contains_no_urls() -> None:
     assert not re.search(r"://|--(extra-)?index|--find-links| @ ", setup.LOCK.read_text())
-
-
-def test_clean_uses_instance_label_of_local_provider(tmp_path: Path) -> None:
-    assert clean.instance(tmp_path) == LocalProvider(tmp_path).instance
 
 
 def test_clean_removes_its_clusters_from_ssh_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

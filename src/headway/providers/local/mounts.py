@@ -67,10 +67,14 @@ def make_shared_mount(folder: Path) -> None:
     _mount("none", str(folder), _MS_SHARED)
 
 
+def mounts_below(folder: Path) -> list[str]:
+    """Returns the mount points at or below the folder, in mount order."""
+    return [point for point, *_ in _table() if point == str(folder) or point.startswith(f"{folder}/")]
+
+
 def remove_shared_mount(folder: Path) -> None:
     """Removes the mounts below `folder`, then its own."""
-    points = [point for point, *_ in _table() if point == str(folder) or point.startswith(f"{folder}/")]
-    for point in reversed(points):
+    for point in reversed(mounts_below(folder)):
         _umount(point)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import ipaddress
 import json
 import os
@@ -26,7 +25,7 @@ from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
 from headway.errors import CommandFailed, HeadwayError
 from headway.images import build, local_images
 from headway.images.podman import HINT, QUERY_TIMEOUT_S, Podman, file_lock, host_lock_folder, labels
-from headway.paths import volumes_dir
+from headway.paths import instance_label, volumes_dir
 from headway.providers.base import Placement, ReclaimNotice
 from headway.providers.local import mounts, network
 from headway.transport.process import run_to_completion
@@ -50,7 +49,7 @@ class LocalProvider:
 
     def __init__(self, state_dir: Path) -> None:
         self.state_dir = state_dir.absolute()
-        self.instance = hashlib.sha256(str(self.state_dir.resolve()).encode()).hexdigest()[:8]
+        self.instance = instance_label(self.state_dir)
         self._podman = Podman(self.state_dir)
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
