@@ -1,4 +1,4 @@
-"""The server meters machines as it sees them, and its loop reads and sums the ledger by itself."""
+"""The server records from when until when each machine exists or is a spare."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import SPARES
-from headway.server.workers.billing_worker import BillingWorker
 from headway.services.app_state import AppState
 from tests.support import builders
-from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, machines, run, said, server
+from tests.support.billing_cluster import OCTOBER, H, at, said, server
 from tests.support.server_fakes import Server
 
 __all__ = ["said", "server"]  # fixtures
@@ -66,32 +65,3 @@ async def test_machine_of_a_removed_slot_is_metered_until_it_is_gone(server: Ser
     assert sorted(hours) == [
         ("lab-1-1", "main", 0, 0), ("lab-1-2", "main", 0, 1), ("lab-1-2", "new", 2, 0), ("x", "old", 0, 3),
     ]  # fmt: skip
-
-
-async def test_billing_worker_continues_after_an_unreachable_cluster(server: Server, said: Accounting) -> None:
-    said.away = True
-    at(server, H)
-    loop = BillingWorker(server.state)
-    await loop.step()
-    said.away = False
-    said.runs = [run(1, 0, H)]
-    at(server, 2 * H)
-    await loop.step()
-    assert len(await server.store.usage.runs_of_job("lab", 1)) == 1
-
-
-async def test_billing_worker_saves_daily_sums_that_match_live_figures(server: Server, said: Accounting) -> None:
-    await machines(server, 2, ended=100 * H)
-    said.runs = [run(1, 2 * H, 30 * H), run(2, H, 3 * H)]
-    at(server, 99 * H)
-    ann = await server.client()
-    pages = ("usage?start=2026-10", "chargeback?period=2026-10", "goodput?period=2026-10", "capacity?period=2026-10")
-    before = [await got(ann, page) for page in pages]
-    assert await server.store.capacity.saved_days("lab", OCTOBER.start, OCTOBER.end) == []
-    await BillingWorker(server.state).step()
-    day = 24 * H
-    assert [
-        (one - OCTOBER.start) // day
-        for one in await server.store.capacity.saved_days("lab", OCTOBER.start, OCTOBER.end)
-    ] == [0, 1, 2, 3]
-    assert [await got(ann, page) for page in pages] == before

@@ -1,0 +1,70 @@
+"""The head's agent stores each fault once, within a bound, and on a full disk loses none."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.roles import head as relay
+
+
+def test_relay_stores_each_fault_once_and_acknowledges_it(tmp_path: Path) -> None:
+    spool = tmp_path / "faults.jsonl"
+    fault = {"id": "lab-1-1-b00t-5-9000000", "at": 999.0, "code": 79, "gpu": 2, "job": 12, "text": "off the bus"}
+    data = json.dumps({"node": "lab-1-1", "faults": [fault]}).encode()
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(spool))
+    answer = head.receive(data, 1000.5)
+    assert answer == {"got": ["lab-1-1-b00t-5-9000000"], "now": 1000.5, "leads": True, "controller": 0, "others": []}
+    again = relay.NodeMessages(str(tmp_path / "reports"), str(spool))  # started again; the answer was lost
+    assert again.receive(data, 1001.5) == {**answer, "now": 1001.5}
+    rows = [json.loads(row) for row in spool.read_text().splitlines()]
+    assert [(row["node"], row["code"]) for row in rows] == [("lab-1-1", 79)]
+    assert again.beats == {"lab-1-1": 1001.5}
+    assert head.receive(b'{"node": "../x", "faults": [{"id": "1"}]}', 1.0) is None
+
+
+def test_fault_spool_is_bounded(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(relay, "MOST_FAULTS", 10)
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "f"))
+    for number in range(100):
+        head.receive(json.dumps({"node": "n1", "faults": [{"id": str(number)}]}).encode(), 1.0)
+    kept = [json.loads(row)["id"] for row in (tmp_path / "f").read_text().splitlines()]
+    assert len(kept) <= 10
+    assert kept[-1] == "99"
+
+
+def test_relay_accepts_heartbeats_while_its_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "faults"), str(tmp_path / "turns"))
+    beat = {"node": "lab-1-1", "jobs": {"7": {"n": "1", "step": 5}}, "faults": [{"id": "a"}]}
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(relay, "_append", full)
+        answer = kept.receive(json.dumps(beat).encode(), 1000.0)
+    assert answer is not None
+    assert (answer["got"], kept.beats) == ([], {"lab-1-1": 1000.0}), "the node says its fault again"
+    answer = kept.receive(json.dumps(beat).encode(), 1001.0)
+    assert answer is not None
+    assert answer["got"] == ["a"]
+
+
+def test_append_leaves_no_partial_line_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "faults"
+    relay._append(str(path), "whole", sync=True)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            relay._append(str(path), "half", sync=True)
+    relay._append(str(path), "next", sync=True)
+    assert path.read_text() == "whole\nnext\n"

@@ -1,0 +1,42 @@
+"""The stream to the server sends faults and the ages of heartbeats."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from agent.roles import head as relay
+from agent.roles import server_stream
+from tests.support.paths import NODE
+
+
+def test_heartbeat_ages_distinguish_silent_nodes_from_a_dead_relay(tmp_path: Path) -> None:
+    path = str(tmp_path / "beats.json")
+    assert server_stream.heartbeat_ages(path, 100.0) == {"relay": -1}
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "f"))
+    head.beats = {"n1": 100.0, "n2": 91.0}
+    head.write_heartbeats(path)
+    os.utime(path, (100.0, 100.0))
+    assert server_stream.heartbeat_ages(path, 101.0) == {"alive": 1, "silent": {"n2": 10.0}}
+    assert server_stream.heartbeat_ages(path, 150.0) == {"relay": 50.0}
+
+
+def test_server_stream_sends_existing_and_new_faults(tmp_path: Path) -> None:
+    spool = tmp_path / "f"
+    spool.write_text('{"id": "a"}\n{"id": "b')
+    code = f"from agent.roles.server_stream import stream_events; stream_events({str(spool)!r}, {str(tmp_path / 'none')!r})"
+    argv = [sys.executable, "-c", code]
+    with subprocess.Popen(argv, cwd=NODE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            told = (json.loads(row) for row in process.stdout)
+            assert next(told) == {"fault": {"id": "a"}}
+            assert next(told) == {"relay": -1}
+            with spool.open("a") as file:
+                file.write('"}\n')
+            assert next(row for row in told if "fault" in row) == {"fault": {"id": "b"}}
+        finally:
+            process.kill()
