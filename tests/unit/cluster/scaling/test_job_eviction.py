@@ -4,7 +4,6 @@ alone."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,61 +11,46 @@ import pytest
 
 from headway.cluster.context import ClusterContext
 from headway.cluster.scaling.job_eviction import COMMANDS_AT_ONCE, JobEviction
-from headway.domain.machine import Machine
-from headway.errors import CommandFailed
-from headway.transport.process import CommandResult
 from tests.support import builders
+from tests.support.slurm_cluster import FakeSlurm
 
 LAB = builders.cluster(3, 0)
 HEAD = builders.machine(LAB.head)
 NODE = "lab-1-1"
 
 
-class Controller:
-    """Jobs in Slurm's words, all on one node; one that is PENDING, or gone, holds nothing of it."""
+class Controller(FakeSlurm):
+    """Jobs in Slurm's words, all on one node."""
 
     def __init__(self, **words: str) -> None:
         self.words = {int(name.removeprefix("job")): word for name, word in words.items()}
-        self.did: list[str] = []
+        super().__init__(LAB.slot_names)
+        self.jobs = {NODE: set(self.words)}
+        self.job_states = self.words
         self.said: list[str] = []
         self.now = 1000.0
-        self.answers: list[str] = []  # what the next orders get on stderr, "" where they are carried out
-        self.scripts: dict[int, str] = {}
-        self.lines = True  # accounting has the commands that jobs were submitted with
         self.asked: list[int] = []  # for their scripts
         self.asking = self.most = 0  # at once
         self.ends_at = 1010.0  # until then a job that ends is completing
 
-    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> CommandResult:
-        if argv[0] == "squeue":
-            there = [job for job, word in self.words.items() if word != "PENDING"]
-            return CommandResult(tuple(argv), 0, "".join(f"{job} {NODE}\n" for job in there), "", 0.0)
-        if "show" in argv:
-            out = "".join(f"JobId={job} JobState={word} Reason=None\n" for job, word in self.words.items())
-            return CommandResult(tuple(argv), 0, out, "", 0.0)
+    async def query(self, argv: list[str]) -> str | None:
         if "write" in argv:
             self.asked.append(int(argv[-2]))
             self.asking += 1
             self.most = max(self.most, self.asking)
             await asyncio.sleep(0)
             self.asking -= 1
-            return CommandResult(tuple(argv), 0, self.scripts.get(int(argv[-2]), "#!/bin/sh\n"), "", 0.0)
-        if argv[0] == "sacct":
-            return CommandResult(tuple(argv), 0, "sbatch a.sh\n" if self.lines else "", "", 0.0)
-        if argv[:2] == ["scontrol", "notify"] or "--signal=USR1" in argv:
-            self.did.append(" ".join(argv[:3]))
-            return CommandResult(tuple(argv), 0, "", "", 0.0)
-        assert argv[:2] == ["scontrol", "requeue"] or argv[0] == "scancel", argv
-        self.did.append(" ".join(argv).removeprefix("scontrol "))
-        if error := self.answers.pop(0) if self.answers else "":
-            raise CommandFailed(argv, 1, error)
-        self.words[int(argv[-1])] = "PENDING"
-        return CommandResult(tuple(argv), 0, "", "", 0.0)
+        return await super().query(argv)
+
+    def orders(self) -> list[str]:
+        return [line.removeprefix("scontrol ") for line in self.did]
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
         if self.now >= self.ends_at:
-            self.words = {job: word for job, word in self.words.items() if word != "COMPLETING"}
+            for job in [job for job, word in self.words.items() if word == "COMPLETING"]:
+                del self.words[job]
+                self.jobs[NODE].discard(job)
 
     async def say(self, step: str, text: str, **_: Any) -> None:
         self.said.append(f"{step}: {text}")
@@ -79,7 +63,7 @@ class Controller:
 async def test_completing_job_is_waited_for_and_not_requeued() -> None:
     slurm = Controller(job7="COMPLETING", job8="RUNNING", job9="SUSPENDED")
     await slurm.away().evict_jobs({NODE: (7, 8, 9)})
-    assert slurm.did == ["requeue 8", "requeue 9"]
+    assert slurm.orders() == ["requeue 8", "requeue 9"]
     assert slurm.now == slurm.ends_at
 
 
@@ -95,9 +79,9 @@ async def test_already_requeued_job_is_left_alone() -> None:
 )
 async def test_job_that_cannot_be_requeued_is_cancelled(error: str) -> None:
     slurm = Controller(job7="RUNNING")
-    slurm.answers = [f"{error} for job 7"]
+    slurm.errors["requeue"] = [f"{error} for job 7"]
     assert await slurm.away().evict_jobs({NODE: (7,)}) == frozenset()
-    assert slurm.did == ["requeue 7", "scancel 7"]
+    assert slurm.orders() == ["requeue 7", "scancel 7"]
     assert "can't be requeued" in slurm.said[0]
 
 
@@ -111,10 +95,10 @@ async def test_job_that_cannot_be_requeued_is_cancelled(error: str) -> None:
 )
 async def test_node_stays_while_the_requeue_of_its_job_fails(error: str) -> None:
     slurm = Controller(job7="RUNNING", job8="COMPLETING")
-    slurm.answers, away = [error, error], slurm.away()
+    slurm.errors["requeue"], away = [error, error], slurm.away()
     for _ in range(2):
         assert await away.evict_jobs({NODE: (7,), "lab-1-2": (8,)}) == {NODE}
-    assert slurm.did == ["requeue 7"] * 2
+    assert slurm.orders() == ["requeue 7"] * 2
     assert len(slurm.said) == 1
     assert await away.evict_jobs({NODE: (7,)}) == frozenset()
     assert slurm.words[7] == "PENDING"
@@ -123,7 +107,7 @@ async def test_node_stays_while_the_requeue_of_its_job_fails(error: str) -> None
 async def test_job_of_unknown_state_is_not_requeued_and_keeps_its_node() -> None:
     slurm = Controller(job7="RUNNING")
     assert await slurm.away().evict_jobs({NODE: (7, 99)}) == {NODE}
-    assert slurm.did == ["requeue 7"]
+    assert slurm.orders() == ["requeue 7"]
 
 
 async def test_signal_options_of_jobs_are_read_once() -> None:
@@ -141,17 +125,17 @@ async def test_signal_options_of_jobs_are_read_once() -> None:
     slurm.now = ends - 600
     for _ in range(2):
         await away.warn_jobs({NODE: jobs}, ends)
-    assert slurm.did == ["scontrol notify 7", "scancel --signal=USR1 7"]
+    assert [" ".join(line.split()[:3]) for line in slurm.did] == ["scontrol notify 7", "scancel --signal=USR1 7"]
 
 
 async def test_incomplete_signal_options_are_read_again_later() -> None:
     slurm = Controller(job7="RUNNING")
-    slurm.lines, away = False, slurm.away()
+    slurm.submit_line, away = "", slurm.away()
     for _ in range(121):
         await away.warn_jobs({NODE: (7,)}, 9000.0)
         slurm.now += 1
     assert slurm.asked == [7] * 3
-    slurm.lines = True
+    slurm.submit_line = "sbatch a.sh"
     for _ in range(300):
         await away.warn_jobs({NODE: (7,)}, 9000.0)
         slurm.now += 1

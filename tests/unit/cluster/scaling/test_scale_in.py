@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from headway.catalog.providers import LOCAL
 from headway.changes.cluster_changes import DesiredState, changeset
 from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster.apply_run import ApplyRun
@@ -19,13 +17,12 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.scaling import scale_in
 from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside
 from headway.domain.changeset import Change, ChangeSet, Disturbs
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machine import MachineState
 from headway.domain.observed import Observed
 from headway.domain.slots import Deadline
-from headway.domain.slurm.hostlist import expand
 from headway.errors import CommandFailed, Refused
-from headway.transport.process import CommandResult
 from tests.support import builders
+from tests.support.slurm_cluster import FakeProvider, FakeSlurm
 
 LAB = builders.cluster(3, 0)
 MACHINES = {name: builders.machine(name) for name in (LAB.head, *LAB.slot_names)}
@@ -35,49 +32,10 @@ class World:
     """A controller with jobs on nodes, and a provider that deletes."""
 
     def __init__(self, **jobs: tuple[int, ...]) -> None:
-        self.jobs = {name.replace("_", "-"): set(numbers) for name, numbers in jobs.items()}
-        self.stubborn: set[int] = set()
-        self.silent = 0  # requeues that get no answer
-        self.did: list[str] = []
-        self.reasons: dict[str, str] = {}  # of nodes that are out of service
+        self.slurm = FakeSlurm(LAB.slot_names, **jobs)
+        self.did = self.slurm.did
+        self.provider = FakeProvider(MACHINES.values(), self.did)
         self.now = 1000.0
-
-    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> CommandResult:
-        words, out = " ".join(argv), ""
-        if argv[0] == "squeue":
-            out = "".join(f"{job} {node}\n" for node, jobs in self.jobs.items() for job in jobs)
-        elif argv[0] == "sinfo":
-            rows = {name: self.reasons.get(name, "") for name in LAB.slot_names}
-            out = "".join(f"{name}|{'drained' if why else 'idle'}|{why or 'none'}\n" for name, why in rows.items())
-        elif "show" in argv:
-            out = f"JobId={argv[-1]} JobState=RUNNING\n"
-        elif "write" not in argv and argv[0] != "sacct":
-            self.did.append(words)
-            self.hear(argv)
-        if argv[:2] == ["scontrol", "requeue"] and self.silent:
-            self.silent -= 1
-            raise CommandFailed(argv, 1, "Socket timed out on send/recv operation")
-        if argv[:2] == ["scontrol", "requeue"]:
-            self.end(int(argv[2]))
-        return CommandResult(tuple(argv), 0, out, "", 0.0)
-
-    def hear(self, argv: Sequence[str]) -> None:
-        """Of an update, what the controller says of the nodes from then on."""
-        given = dict(word.split("=", 1) for word in argv if "=" in word)
-        for name in expand(given.get("NodeName", "")):
-            if given["State"] in ("DRAIN", "DOWN"):
-                self.reasons[name] = given["Reason"]
-            else:
-                self.reasons.pop(name, None)
-
-    def end(self, job: int) -> None:
-        if job not in self.stubborn:
-            self.jobs = {node: jobs - {job} for node, jobs in self.jobs.items()}
-
-    async def drop(self, _: str) -> None: ...
-
-    async def delete(self, machine: Machine) -> None:
-        self.did.append(f"delete {machine.name}")
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -85,7 +43,7 @@ class World:
     async def say(self, *_: Any, **__: Any) -> None: ...
 
     def leaving(self, deadline: float | None = None) -> ScaleIn:
-        env: Any = ClusterContext(SimpleNamespace(delete=self.delete, traits=LOCAL), None, self, Path())  # type: ignore[arg-type]
+        env: Any = ClusterContext(self.provider, None, self.slurm, Path())  # type: ignore[arg-type]
         head = MACHINES[LAB.head]
         until = None if deadline is None else Deadline(deadline)
         return ScaleIn(LAB, env, self.say, head, MACHINES, until, clock=lambda: self.now, sleep=self.sleep)
@@ -133,12 +91,12 @@ async def test_node_with_a_job_stays_without_a_deadline() -> None:
 
 async def test_previous_drain_reason_is_restored_if_the_node_stays() -> None:
     world = World(lab_1_2=(7,), lab_1_3=(8,))
-    world.reasons["lab-1-2"] = "ann: a bad fan"
+    world.slurm.reasons["lab-1-2"] = "ann: a bad fan"
     leaving = world.leaving()
 
     async def sleep(seconds: float) -> None:
         world.now += seconds
-        world.reasons |= {"lab-1-2": "headway: leaves: ann: a bad fan", "lab-1-3": "headway: leaves"}
+        world.slurm.reasons |= {"lab-1-2": "headway: leaves: ann: a bad fan", "lab-1-3": "headway: leaves"}
 
     leaving.sleep = sleep
     with pytest.raises(Refused):
@@ -150,7 +108,7 @@ async def test_previous_drain_reason_is_restored_if_the_node_stays() -> None:
         "scontrol update NodeName=lab-1-3 State=RESUME",
     ]
     world.did.clear()
-    world.reasons["lab-1-2"] = "headway: leaves: ann: a bad fan"
+    world.slurm.reasons["lab-1-2"] = "headway: leaves: ann: a bad fan"
     with pytest.raises(Refused):  # the next one finds its own word there
         await leaving.remove_machines(["lab-1-2"])
     assert world.did[0] == "scontrol update NodeName=lab-1-2 State=DRAIN Reason=ann: a bad fan"
@@ -164,13 +122,13 @@ async def test_node_resumed_during_the_wait_is_drained_again() -> None:
     async def sleep(seconds: float) -> None:
         world.now += seconds
         if world.now == 1010:
-            world.jobs["lab-1-2"] = {8}  # the first has ended, another one has started
-            del world.reasons["lab-1-2"]
+            world.slurm.jobs["lab-1-2"] = {8}  # the first has ended, another one has started
+            del world.slurm.reasons["lab-1-2"]
         if world.now == 1020:
             did.extend(world.did)
-            world.reasons["lab-1-2"] = "headway: incident 5: a GPU is gone"
+            world.slurm.reasons["lab-1-2"] = "headway: incident 5: a GPU is gone"
         if world.now == 1030:
-            world.end(8)
+            world.slurm.end(8)
 
     leaving.sleep = sleep
     await leaving.remove_machines(["lab-1-2"])
@@ -187,10 +145,10 @@ async def test_job_started_during_the_eviction_is_requeued_before_deletion() -> 
 
     def end(job: int) -> None:
         nonlocal came
-        world.jobs["lab-1-2"] = world.jobs["lab-1-2"] - {job} | (set() if came else {8})
+        world.slurm.jobs["lab-1-2"] = world.slurm.jobs["lab-1-2"] - {job} | (set() if came else {8})
         came = True
 
-    world.end = end  # type: ignore[method-assign]
+    world.slurm.end = end  # type: ignore[method-assign]
     await world.leaving(deadline=world.now).remove_machines(["lab-1-2"])
     order = [words for words in world.did if words.startswith(("scontrol requeue", "delete"))]
     assert order == ["scontrol requeue 7", "scontrol requeue 8", "delete lab-1-2"]
@@ -203,7 +161,7 @@ async def test_job_that_ends_before_the_deadline_is_not_requeued() -> None:
     async def sleep(seconds: float) -> None:
         world.now += seconds
         if world.now >= 1100:
-            world.end(7)
+            world.slurm.end(7)
 
     leaving.sleep = sleep
     await leaving.remove_machines(["lab-1-2"])
@@ -221,14 +179,14 @@ async def test_jobs_are_warned_and_requeued_before_the_machine_is_deleted() -> N
 
 async def test_machine_is_deleted_although_its_job_does_not_leave() -> None:
     world = World(lab_1_2=(7,))
-    world.stubborn = {7}
+    world.slurm.keeps_jobs = {7}
     await world.leaving(deadline=world.now).remove_machines(["lab-1-2"])
     assert "delete lab-1-2" in world.did
 
 
 async def test_machine_stays_until_the_requeue_of_its_job_succeeds() -> None:
     world = World(lab_1_2=(7,))
-    world.silent = 3
+    world.slurm.errors["requeue"] = ["Socket timed out on send/recv operation"] * 3
     await world.leaving(deadline=world.now).remove_machines(["lab-1-2", "lab-1-3"])
     order = [words for words in world.did if words.startswith(("scontrol requeue", "scancel", "delete"))]
     assert order == ["delete lab-1-3", *["scontrol requeue 7"] * 4, "delete lab-1-2"]
@@ -333,22 +291,14 @@ async def test_no_running_machine_is_deleted_while_the_head_is_down() -> None:
     assert world.did == ["delete lab-1-2"]
 
 
-async def test_failed_deletion_does_not_stop_the_other_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_deletion_does_not_stop_the_other_deletions() -> None:
     world = World()
-    delete = world.delete
-
-    async def fails_first(machine: Machine) -> None:
-        if machine.name == "lab-1-2":
-            raise CommandFailed(["podman", "rm"], 125, "device busy")
-        await asyncio.sleep(0)
-        await delete(machine)
-
-    monkeypatch.setattr(world, "delete", fails_first)
+    world.provider.stuck = {"lab-1-2"}
     leaving = world.leaving()
     with pytest.raises(CommandFailed, match="device busy"):
         await leaving.remove_machines(["lab-1-2", "lab-1-3"])
     assert world.did[1] == "delete lab-1-3"
-    assert world.reasons == {"lab-1-2": "headway: leaves", "lab-1-3": "headway: no machine"}
+    assert world.slurm.reasons == {"lab-1-2": "headway: leaves", "lab-1-3": "headway: no machine"}
     assert leaving.gone == {"lab-1-3"}
 
 

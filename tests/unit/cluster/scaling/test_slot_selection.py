@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from headway.catalog.providers import LOCAL
 from headway.cluster.context import ClusterContext
 from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slots
 from headway.providers.base import ReclaimNotice
-from headway.transport.process import CommandResult
 from tests.support import builders
+from tests.support.slurm_cluster import FakeProvider, FakeSlurm
 
 WHOLE = builders.cluster(4, 0)
 SPOT = replace(WHOLE, groups=(replace(WHOLE.groups[0], nodes=2, most=4, spot=True),))
@@ -37,17 +34,15 @@ async def test_reclaimed_machine_is_not_counted_and_not_removed() -> None:
     assert await chosen(1, 2, 3) == ("lab-1-1", "lab-1-2", "lab-1-3")
 
 
-class Slurm:
-    """As Connections: jobs on nodes 2 and 3, both drained; one of them by a person."""
-
-    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> CommandResult:
-        squeue = "7 lab-1-2\n8 lab-1-3\n"
-        sinfo = "lab-1-2|draining|headway: leaves\nlab-1-3|draining|ann: a fan\nlab-1-4|drained|headway: leaves\n"
-        return CommandResult(tuple(argv), 0, squeue if argv[0] == "squeue" else sinfo, "", 0.0)
+def slurm() -> FakeSlurm:
+    """Returns a Slurm with jobs on nodes 2 and 3, both drained; one of them by a person."""
+    made = FakeSlurm(WHOLE.slot_names, lab_1_2=(7,), lab_1_3=(8,))
+    made.reasons = {"lab-1-2": "headway: leaves", "lab-1-3": "ann: a fan", "lab-1-4": "headway: leaves"}
+    return made
 
 
 async def test_leaving_nodes_with_jobs_are_left_to_the_other_operation() -> None:
-    env: Any = ClusterContext(SimpleNamespace(traits=LOCAL), None, Slurm(), Path())  # type: ignore[arg-type]
+    env: Any = ClusterContext(FakeProvider(()), None, slurm(), Path())  # type: ignore[arg-type]
     there = {name: builders.machine(name) for name in WHOLE.machine_names}
     assert await leaving_with_jobs(WHOLE, env, there, ["lab-1-1"]) == {"lab-1-2"}
     assert await leaving_with_jobs(WHOLE, env, there, WHOLE.slot_names) == frozenset(), "they stay after all"
@@ -55,7 +50,7 @@ async def test_leaving_nodes_with_jobs_are_left_to_the_other_operation() -> None
 
 async def test_second_head_is_asked_for_jobs_if_the_first_is_missing() -> None:
     two = replace(WHOLE, controllers=2, groups=(replace(WHOLE.groups[0], nodes=2, most=4),))
-    env: Any = ClusterContext(SimpleNamespace(traits=LOCAL), None, Slurm(), Path())  # type: ignore[arg-type]
+    env: Any = ClusterContext(FakeProvider(()), None, slurm(), Path())  # type: ignore[arg-type]
     there = {name: builders.machine(name) for name in two.machine_names if name != two.head}
     assert two.heads[1] in there
     assert await leaving_with_jobs(two, env, there, ["lab-1-1"]) == {"lab-1-2"}
