@@ -67,8 +67,8 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (  # a theme holds the comma
             Entry("notebook", "jobs.notebook:notebook", "Start JupyterLab on a node and open it in a browser."),
             Entry("queue", "jobs.queue:queue", "Show the queue; -w refreshes it."),
             Entry("job", "jobs.job:job", "Show, retry or rerun one job."),
-            Entry("logs", "jobs.job:logs", "Print a job's output; -f follows it.", usage="[OPTIONS] [CLUSTER] JOB"),
-            Entry("cancel", "jobs.job:cancel", "Cancel jobs.", usage="[CLUSTER] JOB..."),
+            Entry("logs", "jobs.logs:logs", "Print a job's output; -f follows it.", usage="[OPTIONS] [CLUSTER] JOB"),
+            Entry("cancel", "jobs.cancel:cancel", "Cancel jobs.", usage="[CLUSTER] JOB..."),
         ),
     ),
     (

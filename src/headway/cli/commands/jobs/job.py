@@ -1,8 +1,7 @@
-"""job show|retry|rerun, logs, cancel: one job at a time."""
+"""job show|retry|rerun: one job."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,28 +9,21 @@ import typer
 from typer.core import TyperGroup
 
 from headway.cli import formatting, session, tables
+from headway.cli.job_words import JobArgument, parse_job_words
 from headway.cli.session import Format, Output, SecretsOption
 from headway.cli.terminal import Span, Terminal, detect_terminal, without_control_characters
 from headway.domain.slurm.job_label import job_label
 from headway.domain.slurm.job_states import ENDED, WAITING
-from headway.errors import HeadwayError
 
 if TYPE_CHECKING:
     from headway.schemas.jobs import ArrayOut, JobOut
     from headway.schemas.submissions import LineageOut
 
 _PASSING = "/tmp/headway-"  # where a submitted script lay while sbatch read it; nothing is there now
-_HELP = "Job id (12), or a task of an array (12_3)."
-Words = Annotated[
-    list[str], typer.Argument(metavar="[CLUSTER] JOB", help=_HELP, autocompletion=session.complete_cluster)
-]
-ManyWords = Annotated[
-    list[str], typer.Argument(metavar="[CLUSTER] JOB...", help=_HELP, autocompletion=session.complete_cluster)
-]
 
 
 def show_job(
-    words: Words,
+    words: JobArgument,
     lineage: Annotated[
         bool, typer.Option("--lineage", help="Show the script, files, image and datasets of the job.")
     ] = False,
@@ -40,7 +32,7 @@ def show_job(
     """Show one job; for an array, the number of its tasks by state.
 
     headway job show 12 --lineage"""
-    cluster, word = _one_job(words)
+    cluster, word = parse_job_words(words)
     api = session.connect()
     name = session.choose_cluster(api, cluster)
     if lineage:
@@ -59,7 +51,7 @@ def show_job(
 
 
 def retry(
-    words: Words,
+    words: JobArgument,
     failed: Annotated[bool, typer.Option("--failed", help="Retry only failed tasks (the default).")] = True,
     env: SecretsOption = None,
     output: Output = Format.table,
@@ -73,7 +65,7 @@ def retry(
 
 
 def rerun(
-    words: Words,
+    words: JobArgument,
     env: SecretsOption = None,
     output: Output = Format.table,
 ) -> None:
@@ -89,7 +81,7 @@ def _once_more(words: list[str], env: list[str] | None, output: Format, how: str
     from headway.cli.env_option import parse_env_options
     from headway.schemas.submissions import RetryIn
 
-    cluster, word = _one_job(words)
+    cluster, word = parse_job_words(words)
     api = session.connect()
     name = session.choose_cluster(api, cluster)
     number, task = session.split_job_id(word)
@@ -215,66 +207,6 @@ def _array_facts(j: JobOut, told: ArrayOut, cluster: str, gpus: list[Span]) -> l
 def _tasks(told: ArrayOut) -> str:
     text = f"{told.done} of {told.total} done, {told.failed} failed, {told.running} running, {told.pending} waiting"
     return f"{text}; failed: {told.failed_tasks}" if told.failed_tasks else text
-
-
-def logs(
-    words: Words,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the output until the job ends.")] = False,
-    err: Annotated[
-        bool, typer.Option("--err", help="Print standard error, if the job writes it to its own file.")
-    ] = False,
-    task: Annotated[str, typer.Option("--task", metavar="NUMBER", help="Print only this task of an array.")] = "",
-) -> None:
-    """Print a job's output; for an array every task's, each line with the task's number.
-
-    headway logs -f 12"""
-    cluster, word = _one_job(words)
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
-    number, of_array = session.split_job_id(word)
-    if task and not task.isdigit():
-        raise typer.BadParameter(f"--task {task!r} is not a task number")
-    one = task or of_array
-    try:
-        for piece in api.jobs.log(name, number, follow=follow, err=err, task=one):
-            sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
-    except KeyboardInterrupt:
-        session.print_note(f"\njob {number} continues; follow it again: headway logs {name} -f {number}")
-        raise typer.Exit(130) from None
-
-
-def cancel(words: ManyWords) -> None:
-    """Cancel jobs.
-
-    headway cancel 12 13"""
-    cluster, rest = session.split_cluster(words)
-    session.check_job_ids(rest)
-    if not rest:
-        raise typer.BadParameter("give a job id")
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
-    failed: HeadwayError | None = None
-    for word in rest:
-        try:
-            number, task = session.split_job_id(word)
-            api.jobs.cancel(name, number, task=task)
-        except HeadwayError as error:
-            if failed is not None:
-                session.print_note(failed.message)
-            failed = error
-        else:
-            session.print_line(f"cancelled {word} on {name}")
-    if failed is not None:
-        raise failed
-
-
-def _one_job(words: list[str]) -> tuple[str | None, str]:
-    cluster, rest = session.split_cluster(words)
-    if len(rest) != 1:
-        raise typer.BadParameter("give one job id" if not rest else f"give one job id, not {len(rest)}")
-    session.check_job_ids(rest)
-    return cluster, rest[0]
 
 
 class _ShowsByDefault(TyperGroup):

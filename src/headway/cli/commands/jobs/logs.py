@@ -1,0 +1,38 @@
+"""logs: the output of a job."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from headway.cli import session
+from headway.cli.job_words import JobArgument, parse_job_words
+
+
+def logs(
+    words: JobArgument,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the output until the job ends.")] = False,
+    err: Annotated[
+        bool, typer.Option("--err", help="Print standard error, if the job writes it to its own file.")
+    ] = False,
+    task: Annotated[str, typer.Option("--task", metavar="NUMBER", help="Print only this task of an array.")] = "",
+) -> None:
+    """Print a job's output; for an array every task's, each line with the task's number.
+
+    headway logs -f 12"""
+    cluster, word = parse_job_words(words)
+    api = session.connect()
+    name = session.choose_cluster(api, cluster)
+    number, of_array = session.split_job_id(word)
+    if task and not task.isdigit():
+        raise typer.BadParameter(f"--task {task!r} is not a task number")
+    one = task or of_array
+    try:
+        for piece in api.jobs.log(name, number, follow=follow, err=err, task=one):
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+    except KeyboardInterrupt:
+        session.print_note(f"\njob {number} continues; follow it again: headway logs {name} -f {number}")
+        raise typer.Exit(130) from None

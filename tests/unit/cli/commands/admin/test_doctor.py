@@ -1,0 +1,28 @@
+"""doctor reports what a machine lacks."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headway.domain.machine import Gap
+from tests.support.cli_fakes import Cli, cli
+
+__all__ = ["cli"]  # a fixture
+
+
+@pytest.mark.parametrize(
+    ("gaps", "code", "said"),
+    [
+        ((), 0, "ok    this machine can run local clusters\n"),
+        ((Gap("inotify is low", "sysctl x", fatal=False),), 0, "warn  inotify is low\n      sysctl x\n"),
+        ((Gap("podman is missing", "apt install podman"),), 1, "FAIL  podman is missing\n      apt install podman\n"),
+    ],
+)
+def test_doctor_reports_host_gaps_and_fails_on_fatal_ones(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, gaps: tuple[Gap, ...], code: int, said: str
+) -> None:
+    monkeypatch.setattr("headway.providers.local.preflight.host_gaps", lambda *_, **__: gaps)
+    assert (cli("doctor").code, cli("doctor").out) == (code, said)
+    assert len(json.loads(cli("doctor", "-o", "json").out)) == len(gaps)
