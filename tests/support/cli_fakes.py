@@ -12,10 +12,9 @@ import pytest
 
 from headway.cli import session
 from headway.cli.main import main
-from headway.schemas.clusters import ChangeOut, ClusterOut, EventOut, GpuOut, NodeOut, OperationOut
+from headway.schemas.clusters import AccessOut, ChangeOut, ClusterOut, EventOut, GpuOut, NodeOut, OperationOut
 from headway.schemas.incidents import IncidentOut, IncidentStepOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import JobOut
-from headway.schemas.people import AccessOut
 from headway.sdk.client import Client
 from headway.sdk.connection import Resource
 from tests.support import builders

@@ -16,8 +16,8 @@ from tests.support.server_fakes import Server, changes, reading
 
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.slurm.accounts import Share
-from headway.schemas.backups import VolumeSpeedOut
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
+from headway.schemas.storage import VolumeSpeedOut
 from headway.schemas.submissions import ExecOut, SubmitOut
 from headway.server.backend.lifecycle import Lifecycle
 

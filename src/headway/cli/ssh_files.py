@@ -12,7 +12,7 @@ from headway import paths
 from headway.errors import Refused
 
 if TYPE_CHECKING:
-    from headway.schemas.people import AccessOut
+    from headway.schemas.clusters import AccessOut
 
 KEY_FILE = "id_ed25519"  # the client's own key, if it created one: without passphrase, and tried first
 USUAL_KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")

@@ -10,7 +10,7 @@ from headway.cli import session
 from headway.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
-    from headway.schemas.people import AccessOut
+    from headway.schemas.clusters import AccessOut
     from headway.sdk.client import Client
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from headway.catalog import slurm_keys
@@ -120,15 +121,12 @@ def _groups(draft: Draft) -> None:
 
 
 def _cost(draft: Draft) -> None:
-    limit, cost = draft.file.cost.usd_per_hour, 0.0
-    if limit is None or not draft.has_size:
+    limit, parts = draft.file.cost.usd_per_hour, groups.parts_of(draft.file)
+    if limit is None or not draft.has_size or any(part.plan not in draft.catalogue for part in parts.values()):
         return
-    for part in groups.parts_of(draft.file).values():
-        if part.plan not in draft.catalogue:
-            return
-        plan = float(draft.catalogue[part.plan].price_usd_per_node_hour)
-        cost += (plan if part.price is None else part.price) * (groups.min_nodes(part) + part.spares)
-    if cost > limit:
+    built = [groups.build_group(name, part, draft.catalogue[part.plan], ()) for name, part in parts.items()]
+    cost = sum((group.min_usd_per_hour for group in built), Decimal(0))
+    if cost > Decimal(str(limit)):
         draft.fault(
             "cost.usd_per_hour",
             f"is {limit:g}, and the nodes and spares that always run cost {cost:.2f}",

@@ -71,6 +71,11 @@ class Group:
         return self.nodes + self.spares
 
     @property
+    def min_usd_per_hour(self) -> Decimal:
+        """Price of the least number of machines."""
+        return self.price_usd_per_node_hour * self.min_machines
+
+    @property
     def autoscaled(self) -> bool:
         """Returns whether Headway itself creates and deletes the group's machines: on Slurm's demand, or to replace
         reclaimed spot machines."""
@@ -396,6 +401,11 @@ class Cluster:
     def gpus(self) -> int:
         """GPUs of all nodes for work in the cluster file."""
         return sum(group.nodes * group.plan.gpus for group in self.groups)
+
+    @property
+    def min_usd_per_hour(self) -> Decimal:
+        """Price of the nodes and spares that always run."""
+        return sum((group.min_usd_per_hour for group in self.groups), Decimal(0))
 
     @property
     def plan_names(self) -> str:

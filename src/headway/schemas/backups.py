@@ -1,4 +1,4 @@
-"""Request and response models of backups, restores, key rotation and storage benchmarks."""
+"""Request and response models of backups, restores and key rotation."""
 
 from __future__ import annotations
 
@@ -52,20 +52,3 @@ class RotateIn(RequestModel):
     """The key to replace by a new one."""
 
     what: Literal["munge", "jwt", "ssh", "database"]
-
-
-class BenchIn(RequestModel):
-    """A measurement of a cluster's volumes from one machine."""
-
-    node: Annotated[str, Field(max_length=100)] = ""  # "" is the head
-    mib: Annotated[int, Field(ge=4, le=65_536)] = 256  # MiB written to each volume
-
-
-class VolumeSpeedOut(ResponseModel):
-    """Throughput of a volume in MiB/s, measured from one machine. `error` says why it could not be measured."""
-
-    path: str
-    write_mib_s: float = 0.0
-    read_mib_s: float = 0.0
-    checkpoint_mib_s: float = 0.0
-    error: str = ""

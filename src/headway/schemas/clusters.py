@@ -223,3 +223,16 @@ class StatusOut(ResponseModel):
     cluster: ClusterOut
     checks: list[CheckOut]
     nodes: list[NodeOut]
+
+
+class AccessOut(ResponseModel):
+    """What a person needs to reach a cluster's login with plain ssh."""
+
+    cluster: str
+    user: str
+    head: str
+    address: str
+    port: int = 22
+    host_keys: list[str]  # known_hosts lines of head and nodes
+    machines: dict[str, str] = {}  # heads and nodes: name -> address
+    ports: dict[str, int] = {}  # name -> port, for machines that do not listen on 22

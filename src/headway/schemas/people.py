@@ -1,4 +1,4 @@
-"""Models of people, tokens, teams, the audit log and the server."""
+"""Models of people, tokens, teams and the audit log."""
 
 from __future__ import annotations
 
@@ -8,20 +8,6 @@ from pydantic import Field
 
 from headway.domain.role import Role
 from headway.schemas.base import RequestModel, ResponseModel
-
-
-class AccessOut(ResponseModel):
-    """What a person needs to reach a cluster's login with plain ssh."""
-
-    cluster: str
-    user: str
-    head: str
-    address: str
-    port: int = 22
-    host_keys: list[str]  # known_hosts lines of head and nodes
-    machines: dict[str, str] = {}  # heads and nodes: name -> address
-    ports: dict[str, int] = {}  # name -> port, for machines that do not listen on 22
-
 
 Scope = Literal["read", "jobs", "nodes", "all"]
 
@@ -142,36 +128,3 @@ class SignInLinkOut(ResponseModel):
 
     url: str
     expires_at: float
-
-
-class ServerOut(ResponseModel):
-    """The server. Its process, folder and database are empty unless the person is an admin."""
-
-    url: str
-    version: str
-    pid: int
-    state_dir: str
-    database: str
-    clusters: int
-    # True if this is the leader among the servers on its database: it carries out operations and reacts to faults
-    leads: bool = True
-
-
-class ActivityOut(ResponseModel):
-    """One event of a cluster. `operation` or `incident` says which one it belongs to, `node` where it happened."""
-
-    at: float
-    kind: Literal["operation", "incident", "action"]
-    level: Literal["info", "warning", "error"] = "info"
-    text: str
-    node: str = ""
-    person: str = ""  # person who did or started it; "" if it happened automatically
-    operation: str = ""
-    incident: int | None = None
-
-
-class ActivityPage(ResponseModel):
-    """Events, the latest first. `next` is the cursor of the next (older) page, or "" on the last page."""
-
-    activity: list[ActivityOut]
-    next: str = ""

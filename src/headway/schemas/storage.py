@@ -1,9 +1,29 @@
-"""Models of a cluster's volumes."""
+"""Models of a cluster's volumes and of their speed."""
 
 from __future__ import annotations
 
-from headway.schemas.backups import VolumeSpeedOut
-from headway.schemas.base import ResponseModel
+from typing import Annotated
+
+from pydantic import Field
+
+from headway.schemas.base import RequestModel, ResponseModel
+
+
+class BenchIn(RequestModel):
+    """A measurement of a cluster's volumes from one machine."""
+
+    node: Annotated[str, Field(max_length=100)] = ""  # "" is the head
+    mib: Annotated[int, Field(ge=4, le=65_536)] = 256  # MiB written to each volume
+
+
+class VolumeSpeedOut(ResponseModel):
+    """Throughput of a volume in MiB/s, measured from one machine. `error` says why it could not be measured."""
+
+    path: str
+    write_mib_s: float = 0.0
+    read_mib_s: float = 0.0
+    checkpoint_mib_s: float = 0.0
+    error: str = ""
 
 
 class LostOut(ResponseModel):

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
-from headway.schemas.people import MeOut, ServerOut
+from headway.schemas.people import MeOut
+from headway.schemas.server import ServerOut
 from headway.schemas.submissions import RunOptions
 from headway.sdk.connection import Connection
 from headway.sdk.resources.access import People, Tokens

@@ -18,10 +18,10 @@ from headway.domain.slots import Deadline
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.state import Check, JobState, NodeState, Reservation, Room
 from headway.errors import Fault
-from headway.schemas.backups import VolumeSpeedOut
 from headway.schemas.clusters import Document
 from headway.schemas.incidents import FaultIn
 from headway.schemas.jobs import LogFoundOut, LogPartOut, ProgressOut
+from headway.schemas.storage import VolumeSpeedOut
 from headway.schemas.submissions import ExecIn, ExecOut, SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster

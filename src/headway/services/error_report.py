@@ -13,7 +13,7 @@ DISK_FULL_HINT = "free space there (headway server status names it), then try ag
 def error_out(error: BaseException) -> ErrorOut:
     """Returns the error's kind, message and hint. The message of an unexpected exception is only in the log."""
     if isinstance(error, InvalidSpec):
-        faults = [FaultOut(path=f.path, message=f.message, hint=f.hint, level=f.level) for f in error.faults]
+        faults = [FaultOut.model_validate(fault) for fault in error.faults]
         return ErrorOut(kind=error.kind, message=error.message, hint=error.hint, faults=faults)
     if isinstance(error, HeadwayError):
         return ErrorOut(kind=error.kind, message=error.message, hint=error.hint)

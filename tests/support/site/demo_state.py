@@ -27,8 +27,8 @@ from headway.schemas.jobs import JobOut, LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.submissions import ExecIn, ExecOut, SubmitOut
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import SlurmReading
-from headway.services.mappers import summary_of
 from headway.services.read_model.snapshot import Snapshot as Known
+from headway.services.to_schemas import summary_of
 from headway.store.db import schema as t
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import FakeBackend

@@ -228,3 +228,8 @@ def test_refuses_to_scale_autoscaled_unknown_or_ambiguous_group() -> None:
         target_node_counts(got, {"gpus": 3})
     with pytest.raises(Refused, match="several groups"):
         target_node_counts(got, {"": 3})
+
+
+def test_cost_may_equal_its_limit() -> None:
+    text = "name: lab\ncost: {usd_per_hour: 0.3}\ngroups: {gpu: {plan: h100-8, nodes: 3, price: 0.1}}"
+    assert cluster(text).min_usd_per_hour == Decimal("0.3")

@@ -8,7 +8,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.errors import NotFound, Unreachable
-from headway.schemas.backups import VolumeSpeedOut
+from headway.schemas.storage import VolumeSpeedOut
 from headway.transport.remote_program import program_source
 
 _S_A_VOLUME = 300.0

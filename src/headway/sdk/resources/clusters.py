@@ -10,6 +10,7 @@ from typing import Literal
 from headway.errors import NotFound, Unreachable
 from headway.schemas.backups import RotateIn
 from headway.schemas.clusters import (
+    AccessOut,
     ApplyIn,
     ChangeSetOut,
     ClusterOut,
@@ -21,7 +22,6 @@ from headway.schemas.clusters import (
     ScaleIn,
     StatusOut,
 )
-from headway.schemas.people import AccessOut
 from headway.sdk.connection import Resource, cluster_path, path_segment
 from headway.sdk.server_address import start_command
 

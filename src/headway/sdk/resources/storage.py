@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headway.schemas.backups import BenchIn, VolumeSpeedOut
-from headway.schemas.storage import StorageOut
+from headway.schemas.storage import BenchIn, StorageOut, VolumeSpeedOut
 from headway.sdk.connection import Resource, cluster_path
 
 

@@ -13,7 +13,7 @@ from headway.schemas.jobs import LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.submissions import SubmitIn, SubmitOut
 from headway.server.backend.connections import ConnectionPool
 from headway.server.backend.slurm_reader import SlurmState
-from headway.services.mappers import course_out
+from headway.services.to_schemas import course_out
 
 if TYPE_CHECKING:
     from headway.jobs.submission.submit import JobFiles

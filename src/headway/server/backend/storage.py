@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import Room
-from headway.schemas.backups import VolumeSpeedOut
+from headway.schemas.storage import VolumeSpeedOut
 from headway.server.backend.connections import ConnectionPool
 
 if TYPE_CHECKING:

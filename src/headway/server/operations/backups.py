@@ -17,9 +17,10 @@ from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.run import OperationRun
 from headway.services.app_state import AppState
+from headway.services.billing.pricing import prices_of
 from headway.services.cluster.backups import queue_backup
 from headway.services.cluster.path_policy import path_faults, require_allowed_path
-from headway.services.mappers import prices_of, summary_of
+from headway.services.to_schemas import summary_of
 from headway.store import ClusterRow, Operation
 from headway.web.rendering import day
 from headway.web.views.wording import duration

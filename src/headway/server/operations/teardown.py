@@ -12,7 +12,7 @@ from headway.errors import HeadwayError
 from headway.server.operations.run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.collector import read_accounting
-from headway.services.mappers import released
+from headway.services.billing.pricing import released
 
 LAST_ACCOUNTS_S = 20.0
 

@@ -16,8 +16,8 @@ from headway.server.operations.registry import HANDLERS
 from headway.server.operations.run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.error_report import error_out, first_line
-from headway.services.mappers import operation_news
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, operation_topic
+from headway.services.to_schemas import operation_news
 from headway.store import Operation, StoreUnavailable
 from headway.store.clusters.operations import MAX_ATTEMPTS
 from headway.store.db.transactions import CommitUnknown

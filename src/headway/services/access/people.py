@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from headway import __version__
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotFound, Refused
-from headway.schemas.people import PersonIn, PersonOut, ServerOut
+from headway.schemas.people import PersonIn, PersonOut
+from headway.schemas.server import ServerOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.identity import Principal, Right, linux_user_of

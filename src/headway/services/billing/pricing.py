@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -11,8 +11,10 @@ from headway.billing import invoice
 from headway.billing.invoice import Segment
 from headway.billing.periods import Period
 from headway.domain.billing import NodePrice
+from headway.domain.cluster import Cluster
 from headway.services.app_state import AppState
 from headway.services.billing.report_scope import BilledCluster
+from headway.store import PriceRow
 from headway.store.billing.run_sums import NONE, Only, ReportSpan
 from headway.store.billing.usage import Cell, RunRow, Times
 
@@ -102,3 +104,31 @@ async def run_costs(state: AppState, billed: BilledCluster, runs: Sequence[RunRo
         return segment.usd_per_second * Fraction(one.units * max(0, seconds), one.per_node)
 
     return [sum((cost(one, part) for part in segments if part.group == one.group), Fraction(0)) for one in runs]
+
+
+def prices_of(cluster: Cluster, known: Iterable[PriceRow], since: float) -> list[PriceRow]:
+    """Returns price rows that apply from `since` on: for each group of the cluster, and for groups that the file no
+    longer names. `known` are the rows stored before."""
+    found = [
+        PriceRow(
+            cluster.name,
+            group.name,
+            since,
+            f"{group.price_usd_per_node_hour.normalize():f}",
+            group.spot,
+            group.min_machines if group.reserved else 0,
+        )
+        for group in cluster.groups
+    ]
+    return [*found, *released(known, (row.group for row in found), since)]
+
+
+def released(known: Iterable[PriceRow], kept: Iterable[str], since: float) -> list[PriceRow]:
+    """Returns rows that set the reserved machines to 0 from `since` on, for groups that are not in `kept`: only
+    existing machines are paid from then on."""
+    newest = {row.group: row for row in known}
+    return [
+        replace(row, since=since, reserved=0)
+        for group, row in newest.items()
+        if row.reserved and group not in set(kept)
+    ]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from headway.domain.operation import OperationKind
 from headway.errors import Refused
-from headway.schemas.people import ActivityOut, ActivityPage
+from headway.schemas.activity import ActivityOut, ActivityPage
 from headway.services.app_state import AppState
 from headway.services.cursors import decode_cursor, encode_cursor
 from headway.store import ActivityPlace, ActivityRow

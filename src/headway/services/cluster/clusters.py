@@ -6,13 +6,22 @@ import asyncio
 
 from headway.domain.machine import MachineState
 from headway.errors import Conflict
-from headway.schemas.clusters import ApplyIn, ClusterOut, Document, OperationOut, ScaleIn, StatusOut
-from headway.schemas.people import AccessOut
+from headway.schemas.clusters import (
+    AccessOut,
+    ApplyIn,
+    CheckOut,
+    ClusterOut,
+    Document,
+    OperationOut,
+    ScaleIn,
+    StatusOut,
+)
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.cluster import planning
+from headway.services.cluster.document_secrets import without_secrets
 from headway.services.identity import Principal
-from headway.services.mappers import check_out, cluster_out, node_outs, operation_out, without_secrets
+from headway.services.to_schemas import cluster_out, node_outs, operation_out
 
 
 async def get_cluster(state: AppState, name: str) -> ClusterOut:
@@ -26,7 +35,7 @@ async def get_status(state: AppState, name: str) -> StatusOut:
     snapshot, checks = await asyncio.gather(state.readings.refresh(cluster), state.readings.checks(cluster))
     return StatusOut(
         cluster=cluster_out(row, snapshot),
-        checks=[check_out(check) for check in checks],
+        checks=[CheckOut.model_validate(check) for check in checks],
         nodes=node_outs(cluster, snapshot),
     )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict
 from headway.services.app_state import AppState
@@ -16,7 +14,7 @@ async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cl
     scaling groups run now. Returns None if it does not, or if it asks for no more always-on machines than `before`
     (then power saving keeps the limit)."""
     limit = after.max_usd_per_hour
-    if before is None or limit is None or _usd_per_hour_always_on(after) <= _usd_per_hour_always_on(before):
+    if before is None or limit is None or after.min_usd_per_hour <= before.min_usd_per_hour:
         return None
     scaling = [group for group in after.groups if group.idle_s is not None]
     if not scaling:
@@ -28,7 +26,7 @@ async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cl
         group.name: group.price_usd_per_node_hour * len(machines & set(group.slots[group.min_machines :]))
         for group in scaling
     }
-    total = _usd_per_hour_always_on(after) + sum(more.values())
+    total = after.min_usd_per_hour + sum(more.values())
     if total <= limit:
         return None
     run = " and ".join(f"{there[name]} nodes of {name}" for name, usd in more.items() if usd)
@@ -37,8 +35,3 @@ async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cl
         f"{cost}: {run} run for jobs now",
         hint=f"wait until these jobs have ended (headway queue {after.name}), ask for fewer nodes, or raise {COST_LIMIT_FIELD}",
     )
-
-
-def _usd_per_hour_always_on(cluster: Cluster) -> Decimal:
-    """Returns USD per hour of the nodes and spares that always run."""
-    return sum((group.price_usd_per_node_hour * group.min_machines for group in cluster.groups), Decimal(0))

@@ -16,7 +16,7 @@ from headway.services.authorization import write_audit_line
 from headway.services.cluster.operations import queue_operation
 from headway.services.cluster.path_policy import require_dataset_source
 from headway.services.identity import Principal
-from headway.services.mappers import operation_out
+from headway.services.to_schemas import operation_out
 
 
 async def list_versions(state: AppState, name: str) -> list[DatasetOut]:

@@ -14,7 +14,7 @@ from headway.schemas.nodes import DoneOut, NodeActionOut, NodeDetailOut, TestOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.identity import Principal
-from headway.services.mappers import incident_out, node_outs
+from headway.services.to_schemas import incident_out, node_outs
 
 
 async def get_node(state: AppState, name: str, node: str) -> NodeDetailOut:

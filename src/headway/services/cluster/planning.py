@@ -23,7 +23,7 @@ from headway.services.cluster.path_policy import moved_dataset_faults, path_faul
 from headway.services.cluster.shown_plan import ShownPlan, fingerprint
 from headway.services.cluster_backend import ResolvedCluster
 from headway.services.identity import Principal, Right
-from headway.services.mappers import changeset_out, summary_of
+from headway.services.to_schemas import changeset_out, summary_of
 from headway.store import Operation
 
 PLAN_MAX_AGE_S = 15.0

@@ -9,7 +9,7 @@ from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.cluster.operations import queue_operation
 from headway.services.identity import Principal
-from headway.services.mappers import changeset_out, operation_out
+from headway.services.to_schemas import changeset_out, operation_out
 
 
 async def plan_rollout(state: AppState, name: str, ask: RollIn) -> ChangeSetOut:

@@ -9,8 +9,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.domain.slurm.state import NodeState, Room
 from headway.errors import HeadwayError
-from headway.schemas.backups import BenchIn, VolumeSpeedOut
-from headway.schemas.storage import LostOut, MeasuredOut, StorageOut, VolumeOut
+from headway.schemas.storage import BenchIn, LostOut, MeasuredOut, StorageOut, VolumeOut, VolumeSpeedOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.identity import Principal
@@ -76,7 +75,7 @@ def _volume(
         fault=room.fault if room else "",
         nodes=len(nodes) - len(lost),
         lost=lost,
-        measured=_measured(speed) if speed else None,
+        measured=MeasuredOut.model_validate(speed) if speed else None,
     )
 
 
@@ -89,16 +88,3 @@ def _lost_by(path: str, nodes: list[NodeState], incidents: tuple[Incident, ...])
         why = told.get(node.name) or (node.reason if not node.usable and named.search(node.reason) else "")
         if why:
             yield LostOut(node=node.name, why=why)
-
-
-def _measured(row: VolumeSpeedRow) -> MeasuredOut:
-    return MeasuredOut(
-        path=row.path,
-        write_mib_s=row.write_mib_s,
-        read_mib_s=row.read_mib_s,
-        checkpoint_mib_s=row.checkpoint_mib_s,
-        error=row.error,
-        node=row.node,
-        mib=row.mib,
-        at=row.at,
-    )

@@ -32,8 +32,8 @@ from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action, cluster_to_work_on, command_slot
 from headway.services.identity import Principal
 from headway.services.jobs.lookup import array_task_states, find_record
-from headway.services.mappers import incident_out, job_out
 from headway.services.read_model.pending_reasons import job_history, pending_reason
+from headway.services.to_schemas import incident_out, job_out
 from headway.slurm.user_commands import batch_script_argv
 from headway.store import JobRecord
 

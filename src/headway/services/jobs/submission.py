@@ -20,12 +20,12 @@ from headway.jobs.submission.submission_check import (
     sbatch_fault,
     submission_faults,
 )
+from headway.schemas.base import FaultOut
 from headway.schemas.submissions import CheckJobIn, CheckJobOut, RunIn, RunOut, SubmitIn, SubmitOut
 from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.cluster.datasets import pin_versions
 from headway.services.identity import Principal
-from headway.services.mappers import fault_out
 from headway.store import StoreUnavailable
 
 RECORD_RETRY_S = 1.0  # pause before the second try to record a submitted job
@@ -65,14 +65,14 @@ async def check(state: AppState, who: Principal, name: str, ask: CheckJobIn) -> 
         command = ask.run.model_copy(update={"stage_in": stage_in})
         made, found = preview_run(command, cluster, user, node_offer(state, cluster))
         if made is None:
-            return CheckJobOut(faults=[fault_out(fault) for fault in found])
+            return CheckJobOut(faults=[FaultOut.model_validate(fault) for fault in found])
         script, submission = made.script or "", made
     else:
         assert ask.submit is not None
         submission = with_stage(ask.submit.model_copy(update={"stage_in": stage_in}))
     found = submission_faults(submission, cluster, user, node_offer(state, cluster))
     if found:
-        return CheckJobOut(faults=[fault_out(fault) for fault in found], script=script)
+        return CheckJobOut(faults=[FaultOut.model_validate(fault) for fault in found], script=script)
     if stale := state.live.snapshot(name).stale:  # sbatch would try for most of a minute
         raise Unreachable(
             f"Slurm does not answer: {stale}", hint="Headway's own checks passed; sbatch --test-only was not run"
@@ -84,7 +84,7 @@ async def check(state: AppState, who: Principal, name: str, ask: CheckJobIn) -> 
     except Refused as error:
         if words := explain_unavailable(error.message, submission, cluster, state.live.snapshot(name).nodes):
             return CheckJobOut(waits=words, script=script)
-        return CheckJobOut(faults=[fault_out(sbatch_fault(error.message, error.hint))], script=script)
+        return CheckJobOut(faults=[FaultOut.model_validate(sbatch_fault(error.message, error.hint))], script=script)
     at, nodes, partition = parse_test_only(done.message, state.clock())
     return CheckJobOut(starts_at=at, nodes=nodes, partition=partition, script=script)
 

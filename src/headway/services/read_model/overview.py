@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.domain.slurm.state import JobState
-from headway.schemas.clusters import StatusOut
+from headway.schemas.clusters import CheckOut, StatusOut
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import ProgressOut
 from headway.services.app_state import AppState
-from headway.services.mappers import check_out, cluster_out, incident_out, node_outs
 from headway.services.read_model.snapshot import Notice, cluster_topic
+from headway.services.to_schemas import cluster_out, incident_out, node_outs
 
 SHARED_S = 1.0  # seconds after which data without change notifications, such as incidents, is read again
 SHOWN_INCIDENTS = 4  # incidents that the overview shows with their steps
@@ -66,7 +66,7 @@ async def _read(state: AppState, name: str, before: Overview | None) -> Overview
     snapshot = state.live.snapshot(name)
     status = StatusOut(
         cluster=cluster_out(row, snapshot),
-        checks=[check_out(check) for check in snapshot.checks],
+        checks=[CheckOut.model_validate(check) for check in snapshot.checks],
         nodes=node_outs(cluster, snapshot),
     )
     count, _ = await state.store.incidents.counts(name)

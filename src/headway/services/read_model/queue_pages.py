@@ -14,7 +14,6 @@ from headway.errors import Refused, Unreachable
 from headway.schemas.jobs import JobsAsk, JobsPage
 from headway.services.app_state import AppState
 from headway.services.identity import Principal
-from headway.services.mappers import job_row, row_now
 from headway.services.read_model.queue_query import (
     KINDS,
     QueryResult,
@@ -33,6 +32,7 @@ from headway.services.read_model.queue_query import (
 )
 from headway.services.read_model.snapshot import Snapshot
 from headway.services.read_model.snapshot_diff import BATCH, diff_since
+from headway.services.to_schemas import job_row, row_now
 
 JOB_STATES = sorted(ENDED | RUNNING | WAITING)
 MAX_CACHED = 256  # entries derived from one snapshot, before they are dropped

@@ -17,7 +17,7 @@ from headway.errors import Unreachable
 from headway.server.slurm_poller.client import SlurmPoller
 from headway.server.slurm_poller.frames import BEGIN, END, frame, job_of, packed
 from headway.server.slurm_poller.process import FEW, SnapshotChanges
-from headway.services.mappers import job_row
+from headway.services.to_schemas import job_row
 from tests.support import builders
 from tests.support.waiting import eventually
 

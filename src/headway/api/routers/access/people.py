@@ -8,7 +8,8 @@ from starlette.responses import Response
 from headway import __version__
 from headway.api.auth.dependencies import Admin, AnyoneAllClusters, State
 from headway.api.http.pagination import ANY, Page, Text, Words, fits, says
-from headway.schemas.people import MeOut, PersonIn, PersonOut, ServerOut
+from headway.schemas.people import MeOut, PersonIn, PersonOut
+from headway.schemas.server import ServerOut
 from headway.services.access.people import describe_server, list_people, load_person, remove_person, save_person
 
 router = APIRouter(tags=["people"])

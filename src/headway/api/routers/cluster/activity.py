@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.pagination import Cursor
-from headway.schemas.people import ActivityPage
+from headway.schemas.activity import ActivityPage
 from headway.services.cluster.activity import Kind, get_activity
 
 router = APIRouter(prefix="/clusters/{name}", tags=["events"])

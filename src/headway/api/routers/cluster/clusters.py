@@ -11,22 +11,23 @@ from headway.api.auth.dependencies import MAX_PATH_NUMBER, Admin, Anyone, Anyone
 from headway.api.http.pagination import ANY, Page, States, Text, Words, fits, says
 from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.schemas.clusters import (
+    AccessOut,
     ApplyIn,
     ChangeSetOut,
     ClusterOut,
     Document,
     DownIn,
+    EventOut,
     OperationOut,
     ScaleIn,
     StatusOut,
 )
-from headway.schemas.people import AccessOut
 from headway.services.app_state import AppState
 from headway.services.cluster import clusters as service
 from headway.services.cluster import planning
 from headway.services.identity import Right
-from headway.services.mappers import cluster_out, event_out, operation_out
 from headway.services.read_model.snapshot import operation_topic
+from headway.services.to_schemas import cluster_out, operation_out
 from headway.store import OperationAsk
 
 router = APIRouter(tags=["clusters"])
@@ -154,7 +155,7 @@ async def _follow(state: AppState, operation_id: str, seen: int) -> AsyncIterato
         found = await state.store.operations.events_after(operation_id, seen, limit=EVENTS_BATCH)
         for event in found:
             seen = event.seq
-            yield ServerSentEvent(event_out(event).model_dump_json(), event="progress", id=str(seen))
+            yield ServerSentEvent(EventOut.model_validate(event).model_dump_json(), event="progress", id=str(seen))
         if len(found) == EVENTS_BATCH:  # there may be more
             continue
         if operation.finished:

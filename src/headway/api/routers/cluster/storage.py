@@ -5,8 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Operator, State
-from headway.schemas.backups import BenchIn, VolumeSpeedOut
-from headway.schemas.storage import StorageOut
+from headway.schemas.storage import BenchIn, StorageOut, VolumeSpeedOut
 from headway.services.cluster.storage import get_storage, measure_speed
 
 router = APIRouter(prefix="/clusters/{name}/storage", tags=["storage"])

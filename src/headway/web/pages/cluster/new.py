@@ -28,8 +28,8 @@ from headway.errors import Fault, HeadwayError, InvalidSpec
 from headway.schemas.clusters import ApplyIn, Document
 from headway.services.app_state import AppState
 from headway.services.cluster import clusters, planning
+from headway.services.cluster.document_secrets import HIDDEN
 from headway.services.identity import Principal
-from headway.services.mappers import HIDDEN, price
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 from headway.web.views.changes import grouped
@@ -181,7 +181,7 @@ async def look(state: AppState, who: Principal, text: str) -> Flow:
         form,
         tuple(_shown(fault, lines) for fault in found),
         _plans(document),
-        price(resolved) if resolved else "",
+        f"{resolved.min_usd_per_hour:.2f}" if resolved else "",
         _sentence(form),
         editing=row.name if row else "",
     )

@@ -15,7 +15,7 @@ from headway.schemas.jobs import JobOut
 from headway.services.cluster import nodes as service
 from headway.services.cluster.incidents import get_node_history
 from headway.services.identity import Right
-from headway.services.mappers import job_out
+from headway.services.to_schemas import job_out
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render

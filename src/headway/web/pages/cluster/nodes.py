@@ -19,7 +19,7 @@ from headway.domain.cluster import Partition
 from headway.domain.slurm.hostlist import natural_key
 from headway.schemas.clusters import NodeOut
 from headway.services.cluster.metrics import get_gpu_utilisation
-from headway.services.mappers import cluster_out, node_outs
+from headway.services.to_schemas import cluster_out, node_outs
 from headway.web.page_routes import page_router
 from headway.web.rendering import HEADERS, render
 from headway.web.views.overview import groups_view

@@ -22,8 +22,8 @@ from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.errors import NotFound
 from headway.services.app_state import AppState
 from headway.services.identity import Right
-from headway.services.mappers import operation_out
 from headway.services.read_model.snapshot import operation_topic
+from headway.services.to_schemas import operation_out
 from headway.web.event_stream import HEADERS, LEAVE, PULSE_S, run_in_turn
 from headway.web.page_routes import page_router
 from headway.web.rendering import render, templates

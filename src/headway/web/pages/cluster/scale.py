@@ -19,7 +19,7 @@ from headway.schemas.clusters import ChangeSetOut, ScaleIn
 from headway.services.app_state import AppState
 from headway.services.cluster import clusters, planning
 from headway.services.identity import Principal, Right
-from headway.services.mappers import cluster_out
+from headway.services.to_schemas import cluster_out
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 from headway.web.views.changes import grouped

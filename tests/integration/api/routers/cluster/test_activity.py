@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.domain.incident import FaultAction, IncidentState
-from headway.schemas.people import ActivityPage
+from headway.schemas.activity import ActivityPage
 from headway.services.cursors import encode_cursor
 from tests.support.server_fakes import Server
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import Conflict
-from headway.schemas.people import AccessOut
+from headway.schemas.clusters import AccessOut
 from tests.support.cli_fakes import Cli, cli, cluster, ssh_access
 
 __all__ = ["cli"]  # a fixture

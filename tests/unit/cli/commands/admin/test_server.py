@@ -13,7 +13,7 @@ import pytest
 
 from headway import paths
 from headway.errors import Refused
-from headway.schemas.people import ServerOut
+from headway.schemas.server import ServerOut
 from headway.sdk import local_server
 from tests.support.cli_fakes import Cli, cli
 

@@ -8,7 +8,7 @@ import pytest
 
 from headway.cli import ssh_files
 from headway.cli.commands.jobs import shell as shell_command
-from headway.schemas.people import AccessOut
+from headway.schemas.clusters import AccessOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

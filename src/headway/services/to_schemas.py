@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
@@ -14,8 +14,8 @@ from headway.domain.incident import Incident
 from headway.domain.slots import choose_slots
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.domain.slurm.state import LEMONS, SPARES, Check, JobState, NodeState
-from headway.errors import Fault, InvalidSpec
+from headway.domain.slurm.state import LEMONS, SPARES, JobState, NodeState
+from headway.errors import Fault
 from headway.health.incidents.timings import incident_timings
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import format_phrase
@@ -25,11 +25,8 @@ from headway.schemas.base import ErrorOut, FaultOut
 from headway.schemas.clusters import (
     ChangeOut,
     ChangeSetOut,
-    CheckOut,
     ClusterOut,
     DifferenceOut,
-    Document,
-    EventOut,
     GpuOut,
     NewsOut,
     NodeOut,
@@ -38,9 +35,8 @@ from headway.schemas.clusters import (
 from headway.schemas.incidents import IncidentOut, IncidentStepOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import CourseOut, JobOut, ProgressOut
 from headway.services.read_model.snapshot import Snapshot
-from headway.store import ClusterRow, Operation, OperationEvent, PriceRow
+from headway.store import ClusterRow, Operation
 
-HIDDEN = "hidden"
 _MORE = tuple(JobOut.model_fields)[tuple(JobOut.model_fields).index("priority") :]  # with the same names as in JobState
 
 
@@ -56,7 +52,7 @@ def summary_of(cluster: Cluster) -> dict[str, Any]:
         "spares": cluster.spares,
         "gpus": cluster.gpus,
         "simulated_gpus": cluster.simulated_gpus,
-        "price_usd_per_hour": price(cluster),
+        "price_usd_per_hour": f"{cluster.min_usd_per_hour:.2f}",
         "groups": [
             {
                 "name": group.name,
@@ -71,70 +67,6 @@ def summary_of(cluster: Cluster) -> dict[str, Any]:
             for group in cluster.groups
         ],
     }
-
-
-def price(cluster: Cluster) -> str:
-    """Returns the price of all nodes and spares, in USD per hour."""
-    total = sum((group.price_usd_per_node_hour * group.min_machines for group in cluster.groups), Decimal(0))
-    return f"{total:.2f}"
-
-
-def prices_of(cluster: Cluster, known: Iterable[PriceRow], since: float) -> list[PriceRow]:
-    """Returns price rows that apply from `since` on: for each group of the cluster, and for groups that the file no
-    longer names. `known` are the rows stored before."""
-    found = [
-        PriceRow(
-            cluster.name,
-            group.name,
-            since,
-            f"{group.price_usd_per_node_hour.normalize():f}",
-            group.spot,
-            group.min_machines if group.reserved else 0,
-        )
-        for group in cluster.groups
-    ]
-    return [*found, *released(known, (row.group for row in found), since)]
-
-
-def released(known: Iterable[PriceRow], kept: Iterable[str], since: float) -> list[PriceRow]:
-    """Returns rows that set the reserved machines to 0 from `since` on, for groups that are not in `kept`: only
-    existing machines are paid from then on."""
-    newest = {row.group: row for row in known}
-    return [
-        replace(row, since=since, reserved=0)
-        for group, row in newest.items()
-        if row.reserved and group not in set(kept)
-    ]
-
-
-def without_secrets(document: Document) -> Document:
-    """Returns the document without the addresses of alerts, which are secrets: everyone who has one can post to it. The
-    text stays as written, unless it spells an address differently from its value (escapes, folded lines); then the
-    text is made from the spec, without comments."""
-    alerts = document.spec.get("alerts")
-    if not isinstance(alerts, dict):
-        return document
-    secret = {key: alerts[key] for key in ("webhook", "chat") if isinstance(alerts.get(key), str) and alerts[key]}
-    shown = {key: HIDDEN if key in secret else value for key, value in alerts.items()}
-    spec, text = {**document.spec, "alerts": shown}, document.text
-    for value in secret.values():
-        text = text.replace(value, HIDDEN)
-    if text and secret:
-        from headway.validation.yaml_parser import dump_yaml  # so that PyYAML is loaded only when needed
-
-        if any(_alerts_of(text).get(key) != HIDDEN for key in secret):
-            text = dump_yaml(spec)
-    return document.model_copy(update={"text": text, "spec": spec})
-
-
-def _alerts_of(text: str) -> dict[str, Any]:
-    from headway.validation.yaml_parser import parse_yaml
-
-    try:
-        alerts = parse_yaml(text).get("alerts")
-    except InvalidSpec:
-        return {}
-    return alerts if isinstance(alerts, dict) else {}
 
 
 def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
@@ -350,14 +282,6 @@ def incident_out(incident: Incident) -> IncidentOut:
     )
 
 
-def check_out(check: Check) -> CheckOut:
-    return CheckOut(name=check.name, ok=check.ok, message=check.message)
-
-
-def fault_out(fault: Fault) -> FaultOut:
-    return FaultOut(path=fault.path, message=fault.message, hint=fault.hint, level=fault.level)
-
-
 def change_out(change: Change) -> ChangeOut:
     return ChangeOut(
         kind=change.kind,
@@ -376,8 +300,8 @@ def changeset_out(changes: ChangeSet, cluster: Cluster, digest: str, warnings: I
         why_empty=changes.why_empty,
         asks=sum(change.disturbs in ASK_FROM for change in changes.changes),
         digest=digest,
-        warnings=[fault_out(fault) for fault in warnings],
-        price_usd_per_hour=price(cluster),
+        warnings=[FaultOut.model_validate(fault) for fault in warnings],
+        price_usd_per_hour=f"{cluster.min_usd_per_hour:.2f}",
         differences=[DifferenceOut(**asdict(one)) for one in changes.differences],
     )
 
@@ -404,19 +328,5 @@ def operation_out(operation: Operation) -> OperationOut:
             "finished_at": operation.finished_at,
             "error": ErrorOut.model_validate(operation.error) if operation.error else None,
             "kept": list(operation.kept),
-        }
-    )
-
-
-def event_out(event: OperationEvent) -> EventOut:
-    return EventOut.model_validate(
-        {
-            "seq": event.seq,
-            "at": event.at,
-            "step": event.step,
-            "text": event.text,
-            "level": event.level,
-            "done": event.done,
-            "seconds": event.seconds,
         }
     )

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from headway.domain.cluster import Cluster, Group
 from headway.schemas.clusters import ClusterOut
-from headway.services.mappers import cluster_out, summary_of
 from headway.services.read_model.snapshot import Snapshot
+from headway.services.to_schemas import cluster_out, summary_of
 from headway.store import ClusterRow
 from tests.support import builders
 

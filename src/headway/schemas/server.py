@@ -1,0 +1,18 @@
+"""Models of the server."""
+
+from __future__ import annotations
+
+from headway.schemas.base import ResponseModel
+
+
+class ServerOut(ResponseModel):
+    """The server. Its process, folder and database are empty unless the person is an admin."""
+
+    url: str
+    version: str
+    pid: int
+    state_dir: str
+    database: str
+    clusters: int
+    # True if this is the leader among the servers on its database: it carries out operations and reacts to faults
+    leads: bool = True
