@@ -8,9 +8,10 @@ from typing import Any
 from headway.catalog.providers import LOCAL
 from headway.domain.machine import Machine
 from headway.domain.slurm.hostlist import expand
-from headway.errors import CommandFailed
+from headway.errors import CommandFailed, Refused
 from headway.transport.process import CommandResult
 
+SHOWN = {"idle": "IDLE", "down": "DOWN", "down*": "DOWN+NOT_RESPONDING"}  # sinfo's word -> that of scontrol
 UNKNOWN_JOB = "slurm_load_jobs error: Invalid job id specified"
 
 
@@ -62,10 +63,9 @@ class FakeSlurm:
             case ["sinfo", *_, option, "--format=%T"]:
                 return self.state_of(option.removeprefix("--nodes=")) + "\n"
             case ["scontrol", "--oneliner", "show", "node", name]:
-                why = self.reasons.get(name)
-                return f"NodeName={name} State=" + (
-                    "IDLE" if why is None else f"IDLE+DRAIN Reason={why} [root@2026-01-01]"
-                )
+                why = f" Reason={self.reasons[name]} [root@2026-01-01T00:00:00]" if name in self.reasons else ""
+                drain = "+DRAIN" if why and self.states[name] == "idle" else ""
+                return f"NodeName={name} State={SHOWN[self.states[name]]}{drain}{why}\n"
             case ["squeue", "--all", "--noheader", _, "--format=%A %N"]:
                 there = ((job, node) for node, jobs in self.jobs.items() for job in jobs)
                 return "".join(f"{job} {node}\n" for job, node in there if self.job_states.get(job) != "PENDING")
@@ -135,7 +135,7 @@ class FakeProvider:
         return tuple(self.machines.values())
 
     async def delete(self, machine: Machine) -> None:
-        if machine.name in self.stuck:
-            raise CommandFailed(["podman", "rm"], 125, "device busy")
         self.did.append(f"delete {machine.name}")
+        if machine.name in self.stuck:
+            raise Refused("device busy")
         self.machines.pop(machine.name, None)

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,65 +21,48 @@ from headway.errors import Refused
 from headway.store import Store, StoreUnavailable
 from headway.transport.process import CommandResult
 from tests.support import builders
+from tests.support.slurm_cluster import FakeProvider, FakeSlurm
 
 WHOLE = builders.cluster(3, 0)
 LAB = replace(WHOLE, groups=(Group("gpu", builders.H100, 0, 3, slots=WHOLE.slot_names, idle_s=60),))
+
+
+class ConstantSlurm(FakeSlurm):
+    """Its nodes and jobs change only by the tests."""
+
+    def carry_out(self, argv: list[str]) -> None: ...
 
 
 class World:
     """A controller that wants lab-1-1, and a provider."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
-        self.states = {"lab-1-1": "allocated#", "lab-1-2": "idle~", "lab-1-3": "idle~"}
-        self.reasons: dict[str, str] = {}
-        self.busy: dict[str, int] = {}  # node -> the job there
-        self.machines = {LAB.head: builders.machine(LAB.head)}
-        self.did: list[str] = []
+        self.slurm = ConstantSlurm(LAB.slot_names)
+        self.slurm.states = {"lab-1-1": "allocated#", "lab-1-2": "idle~", "lab-1-3": "idle~"}
+        self.did = self.slurm.did
+        self.provider = FakeProvider([builders.machine(LAB.head)], self.did)
         self.told: list[float] = []  # when Prometheus was
         self.deaf = False
-        self.stuck: set[str] = set()  # machines that can't be deleted
         self.now = 1000.0
         self.trouble: Exception | None = None
         self.monkeypatch = monkeypatch
         monkeypatch.setattr(executor, "provision_machine", self.bring)
         monkeypatch.setattr(executor, "update_scrape_targets", self.tell)
-        provider: Any = SimpleNamespace(list=self.list, delete=self.delete)
-        env: Any = ClusterContext(provider, store, self, Path())  # type: ignore[arg-type]
+        env: Any = ClusterContext(self.provider, store, self.slurm, Path())  # type: ignore[arg-type]
         self.store = store
         self.waker = executor.Autoscaler(LAB, env, clock=lambda: self.now)
 
     async def bring(self, _: Any, __: Any, name: str, ___: Any) -> None:
         self.did.append(f"make {name}")
-        self.machines[name] = replace(builders.machine(name), started_at=self.now)
+        self.provider.machines[name] = replace(builders.machine(name), started_at=self.now)
         if self.trouble:
             raise self.trouble
-        self.states[name] = "allocated"
+        self.slurm.states[name] = "allocated"
 
     async def tell(self, *_: Any) -> None:
         self.told.append(self.now)
         if self.deaf:
             raise Refused("no answer")
-
-    async def list(self, _: str) -> tuple[Machine, ...]:
-        return tuple(self.machines.values())
-
-    async def delete(self, machine: Machine) -> None:
-        self.did.append(f"delete {machine.name}")
-        if machine.name in self.stuck:
-            raise Refused("device busy")
-        del self.machines[machine.name]
-
-    async def drop(self, _: str) -> None: ...
-
-    async def remote(self, _: Machine, argv: Sequence[str], **__: Any) -> CommandResult:
-        out = ""
-        if argv[0] == "sinfo":
-            out = "".join(f"{n}|{state}|{self.reasons.get(n, 'none')}\n" for n, state in self.states.items())
-        elif argv[0] == "squeue":
-            out = "".join(f"{job} {node}\n" for node, job in self.busy.items())
-        else:
-            self.did.append(" ".join(argv[2:]))
-        return CommandResult(tuple(argv), 0, out, "", 0.0)
 
     async def look(self) -> list[str]:
         self.now += 10
@@ -112,9 +94,12 @@ async def test_failed_creation_deletes_machine_and_closes_group_with_backoff(
     said = await world.look()
     assert "machine could not be created (try 1 in a row): no capacity" in said
     assert "delete lab-1-1" in world.did
-    assert LAB.head in world.machines
+    assert LAB.head in world.provider.machines
     closed = next(words for words in world.did if "State=DOWN" in words)
-    assert closed == f"NodeName=lab-1-[1-3] State=DOWN Reason=headway: closed until {world.now + 60:.0f}: no capacity"
+    assert (
+        closed
+        == f"scontrol update NodeName=lab-1-[1-3] State=DOWN Reason=headway: closed until {world.now + 60:.0f}: no capacity"
+    )
     world.did.clear()
     assert await world.look() == []  # though Slurm asks still
     world.now += 60
@@ -139,7 +124,7 @@ async def test_failed_creation_incident_stays_open_until_machine_is_up(world: Wo
     assert found.state is IncidentState.REPAIRING
     assert found.steps[-1].text == "lab-1-1: try 1 in a row: no capacity; the next try in 60 s at the earliest"
     world.now += 60
-    world.states |= {"lab-1-1": "idle~", "lab-1-2": "allocated#"}  # another of the group: the same incident
+    world.slurm.states |= {"lab-1-1": "idle~", "lab-1-2": "allocated#"}  # another of the group: the same incident
     await world.look()
     assert (await incident(world)).steps[-1].text.startswith("lab-1-2: try 2 in a row: no capacity")
     world.trouble = None
@@ -155,7 +140,7 @@ async def test_failed_creation_incident_stays_open_until_machine_is_up(world: Wo
 async def test_failed_creation_incident_closes_when_demand_ends(world: World) -> None:
     world.trouble = Refused("no capacity")
     await world.look()
-    world.states["lab-1-1"] = "idle~"
+    world.slurm.states["lab-1-1"] = "idle~"
     world.now += 600
     await world.look()
     assert (await incident(world)).state is IncidentState.REPAIRING
@@ -167,9 +152,9 @@ async def test_failed_creation_incident_closes_when_demand_ends(world: World) ->
 async def test_failed_creation_incident_closes_when_group_size_is_reached(world: World) -> None:
     group = replace(LAB.groups[0], nodes=2, idle_s=None, spot=True)
     world.waker.cluster = replace(LAB, groups=(group,))
-    world.states |= {"lab-1-1": "down", "lab-1-2": "idle"}
-    world.reasons["lab-1-1"] = "headway: no machine"
-    world.machines["lab-1-2"] = builders.machine("lab-1-2")
+    world.slurm.states |= {"lab-1-1": "down", "lab-1-2": "idle"}
+    world.slurm.reasons["lab-1-1"] = "headway: no machine"
+    world.provider.machines["lab-1-2"] = builders.machine("lab-1-2")
     world.trouble = Refused("no capacity")
     await world.look()
     await world.look()
@@ -181,7 +166,7 @@ async def test_failed_creation_incident_closes_when_group_size_is_reached(world:
 
 
 async def test_resume_timeout_opens_incident(world: World) -> None:
-    world.states["lab-1-1"], world.reasons["lab-1-1"] = "down~", "ResumeTimeout reached"
+    world.slurm.states["lab-1-1"], world.slurm.reasons["lab-1-1"] = "down~", "ResumeTimeout reached"
     await world.look()
     assert (await incident(world)).steps[-1].text == "lab-1-1: it was not ready within 900 s, so Slurm set it down"
 
@@ -199,8 +184,8 @@ async def test_any_creation_error_delays_next_try(world: World, trouble: Excepti
 
 async def test_manually_scaled_spot_group_is_refilled_without_closing_slots(world: World) -> None:
     world.waker.cluster = replace(LAB, groups=(replace(LAB.groups[0], nodes=1, idle_s=None, spot=True),))
-    world.states |= {"lab-1-1": "down", "lab-1-2": "down"}
-    world.reasons |= {"lab-1-1": "headway: no machine", "lab-1-2": "headway: no machine"}
+    world.slurm.states |= {"lab-1-1": "down", "lab-1-2": "down"}
+    world.slurm.reasons |= {"lab-1-1": "headway: no machine", "lab-1-2": "headway: no machine"}
     world.trouble = Refused("no capacity")
     said = await world.look()
     assert said[0] == "a node is missing: its machine is being created"
@@ -224,12 +209,12 @@ async def test_failed_scrape_target_update_keeps_working_node(world: World) -> N
 
 
 async def test_scrape_targets_update_after_machine_is_deleted_elsewhere(world: World) -> None:
-    world.states["lab-1-1"] = "idle~"
-    world.machines["lab-1-2"] = builders.machine("lab-1-2")
-    world.states["lab-1-2"] = "idle"
+    world.slurm.states["lab-1-1"] = "idle~"
+    world.provider.machines["lab-1-2"] = builders.machine("lab-1-2")
+    world.slurm.states["lab-1-2"] = "idle"
     await world.look()
     world.told.clear()
-    del world.machines["lab-1-2"]
+    del world.provider.machines["lab-1-2"]
     await world.look()
     await world.look()
     assert len(world.told) == 1
@@ -241,7 +226,7 @@ async def test_new_autoscaler_updates_scrape_targets_after_restart(world: World)
     world.now += 10
     await world.waker.scale()
     await world.waker.pause()
-    assert "lab-1-1" in world.machines
+    assert "lab-1-1" in world.provider.machines
     world.told.clear()
     world.waker = executor.Autoscaler(world.waker.cluster, world.waker.env, clock=lambda: world.now)
     await world.look()
@@ -257,12 +242,12 @@ async def test_paused_autoscaler_starts_nothing(world: World) -> None:
 
 async def test_machine_running_a_job_is_never_deleted(world: World) -> None:
     """Whatever the states say: jobs that began between two looks, or outlive what Slurm says of their node."""
-    world.states |= {"lab-1-1": "idle%", "lab-1-2": "idle~"}
-    world.machines |= {name: builders.machine(name) for name in ("lab-1-1", "lab-1-2")}
-    world.busy = {"lab-1-1": 7}
+    world.slurm.states |= {"lab-1-1": "idle%", "lab-1-2": "idle~"}
+    world.provider.machines |= {name: builders.machine(name) for name in ("lab-1-1", "lab-1-2")}
+    world.slurm.jobs = {"lab-1-1": {7}}
     await world.look()
     assert world.did == ["delete lab-1-2"]
-    world.busy = {}
+    world.slurm.jobs = {}
     await world.look()
     assert world.did == ["delete lab-1-2", "delete lab-1-1"]
 
@@ -271,24 +256,24 @@ async def test_machine_running_a_job_is_never_deleted(world: World) -> None:
 async def test_node_that_came_up_despite_creation_error_is_kept(world: World, word: str) -> None:
     """An error after Slurm has heard of the machine: what runs there goes on."""
     world.trouble = Refused("the answer was lost")
-    world.busy = {"lab-1-1": 7}
+    world.slurm.jobs = {"lab-1-1": {7}}
 
     async def bring(_: Any, __: Any, name: str, ___: Any) -> None:
-        world.machines[name] = replace(builders.machine(name), started_at=world.now)
-        world.states[name] = word
+        world.provider.machines[name] = replace(builders.machine(name), started_at=world.now)
+        world.slurm.states[name] = word
         raise Refused("the answer was lost")
 
     world.monkeypatch.setattr(executor, "provision_machine", bring)
     await world.look()
-    assert "lab-1-1" in world.machines
+    assert "lab-1-1" in world.provider.machines
     assert not [words for words in world.did if "lab-1-1" in words]
 
 
 async def test_skips_nodes_busy_with_other_operations(world: World) -> None:
     other = Group("other", builders.H100, 0, 1, slots=("lab-1-3",), idle_s=60)
     world.waker.cluster = replace(LAB, groups=(replace(LAB.groups[0], slots=LAB.slot_names[:2]), other))
-    world.states |= {"lab-1-2": "idle~", "lab-1-3": "allocated#"}
-    world.machines["lab-1-2"] = builders.machine("lab-1-2")
+    world.slurm.states |= {"lab-1-2": "idle~", "lab-1-3": "allocated#"}
+    world.provider.machines["lab-1-2"] = builders.machine("lab-1-2")
     world.waker.busy_nodes = frozenset(["lab-1-2"])
     await world.look()
     assert world.did == ["make lab-1-3"]
@@ -323,8 +308,8 @@ async def test_successful_creation_does_not_reset_over_budget_backoff(world: Wor
     world.waker.cluster = replace(
         LAB, groups=(replace(LAB.groups[0], price_usd_per_node_hour=price),), max_usd_per_hour=price + 1
     )
-    world.states |= {"lab-1-2": "allocated#", "lab-1-3": "allocated#"}
-    world.busy = {"lab-1-1": 4, "lab-1-2": 5, "lab-1-3": 5}
+    world.slurm.states |= {"lab-1-2": "allocated#", "lab-1-3": "allocated#"}
+    world.slurm.jobs = {"lab-1-1": {4}, "lab-1-2": {5}, "lab-1-3": {5}}
     await world.look()
     assert [words for words in world.did if words.startswith("make")] == ["make lab-1-1"]
     assert world.waker.over_budget == {"gpu": 1}
@@ -345,10 +330,10 @@ async def test_database_outage_during_creation_is_retried_without_incident(world
     async def bring(_: Any, __: Any, name: str, ___: Any) -> None:
         nonlocal tries
         tries += 1
-        world.machines[name] = replace(builders.machine(name), started_at=world.now)
+        world.provider.machines[name] = replace(builders.machine(name), started_at=world.now)
         if tries < 3:
             raise StoreUnavailable("the server's database does not answer")
-        world.states[name] = "allocated"
+        world.slurm.states[name] = "allocated"
 
     world.monkeypatch.setattr(executor, "provision_machine", bring)
     world.monkeypatch.setattr(executor, "STORE_RETRY_S", 0.0)
@@ -361,8 +346,8 @@ async def test_database_outage_during_creation_is_retried_without_incident(world
 async def test_undeletable_machine_opens_incident_and_blocks_nothing_else(world: World) -> None:
     other = Group("other", builders.H100, 0, 1, slots=("lab-1-3",), idle_s=60)
     world.waker.cluster = replace(LAB, groups=(replace(LAB.groups[0], slots=LAB.slot_names[:2]), other))
-    world.states |= {"lab-1-3": "allocated#"}
-    world.machines["lab-1-2"], world.stuck = builders.machine("lab-1-2"), {"lab-1-2"}
+    world.slurm.states |= {"lab-1-3": "allocated#"}
+    world.provider.machines["lab-1-2"], world.provider.stuck = builders.machine("lab-1-2"), {"lab-1-2"}
     said = await world.look()
     assert "machine could not be returned (try 1 in a row): device busy" in said
     assert {"make lab-1-1", "make lab-1-3", "delete lab-1-2"} == set(world.did)
@@ -376,7 +361,7 @@ async def test_undeletable_machine_opens_incident_and_blocks_nothing_else(world:
     await world.look()
     assert world.did == ["delete lab-1-2"]
     assert (await incident(world)).steps[-1].text.startswith("try 2 in a row: device busy; the next try in 120 s")
-    world.stuck.clear()
+    world.provider.stuck.clear()
     world.now += 120
     assert "machine returned: Slurm does not need it" in await world.look()
     await world.look()
@@ -386,7 +371,7 @@ async def test_undeletable_machine_opens_incident_and_blocks_nothing_else(world:
 
 
 async def test_failed_creation_closes_group_even_if_deletion_fails(world: World) -> None:
-    world.trouble, world.stuck = Refused("no capacity"), {"lab-1-1"}
+    world.trouble, world.provider.stuck = Refused("no capacity"), {"lab-1-1"}
     await world.look()
     assert "NodeName=lab-1-[1-3] State=DOWN" in " ".join(world.did)
     assert {one.what for one in await world.store.incidents.search("lab")} == {
@@ -396,17 +381,17 @@ async def test_failed_creation_closes_group_even_if_deletion_fails(world: World)
 
 
 async def test_failed_deletion_incident_closes_when_slurm_reuses_node(world: World) -> None:
-    world.states |= {"lab-1-1": "idle~", "lab-1-2": "idle~"}
-    world.machines["lab-1-2"], world.stuck = builders.machine("lab-1-2"), {"lab-1-2"}
+    world.slurm.states |= {"lab-1-1": "idle~", "lab-1-2": "idle~"}
+    world.provider.machines["lab-1-2"], world.provider.stuck = builders.machine("lab-1-2"), {"lab-1-2"}
     await world.look()
-    world.states["lab-1-2"] = "allocated"
+    world.slurm.states["lab-1-2"] = "allocated"
     await world.look()
     assert (await incident(world)).steps[-1].text == "Slurm needs it again"
 
 
 async def test_failed_machines_of_one_job_count_as_one_try(world: World) -> None:
-    world.states = dict.fromkeys(LAB.slot_names, "allocated#")
-    world.busy = dict.fromkeys(LAB.slot_names, 7)
+    world.slurm.states = dict.fromkeys(LAB.slot_names, "allocated#")
+    world.slurm.jobs = {name: {7} for name in LAB.slot_names}
     world.trouble = Refused("503")
     await world.look()
     assert [words for words in world.did if words.startswith("make")] == [f"make {name}" for name in LAB.slot_names]
@@ -420,15 +405,15 @@ async def test_failed_machines_of_one_job_count_as_one_try(world: World) -> None
 
 async def test_slurm_refusal_is_reported_once_and_other_actions_continue(world: World) -> None:
     """In every look, for as long as it is so."""
-    answer = world.remote
+    answer = world.slurm.remote
 
     async def remote(machine: Machine, argv: Sequence[str], **more: Any) -> CommandResult:
         if "NodeName=lab-1-3" in argv:
             raise Refused("Invalid node state specified")
         return await answer(machine, argv, **more)
 
-    world.monkeypatch.setattr(world, "remote", remote)
-    world.states["lab-1-3"], world.reasons["lab-1-3"] = "down~", "ResumeTimeout reached"
+    world.monkeypatch.setattr(world.slurm, "remote", remote)
+    world.slurm.states["lab-1-3"], world.slurm.reasons["lab-1-3"] = "down~", "ResumeTimeout reached"
     said = await world.look()
     assert {"Slurm needs it: its machine is being created", "Invalid node state specified"} <= set(said)
     assert "Invalid node state specified" not in await world.look()

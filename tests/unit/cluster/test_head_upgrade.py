@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +15,12 @@ from headway.cluster import head_upgrade
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import REBUILD, Change, ChangeSet
 from headway.domain.machine import Machine
-from headway.errors import CommandFailed, Refused, Unreachable
+from headway.errors import Refused, Unreachable
 from headway.rollout import slurm_upgrade_rules
 from headway.store.db.rows import NodeImage
 from headway.store.store import Store
-from headway.transport.process import CommandResult
 from tests.support import builders
+from tests.support.slurm_cluster import FakeSlurm
 
 LAB = replace(builders.cluster(2), controllers=2, slurm_version="26.05")
 FIRST, SECOND = LAB.heads
@@ -29,10 +29,13 @@ BOTH = ChangeSet(LAB.name, tuple(Change(REBUILD, name, name, "") for name in LAB
 
 
 class World:
-    """Provider and connections; writes down in which order they are asked."""
+    """Provider and Slurm; `order` lists in which order they are asked to change something."""
 
     def __init__(self) -> None:
-        self.order: list[str] = []
+        self.slurm = FakeSlurm(["lab-1-1", "lab-1-2"])
+        self.slurm.states["lab-1-1"] = "mixed"
+        self.slurm.reasons["lab-1-2"] = "eve: disk"
+        self.order = self.slurm.did
         self.silent: set[str] = set()
         self.no_image = False
 
@@ -41,15 +44,6 @@ class World:
 
     async def delete(self, machine: Machine) -> None:
         self.order.append(f"gone {machine.name}")
-
-    async def drop(self, _: str) -> None: ...
-
-    async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> CommandResult:
-        if argv[:2] == ["scontrol", "update"]:
-            self.order.append(" ".join(word.partition("=")[2] for word in argv[2:4]))
-        elif argv[0] != "sinfo":
-            raise CommandFailed(argv, 1, "not registered here")
-        return CommandResult(tuple(argv), 0, "lab-1-1|mixed|none\nlab-1-2|drained|eve: disk\n", "", 0.0)
 
     async def perform(self, _: Any, machine: Machine, steps: list[Any], **__: Any) -> None:
         if machine.name in self.silent:
@@ -82,7 +76,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 @pytest.fixture
 async def env(tmp_path: Path, world: World) -> AsyncIterator[ClusterContext]:
     store: Store = await builders.store(tmp_path, builders.Clock())
-    yield ClusterContext(cast(Any, world), store, cast(Any, world), Path("/nowhere"))
+    yield ClusterContext(cast(Any, world), store, cast(Any, world.slurm), Path("/nowhere"))
     await store.close()
 
 
@@ -92,7 +86,7 @@ async def test_heads_are_removed_after_image_build_and_daemon_stop(world: World,
     daemons = ["slurmrestd", "slurmctld", "slurmdbd", "mariadb"]
     assert world.order == [
         "image",
-        "lab-1-1 DRAIN",
+        "scontrol update NodeName=lab-1-1 State=DRAIN Reason=headway: rolls",
         *(f"{one} {SECOND}" for one in daemons),
         *(f"{one} {FIRST}" for one in daemons),
         *(f"off {name}" for name in (SECOND, FIRST)),

@@ -21,8 +21,8 @@ from headway.domain.observed import Observed
 from headway.domain.slots import Deadline
 from headway.domain.survey import MachineClaim
 from headway.errors import Refused
-from headway.transport.process import CommandResult
 from tests.support import builders
+from tests.support.slurm_cluster import FakeSlurm
 
 LAB = builders.cluster(2, 0)
 OLD = {name: builders.machine(name) for name in (LAB.head, *LAB.slot_names)}
@@ -35,8 +35,8 @@ class World:
     server_id = "s1"
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.jobs: dict[str, int] = {}
-        self.did: list[str] = []
+        self.slurm = FakeSlurm(LAB.slot_names)
+        self.did = self.slurm.did
         self.new = NEW
         self.held: MachineClaim | None = None
         for name, work in {
@@ -74,20 +74,8 @@ class World:
     async def delete(self, machine: Machine) -> None:
         self.did.append(f"forget {machine.name}")
 
-    async def drop(self, _: str) -> None: ...
-
-    async def remote(self, _: Machine, argv: Any, **__: Any) -> CommandResult:
-        out = ""
-        if argv[0] == "squeue":
-            out = "".join(f"{job} {node}\n" for node, job in self.jobs.items())
-        elif argv[0] == "sinfo":
-            out = "".join(f"{name}|idle|none\n" for name in LAB.slot_names)
-        else:
-            self.did.append(" ".join(argv[2:]))
-        return CommandResult(tuple(argv), 0, out, "", 0.0)
-
     async def run(self, *, deadline: float | None = None, rests: bool = False) -> None:
-        env: Any = ClusterContext(self, None, self, Path())  # type: ignore[arg-type]
+        env: Any = ClusterContext(self, None, self.slurm, Path())  # type: ignore[arg-type]
         goal = DesiredState(LAB, {}, desired_accounts(LAB))
         machines = {name: one for name, one in OLD.items() if name != "lab-1-2"}
         changes = ChangeSet("lab", (Change("machine.create", "lab-1-2", "lab-1-2", "another machine"),))
@@ -118,7 +106,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 async def test_old_machine_is_drained_before_its_release(world: World) -> None:
     await world.run()
     old = OLD["lab-1-2"].address
-    assert world.did[:2] == ["NodeName=lab-1-2 State=DRAIN Reason=headway: leaves", f"leave {old}"]
+    assert world.did[:2] == ["scontrol update NodeName=lab-1-2 State=DRAIN Reason=headway: leaves", f"leave {old}"]
     assert world.did[-2:] == ["take 10.9.0.77", "create lab-1-2"]
     assert "forget lab-1-2" not in world.did  # others would be given its new machine
 
@@ -126,7 +114,7 @@ async def test_old_machine_is_drained_before_its_release(world: World) -> None:
 async def test_old_machine_with_a_job_is_not_released_without_deadline(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.jobs = {"lab-1-2": 7}
+    world.slurm.jobs = {"lab-1-2": {7}}
     monkeypatch.setattr("headway.cluster.scaling.scale_in.LATE_JOB_S", 0.0)
     with pytest.raises(Refused, match="lab-1-2 runs job 7"):
         await world.run()
@@ -134,14 +122,14 @@ async def test_old_machine_with_a_job_is_not_released_without_deadline(
 
 
 async def test_restore_releases_the_old_machine_without_asking_slurm(world: World) -> None:
-    world.jobs = {"lab-1-2": 7}  # of after the backup: Slurm is about to forget it
+    world.slurm.jobs = {"lab-1-2": {7}}  # of after the backup: Slurm is about to forget it
     await world.run(rests=True)
     assert world.did[0] == f"leave {OLD['lab-1-2'].address}"
     assert world.did[-2:] == ["take 10.9.0.77", "create lab-1-2"]
 
 
 async def test_same_machine_with_a_new_address_is_not_released(world: World) -> None:
-    world.jobs = {"lab-1-2": 7}
+    world.slurm.jobs = {"lab-1-2": {7}}
     world.new, world.held = replace(NEW, host_key=OLD["lab-1-2"].host_key), MachineClaim("lab", "s1", "lab-1-2")
     await world.run()
     assert world.did == ["take 10.9.0.77", "create lab-1-2"]

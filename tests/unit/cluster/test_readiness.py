@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,46 +15,36 @@ from headway.changes.cluster_changes import DesiredState
 from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import readiness
 from headway.cluster.context import ClusterContext
-from headway.domain.machine import Machine
 from headway.domain.slots import NO_MACHINE_REASON
 from headway.errors import Unreachable
-from headway.transport.process import CommandResult
 from tests.support import builders
+from tests.support.slurm_cluster import FakeProvider, FakeSlurm
 
 HEAD = builders.machine("lab-head")
 
 
-class Controller:
-    """Has lab-1-2 down for want of a machine; whether it hears from that is `states`."""
-
-    def __init__(self, states: str) -> None:
-        self.states = states
-        self.did: list[str] = []
-
-    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> CommandResult:
-        out = ""
-        if "show" in argv:
-            out = f"NodeName=lab-1-2 State={self.states} Reason={NO_MACHINE_REASON} [root@2026-01-01T00:00:00]\n"
-        else:
-            self.did.append(" ".join(argv[2:]))
-        return CommandResult(tuple(argv), 0, out, "", 0.0)
+def slurm(state: str = "down") -> FakeSlurm:
+    """Returns a Slurm that has lab-1-2 in this state for want of a machine."""
+    made = FakeSlurm(["lab-1-1", "lab-1-2"])
+    made.states["lab-1-2"], made.reasons["lab-1-2"] = state, NO_MACHINE_REASON
+    return made
 
 
-def env(controller: Controller) -> ClusterContext:
+def env(controller: FakeSlurm) -> ClusterContext:
     return ClusterContext(None, None, controller, Path())  # type: ignore[arg-type]
 
 
 async def test_registered_node_is_resumed() -> None:
-    controller = Controller("DOWN")
+    controller = slurm()
     await readiness.return_new_node(env(controller), HEAD, "lab-1-2")
-    assert controller.did == ["NodeName=lab-1-2 State=RESUME"]
+    assert controller.did == ["scontrol update NodeName=lab-1-2 State=RESUME"]
 
 
 async def test_node_that_never_registers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else whoever made it would say that it is ready."""
     monkeypatch.setattr(readiness, "REGISTER_S", 0.01)
     monkeypatch.setattr(readiness, "POLL_S", 0.001)
-    controller = Controller("DOWN+NOT_RESPONDING")
+    controller = slurm("down*")
     with pytest.raises(Unreachable, match="lab-1-2: slurmd did not register") as caught:
         await readiness.return_new_node(env(controller), HEAD, "lab-1-2")
     assert "journalctl -u slurmd" in caught.value.hint
@@ -74,7 +64,7 @@ async def test_starting_slurmrestd_is_waited_for(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(readiness, "open_slurm_reader", reader)
     monkeypatch.setattr(readiness, "POLL_S", 0.001)
-    await readiness.wait_for_slurmrestd(builders.cluster(), env(Controller("")), HEAD)
+    await readiness.wait_for_slurmrestd(builders.cluster(), env(slurm()), HEAD)
     assert answers == []
 
 
@@ -82,23 +72,17 @@ async def test_starting_slurmrestd_is_waited_for(monkeypatch: pytest.MonkeyPatch
 async def test_node_that_stays_gets_its_previous_state_back(most: int) -> None:
     lab = builders.cluster(4, 0)
     lab = replace(lab, groups=(replace(lab.groups[0], most=most),))
-    reasons = dict(
-        zip(lab.slot_names, ("none", "headway: leaves", "headway: leaves: ann: a fan", "headway: leaves"), strict=True)
-    )
-    did: list[str] = []
-
-    async def remote(_: Any, argv: Sequence[str], **__: Any) -> CommandResult:
-        if argv[0] == "sinfo":
-            return CommandResult(
-                tuple(argv), 0, "".join(f"{n}|draining|{why}\n" for n, why in reasons.items()), "", 0.0
-            )
-        did.append(" ".join(argv[2:]))
-        return CommandResult(tuple(argv), 0, "", "", 0.0)
-
+    controller = FakeSlurm(lab.slot_names)
+    reasons = ("headway: leaves", "headway: leaves: ann: a fan", "headway: leaves")
+    controller.reasons = dict(zip(lab.slot_names[1:], reasons, strict=True))
     goal = DesiredState(lab, {}, desired_accounts(lab), lab.slot_names)
-    env: Any = ClusterContext(None, None, SimpleNamespace(remote=remote), Path())  # type: ignore[arg-type]
-    assert await readiness.mark_empty_slots(goal, env, builders.machine(lab.head), {"lab-1-4"}) == frozenset()
-    assert did == ["NodeName=lab-1-2 State=RESUME", "NodeName=lab-1-3 State=DRAIN Reason=ann: a fan"]
+    assert (
+        await readiness.mark_empty_slots(goal, env(controller), builders.machine(lab.head), {"lab-1-4"}) == frozenset()
+    )
+    assert controller.did == [
+        "scontrol update NodeName=lab-1-2 State=RESUME",
+        "scontrol update NodeName=lab-1-3 State=DRAIN Reason=ann: a fan",
+    ]
 
 
 async def test_machine_left_down_by_a_killed_apply_is_returned_to_service(
@@ -106,16 +90,10 @@ async def test_machine_left_down_by_a_killed_apply_is_returned_to_service(
 ) -> None:
     """lab-1-3 was made and marked as before when that apply was killed; lab-1-4 could not be made."""
     lab = builders.cluster(4, 0)
-    reasons = dict(
-        zip(lab.slot_names, ("none", "none", readiness.NO_MACHINE_REASON, readiness.NO_MACHINE_REASON), strict=True)
-    )
-
-    async def remote(_: Any, argv: Sequence[str], **__: Any) -> CommandResult:
-        return CommandResult(tuple(argv), 0, "".join(f"{n}|down|{why}\n" for n, why in reasons.items()), "", 0.0)
-
-    async def list_(_: str) -> tuple[Machine, ...]:
-        return tuple(builders.machine(name) for name in (lab.head, *lab.slot_names[:3]))
-
+    controller = FakeSlurm(lab.slot_names)
+    controller.states = dict.fromkeys(lab.slot_names, "down")
+    controller.reasons = dict.fromkeys(lab.slot_names[2:], readiness.NO_MACHINE_REASON)
+    provider = FakeProvider(builders.machine(name) for name in (lab.head, *lab.slot_names[:3]))
     waited: list[frozenset[str]] = []
     returned: list[frozenset[str]] = []
 
@@ -133,7 +111,7 @@ async def test_machine_left_down_by_a_killed_apply_is_returned_to_service(
     monkeypatch.setattr(readiness, "wait_for_nodes", wait)
     monkeypatch.setattr(readiness, "return_nodes", give)
     monkeypatch.setattr(readiness, "hold_spares", spares)
-    env: Any = ClusterContext(SimpleNamespace(list=list_), None, SimpleNamespace(remote=remote), Path())  # type: ignore[arg-type]
+    env: Any = ClusterContext(provider, None, controller, Path())  # type: ignore[arg-type]
     await readiness.finish_bring_up(
         DesiredState(lab, {}, desired_accounts(lab), lab.slot_names), env, say, frozenset(), failed=("lab-1-4",)
     )

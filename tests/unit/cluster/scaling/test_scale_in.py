@@ -20,7 +20,7 @@ from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machine import MachineState
 from headway.domain.observed import Observed
 from headway.domain.slots import Deadline
-from headway.errors import CommandFailed, Refused
+from headway.errors import Refused
 from tests.support import builders
 from tests.support.slurm_cluster import FakeProvider, FakeSlurm
 
@@ -295,9 +295,9 @@ async def test_failed_deletion_does_not_stop_the_other_deletions() -> None:
     world = World()
     world.provider.stuck = {"lab-1-2"}
     leaving = world.leaving()
-    with pytest.raises(CommandFailed, match="device busy"):
+    with pytest.raises(Refused, match="device busy"):
         await leaving.remove_machines(["lab-1-2", "lab-1-3"])
-    assert world.did[1] == "delete lab-1-3"
+    assert "delete lab-1-3" in world.did
     assert world.slurm.reasons == {"lab-1-2": "headway: leaves", "lab-1-3": "headway: no machine"}
     assert leaving.gone == {"lab-1-3"}
 
