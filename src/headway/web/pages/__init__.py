@@ -6,12 +6,23 @@ from types import ModuleType
 
 from headway.web.pages.admin import audit, people, settings, signin, tokens
 from headway.web.pages.billing import costs, teams
-from headway.web.pages.cluster import events, home, incidents, new, node, nodes, operations, overview, scale, storage
+from headway.web.pages.cluster import (
+    cluster_form,
+    events,
+    home,
+    incidents,
+    node,
+    nodes,
+    operations,
+    overview,
+    scale,
+    storage,
+)
 from headway.web.pages.jobs import job, notebooks, queue, submit
 
 PAGES: tuple[ModuleType, ...] = (
     home,
-    new,
+    cluster_form,
     operations,
     overview,
     queue,

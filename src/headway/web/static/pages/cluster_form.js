@@ -1,4 +1,4 @@
-// The new cluster's page: rows grow as they are filled, a fault leads to its line.
+// The form of a cluster file: rows grow as they are filled, a fault leads to its line.
 "use strict";
 (() => {
   const text = () => document.getElementById("text");

@@ -126,7 +126,7 @@ async def check(request: Request, state: State, who: Planner) -> Response:
     """Checks the input and returns the parts of the page that depend on it."""
     sent = await _sent(request)
     flow, leads = await _follow(state, who, sent)
-    return render("new_parts.html", viewer=who, flow=flow, leads=leads)
+    return render("cluster_form_updates.html", viewer=who, flow=flow, leads=leads)
 
 
 @router.post("/new")
@@ -239,7 +239,7 @@ async def _with_changes(
 def _page(who: Principal, flow: Flow, **more: Any) -> Response:
     values = {"changes": None, "groups": [], "goes": False, "deadline": "", "error": None, "status": 200, **more}
     status = values.pop("status")
-    return render("new.html", status=status, viewer=who, flow=flow, leads="", **values)
+    return render("cluster_form.html", status=status, viewer=who, flow=flow, leads="", **values)
 
 
 async def _document(state: AppState, text: str) -> Document:
