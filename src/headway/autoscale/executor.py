@@ -102,7 +102,7 @@ class Autoscaler:
 
     async def _scale_once(self) -> None:
         """Runs one pass: plans the actions and carries them out."""
-        machines = {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
+        machines = await self.env.machines(self.cluster.name)
         head = await active_head(self.cluster, self.env, machines)
         if head is None:
             return
@@ -286,7 +286,7 @@ class Autoscaler:
         states: dict[str, planner.StateAndReason] = {}
         unasked = ""
         try:
-            machines = {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
+            machines = await self.env.machines(self.cluster.name)
             free = node in await self._idle_nodes(head, [node])
             states = await node_commands.read_node_reasons(self.env.connections, head)
             if node in machines and (not free or node_commands.is_in_service(states.get(node, ("", ""))[0])):

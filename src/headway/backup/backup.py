@@ -18,7 +18,6 @@ from typing import Any
 
 from headway.backup.archive import SUFFIX, Damaged, Header, Reader, Writer
 from headway.cluster.context import ClusterContext, ReportProgress
-from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.domain.operation import SECRET_PREFIXES
@@ -67,7 +66,7 @@ async def back_up(
 ) -> VerifiedBackup:
     """Writes the backup `path`, reads it back and only then gives it its name. `about` is the cluster's row in the
     store. Raises Conflict when no head is running, Refused when the file can't be written; then no file is left."""
-    head = (await list_machines(env, cluster.name)).get(cluster.head)
+    head = (await env.machines(cluster.name)).get(cluster.head)
     if head is None or head.state is not MachineState.RUNNING:
         raise Conflict(
             f"{cluster.head} is not running: there is nothing to back up", hint=f"headway status {cluster.name}"

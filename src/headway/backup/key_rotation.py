@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from headway.cluster.apply import apply_cluster, plan_changes
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.keys import secrets
-from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.domain.operation import OperationKind, own_secret
@@ -77,7 +76,7 @@ async def _sign_in_key(
     await begins()
     old = (await env.store.secrets.of_cluster(cluster.name))["bootstrap_key"]
     new = await env.store.secrets.put_if_absent(cluster.name, _new(ref), secrets.new_key())
-    machines = tuple((await list_machines(env, cluster.name)).values())
+    machines = tuple((await env.machines(cluster.name)).values())
     try:
         await _admit(provider, machines, new, *([old] if old != new else []))
         await say("key", "the new key is accepted in addition to the old one", done=True)

@@ -19,7 +19,7 @@ from headway.backup.archive import Reader
 from headway.backup.backup import VerifiedBackup, program_argv, prove, rows
 from headway.cluster.apply import apply_cluster
 from headway.cluster.context import ClusterContext, ReportProgress
-from headway.cluster.observe import list_machines, replaced_machines
+from headway.cluster.observe import replaced_machines
 from headway.domain.cluster import ACCOUNTING_FOLDER, Cluster, head_names
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
@@ -106,7 +106,7 @@ async def restore(cluster: Cluster, env: ClusterContext, say: ReportProgress, pa
     """Restores Slurm's state and its database. `ref` names this restore: after an interruption it starts from the
     beginning, unless everything was already put back; then later changes stay. The previous state that an earlier
     try has set aside is kept. Raises HeadwayError naming what could not be restored."""
-    machines = await list_machines(env, cluster.name)
+    machines = await env.machines(cluster.name)
     head = machines.get(cluster.head)
     answers = done = False
     if head is not None and head.state is MachineState.RUNNING:
@@ -157,7 +157,7 @@ async def _stand_aside(cluster: Cluster, env: ClusterContext, say: ReportProgres
     because it would take over when it boots; the controller on a new machine waits for the first one. A controller
     that is not in the backup's cluster file is disabled. A machine of one's own that is being replaced need not
     answer: it was reinstalled, or is gone."""
-    machines, replaced = await list_machines(env, cluster.name), await replaced_machines(env, cluster.name)
+    machines, replaced = await env.machines(cluster.name), await replaced_machines(env, cluster.name)
     for name in head_names(cluster.name, _MOST_HEADS)[1:]:
         machine = machines.get(name)
         if machine is None or await _ended(env, machine, for_good=name not in cluster.heads) or name in replaced:
@@ -234,7 +234,7 @@ async def _send(env: ClusterContext, head: Machine, argv: list[str], pieces: Ite
 async def _close_runaways(cluster: Cluster, env: ClusterContext, say: ReportProgress) -> None:
     """Closes accounting records of jobs that began after the backup read Slurm's state: they are in the database
     and unknown to slurmctld."""
-    head = (await list_machines(env, cluster.name))[cluster.head]
+    head = (await env.machines(cluster.name))[cluster.head]
     argv = close_runaway_jobs_argv()
     ran = await env.connections.remote(head, argv, timeout_s=60, check=False, input=b"y\n")
     if ran.code != 0:

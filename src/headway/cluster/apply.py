@@ -13,7 +13,7 @@ from headway.cluster.apply_run import ApplyRun, BeforeStage, store_new_secrets
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.desired_state import read_site, render_desired_state
 from headway.cluster.keys import secrets
-from headway.cluster.observe import list_machines, observe_cluster
+from headway.cluster.observe import observe_cluster
 from headway.cluster.readiness import finish_bring_up
 from headway.cluster.scaling.scale_in import WaitingWork
 from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slots
@@ -42,7 +42,7 @@ async def plan_changes(cluster: Cluster, env: ClusterContext) -> ChangeSet:
 async def _chosen(cluster: Cluster, env: ClusterContext, *, asks: bool) -> tuple[tuple[str, ...], frozenset[str]]:
     """Returns (slots with a machine, those of them that another operation is removing and that this one leaves
     alone)."""
-    machines = await list_machines(env, cluster.name)
+    machines = await env.machines(cluster.name)
     chosen = await select_slots(cluster, env, machines)
     leaving = await leaving_with_jobs(cluster, env, machines, chosen) if asks else frozenset()
     return tuple(name for name in cluster.slot_names if name in leaving or name in chosen), leaving

@@ -26,7 +26,7 @@ from headway.cluster.machine_steps import (
     steps_by_stage,
     wait_for_slurmdbd,
 )
-from headway.cluster.observe import list_machines, observe_machine
+from headway.cluster.observe import observe_machine
 from headway.cluster.parallel_machines import failed_machines_error, run_all
 from headway.cluster.readiness import finish_bring_up, return_new_node, wait_for_nodes, wait_for_slurmrestd
 from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside, WaitingWork
@@ -112,7 +112,7 @@ class ApplyRun:
         new = [change.where for change in self.changes.changes if change.kind == "machine.create"]
         if new:
             await self.say("machines", f"{len(new)} are being taken")
-        taken = await list_machines(self.env, cluster.name)
+        taken = await self.env.machines(cluster.name)
         # Machines whose place another machine takes are removed first. A machine that only has a new address keeps its
         # jobs.
         left = {name: taken[name] for name in new if name in taken and not seen.is_still(name, taken[name])}
@@ -284,7 +284,7 @@ class ApplyRun:
             if again:
                 await self.env.provider.stop(machine)
             await self.env.provider.start(machine)
-            machine = self.machines[name] = (await list_machines(self.env, self.goal.cluster.name))[name]
+            machine = self.machines[name] = (await self.env.machines(self.goal.cluster.name))[name]
         await self._wait(machine)
 
     async def _wait(self, machine: Machine) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine
 from headway.providers.base import Provider
 from headway.providers.registry import open_provider
 from headway.store import Store
@@ -29,6 +30,10 @@ class ClusterContext:
     store: Store
     connections: Connections
     state_dir: Path
+
+    async def machines(self, cluster: str) -> dict[str, Machine]:
+        """Returns all machines of the cluster that exist, running or not, by name."""
+        return {machine.name: machine for machine in await self.provider.list(cluster)}
 
     async def close(self) -> None:
         """Closes the SSH connections."""

@@ -28,18 +28,13 @@ MachineFacts = tuple[ObservedMachine, dict[str, str]]
 AbortedJobs = tuple[dict[str, tuple[int, ...]], str]  # (partition or node -> jobs, why that can't be known or "")
 
 
-async def list_machines(env: ClusterContext, cluster: str) -> dict[str, Machine]:
-    """Returns the cluster's machines by name."""
-    return {machine.name: machine for machine in await env.provider.list(cluster)}
-
-
 async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
     """Returns all facts that the ChangeSet is computed from. Machines that run but do not answer are listed with the
     reason. Raises CommandFailed if a created machine answers but its observation fails twice."""
     cluster = goal.cluster
     wanted_names = set(goal.machines)
     replaced = await replaced_machines(env, cluster.name) & wanted_names
-    machines = {name: one for name, one in (await list_machines(env, cluster.name)).items() if name not in replaced}
+    machines = {name: one for name, one in (await env.machines(cluster.name)).items() if name not in replaced}
     limit = asyncio.Semaphore(FAN_OUT)
     seen: dict[str, ObservedMachine] = {}
     unreachable: dict[str, str] = {}

@@ -11,7 +11,6 @@ from headway.changes.cluster_changes import DesiredState
 from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.keys import secrets
-from headway.cluster.observe import list_machines
 from headway.cluster.scaling.scale_in import keep_node
 from headway.cluster.scaling.spares import spares_to_reserve
 from headway.domain.cluster import Cluster
@@ -153,7 +152,7 @@ async def hold_spares(cluster: Cluster, env: ClusterContext, head: Machine, say:
 
 async def readiness_checks(cluster: Cluster, env: ClusterContext) -> tuple[Check, ...]:
     """Returns the readiness checks, one per subject, in the order of their dependencies."""
-    machines = await list_machines(env, cluster.name)
+    machines = await env.machines(cluster.name)
     wanted = (*cluster.heads, *choose_slots(cluster, machines))
     stopped = [n for n in wanted if n not in machines or machines[n].state is not MachineState.RUNNING]
     head = await active_head(cluster, env, machines)
@@ -224,7 +223,7 @@ async def finish_bring_up(
     register, returns nodes to service that this run or an earlier one started, and reserves spares. `leaving`: nodes
     that another operation has drained; `failed`: machines that could not be set up."""
     cluster = goal.cluster
-    machines = await list_machines(env, cluster.name)
+    machines = await env.machines(cluster.name)
     head = machines[cluster.head]
     began = time.monotonic()
     forgotten = await mark_empty_slots(goal, env, head, leaving)

@@ -11,7 +11,6 @@ from pathlib import PurePosixPath
 
 from headway.cluster import machine_claims, remote_steps
 from headway.cluster.context import ClusterContext, ReportProgress
-from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError
@@ -31,7 +30,7 @@ async def take_down(cluster: Cluster, env: ClusterContext, say: ReportProgress, 
     """Deletes or releases all machines and returns the paths of the data that is kept. A machine that does not answer
     is deleted too."""
     began = time.monotonic()
-    machines = await list_machines(env, cluster.name)
+    machines = await env.machines(cluster.name)
     head = machines.get(cluster.head)
     if head is not None and head.state is MachineState.RUNNING and not delete_data:
         await say("jobs", "cancelling jobs, closing accounting")

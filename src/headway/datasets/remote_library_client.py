@@ -11,7 +11,6 @@ from typing import Any, NoReturn, TypeVar
 
 from headway.cluster.active_head import require_active_head
 from headway.cluster.context import ClusterContext
-from headway.cluster.observe import list_machines
 from headway.datasets.library import Progress, Stopped
 from headway.datasets.manifest import Item, Listing, Manifest, Source
 from headway.datasets.remote_library import MARK
@@ -95,7 +94,7 @@ class RemoteLibrary:
     ) -> AsyncIterator[dict[str, Any]]:
         """Yields the answers of the program on the head, and the text of a manifest. Raises the errors that it
         reports."""
-        head = await require_active_head(self._cluster, self._env, await list_machines(self._env, self._cluster.name))
+        head = await require_active_head(self._cluster, self._env, await self._env.machines(self._cluster.name))
         what, name, *more = words
         argv = _argv(what, self._cluster.dataset_library, name, *more)
         async with aclosing(self._env.connections.converse(head, argv, _fed(feed))) as said:  # type: ignore[type-var]

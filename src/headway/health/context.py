@@ -42,7 +42,7 @@ class HealthContext:
 
     async def machines(self) -> dict[str, Machine]:
         """Returns all machines that exist, running or not, by name."""
-        return {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
+        return await self.env.machines(self.cluster.name)
 
     async def running_machine(self, name: str) -> Machine:
         """Returns a running machine. Raises Unreachable."""

@@ -36,7 +36,7 @@ async def inject_fault(cluster: Cluster, env: ClusterContext, fault: FaultIn) ->
     gpus = (cluster.group_of[node].plan if fault.node else cluster.largest_plan).gpus
     if fault.kind in OF_GPUS and not fault.heal and fault.gpu >= gpus:
         raise Refused(f"{node} has {_gpus(gpus)}, not {fault.gpu}", hint="choose one with --gpu N")
-    machines = {machine.name: machine for machine in await env.provider.list(cluster.name)}
+    machines = await env.machines(cluster.name)
     machine = machines.get(node)
     if machine is None:
         raise NotFound(f"{node} has no machine", hint=f"run headway apply to restore {cluster.name}")

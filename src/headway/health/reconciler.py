@@ -51,7 +51,7 @@ class HealthReconciler:
 
     async def reconcile(self, nodes: Iterable[NodeState], jobs: Iterable[JobState]) -> list[tuple[str, str]]:
         """Runs one pass. Returns messages as (node or job, text)."""
-        machines = {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
+        machines = await self.env.machines(self.cluster.name)
         said = (
             await self.head_recovery.recover_first_head(self.cluster, self.env, machines)
             if self.cluster.health.act

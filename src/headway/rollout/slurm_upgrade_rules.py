@@ -9,7 +9,7 @@ import contextlib
 from headway.catalog.releases import STATE_READ_BACK
 from headway.cluster.active_head import active_or_stopped_head
 from headway.cluster.context import ClusterContext
-from headway.cluster.observe import list_machines, machines_with_other_slurm
+from headway.cluster.observe import machines_with_other_slurm
 from headway.domain.changeset import Change
 from headway.domain.cluster import Cluster
 from headway.domain.slots import ROLLOUT_REASON
@@ -84,7 +84,7 @@ async def nodes_await_rollout(cluster: Cluster, env: ClusterContext) -> bool:
     if not env.provider.traits.creates_machines:
         return False
     with contextlib.suppress(HeadwayError):
-        machines = await list_machines(env, cluster.name)
+        machines = await env.machines(cluster.name)
         other = machines_with_other_slurm(cluster.slurm_version, machines.values(), await local_images.list_images())
         head = await active_or_stopped_head(cluster, env, machines)
         if other and head is not None and not other.keys() & set(cluster.heads):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from headway.changes.cluster_changes import SLURM_CONF, DesiredState, changeset
 from headway.changes.machine_changes import DesiredMachine
 from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import observe as watched
+from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import build_desired_state
 from headway.cluster.observe import _aborted, _of_earlier_image, heads_with_other_slurm
 from headway.domain.changeset import Change, Disturbs
@@ -199,8 +201,9 @@ async def _with_two_heads(monkeypatch: pytest.MonkeyPatch, before: Cluster, firs
     monkeypatch.setattr(watched, "observe_machine", look_at)
     monkeypatch.setattr(watched, "read_accounts", none)
     monkeypatch.setattr(node_jobs, "jobs_by_partition", queued)
-    provider = SimpleNamespace(list=listed, attached=attached)
-    env: Any = SimpleNamespace(provider=provider, connections=SimpleNamespace(remote=ran))
+    provider: Any = SimpleNamespace(list=listed, attached=attached)
+    connections: Any = SimpleNamespace(remote=ran)
+    env = ClusterContext(provider, cast(Any, None), connections, Path("/nowhere"))
     goal = _goal_of(TWO)
     found = changeset(goal, await watched.observe_cluster(goal, env))
     return [one for one in found.changes if one.what == CONTROLLER.name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -66,7 +66,7 @@ async def seen(monkeypatch: pytest.MonkeyPatch, *errors: HeadwayError) -> dict[s
     monkeypatch.setattr(observing, "read_accounts", no_accounts)
     monkeypatch.setattr(observing, "_of_earlier_image", nothing)
     monkeypatch.setattr(observing.local_images, "list_images", nothing)
-    env = cast(ClusterContext, SimpleNamespace(provider=Provider(), connections=None))
+    env = ClusterContext(cast(Any, Provider()), cast(Any, None), cast(Any, None), Path("/nowhere"))
     found = changeset(GOAL, await observing.observe_cluster(GOAL, env))
     return {change.where: change.why for change in found.changes if change.kind == "machine.restart"}
 

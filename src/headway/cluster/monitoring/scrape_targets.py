@@ -13,7 +13,7 @@ from headway.render.monitoring.prometheus import TARGETS
 async def update_scrape_targets(cluster: Cluster, env: ClusterContext) -> None:
     """Writes the existing machines to Prometheus's target file on the head. Raises Refused if the cluster has no
     network."""
-    machines = {machine.name: machine for machine in await env.provider.list(cluster.name)}
+    machines = await env.machines(cluster.name)
     head, place = machines.get(cluster.head), await env.provider.find(cluster)
     if head is None:
         return

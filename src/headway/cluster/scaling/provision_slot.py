@@ -10,7 +10,6 @@ from headway.cluster.apply_run import ApplyRun
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.desired_state import read_site, render_desired_state
 from headway.cluster.keys import secrets
-from headway.cluster.observe import list_machines
 from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.observed import NOT_OBSERVED, Observed
@@ -29,7 +28,7 @@ async def provision_machine(
 ) -> None:
     """Creates the machine, sets it up and starts slurmd last. `image`: tag of the image, as in ApplyRun. Raises
     HeadwayError; a machine that was created stays for inspection or deletion."""
-    machines = await list_machines(env, cluster.name)
+    machines = await env.machines(cluster.name)
     head = await require_active_head(cluster, env, machines)
     goal = await _goal(cluster, env, {*machines, name})
     have = await secrets.ensure_secrets(env.store, cluster, cluster.machine_names)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from headway.cluster.context import ClusterContext
-from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.errors import NotFound, Unreachable
 from headway.schemas.storage import VolumeSpeedOut
@@ -17,7 +16,7 @@ _S_A_VOLUME = 300.0
 async def measure_volumes(cluster: Cluster, env: ClusterContext, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
     """Measures home, scratch and every writable volume, in MiB/s. `node`: "" for the head. Raises NotFound,
     Unreachable."""
-    machine = (await list_machines(env, cluster.name)).get(node or cluster.head)
+    machine = (await env.machines(cluster.name)).get(node or cluster.head)
     if machine is None:
         raise NotFound(f"{cluster.name} has no machine {node or cluster.head}", hint=f"headway nodes {cluster.name}")
     storage = cluster.storage

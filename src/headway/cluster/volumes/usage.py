@@ -6,7 +6,6 @@ import json
 
 from headway.cluster.active_head import require_active_head
 from headway.cluster.context import ClusterContext
-from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import Room
 from headway.errors import Unreachable
@@ -18,7 +17,7 @@ ANSWER_S = 15.0
 async def read_volume_usage(cluster: Cluster, env: ClusterContext) -> tuple[Room, ...]:
     """Returns the size and free space of home, scratch and all network volumes. Raises Unreachable if the head does not
     answer."""
-    machine = await require_active_head(cluster, env, await list_machines(env, cluster.name))
+    machine = await require_active_head(cluster, env, await env.machines(cluster.name))
     argv = ["python3", "-I", "-S", "-c", program_source("volume_usage"), json.dumps({"paths": cluster.storage.paths})]
     ran = await env.connections.remote(machine, argv, timeout_s=ANSWER_S)
     try:
