@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def node_lines(nodes: list[NodeOut], *, simulated: bool, terminal: Terminal) -> list[str]:
-    """The node table, with a line below it where the GPUs are simulated."""
+    """Returns the node table, with a line below it when the GPUs are simulated."""
     columns = [
         tables.Column("NODE"), tables.Column("STATE", shrink=True, min_width=21), tables.Column("GPUS"),
         tables.Column("JOBS", shrink=True, drop_order=4), tables.Column("CPUS", right=True, drop_order=3),

@@ -57,7 +57,7 @@ def scale(
 
 
 def _asked(words: list[str]) -> tuple[str | None, dict[str, int]]:
-    """(cluster or None, group -> nodes); group "" for a bare number."""
+    """Returns (cluster or None, group -> nodes); the group is "" for a bare number."""
     name, rest = session.split_cluster(words) if "=" not in words[0] else (None, words)
     groups: dict[str, int] = {}
     for word in rest:

@@ -169,7 +169,7 @@ def _facts(j: JobOut, cluster: str, simulated: bool, terminal: Terminal) -> list
 
 
 def _expected(j: JobOut) -> str:
-    """When and where Slurm means to start it."""
+    """Returns when and where Slurm plans to start the job."""
     if j.state not in WAITING or not j.start_time:
         return ""
     return formatting.local_time(j.start_time) + (f" on {j.expected_nodes}" if j.expected_nodes else "")
@@ -184,7 +184,7 @@ def _course(j: JobOut) -> str:
 
 
 def _array_facts(j: JobOut, told: ArrayOut, cluster: str, gpus: list[Span]) -> list[tuple[str, tables.Cell]]:
-    """Of all its tasks: Slurm's record under the array's number is only one of them."""
+    """Returns facts of all tasks: Slurm's record under the array's number is only one of them."""
     waits = j.state in WAITING and bool(told.pending)
     state = "RUNNING" if told.running else "PENDING" if told.pending else "FAILED" if told.failed else "COMPLETED"
     each: list[Span] = [*gpus, (" for each task", "")] if gpus else []

@@ -56,7 +56,7 @@ def _lines(seen: ClusterOut, jobs: list[JobOut], terminal: Terminal) -> list[str
 
 
 def queue_lines(jobs: list[JobOut], terminal: Terminal) -> list[str]:
-    """The table: running jobs first, then those that wait, then those that ended."""
+    """Returns the table: running jobs first, then those that wait, then those that ended."""
     columns = [
         tables.Column("JOB", right=True), tables.Column("NAME", shrink=True), tables.Column("USER", shrink=True, drop_order=1),
         tables.Column("TEAM", shrink=True, drop_order=5), tables.Column("PARTITION", drop_order=4), tables.Column("STATE"),
@@ -68,7 +68,7 @@ def queue_lines(jobs: list[JobOut], terminal: Terminal) -> list[str]:
 
 
 def nodes_or_reason(job: JobOut) -> str:
-    """Its nodes, or the reason it waits or ended."""
+    """Returns the job's nodes, or the reason why it waits or ended."""
     place = job.nodelist or ",".join(job.nodes)
     reason = job.reason if job.reason not in {"", "None"} else ""
     if job.state in RUNNING:

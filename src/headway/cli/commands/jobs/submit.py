@@ -98,7 +98,7 @@ def _request(**fields: Any) -> SubmitIn:
 
 
 def _read(words: list[str]) -> tuple[submit_line.SbatchLine, bool]:
-    """(line, whether the first word may be a cluster or the script: only the server can tell)."""
+    """Returns (line, whether the first word may be a cluster or the script, which only the server knows)."""
     if not words or words[0].startswith("-") or "/" in words[0] or "." in words[0]:
         return submit_line.parse_sbatch_line(words), False
     return submit_line.SbatchLine(own={"help": "1"} if words[1:] in (["--help"], ["-h"]) else {}), True

@@ -1,4 +1,4 @@
-"""fault: puts a fault into a local cluster, or removes it."""
+"""fault: injects a fault into a test cluster, or removes it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fault(
 
 
 def parse(words: list[str], **options: Any) -> tuple[str | None, FaultIn]:
-    """(cluster or None, what is asked). Raises BadParameter."""
+    """Returns (cluster or None, request). Raises BadParameter."""
     from headway.schemas.incidents import FaultIn
 
     kinds = list(FaultKind)
