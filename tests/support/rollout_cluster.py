@@ -1,8 +1,8 @@
-"""A cluster whose machines are of the old node image: machines, a controller and jobs, as provider and as Connections."""
+"""A cluster whose machines are of the old node image."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,8 @@ from headway.catalog.providers import LOCAL
 from headway.cluster import observe
 from headway.cluster.context import ClusterContext
 from headway.domain.machine import Machine
-from headway.errors import CommandFailed, Refused
+from headway.domain.slurm.hostlist import expand
+from headway.errors import Refused
 from headway.health.context import HealthContext
 from headway.health.incidents.verification import NodeTestReport, NodeTestResult
 from headway.images.local_images import ImageInfo
@@ -23,8 +24,8 @@ from headway.rollout import image_rollout as module
 from headway.rollout.image_rollout import roll_nodes
 from headway.store import StoreUnavailable
 from headway.store.store import Store
-from headway.transport.process import CommandResult
 from tests.support import builders
+from tests.support.slurm_cluster import FakeSlurm
 
 LAB = builders.cluster(4, 0)
 NODES = LAB.slot_names
@@ -39,15 +40,14 @@ def info(tag: str) -> ImageInfo:
     return ImageInfo("debian13", tag, f"id-{word}", word, 1, "", SLURM[tag], tag == NEW)
 
 
-class Fleet:
-    """Machines of an image each, a controller, jobs on nodes. As provider and as Connections."""
+class Fleet(FakeSlurm):
+    """Slurm and provider of machines, each of an image. `order` lists what is done and said, `did` what is done."""
 
     traits = LOCAL
 
     def __init__(self) -> None:
+        super().__init__(NODES)
         self.machines = {name: replace(builders.machine(name), image="id-old") for name in (LAB.head, *NODES)}
-        self.jobs: dict[str, set[int]] = {}
-        self.reasons: dict[str, str] = {}
         self.order: list[str] = []
         self.bad: set[str] = set()  # images on which tests fail
         self.unmakable: set[str] = set()
@@ -57,7 +57,6 @@ class Fleet:
         self.each_turn: Callable[[], None] = lambda: None
         self.alone = 0
         self.at_the_lock: Callable[[], None] = lambda: None  # what others do until it is had
-        self.silent: dict[str, int] = {}  # word of scontrol -> so many of these get no answer
 
     async def list(self, _: str) -> tuple[Machine, ...]:
         return tuple(self.machines.values())
@@ -68,46 +67,20 @@ class Fleet:
         assert machine.name in self.reasons, "a node in service"
         del self.machines[machine.name]
 
-    async def drop(self, _: str) -> None: ...
+    def note(self, line: str) -> None:
+        self.order.append(line)
+        self.did.append(line)
 
-    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> CommandResult:
-        out = ""
-        if self.silent.get(argv[1], 0):
-            self.silent[argv[1]] -= 1
-            raise CommandFailed(argv, 1, "Unable to contact slurm controller")
-        if argv[0] == "squeue":
-            out = "".join(f"{job} {node}\n" for node, jobs in self.jobs.items() for job in jobs)
-        elif argv[0] == "sinfo":
-            words = {name: "drained" if name in self.reasons else "idle" for name in NODES}
-            out = "".join(f"{name}|{words[name]}|{self.reasons.get(name, 'none')}\n" for name in NODES)
-        elif "node" in argv:
-            why = self.reasons.get(argv[-1])
-            out = (
-                f"NodeName={argv[-1]} State={'IDLE' if why is None else f'IDLE+DRAIN Reason={why} [root@2026-01-01]'}\n"
-            )
-        elif "show" in argv:
-            out = f"JobId={argv[-1]} JobState=RUNNING\n"
-        elif argv[:2] == ["scontrol", "update"]:
-            self._update(argv)
-        elif argv[:2] == ["scontrol", "requeue"]:
-            self.order.append(f"requeue {argv[2]}")
-            self.jobs = {node: jobs - {int(argv[2])} for node, jobs in self.jobs.items()}
-        else:
-            assert argv[:2] in (["scontrol", "write"], ["scontrol", "notify"]) or argv[0] in ("sacct", "systemctl"), (
-                argv
-            )
-        return CommandResult(tuple(argv), 0, out, "", 0.0)
+    async def query(self, argv: list[str]) -> str | None:
+        return "" if argv[0] == "systemctl" else await super().query(argv)
 
-    def _update(self, argv: Sequence[str]) -> None:
-        from headway.domain.slurm.hostlist import expand
-
-        given = dict(word.split("=", 1) for word in argv[2:])
-        for name in expand(given["NodeName"]):
-            self.order.append(f"{given['State'].lower()} {name}")
-            if given["State"] == "RESUME":
-                self.reasons.pop(name, None)
-            else:
-                self.reasons[name] = given["Reason"]
+    def record(self, argv: list[str]) -> None:
+        match argv:
+            case ["scontrol", "update", nodes, state, *_]:
+                for name in expand(nodes.removeprefix("NodeName=")):
+                    self.note(f"{state.removeprefix('State=').lower()} {name}")
+            case ["scontrol", "requeue", job]:
+                self.note(f"requeue {job}")
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -118,10 +91,6 @@ class Fleet:
     async def say(self, step: str, text: str, **_: Any) -> None:
         self.order.append(f"say {step}: {text}")
 
-    @property
-    def did(self) -> list[str]:
-        return [line for line in self.order if not line.startswith("say")]
-
     def images(self) -> dict[str, str]:
         return {name: self.machines[name].image for name in NODES if name in self.machines}
 
@@ -131,7 +100,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
     made = Fleet()
 
     async def bring(_: Any, __: Any, name: str, ___: Any, *, why: str, image: str) -> None:
-        made.order.append(f"make {name} {image[-3:]}")
+        made.note(f"make {name} {image[-3:]}")
         if name in made.unmakable:
             raise Refused(f"{name}: no room")
         if made.lost:
@@ -140,7 +109,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
         made.machines[name] = replace(builders.machine(name), image=info(image).id)
 
     async def prove(_: Any, name: str, *, thorough: bool) -> NodeTestReport:
-        made.order.append(f"test {name}{' thorough' if thorough else ''}")
+        made.note(f"test {name}{' thorough' if thorough else ''}")
         bad = made.machines[name].image[-3:] in made.bad
         return NodeTestReport(name, (NodeTestResult("gpus", not bad, "nvidia-smi lists 0 GPUs, not 8" if bad else ""),))
 

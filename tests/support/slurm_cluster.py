@@ -78,7 +78,7 @@ class FakeSlurm:
                 return self.scripts.get(int(job), "#!/bin/sh\n")
             case ["sacct", *_, "-o", "SubmitLine", "-j", _]:
                 return f"{self.submit_line}\n" if self.submit_line else ""
-            case ["scontrol", "update" | "requeue" | "notify", *_] | ["scancel", *_]:
+            case ["scontrol", "update" | "requeue" | "notify" | "create", *_] | ["scancel", *_]:
                 return None
         raise AssertionError(f"unexpected command: {argv}")
 

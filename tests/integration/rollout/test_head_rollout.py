@@ -54,21 +54,21 @@ class Heads(Fleet):
         self.fails = False
 
     async def stop(self, machine: Machine) -> None:
-        self.order.append(f"stop {machine.name}")
+        self.note(f"stop {machine.name}")
 
     async def delete(self, machine: Machine) -> None:
-        self.order.append(f"delete {machine.name}")
+        self.note(f"delete {machine.name}")
         del self.machines[machine.name]
 
     async def apply(self, *_: Any) -> None:
-        self.order.append("apply")
+        self.note("apply")
         if self.fails:
             raise Refused("it did not get there")
         for name in TWO.heads:
             self.machines.setdefault(name, replace(builders.machine(name), image="id-new"))
 
     async def wait(self, _: Any, __: Any, ___: Any, names: frozenset[str]) -> None:
-        self.order.append(f"wait for {len(names)}")
+        self.note(f"wait for {len(names)}")
 
     async def roll(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "apply_cluster", self.apply)
@@ -85,7 +85,7 @@ async def test_rollout_recreates_both_heads_second_one_first(
     heads = Heads(FIRST, SECOND)
     await heads.roll(store, monkeypatch)
     assert heads.did == RECREATED[SECOND] + RECREATED[FIRST]
-    heads.order.clear()
+    heads.did.clear()
     await heads.roll(store, monkeypatch)
     assert heads.did == ["apply", "wait for 0"]
 

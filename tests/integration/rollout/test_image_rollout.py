@@ -18,6 +18,7 @@ from headway.store.store import Store
 from tests.support.rollout_cluster import LAB, NEW, NODES, OLD, Fleet, context, fleet, go, store
 
 __all__ = ["fleet", "store"]
+NO_ANSWER = "Unable to contact slurm controller"
 
 
 async def test_rollout_drains_recreates_tests_and_returns_nodes_one_by_one(fleet: Fleet, store: Store) -> None:
@@ -34,7 +35,7 @@ async def test_rollout_drains_recreates_tests_and_returns_nodes_one_by_one(fleet
     assert [line for line in fleet.did if "thorough" in line] == ["test lab-1-1 thorough"]
     assert fleet.machines[LAB.head].image == "id-old"
     assert await store.node_images.get("lab") == NodeImage("", OLD)
-    fleet.order.clear()
+    fleet.did.clear()
     assert await go(fleet, store)
     assert fleet.did == []
 
@@ -138,7 +139,7 @@ async def test_rollout_waits_for_an_absent_controller(fleet: Fleet, store: Store
 
 
 async def test_rollout_retries_when_the_controller_does_not_answer(fleet: Fleet, store: Store) -> None:
-    fleet.silent = {"update": 3}
+    fleet.errors = {"update": [NO_ANSWER] * 3}
     assert await go(fleet, store)
     assert set(fleet.images().values()) == {"id-new"}
     assert fleet.turns == 3
@@ -147,7 +148,7 @@ async def test_rollout_retries_when_the_controller_does_not_answer(fleet: Fleet,
 
 async def test_rollout_retries_a_failed_requeue(fleet: Fleet, store: Store) -> None:
     fleet.jobs = {"lab-1-1": {7}}
-    fleet.silent = {"requeue": 3}
+    fleet.errors = {"requeue": [NO_ANSWER] * 3}
     assert await go(fleet, store, until=fleet.now)
     assert fleet.turns == 3
     assert set(fleet.images().values()) == {"id-new"}

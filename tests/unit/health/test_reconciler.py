@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from headway.catalog.providers import LOCAL
 from headway.cluster import readiness
 from headway.cluster.context import ClusterContext
 from headway.domain.machine import Machine
@@ -20,34 +19,30 @@ from headway.health.jobs.stall_watchdog import StallWatchdog
 from headway.health.reconciler import HealthReconciler
 from headway.transport.process import CommandResult
 from tests.support import builders
+from tests.support.slurm_cluster import FakeProvider, FakeSlurm
 
 LAB = builders.cluster(4, 1)
 OVERLAPS = "Error creating the reservation: Requested reservation overlaps"
 
 
-class Slurm:
-    """No reservation is there, and none can be made. As provider and as Connections."""
-
-    traits = LOCAL
+class Slurm(FakeSlurm):
+    """No reservation is there, and none can be made."""
 
     def __init__(self) -> None:
-        self.did: list[str] = []
+        super().__init__(LAB.slot_names)
+        self.errors["create"] = [OVERLAPS] * 9
+        self.job_states[9] = "PENDING"
 
-    async def list(self, _: str) -> tuple[Machine, ...]:
-        return tuple(replace(builders.machine(name), started_at=1.0) for name in LAB.machine_names)
-
-    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> CommandResult:
-        self.did.append(" ".join(argv))
-        code, err, out = 0, "", ""
+    async def remote(self, machine: Machine, argv: Sequence[str], *, check: bool = True, **_: Any) -> CommandResult:
         if "show" in argv and "reservation" in argv:
-            code, err = 1, "Reservation not found"
-        if argv[:3] == ["scontrol", "create", "reservation"]:
-            code, err = 1, OVERLAPS
-        if argv[0] == "squeue":
-            out = "9 9\n"
-        if check and code:
-            raise CommandFailed(argv, code, err)
-        return CommandResult(tuple(argv), code, out, err, 0.0)
+            if check:
+                raise CommandFailed(argv, 1, "Reservation not found")
+            return CommandResult(tuple(argv), 1, "", "Reservation not found", 0.0)
+        return await super().remote(machine, argv, check=check)
+
+
+def provider() -> FakeProvider:
+    return FakeProvider(replace(builders.machine(name), started_at=1.0) for name in LAB.machine_names)
 
 
 def nodes() -> tuple[NodeState, ...]:
@@ -57,7 +52,7 @@ def nodes() -> tuple[NodeState, ...]:
 async def test_refused_reservation_does_not_stop_other_actions(tmp_path: Path) -> None:
     slurm = Slurm()
     store = await builders.store(tmp_path)
-    env: Any = ClusterContext(slurm, store, slurm, Path("/nowhere"))  # type: ignore[arg-type]
+    env: Any = ClusterContext(provider(), store, slurm, Path("/nowhere"))  # type: ignore[arg-type]
     watch = HealthReconciler(
         LAB,
         env,
@@ -84,6 +79,6 @@ async def test_refused_reservation_only_warns_during_apply(monkeypatch: pytest.M
         said.append((step, level, text.endswith(OVERLAPS)))
 
     monkeypatch.setattr(readiness, "read_node_states", states)
-    env: Any = ClusterContext(slurm, None, slurm, Path())  # type: ignore[arg-type]
+    env: Any = ClusterContext(provider(), None, slurm, Path())  # type: ignore[arg-type]
     await readiness.hold_spares(LAB, env, builders.machine(LAB.head), say)
     assert said == [("spares", "warning", True)]
