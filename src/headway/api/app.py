@@ -17,8 +17,17 @@ from headway.api import docs_page
 from headway.api.http import error_handlers
 from headway.api.http.compression import CompressResponses
 from headway.api.http.idempotency import IdempotentPosts
-from headway.api.routers.access import audit, people, teams, tokens
-from headway.api.routers.billing import budgets, checkpoints, energy_capacity, goodput, invoices, node_states, usage
+from headway.api.routers.access import audit, people, server, teams, tokens
+from headway.api.routers.billing import (
+    budgets,
+    checkpoints,
+    cost_estimate,
+    energy_capacity,
+    goodput,
+    invoices,
+    node_states,
+    usage,
+)
 from headway.api.routers.cluster import (
     activity,
     backups,
@@ -28,7 +37,9 @@ from headway.api.routers.cluster import (
     incidents,
     metrics,
     nodes,
+    operations,
     rollouts,
+    secrets,
     storage,
 )
 from headway.api.routers.jobs import exec_commands, jobs, logs, notebooks, pipelines, submissions
@@ -72,11 +83,13 @@ def create_app(state: AppState) -> FastAPI:
     routers = (
         jobs,  # routes are tried in this order, so the most frequent come first
         clusters,
+        operations,
         events,
         activity,
         incidents,
         nodes,
         backups,
+        secrets,
         storage,
         datasets,
         rollouts,
@@ -89,10 +102,12 @@ def create_app(state: AppState) -> FastAPI:
         usage,
         invoices,
         budgets,
+        cost_estimate,
         goodput,
         energy_capacity,
         node_states,
         checkpoints,
+        server,
         people,
         tokens,
         teams,

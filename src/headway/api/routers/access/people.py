@@ -1,30 +1,16 @@
-"""The signed-in person, the people of this server and their roles, and the server itself."""
+"""The people of this server and their roles."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from headway import __version__
-from headway.api.auth.dependencies import Admin, AnyoneAllClusters, State
+from headway.api.auth.dependencies import Admin, State
 from headway.api.http.pagination import ANY, Page, Text, Words, fits, says
-from headway.schemas.people import MeOut, PersonIn, PersonOut
-from headway.schemas.server import ServerOut
-from headway.services.access.people import describe_server, list_people, load_person, remove_person, save_person
+from headway.schemas.people import PersonIn, PersonOut
+from headway.services.access.people import list_people, load_person, remove_person, save_person
 
 router = APIRouter(tags=["people"])
-
-
-@router.get("/me")
-async def me(who: AnyoneAllClusters) -> MeOut:
-    """Returns the person of the token or session."""
-    return MeOut(person=who.person, role=who.role, version=__version__)
-
-
-@router.get("/server")
-async def server(state: State, who: AnyoneAllClusters) -> ServerOut:
-    """Returns the server's address and version. Only admins also get its process, folder and database."""
-    return await describe_server(state, who)
 
 
 @router.get("/people")

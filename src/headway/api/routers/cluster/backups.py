@@ -1,4 +1,4 @@
-"""Backups, restores and key rotation."""
+"""Backups and restores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from headway.api.auth.dependencies import Admin, State
 from headway.api.http.pagination import Page
-from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, RotateIn, VerifyIn
+from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, VerifyIn
 from headway.schemas.clusters import OperationOut
 from headway.services.cluster import backups as service
 
@@ -37,9 +37,3 @@ async def backups(state: State, _: Admin, page: Page, folder: str = Query("", ma
 async def verify(ask: VerifyIn, state: State, _: Admin) -> BackupOut:
     """Reads a backup completely. Refused if it is damaged or the passphrase is wrong."""
     return await service.verify_backup(state, ask)
-
-
-@router.post("/clusters/{name}/secrets/rotate", status_code=202)
-async def rotate(name: str, ask: RotateIn, state: State, who: Admin) -> OperationOut:
-    """Queues the replacement of a key by a new one. No job is lost."""
-    return await service.start_key_rotation(state, who, name, ask)

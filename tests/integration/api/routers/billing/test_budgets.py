@@ -5,19 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-import pytest
-
-from headway.domain.cluster import Budget, Cluster, GpuHourCap, Group, Partition
+from headway.domain.cluster import Budget, Cluster, GpuHourCap
 from headway.domain.slurm.accounts import Share
 from headway.errors import Unreachable
-from headway.schemas.submissions import SubmitOut
 from headway.services.billing.ledger.collector import collect
-from tests.support import builders
 from tests.support.billing_cluster import (
     NOVEMBER,
     OCTOBER,
     TEAMS,
-    V1,
     Accounting,
     H,
     at,
@@ -179,70 +174,6 @@ async def test_weekly_summary_reports_budget_left_at_the_end_of_the_week(server:
     assert "vision: 240.00 GPU-hours" in news
     assert "budget of vision: 260.00 of 500.00 GPU-hours a week were left" in news
     assert "budget of speech: 960.00 of 1,000.00 USD a month were left" in news
-
-
-@pytest.mark.parametrize(
-    ("groups", "flags", "usd"),
-    [  # (GPUs, CPUs, price, nodes) of each group
-        (((0, 64, 2, 4), (0, 4, 1, 4)), "-n 4", 1.0),  # all of a small node, a 16th of a big one
-        (((0, 64, 2, 4), (0, 4, 1, 4)), "-n 128", 4.0),  # of which there are not enough
-        (((8, 64, 16, 4), (1, 64, 3, 4)), "-N1 --exclusive", 16.0),
-        (((8, 64, 16, 4), (1, 64, 3, 4)), "-N1 --gpus-per-node=1", 3.0),
-    ],
-)
-async def test_estimate_uses_the_most_expensive_nodes_that_fit(
-    server: Server, groups: tuple[tuple[int, int, int, int], ...], flags: str, usd: float
-) -> None:
-    made = []
-    for number, (gpus, cpus, price, nodes) in enumerate(groups):
-        plan = replace(builders.H100, gpus=gpus, cpus=cpus)
-        slots = tuple(f"lab-{number}-{i}" for i in range(nodes))
-        made.append(Group(f"g{number}", plan, nodes, nodes, 0, slots, price_usd_per_node_hour=Decimal(price)))
-    every = tuple(name for group in made for name in group.slots)
-    parts = (Partition("train", every, True, 1, None, 86400, (), False, 0, ()),)
-    server.backend.clusters["lab"] |= {"groups": tuple(made), "partitions": parts}
-    await server.apply("lab", nodes=8, note=flags)
-    server.backend.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
-    ask = {"submit": {"script": f"#!/bin/sh\n#SBATCH -t 60 {flags}\n"}}
-    answer = await (await server.client("alice", "member")).post(f"{V1}/estimate", json=ask)
-    assert (answer.status_code, answer.json()["usd"]) == (200, usd), answer.text
-
-
-@pytest.mark.parametrize(
-    ("flags", "usd", "time_limit_s"),
-    [
-        ("-p cheap,dear -t 60 --gpus-per-node=8", 80.0, 3600),
-        ("-p dear,cheap -t 60 --gpus-per-node=8", 80.0, 3600),
-        ("-p cheap,dear --gpus-per-node=8", 80.0 * 24, 86400),
-        ("-p cheap --gpus-per-node=8", 8.0, 3600),
-        ("-p cheap,dear --time=UNLIMITED --gpus-per-node=8", None, None),
-        ("-p whole -n 1 -t 60", 2.0, 3600),
-        ("-p cpu -n 1 -t 60", 0.03, 3600),
-        ("-p cpu,whole -n 1 -t 60", 2.0, 3600),
-    ],
-)
-async def test_estimate_uses_the_most_expensive_partition(
-    server: Server, flags: str, usd: float | None, time_limit_s: int | None
-) -> None:
-    made = []
-    for name, price, gpus in (("cheap", 8, 8), ("dear", 80, 8), ("cpu", 2, 0)):
-        plan = replace(builders.H100, gpus=gpus, gpu_type="h100" if gpus else "", cpus=64)
-        slots = tuple(f"lab-{name}-{i}" for i in range(4))
-        made.append(Group(name, plan, 4, 4, 0, slots, price_usd_per_node_hour=Decimal(price)))
-    of = {group.name: group.slots for group in made}
-    parts = (
-        Partition("cheap", of["cheap"], True, 1, 7200, 3600, (), False, 0, ()),
-        Partition("dear", of["dear"], False, 1, None, 86400, (), False, 0, ()),
-        Partition("cpu", of["cpu"], False, 1, None, 3600, (), False, 0, ()),
-        Partition("whole", of["cpu"], False, 1, None, 3600, (), False, 0, (), {"OverSubscribe": "EXCLUSIVE"}),
-    )
-    server.backend.clusters["lab"] |= {"groups": tuple(made), "partitions": parts}
-    await server.apply("lab", nodes=12, note=flags)
-    server.backend.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
-    ask = {"submit": {"script": f"#!/bin/sh\n#SBATCH {flags}\n"}}
-    answer = await (await server.client("alice", "member")).post(f"{V1}/estimate", json=ask)
-    assert answer.status_code == 200, answer.text
-    assert (answer.json()["usd"], answer.json()["time_limit_s"]) == (usd, time_limit_s)
 
 
 async def test_gpu_hour_cap_counts_usage_since_its_last_refill(server: Server, said: Accounting) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.api.routers.cluster import clusters
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster, Dataset, Group, Health, Storage
 from headway.domain.machine import Machine, MachineState
@@ -104,39 +103,6 @@ async def test_apply_runs_as_operation_with_resumable_event_stream(server: Serve
         await client.get(f"/api/v1/operations/{operation.id}/events", headers={"last-event-id": "1"}),
     ):
         assert [e.get("id") for e in parse(resumed.text)] == ["2", None]
-
-
-async def test_event_stream_sends_all_events_before_the_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clusters, "EVENTS_BATCH", 3)
-    server.backend.answers |= {"plan": changes(Disturbs.NOTHING), "apply": None}
-    client = await server.client()
-    operation = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()
-    for number in range(7):
-        await server.store.operations.add_event(operation["id"], "machines", f"machine {number}")
-    await server.work_off()
-    events = parse((await client.get(f"/api/v1/operations/{operation['id']}/events")).text)
-    assert [e.get("id") for e in events] == [*map(str, range(1, 8)), None]
-
-
-async def test_event_stream_sends_events_of_a_running_operation_live(server: Server) -> None:
-    go_on, spoken = asyncio.Event(), asyncio.Event()
-
-    async def work(cluster: Any, say: Any) -> None:
-        await say("machines", "first")
-        spoken.set()
-        await go_on.wait()
-        await say("machines", "second")
-
-    server.backend.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
-    client = await server.client()
-    operation = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()
-    working = asyncio.create_task(server.work_off())
-    await spoken.wait()
-    following = asyncio.create_task(client.get(f"/api/v1/operations/{operation['id']}/events"))
-    go_on.set()
-    texts = [json.loads(e["data"]).get("text") for e in parse((await following).text)]
-    await working
-    assert texts == ["first", "second", None]
 
 
 async def test_disruptive_apply_requires_confirmation(server: Server) -> None:

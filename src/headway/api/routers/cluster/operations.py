@@ -1,0 +1,89 @@
+"""Operations of clusters, and their progress."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter, Header, Query, Request
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from headway.api.auth.dependencies import MAX_PATH_NUMBER, AnyoneAllClusters, State
+from headway.api.http.pagination import ANY, Page, States, Words
+from headway.api.http.revalidated_stream import stream_while_allowed
+from headway.schemas.clusters import (
+    EventOut,
+    OperationOut,
+)
+from headway.services.app_state import AppState
+from headway.services.identity import Right
+from headway.services.read_model.snapshot import operation_topic
+from headway.services.to_schemas import operation_out
+from headway.store import OperationAsk
+
+router = APIRouter(tags=["clusters"])
+RECHECK_S = 1.0  # another server may write the events, so check at least this often
+PING_S = 10
+EVENTS_BATCH = 1000
+
+
+@router.get("/operations")
+async def operations(
+    state: State,
+    who: AnyoneAllClusters,
+    page: Page,
+    cluster: str = "",
+    kind: Words = ANY,
+    status: States = ANY,
+    person: Words = ANY,
+) -> list[OperationOut]:
+    """Returns operations, the latest first."""
+    if not who.may_see_cluster(cluster or who.only_cluster):
+        return []
+    ask = OperationAsk(cluster or who.only_cluster, kind, status, person)
+    found = await state.store.operations.search(ask, after=page.place(float, str), limit=page.limit + 1)
+    return [operation_out(one) for one in page.cut(found, lambda one: (one.created_at, one.id), newest=True)]
+
+
+@router.get("/operations/{operation_id}")
+async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> OperationOut:
+    """Returns one operation."""
+    found = await state.store.operations.get(operation_id)
+    who.require_cluster(found.cluster)
+    return operation_out(found)
+
+
+@router.get("/operations/{operation_id}/events", response_class=EventSourceResponse)
+async def events(
+    operation_id: str,
+    request: Request,
+    state: State,
+    who: AnyoneAllClusters,
+    after: int = Query(0, ge=0, le=MAX_PATH_NUMBER),
+    last_event_id: str = Header(""),
+) -> EventSourceResponse:
+    """Streams an operation's progress as server-sent events (EventOut, id = seq), then one event `end` (OperationOut),
+    or `stopping` if the server stops before. Resumes after the `Last-Event-ID` header or `?after=`."""
+    who.require_cluster((await state.store.operations.get(operation_id)).cluster)
+    valid = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MAX_PATH_NUMBER))
+    seen = min(int(last_event_id), MAX_PATH_NUMBER) if valid else after
+    progress = stream_while_allowed(request, _follow(state, operation_id, seen), Right.READ)
+    return EventSourceResponse(progress, ping=PING_S, headers={"Cache-Control": "no-store"})
+
+
+async def _follow(state: AppState, operation_id: str, seen: int) -> AsyncIterator[ServerSentEvent]:
+    topic = operation_topic(operation_id)
+    while not state.live.stopping.is_set():
+        number = state.live.hub.version(topic)
+        # Read before the events: no event is written after the end
+        operation = await state.store.operations.get(operation_id)
+        found = await state.store.operations.events_after(operation_id, seen, limit=EVENTS_BATCH)
+        for event in found:
+            seen = event.seq
+            yield ServerSentEvent(EventOut.model_validate(event).model_dump_json(), event="progress", id=str(seen))
+        if len(found) == EVENTS_BATCH:  # there may be more
+            continue
+        if operation.finished:
+            yield ServerSentEvent(operation_out(operation).model_dump_json(), event="end")
+            return
+        await state.live.hub.wait_for_change(topic, number, RECHECK_S)
+    yield ServerSentEvent("", event="stopping")

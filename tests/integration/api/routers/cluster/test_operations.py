@@ -1,0 +1,60 @@
+"""The event stream of an operation is complete and live."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from headway.api.routers.cluster import operations
+from headway.domain.changeset import Disturbs
+from tests.support.server_fakes import Server, changes, document
+
+
+def ask(name: str = "lab", **more: Any) -> dict[str, Any]:
+    return {"document": document(name).model_dump(), **more}
+
+
+def parse(text: str) -> list[dict[str, str]]:
+    """Server-sent events -> fields."""
+    events = []
+    for block in text.replace("\r\n", "\n").strip().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.split("\n") if not line.startswith(":"))
+        if fields:
+            events.append(fields)
+    return events
+
+
+async def test_event_stream_sends_all_events_before_the_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "EVENTS_BATCH", 3)
+    server.backend.answers |= {"plan": changes(Disturbs.NOTHING), "apply": None}
+    client = await server.client()
+    operation = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()
+    for number in range(7):
+        await server.store.operations.add_event(operation["id"], "machines", f"machine {number}")
+    await server.work_off()
+    events = parse((await client.get(f"/api/v1/operations/{operation['id']}/events")).text)
+    assert [e.get("id") for e in events] == [*map(str, range(1, 8)), None]
+
+
+async def test_event_stream_sends_events_of_a_running_operation_live(server: Server) -> None:
+    go_on, spoken = asyncio.Event(), asyncio.Event()
+
+    async def work(cluster: Any, say: Any) -> None:
+        await say("machines", "first")
+        spoken.set()
+        await go_on.wait()
+        await say("machines", "second")
+
+    server.backend.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
+    client = await server.client()
+    operation = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()
+    working = asyncio.create_task(server.work_off())
+    await spoken.wait()
+    following = asyncio.create_task(client.get(f"/api/v1/operations/{operation['id']}/events"))
+    go_on.set()
+    texts = [json.loads(e["data"]).get("text") for e in parse((await following).text)]
+    await working
+    assert texts == ["first", "second", None]
