@@ -26,9 +26,7 @@ class FakeSlurm:
         self.reasons: dict[str, str] = {}  # of nodes that are out of service
         self.jobs = {name.replace("_", "-"): set(numbers) for name, numbers in jobs.items()}
         self.job_states: dict[int, str] = {}  # of jobs that do not run, or are on no node
-        self.errors: dict[
-            str, list[str]
-        ] = {}  # verb -> what the next of these commands get on stderr; "" if they succeed
+        self.errors: dict[str, list[str]] = {}  # verb -> errors of the next orders with it; "" where one succeeds
         self.scripts: dict[int, str] = {}
         self.submit_line = "sbatch a.sh"  # in accounting; "" if it does not know it
         self.keeps_jobs: set[int] = set()  # jobs that stay on their nodes whatever is ordered

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from headway import paths
+from headway.sdk.server_address import find_server
 from tests.support.builders import open_to_all
 from tests.support.local_head import head_here
 from tests.support.server_fakes import document
@@ -74,7 +74,7 @@ class Ordeal:
             server.start()
         for server in self.servers:
             server.wait_ready()
-        self._token = str(json.loads((self.servers[0].state_dir / paths.CLIENT_FILE).read_text())["token"])
+        _, self._token, _ = find_server(self.servers[0].state_dir)
         for name in CLUSTERS:
             self._ask(f"{API}/{name}/apply", {"document": document(name).model_dump()})
         people = [threading.Thread(target=self._work, args=(number,)) for number in range(PEOPLE)]
