@@ -14,9 +14,11 @@ from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.domain.machine import Machine
+from headway.domain.readiness import Check
 from headway.domain.slots import Deadline
 from headway.domain.slurm.accounts import Share
-from headway.domain.slurm.state import Check, JobState, NodeState, Reservation, Room
+from headway.domain.slurm.state import JobState, NodeState, Reservation
+from headway.domain.volume_usage import VolumeUsage
 from headway.errors import Fault
 from headway.schemas.clusters import Document
 from headway.schemas.incidents import FaultIn
@@ -173,7 +175,7 @@ class ClusterStorage(Protocol):
         """Returns the place of dataset versions on machines of an inventory."""
         ...
 
-    async def volume_usage(self, cluster: Cluster) -> tuple[Room, ...]:
+    async def volume_usage(self, cluster: Cluster) -> tuple[VolumeUsage, ...]:
         """Returns how full each volume is, as seen from the head. Raises Unreachable."""
         ...
 

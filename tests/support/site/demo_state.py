@@ -17,8 +17,9 @@ from sqlalchemy import insert, select
 from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.cluster import Cluster, Group, Partition, Slot, Team, User
 from headway.domain.machine import Machine, MachineState
+from headway.domain.readiness import Check
 from headway.domain.slurm.accounts import Share
-from headway.domain.slurm.state import Check, JobState, NodeState
+from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import NotFound, Unreachable
 from headway.jobs.logs.log_window import last_lines
 from headway.schemas.clusters import ClusterOut, NodeOut, StatusOut

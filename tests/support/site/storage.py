@@ -6,7 +6,7 @@ import time
 
 from headway.domain.cluster import Cluster, Storage, Volume
 from headway.domain.dataset import DatasetVersion
-from headway.domain.slurm.state import Room
+from headway.domain.volume_usage import VolumeUsage
 from headway.errors import Unreachable
 from headway.store import Store, VolumeSpeedRow
 
@@ -19,14 +19,14 @@ STORAGE = Storage(
 )
 LOST = "volumes: /projects is not mounted"  # as a node's check reports it
 _ROOMS = {
-    "/home": Room("/home", 2 * TIB, int(1.37 * TIB)),
-    "/scratch": Room("/scratch", 40 * TIB, int(2.9 * TIB)),
-    "/projects": Room("/projects", 120 * TIB, int(71.4 * TIB)),
-    "/reference": Room("/reference", None, None, "no answer for 5 s"),
+    "/home": VolumeUsage("/home", 2 * TIB, int(1.37 * TIB)),
+    "/scratch": VolumeUsage("/scratch", 40 * TIB, int(2.9 * TIB)),
+    "/projects": VolumeUsage("/projects", 120 * TIB, int(71.4 * TIB)),
+    "/reference": VolumeUsage("/reference", None, None, "no answer for 5 s"),
 }
 
 
-def rooms(cluster: Cluster) -> tuple[Room, ...]:
+def rooms(cluster: Cluster) -> tuple[VolumeUsage, ...]:
     """Returns how full each volume of a cluster is; raises Unreachable for `prod`."""
     if cluster.name == "prod":
         raise Unreachable("prod-head does not answer")

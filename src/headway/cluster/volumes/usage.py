@@ -7,14 +7,14 @@ import json
 from headway.cluster.active_head import require_active_head
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
-from headway.domain.slurm.state import Room
+from headway.domain.volume_usage import VolumeUsage
 from headway.errors import Unreachable
 from headway.transport.remote_program import program_source
 
 ANSWER_S = 15.0
 
 
-async def read_volume_usage(cluster: Cluster, env: ClusterContext) -> tuple[Room, ...]:
+async def read_volume_usage(cluster: Cluster, env: ClusterContext) -> tuple[VolumeUsage, ...]:
     """Returns the size and free space of home, scratch and all network volumes. Raises Unreachable if the head does not
     answer."""
     machine = await require_active_head(cluster, env, await env.machines(cluster.name))
@@ -22,7 +22,12 @@ async def read_volume_usage(cluster: Cluster, env: ClusterContext) -> tuple[Room
     ran = await env.connections.remote(machine, argv, timeout_s=ANSWER_S)
     try:
         rows = [json.loads(line) for line in ran.stdout.splitlines()]
-        found = {row["path"]: Room(row["path"], row.get("size"), row.get("free"), row.get("error", "")) for row in rows}
+        found = {
+            row["path"]: VolumeUsage(row["path"], row.get("size"), row.get("free"), row.get("error", ""))
+            for row in rows
+        }
     except (ValueError, KeyError, TypeError):
         raise Unreachable(f"{machine.name} gave an unreadable answer") from None
-    return tuple(found.get(path, Room(path, None, None, "its usage is unknown")) for path in cluster.storage.paths)
+    return tuple(
+        found.get(path, VolumeUsage(path, None, None, "its usage is unknown")) for path in cluster.storage.paths
+    )

@@ -115,22 +115,3 @@ class Reservation:
     flags: tuple[str, ...]
     start_time: int
     end_time: int
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """Size and free space of a volume in bytes; None where `fault` says why they are not known."""
-
-    path: str
-    size: int | None
-    free: int | None
-    fault: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the readiness report that `headway status` prints."""
-
-    name: str
-    ok: bool
-    message: str

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
+from headway.domain.readiness import Check
 from headway.domain.slots import Deadline
-from headway.domain.slurm.state import Check
 from headway.schemas.clusters import Document
 from headway.server.backend.connections import ConnectionPool
 from headway.server.operations.wait_watch import WatchWhileWaiting

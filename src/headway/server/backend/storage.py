@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
-from headway.domain.slurm.state import Room
+from headway.domain.volume_usage import VolumeUsage
 from headway.schemas.storage import VolumeSpeedOut
 from headway.server.backend.connections import ConnectionPool
 
@@ -29,7 +29,7 @@ class Storage:
 
         return RemoteLibrary(cluster, await self._pool.context(cluster))
 
-    async def volume_usage(self, cluster: Cluster) -> tuple[Room, ...]:
+    async def volume_usage(self, cluster: Cluster) -> tuple[VolumeUsage, ...]:
         from headway.cluster.volumes.usage import read_volume_usage
 
         return await read_volume_usage(cluster, await self._pool.context(cluster))

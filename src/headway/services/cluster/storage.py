@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
-from headway.domain.slurm.state import NodeState, Room
+from headway.domain.slurm.state import NodeState
+from headway.domain.volume_usage import VolumeUsage
 from headway.errors import HeadwayError
 from headway.schemas.storage import BenchIn, LostOut, MeasuredOut, StorageOut, VolumeOut, VolumeSpeedOut
 from headway.services.app_state import AppState
@@ -22,7 +23,7 @@ _AWAY = frozenset({"DOWN", "POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "UNKN
 async def get_storage(state: AppState, name: str) -> StorageOut:
     """Returns each volume: the nodes on which it is not available, its free space, and its speed when last measured."""
     cluster = (await state.clusters.get(name))[1]
-    rooms: dict[str, Room] = {}
+    rooms: dict[str, VolumeUsage] = {}
     snapshot = await state.readings.snapshot(cluster)
     stale = snapshot.stale  # a head that is known not to answer is not asked again by each viewer
     try:
@@ -57,7 +58,7 @@ async def measure_speed(state: AppState, who: Principal, name: str, ask: BenchIn
 def _volume(
     cluster: Cluster,
     path: str,
-    room: Room | None,
+    room: VolumeUsage | None,
     speed: VolumeSpeedRow | None,
     nodes: list[NodeState],
     incidents: tuple[Incident, ...],

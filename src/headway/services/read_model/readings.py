@@ -11,9 +11,11 @@ from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from headway.domain.cluster import Cluster
+from headway.domain.readiness import Check
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.job_states import ENDED
-from headway.domain.slurm.state import MOST_SIBLINGS, Check, JobState, Room
+from headway.domain.slurm.state import MOST_SIBLINGS, JobState
+from headway.domain.volume_usage import VolumeUsage
 from headway.errors import HeadwayError
 from headway.jobs.view.array_tasks import tasks_of
 from headway.schemas.jobs import ProgressOut
@@ -134,7 +136,7 @@ class ClusterReadings:
             f"{cluster.name}/history", SHARED_AGE_S, lambda: self._backend.slurm.history(cluster)
         )
 
-    async def volume_usage(self, cluster: Cluster, max_age_s: float) -> tuple[Room, ...]:
+    async def volume_usage(self, cluster: Cluster, max_age_s: float) -> tuple[VolumeUsage, ...]:
         """Returns how full the cluster's volumes are, at most `max_age_s` old."""
         return await self._cache.get(
             f"{cluster.name}/rooms", max_age_s, lambda: self._backend.storage.volume_usage(cluster)

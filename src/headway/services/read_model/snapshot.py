@@ -15,8 +15,9 @@ from typing import Any
 
 from headway.domain.incident import Incident, IncidentState
 from headway.domain.machine import Machine
+from headway.domain.readiness import Check
 from headway.domain.slurm.job_states import ENDED, RUNNING, WAITING
-from headway.domain.slurm.state import Check, JobState, NodeState, Reservation
+from headway.domain.slurm.state import JobState, NodeState, Reservation
 from headway.schemas.clusters import NewsOut
 from headway.schemas.jobs import ProgressOut
 

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterable
 import pytest
 
 from headway.domain.cluster import Cluster
-from headway.domain.slurm.state import Check, JobState, NodeState
+from headway.domain.readiness import Check
+from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import NotFound, Unreachable
 from headway.schemas.jobs import ProgressOut
 from headway.server.logs import BLANK, blank_secrets

@@ -15,7 +15,7 @@ import pytest
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster, Dataset, Group, Health, Storage
 from headway.domain.machine import Machine, MachineState
-from headway.domain.slurm.state import Check
+from headway.domain.readiness import Check
 from headway.errors import NotFound, Refused, Unreachable
 from headway.schemas.base import Problem
 from headway.schemas.clusters import ChangeSetOut, OperationOut, StatusOut

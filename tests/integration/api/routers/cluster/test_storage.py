@@ -15,7 +15,7 @@ from typing import Any
 
 from headway.domain.cluster import Storage, Volume
 from headway.domain.incident import FaultAction
-from headway.domain.slurm.state import Room
+from headway.domain.volume_usage import VolumeUsage
 from headway.errors import Unreachable
 from headway.schemas.storage import VolumeSpeedOut
 from headway.transport.remote_program import program_source
@@ -55,7 +55,7 @@ async def test_volume_is_lost_only_on_nodes_that_report_it(server: Server) -> No
 
 
 async def test_storage_reports_usage_and_measurement_errors(server: Server) -> None:
-    rooms = (Room("/home", 1000, 400), Room("/data", None, None, "no answer for 5 s"))
+    rooms = (VolumeUsage("/home", 1000, 400), VolumeUsage("/data", None, None, "no answer for 5 s"))
     found = await look(server, rooms=rooms)
     home, scratch, data, _ = found["volumes"]
     assert [home[key] for key in ("size_bytes", "used_bytes", "free_bytes")] == [1000, 600, 400]
@@ -98,7 +98,7 @@ async def test_storage_keeps_the_latest_benchmark_of_each_volume(server: Server)
 
 async def test_storage_page_shows_usage_and_lost_volumes(server: Server) -> None:
     node = builders.node("lab-1-1", "IDLE", "DRAIN", reason="volumes: /data is not mounted")
-    await look(server, node, rooms=(Room("/home", 4 << 40, 1 << 40), Room("/data", 1000, 20)))
+    await look(server, node, rooms=(VolumeUsage("/home", 4 << 40, 1 << 40), VolumeUsage("/data", 1000, 20)))
     page = (await (await server.client("eve", "viewer")).get("/clusters/lab/storage")).text
     for words in ("lost on 1 of 1", "/data is not mounted", "3.0 TiB of 4.0 TiB", "75 %", "No dataset has a version"):
         assert words in page

@@ -1,0 +1,14 @@
+"""The readiness report of a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the readiness report that `headway status` prints."""
+
+    name: str
+    ok: bool
+    message: str
