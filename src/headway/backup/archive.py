@@ -297,14 +297,14 @@ class Reader:
         return Damaged(f"{self._path} is damaged: {why}", hint="use another backup; nothing was changed")
 
 
-def opens(path: Path, key: bytes) -> Header:
+def verify_key(path: Path, key: bytes) -> Header:
     """Returns the header when the key is right. Reads only the first frame. Raises Damaged."""
     with Reader(path, key) as reader:
         next(reader.parts())
         return reader.header
 
 
-def found(folder: Path, *, missing_ok: bool = False) -> list[tuple[Path, Header, int]]:
+def list_archives(folder: Path, *, missing_ok: bool = False) -> list[tuple[Path, Header, int]]:
     """Returns (file, header, bytes) of each backup in a folder, the latest first; other files are skipped. Raises
     Refused when there is no such folder."""
     if missing_ok and not folder.exists():

@@ -36,7 +36,7 @@ _PART_S = 6 * 3600.0
 
 
 @dataclass(frozen=True)
-class Kept:
+class BackupContents:
     """The small parts of a backup, in memory."""
 
     about: dict[str, Any]
@@ -45,7 +45,7 @@ class Kept:
     proof: VerifiedBackup
 
 
-def read(path: Path, key: bytes) -> Kept:
+def read_contents(path: Path, key: bytes) -> BackupContents:
     """Returns the small parts of a backup, after reading and checking the whole file. Raises Damaged."""
     proof = prove(path, key)
     told: dict[str, Any] = {}
@@ -56,10 +56,10 @@ def read(path: Path, key: bytes) -> Kept:
                 told[name] = json.loads(b"".join(pieces))
             elif name == "records":
                 uids = {values["name"]: values["uid"] for table, values in rows(pieces) if table == "uids"}
-    return Kept(told["about"], told["secrets"], uids, proof)
+    return BackupContents(told["about"], told["secrets"], uids, proof)
 
 
-async def check(cluster: str, env_store: Any, kept: Kept) -> None:
+async def require_matching_uids(cluster: str, env_store: Any, kept: BackupContents) -> None:
     """Raises Conflict when users of the backup have other uids on this server: files would belong to the wrong
     user."""
     conflicts = await env_store.cluster_records.uid_conflicts(kept.uids)
@@ -70,7 +70,7 @@ async def check(cluster: str, env_store: Any, kept: Kept) -> None:
         )
 
 
-async def remember(cluster: str, env_store: Any, path: Path, key: bytes, kept: Kept) -> int:
+async def restore_records(cluster: str, env_store: Any, path: Path, key: bytes, kept: BackupContents) -> int:
     """Restores Headway's own secrets and records of the cluster, and returns the number of records."""
     for name, value in kept.secrets.items():
         if name == BRINGING:
@@ -114,20 +114,20 @@ async def restore(cluster: Cluster, env: ClusterContext, say: ReportProgress, pa
             done = (await _stamp(env, head)) == ref
             answers = True
     if not done:
-        await _stand_aside(cluster, env, say)
+        await _stop_other_controllers(cluster, env, say)
     if head is not None and answers and not done:
         await say("head", "Slurm's daemons are stopped")
-        await _rest(env, head)
+        await _stop_daemons(env, head)
         await say("head", "Slurm's daemons are stopped", done=True)
     parts = (cluster.state_folder, ACCOUNTING_FOLDER)
 
     async def put_back(machine: Machine) -> None:
         nonlocal done
         if not done and (await _stamp(env, machine)) != ref:
-            await _rest(env, machine)  # a head that was off has started the daemons at its boot
-            await _on_head(env, machine, "begin", *parts)
-            await _take(cluster, env, machine, say, path, key)
-        await _on_head(env, machine, "end", STAMP, ref, *parts)
+            await _stop_daemons(env, machine)  # a head that was off has started the daemons at its boot
+            await _run_state_program(env, machine, "begin", *parts)
+            await _restore_parts(cluster, env, machine, say, path, key)
+        await _run_state_program(env, machine, "end", STAMP, ref, *parts)
         done = True
 
     hook: Callable[[Machine], Awaitable[None]] = put_back
@@ -151,7 +151,7 @@ def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
     return replace(cluster, groups=tuple(groups))
 
 
-async def _stand_aside(cluster: Cluster, env: ClusterContext, say: ReportProgress) -> None:
+async def _stop_other_controllers(cluster: Cluster, env: ClusterContext, say: ReportProgress) -> None:
     """Stops the other controllers before the first one is stopped, because a second one would take over; the apply
     starts them again. Deletes the machine of a controller that does not answer, also of one that is powered off,
     because it would take over when it boots; the controller on a new machine waits for the first one. A controller
@@ -180,7 +180,7 @@ async def _ended(env: ClusterContext, machine: Machine, *, for_good: bool) -> bo
     return ran.code in (0, _NO_UNIT)
 
 
-async def _rest(env: ClusterContext, head: Machine) -> None:
+async def _stop_daemons(env: ClusterContext, head: Machine) -> None:
     """Stops Slurm's daemons on the head. Raises Refused when they can't be stopped."""
     try:
         ran = await env.connections.remote(head, ["systemctl", "stop", *_DAEMONS], timeout_s=90, check=False)
@@ -192,7 +192,7 @@ async def _rest(env: ClusterContext, head: Machine) -> None:
         raise Refused(f"{head.name}: Slurm's daemons could not be stopped: {why}", hint=hint)
 
 
-async def _on_head(env: ClusterContext, head: Machine, *words: str) -> None:
+async def _run_state_program(env: ClusterContext, head: Machine, *words: str) -> None:
     """Runs node/slurm_state_copy.py on the head. Raises Refused with its error message."""
     ran = await env.connections.remote(head, program_argv(*words), timeout_s=_PART_S, check=False)
     if ran.code != 0:
@@ -203,7 +203,7 @@ async def _stamp(env: ClusterContext, head: Machine) -> str:
     return (await env.connections.remote(head, ["cat", STAMP], timeout_s=20, check=False)).stdout.strip()
 
 
-async def _take(
+async def _restore_parts(
     cluster: Cluster, env: ClusterContext, head: Machine, say: ReportProgress, path: Path, key: bytes
 ) -> None:
     takers = {"state": ("take", cluster.state_folder), "database": ("database", ACCOUNTING_FOLDER)}

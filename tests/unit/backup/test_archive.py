@@ -44,9 +44,9 @@ def test_archive_reads_back_written_parts(tmp_path: Path) -> None:
     assert read(path) == PARTS
     header = archive.read_header(path)
     assert replace(header, file="") == HEADER
-    assert archive.opens(path, KEY) == header
+    assert archive.verify_key(path, KEY) == header
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [one for one, _, _ in archive.found(tmp_path)] == [path]
+    assert [one for one, _, _ in archive.list_archives(tmp_path)] == [path]
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -78,7 +78,7 @@ def test_forged_header_does_not_hide_other_backups(tmp_path: Path, forged: dict[
     other.write_bytes(archive.MAGIC + line + b"\n")
     with pytest.raises(Damaged):
         archive.read_header(other)
-    assert [one for one, _, _ in archive.found(tmp_path)] == [path]
+    assert [one for one, _, _ in archive.list_archives(tmp_path)] == [path]
 
 
 def test_reader_continues_past_unread_parts(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_reader_continues_past_unread_parts(tmp_path: Path) -> None:
 def test_refuses_wrong_passphrase(tmp_path: Path) -> None:
     path = written(tmp_path)
     with pytest.raises(Damaged, match="passphrase does not open"):
-        archive.opens(path, archive.key_of("another one", HEADER.salt))
+        archive.verify_key(path, archive.key_of("another one", HEADER.salt))
 
 
 @pytest.mark.parametrize("share", [0.0001, 0.3, 0.7, 0.99999])
@@ -128,11 +128,11 @@ def test_refuses_files_that_are_not_backups(tmp_path: Path) -> None:
     other.write_bytes(b"#!/bin/sh\n")
     with pytest.raises(Damaged, match="not a Headway backup"):
         archive.read_header(other)
-    assert archive.found(tmp_path) == []
+    assert archive.list_archives(tmp_path) == []
     with pytest.raises(NotFound):
         archive.read_header(tmp_path / "none")
     with pytest.raises(Refused):
-        archive.found(tmp_path / "none")
+        archive.list_archives(tmp_path / "none")
     with pytest.raises(Refused, match="is not a file"):
         archive.read_header(tmp_path)
 

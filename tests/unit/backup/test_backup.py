@@ -18,7 +18,7 @@ import pytest
 from agent.jobs import queue_recovery
 from headway.backup.archive import FRAME, Damaged, Header
 from headway.backup.backup import prove, rows
-from headway.backup.restore import read
+from headway.backup.restore import read_contents
 from headway.server.operations.backups import retain
 from headway.transport.remote_program import program_source
 from tests.support.backup_archive import DUMP, HEADER, KEY, parts, slurm_state, state_archive, write_archive
@@ -31,7 +31,7 @@ def test_complete_backup_passes_verification(tmp_path: Path, parts: dict[str, by
     proof = prove(path, KEY)
     assert proof.records == 2
     assert proof.bytes == path.stat().st_size
-    kept = read(path, KEY)
+    kept = read_contents(path, KEY)
     assert kept.uids == {"ann": 20_003}
     assert kept.secrets == {"munge_key": "eA=="}
     assert kept.about["owner"] == "ann"

@@ -80,8 +80,8 @@ class BackupOperations:
         params = RestoreParams.from_json(self._operation.params)
         path, key = Path(params.path), await self._key()
         await self._say("proof", "is being read")
-        kept = await asyncio.to_thread(keep.read, path, key)
-        await keep.check(name, state.store, kept)
+        kept = await asyncio.to_thread(keep.read_contents, path, key)
+        await keep.require_matching_uids(name, state.store, kept)
         document = Document.model_validate(kept.about["document"])
         resolved = await state.clusters.resolve(document)
         faults = await path_faults(state, resolved)
@@ -94,7 +94,7 @@ class BackupOperations:
                 hint=f"headway down {name}, then restore again",
             )
         await self._say("proof", f"{kept.proof.bytes} bytes are complete", done=True)
-        count = await keep.remember(name, state.store, path, key, kept)
+        count = await keep.restore_records(name, state.store, path, key, kept)
         await self._say("records", f"{count} of Headway's own records are restored", done=True)
         cluster = (
             await state.clusters.resolve(document)
@@ -176,11 +176,11 @@ def retain(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]
     """Removes old backups of the cluster in this folder. `keep` are kept: the one just made (`made`) and the most
     recent others; the most recent one of another Slurm version is kept as well. Backups may carry later dates than
     `made` if a clock was ahead. Returns one message for each that could not be removed."""
-    from headway.backup.archive import found
+    from headway.backup.archive import list_archives
 
     stay = []
     try:
-        rows = [(path, header) for path, header, _ in found(folder) if header.cluster == cluster]
+        rows = [(path, header) for path, header, _ in list_archives(folder) if header.cluster == cluster]
     except Refused as error:
         return (error.message,)
     now = {header.slurm_version for path, header in rows if path == made}

@@ -50,7 +50,7 @@ async def start_restore(state: AppState, who: Principal, name: str, ask: Restore
             hint=f"headway restore {header.cluster} --from {path}",
         )
     key = await asyncio.to_thread(archive.key_of, ask.passphrase, header.salt)
-    await asyncio.to_thread(archive.opens, path, key)
+    await asyncio.to_thread(archive.verify_key, path, key)
     row = await state.store.clusters.get(name)
     if row is not None and not ask.confirmed:
         raise NeedsConfirmation(
@@ -69,7 +69,7 @@ async def list_backups(state: AppState, folder: str) -> list[BackupOut]:
 
     folders = [folder] if folder else await _scheduled_folders(state)
     found = [
-        await asyncio.to_thread(archive.found, require_allowed_path(state, one), missing_ok=not folder)
+        await asyncio.to_thread(archive.list_archives, require_allowed_path(state, one), missing_ok=not folder)
         for one in folders
     ]
     return [_out(path, header, size) for part in found for path, header, size in part]

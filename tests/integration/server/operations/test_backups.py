@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from headway.backup.archive import Header, Reader, key_of
-from headway.backup.restore import read, remember
+from headway.backup.restore import read_contents, restore_records
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import BackupRule
 from headway.domain.dataset import DatasetVersion
@@ -294,8 +294,8 @@ async def test_archive_is_read_outside_the_event_loop(
     header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
     key = key_of(PHRASE, header.salt)
     path = write_archive(tmp_path, header, with_key=key, **parts)
-    kept = await asyncio.to_thread(read, path, key)
-    assert await remember("lab", server.store, path, key, kept) > 0
+    kept = await asyncio.to_thread(read_contents, path, key)
+    assert await restore_records("lab", server.store, path, key, kept) > 0
     assert where == {False}
 
 
