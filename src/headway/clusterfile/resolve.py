@@ -32,7 +32,6 @@ from headway.domain.cluster import (
     GpuHourCap,
     Health,
     Host,
-    JumpHost,
     KeySource,
     Partition,
     Plan,
@@ -44,6 +43,7 @@ from headway.domain.cluster import (
     Volume,
     head_names,
 )
+from headway.domain.machine import Jump
 from headway.validation.field_types import UNLIMITED
 
 DEFAULT_TEAM = "default"
@@ -229,7 +229,7 @@ def _hosts(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Host, ...]:
 
 def _one_host(name: str, part: HostPart) -> Host:
     way = part.jump
-    jump = JumpHost(way.address, way.user, way.port, way.key or part.key or "", way.host_key or "") if way else None
+    jump = Jump(way.address, way.user, way.port, way.key or part.key or "", way.host_key or "") if way else None
     return Host(
         name=name,
         address=part.address,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 
+from headway.domain.machine import Jump
 from headway.domain.provider_traits import ProviderTraits
 from headway.domain.survey import DetectedHardware
 
@@ -213,17 +214,6 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
-class JumpHost:
-    """A machine through which others are reached (ssh's ProxyJump)."""
-
-    address: str
-    user: str = "root"
-    port: int = 22
-    key: str = ""  # as in Host
-    host_key: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Host:
     """An owned machine from an inventory (provider ssh)."""
 
@@ -233,7 +223,7 @@ class Host:
     port: int = 22
     key: str = ""  # path of a private key on the server's machine; "" = the cluster's bootstrap key
     sudo_password: str = ""  # path of a file there with sudo's password; "" = sudo asks for none
-    jump: JumpHost | None = None
+    jump: Jump | None = None
     host_key: str = ""  # the public host key that it must present; "" = the key of the first connection is pinned
 
 

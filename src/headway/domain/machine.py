@@ -23,7 +23,7 @@ class Jump:
     address: str
     user: str = "root"
     port: int = 22
-    key_path: str = ""  # as in Machine
+    key: str = ""  # path of a private key on the server's machine; "" = the cluster's bootstrap key
     host_key: str = ""  # pinned at the first contact; "" = not contacted yet
 
 

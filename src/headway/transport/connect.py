@@ -135,7 +135,7 @@ class Dialer:
     async def _through(self, jump: Jump) -> Any:
         name = f"the jump host {jump.address}"
         key = jump.host_key or await _shown(jump.address, jump.port, (), self._timeout_s * 2)
-        like = Machine(name, "", jump.address, MachineState.RUNNING, key, jump.user, jump.port, jump.key_path)
+        like = Machine(name, "", jump.address, MachineState.RUNNING, key, jump.user, jump.port, jump.key)
         return await self._open(name, like, None)
 
     def _key(self, path: str) -> Any:

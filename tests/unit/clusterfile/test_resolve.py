@@ -14,7 +14,8 @@ from headway.catalog.plans import load_catalogue
 from headway.clusterfile.json_schema import cluster_file_schema
 from headway.clusterfile.load import check_cluster_file, resolve_cluster_file
 from headway.clusterfile.starter_file import starting_file
-from headway.domain.cluster import Alerts, Budget, Cluster, Costs, GpuHourCap, Host, JumpHost, Slot, Switch
+from headway.domain.cluster import Alerts, Budget, Cluster, Costs, GpuHourCap, Host, Slot, Switch
+from headway.domain.machine import Jump
 from headway.errors import Fault, InvalidSpec
 from headway.validation.yaml_parser import parse_yaml
 
@@ -183,7 +184,7 @@ def test_head_role_may_be_any_host_and_surplus_hosts_are_reserve() -> None:
     assert got.hosts == (
         Host("own-head", "h"),
         Host("own-1-1", "n1"),
-        Host("", "n2", key="/k", jump=JumpHost("bastion", "guest", key="/k")),
+        Host("", "n2", key="/k", jump=Jump("bastion", "guest", key="/k")),
     )
 
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from headway.catalog.providers import SSH
-from headway.domain.cluster import Cluster, Dataset, Host, JumpHost, OwnedSite
-from headway.domain.machine import Gap, Jump, Machine, MachineRequest, MachineState
+from headway.domain.cluster import Cluster, Dataset, Host, OwnedSite
+from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
 from headway.domain.survey import DetectedHardware
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.providers.base import Placement
@@ -178,7 +178,7 @@ class SshProvider:
     async def _shown(self, host: Host) -> str:
         dialer = Dialer("", 5, 5)
         try:
-            return await dialer.host_key(await _address(host.address), host.port, _jump(host.jump))
+            return await dialer.host_key(await _address(host.address), host.port, host.jump)
         finally:
             await dialer.close()
 
@@ -195,7 +195,7 @@ def _machine(cluster: str, name: str, one: ClaimedHost, address: str) -> Machine
         port=host.port,
         key_path=host.key,
         password_path=host.sudo_password,
-        jump=_jump(host.jump),
+        jump=host.jump,
         found=one.found,
     )
 
@@ -216,10 +216,6 @@ def _same(host: Host, one: ClaimedHost) -> bool:
 
 def _line(key: str) -> str:
     return " ".join(key.split()[:2])
-
-
-def _jump(jump: JumpHost | None) -> Jump | None:
-    return Jump(jump.address, jump.user, jump.port, jump.key, jump.host_key) if jump else None
 
 
 def _operators(hosts: Iterable[Host]) -> dict[str, tuple[str, ...]]:

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headway.domain.cluster import Host, JumpHost
+from headway.domain.cluster import Host
+from headway.domain.machine import Jump
 from headway.domain.survey import DetectedGpu, DetectedHardware, DetectedNic
 from headway.errors import Refused
 from headway.images.podman import file_lock
@@ -138,7 +139,7 @@ class Inventory:
 
 def _taken(name: str, told: dict[str, Any]) -> ClaimedHost:
     jump = told["host"].pop("jump", None)
-    host = Host(**{**told["host"], "name": name, "jump": JumpHost(**jump) if jump else None})
+    host = Host(**{**told["host"], "name": name, "jump": Jump(**jump) if jump else None})
     return ClaimedHost(host, told["key"], _found(told["found"]) if told.get("found") else None, told.get("address", ""))
 
 

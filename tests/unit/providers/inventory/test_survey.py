@@ -10,7 +10,8 @@ import pytest
 
 from headway.changes.owned_machines import SurveyResult
 from headway.cluster.machine_claims import InventorySurvey
-from headway.domain.cluster import Host, JumpHost, OwnedSite
+from headway.domain.cluster import Host, OwnedSite
+from headway.domain.machine import Jump
 from headway.domain.survey import DetectedGpu, DetectedHardware, DetectedMount, DetectedNic, MachineClaim
 from headway.errors import Refused
 from headway.providers.base import Placement
@@ -119,7 +120,7 @@ def test_unreadable_claim_still_marks_machine_as_held() -> None:
 
 
 def hosts(*addresses: str) -> tuple[Host, ...]:
-    return tuple(Host("", address, jump=JumpHost("bastion")) for address in addresses)
+    return tuple(Host("", address, jump=Jump("bastion")) for address in addresses)
 
 
 NAMES = ("lab-head", "lab-1-1", "lab-1-2")
@@ -159,7 +160,7 @@ def test_inventory_record_round_trips(kept: Inventory, tmp_path: Path) -> None:
     kept.record_survey("lab", {"lab-1-1": found}, {"lab-1-1": "10.0.0.2"}, ("/home",))
     again = Inventory(tmp_path).read_record("lab")
     assert (again.machines["lab-1-1"].found, again.machines["lab-1-1"].address) == (found, "10.0.0.2")
-    assert again.machines["lab-1-1"].host.jump == JumpHost("bastion")
+    assert again.machines["lab-1-1"].host.jump == Jump("bastion")
     assert again.nfs == ("/home",)
 
 
