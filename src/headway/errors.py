@@ -56,6 +56,11 @@ class HeadwayError(Exception):
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
 
+    @property
+    def first_line(self) -> str:
+        """Returns the first line of the message that is not blank, or the kind of error if there is none; never ""."""
+        return next((line for line in self.message.splitlines() if line.strip()), self.kind)
+
 
 CLUSTER_FILE = "the cluster file"
 

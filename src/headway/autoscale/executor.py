@@ -276,7 +276,7 @@ class Autoscaler:
             try:
                 return await provision_machine(self.cluster, self.env, node, say)
             except StoreUnavailable as error:
-                self.messages.append((node, f"waits: {error.message.splitlines()[0]}"))
+                self.messages.append((node, f"waits: {error.first_line}"))
                 await asyncio.sleep(STORE_RETRY_S)
 
     async def _handle_failed_creation(self, node: str, head: Machine, asked: float, why: str) -> None:
@@ -295,7 +295,7 @@ class Autoscaler:
                 return
         # without an answer it is not known whether jobs run there; the machine is deleted later
         except HeadwayError as error:
-            unasked = error.message.splitlines()[0]
+            unasked = error.first_line
         now = self.clock()
         if asked > self.failed_at.get(group.name, 0.0):
             self.failures[group.name] = self.failures.get(group.name, 0) + 1
@@ -315,7 +315,7 @@ class Autoscaler:
             if group.idle_s is not None:
                 await self._carry_out(planner.close_slots(group, states, [node], until, why), head, machines)
         except HeadwayError as error:
-            self.messages.append((node, f"and could not be deleted yet: {error.message.splitlines()[0]}"))
+            self.messages.append((node, f"and could not be deleted yet: {error.first_line}"))
 
 
 def _subject(deed: planner.ScalingAction) -> str:

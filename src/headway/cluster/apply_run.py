@@ -407,7 +407,7 @@ class ApplyRun:
                 done=True,
             )
         except HeadwayError as error:
-            words = f"slurmctld stays stopped until the next apply: {error.message.splitlines()[0]}"
+            words = f"slurmctld stays stopped until the next apply: {error.first_line}"
             await self.say(waiting, words, level="warning")
 
     async def _controller(self, name: str, do: str) -> None:

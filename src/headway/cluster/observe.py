@@ -123,7 +123,7 @@ async def _aborted(
         busy = await node_jobs.jobs_by_node(env.connections, head) if ending.nodes else {}
         queued = await node_jobs.jobs_by_partition(env.connections, head, sorted(ending.partitions))
     except HeadwayError as error:
-        return {}, error.message.splitlines()[0]
+        return {}, error.first_line
     return {**{name: busy[name] for name in ending.nodes if name in busy}, **queued}, ""
 
 

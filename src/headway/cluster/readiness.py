@@ -146,7 +146,7 @@ async def hold_spares(cluster: Cluster, env: ClusterContext, head: Machine, say:
     try:
         await reservations.set_reserved_nodes(env.connections, head, sorted(wanted))
     except CommandFailed as error:
-        await say("spares", error.message.splitlines()[0], level="warning", done=True)
+        await say("spares", error.first_line, level="warning", done=True)
     else:
         await say("spares", f"{cluster.spares} held ready", done=True)
 

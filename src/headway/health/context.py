@@ -27,7 +27,7 @@ def fault_text(error: HeadwayError) -> str:
     an unavailable server database is no fault of a machine."""
     if isinstance(error, StoreUnavailable):
         raise error
-    return error.message.splitlines()[0]
+    return error.first_line
 
 
 @dataclass

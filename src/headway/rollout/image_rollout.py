@@ -224,7 +224,7 @@ class NodeRollout:
 
     async def _report_controller_away(self, error: HeadwayError) -> None:
         if not self.controller_away:
-            await self.say("roll", f"waits for the controller: {error.message.splitlines()[0]}", level="warning")
+            await self.say("roll", f"waits for the controller: {error.first_line}", level="warning")
         self.controller_away = True
 
     async def _step(self, seen: RolloutState, left: Sequence[str]) -> bool:

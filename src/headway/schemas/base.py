@@ -71,6 +71,11 @@ class ErrorOut(ResponseModel):
     hint: str = ""
     faults: list[FaultOut] = []
 
+    @property
+    def first_line(self) -> str:
+        """Returns the first line of the message that is not blank, or the kind of error if there is none; never ""."""
+        return next((line for line in self.message.splitlines() if line.strip()), self.kind)
+
 
 class Problem(ResponseModel):
     """Body of every response that is not 2xx (RFC 9457, application/problem+json). Programs tell errors apart by

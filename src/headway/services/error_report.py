@@ -24,11 +24,6 @@ def error_out(error: BaseException) -> ErrorOut:
     return ErrorOut(kind="bug", message=f"internal error of Headway ({name})", hint="headway server logs")
 
 
-def first_line(out: ErrorOut) -> str:
-    """Returns the first line of the error's message."""
-    return out.message.splitlines()[0]
-
-
 def _is_disk_full(error: BaseException) -> bool:
     """Returns whether the system or SQLite reports a full disk or quota."""
     if isinstance(error, OSError):

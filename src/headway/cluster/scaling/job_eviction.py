@@ -119,7 +119,7 @@ class JobEviction:
     async def _report_failed(self, job: int, error: HeadwayError) -> None:
         if job not in self.failed_reported:
             self.failed_reported.add(job)
-            words = f"job {job} continues until it can be requeued: {error.message.splitlines()[0]}"
+            words = f"job {job} continues until it can be requeued: {error.first_line}"
             await self.say("jobs", words, level="warning")
 
 

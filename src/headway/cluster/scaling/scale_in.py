@@ -130,9 +130,7 @@ class ScaleIn:
         try:
             await update_scrape_targets(self.cluster, self.env)
         except HeadwayError as error:
-            await self.say(
-                head.name, f"Prometheus does not know of it: {error.message.splitlines()[0]}", level="warning"
-            )
+            await self.say(head.name, f"Prometheus does not know of it: {error.first_line}", level="warning")
 
     async def _drain(self, head: Machine, names: Sequence[str]) -> tuple[str, ...]:
         """Drains the nodes. Called in each pass, because a wait may take days and a person may return a node meanwhile.

@@ -107,7 +107,7 @@ async def _mass_silence(context: HealthContext, started: Mapping[str, float], la
     try:
         heard = {node: age for node, age in (await read_heartbeat_ages(context)).items() if node in started}
     except HeadwayError as error:
-        return f"the head can't report heartbeats: {error.message.splitlines()[0]}; no node is changed"
+        return f"the head can't report heartbeats: {error.first_line}; no node is changed"
     share = context.cluster.health.silent_share
     silent = {node: age for node, age in heard.items() if age >= QUIET_S}
     fresh = Heartbeats(len(heard) - len(silent), silent)

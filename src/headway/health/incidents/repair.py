@@ -233,7 +233,8 @@ async def _wait_for_replacement(context: HealthContext, incident: Incident) -> s
         if operation.state not in {"queued", "running"}:
             if operation.error is None:
                 return ""
-            return f"the operation that creates it failed: {str(operation.error.get('message', '')).splitlines()[0]}"
+            first_line = str(operation.error.get("message", "")).partition("\n")[0]
+            return f"the operation that creates it failed: {first_line}"
         await context.sleep(POLL_S)
     return f"the operation that creates it ({number}) did not end within {REPLACE_S:.0f} s"
 

@@ -55,5 +55,5 @@ async def _requeue(run: Remote, head: Machine, job: int) -> str:
     try:
         await job_commands.requeue_job(run, head, job)
     except CommandFailed as error:
-        return f"{what}; not requeued: {error.message.splitlines()[0]}"
+        return f"{what}; not requeued: {error.first_line}"
     return f"{what}; requeued"

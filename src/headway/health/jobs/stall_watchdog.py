@@ -91,7 +91,7 @@ class StallWatchdog:
                     run, head, job.id
                 )
             except CommandFailed as error:
-                done = f"not {done}: {error.message.splitlines()[0]}"
+                done = f"not {done}: {error.first_line}"
         return f"{words}; {done}"
 
     async def _read_gpu_usage(self, head: Machine, window_s: int) -> dict[int, GpuUsage]:

@@ -15,7 +15,7 @@ from headway.schemas.base import ErrorOut
 from headway.server.operations.registry import HANDLERS
 from headway.server.operations.run import OperationRun
 from headway.services.app_state import AppState
-from headway.services.error_report import error_out, first_line
+from headway.services.error_report import error_out
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, operation_topic
 from headway.services.to_schemas import operation_news
 from headway.store import Operation, StoreUnavailable
@@ -184,7 +184,7 @@ class OperationWorker:
             waits = operation.kind.changes_cluster and operation.id in state.waiting
             if waits or (row is not None and row.state in ("changing", "creating")):
                 await state.store.clusters.save(name, state="failed")
-            first = first_line(error)  # clients that follow the operation get the full error at the end
+            first = error.first_line  # clients that follow the operation get the full error at the end
             await self._say(operation, operation.kind, first, level="error", done=True)
             state.live.add_notice(name, f"{operation.kind} failed: {first}", level="error")
         elif operation.kind is not OperationKind.DOWN:
@@ -198,7 +198,7 @@ class OperationWorker:
             error=error.model_dump() if error else None,
             kept=kept,
         )
-        word, text = ("failed", first_line(error)) if error else ("done", "")
+        word, text = ("failed", error.first_line) if error else ("done", "")
         state.live.publish_events(operation_news(operation, word, state.clock(), text))
         state.live.hub.publish(operation_topic(operation.id))
 

@@ -55,7 +55,7 @@ async def _shares(state: AppState, cluster: Cluster) -> tuple[dict[str, Share], 
         async with asyncio.timeout(READ_TIMEOUT_S):
             return {one.account: one for one in await state.readings.shares(cluster)}, ""
     except HeadwayError as error:
-        return {}, error.message.splitlines()[0]
+        return {}, error.first_line
     except TimeoutError:
         return {}, f"no answer within {READ_TIMEOUT_S:g} s"
 

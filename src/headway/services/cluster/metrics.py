@@ -76,7 +76,7 @@ async def _read_gpu_utilisation(state: AppState, cluster: Cluster) -> tuple[dict
     try:
         rows = await state.backend.monitoring.query_metrics(cluster, [_USE], now, now, SCRAPE_S)
     except HeadwayError as error:
-        return {}, error.message.splitlines()[0]
+        return {}, error.first_line
     found = {
         (row.labels.get("node", ""), int(row.labels["gpu"])): round(row.values[-1][1])
         for row in rows

@@ -115,7 +115,7 @@ def _run_in_background(
         try:
             action.fault = await work
         except HeadwayError as error:
-            action.fault = error.message.splitlines()[0]
+            action.fault = error.first_line
         finally:
             action.ended_at = state.clock()
         words = action.fault or ("it is running again" if action.kind == "reboot" else "all tests passed")

@@ -30,7 +30,7 @@ async def get_storage(state: AppState, name: str) -> StorageOut:
         if not stale:
             rooms = {room.path: room for room in await state.readings.volume_usage(cluster, MAX_AGE_S)}
     except (HeadwayError, TimeoutError, OSError) as error:
-        stale = error.message.splitlines()[0] if isinstance(error, HeadwayError) else f"{cluster.head} did not answer"
+        stale = error.first_line if isinstance(error, HeadwayError) else f"{cluster.head} did not answer"
     speeds = await state.store.volume_speeds.of_cluster(name)
     nodes = [node for node in snapshot.nodes if _AWAY.isdisjoint(node.states)]
     incidents = await state.store.incidents.search(name, unfinished=True)

@@ -227,7 +227,7 @@ def _with(
 
 def _why(error: BaseException, head: str) -> str:
     if isinstance(error, HeadwayError):
-        return error.message.splitlines()[0]
+        return error.first_line
     if isinstance(error, TimeoutError):
         return f"{head} did not answer within {READ_TIMEOUT_S:g} s: slurmctld, or the machine, may be down"
     return str(error) or type(error).__name__

@@ -86,18 +86,18 @@ async def collect(state: AppState, cluster: Cluster) -> None:
         await read_accounting(state, cluster, now)
     except HeadwayError as failure:
         error = failure
-        await state.store.ledger_progress.update(name, error=failure.message.splitlines()[0][:300])
+        await state.store.ledger_progress.update(name, error=failure.first_line[:300])
     try:
         await _measure(state, cluster, now)
     except HeadwayError as failure:
-        log.info("measurements not read", cluster=name, error=failure.message.splitlines()[0])
+        log.info("measurements not read", cluster=name, error=failure.first_line)
     await _budgets(state, cluster, now)
     if error is None:
         await notifications.record_weekly_summary(state, cluster, now)
     try:
         await notifications.send_pending(state, cluster, now)
     except HeadwayError as failure:
-        log.info("notices not sent", cluster=name, error=failure.message.splitlines()[0])
+        log.info("notices not sent", cluster=name, error=failure.first_line)
     if error is not None:
         raise error
 
@@ -272,6 +272,6 @@ async def _hold(state: AppState, cluster: Cluster, team: str, *, on: bool) -> bo
     try:
         await state.backend.usage.hold_team_jobs(cluster, team, on=on)
     except HeadwayError as error:
-        log.warning("budget", cluster=cluster.name, team=team, error=error.message.splitlines()[0])
+        log.warning("budget", cluster=cluster.name, team=team, error=error.first_line)
         return False
     return True

@@ -34,7 +34,7 @@ async def refresh_ledger(state: AppState, billed: BilledCluster) -> str:
     try:
         await ensure_ledger_fresh(state, billed.cluster)
     except HeadwayError as error:
-        return error.message.splitlines()[0]
+        return error.first_line
     except (TimeoutError, OSError) as error:
         return str(error) or type(error).__name__
     return ""
