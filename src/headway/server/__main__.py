@@ -29,6 +29,7 @@ from headway.errors import HeadwayError, Refused
 def main() -> int:
     """Runs the server until it is stopped and returns the exit code."""
     gc.disable()  # collecting garbage during imports only costs time; main.ready turns collection on again
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog would load it for a console: 3 MB
     from headway.server import listen_settings
     from headway.server.main import DEFAULT_PORT, NOTEBOOK_PORT, Notebooks, serve
 
