@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headway.cli.terminal import Span, Terminal
+from headway.domain.durations import split_duration
 from headway.domain.slurm.job_states import RUNNING, WAITING
 
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ def duration(seconds: float | None) -> str:
     """Returns a duration as Slurm prints it: 4:07, 1:04:07, 2-01:04:07; "unlimited" for None."""
     if seconds is None:
         return "unlimited"
-    minutes, s = divmod(max(0, int(seconds)), 60)
-    hours, m = divmod(minutes, 60)
-    days, h = divmod(hours, 24)
+    days, h, m, s = split_duration(max(0, int(seconds)))
     if days:
         return f"{days}-{h:02}:{m:02}:{s:02}"
     return f"{h}:{m:02}:{s:02}" if h else f"{m}:{s:02}"

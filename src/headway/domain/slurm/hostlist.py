@@ -24,11 +24,17 @@ def compress(names: Iterable[str]) -> str:
         width = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
         numbered.setdefault((prefix, width), set()).add(int(digits))
     parts = list(plain)
-    for prefix, width in sorted(numbered, key=lambda key: (_natural(key[0]), key[1])):
+    for prefix, width in sorted(numbered, key=lambda key: (natural_key(key[0]), key[1])):
         ranges = list(_ranges(sorted(numbered[prefix, width]), width))
         single = len(ranges) == 1 and "-" not in ranges[0]
         parts.append(f"{prefix}{ranges[0]}" if single else f"{prefix}[{','.join(ranges)}]")
     return ",".join(parts)
+
+
+def compress_numbers(numbers: Iterable[int]) -> str:
+    """Returns the numbers as ranges: [3, 7, 8, 9] gives "3,7-9"; "" for no numbers."""
+    found = sorted(set(numbers))
+    return ",".join(_ranges(found, 0)) if found else ""
 
 
 def expand(text: str, most: int | None = None) -> list[str]:
@@ -61,11 +67,7 @@ def _expanded(text: str) -> Iterator[str]:
 
 def natural_key(name: str) -> tuple[tuple[int, str], ...]:
     """Returns a sort key that places lab-1-2 before lab-1-10."""
-    return _natural(name)
-
-
-def _natural(text: str) -> tuple[tuple[int, str], ...]:
-    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text) if part)
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part)
 
 
 def _ranges(numbers: list[int], width: int) -> Iterator[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from headway.domain.slurm.hostlist import compress_numbers
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.sbatch_options import parse_options, remove_options, script_options
 from headway.domain.slurm.state import JobState
@@ -31,17 +32,6 @@ def array_out(states: Mapping[str, str]) -> ArrayOut:
 def failed_tasks(states: Mapping[str, str]) -> str:
     """Returns the tasks that ended without success, as --array takes them: "3,7-9"."""
     return compress_numbers(int(task) for task, word in states.items() if word not in {"COMPLETED", *RUNNING, *WAITING})
-
-
-def compress_numbers(numbers: Iterable[int]) -> str:
-    """Returns the numbers as ranges: [3, 7, 8, 9] -> "3,7-9"."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
 def with_array(request: SubmitIn, tasks: str) -> SubmitIn:

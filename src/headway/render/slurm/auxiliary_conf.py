@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 from headway.domain.cluster import Cluster, Plan, Site
-from headway.domain.slurm.hostlist import compress
+from headway.domain.slurm.hostlist import compress, compress_numbers
 from headway.render.escaping import MARK, pair, path, slurm_text
 from headway.render.machine_paths import JWT_KEY, PMIX
 from headway.render.slurm.conf_syntax import Line
@@ -30,19 +29,13 @@ def gres_conf(cluster: Cluster, site: Site) -> str:
             files = compress(f"/dev/nvidia{minor}" for minor in gpus.minors)
             pairs = [("NodeName", compress(names)), ("Name", "gpu"), ("Type", gpu_type), ("File", files)]
             if gpus.cores:
-                pairs.append(("Cores", _ranges(gpus.cores)))
+                pairs.append(("Cores", compress_numbers(gpus.cores)))
             lines.append(Line((*pairs, ("Flags", "nvidia_gpu_env"))))
     return slurm_text(lines, "gres.conf")
 
 
 def _places(node: Hardware) -> tuple[Gpus, ...]:
     return node.places or (Gpus(tuple(range(node.gpus))),)
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Returns the numbers as ranges: [0, 1, 2, 5] gives "0-2,5"."""
-    text = compress(f"n{number}" for number in numbers).removeprefix("n")
-    return text.strip("[]")
 
 
 def cgroup_conf(*, pretends: bool, old: bool = False) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Partition, Site
+from headway.domain.durations import split_duration
 from headway.domain.slurm.hostlist import compress
 from headway.render.slurm.conf_syntax import Line
 from headway.render.slurm.node_hardware import Hardware, Share, distinct_hardware, hardware_of, smallest_gpu_share
@@ -115,9 +116,7 @@ def duration(seconds: int | None) -> str:
     """Returns a time as D-HH:MM:SS; None is UNLIMITED."""
     if seconds is None:
         return "UNLIMITED"
-    minutes, second = divmod(seconds, 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
+    days, hour, minute, second = split_duration(seconds)
     return f"{days}-{hour:02d}:{minute:02d}:{second:02d}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.domain.durations import split_duration
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import BUSY
 from headway.jobs.explain.slurm_messages import explain_reason
@@ -64,10 +65,7 @@ def sentence(text: str) -> str:
 
 def duration(seconds: float) -> str:
     """Returns a duration with two figures at most: 42s, 4m 12s, 3h 07m, 2d 4h."""
-    whole = max(0, int(seconds))
-    days, rest = divmod(whole, 86400)
-    hours, rest = divmod(rest, 3600)
-    minutes, left = divmod(rest, 60)
+    days, hours, minutes, left = split_duration(max(0, int(seconds)))
     if days:
         return f"{days}d {hours}h"
     if hours:
@@ -77,9 +75,8 @@ def duration(seconds: float) -> str:
 
 def slurm_time(seconds: int) -> str:
     """Returns a duration in squeue's format: 1-02:03:04."""
-    days, rest = divmod(seconds, 86400)
-    hours, rest = divmod(rest, 3600)
-    clock = f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
+    days, hours, minutes, left = split_duration(seconds)
+    clock = f"{hours:02d}:{minutes:02d}:{left:02d}"
     return f"{days}-{clock}" if days else clock
 
 

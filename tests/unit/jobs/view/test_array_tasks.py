@@ -6,15 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.errors import Refused
 from headway.jobs.explain.slurm_messages import container_error, job_reason, sbatch_hint, with_sbatch_hints
 from headway.jobs.submission.requested_resources import without_dependency
 from headway.jobs.submission.run_request import prepare_resubmit, prepare_run, prepare_submit
-from headway.jobs.view.array_tasks import array_out, compress_numbers, failed_tasks, tasks_of, with_array
+from headway.jobs.view.array_tasks import array_out, failed_tasks, tasks_of, with_array
 from headway.schemas.submissions import RunIn, SubmitIn
 from tests.support import builders
 
@@ -26,15 +24,6 @@ def test_array_counts_its_tasks_by_state() -> None:
     told = array_out({str(n): word for n, word in enumerate(words)})
     assert (told.total, told.done, told.running, told.pending, told.failed) == (7, 2, 1, 1, 3)
     assert told.failed_tasks == "3-5"
-
-
-@given(st.sets(st.integers(0, 200)))
-def test_compress_numbers_keeps_each_number_once(numbers: set[int]) -> None:
-    found = set()
-    for part in filter(None, compress_numbers(numbers).split(",")):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    assert found == numbers
 
 
 def test_running_and_pending_tasks_are_not_failed() -> None:

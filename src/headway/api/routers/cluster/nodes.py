@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
+from itertools import chain
 
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.api.http.pagination import ANY, Page, States, Text, Words, fits, says
+from headway.domain.slurm.hostlist import natural_key
 from headway.schemas.clusters import NodeOut
 from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeTestIn, RebootIn
 from headway.services.cluster import nodes as service
@@ -41,12 +42,7 @@ async def nodes(
         and usable in (None, one.usable)
         and says(q, one.name, one.reason)
     ]
-    return page.cut(found, lambda one: (one.role != "head", *_natural_key(one.name)))
-
-
-def _natural_key(name: str) -> tuple[str | int, ...]:
-    """Returns a sort key that puts lab-1-2 before lab-1-10."""
-    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name))
+    return page.cut(found, lambda one: (one.role != "head", *chain.from_iterable(natural_key(one.name))))
 
 
 @router.get("/{node}")
