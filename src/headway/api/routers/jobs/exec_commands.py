@@ -13,19 +13,15 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import Member, State
 from headway.api.http.byte_stream import ByteStream, error_frame, not_allowed_frame
 from headway.api.http.revalidated_stream import stream_while_allowed
-from headway.errors import NotAllowed, NotFound, Refused, TooManyAtOnce
+from headway.errors import Refused
 from headway.schemas.stream_frames import frame
 from headway.schemas.submissions import CommandIn, ExecIn, ExecOut
-from headway.services.app_state import AppState, CommandInput
-from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
-from headway.services.identity import Principal, Right
-from headway.services.jobs.commands import run_login_command
+from headway.services.app_state import AppState
+from headway.services.identity import Right
+from headway.services.jobs.commands import open_login_command, run_login_command, send_input
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
-_INPUT_QUEUE = 4  # pieces of input that are kept while the command does not read
 _MAX_PIECE = 1024 * 1024  # bytes
-_RECHECK_S = 1.0  # while a piece waits: how often to check that command and client are still there
-_ENDED = "the command has ended or takes no input"
 
 
 @router.post("/exec")
@@ -39,27 +35,10 @@ async def execute(name: str, request: ExecIn, state: State, who: Member) -> Exec
 async def run(name: str, ask: CommandIn, request: Request, state: State, who: Member) -> ByteStream:
     """Runs a command on the login node as `user` (default: root for admins, otherwise the person's own user) and
     streams its output in frames. The command is ended when the connection is closed."""
-    user = who.command_user(ask.user)
-    cluster = await cluster_to_work_on(state, name, who)
-    key = (who.person, ask.input)
-    if key in state.command_inputs:
-        raise Refused("two commands can't have the same input")
-    with contextlib.ExitStack() as resources:
-        resources.enter_context(command_slot(state, who))
-        if ask.input:
-            state.command_inputs[key] = CommandInput(asyncio.Queue(_INPUT_QUEUE))
-            resources.callback(state.command_inputs.pop, key)
-        await write_audit_line(state, who, "exec", name, user=user, program=ask.argv[0][:100])
-        resources = resources.pop_all()
-    given = state.command_inputs.get(key)
-    pieces = state.backend.commands.run_interactive(cluster, ask.argv, user, _feed(given.queue if given else None))
-
-    async def check(who: Principal) -> None:
-        if who.command_user(ask.user) != user:
-            raise NotAllowed(f"{who.person} may no longer act as {user}")
-        await cluster_to_work_on(state, name, who)
-
-    frames = stream_while_allowed(request, _frames(state, request, pieces), Right.RUN_JOBS, check, not_allowed_frame)
+    resources = contextlib.ExitStack()
+    command = await open_login_command(state, who, name, ask, resources)
+    pieces = _frames(state, request, command.pieces)
+    frames = stream_while_allowed(request, pieces, Right.RUN_JOBS, command.check, not_allowed_frame)
     return ByteStream(frames, resources=resources)
 
 
@@ -67,23 +46,8 @@ async def run(name: str, ask: CommandIn, request: Request, state: State, who: Me
 async def put_input(key: str, request: Request, state: State, who: Member) -> Response:
     """Sends the next piece of a command's standard input, at most 1 MiB; an empty piece ends the input. The response
     comes when the command has room for the piece, so send one piece after the other."""
-    owner_key = (who.person, key)
-    if (given := state.command_inputs.get(owner_key)) is None:
-        raise NotFound(_ENDED)
-    if given.sending.locked():  # every waiting request stays open as long as the command runs
-        raise TooManyAtOnce("another piece of this input is being sent", hint="send the next piece after the answer")
-    async with given.sending:
-        piece = await _piece(request)
-        while state.command_inputs.get(owner_key) is given:
-            try:
-                async with asyncio.timeout(_RECHECK_S):
-                    await given.queue.put(piece)
-            except TimeoutError:  # the command does not read at the moment, has ended, or the client has disconnected
-                if await request.is_disconnected():
-                    break
-                continue
-            return Response(status_code=204)
-    raise NotFound(_ENDED)
+    await send_input(state, who, key, lambda: _piece(request), request.is_disconnected)
+    return Response(status_code=204)
 
 
 async def _piece(request: Request) -> bytes:
@@ -93,11 +57,6 @@ async def _piece(request: Request) -> bytes:
         if len(piece) > _MAX_PIECE:
             raise Refused(f"the piece of input has more than {_MAX_PIECE // 2**20} MiB", hint="split it")
     return bytes(piece)
-
-
-async def _feed(queue: asyncio.Queue[bytes] | None) -> AsyncIterator[bytes]:
-    while queue is not None and (piece := await queue.get()):
-        yield piece
 
 
 async def _frames(
