@@ -1,5 +1,5 @@
-"""A local unix socket that leads to a socket on a machine which only root may open: for each connection, root runs a
-small program there."""
+"""A local unix socket that leads to a socket on a machine which only root may open: for each connection, root runs
+node/socket_bridge.py there."""
 
 from __future__ import annotations
 
@@ -9,22 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from headway.errors import HeadwayError
+from headway.transport.remote_program import program_source
 from headway.transport.streams import CHUNK
-
-_PROGRAM = """
-import os, socket, sys, threading
-there = socket.socket(socket.AF_UNIX)
-there.connect(sys.argv[1])
-def back():
-    while data := there.recv(65536):
-        os.write(1, data)
-    os._exit(0)
-threading.Thread(target=back, daemon=True).start()
-while data := os.read(0, 65536):
-    there.sendall(data)
-there.shutdown(socket.SHUT_WR)
-threading.Event().wait()
-"""
 
 Start = Callable[[Sequence[str]], AbstractAsyncContextManager[Any]]
 
@@ -35,7 +21,7 @@ async def bridge_socket(path: str, goal: str, start: Start) -> asyncio.Server:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with start(["python3", "-I", "-S", "-c", _PROGRAM, goal]) as process:
+            async with start(["python3", "-I", "-S", "-c", program_source("socket_bridge"), goal]) as process:
                 out = asyncio.ensure_future(_copy(reader, process.stdin))
                 try:
                     while chunk := await process.stdout.read(CHUNK):

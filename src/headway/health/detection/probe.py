@@ -7,28 +7,16 @@ import json
 
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext
+from headway.transport.remote_program import program_source
 
 PROBE_S = 5.0  # seconds to wait for an answer
 ATTEMPTS = 2
-# The kernel accepts connections for a stopped program too, so only a banner that the SSH server sends counts.
-_BANNER = (
-    "import socket, sys\n"
-    "with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=4) as link:\n"
-    "    link.settimeout(4)\n"
-    "    sys.exit(0 if link.recv(4) == b'SSH-' else 1)\n"
-)
-
-_AGES = (
-    "import json, sys, time\n"
-    "with open(sys.argv[1]) as file:\n"
-    "    print(json.dumps({node: time.time() - at for node, at in json.load(file).items()}))\n"
-)
 _BEATS = "/run/headway/beats.json"  # node/agent/roles/head.py
 
 
 async def read_heartbeat_ages(context: HealthContext) -> dict[str, float]:
     """Returns the seconds since the last heartbeat of each node, read on the head now. Raises HeadwayError."""
-    argv = ["python3", "-I", "-S", "-c", _AGES, _BEATS]
+    argv = ["python3", "-I", "-S", "-c", program_source("heartbeat_ages"), _BEATS]
     ran = await context.env.connections.remote(await context.head(), argv, timeout_s=PROBE_S + 5)
     return {str(node): float(age) for node, age in json.loads(ran.stdout).items()}
 
@@ -43,7 +31,7 @@ async def probe_node(context: HealthContext, node: str) -> str:
         with contextlib.suppress(HeadwayError, TimeoutError):
             await context.env.connections.remote(machine, ["true"], timeout_s=PROBE_S)
             return "SSH answers"
-    argv = ["python3", "-I", "-S", "-c", _BANNER, machine.address, str(machine.port)]
+    argv = ["python3", "-I", "-S", "-c", program_source("ssh_banner"), machine.address, str(machine.port)]
     with contextlib.suppress(HeadwayError, TimeoutError):
         ran = await context.env.connections.remote(await context.head(), argv, timeout_s=PROBE_S + 5, check=False)
         if ran.code == 0:

@@ -21,17 +21,7 @@ from headway.services.authorization import authorize_action, cluster_to_work_on,
 from headway.services.identity import Principal
 from headway.services.jobs.lookup import require_record
 from headway.store import JobRecord
-
-# Runs on the login node as the job's owner: argv = checkpoint folder, file of the images that the job's steps used.
-_LIST_FILES = """
-import json, os, sys
-checkpoints, used = [], []
-try: checkpoints = sorted(os.listdir(sys.argv[1]))
-except OSError: pass
-try: used = [one for one in map(json.loads, open(sys.argv[2])) if isinstance(one, dict)]
-except (OSError, ValueError): pass
-print(json.dumps({"checkpoints": checkpoints, "used": used}))
-"""
+from headway.transport.remote_program import program_source
 
 
 async def get_lineage(state: AppState, who: Principal, name: str, job_id: int) -> LineageOut:
@@ -112,7 +102,9 @@ async def _job_or_none(state: AppState, cluster: Cluster, job_id: int) -> JobSta
 async def _list_files(state: AppState, cluster: Cluster, user: str, job_id: int, folder: str) -> dict[str, Any]:
     """Returns {"checkpoints": file names, "used": images that its steps ran}, read on the cluster as the owner."""
     used = f"{user_folders(cluster, user).shared}/.containers/.used-{job_id}"
-    request = ExecIn(argv=["python3", "-I", "-S", "-c", _LIST_FILES, folder or "/nonexistent", used], user=user)
+    request = ExecIn(
+        argv=["python3", "-I", "-S", "-c", program_source("list_job_files"), folder or "/nonexistent", used], user=user
+    )
     done = await state.backend.commands.run_command(cluster, request, user)
     return dict(json.loads(base64.b64decode(done.stdout_b64))) if done.code == 0 else {"checkpoints": [], "used": []}
 

@@ -1,0 +1,62 @@
+"""The small programs of node/ print what the server reads."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from headway.transport.remote_program import program_source
+
+
+def run(name: str, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    argv = [sys.executable, "-I", "-S", "-c", program_source(name), *words]
+    return subprocess.run(argv, input=stdin, capture_output=True, timeout=60, check=False)
+
+
+def test_list_job_files_prints_checkpoints_and_images(tmp_path: Path) -> None:
+    (tmp_path / "step-10").touch()
+    used = tmp_path / "used"
+    used.write_text('{"image": "a"}\n7\n')
+    told = json.loads(run("list_job_files", str(tmp_path), str(used)).stdout)
+    assert told == {"checkpoints": ["step-10", "used"], "used": [{"image": "a"}]}
+    assert json.loads(run("list_job_files", "/nonexistent", "/nonexistent").stdout) == {"checkpoints": [], "used": []}
+
+
+def test_heartbeat_ages_are_seconds_since_each_heartbeat(tmp_path: Path) -> None:
+    beats = tmp_path / "beats.json"
+    beats.write_text(json.dumps({"lab-1-1": time.time() - 100}))
+    assert 100 <= json.loads(run("heartbeat_ages", str(beats)).stdout)["lab-1-1"] < 200
+
+
+def test_ssh_banner_tells_an_ssh_server_from_other_servers() -> None:
+    for banner, code in ((b"SSH-2.0-x", 0), (b"HTTP/1.1", 1)):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def answer(server: socket.socket = server, banner: bytes = banner) -> None:
+                server.accept()[0].sendall(banner)
+
+            threading.Thread(target=answer, daemon=True).start()
+            assert run("ssh_banner", "127.0.0.1", str(server.getsockname()[1])).returncode == code
+
+
+def test_socket_bridge_copies_both_ways(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+
+        def echo() -> None:
+            link = server.accept()[0]
+            data = b""
+            while piece := link.recv(65536):
+                data += piece
+            link.sendall(data.upper())
+            link.close()
+
+        threading.Thread(target=echo, daemon=True).start()
+        assert run("socket_bridge", path, stdin=b"words").stdout == b"WORDS"
