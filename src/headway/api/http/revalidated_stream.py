@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fastapi import Request
 
 from headway.api.auth.dependencies import require_right
 from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
 from headway.services.identity import Principal, Right
+from headway.services.streams import Interrupted, pieces_until
 
 RECHECK_S = 5.0  # the right is checked this often
 T = TypeVar("T")
@@ -26,28 +28,14 @@ async def stream_while_allowed(
 ) -> AsyncGenerator[T, None]:
     """Yields the pieces as long as the request's person has the right. `check` raises NotAllowed if more than the right
     is needed. `say` makes the last piece, which explains why the stream ended."""
-    gone = asyncio.ensure_future(_wait_until_not_allowed(request, right, check))
-    following: asyncio.Future[Any] = gone
-    end = object()
     try:
-        while True:
-            following = asyncio.ensure_future(anext(pieces, end))
-            await asyncio.wait({gone, following}, return_when=asyncio.FIRST_COMPLETED)
-            if gone.done():
-                if say is not None:
-                    yield say(gone.result())
-                return
-            piece = following.result()
-            if piece is end:
-                return
-            yield piece
-    finally:
-        for task in (gone, following):
-            task.cancel()
-        await asyncio.gather(gone, following, return_exceptions=True)
-        close = getattr(pieces, "aclose", None)
-        if close is not None:
-            await close()
+        allowed = pieces_until(pieces, lambda: _wait_until_not_allowed(request, right, check))
+        async with contextlib.aclosing(allowed) as found:
+            async for piece in found:
+                yield piece
+    except Interrupted as error:
+        if say is not None:
+            yield say(error.result)
 
 
 async def _wait_until_not_allowed(request: Request, right: Right, check: Check | None) -> str:

@@ -13,6 +13,7 @@ from headway.domain.slurm.state import JobState
 from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action, log_slot
 from headway.services.identity import Principal
+from headway.services.streams import Interrupted, next_piece, pieces_until
 
 FIRST_PIECE_TIMEOUT_S = 2.0
 
@@ -60,7 +61,7 @@ async def open_log(
             if task:
                 job = await state.backend.slurm.task(cluster, job_id, task)
             stream = state.backend.jobs.follow_log(cluster, job, follow=follow, err=err, start=start)
-        first = asyncio.ensure_future(_next(stream))
+        first = next_piece(stream)
         await asyncio.wait({first}, timeout=FIRST_PIECE_TIMEOUT_S)
         if first.done():
             first.result()
@@ -74,31 +75,13 @@ async def authorize_log(state: AppState, who: Principal, cluster: Cluster, job: 
 
 
 async def _until_stopping(
-    state: AppState, first: asyncio.Future[bytes | None], stream: AsyncIterator[bytes]
+    state: AppState, first: asyncio.Future[Any], stream: AsyncIterator[bytes]
 ) -> AsyncGenerator[bytes, None]:
     """Yields the pieces to the end of the log. Raises StreamAborted if the server stops before, and the stream's own
     errors."""
-    stopping = asyncio.ensure_future(state.live.stopping.wait())
-    following = first
     try:
-        while True:
-            waits: set[asyncio.Future[Any]] = {following, stopping}
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            if not following.done():
-                raise StreamAborted
-            piece = following.result()
-            if piece is None:
-                return
-            yield piece
-            following = asyncio.ensure_future(_next(stream))
-    finally:
-        stopping.cancel()
-        following.cancel()
-        await asyncio.gather(stopping, following, return_exceptions=True)
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
-
-
-async def _next(stream: AsyncIterator[bytes]) -> bytes | None:
-    return await anext(stream, None)
+        async with contextlib.aclosing(pieces_until(stream, state.live.stopping.wait, first=first)) as pieces:
+            async for piece in pieces:
+                yield piece
+    except Interrupted as error:
+        raise StreamAborted from error

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -19,6 +17,7 @@ from headway.schemas.submissions import CommandIn, ExecIn, ExecOut
 from headway.services.app_state import AppState
 from headway.services.identity import Right
 from headway.services.jobs.commands import open_login_command, run_login_command, send_input
+from headway.services.streams import Interrupted, pieces_until
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
 _MAX_PIECE = 1024 * 1024  # bytes
@@ -65,24 +64,15 @@ async def _frames(
     pieces: AsyncIterator[tuple[str, bytes]],
 ) -> AsyncIterator[bytes]:
     """Yields the output as frames, until the command ends, the client disconnects or the server stops."""
-    ends = [asyncio.ensure_future(_disconnected(request)), asyncio.ensure_future(state.live.stopping.wait())]
-    following: asyncio.Future[Any] = asyncio.ensure_future(anext(pieces, None))
+    running = pieces_until(pieces, lambda: _disconnected(request), state.live.stopping.wait)
     try:
-        while True:
-            await asyncio.wait({following, *ends}, return_when=asyncio.FIRST_COMPLETED)
-            if not following.done() or (piece := following.result()) is None:
-                return
-            yield frame(*piece)
-            following = asyncio.ensure_future(anext(pieces, None))
+        async with contextlib.aclosing(running) as found:
+            async for piece in found:
+                yield frame(*piece)
+    except Interrupted:
+        return
     except Exception as error:  # the response has begun, so the error can only be its last frame
         yield error_frame(error)
-    finally:
-        for task in (following, *ends):
-            task.cancel()
-        await asyncio.gather(following, *ends, return_exceptions=True)
-        close = getattr(pieces, "aclose", None)
-        if close is not None:
-            await close()
 
 
 async def _disconnected(request: Request) -> None:
