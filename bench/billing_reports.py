@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,7 @@ from headway.billing.goodput import lost_s
 from headway.billing.periods import month, zone
 from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import resolve_cluster_file
-from headway.domain.billing import DAY_S, CheckpointStats, GroupAllocation, JobRun, NodeSpan, SpanKind
+from headway.domain.billing import DAY_S, CheckpointStats, GroupAllocation, JobRun, NodePrice, NodeSpan, SpanKind
 from headway.domain.cluster import Cluster
 from headway.domain.incident import FaultAction
 from headway.services.billing.capacity import load_capacity
@@ -38,7 +39,7 @@ from headway.services.billing.invoice_reports import load_chargeback
 from headway.services.billing.ledger.daily_rollups import sum_days
 from headway.services.billing.report_scope import BilledCluster, ReportScope
 from headway.services.billing.usage import load_usage
-from headway.store import PriceRow, Store, open_store
+from headway.store import Store, open_store
 from headway.store.billing.run_sums import Only
 
 MONTH = month("2026-10", zone("UTC"))
@@ -113,11 +114,9 @@ async def others(store: Store, count: int, names: tuple[str, ...]) -> None:
     """Adds machines, prices, drains, incidents and checkpoints."""
     half = (MONTH.start + MONTH.end) // 2
     await store.machine_lives.record("lab", [(name, "main") for name in names], [], [], MONTH.start - 86_400)
-    prices = [
-        PriceRow("lab", "main", float(at), usd, False) for at, usd in ((MONTH.start - 86_400, "20"), (half, "18.5"))
-    ]
+    prices = [NodePrice("main", float(at), Decimal(usd)) for at, usd in ((MONTH.start - 86_400, "20"), (half, "18.5"))]
     for price in prices:
-        await store.prices.record([price])
+        await store.prices.record("lab", [price])
     drains = [(names[i % NODES], MONTH.start + i * 7200) for i in range(300)]
     await store.node_spans.save(
         "lab", [NodeSpan(name, SpanKind.DRAINED, at, at + 5400, "tests") for name, at in drains]

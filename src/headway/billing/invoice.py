@@ -100,7 +100,7 @@ def segments(prices: Iterable[NodePrice], groups: Iterable[str], period: Period)
         known = known or [NodePrice(group, 0, Decimal(0))]
         if known[0].reserved:
             known = [replace(known[0], since=0, reserved=0), *known]
-        starts = [period.start, *(price.since for price in known[1:])]
+        starts = [period.start, *(int(price.since) for price in known[1:])]
         ends = [*starts[1:], period.end]
         for price, start, end in zip(known, starts, ends, strict=True):
             start, end = max(start, period.start), min(end, period.end)

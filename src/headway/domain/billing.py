@@ -134,10 +134,10 @@ class NodeSpan:
 
 @dataclass(frozen=True, slots=True)
 class NodePrice:
-    """Price of one node of a group from `since` on."""
+    """Price of one node of a group from `since` (unix seconds) on."""
 
     group: str
-    since: int
+    since: float
     usd_per_hour: Decimal
     spot: bool = False
     reserved: int = 0  # number of machines that are paid for even while they do not exist

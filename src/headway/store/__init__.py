@@ -14,7 +14,6 @@ from headway.store.db.rows import (
     OperationEvent,
     Person,
     PipelineRow,
-    PriceRow,
     Token,
     VolumeSpeedRow,
 )
@@ -36,7 +35,6 @@ __all__ = [
     "OperationEvent",
     "Person",
     "PipelineRow",
-    "PriceRow",
     "Store",
     "StoreUnavailable",
     "Token",

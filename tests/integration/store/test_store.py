@@ -7,14 +7,16 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from headway.domain.billing import NodePrice
 from headway.errors import Conflict, NotFound, Refused, Unanswered, Unreachable
-from headway.store import DatabaseLocked, PriceRow, Store, StoreUnavailable, open_store
+from headway.store import DatabaseLocked, Store, StoreUnavailable, open_store
 from headway.store.db.engine import database_url, migrate, open_engine, shown_url
 from headway.store.db.schema import HEAD, metadata
 from headway.store.db.transactions import said_where_away
@@ -331,14 +333,15 @@ async def test_previewing_uids_assigns_none(store: Store) -> None:
 
 
 async def test_price_history_stores_only_changes(store: Store) -> None:
-    def told(since: float, usd: str, *, spot: bool = False) -> PriceRow:
-        return PriceRow("lab", "gpu", since, usd, spot)
+    def told(since: float, usd: str, *, spot: bool = False) -> NodePrice:
+        return NodePrice("gpu", since, Decimal(usd), spot)
 
-    cpu = PriceRow("lab", "cpu", 1, "1.5", False)
-    await store.prices.record([told(1, "31.2"), cpu])
-    await store.prices.record([told(2, "31.2"), PriceRow("sky", "gpu", 2, "9", False)])
-    await store.prices.record([told(3, "9.5", spot=True)])
-    await store.prices.record([told(4, "31.2")])  # back at the price of before
+    cpu = NodePrice("cpu", 1, Decimal("1.5"))
+    await store.prices.record("lab", [told(1, "31.2"), cpu])
+    await store.prices.record("lab", [told(2, "31.2")])
+    await store.prices.record("sky", [NodePrice("gpu", 2, Decimal("9"))])
+    await store.prices.record("lab", [told(3, "9.5", spot=True)])
+    await store.prices.record("lab", [told(4, "31.2")])  # back at the price of before
     assert await store.prices.of_cluster("lab") == (cpu, told(1, "31.2"), told(3, "9.5", spot=True), told(4, "31.2"))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from headway.domain.billing import GroupAllocation, JobRun, NodeSpan, SpanKind
+from decimal import Decimal
+
+from headway.domain.billing import GroupAllocation, JobRun, NodePrice, NodeSpan, SpanKind
 from headway.services.app_state import AppState
-from headway.store import PriceRow, Store
+from headway.store import Store
 
 HOUR = 3600
 
@@ -14,7 +16,7 @@ async def put(state: AppState, store: Store) -> None:
     and each working day has its hours."""
     now = int(state.clock())
     began = now - 14 * 24 * HOUR
-    await store.prices.record([PriceRow("demo", "main", float(began), "31.2", False)])
+    await store.prices.record("demo", [NodePrice("main", float(began), Decimal("31.2"))])
     await store.machine_lives.record("demo", [(f"demo-1-{i}", "main") for i in (1, 2, 3, 4)], [], [], began)
     await store.node_spans.save("demo", [
         NodeSpan("demo-1-3", SpanKind.DOWN, now - 6 * HOUR, 0, "XID 79"),

@@ -49,7 +49,7 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
         state="creating" if row is None or row.state == "creating" else "changing",
         owner=document.owner,
     )
-    await state.store.prices.record(prices_of(cluster, await state.store.prices.of_cluster(name), state.clock()))
+    await state.store.prices.record(name, prices_of(cluster, await state.store.prices.of_cluster(name), state.clock()))
     state.live.notify_row_changed(name)
     deadline = _deadline(state, operation, params)
     waiting = ScaleInWait(state, operation, cluster, say, deadline)

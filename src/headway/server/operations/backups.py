@@ -105,7 +105,9 @@ class BackupOperations:
         await state.store.clusters.save(
             name, document.model_dump(), summary=summary_of(cluster), state="changing", owner=owner
         )
-        await state.store.prices.record(prices_of(cluster, await state.store.prices.of_cluster(name), state.clock()))
+        await state.store.prices.record(
+            name, prices_of(cluster, await state.store.prices.of_cluster(name), state.clock())
+        )
         state.live.notify_row_changed(name)
         await state.forget(name)  # open connections use the old keys
         await state.backend.backups.restore(cluster, self._say, path, key, params.ref)

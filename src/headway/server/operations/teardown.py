@@ -45,7 +45,7 @@ async def _stop_billing(state: AppState, name: str) -> None:
     store, now = state.store, state.clock()
     await store.machine_lives.end_all(name, int(now))
     await store.runs.end(name, await store.runs.still_running(name), int(now))
-    await store.prices.record(released(await store.prices.of_cluster(name), (), now))
+    await store.prices.record(name, released(await store.prices.of_cluster(name), (), now))
 
 
 async def _read_last_accounting(state: AppState, cluster: Cluster) -> None:

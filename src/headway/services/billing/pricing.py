@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from fractions import Fraction
 
 from headway.billing import invoice
@@ -14,7 +13,6 @@ from headway.domain.billing import NodePrice
 from headway.domain.cluster import Cluster
 from headway.services.app_state import AppState
 from headway.services.billing.report_scope import BilledCluster
-from headway.store import PriceRow
 from headway.store.billing.run_sums import NONE, Only, ReportSpan
 from headway.store.billing.usage import Cell, RunRow, Times
 
@@ -72,10 +70,7 @@ async def unpriced_segments(state: AppState, billed: BilledCluster, period: Peri
 
 async def cut_by_prices(state: AppState, billed: BilledCluster, period: Period, groups: set[str]) -> list[Segment]:
     """Returns the period cut wherever the price of one of these groups changed, group by group."""
-    prices = [
-        NodePrice(row.group, int(row.since), Decimal(row.usd_per_hour), row.spot, row.reserved)
-        for row in await state.store.prices.of_cluster(billed.name)
-    ]
+    prices = await state.store.prices.of_cluster(billed.name)
     return [one for one in invoice.segments(prices, groups, period) if one.group in groups]
 
 
@@ -106,15 +101,14 @@ async def run_costs(state: AppState, billed: BilledCluster, runs: Sequence[RunRo
     return [sum((cost(one, part) for part in segments if part.group == one.group), Fraction(0)) for one in runs]
 
 
-def prices_of(cluster: Cluster, known: Iterable[PriceRow], since: float) -> list[PriceRow]:
-    """Returns price rows that apply from `since` on: for each group of the cluster, and for groups that the file no
-    longer names. `known` are the rows stored before."""
+def prices_of(cluster: Cluster, known: Iterable[NodePrice], since: float) -> list[NodePrice]:
+    """Returns prices that apply from `since` on: for each group of the cluster, and for groups that the file no
+    longer names. `known` are the prices stored before."""
     found = [
-        PriceRow(
-            cluster.name,
+        NodePrice(
             group.name,
             since,
-            f"{group.price_usd_per_node_hour.normalize():f}",
+            group.price_usd_per_node_hour,
             group.spot,
             group.min_machines if group.reserved else 0,
         )
@@ -123,8 +117,8 @@ def prices_of(cluster: Cluster, known: Iterable[PriceRow], since: float) -> list
     return [*found, *released(known, (row.group for row in found), since)]
 
 
-def released(known: Iterable[PriceRow], kept: Iterable[str], since: float) -> list[PriceRow]:
-    """Returns rows that set the reserved machines to 0 from `since` on, for groups that are not in `kept`: only
+def released(known: Iterable[NodePrice], kept: Iterable[str], since: float) -> list[NodePrice]:
+    """Returns prices that set the reserved machines to 0 from `since` on, for groups that are not in `kept`: only
     existing machines are paid from then on."""
     newest = {row.group: row for row in known}
     return [

@@ -212,18 +212,6 @@ class NotebookRow:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class PriceRow:
-    """The price of a node of a group from `since` on, until a later row."""
-
-    cluster: str
-    group: str
-    since: float
-    usd_per_hour: str  # a decimal: "31.2"
-    spot: bool
-    reserved: int = 0  # number of machines that are billed whether or not they exist
-
-
 @dataclass(frozen=True)
 class InvoiceRow:
     """A closed invoice. `document`: the invoice and its chargeback, as made by billing.invoice.packed and

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from headway.backup.archive import Header, Reader, key_of
 from headway.backup.restore import read_contents, restore_records
+from headway.domain.billing import NodePrice
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import BackupRule
 from headway.domain.dataset import DatasetVersion
@@ -25,7 +27,6 @@ from headway.errors import Refused, Unreachable
 from headway.server.operations.backups import BackupSchedule
 from headway.server.workers.operation_worker import OperationWorker
 from headway.store.clusters.operations import MAX_ATTEMPTS
-from headway.store.db.rows import PriceRow
 from tests.support import builders, server_fakes
 from tests.support.backup_archive import parts, write_archive
 from tests.support.server_fakes import Server
@@ -235,7 +236,7 @@ async def test_restore_checks_the_archive_and_restores_records_and_machines(
     await server.store.budgets.record("lab", "a", 0, "over", capped=True)
     then = server.state.clock() + 5
     await server.store.prices.record(
-        [PriceRow("lab", "main", then, "99", False), PriceRow("lab", "gone", then, "9", False, reserved=3)]
+        "lab", [NodePrice("main", then, Decimal("99")), NodePrice("gone", then, Decimal("9"), reserved=3)]
     )
     server.state.clock.now += 10  # type: ignore[attr-defined]
     answer = await client.post("/api/v1/clusters/lab/restore", json={**ask, "confirmed": True})
@@ -251,8 +252,8 @@ async def test_restore_checks_the_archive_and_restores_records_and_machines(
     assert (await server.store.secrets.of_cluster("lab"))["munge_key"] == "eA=="
     assert await keys(server) == []
     newest = {row.group: (row.usd_per_hour, row.reserved) for row in await server.store.prices.of_cluster("lab")}
-    prices = {group.name: (f"{group.price_usd_per_node_hour.normalize():f}", 0) for group in cluster.groups}
-    assert newest == {**prices, "gone": ("9", 0)}, "what its file says is paid from then on"
+    prices = {group.name: (group.price_usd_per_node_hour, 0) for group in cluster.groups}
+    assert newest == {**prices, "gone": (Decimal(9), 0)}, "what its file says is paid from then on"
 
 
 async def test_restore_lists_dataset_versions_with_missing_files(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
+from decimal import Decimal
 
 import pytest
 
@@ -281,4 +282,4 @@ async def test_event_listener_reconnects_and_requests_refresh_of_changed_jobs(
 async def test_apply_records_node_prices(server: Server) -> None:
     await server.apply()
     (row,) = await server.store.prices.of_cluster("lab")
-    assert (row.group, row.usd_per_hour, row.spot) == ("main", "31.2", False)
+    assert (row.group, row.usd_per_hour, row.spot) == ("main", Decimal("31.2"), False)

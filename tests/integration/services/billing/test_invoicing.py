@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,9 @@ from hypothesis import strategies as st
 
 from headway.billing.money import cents
 from headway.billing.run_allocation import allocations_by_group
-from headway.domain.billing import JobRun, NodeSpan, SpanKind
+from headway.domain.billing import JobRun, NodePrice, NodeSpan, SpanKind
 from headway.services.billing import invoicing
 from headway.services.billing.report_scope import BilledCluster
-from headway.store import PriceRow
 from tests.support.billing_cluster import OCTOBER, Accounting, H, lab, run
 from tests.support.server_fakes import Server
 
@@ -64,8 +64,8 @@ async def test_chargeback_bills_each_gpu_second_once_at_its_price(
     store, begun = server.store, OCTOBER.start
     cluster = (await server.state.clusters.get("lab"))[1]
     await store.machine_lives.record(name, [(node, "main") for node in NODES], [], [], begun - 7 * DAY)
-    await store.prices.record([PriceRow(name, "main", float(begun - 7 * DAY), "8", False)])
-    await store.prices.record([PriceRow(name, "main", float(begun + turn), "20", False)])
+    await store.prices.record(name, [NodePrice("main", float(begun - 7 * DAY), Decimal("8"))])
+    await store.prices.record(name, [NodePrice("main", float(begun + turn), Decimal("20"))])
     spans = [NodeSpan(NODES[1], SpanKind.DOWN, begun + at, begun + at + lasted) for at, lasted in broken]
     await store.node_spans.save(name, spans)
     runs: list[JobRun] = []

@@ -10,11 +10,10 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from headway.domain.billing import CheckpointStats
+from headway.domain.billing import CheckpointStats, NodePrice
 from headway.domain.incident import FaultAction
 from headway.services.billing import loss_attribution as api_causes
 from headway.services.billing.ledger.collector import collect, ledger_entries
-from headway.store import PriceRow
 from tests.support.billing_cluster import OCTOBER, V1, Accounting, H, at, got, machines, run, said, server
 from tests.support.server_fakes import Server
 
@@ -123,10 +122,8 @@ async def test_cause_costs_match_chargeback_across_prices_groups_and_teams(serve
     await machines(server, 2)
     said.away = True
     await server.store.prices.record(
-        [
-            PriceRow("lab", "main", float(OCTOBER.start + at), usd, False)
-            for at, usd in ((10 * H, "80"), (20 * H, "1.25"))
-        ]
+        "lab",
+        [NodePrice("main", float(OCTOBER.start + at), Decimal(usd)) for at, usd in ((10 * H, "80"), (20 * H, "1.25"))],
     )
     at(server, 60 * H)
     runs = []

@@ -10,12 +10,11 @@ import httpx
 import pytest
 
 from headway.cluster.monitoring.metric_queries import Row
-from headway.domain.billing import CheckpointStats
+from headway.domain.billing import CheckpointStats, NodePrice
 from headway.domain.cluster import Budget, Cluster
 from headway.errors import HeadwayError
 from headway.jobs.view.ettr import EffectiveTime
 from headway.services.billing.ledger.collector import collect
-from headway.store import PriceRow
 from tests.support.billing_cluster import OCTOBER, TEAMS, V1, Accounting, H, at, got, machines, run, said, server
 from tests.support.server_fakes import Server
 
@@ -164,7 +163,7 @@ async def test_loss_causes_match_chargeback_across_month_end_and_price_change(se
     await machines(server, 1)
     end = 744 * H
     said.runs = [run(7, end - 6 * H, end + 2 * H, state="NODE_FAIL"), run(8, 5 * H, 15 * H)]
-    await server.store.prices.record([PriceRow("lab", "main", float(OCTOBER.start + 10 * H), "80", False)])
+    await server.store.prices.record("lab", [NodePrice("main", float(OCTOBER.start + 10 * H), Decimal("80"))])
     at(server, end + 10 * H)
     ann = await server.client()
     await got(ann, "usage")

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from headway.domain.billing import MachineLifetime, NodeSpan, SpanKind
+from headway.domain.billing import MachineLifetime, NodePrice, NodeSpan, SpanKind
 from headway.domain.cluster import Costs
 from headway.errors import HeadwayError
 from headway.services.billing.ledger.collector import DAY_S, collect
-from headway.store import PriceRow
 from tests.support.billing_cluster import OCTOBER, V1, Accounting, H, at, got, machines, run, said, server, summed
 from tests.support.server_fakes import Server
 
@@ -189,7 +188,7 @@ async def test_closed_invoice_survives_late_runs_rebuild_and_recreation(server: 
         for part in (0, 1)
     ]
     said.runs += [*late, *late[:500]]
-    await server.store.prices.record([PriceRow("lab", "main", float(OCTOBER.start + 5 * H), "80", False)])
+    await server.store.prices.record("lab", [NodePrice("main", float(OCTOBER.start + 5 * H), Decimal("80"))])
     at(server, end + 25 * H)
     await collect(server.state, cluster)
     assert await told() == kept
@@ -230,7 +229,7 @@ async def test_invoices_must_be_closed_in_month_order(server: Server) -> None:
 async def test_price_change_during_a_job_applies_from_then_on(server: Server, said: Accounting) -> None:
     await machines(server, 1, ended=10 * H)
     said.runs = [run(1, 0, 10 * H)]
-    await server.store.prices.record([PriceRow("lab", "main", float(OCTOBER.start + 4 * H), "16", False)])
+    await server.store.prices.record("lab", [NodePrice("main", float(OCTOBER.start + 4 * H), Decimal("16"))])
     at(server, 20 * H)
     ann = await server.client()
     assert (await got(ann, "usage?start=2026-10"))["total"]["usd"] == 4 * 8 + 6 * 16
@@ -243,7 +242,7 @@ async def test_price_change_during_a_job_applies_from_then_on(server: Server, sa
 async def test_reserved_machines_are_billed_until_the_cluster_is_down(server: Server, said: Accounting) -> None:
     await machines(server, 2)
     said.runs = [run(1, 2 * H, 4 * H)]
-    await server.store.prices.record([PriceRow("lab", "main", float(OCTOBER.start + 2 * H), "6", False, reserved=3)])
+    await server.store.prices.record("lab", [NodePrice("main", float(OCTOBER.start + 2 * H), Decimal("6"), reserved=3)])
     at(server, 10 * H)
     ann = await server.client()
     bill = await got(ann, "invoice?period=2026-10")
@@ -278,7 +277,7 @@ async def test_running_jobs_are_charged_until_the_cluster_goes_down(server: Serv
 
 
 async def test_absent_reserved_machine_is_off_and_billed_as_unused(server: Server, said: Accounting) -> None:
-    await server.store.prices.record([PriceRow("lab", "main", float(OCTOBER.start + H), "6", False, reserved=1)])
+    await server.store.prices.record("lab", [NodePrice("main", float(OCTOBER.start + H), Decimal("6"), reserved=1)])
     await machines(server, 1, ended=10 * H)  # and no other in all of November
     at(server, 754 * H)  # October has 744 hours
     ann = await server.client()
