@@ -13,7 +13,8 @@ import pytest
 from tests.cluster.lab import Lab
 
 from headway import AsyncClient
-from headway.schemas.submissions import RetryIn, RunIn
+from headway.schemas.run_options import RunIn
+from headway.schemas.submissions import RetryIn
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ARRAY = """#!/bin/bash

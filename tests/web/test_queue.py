@@ -18,7 +18,8 @@ from headway.domain.slurm.state import JobState
 from headway.errors import Refused
 from headway.jobs.submission.lineage import stored_request
 from headway.jobs.submission.run_request import prepare_run
-from headway.schemas.submissions import RunIn, SubmitOut
+from headway.schemas.run_options import RunIn
+from headway.schemas.submissions import SubmitOut
 
 pytestmark = pytest.mark.browser
 EVIL = "\"><img src=x onerror='window.hit=1'><script>window.hit=1</script>"

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from headway.cli.env_option import parse_env_options
 from headway.schemas.job_flag import job_flags
-from headway.schemas.submissions import ContainerIn, RunIn
+from headway.schemas.run_options import ContainerIn, RunIn
 
 CONTAINER = "container_"  # before a container field's name, in the name of its parameter
 F = TypeVar("F", bound=Callable[..., Any])

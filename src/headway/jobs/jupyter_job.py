@@ -15,7 +15,8 @@ from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.run_request import PreparedJob
 from headway.jobs.submission.submit import JobFiles
-from headway.schemas.submissions import NotebookIn, SubmitIn
+from headway.schemas.notebooks import NotebookIn
+from headway.schemas.submissions import SubmitIn
 
 SECRET_VARIABLE = "HEADWAY_NOTEBOOK_SECRET"  # noqa: S105 (the name of a variable)
 # The secret path segment of the address. Its name says SECRET, so that the stored request masks it.

@@ -21,10 +21,11 @@ from headway.domain.slurm.state import JobState, NodeState, Reservation
 from headway.domain.volume_usage import VolumeUsage
 from headway.errors import Fault
 from headway.schemas.clusters import Document
+from headway.schemas.commands import ExecIn, ExecOut
 from headway.schemas.incidents import FaultIn
 from headway.schemas.jobs import LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.storage import VolumeSpeedOut
-from headway.schemas.submissions import ExecIn, ExecOut, SubmitIn, SubmitOut
+from headway.schemas.submissions import SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
     from headway.backup.archive import Header

@@ -23,9 +23,10 @@ from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import NotFound, Unreachable
 from headway.jobs.logs.log_window import last_lines
 from headway.schemas.clusters import ClusterOut, NodeOut, StatusOut
+from headway.schemas.commands import ExecIn, ExecOut
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import JobOut, LogFoundOut, LogLineOut, LogPartOut
-from headway.schemas.submissions import ExecIn, ExecOut, SubmitOut
+from headway.schemas.submissions import SubmitOut
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model.snapshot import Snapshot as Known

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from headway.schemas.submissions import (
-    PipelineIn,
-    PipelineOut,
-    PipelineRetryIn,
-)
+from headway.schemas.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
 from headway.sdk.connection import Resource, cluster_path
 
 

@@ -12,7 +12,7 @@ from headway.cli.session import ClusterOption, Format, Output, SecretsOption
 from headway.errors import NotFound
 
 if TYPE_CHECKING:
-    from headway.schemas.submissions import PipelineOut
+    from headway.schemas.pipelines import PipelineOut
 
 app = typer.Typer(
     help="Run steps as jobs that depend on each other.",
@@ -34,7 +34,7 @@ def run(
     """Submit every step; each waits for the steps that it needs. All share one copy of the file's folder.
 
     headway pipeline run rlhf.yaml"""
-    from headway.schemas.submissions import PipelineIn
+    from headway.schemas.pipelines import PipelineIn
     from headway.sdk.cluster_file import read_text_file
     from headway.validation.yaml_parser import parse_yaml
 
@@ -94,7 +94,7 @@ def retry(
 
     headway pipeline retry rlhf"""
     from headway.cli.env_option import parse_env_options
-    from headway.schemas.submissions import PipelineRetryIn
+    from headway.schemas.pipelines import PipelineRetryIn
 
     api = session.connect()
     request = PipelineRetryIn(steps=step or [], env=parse_env_options(env or []))

@@ -11,7 +11,8 @@ from headway.cli import session
 from headway.cli.registry import WORDS_AFTER_DASHES
 from headway.cli.run_options import run_fields, with_job_options
 from headway.cli.session import ClusterName, Format, Output
-from headway.schemas.submissions import CheckJobIn, RunIn
+from headway.schemas.run_options import RunIn
+from headway.schemas.submissions import CheckJobIn
 
 if TYPE_CHECKING:
     from headway.schemas.submissions import RunOut

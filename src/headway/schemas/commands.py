@@ -1,0 +1,33 @@
+"""Requests and answers about commands that run on the login machine."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from headway.schemas.base import RequestModel, ResponseModel
+from headway.schemas.job_values import Words
+
+
+class ExecIn(RequestModel):
+    """A command to run on the login node. `stdin_b64` is its standard input in base64."""
+
+    argv: Words = Field(min_length=1)
+    user: str = ""  # default: root for admins, otherwise the person's own user
+    stdin_b64: str = ""
+
+
+class CommandIn(RequestModel):
+    """A command whose output is streamed in frames (see `schemas.stream_frames`). `input` is an id that the client
+    chooses and under which it will post standard input; "" means no input."""
+
+    argv: Words = Field(min_length=1)
+    user: str = ""  # default: root for admins, otherwise the person's own user
+    input: str = Field("", pattern=r"^([0-9a-f]{32})?$")
+
+
+class ExecOut(ResponseModel):
+    """Result of a command. Output is base64 of the unchanged bytes."""
+
+    code: int
+    stdout_b64: str = ""
+    stderr_b64: str = ""
