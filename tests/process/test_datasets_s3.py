@@ -11,11 +11,11 @@ import pytest
 from botocore.config import Config
 from moto.server import ThreadedMotoServer
 
-from headway.datasets.library import Library, Progress
 from headway.datasets.manifest import Item
-from headway.datasets.s3 import Access, Bucket
+from headway.datasets.s3_source import Access, Bucket
+from headway.datasets.version_store import Library, Progress
 from headway.errors import Refused, Unreachable
-from headway.sdk.s3 import s3_access
+from headway.sdk.aws_credentials import s3_access
 
 KEYS = {"key_id": "AKIAEXAMPLE", "secret": "never/to+be=seen"}
 

@@ -17,7 +17,7 @@ from tests.support.site.server import PEOPLE, Site
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
 from headway.jobs.submission.lineage import stored_request
-from headway.jobs.submission.run_request import prepare_run
+from headway.jobs.submission.prepare_job import prepare_run
 from headway.schemas.run_options import RunIn
 from headway.schemas.submissions import SubmitOut
 

@@ -20,7 +20,7 @@ from typing import Any
 from agent.config import Config
 from agent.contact.node_lease import LEASE_OVER_S
 from agent.journal import log, whole_lines
-from agent.two_heads.stale_leader import LeaderFile
+from agent.two_heads.leading_head import LeaderFile
 
 DEEDS = "/var/lib/headway/deeds.jsonl"
 WATCHED = "/run/headway/watched"  # touched by `watch` while a server reads from it

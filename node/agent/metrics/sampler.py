@@ -16,7 +16,7 @@ from agent.config import Config
 from agent.contact.node_lease import end_jobs
 from agent.gpu.interface import Gpu, Source
 from agent.gpu.job_gpus import jobs_on_node
-from agent.jobs.orphans import OrphanedJobs
+from agent.jobs.lost_stepd import OrphanedJobs
 from agent.jobs.processes import list_processes, runs_as_root
 from agent.journal import log
 from agent.metrics import exporter, host

@@ -21,7 +21,7 @@ from agent.metrics.exporter import MetricsServer
 from agent.metrics.head import HeadSampler
 from agent.munge import Munge
 from agent.two_heads.first_head_away import FirstHeadMonitor
-from agent.two_heads.stale_leader import LeaderFile, LeaderMonitor
+from agent.two_heads.leading_head import LeaderFile, LeaderMonitor
 from agent.two_heads.takeover_recovery import TakeoverRecovery
 
 REPORTS = "/var/lib/headway/reports"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from agent.config import Config
 from agent.journal import log
 from agent.metrics.exporter import PORT
-from agent.two_heads.stale_leader import LeaderFile
+from agent.two_heads.leading_head import LeaderFile
 
 WAIT_S = 1.0
 LOOK_S = 0.5

@@ -31,7 +31,7 @@ from agent.jobs.queue_recovery import (
 from agent.jobs.submission_notes import read_bytes
 from agent.journal import log
 from agent.two_heads.first_head_away import STILL_S
-from agent.two_heads.stale_leader import LeaderFile
+from agent.two_heads.leading_head import LeaderFile
 
 LOOK_S = 0.25
 

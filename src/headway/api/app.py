@@ -35,11 +35,11 @@ from headway.api.routers.cluster import (
     datasets,
     events,
     incidents,
+    key_rotation,
     metrics,
     nodes,
     operations,
     rollouts,
-    secrets,
     storage,
 )
 from headway.api.routers.jobs import exec_commands, jobs, logs, notebooks, pipelines, submissions
@@ -89,7 +89,7 @@ def create_app(state: AppState) -> FastAPI:
         incidents,
         nodes,
         backups,
-        secrets,
+        key_rotation,
         storage,
         datasets,
         rollouts,

@@ -13,7 +13,7 @@ from headway.autoscale.planner import CLOSED, StateAndReason
 from headway.domain.cluster import Cluster, Group
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.machine import Machine
-from headway.health.incidents.orphaned import group_is_short
+from headway.health.incidents.machine_gone import group_is_short
 from headway.slurm import node_commands
 from headway.store import Store
 

@@ -13,7 +13,7 @@ from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.node_capacity import NodeCapacity
-from headway.jobs.submission.run_request import PreparedJob
+from headway.jobs.submission.prepare_job import PreparedJob
 from headway.jobs.submission.submit import JobFiles
 from headway.schemas.notebooks import NotebookIn
 from headway.schemas.submissions import SubmitIn

@@ -8,14 +8,14 @@ from headway.domain.managed_file import File
 from headway.render import machine_paths
 from headway.render.escaping import check_plain_strings
 from headway.render.ha import single_active_head, slurm_state_folder
-from headway.render.monitoring import prometheus
+from headway.render.monitoring import prometheus_conf
 from headway.render.slurm import (
     auxiliary_conf,
     power_saving,
     prolog_epilog,
     slurm_conf,
     slurm_version_marker,
-    submission_log,
+    submission_notes,
 )
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import (
@@ -86,7 +86,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         sshd.PAM: File(sshd.pam_head()),
         sshd.PAM_MANAGER: File(sshd.pam_manager()),
         session_limits.PROGRAM: File(session_limits.session_program(head_cpus), mode=0o755),
-        **systemd_files.controller_units(cluster, known, name, around=submission_log.AROUND if first else ""),
+        **systemd_files.controller_units(cluster, known, name, around=submission_notes.AROUND if first else ""),
         **volume_mounts.files(cluster, site, head=True),
         **agent_config.head_files(cluster, site, name),
         **systemd_files.user_limits(head_cpus),
@@ -94,7 +94,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         **(_accounting(cluster, site) if first else {}),
         **single_active_head.files(cluster, first=first),
         **slurm_state_folder.files(cluster, first=first),
-        **submission_log.files(cluster, recalls=first),
+        **submission_notes.files(cluster, recalls=first),
     }
     if any(hardware_of(cluster, site, name).gpus for name in cluster.slot_names):
         files["/etc/slurm/gres.conf"] = File(auxiliary_conf.gres_conf(cluster, site))
@@ -112,7 +112,7 @@ def _accounting(cluster: Cluster, site: Site) -> dict[str, File]:
         mariadb.PATH: File(mariadb.mariadb_cnf()),
         **systemd_files.database_units(),
         **nfs.head_files(cluster, site),
-        **prometheus.files(cluster, site),
+        **prometheus_conf.files(cluster, site),
     }
 
 

@@ -28,7 +28,7 @@ from headway.server import logs, state_files, sudo_handover
 from headway.server.backend.backend import Backend
 from headway.server.listen_settings import LOOPBACK, PLAIN, ListenSettings
 from headway.server.notebook_proxy import NotebookProxy, origin_of
-from headway.server.operations.backups import BackupSchedule
+from headway.server.workers.backup_schedule import BackupSchedule
 from headway.server.workers.billing_worker import BillingWorker
 from headway.server.workers.event_listener import EventListener, EventSource
 from headway.server.workers.operation_worker import OperationWorker

@@ -30,7 +30,7 @@ from headway.schemas.submissions import SubmitIn, SubmitOut
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
     from headway.backup.archive import Header
     from headway.cluster.context import ReportProgress
-    from headway.datasets.library_location import LibraryLocation
+    from headway.datasets.version_store_location import LibraryLocation
     from headway.jobs.remote.tunnel import Tunnel
     from headway.jobs.submission.submit import JobFiles
     from headway.rollout.image_rollout import OperationWaits

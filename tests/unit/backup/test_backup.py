@@ -19,7 +19,7 @@ from agent.jobs import queue_recovery
 from headway.backup.archive import FRAME, Damaged, Header
 from headway.backup.backup import prove, rows
 from headway.backup.restore import read_contents
-from headway.server.operations.backups import retain
+from headway.backup.retention import retain
 from headway.transport.remote_program import program_source
 from tests.support.backup_archive import DUMP, HEADER, KEY, parts, slurm_state, state_archive, write_archive
 

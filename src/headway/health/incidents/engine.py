@@ -35,7 +35,7 @@ from headway.errors import Conflict, HeadwayError, NotFound
 from headway.health.context import MOUNTS_AT_ONCE, HealthContext, fault_text
 from headway.health.detection.agent_events import OFFLINE_ACTION, Heartbeats, OfflineAction
 from headway.health.detection.dead_nodes import DeadNodeDetector, Messages
-from headway.health.incidents import orphaned, repair, spot_reclaim
+from headway.health.incidents import machine_gone, repair, spot_reclaim
 from headway.health.incidents.drain import isolate_node
 from headway.health.incidents.incident_tasks import IncidentTasks
 from headway.health.incidents.requeue import ENDED_BADLY, move_jobs, requeue_job_of_signal
@@ -297,7 +297,7 @@ class IncidentEngine:
         """Runs the due steps of every open incident (`only`: of incidents with this action). A fault in one incident
         does not delay the others. Returns messages."""
         unfinished = await self.env.store.incidents.search(self.cluster.name, unfinished=True, limit=MAX_OPEN_INCIDENTS)
-        moved = await orphaned.close_orphaned(self.context, unfinished, self.tasks.cancel) if only is None else []
+        moved = await machine_gone.close_orphaned(self.context, unfinished, self.tasks.cancel) if only is None else []
         said = [(one.node, one.steps[-1].text) for one in moved]
         after = {one.number: one for one in moved}
         tried_last = {number: place for place, number in enumerate(self.last_faults, 1)}

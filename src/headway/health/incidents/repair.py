@@ -7,7 +7,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.domain.operation import OperationKind, ReplaceParams
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.health.context import HealthContext, fault_text
-from headway.health.incidents import orphaned
+from headway.health.incidents import machine_gone
 from headway.health.incidents.disk_full import wait_for_disk_space, waits_for_disk_space
 from headway.health.incidents.remount import remount_volumes
 from headway.health.policy import repair_ladder
@@ -38,8 +38,8 @@ async def begin_repair(context: HealthContext, incident: Incident) -> Incident:
     if not incident.drained:
         words = f"the node was drained by a person, who also decides about its repair: headway incident return {number}"
         return await context.add_step(incident, IncidentState.OUT, words)
-    if await orphaned.machine_is_surplus(context, incident.node):
-        return await orphaned.close_as_surplus(context, incident)
+    if await machine_gone.machine_is_surplus(context, incident.node):
+        return await machine_gone.close_as_surplus(context, incident)
     history = await context.env.store.incidents.search(context.cluster.name, node=incident.node)
     why = repair_ladder.keep_out_reason(history, context.cluster.health, context.clock())
     repair = repair_ladder.next_repair(

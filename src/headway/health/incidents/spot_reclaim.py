@@ -12,7 +12,7 @@ from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, is
 from headway.domain.machine import MachineState
 from headway.domain.slurm.state import OUT
 from headway.health.context import HealthContext
-from headway.health.incidents import orphaned
+from headway.health.incidents import machine_gone
 from headway.health.incidents.requeue import ENDED_BADLY, move_jobs
 from headway.slurm import node_commands
 
@@ -68,7 +68,7 @@ async def delete_machine(context: HealthContext, incident: Incident) -> Incident
         await run.drop(node)
     states, reason = await context.node_state(node)
     if (machine is None or the_one) and states & OUT and is_headway_reason(reason):
-        await orphaned.release_slot(context, node)
+        await machine_gone.release_slot(context, node)
     elif states & OUT and reason.startswith(INCIDENT_REASON):  # an apply has created and set up a new machine meanwhile
         await node_commands.resume_node(run, head, node)
     left_s = reclaim_at(incident) - context.clock()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 
 from headway.cluster.context import ClusterContext
 from headway.cluster.monitoring.metric_queries import gpu_usage_queries
-from headway.cluster.monitoring.prometheus import query_instant
+from headway.cluster.monitoring.prometheus_client import query_instant
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.domain.slurm.state import JobState

@@ -10,7 +10,7 @@ from headway.domain.cluster import Cluster, Site
 from headway.domain.managed_file import File
 from headway.domain.systemd_unit import Unit
 from headway.render.escaping import MARK, script, word
-from headway.render.monitoring.prometheus import ALERTS_PORT, PROMETHEUS_PORT
+from headway.render.monitoring.prometheus_conf import ALERTS_PORT, PROMETHEUS_PORT
 from headway.render.slurm.slurm_conf import SRUN_PORTS
 from headway.render.system.agent_config import METRICS_PORT
 

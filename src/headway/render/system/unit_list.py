@@ -9,7 +9,7 @@ from headway.domain.cluster import Cluster, Site, Volume
 from headway.domain.systemd_unit import Unit
 from headway.render import machine_paths
 from headway.render.ha import single_active_head, slurm_state_folder
-from headway.render.monitoring import prometheus
+from headway.render.monitoring import prometheus_conf
 from headway.render.slurm import slurm_conf
 from headway.render.system import (
     agent_config,
@@ -61,7 +61,7 @@ def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
             _ssh(),
             *_head(),
             _agent("controller"),
-            *prometheus.units(),
+            *prometheus_conf.units(),
         ),
         **{cluster.role_of(name): second for name in cluster.heads[1:]},
         **{cluster.role_of_group(group): of_node for group in cluster.groups},

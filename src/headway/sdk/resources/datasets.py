@@ -18,7 +18,7 @@ class Datasets(Resource):
 
     def add(self, cluster: str, name: str, source: str, *, s3: S3In | None = None) -> OperationOut:
         """Queues a new version from a folder of the server's machine or s3://BUCKET/PREFIX (`s3`:
-        headway.sdk.s3.s3_access).
+        headway.sdk.aws_credentials.s3_access).
 
         `kept` of its operation contains the mount point."""
         return self._connection.post(

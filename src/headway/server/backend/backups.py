@@ -37,7 +37,7 @@ class Backups:
     async def rotate_key(
         self, cluster: Cluster, say: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
     ) -> None:
-        from headway.backup.key_rotation import rotate
+        from headway.cluster.keys.rotation import rotate
 
         async with self._pool.exclusive(cluster) as opened:
             await rotate(cluster, opened.env, say, what, ref, begins)

@@ -11,7 +11,7 @@ from headway.domain.readiness import Check
 from headway.domain.slots import Deadline
 from headway.schemas.clusters import Document
 from headway.server.backend.connections import ConnectionPool
-from headway.server.operations.wait_watch import WatchWhileWaiting
+from headway.server.operations.apply_wait import WatchWhileWaiting
 from headway.services.cluster_backend import ResolvedCluster, WaitForJobs
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Lifecycle:
 
     async def replace_machine(self, cluster: Cluster, say: ReportProgress, node: str, since: float | None) -> None:
         from headway.cluster.scaling.provision_slot import provision_machine
-        from headway.health.incidents.orphaned import machine_is_surplus
+        from headway.health.incidents.machine_gone import machine_is_surplus
 
         tools = await self._pool.health_context(cluster)
         async with self._pool.exclusive(cluster) as opened:

@@ -24,7 +24,7 @@ class Monitoring:
     async def query_metrics(
         self, cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int
     ) -> tuple[Row, ...]:
-        from headway.cluster.monitoring.prometheus import query_range
+        from headway.cluster.monitoring.prometheus_client import query_range
 
         slurm = await self._pool.slurm(cluster)
         opened = await self._pool.opened(cluster)

@@ -10,7 +10,7 @@ from headway.schemas.storage import VolumeSpeedOut
 from headway.server.backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
-    from headway.datasets.library_location import LibraryLocation
+    from headway.datasets.version_store_location import LibraryLocation
 
 
 class Storage:
@@ -25,7 +25,7 @@ class Storage:
         return await measure_volumes(cluster, await self._pool.context(cluster), node, mib)
 
     async def dataset_library(self, cluster: Cluster) -> LibraryLocation:
-        from headway.datasets.remote_library_client import RemoteLibrary
+        from headway.datasets.remote_version_store import RemoteLibrary
 
         return RemoteLibrary(cluster, await self._pool.context(cluster))
 

@@ -6,7 +6,7 @@ from headway.domain.operation import ApplyParams
 from headway.domain.slots import Deadline
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
 from headway.schemas.clusters import Document
-from headway.server.operations.run import OperationRun
+from headway.server.operations.operation_run import OperationRun
 from headway.server.operations.scale_in_wait import ScaleInWait, replaced
 from headway.server.operations.slurm_upgrade import backed_up, nodes_follow
 from headway.services.app_state import AppState

@@ -1,39 +1,27 @@
-"""Handlers of backup, restore and key rotation, and the loop that makes scheduled backups."""
+"""Handlers of backup, restore and key rotation."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
-from headway.domain.cluster import BackupRule, Cluster
-from headway.domain.operation import BackupParams, OperationKind, RestoreParams, RotateParams
+from headway.backup.retention import retain
+from headway.domain.cluster import Cluster
+from headway.domain.operation import BackupParams, RestoreParams, RotateParams
 from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
-from headway.server.operations.run import OperationRun
+from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.billing.pricing import prices_of
-from headway.services.cluster.backups import queue_backup
-from headway.services.cluster.path_policy import path_faults, require_allowed_path
+from headway.services.cluster.path_policy import path_faults
 from headway.services.to_schemas import summary_of
 from headway.store import ClusterRow, Operation
-from headway.web.rendering import day
-from headway.web.views.wording import duration
 
 if TYPE_CHECKING:
     from headway.backup.archive import Header
-
-LOOK_S = 20.0
-AGAIN_S = 600.0  # seconds until the next try after a failure
-LATE_S = 3600.0  # seconds after which an overdue backup is reported
-PERSON = "headway"  # the name under which scheduled backups are queued
-
-log = structlog.get_logger("headway.server.backups")
 
 
 class BackupOperations:
@@ -172,122 +160,3 @@ async def back_up(
     began = time.monotonic()
     await state.backend.backups.back_up(cluster, about, say, path, header, key)
     await say("backup", str(path), done=True, seconds=time.monotonic() - began)
-
-
-def retain(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]:
-    """Removes old backups of the cluster in this folder. `keep` are kept: the one just made (`made`) and the most
-    recent others; the most recent one of another Slurm version is kept as well. Backups may carry later dates than
-    `made` if a clock was ahead. Returns one message for each that could not be removed."""
-    from headway.backup.archive import list_archives
-
-    stay = []
-    try:
-        rows = [(path, header) for path, header, _ in list_archives(folder) if header.cluster == cluster]
-    except Refused as error:
-        return (error.message,)
-    now = {header.slurm_version for path, header in rows if path == made}
-    # to return to the previous Slurm version
-    back = next((path for path, header in rows if now and header.slurm_version not in now), None)
-    others = [path for path, _ in rows if path not in (made, back)]
-    for path in others[max(0, keep - 1) :]:
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            stay.append(f"{path.name}: {error.strerror or error}")
-    return tuple(stay)
-
-
-class BackupSchedule:
-    """Queues a backup of each cluster that has `backup` in its file, when it is due."""
-
-    def __init__(self, state: AppState, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        self._state = state
-        self._pause = pause
-        self._refused: dict[str, float] = {}  # cluster -> when queuing a backup last failed
-        self._seen: dict[str, float] = {}  # cluster -> when this server first saw that its file wants backups
-        self._told: dict[str, float] = {}  # cluster -> when a missing backup was last reported
-
-    async def run(self) -> None:
-        """Checks all clusters every LOOK_S seconds, until cancelled."""
-        while True:
-            for row in await self._rows():
-                await self._look(row)
-            await self._pause(LOOK_S)
-
-    async def _rows(self) -> tuple[ClusterRow, ...]:
-        try:
-            return await self._state.store.clusters.all()
-        except Exception as error:  # the database may be unreachable for a while
-            log.warning("clusters", error=str(error))
-            return ()
-
-    async def _look(self, row: ClusterRow) -> None:
-        """Queues a backup of one cluster if it is due, and reports a missing one."""
-        state, name = self._state, row.name
-        if not row.document.get("spec", {}).get("backup"):
-            return
-        try:
-            cluster = await state.clusters.resolved(row)
-            if cluster.backup is None:
-                return
-            busy = await state.store.operations.active(name)  # a rollout may wait for days, and gives way to a backup
-            if busy is None or (busy.kind, busy.state) == (OperationKind.ROLL, "running"):
-                await self._ask(name, cluster.backup)
-            await self._tell(name, cluster.backup, busy)
-        except HeadwayError as error:
-            self._refused[name] = state.clock()
-            log.warning("scheduled backup", cluster=name, error=error.message)
-            state.live.add_notice(name, f"the scheduled backup can't be made: {error.message}", level="error")
-        except Exception as error:  # the database may be unreachable for a while
-            log.warning("scheduled backup", cluster=name, error=str(error))
-
-    async def _ask(self, name: str, rule: BackupRule) -> None:
-        """Queues a backup if it is due. After a failure it is due again after AGAIN_S seconds at most."""
-        state, now = self._state, self._state.clock()
-        last = await state.store.operations.latest_scheduled_backup(name)
-        if last is not None and not last.finished:
-            return
-        due = 0.0
-        # otherwise the clock was ahead at that time: a backup may be due now
-        if last is not None and last.created_at <= now:
-            due = last.created_at + (rule.every_s if last.state == "done" else min(rule.every_s, AGAIN_S))
-        if now < due or 0 <= now - self._refused.get(name, float("-inf")) < AGAIN_S:
-            return
-        folder = require_allowed_path(state, rule.to)
-        passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
-        ref = f"scheduled-{due:.0f}"  # another server on this database computes the same reference
-        await queue_backup(state, name, PERSON, folder, passphrase, keep=rule.keep, ref=ref)
-
-    async def _tell(self, name: str, rule: BackupRule, busy: Operation | None) -> None:
-        """Adds a notice when there has been no backup for too long, once per backup interval."""
-        state, now = self._state, self._state.clock()
-        last, done = (
-            await state.store.operations.latest_scheduled_backup(name),
-            await state.store.operations.latest_scheduled_backup(name, "done"),
-        )
-        seen = self._seen[name] = min(self._seen.get(name, now), now)
-        since = done.created_at if done and done.created_at <= now else seen
-        told = self._told.get(name, float("-inf"))
-        told = told if told <= now else float("-inf")
-        if (last is not None and not last.finished) or now <= max(since + LATE_S, told) + rule.every_s:
-            return
-        self._told[name] = now
-        when = f"since {day(done.created_at)}" if done else "yet"
-        why = (
-            f"{'an' if busy.kind is OperationKind.APPLY else 'a'} {busy.kind} is under way"
-            if busy
-            else "the last ones failed"
-        )
-        text = f"there is no backup of it {when}, and the file asks for one every {duration(rule.every_s)}: {why}"
-        state.live.add_notice(name, text, level="error")
-
-
-def passphrase_of(file: Path) -> str:
-    """Returns the first line of a key file on the server's machine. Raises Refused."""
-    try:
-        first = file.read_text().strip().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{file} can't be read: {error}", hint="backup.key_file names a file with a passphrase") from None
-    if not first or len(first[0]) < 8:
-        raise Refused(f"{file} holds no passphrase of 8 characters or more", hint="head -c 32 /dev/urandom | base64")
-    return first[0]

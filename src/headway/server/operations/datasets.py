@@ -9,17 +9,17 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headway.datasets.library import Progress, told
-from headway.datasets.library_location import LibraryLocation, LocalLibrary
 from headway.datasets.manifest import Folder, Manifest, Source
-from headway.datasets.s3 import SCHEME, Access, Bucket
+from headway.datasets.s3_source import SCHEME, Access, Bucket
+from headway.datasets.version_store import Progress, told
+from headway.datasets.version_store_location import LibraryLocation, LocalLibrary
 from headway.domain.changeset import Change
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, DatasetVersion, format_bytes
 from headway.domain.operation import DatasetParams
 from headway.errors import HeadwayError, Refused
 from headway.render.system.volume_mounts import unit_name
-from headway.server.operations.run import OperationRun
+from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.cluster.datasets import require_free_name, require_unused
 from headway.services.cluster.path_policy import require_dataset_source

@@ -8,9 +8,9 @@ from headway.domain.operation import OperationKind
 from headway.server.operations.apply import apply
 from headway.server.operations.backups import back_up_cluster, restore_cluster, rotate_key
 from headway.server.operations.datasets import change_dataset
+from headway.server.operations.operation_run import Handler
 from headway.server.operations.replacement import replace_machine
 from headway.server.operations.rollouts import roll
-from headway.server.operations.run import Handler
 from headway.server.operations.teardown import take_down
 
 HANDLERS: Mapping[OperationKind, Handler] = {

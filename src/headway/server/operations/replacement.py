@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.operation import ReplaceParams
-from headway.server.operations.run import OperationRun
+from headway.server.operations.operation_run import OperationRun
 
 
 async def replace_machine(run: OperationRun) -> tuple[str, ...]:

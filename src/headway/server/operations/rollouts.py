@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway.domain.operation import OperationKind, RollParams
-from headway.server.operations.run import OperationRun
+from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation, queued_operations
 from headway.store import Operation

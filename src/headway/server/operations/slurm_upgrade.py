@@ -12,7 +12,8 @@ from headway.domain.operation import OperationKind, RollParams
 from headway.domain.slots import Deadline
 from headway.errors import InvalidSpec, Refused
 from headway.rollout.slurm_upgrade_rules import is_upgrade, upgrade_fault
-from headway.server.operations.backups import back_up, passphrase_of
+from headway.server.operations.backups import back_up
+from headway.server.workers.backup_schedule import passphrase_of
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation
 from headway.services.cluster.path_policy import require_allowed_path

@@ -9,7 +9,7 @@ import structlog
 from headway.domain.cluster import Cluster
 from headway.domain.operation import DownParams
 from headway.errors import HeadwayError
-from headway.server.operations.run import OperationRun
+from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.collector import read_accounting
 from headway.services.billing.pricing import released

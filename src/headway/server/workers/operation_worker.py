@@ -12,8 +12,8 @@ import structlog
 from headway.domain.operation import OperationKind
 from headway.errors import HeadwayError, Refused
 from headway.schemas.base import ErrorOut
+from headway.server.operations.operation_run import OperationRun
 from headway.server.operations.registry import HANDLERS
-from headway.server.operations.run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.error_report import error_out
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, operation_topic

@@ -9,8 +9,8 @@ from fractions import Fraction
 from headway.billing.money import cents, usd
 from headway.domain.cluster import Cluster, Group, Partition
 from headway.jobs.submission.node_capacity import NodeCapacity
+from headway.jobs.submission.prepare_job import preview_run
 from headway.jobs.submission.requested_resources import RequestedResources, parse_time_s, requested_resources
-from headway.jobs.submission.run_request import preview_run
 from headway.jobs.submission.submission_check import requested_partitions
 from headway.schemas.billing import BudgetOut, EstimateOut
 from headway.schemas.submissions import CheckJobIn, CheckJobOut

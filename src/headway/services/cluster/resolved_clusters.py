@@ -21,7 +21,7 @@ from headway.services.settings import Settings
 from headway.store import ClusterRow, Store
 
 if TYPE_CHECKING:
-    from headway.datasets.library import Library
+    from headway.datasets.version_store import Library
 
 _CACHED_S = 1.0  # seconds that a row, a resolved file and the names of datasets are reused
 
@@ -89,8 +89,8 @@ class ResolvedClusters:
 
     def dataset_library(self, cluster: Cluster) -> Library:
         """Returns the place of dataset versions: on this machine for a local cluster, otherwise on the cluster's own
-        machines (datasets.library_location)."""
-        from headway.datasets.library import Library
+        machines (datasets.version_store_location)."""
+        from headway.datasets.version_store import Library
 
         if not cluster.provider.volumes_on_server:
             return Library(Path(cluster.dataset_library))

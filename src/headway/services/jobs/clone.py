@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
+from headway.jobs.submission.prepare_job import job_own_folder
 from headway.jobs.submission.requested_resources import without_dependency
-from headway.jobs.submission.run_request import job_own_folder
 from headway.jobs.submission.secret_masking import lost_secrets as find_lost_secrets
 from headway.schemas.jobs import ScriptOut
 from headway.schemas.submissions import SubmitIn

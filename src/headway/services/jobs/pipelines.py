@@ -17,7 +17,7 @@ from headway.jobs.pipelines.pipeline_steps import latest_jobs, pipeline_out, ste
 from headway.jobs.submission import secret_masking
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.node_capacity import NodeCapacity
-from headway.jobs.submission.run_request import prepare_run
+from headway.jobs.submission.prepare_job import prepare_run
 from headway.schemas.job_values import GitIn
 from headway.schemas.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
 from headway.services.app_state import AppState

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headway.errors import NotAllowed, Refused
 from headway.jobs.submission import secret_masking
+from headway.jobs.submission.prepare_job import PreparedJob, prepare_resubmit
 from headway.jobs.submission.requested_resources import without_dependency
-from headway.jobs.submission.run_request import PreparedJob, prepare_resubmit
 from headway.jobs.view.array_tasks import failed_tasks, with_array
 from headway.schemas.submissions import RetryIn, SubmitIn, SubmitOut
 from headway.services.app_state import AppState

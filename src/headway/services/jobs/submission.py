@@ -12,7 +12,7 @@ from headway.domain.dataset import DatasetVersion
 from headway.errors import Refused, Unanswered, Unreachable
 from headway.jobs.submission import lineage
 from headway.jobs.submission.node_capacity import NodeCapacity, largest_node
-from headway.jobs.submission.run_request import PreparedJob, prepare_run, prepare_submit, preview_run, run_out
+from headway.jobs.submission.prepare_job import PreparedJob, prepare_run, prepare_submit, preview_run, run_out
 from headway.jobs.submission.stage_in import with_stage
 from headway.jobs.submission.submission_check import (
     explain_unavailable,

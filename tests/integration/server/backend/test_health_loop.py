@@ -18,7 +18,7 @@ from headway.server.backend.connections import ClusterConnections, ConnectionPoo
 from headway.server.backend.health_loop import HealthLoop
 from headway.server.backend.lifecycle import Lifecycle
 from headway.server.backend.slurm_reader import SlurmState
-from headway.server.operations.wait_watch import WatchWhileWaiting
+from headway.server.operations.apply_wait import WatchWhileWaiting
 from headway.transport.ssh import Connections
 from tests.support import builders
 from tests.support import server_fakes as fakes

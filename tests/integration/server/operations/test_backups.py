@@ -24,7 +24,7 @@ from headway.domain.cluster import BackupRule
 from headway.domain.dataset import DatasetVersion
 from headway.domain.operation import OperationKind
 from headway.errors import Refused, Unreachable
-from headway.server.operations.backups import BackupSchedule
+from headway.server.workers.backup_schedule import BackupSchedule
 from headway.server.workers.operation_worker import OperationWorker
 from headway.store.clusters.operations import MAX_ATTEMPTS
 from tests.support import builders, server_fakes

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert
 
-from headway.datasets import library
-from headway.datasets.library_location import LocalLibrary
+from headway.datasets import version_store
+from headway.datasets.version_store_location import LocalLibrary
 from headway.domain.cluster import Dataset, Storage
 from headway.domain.dataset import DatasetVersion, format_bytes
 from headway.errors import Refused, Unreachable
 from headway.jobs.submission import lineage
-from headway.jobs.submission.run_request import PreparedJob
+from headway.jobs.submission.prepare_job import PreparedJob
 from headway.schemas.submissions import SubmitIn, SubmitOut
 from headway.store.db import schema as t
 from tests.support import builders
@@ -221,8 +221,8 @@ def test_format_bytes_uses_binary_units() -> None:
 
 
 def test_stopped_is_not_a_refusal() -> None:
-    assert issubclass(library.Stopped, Exception)
-    assert not issubclass(library.Stopped, Refused)
+    assert issubclass(version_store.Stopped, Exception)
+    assert not issubclass(version_store.Stopped, Refused)
 
 
 async def test_stage_in_pins_a_version_copies_it_and_records_its_use(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select
 
-from headway.billing import machine_changes
+from headway.billing import machine_lifetimes
 from headway.billing.run_allocation import allocations_by_group
 from headway.domain.billing import JobRun, NodeSpan, SpanKind
 from headway.domain.incident import FaultAction, IncidentState
@@ -126,7 +126,7 @@ async def test_restored_machines_end_when_last_seen(stores: tuple[Store, Store])
     await one.machine_lives.record("lab", [], [], ["lab-1-1", "lab-1-2"], 900)
     await one.machine_lives.record("lab", [("lab-1-3", "gpu")], [], [], 900)
     await two.cluster_records.restore("lab", one.cluster_records.export("lab"))
-    turns = machine_changes.diff_machines(await two.machine_lives.running("lab"), {"lab-1-1": "gpu"}, 90_000)
+    turns = machine_lifetimes.diff_machines(await two.machine_lives.running("lab"), {"lab-1-1": "gpu"}, 90_000)
     await two.machine_lives.record("lab", turns.began, turns.ended, turns.there, 90_000)
     lives = {(life.machine, life.began): life.ended for life in await two.machine_lives.between("lab", 0, 99_999)}
     assert lives == {("lab-1-1", 100): 900, ("lab-1-2", 100): 900, ("lab-1-3", 900): 901, ("lab-1-1", 90_000): 0}

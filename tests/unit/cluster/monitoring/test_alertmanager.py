@@ -9,7 +9,7 @@ import pytest
 from headway.cluster.monitoring.alertmanager import send_alerts
 from headway.domain.billing import Notification
 from headway.errors import Unreachable
-from headway.render.monitoring.prometheus import ALERTS_PORT
+from headway.render.monitoring.prometheus_conf import ALERTS_PORT
 from tests.support.builders import machine
 from tests.support.forwarded_port import ForwardedPort
 

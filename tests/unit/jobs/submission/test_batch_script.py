@@ -11,7 +11,7 @@ import pytest
 from headway.errors import Refused
 from headway.jobs.submission.batch_script import Script, dependency, job_name, run_script
 from headway.jobs.submission.job_folders import user_folders
-from headway.jobs.submission.run_request import prepare_run
+from headway.jobs.submission.prepare_job import prepare_run
 from headway.schemas.run_options import ContainerIn, RunIn
 from tests.support.builders import cluster
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Refused
-from headway.jobs.submission.run_request import prepare_run, prepare_submit, preview_run
+from headway.jobs.submission.prepare_job import prepare_run, prepare_submit, preview_run
 from headway.jobs.submission.stage_in import stage_lines, with_stage
 from headway.schemas.run_options import ContainerIn, RunIn
 from headway.schemas.submissions import SubmitIn

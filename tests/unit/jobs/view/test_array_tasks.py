@@ -10,8 +10,8 @@ import pytest
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.errors import Refused
 from headway.jobs.explain.slurm_messages import container_error, job_reason, sbatch_hint, with_sbatch_hints
+from headway.jobs.submission.prepare_job import prepare_resubmit, prepare_run, prepare_submit
 from headway.jobs.submission.requested_resources import without_dependency
-from headway.jobs.submission.run_request import prepare_resubmit, prepare_run, prepare_submit
 from headway.jobs.view.array_tasks import array_out, failed_tasks, tasks_of, with_array
 from headway.schemas.run_options import RunIn
 from headway.schemas.submissions import SubmitIn

@@ -61,7 +61,7 @@ def add(
 
 def _begin(api: Client, cluster: str, name: str, source: str, endpoint_url: str) -> OperationOut:
     if source.startswith("s3://"):
-        from headway.sdk.s3 import s3_access
+        from headway.sdk.aws_credentials import s3_access
 
         return api.datasets.add(cluster, name, source, s3=s3_access(endpoint_url))
     if endpoint_url:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headway.cli import session
+from headway.cli.options_from_schema import run_fields, with_job_options
 from headway.cli.registry import WORDS_AFTER_DASHES
-from headway.cli.run_options import run_fields, with_job_options
 from headway.cli.session import ClusterName, Format, Output
 from headway.schemas.run_options import RunIn
 from headway.schemas.submissions import CheckJobIn

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from headway.billing import budgets, energy, goodput, machine_changes
+from headway.billing import budgets, energy, goodput, machine_lifetimes
 from headway.billing.run_allocation import allocations_by_group
 from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.billing import DAY_S, GroupAllocation, JobRun, MachineLifetime, SpanKind
@@ -66,7 +66,7 @@ class MachineMeter:
         }  # a machine whose slot left the file counts until it is deleted
         of |= {name: group.name for name, group in cluster.group_of.items()}
         groups = {one.name: of[one.name] for one in machines if one.name in of}
-        turns = machine_changes.diff_machines(known, groups, now)
+        turns = machine_lifetimes.diff_machines(known, groups, now)
         self.last_seen_at[cluster.name] = max(now, last)
         stale = any(now - one.seen >= MACHINE_SEEN_S for one in await store.machine_lives.running(cluster.name))
         if turns.began or turns.ended or (turns.there and stale):
@@ -74,7 +74,7 @@ class MachineMeter:
         nodes = state.live.snapshot(cluster.name).nodes
         if nodes:
             standing_by = [node.name for node in nodes if node.reservation == SPARES and node.name in groups]
-            states = machine_changes.diff_spares(await store.node_spans.running(cluster.name), standing_by, now)
+            states = machine_lifetimes.diff_spares(await store.node_spans.running(cluster.name), standing_by, now)
             await store.node_spans.save(cluster.name, [*states.began, *states.ended])
 
 

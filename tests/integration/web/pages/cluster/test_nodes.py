@@ -11,7 +11,7 @@ import pytest
 
 from headway.cluster.monitoring.metric_queries import Row
 from headway.errors import Unreachable
-from headway.render.monitoring.prometheus import SCRAPE_S
+from headway.render.monitoring.prometheus_conf import SCRAPE_S
 from headway.services.read_model.snapshot import Snapshot
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server

@@ -424,7 +424,7 @@ def test_lease_is_renewed_by_the_leading_head_or_any_if_unknown(
 ) -> None:
     from agent.roles.head import NodeMessages as Keeper
     from agent.roles.node import renews_lease as renewed
-    from agent.two_heads.stale_leader import LeaderFile
+    from agent.two_heads.leading_head import LeaderFile
 
     if number is not None:
         leads(world, number, age_s)
@@ -438,7 +438,7 @@ def test_lease_is_renewed_by_the_leading_head_or_any_if_unknown(
 
 
 def test_leader_file_ignores_a_heartbeat_being_written(world: World) -> None:
-    from agent.two_heads.stale_leader import LeaderFile
+    from agent.two_heads.leading_head import LeaderFile
 
     leads(world, 0)
     leading = LeaderFile(first=False, state=str(world.folder))
@@ -462,16 +462,16 @@ def test_leader_file_ignores_a_heartbeat_being_written(world: World) -> None:
 def test_controller_that_lost_leadership_is_ended(
     world: World, monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str, ended: int
 ) -> None:
-    from agent.two_heads import stale_leader
+    from agent.two_heads import leading_head
 
     done: list[str] = []
-    monkeypatch.setattr(stale_leader, "_end", lambda: done.append("kill"))
+    monkeypatch.setattr(leading_head, "_end", lambda: done.append("kill"))
     for name, text in (("ours", ours), ("leads", theirs)):
         if text:
             (world.folder / name).write_text(f"{text} {world.folder}\n")
     # Its own folder counts: the file may name another one by now.
-    looks = stale_leader.LeaderMonitor(
-        stale_leader.LeaderFile(True, str(world.folder / "another")), str(world.folder / "ours")
+    looks = leading_head.LeaderMonitor(
+        leading_head.LeaderFile(True, str(world.folder / "another")), str(world.folder / "ours")
     )
     assert not looks.check(), "the two files are not written at one moment"
     assert looks.check() is bool(ended)

@@ -9,7 +9,7 @@ import pytest
 import typer
 from pydantic import Field
 
-from headway.cli import run_options
+from headway.cli import options_from_schema
 from headway.cli.main import load_command
 from headway.cli.registry import ENTRIES
 from headway.jobs.pipelines.pipeline_file import Step
@@ -60,12 +60,12 @@ def test_new_run_field_becomes_a_cli_option_without_further_code(monkeypatch: py
     class LaterRunIn(RunIn):
         nice: Annotated[int, JobFlag(("--nice",), "NUMBER")] = Field(default=0, description="Lower the priority.")
 
-    monkeypatch.setattr(run_options, "RunIn", LaterRunIn)
+    monkeypatch.setattr(options_from_schema, "RunIn", LaterRunIn)
     found: dict[str, Any] = {}
 
-    @run_options.with_job_options
+    @options_from_schema.with_job_options
     def command(**options: Any) -> None:
-        found.update(run_options.run_fields(options))
+        found.update(options_from_schema.run_fields(options))
 
     app = typer.Typer()
     app.command()(command)

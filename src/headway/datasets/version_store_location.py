@@ -1,13 +1,13 @@
 """Where a cluster's dataset versions are stored: on the server's machine for local clusters (LocalLibrary),
-otherwise on the shared storage of an inventory's machines (`remote_library_client.RemoteLibrary`)."""
+otherwise on the shared storage of an inventory's machines (`remote_version_store.RemoteLibrary`)."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Protocol
 
-from headway.datasets.library import Library, Progress
 from headway.datasets.manifest import Manifest, Source
+from headway.datasets.version_store import Library, Progress
 
 
 class LibraryLocation(Protocol):

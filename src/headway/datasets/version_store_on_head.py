@@ -1,11 +1,11 @@
 """Works on the dataset library of a cluster of one's own machines. This program is sent to the head together with
-datasets/library.py and works there on the folder that the machines share. It uses only the standard library.
+datasets/version_store.py and works there on the folder that the machines share. It uses only the standard library.
 
-    remote_library.py bring ROOT NAME BEFORE            reads lists of files, writes a manifest; see `Sent`
-    remote_library.py publish ROOT NAME NUMBER          reads a manifest
-    remote_library.py verify ROOT NAME NUMBER DIGEST
-    remote_library.py remove ROOT NAME NUMBER
-    remote_library.py done ROOT NAME
+    version_store_on_head.py bring ROOT NAME BEFORE            reads lists of files, writes a manifest; see `Sent`
+    version_store_on_head.py publish ROOT NAME NUMBER          reads a manifest
+    version_store_on_head.py verify ROOT NAME NUMBER DIGEST
+    version_store_on_head.py remove ROOT NAME NUMBER
+    version_store_on_head.py done ROOT NAME
 
 Answers are lines of JSON. The last one is {"error": ..., "hint": ...} when the work failed."""
 
@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.datasets.library import Library, Progress
 from headway.datasets.manifest import Item, Listing, Manifest
+from headway.datasets.version_store import Library, Progress
 from headway.errors import HeadwayError, Refused
 
 MARK = 4  # bytes of the length before each piece; a piece of length 0 ends a file

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from headway.backup.archive import Header
+from headway.backup.retention import retain
 from headway.domain.cluster import BackupRule
 from headway.errors import Refused
-from headway.server.operations.backups import AGAIN_S, LATE_S, BackupSchedule, retain
+from headway.server.workers.backup_schedule import AGAIN_S, LATE_S, BackupSchedule
 from tests.support import builders, server_fakes
 from tests.support.backup_archive import HEADER, parts, write_archive
 from tests.support.server_fakes import Server

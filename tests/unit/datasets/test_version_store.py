@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.datasets.library import Library, Progress, Stopped
 from headway.datasets.manifest import Folder, Item, Listing, Manifest
+from headway.datasets.version_store import Library, Progress, Stopped
 from headway.errors import Refused
 
 

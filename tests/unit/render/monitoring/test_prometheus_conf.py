@@ -14,7 +14,7 @@ from agent.gpu import interface
 from agent.metrics import exporter
 from headway.domain.cluster import Alerts
 from headway.render.files import render_files
-from headway.render.monitoring import prometheus
+from headway.render.monitoring import prometheus_conf
 from headway.render.system.agent_config import METRICS_PORT
 from headway.render.system.unit_list import units_by_role
 from tests.support.render_cases import cpu_cluster, gpu_cluster, site_of
@@ -29,7 +29,7 @@ def loaded(text: str) -> Any:
 
 
 def test_scrapes_every_machine_at_agent_port() -> None:
-    rows = loaded(prometheus.targets(CLUSTER, site_of(CLUSTER)))
+    rows = loaded(prometheus_conf.targets(CLUSTER, site_of(CLUSTER)))
     assert [row["labels"]["node"] for row in rows] == ["lab-head", "lab-1-1", "lab-1-2", "lab-2-1", "lab-2-2"]
     assert rows[1]["targets"] == ["10.87.3.11:6822"]
     assert exporter.PORT == METRICS_PORT
@@ -37,25 +37,28 @@ def test_scrapes_every_machine_at_agent_port() -> None:
 
 def test_growing_cluster_changes_only_targets_without_reload() -> None:
     bigger = gpu_cluster(2, 3)
-    before = prometheus.files(CLUSTER, site_of(CLUSTER))
-    after = prometheus.files(bigger, site_of(bigger))
+    before = prometheus_conf.files(CLUSTER, site_of(CLUSTER))
+    after = prometheus_conf.files(bigger, site_of(bigger))
     changed = {path for path in after if before[path].digest != after[path].digest}
-    assert changed == {prometheus.TARGETS}
+    assert changed == {prometheus_conf.TARGETS}
     read = {
         path for unit in units_by_role(bigger, site_of(bigger))["head"] for path in (*unit.restart_on, *unit.reload_on)
     }
-    assert prometheus.TARGETS not in read
-    assert {prometheus.CONFIG, prometheus.RULES, prometheus.ALERTS} <= read
+    assert prometheus_conf.TARGETS not in read
+    assert {prometheus_conf.CONFIG, prometheus_conf.RULES, prometheus_conf.ALERTS} <= read
 
 
 def test_alert_receivers_follow_cluster_file() -> None:
-    told = loaded(prometheus.alertmanager_yml(replace(CLUSTER, alerts=WAYS)))
+    told = loaded(prometheus_conf.alertmanager_yml(replace(CLUSTER, alerts=WAYS)))
     people, news = told["receivers"]
     assert people["webhook_configs"][0]["url"] == WAYS.webhook
     assert people["slack_configs"][0]["api_url"] == WAYS.chat
     mail = people["email_configs"][0]
     assert (mail["to"], mail["smarthost"]) == ("oncall@example.org", "10.87.3.1:2525")
-    assert loaded(prometheus.alertmanager_yml(cpu_cluster()))["receivers"] == [{"name": "people"}, {"name": "news"}]
+    assert loaded(prometheus_conf.alertmanager_yml(cpu_cluster()))["receivers"] == [
+        {"name": "people"},
+        {"name": "news"},
+    ]
     for way in ("webhook_configs", "slack_configs", "email_configs"):  # what is told once has no end to tell
         assert (people[way][0]["send_resolved"], news[way][0]["send_resolved"]) == (True, False)
     [route] = told["route"]["routes"]
@@ -64,7 +67,7 @@ def test_alert_receivers_follow_cluster_file() -> None:
 
 def test_alert_url_with_special_characters_is_quoted() -> None:
     nasty = 'https://example.org/a": "b#{{ x }}: - [&'
-    told = loaded(prometheus.alertmanager_yml(replace(CLUSTER, alerts=Alerts(nasty))))
+    told = loaded(prometheus_conf.alertmanager_yml(replace(CLUSTER, alerts=Alerts(nasty))))
     assert told["receivers"][0]["webhook_configs"] == [{"url": nasty, "send_resolved": True}]
 
 
@@ -72,8 +75,8 @@ def test_only_alertmanager_can_read_receiver_addresses() -> None:
     cluster = replace(CLUSTER, alerts=WAYS)
     files = render_files(cluster, site_of(cluster))
     holding = {path: file for role in files.values() for path, file in role.items() if "s3cret" in file.text}
-    assert list(holding) == [prometheus.ALERTS]
-    assert (holding[prometheus.ALERTS].mode, holding[prometheus.ALERTS].owner) == (0o600, "prometheus")
+    assert list(holding) == [prometheus_conf.ALERTS]
+    assert (holding[prometheus_conf.ALERTS].mode, holding[prometheus_conf.ALERTS].owner) == (0o600, "prometheus")
 
 
 def test_prometheus_and_alertmanager_listen_on_loopback_only() -> None:
@@ -99,7 +102,7 @@ def spoken(expression: str) -> set[str]:
 
 
 def test_alert_rules_use_existing_metrics_and_name_location() -> None:
-    rules = [rule for group in loaded(prometheus._data("rules.yml"))["groups"] for rule in group["rules"]]
+    rules = [rule for group in loaded(prometheus_conf._data("rules.yml"))["groups"] for rule in group["rules"]]
     assert len({rule["alert"] for rule in rules}) == len(rules) >= 10
     for rule in rules:
         assert spoken(rule["expr"]) <= known(), rule["alert"]
@@ -108,7 +111,7 @@ def test_alert_rules_use_existing_metrics_and_name_location() -> None:
 
 
 def test_grafana_dashboard_uses_existing_metrics() -> None:
-    board = json.loads(prometheus._data("grafana.json"))
+    board = json.loads(prometheus_conf._data("grafana.json"))
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"]) >= 12
     for panel in board["panels"]:
         for target in panel["targets"]:

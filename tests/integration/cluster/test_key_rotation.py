@@ -12,8 +12,6 @@ from typing import Any, cast
 
 import pytest
 
-from headway.backup import key_rotation as module
-from headway.backup.key_rotation import rotate
 from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import DesiredMachine
 from headway.changes.slurm_accounts import desired_accounts
@@ -21,6 +19,8 @@ from headway.cluster import remote_steps
 from headway.cluster.apply_run import ApplyRun
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys import munge_key, secrets
+from headway.cluster.keys import rotation as module
+from headway.cluster.keys.rotation import rotate
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster, KeySource
 from headway.domain.machine import Machine, MachineState

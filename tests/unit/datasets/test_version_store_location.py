@@ -15,9 +15,9 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.cluster.context import ClusterContext
-from headway.datasets.library import Progress, Stopped
 from headway.datasets.manifest import Folder, Item, Listing, Manifest
-from headway.datasets.remote_library_client import RemoteLibrary
+from headway.datasets.remote_version_store import RemoteLibrary
+from headway.datasets.version_store import Progress, Stopped
 from headway.domain.cluster import Storage
 from headway.domain.machine import Machine
 from headway.errors import Refused

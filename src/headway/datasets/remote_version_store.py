@@ -11,9 +11,9 @@ from typing import Any, NoReturn, TypeVar
 
 from headway.cluster.active_head import require_active_head
 from headway.cluster.context import ClusterContext
-from headway.datasets.library import Progress, Stopped
 from headway.datasets.manifest import Item, Listing, Manifest, Source
-from headway.datasets.remote_library import MARK
+from headway.datasets.version_store import Progress, Stopped
+from headway.datasets.version_store_on_head import MARK
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.errors import Refused, Unreachable
@@ -23,8 +23,8 @@ _WAITS_S = 0.5  # seconds between checks whether the work was stopped
 _MODULES = (
     "headway.errors",
     "headway.datasets.manifest",
-    "headway.datasets.library",
-    "headway.datasets.remote_library",
+    "headway.datasets.version_store",
+    "headway.datasets.version_store_on_head",
 )
 T = TypeVar("T")
 
