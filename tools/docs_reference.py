@@ -341,7 +341,7 @@ def alerts_page() -> str:
     """Returns the page of Prometheus' alert rules."""
     import yaml
 
-    rules = next((ROOT / "src" / "headway" / "render").rglob("rules.yml"))
+    rules = next((ROOT / "src" / "headway" / "render").rglob("alert_rules.yml"))
     document = yaml.safe_load(rules.read_text(encoding="utf-8"))
 
     def body() -> Iterator[str]:

@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from headway import paths
-from headway.cluster import apply_run
+from headway.cluster import changeset_execution
 from headway.server.main import serve
 
 HASTY_S = 12
 
 if __name__ == "__main__":
-    work: Any = apply_run
+    work: Any = changeset_execution
     usual_s, wait = work.BOOT_S, work.ApplyRun._wait
 
     async def hasty_wait(run: Any, machine: Any) -> None:

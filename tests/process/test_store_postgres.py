@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from headway.billing.run_allocation import allocations_by_group
+from headway.billing.run_resources import allocations_by_group
 from headway.domain.billing import DAY_S, MAX_STORED_INTEGER, CheckpointStats, JobRun
 from headway.domain.incident import FaultAction
 from headway.errors import Unanswered

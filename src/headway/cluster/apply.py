@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from headway.changes.cluster_changes import DesiredState, changeset, with_effects
 from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import machine_claims
-from headway.cluster.apply_run import ApplyRun, BeforeStage, store_new_secrets
+from headway.cluster.changeset_execution import ApplyRun, BeforeStage, store_new_secrets
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.desired_state import read_site, render_desired_state
 from headway.cluster.keys import secrets

@@ -20,7 +20,7 @@ from headway.images import recipe
 from headway.providers.base import Placement
 from headway.render.files import render_files
 from headway.render.monitoring import prometheus_conf
-from headway.render.slurm.auxiliary_conf import SHARED_IMAGES
+from headway.render.slurm.container_conf import SHARED_IMAGES
 from headway.render.system.unit_list import units_by_role
 
 

@@ -10,12 +10,17 @@ from headway.render.escaping import check_plain_strings
 from headway.render.ha import single_active_head, slurm_state_folder
 from headway.render.monitoring import prometheus_conf
 from headway.render.slurm import (
-    auxiliary_conf,
+    cgroup_conf,
+    container_conf,
+    gres_conf,
+    mpi_conf,
     power_saving,
     prolog_epilog,
     slurm_conf,
     slurm_version_marker,
+    slurmdbd_conf,
     submission_notes,
+    topology_conf,
 )
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import (
@@ -78,10 +83,10 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         **slurm_version_marker.files(cluster, first=first),
         slurm_conf.PATH: File(slurm_conf.slurm_conf(cluster, site)),
         "/etc/slurm/cgroup.conf": File(
-            auxiliary_conf.cgroup_conf(pretends=hardware_is_simulated(cluster, site), old=site.cgroup_v1)
+            cgroup_conf.cgroup_conf(pretends=hardware_is_simulated(cluster, site), old=site.cgroup_v1)
         ),
-        "/etc/slurm/mpi.conf": File(auxiliary_conf.mpi_conf()),
-        "/etc/slurm/plugstack.conf": File(auxiliary_conf.plugstack_conf(cluster)),
+        "/etc/slurm/mpi.conf": File(mpi_conf.mpi_conf()),
+        "/etc/slurm/plugstack.conf": File(container_conf.plugstack_conf(cluster)),
         machine_paths.JWT_KEY: File("", mode=0o600, owner="slurm", group="slurm", secret="jwt_key"),
         sshd.PAM: File(sshd.pam_head()),
         sshd.PAM_MANAGER: File(sshd.pam_manager()),
@@ -97,9 +102,9 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         **submission_notes.files(cluster, recalls=first),
     }
     if any(hardware_of(cluster, site, name).gpus for name in cluster.slot_names):
-        files["/etc/slurm/gres.conf"] = File(auxiliary_conf.gres_conf(cluster, site))
+        files["/etc/slurm/gres.conf"] = File(gres_conf.gres_conf(cluster, site))
     if cluster.switches:
-        files["/etc/slurm/topology.conf"] = File(auxiliary_conf.topology_conf(cluster))
+        files["/etc/slurm/topology.conf"] = File(topology_conf.topology_conf(cluster))
     if cluster.mail_relay:
         files["/etc/msmtprc"] = File(shell_env.msmtprc(cluster))
     return files
@@ -108,7 +113,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
 def _accounting(cluster: Cluster, site: Site) -> dict[str, File]:
     """Returns the files of accounting and of what runs next to the database: monitoring and NFS exports."""
     return {
-        "/etc/slurm/slurmdbd.conf": File(auxiliary_conf.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
+        "/etc/slurm/slurmdbd.conf": File(slurmdbd_conf.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
         mariadb.PATH: File(mariadb.mariadb_cnf()),
         **systemd_files.database_units(),
         **nfs.head_files(cluster, site),
@@ -142,7 +147,7 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
         **agent_config.node_files(cluster, site, group),
     }
     if cluster.containers == "enroot":
-        files["/etc/enroot/enroot.conf"] = File(auxiliary_conf.enroot_conf(cluster))
+        files["/etc/enroot/enroot.conf"] = File(container_conf.enroot_conf(cluster))
     if cluster.simulated_gpus and group.plan.gpus:
-        files["/etc/headway/gpus.json"] = File(auxiliary_conf.simulated_gpus(group.plan))
+        files["/etc/headway/gpus.json"] = File(gres_conf.simulated_gpus(group.plan))
     return files

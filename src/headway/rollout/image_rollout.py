@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from headway.cluster.apply import apply_cluster
-from headway.cluster.apply_run import MAKE_AT_ONCE
+from headway.cluster.changeset_execution import MAKE_AT_ONCE
 from headway.cluster.context import ReportProgress
 from headway.cluster.observe import heads_with_other_slurm, machines_with_other_slurm
 from headway.cluster.readiness import wait_for_nodes

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.api.http import revalidated_stream
+from headway.api.http import authorized_stream
 from headway.domain.cluster import Team, User
 from headway.errors import Conflict
 from headway.schemas.clusters import NewsOut
@@ -100,7 +100,7 @@ FOLLOWED: list[tuple[str, str, bytes, str]] = [
 async def test_deleting_a_token_ends_its_open_streams(
     server: Server, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: bytes, call: str
 ) -> None:
-    monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.02)
+    monkeypatch.setattr(authorized_stream, "RECHECK_S", 0.02)
     teams(server)
     await server.apply()
     endless = Endless(("out", b"x") if call == "run_interactive" else b"line\n")
@@ -139,7 +139,7 @@ def _running(operation: Any) -> Any:
 
 
 async def test_demoted_lead_loses_a_followed_member_log(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.02)
+    monkeypatch.setattr(authorized_stream, "RECHECK_S", 0.02)
     teams(server)
     await server.apply()
     monkeypatch.setattr(server.backend.jobs, "follow_log", Endless(b"line\n"))

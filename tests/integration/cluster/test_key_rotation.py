@@ -16,7 +16,7 @@ from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import DesiredMachine
 from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import remote_steps
-from headway.cluster.apply_run import ApplyRun
+from headway.cluster.changeset_execution import ApplyRun
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys import munge_key, secrets
 from headway.cluster.keys import rotation as module

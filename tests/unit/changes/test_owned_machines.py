@@ -21,7 +21,7 @@ from headway.domain.survey import (
     MachineClaim,
     Survey,
 )
-from headway.render.slurm.auxiliary_conf import gres_conf
+from headway.render.slurm.gres_conf import gres_conf
 from headway.render.slurm.node_hardware import gpu_type, hardware_of
 from tests.support import builders
 

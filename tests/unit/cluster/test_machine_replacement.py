@@ -11,9 +11,9 @@ import pytest
 
 from headway.changes.cluster_changes import DesiredState, changeset
 from headway.changes.slurm_accounts import desired_accounts
-from headway.cluster import apply_run as applying
+from headway.cluster import changeset_execution as applying
 from headway.cluster import machine_claims
-from headway.cluster.apply_run import ApplyRun
+from headway.cluster.changeset_execution import ApplyRun
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machine import Machine

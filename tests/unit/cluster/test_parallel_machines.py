@@ -10,7 +10,7 @@ import pytest
 
 from headway.changes.cluster_changes import DesiredState, Observed
 from headway.changes.slurm_accounts import desired_accounts
-from headway.cluster.apply_run import ApplyRun
+from headway.cluster.changeset_execution import ApplyRun
 from headway.domain.changeset import Change, ChangeSet
 from headway.errors import Unreachable
 from headway.store import StoreUnavailable

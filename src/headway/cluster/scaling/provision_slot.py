@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from headway.changes.cluster_changes import DesiredState
 from headway.cluster.active_head import require_active_head
-from headway.cluster.apply_run import ApplyRun
+from headway.cluster.changeset_execution import ApplyRun
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.desired_state import read_site, render_desired_state
 from headway.cluster.keys import secrets

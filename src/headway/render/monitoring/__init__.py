@@ -1,1 +1,1 @@
-"""Prometheus, Alertmanager and Grafana: their configuration, alert rules (data/rules.yml), and Headway's queries."""
+"""Prometheus, Alertmanager and Grafana: their configuration, alert rules (data/alert_rules.yml), and Headway's queries."""

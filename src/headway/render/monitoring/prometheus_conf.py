@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files as resources
 
-from headway.domain.cluster import Alerts, Cluster, Site
+from headway.domain.cluster import Cluster, Site
 from headway.domain.managed_file import File
 from headway.domain.systemd_unit import Unit
-from headway.render.escaping import MARK, script, word
+from headway.render.escaping import MARK, script
+from headway.render.monitoring.alertmanager_conf import alertmanager_yml, as_yaml
 from headway.render.system.agent_config import METRICS_PORT
 from headway.render.system.systemd_files import TRIES, drop_in
 
@@ -27,8 +28,6 @@ DATA = "/srv/headway-state/prometheus"
 ALERTS_DATA = "/srv/headway-state/alertmanager"
 USER = "prometheus"
 PROMETHEUS_PORT, ALERTS_PORT = 9090, 9093
-NEWS = "news"  # label of a message that is sent once; its value is the message's key
-_TITLE = "{{ .CommonAnnotations.title }}"
 _PROMETHEUS, _ALERTMANAGER = "prometheus.service", "prometheus-alertmanager.service"
 DIRS = ((DATA, USER, 0o750), (ALERTS_DATA, USER, 0o750))
 
@@ -37,7 +36,7 @@ def files(cluster: Cluster, site: Site) -> dict[str, File]:
     """Returns the head's files. Alertmanager's file has mode 600 because it holds addresses that work like passwords."""
     return {
         CONFIG: File(prometheus_yml(cluster)),
-        RULES: File(f"# {MARK}\n{_data('rules.yml')}"),
+        RULES: File(f"# {MARK}\n{_data('alert_rules.yml')}"),
         TARGETS: File(targets(cluster, site)),
         ALERTS: File(alertmanager_yml(cluster), mode=0o600, owner=USER, group=USER),
         BOARD: File(_data("grafana.json")),
@@ -93,7 +92,7 @@ def prometheus_yml(cluster: Cluster) -> str:
             {"job_name": "head", "static_configs": own},
         ],
     }
-    return _yaml(told)
+    return as_yaml(told)
 
 
 def targets(cluster: Cluster, site: Site) -> str:
@@ -108,71 +107,6 @@ def targets(cluster: Cluster, site: Site) -> str:
         for name in (*cluster.heads, *(cluster.slot_names if site.members is None else site.members))
     ]
     return "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n"
-
-
-def alertmanager_yml(cluster: Cluster) -> str:
-    """Returns Alertmanager's configuration."""
-    told = {
-        "route": {
-            "receiver": "people",
-            "group_by": ["alertname", "node"],
-            "group_wait": "5s",
-            "group_interval": "1m",
-            "repeat_interval": "4h",
-            "routes": [
-                {
-                    "matchers": [f'{NEWS}!=""'],
-                    "receiver": "news",
-                    "group_by": [NEWS],
-                    "group_wait": "1s",
-                    "repeat_interval": "96h",  # longer than such an alert lasts, so that it is sent once
-                }
-            ],
-        },
-        "inhibit_rules": [
-            {
-                "source_matchers": ["severity=critical"],
-                "target_matchers": ["severity=warning", f'{NEWS}=""'],
-                "equal": ["node", "gpu"],
-            }
-        ],
-        "receivers": [
-            {"name": "people", **_ways(cluster, cluster.alerts)},
-            {"name": "news", **_ways(cluster, cluster.alerts, news=True)},
-        ],
-    }
-    return _yaml(told)
-
-
-def _ways(cluster: Cluster, alerts: Alerts, *, news: bool = False) -> dict[str, object]:
-    """Returns the receivers. The end of an alert is sent too; a message that is sent once has no end, and a title of
-    its own."""
-    ways: dict[str, object] = {}
-    if alerts.webhook:
-        ways["webhook_configs"] = [{"url": alerts.webhook, "send_resolved": not news}]
-    said = "{{ range .Alerts }}{{ .Annotations.summary }}\n{{ end }}"
-    if alerts.chat:
-        title = f"[{{{{ .Status }}}}] {cluster.name}: {{{{ .CommonLabels.alertname }}}} {{{{ .CommonLabels.node }}}}"
-        title = _TITLE if news else title
-        ways["slack_configs"] = [{"api_url": alerts.chat, "send_resolved": not news, "title": title, "text": said}]
-    if alerts.mail:
-        ways["email_configs"] = [
-            {
-                "to": alerts.mail,
-                "from": f"headway@{word(cluster.name, 'name')}",
-                "smarthost": cluster.mail_relay,
-                "hello": cluster.head,
-                "require_tls": False,
-                "send_resolved": not news,
-                **({"headers": {"Subject": _TITLE}, "html": "", "text": said} if news else {}),
-            }
-        ]
-    return ways
-
-
-def _yaml(told: object) -> str:
-    """Returns JSON, which is valid YAML 1.2, so that no value can change the structure."""
-    return f"# {MARK}\n{json.dumps(told, indent=2)}\n"
 
 
 def _prometheus_unit() -> str:

@@ -31,7 +31,7 @@ class Monitoring:
         return await query_range(opened.env.connections, slurm.head, queries, start, end, step_s)
 
     async def send_alerts(self, cluster: Cluster, news: Sequence[Notification]) -> None:
-        from headway.cluster.monitoring.alertmanager import send_alerts
+        from headway.cluster.monitoring.alertmanager_client import send_alerts
 
         slurm = await self._pool.slurm(cluster)
         opened = await self._pool.opened(cluster)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headway.billing.money import cents
-from headway.billing.run_allocation import allocations_by_group
+from headway.billing.run_resources import allocations_by_group
 from headway.domain.billing import JobRun, NodePrice, NodeSpan, SpanKind
 from headway.services.billing import invoicing
 from headway.services.billing.report_scope import BilledCluster

@@ -12,7 +12,7 @@ from sqlalchemy import delete
 
 from headway.billing.capacity import cover
 from headway.billing.periods import month, zone
-from headway.billing.run_allocation import allocations_by_group
+from headway.billing.run_resources import allocations_by_group
 from headway.domain.billing import DAY_S, GroupAllocation, JobRun
 from headway.services.billing.ledger import daily_rollups
 from headway.store import Store

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from headway.billing import goodput
-from headway.billing.run_allocation import allocations_by_group
+from headway.billing.run_resources import allocations_by_group
 from headway.domain.billing import GroupAllocation, JobRun, MachineLifetime, NodeSpan, SpanKind
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict

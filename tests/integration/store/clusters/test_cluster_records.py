@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from headway.billing import machine_lifetimes
-from headway.billing.run_allocation import allocations_by_group
+from headway.billing.run_resources import allocations_by_group
 from headway.domain.billing import JobRun, NodeSpan, SpanKind
 from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import Refused

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headway.cluster import apply_run, remote_steps
-from headway.cluster.apply_run import ApplyRun
+from headway.cluster import changeset_execution, remote_steps
+from headway.cluster.changeset_execution import ApplyRun
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import build_desired_state
 from headway.cluster.keys import secrets
@@ -74,7 +74,7 @@ class World:
         monkeypatch.setattr(secrets, "ensure_secrets", none)
         monkeypatch.setattr(ApplyRun, "_make", make)
         monkeypatch.setattr(remote_steps, "run_steps", none)
-        monkeypatch.setattr(apply_run, "steps_by_stage", lambda *_, **__: {"node": []})
+        monkeypatch.setattr(changeset_execution, "steps_by_stage", lambda *_, **__: {"node": []})
         both: Any = self
         await provision_machine(self.cluster, ClusterContext(both, both, both, Path()), NODE, none)
 

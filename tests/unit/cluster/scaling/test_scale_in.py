@@ -12,7 +12,7 @@ import pytest
 
 from headway.changes.cluster_changes import DesiredState, changeset
 from headway.changes.slurm_accounts import desired_accounts
-from headway.cluster.apply_run import ApplyRun
+from headway.cluster.changeset_execution import ApplyRun
 from headway.cluster.context import ClusterContext
 from headway.cluster.scaling import scale_in
 from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside

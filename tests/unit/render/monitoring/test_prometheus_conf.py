@@ -14,7 +14,7 @@ from agent.gpu import interface
 from agent.metrics import exporter
 from headway.domain.cluster import Alerts
 from headway.render.files import render_files
-from headway.render.monitoring import prometheus_conf
+from headway.render.monitoring import alertmanager_conf, prometheus_conf
 from headway.render.system.agent_config import METRICS_PORT
 from headway.render.system.unit_list import units_by_role
 from tests.support.render_cases import cpu_cluster, gpu_cluster, site_of
@@ -49,13 +49,13 @@ def test_growing_cluster_changes_only_targets_without_reload() -> None:
 
 
 def test_alert_receivers_follow_cluster_file() -> None:
-    told = loaded(prometheus_conf.alertmanager_yml(replace(CLUSTER, alerts=WAYS)))
+    told = loaded(alertmanager_conf.alertmanager_yml(replace(CLUSTER, alerts=WAYS)))
     people, news = told["receivers"]
     assert people["webhook_configs"][0]["url"] == WAYS.webhook
     assert people["slack_configs"][0]["api_url"] == WAYS.chat
     mail = people["email_configs"][0]
     assert (mail["to"], mail["smarthost"]) == ("oncall@example.org", "10.87.3.1:2525")
-    assert loaded(prometheus_conf.alertmanager_yml(cpu_cluster()))["receivers"] == [
+    assert loaded(alertmanager_conf.alertmanager_yml(cpu_cluster()))["receivers"] == [
         {"name": "people"},
         {"name": "news"},
     ]
@@ -67,7 +67,7 @@ def test_alert_receivers_follow_cluster_file() -> None:
 
 def test_alert_url_with_special_characters_is_quoted() -> None:
     nasty = 'https://example.org/a": "b#{{ x }}: - [&'
-    told = loaded(prometheus_conf.alertmanager_yml(replace(CLUSTER, alerts=Alerts(nasty))))
+    told = loaded(alertmanager_conf.alertmanager_yml(replace(CLUSTER, alerts=Alerts(nasty))))
     assert told["receivers"][0]["webhook_configs"] == [{"url": nasty, "send_resolved": True}]
 
 
@@ -102,7 +102,7 @@ def spoken(expression: str) -> set[str]:
 
 
 def test_alert_rules_use_existing_metrics_and_name_location() -> None:
-    rules = [rule for group in loaded(prometheus_conf._data("rules.yml"))["groups"] for rule in group["rules"]]
+    rules = [rule for group in loaded(prometheus_conf._data("alert_rules.yml"))["groups"] for rule in group["rules"]]
     assert len({rule["alert"] for rule in rules}) == len(rules) >= 10
     for rule in rules:
         assert spoken(rule["expr"]) <= known(), rule["alert"]

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, State
-from headway.api.http.revalidated_stream import stream_while_allowed
+from headway.api.http.authorized_stream import stream_while_allowed
 from headway.schemas.clusters import NewsOut
 from headway.services.app_state import AppState
 from headway.services.identity import Principal, Right

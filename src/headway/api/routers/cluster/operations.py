@@ -8,8 +8,8 @@ from fastapi import APIRouter, Header, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from headway.api.auth.dependencies import MAX_PATH_NUMBER, AnyoneAllClusters, State
+from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.pagination import ANY, Page, States, Words
-from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.schemas.clusters import (
     EventOut,
     OperationOut,

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Member, State
+from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.byte_stream import ByteStream, error_frame, not_allowed_frame
-from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.errors import Refused
 from headway.schemas.commands import CommandIn, ExecIn, ExecOut
 from headway.schemas.stream_frames import frame

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from headway.api.auth.dependencies import Member, PathNumber, State
+from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.byte_stream import (
     ByteStream,
     abort_after_last_piece,
@@ -18,7 +19,6 @@ from headway.api.http.byte_stream import (
     note_line,
 )
 from headway.api.http.parameters import Task
-from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.errors import HeadwayError
 from headway.jobs.logs.follow import LogPiece
 from headway.schemas.jobs import LogFoundOut, LogPartOut

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headway.cli import formatting, session, tables
+from headway.cli.output_formats import print_for_programs, print_rows
 from headway.cli.session import ClusterName, Format, Output
-from headway.cli.sheets import print_for_programs, print_rows
 
 if TYPE_CHECKING:
     from headway.schemas.billing import BudgetOut

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headway.cli import formatting, session, tables
+from headway.cli.output_formats import Month, print_for_programs, print_rows
 from headway.cli.session import ClusterName, Format, Output
-from headway.cli.sheets import Month, print_for_programs, print_rows
 
 
 def energy(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:

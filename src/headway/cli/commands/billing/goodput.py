@@ -8,8 +8,8 @@ import typer
 
 from headway.cli import formatting, session, tables
 from headway.cli.option_conflicts import require_unset
+from headway.cli.output_formats import Month, print_for_programs, print_rows
 from headway.cli.session import ClusterName, Format, Output
-from headway.cli.sheets import Month, print_for_programs, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from headway.cli import formatting, session, tables
+from headway.cli.output_formats import Month, Sheet, SheetOutput, print_for_programs, print_rows
 from headway.cli.session import ClusterName
-from headway.cli.sheets import Month, Sheet, SheetOutput, print_for_programs, print_rows
 from headway.errors import Refused
 
 

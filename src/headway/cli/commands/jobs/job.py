@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from headway.cli import formatting, session, tables
-from headway.cli.job_words import JobArgument, parse_job_words
+from headway.cli.job_arguments import JobArgument, parse_job_words
 from headway.cli.session import Format, Output, SecretsOption
 from headway.cli.terminal import Span, Terminal, detect_terminal, without_control_characters
 from headway.domain.slurm.job_label import job_label

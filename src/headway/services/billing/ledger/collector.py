@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from headway.billing import budgets, energy, goodput, machine_lifetimes
-from headway.billing.run_allocation import allocations_by_group
+from headway.billing.run_resources import allocations_by_group
 from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.billing import DAY_S, GroupAllocation, JobRun, MachineLifetime, SpanKind
 from headway.domain.cluster import Cluster

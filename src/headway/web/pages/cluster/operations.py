@@ -18,7 +18,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import AnyoneAllClusters, State
-from headway.api.http.revalidated_stream import stream_while_allowed
+from headway.api.http.authorized_stream import stream_while_allowed
 from headway.errors import NotFound
 from headway.services.app_state import AppState
 from headway.services.identity import Right

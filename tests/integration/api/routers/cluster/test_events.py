@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.api.http import revalidated_stream
+from headway.api.http import authorized_stream
 from headway.schemas.clusters import NewsOut
 from headway.services.read_model.snapshot import MAX_EVENTS, LiveState, Snapshot
 from tests.support import builders
@@ -100,7 +100,7 @@ def test_events_after_returns_none_for_dropped_events() -> None:
 
 
 async def test_deleting_a_token_ends_its_event_stream(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.01)
+    monkeypatch.setattr(authorized_stream, "RECHECK_S", 0.01)
     await server.apply()
     client = await server.client("eve", "viewer")
     task = asyncio.create_task(client.get(STREAM))

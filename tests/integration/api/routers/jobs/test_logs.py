@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from headway import Client
-from headway.api.http import revalidated_stream
+from headway.api.http import authorized_stream
 from headway.errors import NotAllowed, NotFound, Refused, Unreachable
 from headway.jobs.logs.follow import log_piece
 from headway.schemas.stream_frames import frame, frames
@@ -90,7 +90,7 @@ async def test_error_while_following_is_shown_and_leaves_the_log_incomplete(
 async def test_revoked_access_leaves_the_followed_log_incomplete(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.02)
+    monkeypatch.setattr(authorized_stream, "RECHECK_S", 0.02)
     task = asyncio.create_task(asked(server, monkeypatch, Stream(b"one\n")))
 
     async def has_token() -> bool:

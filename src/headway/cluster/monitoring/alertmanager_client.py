@@ -10,7 +10,8 @@ from headway.cluster.monitoring.http_client import ForwardsPorts, open_http_clie
 from headway.domain.billing import Notification
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError, Unreachable
-from headway.render.monitoring.prometheus_conf import ALERTS_PORT, NEWS
+from headway.render.monitoring.alertmanager_conf import NEWS
+from headway.render.monitoring.prometheus_conf import ALERTS_PORT
 
 ALERT_S = 86_400  # Alertmanager remembers a notification for this long and does not send it again
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from headway.cluster.monitoring.alertmanager import send_alerts
+from headway.cluster.monitoring.alertmanager_client import send_alerts
 from headway.domain.billing import Notification
 from headway.errors import Unreachable
 from headway.render.monitoring.prometheus_conf import ALERTS_PORT

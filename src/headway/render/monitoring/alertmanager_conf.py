@@ -1,0 +1,76 @@
+"""alertmanager.yml: who receives which alert, and which alerts silence others."""
+
+from __future__ import annotations
+
+import json
+
+from headway.domain.cluster import Alerts, Cluster
+from headway.render.escaping import MARK, word
+
+NEWS = "news"  # label of a message that is sent once; its value is the message's key
+_TITLE = "{{ .CommonAnnotations.title }}"
+
+
+def alertmanager_yml(cluster: Cluster) -> str:
+    """Returns Alertmanager's configuration."""
+    told = {
+        "route": {
+            "receiver": "people",
+            "group_by": ["alertname", "node"],
+            "group_wait": "5s",
+            "group_interval": "1m",
+            "repeat_interval": "4h",
+            "routes": [
+                {
+                    "matchers": [f'{NEWS}!=""'],
+                    "receiver": "news",
+                    "group_by": [NEWS],
+                    "group_wait": "1s",
+                    "repeat_interval": "96h",  # longer than such an alert lasts, so that it is sent once
+                }
+            ],
+        },
+        "inhibit_rules": [
+            {
+                "source_matchers": ["severity=critical"],
+                "target_matchers": ["severity=warning", f'{NEWS}=""'],
+                "equal": ["node", "gpu"],
+            }
+        ],
+        "receivers": [
+            {"name": "people", **_ways(cluster, cluster.alerts)},
+            {"name": "news", **_ways(cluster, cluster.alerts, news=True)},
+        ],
+    }
+    return as_yaml(told)
+
+
+def _ways(cluster: Cluster, alerts: Alerts, *, news: bool = False) -> dict[str, object]:
+    """Returns the receivers. The end of an alert is sent too; a message that is sent once has no end, and a title of
+    its own."""
+    ways: dict[str, object] = {}
+    if alerts.webhook:
+        ways["webhook_configs"] = [{"url": alerts.webhook, "send_resolved": not news}]
+    said = "{{ range .Alerts }}{{ .Annotations.summary }}\n{{ end }}"
+    if alerts.chat:
+        title = f"[{{{{ .Status }}}}] {cluster.name}: {{{{ .CommonLabels.alertname }}}} {{{{ .CommonLabels.node }}}}"
+        title = _TITLE if news else title
+        ways["slack_configs"] = [{"api_url": alerts.chat, "send_resolved": not news, "title": title, "text": said}]
+    if alerts.mail:
+        ways["email_configs"] = [
+            {
+                "to": alerts.mail,
+                "from": f"headway@{word(cluster.name, 'name')}",
+                "smarthost": cluster.mail_relay,
+                "hello": cluster.head,
+                "require_tls": False,
+                "send_resolved": not news,
+                **({"headers": {"Subject": _TITLE}, "html": "", "text": said} if news else {}),
+            }
+        ]
+    return ways
+
+
+def as_yaml(told: object) -> str:
+    """Returns JSON, which is valid YAML 1.2, so that no value can change the structure."""
+    return f"# {MARK}\n{json.dumps(told, indent=2)}\n"

@@ -1,0 +1,24 @@
+"""cgroup.conf."""
+
+from __future__ import annotations
+
+from headway.render.escaping import MARK, pair, slurm_text
+from headway.render.slurm.conf_syntax import Line
+
+
+def cgroup_conf(*, pretends: bool, old: bool = False) -> str:
+    """Returns cgroup.conf. `old`: the host has cgroup v1. There Slurm's autodetection fails, because it looks at the
+    file system on /sys/fs/cgroup, which a newer systemd has mounted for itself
+    (node/image/rootfs/usr/lib/headway/init)."""
+    lines = [
+        Line(comment=MARK),
+        *pair("CgroupPlugin", "cgroup/v1" if old else "autodetect"),
+        *pair("ConstrainDevices", "yes", "A job can't open GPUs that it was not given."),
+        *pair("ConstrainRAMSpace", "yes", "A job over its memory is ended alone, and does not swap instead."),
+        *pair("ConstrainSwapSpace", "yes"),
+    ]
+    if pretends:
+        lines += pair("ConstrainCores", "no", "The machine does not have the cores it is said to have.")
+    else:
+        lines += pair("ConstrainCores", "yes", "A job runs on the cores it was given.")
+    return slurm_text(lines, "cgroup.conf")
