@@ -324,7 +324,7 @@ async def test_attach_refuses_links_missing_folders_and_invalid_names(local: Gro
     ]
     with pytest.raises(Refused) as caught:
         await local.provider.attach(NAME, [*bad, Dataset("good", str(good), "/datasets/good")])
-    for word in ("is a link to /etc", "no folder", "is not a folder", "not a valid dataset name"):
+    for word in ("is a link to /etc", "does not exist", "is not a folder", "not a valid dataset name"):
         assert word in caught.value.message
     assert await local.provider.attached(NAME) == ("good",)
 
@@ -341,7 +341,7 @@ async def test_attach_does_not_follow_links_placed_by_a_machine(local: Ground, t
     (victim / "tiny").mkdir()
     swap = f"rm -r /srv/headway/datasets && ln -s {victim} /srv/headway/datasets"
     await local.out(machine, "sh", "-c", swap)
-    with pytest.raises(Refused, match=r"shared/datasets is no folder"):
+    with pytest.raises(Refused, match=r"shared/datasets is not a folder"):
         await local.provider.attach(NAME, [Dataset("tiny", str(source), "/datasets/tiny")])
     assert [point for point in mounts.read_mounts() if point.startswith(str(victim))] == []
 
