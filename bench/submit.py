@@ -24,9 +24,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench_cluster import BenchCluster, bench_cluster
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.providers.registry import open_provider
-from headway.schemas.submissions import SubmitIn
+from headway.schemas.submission.submissions import SubmitIn
 from headway.sdk.client import connect
 from headway.store import open_store
 from headway.transport.ssh import Connections

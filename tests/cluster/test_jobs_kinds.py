@@ -13,8 +13,8 @@ import pytest
 from tests.cluster.lab import Lab
 
 from headway import AsyncClient
-from headway.schemas.run_options import RunIn
-from headway.schemas.submissions import RetryIn
+from headway.schemas.submission.run_options import RunIn
+from headway.schemas.submission.submissions import RetryIn
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ARRAY = """#!/bin/bash

@@ -21,7 +21,7 @@ from tests.support import builders
 
 from headway.catalog.providers import SSH
 from headway.domain.cluster import Cluster, Dataset, Host
-from headway.domain.machine import Machine, MachineRequest, MachineState
+from headway.domain.machines.machine import Machine, MachineRequest, MachineState
 from headway.errors import Refused, Unreachable
 from headway.providers.base import Provider
 from headway.providers.inventory.provider import SshProvider

@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from headway.domain.machine import Jump, Machine
+from headway.domain.machines.machine import Jump, Machine
 from headway.errors import Unreachable
 from headway.transport.ssh import Connections
 from tests.support.ssh_server import Server, serving

@@ -15,7 +15,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import CommandFailed, Refused, Unreachable
 from headway.transport.ssh import Connections
 from tests.support.ssh_server import Server, serving

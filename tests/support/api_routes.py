@@ -17,9 +17,9 @@ from headway.domain.cluster import Team, User
 from headway.domain.dataset import DatasetVersion
 from headway.errors import Unreachable
 from headway.schemas.base import API_PREFIX
-from headway.schemas.commands import ExecOut
 from headway.schemas.jobs import LogFoundOut, LogPartOut
-from headway.schemas.submissions import SubmitOut
+from headway.schemas.submission.commands import ExecOut
+from headway.schemas.submission.submissions import SubmitOut
 from headway.services.cluster_backend import SlurmReading
 from headway.store import NotebookRow
 from tests.support import builders, server_fakes

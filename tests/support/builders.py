@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.catalog.providers import LOCAL
 from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Partition, Plan, Site, Slot, Storage, Switch, Team, User
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.slurm.state import JobState, NodeState
 from headway.schemas.clusters import ClusterOut
 from headway.store import Store, open_store

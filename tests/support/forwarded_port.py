@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 
 
 class ForwardedPort:

@@ -15,7 +15,7 @@ from headway.catalog.providers import LOCAL
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident, IncidentState, Signal
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import CommandFailed, Unreachable
 from headway.health.incidents.engine import IncidentEngine
 from headway.health.incidents.repair import JOBS_START_S

@@ -23,7 +23,7 @@ from headway.domain.cluster import (
     Team,
     User,
 )
-from headway.domain.survey import DetectedGpu, DetectedHardware
+from headway.domain.machines.survey import DetectedGpu, DetectedHardware
 
 H100 = Plan("h100-8", "h100", 8, 81559, 128, 2_000_000, Decimal("24"), "NVIDIA H100 80GB HBM3")
 CPU = Plan("cpu-64", "", 0, 0, 64, 256_000, Decimal("3"))

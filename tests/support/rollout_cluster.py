@@ -14,7 +14,7 @@ import pytest
 from headway.catalog.providers import LOCAL
 from headway.cluster import observe
 from headway.cluster.context import ClusterContext
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import expand
 from headway.errors import Refused
 from headway.health.context import HealthContext

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from headway.api.app import create_app
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster
-from headway.domain.slots import Deadline
+from headway.domain.machines.slots import Deadline
 from headway.domain.slurm.state import JobState
 from headway.errors import Fault, InvalidSpec, Refused
 from headway.schemas.clusters import Document

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headway.catalog.providers import LOCAL
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import expand
 from headway.errors import CommandFailed, Refused
 from headway.transport.process import CommandResult

@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncssh
 
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 
 
 @dataclass

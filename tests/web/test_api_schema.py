@@ -16,10 +16,10 @@ from tests.support.server_fakes import Server, changes, reading
 
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.slurm.accounts import Share
-from headway.schemas.commands import ExecOut
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.storage import VolumeSpeedOut
-from headway.schemas.submissions import SubmitOut
+from headway.schemas.submission.commands import ExecOut
+from headway.schemas.submission.submissions import SubmitOut
 from headway.server.backend.lifecycle import Lifecycle
 
 JOBS = (builders.job(1, nodes=("lab-1-1",)), builders.job(2, "PENDING", more={"nice": 5}), builders.job(3, "FAILED"))

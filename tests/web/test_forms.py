@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from tests.support.site.server import Site
 
 from headway.domain.cluster import Cluster
-from headway.schemas.submissions import SubmitIn, SubmitOut
+from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 
 pytestmark = pytest.mark.browser
 SCRIPT = "#!/bin/bash\nsrun hostname\n"

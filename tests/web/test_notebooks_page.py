@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.support.site.notebooks import RUNNING
 from tests.support.site.server import Site
 
-from headway.schemas.submissions import SubmitOut
+from headway.schemas.submission.submissions import SubmitOut
 from headway.server.main import bind
 from headway.server.notebook_proxy import NotebookProxy, origin_of
 from headway.services.jobs import notebooks

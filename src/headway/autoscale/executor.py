@@ -16,7 +16,7 @@ from headway.cluster.monitoring.scrape_targets import update_scrape_targets
 from headway.cluster.scaling.provision_slot import provision_machine
 from headway.cluster.scaling.slot_selection import reclaim_notices
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import compress
 from headway.errors import HeadwayError, Unreachable
 from headway.health.context import fault_text

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from headway.autoscale.planner import CLOSED, StateAndReason
 from headway.domain.cluster import Cluster, Group
 from headway.domain.incident import FaultAction, Incident, IncidentState
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.health.incidents.machine_gone import group_is_short
 from headway.slurm import node_commands
 from headway.store import Store

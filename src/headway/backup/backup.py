@@ -19,7 +19,7 @@ from typing import Any
 from headway.backup.archive import SUFFIX, Damaged, Header, Reader, Writer
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.operation import SECRET_PREFIXES
 from headway.errors import CommandFailed, Conflict
 from headway.store.clusters.cluster_records import BRINGING

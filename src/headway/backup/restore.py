@@ -21,7 +21,7 @@ from headway.cluster.apply import apply_cluster
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.observe import replaced_machines
 from headway.domain.cluster import ACCOUNTING_FOLDER, Cluster, head_names
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
 from headway.slurm.account_commands import close_runaway_jobs_argv
 from headway.store.clusters.cluster_records import BRINGING

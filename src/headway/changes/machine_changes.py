@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headway.domain.changeset import Change, Disturbs
-from headway.domain.managed_file import File
-from headway.domain.observed import NOT_OBSERVED, ObservedMachine
-from headway.domain.systemd_unit import Unit
+from headway.domain.machines.managed_file import File
+from headway.domain.machines.observed import NOT_OBSERVED, ObservedMachine
+from headway.domain.machines.systemd_unit import Unit
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from headway.catalog.releases import IMAGES
 from headway.changes.slurm_state_folder import state_gaps
 from headway.changes.uid_conflicts import uid_gaps
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Gap
+from headway.domain.machines.machine import Gap
+from headway.domain.machines.survey import DetectedHardware, DetectedMount, Difference, Survey
 from headway.domain.slurm.hostlist import compress
-from headway.domain.survey import DetectedHardware, DetectedMount, Difference, Survey
 from headway.render.slurm.node_hardware import gpu_type
 from headway.render.system.firewall import PORTS
 

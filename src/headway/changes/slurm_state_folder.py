@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from headway.domain.cluster import Cluster, Volume
-from headway.domain.machine import Gap
-from headway.domain.survey import DetectedMount, Survey
+from headway.domain.machines.machine import Gap
+from headway.domain.machines.survey import DetectedMount, Survey
 
 # File systems that never come from another machine.
 _OWN = frozenset(("tmpfs", "ramfs", "devtmpfs", "proc", "sysfs", "overlay", "squashfs", "rootfs"))

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Gap
-from headway.domain.survey import Survey
+from headway.domain.machines.machine import Gap
+from headway.domain.machines.survey import Survey
 
 _FIRST, _NOBODY, _MOST = 1000, 65534, 2**31  # uids below _FIRST belong to system users
 _OTHERS = "files would belong to another user: "

@@ -223,7 +223,7 @@ def run() -> None:
 def print_error(message: str, hint: str = "") -> None:
     """Prints `error: message` and the hint on standard error. Control characters are removed, because both may
     contain text of other people."""
-    from headway.cli.terminal import without_control_characters
+    from headway.cli.output.terminal import without_control_characters
 
     coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     label = "\x1b[1;31merror:\x1b[0m" if coloured else "error:"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import HeadwayError, Unreachable
 from headway.slurm.scontrol import ping_argv
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from headway.domain.managed_file import File
+from headway.domain.machines.managed_file import File
 from headway.paths import node_dir
 from headway.render.machine_paths import AGENT_PROGRAM
 

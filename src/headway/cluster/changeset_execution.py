@@ -32,9 +32,9 @@ from headway.cluster.readiness import finish_bring_up, return_new_node, wait_for
 from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside, WaitingWork
 from headway.domain.changeset import REBUILD, Change, ChangeSet
 from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster, Site
-from headway.domain.machine import Machine, MachineRequest
-from headway.domain.observed import NOT_OBSERVED, Observed, ObservedMachine
-from headway.domain.slots import Deadline
+from headway.domain.machines.machine import Machine, MachineRequest
+from headway.domain.machines.observed import NOT_OBSERVED, Observed, ObservedMachine
+from headway.domain.machines.slots import Deadline
 from headway.domain.slurm.accounts import Accounts
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable

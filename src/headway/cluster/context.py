@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.providers.base import Provider
 from headway.providers.registry import open_provider
 from headway.store import Store

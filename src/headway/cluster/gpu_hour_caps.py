@@ -7,7 +7,7 @@ from datetime import datetime
 from headway.changes.slurm_accounts import usage_resets_due
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.slurm import account_commands
 
 

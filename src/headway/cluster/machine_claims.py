@@ -17,9 +17,9 @@ from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.machine_steps import DAEMONS
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Gap, Machine
+from headway.domain.machines.machine import Gap, Machine
+from headway.domain.machines.survey import MachineClaim, Survey
 from headway.domain.slurm.hostlist import compress
-from headway.domain.survey import MachineClaim, Survey
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.paths import node_dir
 from headway.providers.base import OwnedMachinesProvider, Placement

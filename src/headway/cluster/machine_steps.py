@@ -11,7 +11,7 @@ from headway.changes.machine_changes import DesiredMachine
 from headway.cluster.keys import secrets as cluster_secrets
 from headway.cluster.remote_steps import Step, file_step, run_step
 from headway.domain.changeset import Change
-from headway.domain.systemd_unit import Unit
+from headway.domain.machines.systemd_unit import Unit
 from headway.images import recipe
 from headway.render.ha import slurm_state_folder
 from headway.render.monitoring import prometheus_conf

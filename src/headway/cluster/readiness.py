@@ -15,9 +15,9 @@ from headway.cluster.scaling.scale_in import keep_node
 from headway.cluster.scaling.spares import spares_to_reserve
 from headway.domain.cluster import Cluster
 from headway.domain.incident import INCIDENT_REASON, is_headway_reason
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
+from headway.domain.machines.slots import NO_MACHINE_REASON, SCALE_IN_REASON, choose_slots
 from headway.domain.readiness import Check
-from headway.domain.slots import NO_MACHINE_REASON, SCALE_IN_REASON, choose_slots
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import NodeState
 from headway.errors import CommandFailed, HeadwayError, Unreachable

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from headway.cluster import machine_claims, remote_steps
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import HeadwayError
 from headway.providers.base import OwnedMachinesProvider
 

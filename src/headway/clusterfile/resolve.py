@@ -43,7 +43,7 @@ from headway.domain.cluster import (
     Volume,
     head_names,
 )
-from headway.domain.machine import Jump
+from headway.domain.machines.machine import Jump
 from headway.validation.field_types import UNLIMITED
 
 DEFAULT_TEAM = "default"

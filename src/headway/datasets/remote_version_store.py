@@ -15,7 +15,7 @@ from headway.datasets.manifest import Item, Listing, Manifest, Source
 from headway.datasets.version_store import Progress, Stopped
 from headway.datasets.version_store_on_head import MARK
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import Refused, Unreachable
 from headway.transport.remote_program import with_modules
 

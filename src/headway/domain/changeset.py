@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from headway.domain.survey import Difference
+from headway.domain.machines.survey import Difference
 
 REBUILD = "machine.rebuild"  # kind of a Change: the machine is created again from another node image
 

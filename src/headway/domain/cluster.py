@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 
-from headway.domain.machine import Jump
+from headway.domain.machines.machine import Jump
+from headway.domain.machines.survey import DetectedHardware
 from headway.domain.provider_traits import ProviderTraits
-from headway.domain.survey import DetectedHardware
 
 MAIN_GROUP = "main"  # the only group of a cluster file without groups
 SHARED_FOLDER = ".headway"  # Headway's own folder on the scratch of owned machines

@@ -12,7 +12,7 @@ from headway.cluster.active_head import require_active_head
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident, IncidentState
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import HeadwayError, Unreachable
 from headway.slurm import job_commands, node_commands, node_jobs
 from headway.store import StoreUnavailable

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.fault import OF_GPUS, OF_MACHINES, Daemon, FaultKind
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import CommandFailed, NotFound, Refused
 from headway.providers.base import FaultInjectingProvider
 from headway.schemas.incidents import FaultIn

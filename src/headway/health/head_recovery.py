@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headway.cluster.active_head import answers_ssh, second_head_leads, second_head_took_over
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import HeadwayError
 
 RETRY_S = 120.0  # seconds that a start has to bring the daemons up before the next try

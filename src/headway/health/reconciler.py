@@ -13,7 +13,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.gpu_hour_caps import reset_due_usage
 from headway.domain.cluster import Cluster
 from headway.domain.incident import INCIDENT_REASON
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import OUT, JobState, NodeState
 from headway.errors import CommandFailed

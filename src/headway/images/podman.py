@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headway.domain.machine import Gap
+from headway.domain.machines.machine import Gap
 from headway.errors import CommandFailed, Refused
 from headway.transport.process import CommandResult, run
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from headway.domain.cluster import Cluster, Dataset, OwnedSite
-from headway.domain.machine import Gap, Machine, MachineRequest
+from headway.domain.machines.machine import Gap, Machine, MachineRequest
+from headway.domain.machines.survey import DetectedHardware
 from headway.domain.provider_traits import ProviderTraits
-from headway.domain.survey import DetectedHardware
 
 
 @dataclass(frozen=True, slots=True)

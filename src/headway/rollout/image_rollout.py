@@ -21,8 +21,8 @@ from headway.cluster.scaling.job_eviction import JobEviction, format_jobs
 from headway.cluster.scaling.provision_slot import provision_machine
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.machine import MachineState
-from headway.domain.slots import ROLLOUT_REASON, choose_slots
+from headway.domain.machines.machine import MachineState
+from headway.domain.machines.slots import ROLLOUT_REASON, choose_slots
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import OUT
 from headway.errors import HeadwayError, Refused

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headway.domain.changeset import REBUILD, Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import compress
 
 

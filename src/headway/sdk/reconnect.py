@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headway.errors import Refused, Unreachable
 from headway.schemas.base import ErrorOut
-from headway.schemas.stream_frames import frames
+from headway.schemas.submission.stream_frames import frames
 from headway.sdk.errors import error_from_answer
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ MAX_OUTAGE_S = 2 * 86400.0
 
 @dataclass
 class LogReading:
-    """The state of a log that arrives as frames (schemas.stream_frames) in one or more answers."""
+    """The state of a log that arrives as frames (schemas.submission.stream_frames) in one or more answers."""
 
     at: int | None = None  # the next byte of its file; None for a log of several files
     ended: bool = False

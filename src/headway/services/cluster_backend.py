@@ -13,19 +13,19 @@ from headway.domain.billing import CheckpointStats, JobRun, NodeSpan, Notificati
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
+from headway.domain.machines.slots import Deadline
 from headway.domain.readiness import Check
-from headway.domain.slots import Deadline
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.state import JobState, NodeState, Reservation
 from headway.domain.volume_usage import VolumeUsage
 from headway.errors import Fault
 from headway.schemas.clusters import Document
-from headway.schemas.commands import ExecIn, ExecOut
 from headway.schemas.incidents import FaultIn
 from headway.schemas.jobs import LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.storage import VolumeSpeedOut
-from headway.schemas.submissions import SubmitIn, SubmitOut
+from headway.schemas.submission.commands import ExecIn, ExecOut
+from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
     from headway.backup.archive import Header

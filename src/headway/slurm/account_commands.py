@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed
 from headway.slurm.scontrol import TIMEOUT_S
 from headway.transport.ssh import Remote

@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterable
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed
 from headway.slurm.scontrol import TIMEOUT_S, one_line, run_scontrol
 from headway.transport.ssh import Remote

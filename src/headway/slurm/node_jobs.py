@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import expand
 from headway.domain.slurm.job_states import ALLOCATED, RUNNING
 from headway.slurm.scontrol import TIMEOUT_S, UNIX_TIMES

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.state import MOST_SIBLINGS, JobState, NodeState, Reservation
 from headway.errors import HeadwayError, NotFound, Unreachable
 from headway.slurm import sacct_jobs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import compress, expand
 from headway.domain.slurm.state import LEMONS, SPARES
 from headway.errors import CommandFailed

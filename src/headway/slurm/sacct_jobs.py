@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.catalog.releases import is_at_least
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.slurm.adapters.base import gpus_of_tres, number, text
 from headway.slurm.sacct_values import parse_integer, parse_nodes, parse_state, parse_time_limit_s, parse_unix_time

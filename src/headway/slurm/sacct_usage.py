@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headway.domain.billing import JobRun, NodeSpan, SpanKind
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError
 from headway.slurm.adapters.base import gpus_of_tres, memory_of_tres, text
 from headway.slurm.sacct_values import parse_integer, parse_nodes, parse_state, parse_time_limit_s, parse_unix_time

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
 from headway.errors import HeadwayError
 from headway.transport.ssh import Remote

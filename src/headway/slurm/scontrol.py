@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.transport.process import CommandResult
 from headway.transport.ssh import Remote
 

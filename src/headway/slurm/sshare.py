@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.accounts import Share
 from headway.transport.ssh import Remote
 

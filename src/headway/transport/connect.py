@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from headway.domain.machine import Jump, Machine, MachineState
+from headway.domain.machines.machine import Jump, Machine, MachineState
 from headway.errors import HeadwayError, Unreachable
 
 # Fast algorithms that every machine supports

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, Refused, Unanswered, Unreachable
 from headway.transport.connect import Dialer, HostKeyChanged, Root, SudoRefused
 from headway.transport.forwarded_socket import bridge_socket

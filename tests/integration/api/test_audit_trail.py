@@ -14,7 +14,7 @@ from headway.billing import periods
 from headway.domain.dataset import DatasetVersion
 from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import HeadwayError, Refused, Unreachable
-from headway.schemas.submissions import SubmitOut
+from headway.schemas.submission.submissions import SubmitOut
 from headway.services.cluster_backend import SlurmReading
 from headway.store import AuditAsk
 from tests.support import builders, server_fakes

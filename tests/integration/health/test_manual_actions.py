@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from headway.domain.incident import FaultAction, IncidentState, Signal, is_headway_reason
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import Conflict, Unreachable
 from headway.health import manual_actions
 from headway.health.incidents import verification

@@ -12,7 +12,7 @@ import pytest
 from headway.cluster import readiness
 from headway.domain.cluster import Health
 from headway.domain.incident import IncidentState
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import Refused
 from headway.health import manual_actions
 from headway.store.store import Store

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.changes.cluster_changes import earlier_image_note
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import Refused
 from headway.rollout import image_rollout as module
 from headway.rollout.image_rollout import roll_heads

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import Refused
 from headway.rollout.image_rollout import halt_rollout, plan_rollout, read_rollout_state, roll_heads
 from headway.store.db.rows import NodeImage

@@ -13,7 +13,7 @@ from typing import Any
 import h11
 import pytest
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import Unreachable
 from headway.jobs.remote import tunnel as tunnels
 from headway.jobs.remote.tunnel import Tunnel

@@ -9,7 +9,7 @@ import pytest
 
 from headway.errors import Unanswered
 from headway.jobs import jupyter_job as jupyter
-from headway.schemas.submissions import SubmitOut
+from headway.schemas.submission.submissions import SubmitOut
 from headway.store import StoreUnavailable
 from tests.support import builders
 from tests.support.server_fakes import Server, reading

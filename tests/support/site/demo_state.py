@@ -16,17 +16,17 @@ from sqlalchemy import insert, select
 
 from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.cluster import Cluster, Group, Partition, Slot, Team, User
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.readiness import Check
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import NotFound, Unreachable
 from headway.jobs.logs.log_window import last_lines
 from headway.schemas.clusters import ClusterOut, NodeOut, StatusOut
-from headway.schemas.commands import ExecIn, ExecOut
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import JobOut, LogFoundOut, LogLineOut, LogPartOut
-from headway.schemas.submissions import SubmitOut
+from headway.schemas.submission.commands import ExecIn, ExecOut
+from headway.schemas.submission.submissions import SubmitOut
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model.snapshot import Snapshot as Known

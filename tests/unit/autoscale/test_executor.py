@@ -16,7 +16,7 @@ from headway.autoscale import executor
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Group
 from headway.domain.incident import FaultAction, Incident, IncidentState
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import Refused
 from headway.store import Store, StoreUnavailable
 from headway.transport.process import CommandResult

@@ -21,7 +21,7 @@ from headway.autoscale.planner import (
     retry_delay_s,
 )
 from headway.domain.cluster import Cluster, Group
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from tests.support import builders
 
 NOW = 1_000_000.0

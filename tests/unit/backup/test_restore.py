@@ -13,7 +13,7 @@ from headway.backup import restore as module
 from headway.backup.restore import STAMP, restore
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import CommandFailed, Refused, Unreachable
 from headway.transport.process import CommandResult
 from tests.support import builders

@@ -18,10 +18,10 @@ from headway.cluster.desired_state import build_desired_state
 from headway.cluster.observe import _aborted, _of_earlier_image, heads_with_other_slurm
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.cluster import Cluster
-from headway.domain.machine import MachineState
-from headway.domain.managed_file import File
-from headway.domain.observed import Observed, ObservedFile, ObservedMachine, ObservedUnit
-from headway.domain.systemd_unit import Unit
+from headway.domain.machines.machine import MachineState
+from headway.domain.machines.managed_file import File
+from headway.domain.machines.observed import Observed, ObservedFile, ObservedMachine, ObservedUnit
+from headway.domain.machines.systemd_unit import Unit
 from headway.errors import CommandFailed, Unreachable
 from headway.images import local_images
 from headway.slurm import node_jobs

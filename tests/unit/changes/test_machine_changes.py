@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.domain.changeset import Disturbs
-from headway.domain.managed_file import File
-from headway.domain.observed import NOT_OBSERVED, ObservedFile, ObservedMachine, ObservedUnit
-from headway.domain.systemd_unit import Unit
+from headway.domain.machines.managed_file import File
+from headway.domain.machines.observed import NOT_OBSERVED, ObservedFile, ObservedMachine, ObservedUnit
+from headway.domain.machines.systemd_unit import Unit
 
 CONF = "/etc/slurm/slurm.conf"
 KEY = "/etc/munge/munge.key"

@@ -12,7 +12,7 @@ from headway.catalog.providers import SSH
 from headway.changes.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
 from headway.changes.uid_conflicts import agreed_uids
 from headway.domain.cluster import Host, Storage, Volume
-from headway.domain.survey import (
+from headway.domain.machines.survey import (
     DetectedGpu,
     DetectedHardware,
     DetectedMount,

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from headway.cli.cost_estimate import print_estimate
+from headway.cli.output.cost_estimate import print_estimate
 from headway.schemas.billing import (
     EstimateOut,
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway.cli import formatting
-from headway.cli.terminal import Terminal
+from headway.cli.output import formatting
+from headway.cli.output.terminal import Terminal
 from tests.support.cli_fakes import node
 
 

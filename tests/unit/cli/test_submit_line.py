@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from headway.cli import submit_line
+from headway.cli.options import submit_line
 from headway.domain.slurm import sbatch_options as flags
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.cli import tables
-from headway.cli.terminal import Terminal, display_width
+from headway.cli.output import tables
+from headway.cli.output.terminal import Terminal, display_width
 
 
 @given(

@@ -12,7 +12,7 @@ import pytest
 from headway.catalog.providers import LOCAL
 from headway.cluster.active_head import active_head, active_or_stopped_head, require_active_head, second_head_leads
 from headway.cluster.context import ClusterContext
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import CommandFailed, Unreachable
 from headway.health.head_recovery import MAX_STARTS, RETRY_S, TAKEOVER_LIMIT_S, HeadRecovery
 from headway.transport.process import CommandResult

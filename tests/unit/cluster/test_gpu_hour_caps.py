@@ -11,7 +11,7 @@ from typing import Any, cast
 from headway.cluster.context import ClusterContext
 from headway.cluster.gpu_hour_caps import reset_due_usage
 from headway.domain.cluster import GpuHourCap, Team
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.transport.process import CommandResult
 from tests.support import builders
 from tests.support.builders import cluster, machine

@@ -14,7 +14,7 @@ from headway.catalog.providers import LOCAL
 from headway.cluster import head_upgrade
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import REBUILD, Change, ChangeSet
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import Refused, Unreachable
 from headway.rollout import slurm_upgrade_rules
 from headway.store.db.rows import NodeImage

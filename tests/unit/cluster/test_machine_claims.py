@@ -15,7 +15,7 @@ from headway.cluster import machine_claims, teardown
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import Storage, Volume
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import Refused
 from headway.transport.process import CommandResult
 from tests.support import builders

@@ -16,10 +16,10 @@ from headway.cluster import machine_claims
 from headway.cluster.changeset_execution import ApplyRun
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import Change, ChangeSet, Disturbs
-from headway.domain.machine import Machine
-from headway.domain.observed import Observed
-from headway.domain.slots import Deadline
-from headway.domain.survey import MachineClaim
+from headway.domain.machines.machine import Machine
+from headway.domain.machines.observed import Observed
+from headway.domain.machines.slots import Deadline
+from headway.domain.machines.survey import MachineClaim
 from headway.errors import Refused
 from tests.support import builders
 from tests.support.slurm_cluster import FakeSlurm

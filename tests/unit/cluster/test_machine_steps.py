@@ -14,10 +14,10 @@ from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.cluster.desired_state import build_desired_state
 from headway.cluster.machine_steps import DAEMONS, stage_timeout_s, steps_by_stage
 from headway.domain.cluster import Dataset, OwnedSite, Storage
-from headway.domain.managed_file import File
-from headway.domain.observed import NOT_OBSERVED, ObservedFile, ObservedMachine, ObservedUnit
+from headway.domain.machines.managed_file import File
+from headway.domain.machines.observed import NOT_OBSERVED, ObservedFile, ObservedMachine, ObservedUnit
+from headway.domain.machines.systemd_unit import Unit
 from headway.domain.provider_traits import ProviderTraits
-from headway.domain.systemd_unit import Unit
 from headway.images import recipe
 from headway.render.ha import slurm_state_folder
 from headway.render.system import systemd_files, volume_mounts

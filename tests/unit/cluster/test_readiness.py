@@ -15,7 +15,7 @@ from headway.changes.cluster_changes import DesiredState
 from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import readiness
 from headway.cluster.context import ClusterContext
-from headway.domain.slots import NO_MACHINE_REASON
+from headway.domain.machines.slots import NO_MACHINE_REASON
 from headway.errors import Unreachable
 from tests.support import builders
 from tests.support.slurm_cluster import FakeProvider, FakeSlurm

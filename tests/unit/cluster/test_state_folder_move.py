@@ -17,10 +17,10 @@ from headway.cluster import remote_steps
 from headway.cluster.changeset_execution import ApplyRun
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import ChangeSet
-from headway.domain.machine import Machine
-from headway.domain.managed_file import File
-from headway.domain.observed import Observed, ObservedFile, ObservedMachine, ObservedUnit
-from headway.domain.systemd_unit import Unit
+from headway.domain.machines.machine import Machine
+from headway.domain.machines.managed_file import File
+from headway.domain.machines.observed import Observed, ObservedFile, ObservedMachine, ObservedUnit
+from headway.domain.machines.systemd_unit import Unit
 from headway.errors import Unreachable
 from headway.render.ha import slurm_state_folder
 from headway.transport.process import CommandResult

@@ -11,7 +11,7 @@ import pytest
 
 from headway.cluster.context import ClusterContext
 from headway.cluster.teardown import take_down
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed
 from tests.support import builders
 

@@ -11,7 +11,7 @@ from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import check_cluster_file, resolve_cluster_file
 from headway.clusterfile.node_counts import edit_node_counts, target_node_counts, with_node_counts
 from headway.domain.cluster import Cluster
-from headway.domain.slots import KeepPriority, choose_slots
+from headway.domain.machines.slots import KeepPriority, choose_slots
 from headway.errors import Conflict, NotFound, Refused
 from headway.validation.yaml_parser import parse_yaml
 

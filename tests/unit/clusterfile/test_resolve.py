@@ -15,7 +15,7 @@ from headway.clusterfile.json_schema import cluster_file_schema
 from headway.clusterfile.load import check_cluster_file, resolve_cluster_file
 from headway.clusterfile.starter_file import starting_file
 from headway.domain.cluster import Alerts, Budget, Cluster, Costs, GpuHourCap, Host, Slot, Switch
-from headway.domain.machine import Jump
+from headway.domain.machines.machine import Jump
 from headway.errors import Fault, InvalidSpec
 from headway.validation.yaml_parser import parse_yaml
 

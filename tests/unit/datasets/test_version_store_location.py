@@ -19,7 +19,7 @@ from headway.datasets.manifest import Folder, Item, Listing, Manifest
 from headway.datasets.remote_version_store import RemoteLibrary
 from headway.datasets.version_store import Progress, Stopped
 from headway.domain.cluster import Storage
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import Refused
 from tests.support import builders
 from tests.support.waiting import eventually

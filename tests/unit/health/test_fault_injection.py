@@ -14,7 +14,7 @@ import pytest
 from headway.catalog.providers import SSH
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import HeadwayError, Refused
 from headway.health.fault_injection import inject_fault
 from headway.schemas.incidents import FaultIn

@@ -11,7 +11,7 @@ import pytest
 
 from headway.cluster import readiness
 from headway.cluster.context import ClusterContext
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.state import NodeState
 from headway.errors import CommandFailed
 from headway.health.incidents.engine import IncidentEngine

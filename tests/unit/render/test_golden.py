@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.domain.cluster import Cluster
-from headway.domain.managed_file import File
+from headway.domain.machines.managed_file import File
 from headway.render.files import render_files
 from tests.support.render_cases import cases
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.schemas.stream_frames import KINDS, frame, frames
+from headway.schemas.submission.stream_frames import KINDS, frame, frames
 
 
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.binary(max_size=50))), st.lists(st.integers(1, 20)))

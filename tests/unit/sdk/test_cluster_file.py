@@ -30,7 +30,7 @@ from headway.errors import (
     Unreachable,
 )
 from headway.schemas.base import ErrorOut
-from headway.schemas.submissions import SubmitIn
+from headway.schemas.submission.submissions import SubmitIn
 from headway.sdk.client import Client, connect
 from headway.sdk.cluster_file import load_document, private_key_file
 from headway.sdk.errors import error_from_answer

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.machine import Jump, Machine
+from headway.domain.machines.machine import Jump, Machine
 from headway.errors import Unreachable
 from headway.transport import connect
 from tests.support import builders

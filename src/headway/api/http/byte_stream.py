@@ -9,7 +9,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from headway.errors import NotAllowed
-from headway.schemas.stream_frames import frame
+from headway.schemas.submission.stream_frames import frame
 from headway.services.error_report import error_out
 from headway.services.jobs.log_stream import StreamAborted
 

@@ -17,7 +17,7 @@ from headway.cluster.apply import apply_cluster, plan_changes
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.keys import secrets
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.operation import OperationKind, own_secret
 from headway.errors import Refused
 from headway.providers.base import KeyRotatingProvider

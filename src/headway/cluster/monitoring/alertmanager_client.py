@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from headway.cluster.monitoring.http_client import ForwardsPorts, open_http_client
 from headway.domain.billing import Notification
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError, Unreachable
 from headway.render.monitoring.alertmanager_conf import NEWS
 from headway.render.monitoring.prometheus_conf import ALERTS_PORT

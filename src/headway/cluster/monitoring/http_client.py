@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 
 if TYPE_CHECKING:
     import httpx

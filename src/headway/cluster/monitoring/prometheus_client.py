@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.cluster.monitoring.http_client import ANSWER_S, ForwardsPorts, open_http_client
 from headway.cluster.monitoring.metric_queries import Query, Row
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError, Unreachable
 from headway.render.monitoring.prometheus_conf import PROMETHEUS_PORT
 

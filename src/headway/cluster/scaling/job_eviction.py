@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.job_states import ALLOCATED
 from headway.errors import CommandFailed, HeadwayError
 from headway.slurm import job_commands, node_jobs

@@ -13,8 +13,8 @@ from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.monitoring.scrape_targets import update_scrape_targets
 from headway.cluster.scaling.job_eviction import POLL_S, JobEviction, format_jobs
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import NO_MACHINE_REASON, SCALE_IN_REASON, Deadline, reason_before_scale_in
+from headway.domain.machines.machine import Machine, MachineState
+from headway.domain.machines.slots import NO_MACHINE_REASON, SCALE_IN_REASON, Deadline, reason_before_scale_in
 from headway.domain.slurm.hostlist import compress
 from headway.errors import HeadwayError, Refused
 from headway.slurm import node_commands, node_jobs

@@ -1,4 +1,4 @@
-"""Reads the machines and Slurm's node states, then selects the slots that should have a machine (`domain.slots`)."""
+"""Reads the machines and Slurm's node states, then selects the slots that should have a machine (`domain.machines.slots`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine
-from headway.domain.slots import SCALE_IN_REASON, KeepPriority, choose_slots
+from headway.domain.machines.machine import Machine
+from headway.domain.machines.slots import SCALE_IN_REASON, KeepPriority, choose_slots
 from headway.errors import HeadwayError
 from headway.providers.base import Provider, ReclaimingProvider
 from headway.slurm import node_commands, node_jobs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headway.domain.slots import NO_MACHINE_REASON
+from headway.domain.machines.slots import NO_MACHINE_REASON
 from headway.domain.slurm.job_label import job_label
 
 MOST_SIBLINGS = 8  # the most array tasks that may be returned where one job was requested by the array's number

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from headway.domain.incident import FaultAction, Signal
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.render.machine_paths import AGENT_PROGRAM
 
 OFFLINE_ACTION = "deed"

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from headway.domain.incident import is_headway_reason
-from headway.domain.machine import MachineState
+from headway.domain.machines.machine import MachineState
 from headway.domain.slurm.state import OUT
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext

@@ -4,8 +4,8 @@ node down."""
 from __future__ import annotations
 
 from headway.domain.incident import DRAINS, OUT_BEFORE, Incident, IncidentState, Repair, is_headway_reason
-from headway.domain.machine import MachineState
-from headway.domain.slots import SCALE_IN_REASON, reason_before_scale_in
+from headway.domain.machines.machine import MachineState
+from headway.domain.machines.slots import SCALE_IN_REASON, reason_before_scale_in
 from headway.domain.slurm.state import OUT
 from headway.health.context import HealthContext
 from headway.health.incidents.requeue import (

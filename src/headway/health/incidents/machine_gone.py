@@ -9,8 +9,8 @@ from dataclasses import replace
 from headway.cluster.scaling.slot_selection import reclaim_notices
 from headway.domain.cluster import Group
 from headway.domain.incident import INCIDENT_REASON, FaultAction, Incident, IncidentState, is_headway_reason
-from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import NO_MACHINE_REASON
+from headway.domain.machines.machine import Machine, MachineState
+from headway.domain.machines.slots import NO_MACHINE_REASON
 from headway.domain.slurm.state import OUT
 from headway.health.context import HealthContext
 from headway.slurm import node_commands

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.incident import Incident, IncidentState, Repair
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.operation import OperationKind, ReplaceParams
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.health.context import HealthContext, fault_text

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from headway.domain.incident import FaultAction, Incident, IncidentState, Signal
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, HeadwayError
 from headway.health.context import HealthContext
 from headway.render.slurm.prolog_epilog import HOLD

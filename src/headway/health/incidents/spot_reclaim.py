@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from headway.cluster.scaling.slot_selection import reclaim_notices
 from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, is_headway_reason
-from headway.domain.machine import MachineState
+from headway.domain.machines.machine import MachineState
 from headway.domain.slurm.state import OUT
 from headway.health.context import HealthContext
 from headway.health.incidents import machine_gone

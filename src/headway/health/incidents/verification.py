@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.domain.incident import FaultAction, Incident, IncidentState, is_headway_reason
-from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import SCALE_IN_REASON
+from headway.domain.machines.machine import Machine, MachineState
+from headway.domain.machines.slots import SCALE_IN_REASON
 from headway.errors import CommandFailed, HeadwayError
 from headway.health.context import HealthContext, fault_text
 from headway.health.incidents import flaky_nodes

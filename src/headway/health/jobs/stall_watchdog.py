@@ -10,7 +10,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.monitoring.metric_queries import gpu_usage_queries
 from headway.cluster.monitoring.prometheus_client import query_instant
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed, HeadwayError
 from headway.health.jobs.stall_rules import GpuUsage, Stall, StallKind, detect_hang, detect_idle, job_rules

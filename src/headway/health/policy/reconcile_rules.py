@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from headway.cluster.scaling.spares import spares_to_reserve
 from headway.domain.cluster import Cluster
 from headway.domain.incident import INCIDENT_REASON, OWN_REASON, SLURM_DRAINS, SLURM_REASONS
-from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import ROLLOUT_REASON, SCALE_IN_REASON
+from headway.domain.machines.machine import Machine, MachineState
+from headway.domain.machines.slots import ROLLOUT_REASON, SCALE_IN_REASON
 from headway.domain.slurm.state import JobState, NodeState
 
 _REQUEUE_S = 150  # seconds; Slurm delays a requeued job by two minutes

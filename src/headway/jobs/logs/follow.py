@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed, HeadwayError, NotFound, Unreachable

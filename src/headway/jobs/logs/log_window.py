@@ -7,7 +7,7 @@ import codecs
 import json
 from typing import Any
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.errors import HeadwayError, NotFound
 from headway.jobs.remote.user_helper import HelperConnections, call_helper

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Protocol
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, Unanswered, Unreachable
 from headway.jobs.remote.interactive_command import InteractiveConnections
 from headway.jobs.remote.user_helper import HelperConnections, helper_argv, stdin_helper_argv

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.jobs.remote.user_helper import REFUSED_CODE, helper_argv, helper_error
 
 _MARK = b"\0refused\0"  # precedes a message of node/user_helper itself

@@ -10,7 +10,7 @@ import contextlib
 import struct
 from typing import Protocol
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError, Unreachable
 from headway.jobs.remote.user_helper import helper_argv
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, HeadwayError, NotAllowed, NotFound, Refused
 from headway.transport.process import CommandResult
 from headway.transport.remote_program import program_source

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from headway.domain.dataset import FOLDER
 from headway.errors import Fault, Refused
 from headway.jobs.submission.requested_resources import RequestedResources, requested_resources
-from headway.schemas.submissions import SubmitIn
+from headway.schemas.submission.submissions import SubmitIn
 
 SCRATCH = "/tmp"
 EXPORT = f"export HEADWAY_SCRATCH={SCRATCH}"

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.sbatch_options import parse_options, script_options
 from headway.errors import CommandFailed, Fault, NotAllowed, NotFound, Refused, Unanswered
 from headway.jobs.remote.user_helper import REFUSED_CODE as PROGRAM_REFUSED
 from headway.jobs.remote.user_helper import HelperConnections, call_helper, helper_argv, helper_error
 from headway.jobs.submission.requested_resources import requested_resources
-from headway.schemas.submissions import SubmitIn, SubmitOut
+from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 from headway.slurm.user_commands import CONTROL_VERBS, control_argv, scancel_argv
 from headway.transport.process import CommandResult
 

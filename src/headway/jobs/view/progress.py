@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headway.domain.billing import MAX_STORED_INTEGER, CheckpointStats
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.state import JobState
 from headway.jobs.remote.user_helper import HelperConnections, call_helper

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from headway.catalog.providers import SSH
 from headway.domain.cluster import Cluster, Dataset, Host, OwnedSite
-from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
-from headway.domain.survey import DetectedHardware
+from headway.domain.machines.machine import Gap, Machine, MachineRequest, MachineState
+from headway.domain.machines.survey import DetectedHardware
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.providers.base import Placement
 from headway.providers.inventory.records import ClaimedHost, Inventory

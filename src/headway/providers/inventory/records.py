@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.domain.cluster import Host
-from headway.domain.machine import Jump
-from headway.domain.survey import DetectedGpu, DetectedHardware, DetectedNic
+from headway.domain.machines.machine import Jump
+from headway.domain.machines.survey import DetectedGpu, DetectedHardware, DetectedNic
 from headway.errors import Refused
 from headway.images.podman import file_lock
 

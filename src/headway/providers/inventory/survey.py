@@ -8,8 +8,15 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from headway.domain.machine import Machine
-from headway.domain.survey import DetectedGpu, DetectedHardware, DetectedMount, DetectedNic, MachineClaim, Survey
+from headway.domain.machines.machine import Machine
+from headway.domain.machines.survey import (
+    DetectedGpu,
+    DetectedHardware,
+    DetectedMount,
+    DetectedNic,
+    MachineClaim,
+    Survey,
+)
 from headway.errors import Unreachable
 from headway.paths import node_dir
 from headway.transport.ssh import Remote

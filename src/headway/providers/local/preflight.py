@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.domain.machine import Gap
+from headway.domain.machines.machine import Gap
 
 _PROGRAMS = ("podman", "runc", "conmon", "netavark", "iptables", "mmdebstrap")
 _ELSEWHERE = ("/usr/sbin", "/usr/lib/podman", "/usr/libexec/podman", "/usr/local/lib/podman")

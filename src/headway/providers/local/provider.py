@@ -21,7 +21,7 @@ from typing import Any
 
 from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Cluster, Dataset
-from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
+from headway.domain.machines.machine import Gap, Machine, MachineRequest, MachineState
 from headway.errors import CommandFailed, HeadwayError
 from headway.images import build, local_images
 from headway.images.podman import HINT, QUERY_TIMEOUT_S, Podman, file_lock, host_lock_folder, labels

@@ -13,7 +13,7 @@ and continues after the other has taken over, it finds another name there, and t
 from __future__ import annotations
 
 from headway.domain.cluster import Cluster
-from headway.domain.managed_file import File
+from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path, word
 from headway.render.slurm.slurm_conf import LEADS, SLURMCTLD_TIMEOUT_S
 

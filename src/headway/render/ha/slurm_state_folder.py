@@ -7,7 +7,7 @@ the cluster file names a new folder, the first head copies the state there while
 from __future__ import annotations
 
 from headway.domain.cluster import SLURM_STATE_FOLDER, Cluster
-from headway.domain.managed_file import File
+from headway.domain.machines.managed_file import File
 from headway.render.escaping import path, script
 
 PROGRAM = "/usr/lib/headway/state-folder"

@@ -10,8 +10,8 @@ from functools import cache
 from importlib.resources import files as resources
 
 from headway.domain.cluster import Cluster, Site
-from headway.domain.managed_file import File
-from headway.domain.systemd_unit import Unit
+from headway.domain.machines.managed_file import File
+from headway.domain.machines.systemd_unit import Unit
 from headway.render.escaping import MARK, script
 from headway.render.monitoring.alertmanager_conf import alertmanager_yml, as_yaml
 from headway.render.system.agent_config import METRICS_PORT

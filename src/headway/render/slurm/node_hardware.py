@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headway.domain.cluster import Cluster, Plan, Site
-from headway.domain.survey import DetectedHardware
+from headway.domain.machines.survey import DetectedHardware
 
 # Share of a real machine's memory that is reserved for the kernel and daemons.
 _SYSTEM_SHARE = 0.04

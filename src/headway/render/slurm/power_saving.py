@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.catalog.releases import slurm_release
 from headway.domain.cluster import Cluster, Group
-from headway.domain.managed_file import File
+from headway.domain.machines.managed_file import File
 from headway.domain.slurm.hostlist import compress
 from headway.render.escaping import MARK
 from headway.render.machine_paths import AGENT_PROGRAM

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headway.catalog.releases import SlurmRelease
-from headway.domain.managed_file import File
+from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path
 from headway.render.machine_paths import EPILOG, JOB_TMP, PMIX, PROLOG
 from headway.render.system.agent_config import LOOKED, UNFIT

@@ -4,7 +4,7 @@ machines keep the Slurm of their packages and need no record."""
 from __future__ import annotations
 
 from headway.domain.cluster import SLURM_STATE_FOLDER, STATE_VERSION_FILE, Cluster
-from headway.domain.managed_file import File
+from headway.domain.machines.managed_file import File
 
 PATH = f"{SLURM_STATE_FOLDER.rpartition('/')[0]}/{STATE_VERSION_FILE}"
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from headway.domain.cluster import Cluster
-from headway.domain.managed_file import File
+from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, word
 from headway.render.machine_paths import AGENT_PROGRAM
 from headway.render.system.systemd_files import UNITS

@@ -7,7 +7,7 @@ import json
 
 from headway.catalog.xid import draining_codes
 from headway.domain.cluster import Cluster, Group, Site
-from headway.domain.managed_file import File
+from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path, word
 from headway.render.machine_paths import AGENT_PROGRAM
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headway.domain.cluster import Cluster, Site
-from headway.domain.managed_file import File
-from headway.domain.systemd_unit import Unit
+from headway.domain.machines.managed_file import File
+from headway.domain.machines.systemd_unit import Unit
 from headway.render.escaping import path, script, word
 
 EXPORTS = "/etc/exports.d/headway.exports"

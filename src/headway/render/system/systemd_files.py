@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from headway.catalog.releases import SlurmRelease
 from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster, Group, Site
-from headway.domain.managed_file import File
+from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path, script, word
 from headway.render.ha import single_active_head, slurm_state_folder
 from headway.render.machine_paths import JOB_TMP, PMIX

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster, Site, Volume
-from headway.domain.systemd_unit import Unit
+from headway.domain.machines.systemd_unit import Unit
 from headway.render import machine_paths
 from headway.render.ha import single_active_head, slurm_state_folder
 from headway.render.monitoring import prometheus_conf

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headway.domain.cluster import Cluster, Site, Volume
-from headway.domain.managed_file import File
+from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path, word
 from headway.render.system import nfs
 from headway.render.system.systemd_files import UNITS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.schemas.submissions import BundleOut
+from headway.schemas.submission.submissions import BundleOut
 from headway.sdk.connection import Resource, cluster_path, non_empty
 
 

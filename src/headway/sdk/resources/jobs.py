@@ -11,10 +11,10 @@ from typing import Unpack
 
 from headway.domain.slurm.job_states import ENDED
 from headway.errors import NotFound, Unreachable
-from headway.schemas.job_values import GitIn
 from headway.schemas.jobs import ArrayOut, JobOut, JobsPage
-from headway.schemas.run_options import RunIn, RunOptions
-from headway.schemas.submissions import LineageOut, RetryIn, RunOut, SubmitIn, SubmitOut
+from headway.schemas.submission.job_values import GitIn
+from headway.schemas.submission.run_options import RunIn, RunOptions
+from headway.schemas.submission.submissions import LineageOut, RetryIn, RunOut, SubmitIn, SubmitOut
 from headway.sdk.connection import Resource, cluster_path, non_empty
 from headway.sdk.reconnect import ServerOutage, follow_log
 from headway.sdk.resources.bundles import Bundles

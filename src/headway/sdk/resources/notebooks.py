@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from headway.schemas.notebooks import NotebookIn, NotebookLinkOut, NotebookOut
+from headway.schemas.submission.notebooks import NotebookIn, NotebookLinkOut, NotebookOut
 from headway.sdk.connection import Resource, cluster_path
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from headway.schemas.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
+from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
 from headway.sdk.connection import Resource, cluster_path
 
 

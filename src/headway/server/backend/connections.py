@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.errors import Unreachable
 from headway.server.slurm_poller.client import SlurmPoller

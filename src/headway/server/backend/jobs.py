@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import JobState
 from headway.schemas.jobs import LogFoundOut, LogPartOut, ProgressOut
-from headway.schemas.submissions import SubmitIn, SubmitOut
+from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 from headway.server.backend.connections import ConnectionPool
 from headway.server.backend.slurm_reader import SlurmState
 from headway.services.to_schemas import course_out

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
+from headway.domain.machines.slots import Deadline
 from headway.domain.readiness import Check
-from headway.domain.slots import Deadline
 from headway.schemas.clusters import Document
 from headway.server.backend.connections import ConnectionPool
 from headway.server.operations.apply_wait import WatchWhileWaiting

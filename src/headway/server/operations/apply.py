@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headway.domain.machines.slots import Deadline
 from headway.domain.operation import ApplyParams
-from headway.domain.slots import Deadline
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.operation_run import OperationRun

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from typing import Any
 
 from headway.domain.cluster import Cluster
+from headway.domain.machines.slots import Deadline
 from headway.domain.operation import ApplyParams, OperationKind, ScaleParams
-from headway.domain.slots import Deadline
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation, queued_operations
 from headway.store import Operation

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from headway import __version__
 from headway.domain.cluster import Cluster
+from headway.domain.machines.slots import Deadline
 from headway.domain.operation import OperationKind, RollParams
-from headway.domain.slots import Deadline
 from headway.errors import InvalidSpec, Refused
 from headway.rollout.slurm_upgrade_rules import is_upgrade, upgrade_fault
 from headway.server.operations.backups import back_up

@@ -10,7 +10,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError, Unreachable
 from headway.server.slurm_poller.frames import (
     BEGIN,

@@ -13,7 +13,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from headway.domain.machine import Jump, Machine, MachineState
+from headway.domain.machines.machine import Jump, Machine, MachineState
 from headway.domain.slurm.state import JobState, NodeState, Reservation
 from headway.errors import HeadwayError
 from headway.server.slurm_poller.frames import (

@@ -11,7 +11,7 @@ from typing import Protocol
 import structlog
 
 from headway.domain.cluster import Cluster
-from headway.domain.machine import MachineState
+from headway.domain.machines.machine import MachineState
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import HeadwayError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from headway.domain.machine import MachineState
+from headway.domain.machines.machine import MachineState
 from headway.errors import Conflict
 from headway.schemas.clusters import (
     AccessOut,

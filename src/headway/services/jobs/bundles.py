@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from headway.errors import Refused, TooManyAtOnce
 from headway.jobs.submission.job_folders import user_folders
-from headway.schemas.submissions import BundleOut
+from headway.schemas.submission.submissions import BundleOut
 from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.identity import Principal

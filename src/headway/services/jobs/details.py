@@ -16,7 +16,6 @@ from headway.jobs.explain.slurm_messages import CONTAINER_FAILED_CODE, container
 from headway.jobs.submission.secret_masking import mask_script_text, mask_words
 from headway.jobs.view.array_tasks import array_out
 from headway.jobs.view.placement import fewest_leaves, leaves_of
-from headway.schemas.commands import ExecIn
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import (
     ArrayOut,
@@ -28,7 +27,8 @@ from headway.schemas.jobs import (
     PlacementOut,
     ScriptOut,
 )
-from headway.schemas.submissions import SubmitIn
+from headway.schemas.submission.commands import ExecIn
+from headway.schemas.submission.submissions import SubmitIn
 from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action, cluster_to_work_on, command_slot
 from headway.services.identity import Principal

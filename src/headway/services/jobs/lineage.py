@@ -15,9 +15,9 @@ from headway.errors import NotFound
 from headway.jobs.submission import secret_masking
 from headway.jobs.submission.batch_script import TASK_SUFFIX
 from headway.jobs.submission.job_folders import user_folders
-from headway.schemas.commands import ExecIn
-from headway.schemas.job_values import GitIn
-from headway.schemas.submissions import LineageOut, SubmitIn
+from headway.schemas.submission.commands import ExecIn
+from headway.schemas.submission.job_values import GitIn
+from headway.schemas.submission.submissions import LineageOut, SubmitIn
 from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action, cluster_to_work_on, command_slot
 from headway.services.identity import Principal

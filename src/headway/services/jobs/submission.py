@@ -21,8 +21,8 @@ from headway.jobs.submission.submission_check import (
     submission_faults,
 )
 from headway.schemas.base import FaultOut
-from headway.schemas.run_options import RunIn
-from headway.schemas.submissions import CheckJobIn, CheckJobOut, RunOut, SubmitIn, SubmitOut
+from headway.schemas.submission.run_options import RunIn
+from headway.schemas.submission.submissions import CheckJobIn, CheckJobOut, RunOut, SubmitIn, SubmitOut
 from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.cluster.datasets import pin_versions

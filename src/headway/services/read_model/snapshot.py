@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from headway.domain.incident import Incident, IncidentState
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.readiness import Check
 from headway.domain.slurm.job_states import ENDED, RUNNING, WAITING
 from headway.domain.slurm.state import JobState, NodeState, Reservation

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ValidationError
 from headway.errors import Fault
 from headway.jobs.submission.requested_resources import add_flags, requested_resources
 from headway.schemas.base import FaultOut
-from headway.schemas.job_flag import job_flags
-from headway.schemas.run_options import ContainerIn, RunIn
-from headway.schemas.submissions import CheckJobIn, SubmitIn
+from headway.schemas.submission.job_flag import job_flags
+from headway.schemas.submission.run_options import ContainerIn, RunIn
+from headway.schemas.submission.submissions import CheckJobIn, SubmitIn
 from headway.services.jobs.clone import CloneSource
 
 LAUNCHERS: tuple[tuple[str, str], ...] = (

@@ -13,9 +13,9 @@ import pytest
 from headway.catalog.providers import SSH
 from headway.domain.cluster import Dataset, Host, Team, User
 from headway.schemas.base import PROBLEM_JSON, Problem
-from headway.schemas.commands import ExecOut
 from headway.schemas.jobs import JobsPage
-from headway.schemas.submissions import SubmitOut
+from headway.schemas.submission.commands import ExecOut
+from headway.schemas.submission.submissions import SubmitOut
 from headway.services.authorization import MAX_COMMANDS_PER_PERSON
 from tests.support import builders
 from tests.support.server_fakes import URL, Server, changes, document, reading

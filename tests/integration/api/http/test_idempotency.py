@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.api.http.idempotency import RESUMABLE_PATHS
 from headway.errors import Unanswered, Unreachable
-from headway.schemas.submissions import SubmitOut
+from headway.schemas.submission.submissions import SubmitOut
 from tests.support.interrupted_request import KEY, cut_off
 from tests.support.server_fakes import Server
 

@@ -10,7 +10,7 @@ import pytest
 
 from headway.catalog.providers import LOCAL
 from headway.domain.incident import FaultAction, IncidentState, Signal
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.health.detection.agent_events import Heartbeats, OfflineAction
 from headway.health.detection.silence_rules import LEASE_EXPIRED_S, find_suspects
 from headway.health.incidents.repair import BOOT_S, JOBS_START_S

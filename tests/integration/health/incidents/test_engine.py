@@ -10,7 +10,7 @@ import pytest
 
 from headway.domain.cluster import Health
 from headway.domain.incident import FaultAction, Incident, IncidentState, Signal
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, Conflict, NotFound, Unreachable
 from headway.health.detection.agent_events import OfflineAction
 from headway.health.incidents.engine import MAX_FAULTS_PER_PASS

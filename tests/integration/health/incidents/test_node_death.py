@@ -8,7 +8,7 @@ import pytest
 
 from headway.autoscale.provisioning_incidents import NOT_CREATED
 from headway.domain.incident import FaultAction, Incident, IncidentState, Signal
-from headway.domain.machine import MachineState
+from headway.domain.machines.machine import MachineState
 from headway.health.detection.agent_events import Heartbeats, OfflineAction
 from headway.health.detection.silence_rules import LEASE_EXPIRED_S, PROBE_EVERY_S
 from headway.health.policy.reconcile_rules import DeadNode, plan_actions

@@ -11,7 +11,7 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.domain.incident import IncidentState
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.health import manual_actions
 from headway.health.detection.agent_events import Heartbeats
 from headway.transport.connect import SudoRefused

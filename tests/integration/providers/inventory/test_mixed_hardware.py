@@ -13,7 +13,7 @@ from agent.checks import gpu_checks, runner
 from agent.gpu import interface
 from headway.domain.cluster import Host
 from headway.domain.incident import IncidentState
-from headway.domain.survey import DetectedGpu, DetectedHardware, DetectedNic
+from headway.domain.machines.survey import DetectedGpu, DetectedHardware, DetectedNic
 from headway.providers.inventory.provider import SshProvider
 from headway.providers.inventory.records import ClaimedHost
 from headway.render.system import agent_config

@@ -17,7 +17,7 @@ from headway.domain.dataset import DatasetVersion, format_bytes
 from headway.errors import Refused, Unreachable
 from headway.jobs.submission import lineage
 from headway.jobs.submission.prepare_job import PreparedJob
-from headway.schemas.submissions import SubmitIn, SubmitOut
+from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 from headway.store.db import schema as t
 from tests.support import builders
 from tests.support.dataset_cluster import API, Mounts, add, done, mounts, server, source
@@ -109,7 +109,7 @@ async def test_reused_job_id_keeps_dataset_use_of_the_earlier_job(server: Server
 
 
 def _nothing() -> Any:
-    from headway.schemas.commands import ExecOut
+    from headway.schemas.submission.commands import ExecOut
 
     return ExecOut(code=1, stdout_b64="", stderr_b64="")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headway.domain.changeset import Disturbs
-from headway.domain.slots import Deadline
+from headway.domain.machines.slots import Deadline
 from headway.errors import Refused
 from headway.store import Operation, StoreUnavailable
 from tests.support import builders, server_fakes
@@ -140,7 +140,7 @@ async def test_waiting_scale_in_continues_if_the_superseding_operation_fails(ser
     client, clock = await server.client(), server.state.clock
 
     async def other() -> None:
-        server.backend.answers["plan"] = changes(Disturbs.JOBS)  # nobody has agreed to that
+        server.backend.answers["plan"] = changes(Disturbs.JOBS)  # and the request does not confirm it
         if kind == "down":
             await client.post(f"{AT}/down", json={"delete_data": False})
         else:

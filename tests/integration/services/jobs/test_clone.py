@@ -15,8 +15,8 @@ import pytest
 
 from headway.domain.cluster import Team, User
 from headway.jobs.submission.secret_masking import MASK
-from headway.schemas.commands import ExecOut
-from headway.schemas.submissions import SubmitIn, SubmitOut
+from headway.schemas.submission.commands import ExecOut
+from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server, reading
 

@@ -17,9 +17,9 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.scaling import scale_in
 from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside
 from headway.domain.changeset import Change, ChangeSet, Disturbs
-from headway.domain.machine import MachineState
-from headway.domain.observed import Observed
-from headway.domain.slots import Deadline
+from headway.domain.machines.machine import MachineState
+from headway.domain.machines.observed import Observed
+from headway.domain.machines.slots import Deadline
 from headway.errors import Refused
 from tests.support import builders
 from tests.support.slurm_cluster import FakeProvider, FakeSlurm

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from headway.domain.incident import FaultAction, Signal
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.health.detection.agent_events import Heartbeats, OfflineAction, parse_event, stream_events
 from headway.slurm.signal_request import SignalRequest, requested_signal
 from tests.support.builders import machine

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Storage, Volume
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import Unreachable
 from headway.health.context import MOUNTS_AT_ONCE, HealthContext
 from headway.health.incidents.remount import FIRST_PAUSE_S, LONGEST_PAUSE_S, MOUNT_S, remount_volumes

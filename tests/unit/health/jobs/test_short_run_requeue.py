@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed
 from headway.health.jobs.short_run_requeue import AFTER_S, SHORT_S, ShortRunRequeuer
 from headway.transport.process import CommandResult

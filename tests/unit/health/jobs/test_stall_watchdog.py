@@ -12,7 +12,7 @@ import pytest
 from headway.cluster.context import ClusterContext
 from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.cluster import Health, StallRule
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed, Unreachable
 from headway.health.jobs import stall_watchdog

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.cluster.scaling.spares import spares_to_reserve
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.slurm.state import JobState, NodeState
 from headway.health.policy.reconcile_rules import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
 from tests.support.builders import cluster, job, machine, node

@@ -13,8 +13,8 @@ from headway.jobs.explain.slurm_messages import container_error, job_reason, sba
 from headway.jobs.submission.prepare_job import prepare_resubmit, prepare_run, prepare_submit
 from headway.jobs.submission.requested_resources import without_dependency
 from headway.jobs.view.array_tasks import array_out, failed_tasks, tasks_of, with_array
-from headway.schemas.run_options import RunIn
-from headway.schemas.submissions import SubmitIn
+from headway.schemas.submission.run_options import RunIn
+from headway.schemas.submission.submissions import SubmitIn
 from tests.support import builders
 
 LAB = builders.cluster(4)

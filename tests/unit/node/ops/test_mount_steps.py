@@ -39,7 +39,7 @@ def test_unmount_step_does_not_access_the_volume(tmp_path: Path, monkeypatch: py
         real = getattr(os, name)
 
         def ask(path: Any, *args: Any, **more: Any) -> Any:
-            assert not str(path).startswith("/models"), "whoever asks a dead server waits for it"
+            assert not str(path).startswith("/models"), "a request to a dead server waits"
             return real(path, *args, **more)
 
         return ask

@@ -20,9 +20,9 @@ from headway.cluster.desired_state import _host_keys
 from headway.cluster.observe import observe_cluster
 from headway.domain.changeset import ChangeSet, Disturbs
 from headway.domain.cluster import Host
-from headway.domain.machine import Machine
-from headway.domain.managed_file import File
-from headway.domain.survey import DetectedHardware
+from headway.domain.machines.machine import Machine
+from headway.domain.machines.managed_file import File
+from headway.domain.machines.survey import DetectedHardware
 from headway.errors import Unreachable
 from headway.health.policy.reconcile_rules import plan_actions
 from headway.providers.inventory import provider as ssh_provider

@@ -11,8 +11,8 @@ import pytest
 from headway.changes.owned_machines import SurveyResult
 from headway.cluster.machine_claims import InventorySurvey
 from headway.domain.cluster import Host, OwnedSite
-from headway.domain.machine import Jump
-from headway.domain.survey import DetectedGpu, DetectedHardware, DetectedMount, DetectedNic, MachineClaim
+from headway.domain.machines.machine import Jump
+from headway.domain.machines.survey import DetectedGpu, DetectedHardware, DetectedMount, DetectedNic, MachineClaim
 from headway.errors import Refused
 from headway.providers.base import Placement
 from headway.providers.inventory.records import ClaimedHost, Inventory

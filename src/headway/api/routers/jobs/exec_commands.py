@@ -12,8 +12,8 @@ from headway.api.auth.dependencies import Member, State
 from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.byte_stream import ByteStream, error_frame, not_allowed_frame
 from headway.errors import Refused
-from headway.schemas.commands import CommandIn, ExecIn, ExecOut
-from headway.schemas.stream_frames import frame
+from headway.schemas.submission.commands import CommandIn, ExecIn, ExecOut
+from headway.schemas.submission.stream_frames import frame
 from headway.services.app_state import AppState
 from headway.services.identity import Right
 from headway.services.jobs.commands import open_login_command, run_login_command, send_input

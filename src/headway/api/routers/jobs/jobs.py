@@ -11,7 +11,7 @@ from headway.api.auth.dependencies import Anyone, Member, PathNumber, State
 from headway.api.http.compression import accepts_gzip
 from headway.api.http.parameters import Task
 from headway.schemas.jobs import ArrayOut, JobOut, JobRunsOut, JobsAsk, JobsPage, ScriptOut
-from headway.schemas.submissions import LineageOut
+from headway.schemas.submission.submissions import LineageOut
 from headway.services.jobs import details
 from headway.services.jobs.actions import act_on_job
 from headway.services.jobs.lineage import get_lineage

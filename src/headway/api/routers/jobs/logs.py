@@ -22,7 +22,7 @@ from headway.api.http.parameters import Task
 from headway.errors import HeadwayError
 from headway.jobs.logs.follow import LogPiece
 from headway.schemas.jobs import LogFoundOut, LogPartOut
-from headway.schemas.stream_frames import frame
+from headway.schemas.submission.stream_frames import frame
 from headway.services.identity import Principal, Right
 from headway.services.jobs import details
 from headway.services.jobs.log_stream import StreamAborted, authorize_log, open_log
@@ -76,7 +76,7 @@ async def _plain(pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
 
 
 async def _framed(pieces: AsyncGenerator[bytes, None], offset: int | None) -> AsyncIterator[bytes]:
-    """Yields frames of schemas.stream_frames. `offset` is where in its file the log begins; None for the logs of
+    """Yields frames of schemas.submission.stream_frames. `offset` is where in its file the log begins; None for the logs of
     several files."""
     if offset is not None:
         yield frame("at", b"%d" % offset)

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.pagination import ANY, Page, States, Words, fits
-from headway.schemas.notebooks import NotebookIn, NotebookLinkOut, NotebookOut
+from headway.schemas.submission.notebooks import NotebookIn, NotebookLinkOut, NotebookOut
 from headway.services.jobs import notebooks as service
 
 router = APIRouter(prefix="/clusters/{name}/notebooks", tags=["notebooks"])

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.pagination import ANY, DEEP, Page, Text, Words, fits, says
-from headway.schemas.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
+from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
 from headway.services.jobs import pipelines as service
 
 router = APIRouter(prefix="/clusters/{name}/pipelines", tags=["jobs"])

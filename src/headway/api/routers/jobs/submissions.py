@@ -6,8 +6,16 @@ from fastapi import APIRouter, Request
 
 from headway.api.auth.dependencies import Member, PathNumber, State
 from headway.api.http.parameters import Digest
-from headway.schemas.run_options import RunIn
-from headway.schemas.submissions import BundleOut, CheckJobIn, CheckJobOut, RetryIn, RunOut, SubmitIn, SubmitOut
+from headway.schemas.submission.run_options import RunIn
+from headway.schemas.submission.submissions import (
+    BundleOut,
+    CheckJobIn,
+    CheckJobOut,
+    RetryIn,
+    RunOut,
+    SubmitIn,
+    SubmitOut,
+)
 from headway.services.jobs import bundles, reruns, submission
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])

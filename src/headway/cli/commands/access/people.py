@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session, tables
+from headway.cli import session
+from headway.cli.output import tables
 from headway.cli.session import Format, Output
 from headway.domain.role import Role
 from headway.validation.syntax_rules import join_words

@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 
 from headway.cli import session
+from headway.cli.output.terminal import detect_terminal, paint, without_control_characters
 from headway.cli.session import Format, Output
-from headway.cli.terminal import detect_terminal, paint, without_control_characters
 
 # The quickstart cluster: a head, four nodes and a spare, and the building of their image.
 NEED_MIB = 2000

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from headway.catalog.releases import DEFAULT_IMAGE, IMAGES
-from headway.cli import formatting, session, tables
-from headway.cli.operation_progress import STEP_WIDTH
+from headway.cli import session
+from headway.cli.output import formatting, tables
+from headway.cli.output.operation_progress import STEP_WIDTH
 from headway.cli.session import Format, Output
 from headway.validation.syntax_rules import join_words
 

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from headway import paths
-from headway.cli import session, tables
+from headway.cli import session
 from headway.cli.exec_program import exec_program
+from headway.cli.output import tables
 from headway.cli.session import Format, Output
 from headway.errors import Refused, Unreachable
 

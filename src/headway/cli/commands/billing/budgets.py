@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headway.cli import formatting, session, tables
-from headway.cli.output_formats import print_for_programs, print_rows
+from headway.cli import session
+from headway.cli.output import formatting, tables
+from headway.cli.output.output_formats import print_for_programs, print_rows
 from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:

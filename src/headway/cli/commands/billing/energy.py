@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from headway.cli import formatting, session, tables
-from headway.cli.output_formats import Month, print_for_programs, print_rows
+from headway.cli import session
+from headway.cli.output import formatting, tables
+from headway.cli.output.output_formats import Month, print_for_programs, print_rows
 from headway.cli.session import ClusterName, Format, Output
 
 

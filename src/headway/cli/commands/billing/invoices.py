@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import formatting, session, tables
-from headway.cli.output_formats import Month, Sheet, SheetOutput, print_for_programs, print_rows
+from headway.cli import session
+from headway.cli.output import formatting, tables
+from headway.cli.output.output_formats import Month, Sheet, SheetOutput, print_for_programs, print_rows
 from headway.cli.session import ClusterName
 from headway.errors import Refused
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli import formatting, session, tables
-from headway.cli.option_conflicts import require_unset
-from headway.cli.output_formats import Sheet, SheetOutput, print_for_programs, print_rows
+from headway.cli import session
+from headway.cli.options.option_conflicts import require_unset
+from headway.cli.output import formatting, tables
+from headway.cli.output.output_formats import Sheet, SheetOutput, print_for_programs, print_rows
 from headway.cli.session import ClusterName
 
 if TYPE_CHECKING:

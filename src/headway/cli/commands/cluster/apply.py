@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import changeset_text, formatting, session
-from headway.cli.deadline_option import Deadline, parse_deadline
-from headway.cli.operation_progress import follow_to_end
+from headway.cli import session
+from headway.cli.options.deadline_option import Deadline, parse_deadline
+from headway.cli.output import changeset_text, formatting
+from headway.cli.output.operation_progress import follow_to_end
+from headway.cli.output.terminal import detect_terminal
 from headway.cli.session import Format, Output
-from headway.cli.terminal import detect_terminal
 from headway.domain.operation import OperationKind
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import formatting, session, ssh_files
-from headway.cli.operation_progress import follow_operation
+from headway.cli import session, ssh_files
+from headway.cli.output import formatting
+from headway.cli.output.operation_progress import follow_operation
 from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import changeset_text, formatting, session
-from headway.cli.deadline_option import By, parse_by
-from headway.cli.operation_progress import follow_to_end
+from headway.cli import session
+from headway.cli.options.deadline_option import By, parse_by
+from headway.cli.output import changeset_text, formatting
+from headway.cli.output.operation_progress import follow_to_end
 from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:

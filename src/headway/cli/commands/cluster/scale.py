@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import changeset_text, formatting, session
-from headway.cli.deadline_option import Deadline, parse_deadline
-from headway.cli.operation_progress import follow_to_end
+from headway.cli import session
+from headway.cli.options.deadline_option import Deadline, parse_deadline
+from headway.cli.output import changeset_text, formatting
+from headway.cli.output.operation_progress import follow_to_end
 from headway.cli.session import Format, Output
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headway.cli import session
-from headway.cli.operation_progress import follow_operation
+from headway.cli.output.operation_progress import follow_operation
 from headway.cli.session import ClusterName, Format, Output
 
 app = typer.Typer(

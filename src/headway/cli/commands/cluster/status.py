@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from headway.cli import formatting, session, tables
-from headway.cli.node_table import node_lines
+from headway.cli import session
+from headway.cli.output import formatting, tables
+from headway.cli.output.node_table import node_lines
+from headway.cli.output.terminal import Terminal, detect_terminal, paint, without_control_characters, wrap_text
 from headway.cli.session import ClusterName, Format, Output
-from headway.cli.terminal import Terminal, detect_terminal, paint, without_control_characters, wrap_text
 
 if TYPE_CHECKING:
     from headway.schemas.clusters import CheckOut, ClusterOut, GroupOut

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headway.cli import session, tables
+from headway.cli import session
+from headway.cli.output import tables
 from headway.cli.session import ClusterName, Format, Output
 from headway.errors import Refused
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import formatting, session, tables
-from headway.cli.operation_progress import follow_operation
+from headway.cli import session
+from headway.cli.output import formatting, tables
+from headway.cli.output.operation_progress import follow_operation
 from headway.cli.session import ClusterOption, Format, Output
 from headway.domain.dataset import format_bytes
 from headway.errors import NotFound, Refused

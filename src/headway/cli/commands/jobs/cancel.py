@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from headway.cli import session
-from headway.cli.job_arguments import JobsArgument
+from headway.cli.options.job_arguments import JobsArgument
 from headway.errors import HeadwayError
 
 

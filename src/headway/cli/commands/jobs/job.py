@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from headway.cli import formatting, session, tables
-from headway.cli.job_arguments import JobArgument, parse_job_words
+from headway.cli import session
+from headway.cli.options.job_arguments import JobArgument, parse_job_words
+from headway.cli.output import formatting, tables
+from headway.cli.output.terminal import Span, Terminal, detect_terminal, without_control_characters
 from headway.cli.session import Format, Output, SecretsOption
-from headway.cli.terminal import Span, Terminal, detect_terminal, without_control_characters
 from headway.domain.slurm.job_label import job_label
 from headway.domain.slurm.job_states import ENDED, WAITING
 
 if TYPE_CHECKING:
     from headway.schemas.jobs import ArrayOut, JobOut
-    from headway.schemas.submissions import LineageOut
+    from headway.schemas.submission.submissions import LineageOut
 
 _PASSING = "/tmp/headway-"  # where a submitted script lay while sbatch read it; nothing is there now
 
@@ -78,8 +79,8 @@ def rerun(
 
 
 def _once_more(words: list[str], env: list[str] | None, output: Format, how: str) -> None:
-    from headway.cli.env_option import parse_env_options
-    from headway.schemas.submissions import RetryIn
+    from headway.cli.options.env_option import parse_env_options
+    from headway.schemas.submission.submissions import RetryIn
 
     cluster, word = parse_job_words(words)
     api = session.connect()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headway.cli import session
-from headway.cli.job_arguments import JobArgument, parse_job_words
+from headway.cli.options.job_arguments import JobArgument, parse_job_words
 
 
 def logs(

@@ -14,7 +14,7 @@ from headway.cli.session import ClusterName, Format, Output
 from headway.errors import Conflict
 
 if TYPE_CHECKING:
-    from headway.schemas.notebooks import NotebookOut
+    from headway.schemas.submission.notebooks import NotebookOut
     from headway.sdk.client import Client
 
 POLL_S = 1.0
@@ -39,7 +39,7 @@ def notebook(
     A notebook of yours that already runs is opened instead. headway cancel ends it.
 
     headway notebook --gpus 1"""
-    from headway.schemas.notebooks import NotebookIn
+    from headway.schemas.submission.notebooks import NotebookIn
 
     api = session.connect()
     where = session.choose_cluster(api, cluster)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import formatting, session, tables
+from headway.cli import session
+from headway.cli.output import formatting, tables
 from headway.cli.session import ClusterOption, Format, Output, SecretsOption
 from headway.errors import NotFound
 
 if TYPE_CHECKING:
-    from headway.schemas.pipelines import PipelineOut
+    from headway.schemas.submission.pipelines import PipelineOut
 
 app = typer.Typer(
     help="Run steps as jobs that depend on each other.",
@@ -34,7 +35,7 @@ def run(
     """Submit every step; each waits for the steps that it needs. All share one copy of the file's folder.
 
     headway pipeline run rlhf.yaml"""
-    from headway.schemas.pipelines import PipelineIn
+    from headway.schemas.submission.pipelines import PipelineIn
     from headway.sdk.cluster_file import read_text_file
     from headway.validation.yaml_parser import parse_yaml
 
@@ -93,8 +94,8 @@ def retry(
     """Submit the failed steps again, and all steps that need them, in the same folder.
 
     headway pipeline retry rlhf"""
-    from headway.cli.env_option import parse_env_options
-    from headway.schemas.pipelines import PipelineRetryIn
+    from headway.cli.options.env_option import parse_env_options
+    from headway.schemas.submission.pipelines import PipelineRetryIn
 
     api = session.connect()
     request = PipelineRetryIn(steps=step or [], env=parse_env_options(env or []))

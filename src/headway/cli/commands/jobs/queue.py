@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import formatting, session, tables
+from headway.cli import session
+from headway.cli.output import formatting, tables
+from headway.cli.output.terminal import Terminal, detect_terminal, paint, without_control_characters
 from headway.cli.session import ClusterName, Format, Output
-from headway.cli.terminal import Terminal, detect_terminal, paint, without_control_characters
 from headway.domain.slurm.job_label import job_label
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.errors import Refused

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headway.cli import session
-from headway.cli.options_from_schema import run_fields, with_job_options
+from headway.cli.options.options_from_schema import run_fields, with_job_options
 from headway.cli.registry import WORDS_AFTER_DASHES
 from headway.cli.session import ClusterName, Format, Output
-from headway.schemas.run_options import RunIn
-from headway.schemas.submissions import CheckJobIn
+from headway.schemas.submission.run_options import RunIn
+from headway.schemas.submission.submissions import CheckJobIn
 
 if TYPE_CHECKING:
-    from headway.schemas.submissions import RunOut
+    from headway.schemas.submission.submissions import RunOut
 
 
 @with_job_options
@@ -47,7 +47,7 @@ def run(
         digest, git = send_files(api.bundles, name, folder.resolve(), user=request.user)
         request = request.model_copy(update={"bundle": digest, "git": git})
     if estimate:
-        from headway.cli.cost_estimate import print_estimate
+        from headway.cli.output.cost_estimate import print_estimate
 
         answer = api.billing.estimate(name, CheckJobIn(run=request))
         session.print_json(answer) if output is Format.json else print_estimate(answer)

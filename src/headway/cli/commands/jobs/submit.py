@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli import formatting, session, submit_line
+from headway.cli import session
+from headway.cli.options import submit_line
+from headway.cli.output import formatting
 from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from headway.errors import Unreachable
-    from headway.schemas.submissions import SubmitIn
+    from headway.schemas.submission.submissions import SubmitIn
     from headway.sdk.client import Client
 
 WAIT_S = 2.0
@@ -37,7 +39,7 @@ def submit(
     if "help" in line.own:
         session.print_line(ctx.get_help())
         return
-    from headway.cli.env_option import parse_env_options
+    from headway.cli.options.env_option import parse_env_options
 
     api = session.connect()
     name, line = _which(api, words) if first else (session.choose_cluster(api, None), line)
@@ -59,8 +61,8 @@ def submit(
         stage_in=line.stage_in,
     )
     if "estimate" in line.own:
-        from headway.cli.cost_estimate import print_estimate
-        from headway.schemas.submissions import CheckJobIn
+        from headway.cli.output.cost_estimate import print_estimate
+        from headway.schemas.submission.submissions import CheckJobIn
 
         told = api.billing.estimate(name, CheckJobIn(submit=request.model_copy(update={"bundle": "", "git": None})))
         session.print_json(told) if "json" in line.own else print_estimate(told)
@@ -86,7 +88,7 @@ submit.__doc__ = inspect.cleandoc(submit.__doc__ or "").replace("{own_flags}", s
 def _request(**fields: Any) -> SubmitIn:
     from pydantic import ValidationError
 
-    from headway.schemas.submissions import SubmitIn
+    from headway.schemas.submission.submissions import SubmitIn
 
     try:
         return SubmitIn(**fields)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import formatting, session, tables
+from headway.cli import session
+from headway.cli.output import formatting, tables
 from headway.cli.session import ClusterOption, Format, Output
 from headway.errors import Conflict
 

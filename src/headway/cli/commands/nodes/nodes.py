@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headway.cli import session
-from headway.cli.node_table import node_lines
+from headway.cli.output.node_table import node_lines
+from headway.cli.output.terminal import detect_terminal
 from headway.cli.session import ClusterName, Format, Output
-from headway.cli.terminal import detect_terminal
 
 
 def nodes(cluster: ClusterName = None, output: Output = Format.table) -> None:

@@ -17,7 +17,7 @@ from headway.billing.run_resources import allocations_by_group
 from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.billing import DAY_S, GroupAllocation, JobRun, MachineLifetime, SpanKind
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine
+from headway.domain.machines.machine import Machine
 from headway.domain.slurm.state import SPARES
 from headway.errors import HeadwayError
 from headway.services.app_state import AppState

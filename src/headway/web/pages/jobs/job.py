@@ -18,7 +18,7 @@ from headway.errors import HeadwayError, NotAllowed, NotFound
 from headway.jobs.view.array_tasks import array_out
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import JobRunOut, JobRunsOut, ScriptOut
-from headway.schemas.submissions import LineageOut
+from headway.schemas.submission.submissions import LineageOut
 from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action
 from headway.services.identity import Principal

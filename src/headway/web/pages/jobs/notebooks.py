@@ -19,7 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError
-from headway.schemas.notebooks import NotebookIn
+from headway.schemas.submission.notebooks import NotebookIn
 from headway.services.app_state import AppState
 from headway.services.identity import Principal, Right
 from headway.services.jobs import notebooks

@@ -18,7 +18,7 @@ from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
 from headway.jobs.submission.submission_check import sbatch_fault
 from headway.schemas.base import FaultOut
 from headway.schemas.billing import EstimateOut
-from headway.schemas.submissions import CheckJobIn, CheckJobOut
+from headway.schemas.submission.submissions import CheckJobIn, CheckJobOut
 from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on
 from headway.services.billing.budgets import cached_budgets

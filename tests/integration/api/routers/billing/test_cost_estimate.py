@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from headway.domain.cluster import Budget, Group, Partition
-from headway.schemas.submissions import SubmitOut
+from headway.schemas.submission.submissions import SubmitOut
 from tests.support import builders
 from tests.support.billing_cluster import (
     OCTOBER,

@@ -14,7 +14,7 @@ import pytest
 
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster, Dataset, Group, Health, Storage
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.readiness import Check
 from headway.errors import NotFound, Refused, Unreachable
 from headway.schemas.base import Problem

@@ -13,7 +13,7 @@ from headway import Client
 from headway.api.http import authorized_stream
 from headway.errors import NotAllowed, NotFound, Refused, Unreachable
 from headway.jobs.logs.follow import log_piece
-from headway.schemas.stream_frames import frame, frames
+from headway.schemas.submission.stream_frames import frame, frames
 from headway.sdk import reconnect
 from headway.services.error_report import error_out
 from tests.support import builders

@@ -12,8 +12,8 @@ from headway.errors import Refused, Unanswered, Unreachable
 from headway.jobs import jupyter_job as jupyter
 from headway.jobs.submission import lineage, secret_masking
 from headway.jobs.submission.node_capacity import largest_node
-from headway.schemas.notebooks import NotebookIn
-from headway.schemas.submissions import SubmitIn, SubmitOut
+from headway.schemas.submission.notebooks import NotebookIn
+from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 from headway.store import StoreUnavailable
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import ListeningTunnel, Server, reading

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Unreachable
-from headway.schemas.submissions import SubmitOut
+from headway.schemas.submission.submissions import SubmitOut
 from headway.store import StoreUnavailable
 from tests.support import builders, server_fakes
 from tests.support.interrupted_request import KEY, cut_off

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from headway.errors import NotAllowed, NotFound, Refused
-from headway.schemas.commands import ExecOut
-from headway.schemas.submissions import SubmitOut
+from headway.schemas.submission.commands import ExecOut
+from headway.schemas.submission.submissions import SubmitOut
 from headway.services.jobs import submission
 from headway.store import StoreUnavailable
 from tests.support import builders, server_fakes

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from headway.domain.machine import Gap
+from headway.domain.machines.machine import Gap
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway.cli import formatting
 from headway.cli.commands.billing.budgets import budgets
+from headway.cli.output import formatting
 from headway.schemas.billing import (
     BudgetOut,
 )

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from headway.cli.commands.billing.invoices import chargeback, invoice
-from headway.cli.output_formats import Sheet
+from headway.cli.output.output_formats import Sheet
 
 
 def test_chargeback_prints_json_numbers_table_and_csv(capsys: pytest.CaptureFixture[str]) -> None:

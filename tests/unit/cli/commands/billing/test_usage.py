@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.cli.commands.billing.usage import usage
-from headway.cli.output_formats import Sheet
+from headway.cli.output.output_formats import Sheet
 
 
 def test_usage_prints_a_table_or_csv(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from headway import paths
-from headway.cli import changeset_text as cs
-from headway.cli.terminal import Terminal
+from headway.cli.output import changeset_text as cs
+from headway.cli.output.terminal import Terminal
 from headway.errors import Conflict, NotFound, Refused, Unreachable
 from headway.schemas.base import ErrorOut, FaultOut
 from headway.schemas.clusters import ChangeOut, ChangeSetOut, EventOut

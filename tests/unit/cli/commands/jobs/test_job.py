@@ -7,9 +7,9 @@ import json
 import pytest
 
 from headway.errors import NotFound
-from headway.schemas.job_values import GitIn
 from headway.schemas.jobs import ArrayOut, ProgressOut
-from headway.schemas.submissions import LineageOut, RetryIn, SubmitOut
+from headway.schemas.submission.job_values import GitIn
+from headway.schemas.submission.submissions import LineageOut, RetryIn, SubmitOut
 from tests.support.cli_fakes import Cli, cli, cluster, job
 
 __all__ = ["cli"]  # a fixture

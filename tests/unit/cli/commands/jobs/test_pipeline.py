@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.schemas.pipelines import PipelineOut, PipelineRetryIn, StepOut
+from headway.schemas.submission.pipelines import PipelineOut, PipelineRetryIn, StepOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.schemas.submissions import BundleOut, RunOut, ScriptLine
+from headway.schemas.submission.submissions import BundleOut, RunOut, ScriptLine
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

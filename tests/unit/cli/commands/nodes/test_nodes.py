@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from headway.cli.terminal import display_width
+from headway.cli.output.terminal import display_width
 from headway.schemas.clusters import StatusOut
 from tests.support.cli_fakes import Cli, cli, cluster, node
 
@@ -29,7 +29,7 @@ def test_nodes_highlights_a_dead_node_in_red(cli: Cli) -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_nodes_table_fits_the_terminal_width(cli: Cli, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    many = [node(f"lab-1-{i}", used=i % 9, reason="a long reason that nobody will read to its end") for i in range(9)]
+    many = [node(f"lab-1-{i}", used=i % 9, reason="a long reason that fills the whole column") for i in range(9)]
     cli.api.on("clusters.status", StatusOut(cluster=cluster(), checks=[], nodes=many))
     lines = [ANSI.sub("", line) for line in cli("nodes", "lab", terminal=True).out.splitlines()]
     table = lines[:-1]

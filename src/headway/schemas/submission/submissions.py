@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from headway.schemas.base import FaultOut, RequestModel, ResponseModel
-from headway.schemas.job_values import Flags, GitIn, Script, StageIn, Words
-from headway.schemas.run_options import RunIn
+from headway.schemas.submission.job_values import Flags, GitIn, Script, StageIn, Words
+from headway.schemas.submission.run_options import RunIn
 
 
 class SubmitIn(RequestModel):

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headway.cli import formatting, session, tables
+from headway.cli import session
+from headway.cli.output import formatting, tables
+from headway.cli.output.terminal import Terminal, detect_terminal, display_width, paint, without_control_characters
 from headway.cli.session import Format
-from headway.cli.terminal import Terminal, detect_terminal, display_width, paint, without_control_characters
 from headway.domain.changeset import ASK_FROM, Disturbs
 from headway.domain.slurm.hostlist import compress
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headway.cli import formatting, tables
-from headway.cli.terminal import Terminal, paint
+from headway.cli.output import formatting, tables
+from headway.cli.output.terminal import Terminal, paint
 
 if TYPE_CHECKING:
     from headway.schemas.clusters import NodeOut

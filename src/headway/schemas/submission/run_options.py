@@ -8,8 +8,8 @@ from typing import Annotated, Literal, TypedDict
 from pydantic import Field
 
 from headway.schemas.base import RequestModel
-from headway.schemas.job_flag import JobFlag
-from headway.schemas.job_values import Flags, GitIn, StageIn, Words
+from headway.schemas.submission.job_flag import JobFlag
+from headway.schemas.submission.job_values import Flags, GitIn, StageIn, Words
 
 Launcher = Literal["torchrun", "srun", "mpi", "python"]
 

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 
 import typer
 
-from headway.cli.terminal import Span, Terminal, detect_terminal, display_width, paint, without_control_characters
+from headway.cli.output.terminal import (
+    Span,
+    Terminal,
+    detect_terminal,
+    display_width,
+    paint,
+    without_control_characters,
+)
 
 Cell = str | Span | list[Span]
 GAP = 2

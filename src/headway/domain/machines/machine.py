@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from headway.domain.survey import DetectedHardware
+from headway.domain.machines.survey import DetectedHardware
 
 
 class MachineState(StrEnum):

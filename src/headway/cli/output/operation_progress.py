@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from headway.cli import session
-from headway.cli.terminal import detect_terminal, without_control_characters
+from headway.cli.output.terminal import detect_terminal, without_control_characters
 from headway.domain.operation import OperationKind
 from headway.errors import HeadwayError, Refused
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headway.cli import formatting, session, tables
+from headway.cli import session
+from headway.cli.output import formatting, tables
 
 if TYPE_CHECKING:
     from headway.schemas.billing import EstimateOut

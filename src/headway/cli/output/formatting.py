@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headway.cli.terminal import Span, Terminal
+from headway.cli.output.terminal import Span, Terminal
 from headway.domain.durations import split_duration
 from headway.domain.slurm.job_states import RUNNING, WAITING
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import typer
 from pydantic import BaseModel
 
-from headway.cli.env_option import parse_env_options
-from headway.schemas.job_flag import job_flags
-from headway.schemas.run_options import ContainerIn, RunIn
+from headway.cli.options.env_option import parse_env_options
+from headway.schemas.submission.job_flag import job_flags
+from headway.schemas.submission.run_options import ContainerIn, RunIn
 
 CONTAINER = "container_"  # before a container field's name, in the name of its parameter
 F = TypeVar("F", bound=Callable[..., Any])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from headway.schemas.base import RequestModel, ResponseModel
-from headway.schemas.job_values import Words
+from headway.schemas.submission.job_values import Words
 
 
 class ExecIn(RequestModel):
@@ -17,7 +17,7 @@ class ExecIn(RequestModel):
 
 
 class CommandIn(RequestModel):
-    """A command whose output is streamed in frames (see `schemas.stream_frames`). `input` is an id that the client
+    """A command whose output is streamed in frames (see `schemas.submission.stream_frames`). `input` is an id that the client
     chooses and under which it will post standard input; "" means no input."""
 
     argv: Words = Field(min_length=1)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli import session, tables
+from headway.cli import session
+from headway.cli.output import tables
 from headway.cli.session import Format
 
 if TYPE_CHECKING:

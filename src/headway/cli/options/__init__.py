@@ -1,0 +1,1 @@
+"""Options and arguments that commands share. What a command does with them is in `commands`."""

@@ -1,0 +1,1 @@
+"""Printing answers: tables, progress, formats of values. No command is here."""

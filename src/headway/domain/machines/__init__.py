@@ -1,0 +1,1 @@
+"""Machines: what one is, what it should have, what was seen on it. Slurm's nodes are in `domain.slurm`."""
