@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from headway.catalog.providers import LOCAL, PROVIDERS
 from headway.catalog.releases import DEFAULT_IMAGE, IMAGES, images_in_words
+from headway.clusterfile.health_model import HealthPart
 from headway.validation import syntax_rules
 from headway.validation.field_types import (
     MOST_NODES,
@@ -27,8 +28,6 @@ from headway.validation.field_types import (
     SlurmKeys,
     TeamName,
     UserName,
-    XidClass,
-    XidCode,
     checked_by,
     host_from_text,
     mount_line,
@@ -232,69 +231,6 @@ class ContainersPart(Part):
         description="builtin: part of Headway's node images (default there). enroot: Enroot and Pyxis, which must be "
         "installed on your machines; Headway configures them.",
     )
-
-
-class LemonPart(Part):
-    """Nodes that fail repeatedly are kept out of service."""
-
-    score: int = Field(
-        8,
-        ge=1,
-        le=1000,
-        description="Score at which a node is kept out of service: GPU reset or reboot 1, drain 2, rma or hands_on 3.",
-    )
-    days: int = Field(14, ge=1, le=365, description="Number of days in which incidents count.")
-    spare_work: bool = Field(
-        False,
-        description="true: keep the node for jobs with --reservation=headway_lemons; take it out of service at twice the score.",
-    )
-
-
-_OWN_TIME = 'A job sets its own value with --comment "{0}=SECONDS"; 0 turns the check off.'
-
-
-class HangPart(Part):
-    """Detection of a hanging job: no progress report, no output, no useful GPU work."""
-
-    after: int = Field(1800, ge=0, le=604800, description=f"Seconds without progress. {_OWN_TIME.format('hang')}")
-    requeue: bool = Field(False, description="Requeue the job; otherwise only notify its owner.")
-
-
-class IdlePart(Part):
-    """Detection of a job with idle GPUs."""
-
-    after: int = Field(7200, ge=0, le=604800, description=f"Seconds without GPU work. {_OWN_TIME.format('idle')}")
-    cancel: bool = Field(False, description="Cancel the job; otherwise only notify its owner.")
-
-
-class HealthPart(Part):
-    """Reactions to faults."""
-
-    xid: dict[XidCode, XidClass] = Field(
-        default_factory=dict,
-        description="Classes of GPU error codes that replace those of Headway's table.",
-        examples=[{"63": "drain"}],
-    )
-    act: bool = Field(True, description="false: only record incidents; do not drain, fence, requeue or repair.")
-    tries: int = Field(
-        3,
-        ge=0,
-        le=10,
-        description="Number of repairs that are tried; then the node is out of service until you return it.",
-    )
-    lemon: LemonPart = Field(default_factory=LemonPart, description="Nodes that fail repeatedly.")
-    silent_share: float = Field(
-        0.5,
-        gt=0,
-        le=1,
-        allow_inf_nan=False,
-        description="If this share of all nodes falls silent at once, Headway assumes a network fault and changes no node.",
-    )
-    warning: int = Field(
-        60, ge=0, le=3600, description="Seconds between the signal of a job's --signal and its requeue."
-    )
-    hang: HangPart = Field(default_factory=HangPart, description="Jobs that hang.")
-    idle: IdlePart = Field(default_factory=IdlePart, description="Jobs with idle GPUs.")
 
 
 SignInName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]

@@ -8,19 +8,20 @@ from decimal import Decimal
 from headway.catalog.providers import PROVIDERS
 from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, preemption, topology
+from headway.clusterfile.health_model import HealthPart
 from headway.clusterfile.model import (
     BackupPart,
     BudgetPart,
     ClusterFile,
     CostPart,
-    HealthPart,
     HostPart,
     KeyPart,
     MountedVolumePart,
     PartitionPart,
     TeamPart,
 )
-from headway.clusterfile.rules import dataset_mount, partitions_of, preemption_rules
+from headway.clusterfile.rules import dataset_mount, preemption_rules
+from headway.clusterfile.team_rules import partitions_of
 from headway.domain.cluster import (
     Alerts,
     BackupRule,

@@ -6,89 +6,21 @@ paths of removed fields: a rule reports nothing where it would need a removed fi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any
 
 from headway.catalog import slurm_keys
-from headway.catalog.providers import PROVIDERS
 from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, preemption, topology
-from headway.clusterfile.model import ClusterFile, DatasetPart, PartitionPart
+from headway.clusterfile.draft import Draft
+from headway.clusterfile.model import ClusterFile, DatasetPart
 from headway.clusterfile.slurm_state_folder import state_folder_faults
-from headway.domain.cluster import Plan
-from headway.domain.provider_traits import ProviderTraits
-from headway.errors import Fault
+from headway.clusterfile.team_rules import check_people, check_team_limits
 from headway.validation import syntax_rules
 from headway.validation.field_types import UNLIMITED
 
-DEFAULT_PARTITION = "train"
 LEAST_BACKUP_S, MOST_BACKUP_S = 600, 366 * 86400
-MOST_COMPARED = 20_000
 _LEAVE_OUT = "leave nodes out of one partition: it then has all nodes"
-
-
-@dataclass
-class Draft:
-    """The valid part of a file, the paths removed from it, and the faults found so far."""
-
-    file: ClusterFile
-    raw: Mapping[str, Any]
-    owner: str
-    catalogue: Mapping[str, Plan]
-    removed: frozenset[str] = frozenset()
-    kept: Mapping[str, list[int]] = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
-    compared: int = 0  # number of names compared for hints
-
-    def suggest(self, word: str, known: Collection[str]) -> str:
-        """Returns a hint from syntax_rules.did_you_mean. That comparison is slow, so in a file with very many faults
-        only the first ones get a hint."""
-        self.compared += len(known)
-        return syntax_rules.did_you_mean(word, known) if self.compared <= MOST_COMPARED else ""
-
-    def fault(self, path: str, message: str, hint: str = "") -> None:
-        """Records an error."""
-        self.faults.append(Fault(path, message, hint))
-
-    def warn(self, path: str, message: str, hint: str = "") -> None:
-        """Records a warning."""
-        self.faults.append(Fault(path, message, hint, level="warning"))
-
-    def is_intact(self, *paths: str) -> bool:
-        """Returns whether nothing was removed at or under these paths."""
-        return not any(
-            place == path or place.startswith((f"{path}.", f"{path}[")) for path in paths for place in self.removed
-        )
-
-    def item(self, path: str, index: int) -> str:
-        """Returns the path of a list item by its index in the file as written."""
-        original = self.kept.get(path)
-        return f"{path}[{original[index] if original else index}]"
-
-    def names(self, path: str) -> list[str]:
-        """Returns the names under a mapping as written, faulty ones included, so that references to them are not
-        reported."""
-        value = self.raw.get(path)
-        return [str(name) for name in value] if isinstance(value, dict) else []
-
-    @property
-    def provider(self) -> ProviderTraits:
-        """Capabilities of the chosen provider."""
-        return PROVIDERS[self.file.provider]
-
-    @property
-    def total(self) -> int:
-        """Slots of the cluster: the maximum number of nodes, and the spares."""
-        return groups.total_slots(self.file)
-
-    @property
-    def has_size(self) -> bool:
-        """Returns whether the number of slots is known."""
-        return self.is_intact("groups", "plan", "nodes", "max", "spares") and not (
-            self.file.nodes is None and not self.file.groups
-        )
 
 
 def check_all(draft: Draft) -> None:
@@ -283,11 +215,6 @@ def dataset_mount(part: DatasetPart) -> str:
     return (part.mount or f"/datasets/{part.name}").rstrip("/") or "/"
 
 
-def partitions_of(file: ClusterFile) -> Mapping[str, PartitionPart]:
-    """Returns the partitions by name; one over all nodes if the file has none."""
-    return file.partitions or {DEFAULT_PARTITION: PartitionPart()}
-
-
 def _dataset_path(draft: Draft, part: DatasetPart, where: str) -> None:
     if part.path is None:
         if draft.provider.volumes_on_server and draft.is_intact("provider", f"{where}.path"):
@@ -405,68 +332,6 @@ def _preemption(draft: Draft) -> None:
         draft.fault(f"partitions.{clash.partition}.{clash.field}", clash.message, clash.hint)
 
 
-def _people(draft: Draft) -> None:
-    members = set[str]()
-    for name, team in draft.file.teams.items():
-        users = set[str]()
-        for index, user in enumerate(team.users):
-            if user in users:
-                draft.fault(draft.item(f"teams.{name}.users", index), f"{user} is given twice", "keep one")
-            users.add(user)
-        members |= users
-        for index, user in enumerate(team.leads):
-            if user not in users:
-                hint = draft.suggest(user, team.users) or f"add it to teams.{name}.users"
-                draft.fault(draft.item(f"teams.{name}.leads", index), f"{user} is not a user of {name}", hint)
-    for name in draft.file.teams:
-        if name == draft.owner or name in members or name in draft.file.users:
-            draft.fault(
-                f"teams.{name}",
-                "is also the name of a user",
-                "rename the team: each user has a Linux group of the same name",
-            )
-    if not draft.file.teams or not draft.is_intact("teams"):
-        return
-    for user in draft.file.users:
-        if user not in members and user != draft.owner:
-            near = draft.suggest(user, members)
-            draft.fault(f"users.{user}", "is in no team", near or "add it to a team's users")
-
-
-def _limits(draft: Draft) -> None:
-    plans = [(draft.catalogue.get(part.plan), part) for part in groups.parts_of(draft.file).values()]
-    known = draft.has_size and all(plan is not None for plan, _ in plans)
-    have = sum(plan.gpus * groups.max_nodes(part) for plan, part in plans if plan is not None)
-    for name, team in draft.file.teams.items():
-        limits, path = team.limits, f"teams.{name}.limits"
-        if limits.gpu_hours and draft.is_intact("partitions", "groups", "plan"):
-            endless = ", ".join(_endless(draft, name))
-            if endless:
-                draft.warn(
-                    f"{path}.gpu_hours",
-                    f"keeps every GPU job without --time in {endless} pending, because the job has no time limit",
-                    f'give {endless} a default_time, such as "1-00:00:00"',
-                )
-        if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
-            draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which is then never reached")
-        if not known:
-            continue
-        if have == 0 and (limits.gpus or limits.gpu_hours):
-            draft.warn(path, f"caps GPUs, and {' and '.join(plan.name for plan, _ in plans if plan)} has none")
-        elif limits.gpus and limits.gpus > have:
-            draft.warn(f"{path}.gpus", f"is more than the {have} GPUs of the cluster")
-
-
-def _endless(draft: Draft, team: str) -> Iterator[str]:
-    """Yields partitions with GPUs where a job of this team without --time has no time limit."""
-    parts = groups.parts_of(draft.file)
-    for name, part in partitions_of(draft.file).items():
-        plans = [draft.catalogue.get(one.plan) for group, one in parts.items() if group in (part.groups or parts)]
-        ends = any(time not in (None, UNLIMITED) for time in (part.max_time, part.default_time))
-        if not ends and team in (part.teams or [team]) and any(plan and plan.gpus for plan in plans):
-            yield name
-
-
 def _slurm(draft: Draft) -> None:
     if not draft.is_intact("image"):
         return
@@ -504,7 +369,7 @@ _RULES: tuple[Callable[[Draft], None], ...] = (
     _unused,
     _partition_names,
     _preemption,
-    _people,
-    _limits,
+    check_people,
+    check_team_limits,
     _slurm,
 )

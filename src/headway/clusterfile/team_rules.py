@@ -1,0 +1,79 @@
+"""Rules about teams, users and the limits of teams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from headway.clusterfile import groups
+from headway.clusterfile.draft import Draft
+from headway.clusterfile.model import ClusterFile, PartitionPart
+from headway.validation.field_types import UNLIMITED
+
+DEFAULT_PARTITION = "train"
+
+
+def partitions_of(file: ClusterFile) -> Mapping[str, PartitionPart]:
+    """Returns the partitions by name; one over all nodes if the file has none."""
+    return file.partitions or {DEFAULT_PARTITION: PartitionPart()}
+
+
+def check_people(draft: Draft) -> None:
+    members = set[str]()
+    for name, team in draft.file.teams.items():
+        users = set[str]()
+        for index, user in enumerate(team.users):
+            if user in users:
+                draft.fault(draft.item(f"teams.{name}.users", index), f"{user} is given twice", "keep one")
+            users.add(user)
+        members |= users
+        for index, user in enumerate(team.leads):
+            if user not in users:
+                hint = draft.suggest(user, team.users) or f"add it to teams.{name}.users"
+                draft.fault(draft.item(f"teams.{name}.leads", index), f"{user} is not a user of {name}", hint)
+    for name in draft.file.teams:
+        if name == draft.owner or name in members or name in draft.file.users:
+            draft.fault(
+                f"teams.{name}",
+                "is also the name of a user",
+                "rename the team: each user has a Linux group of the same name",
+            )
+    if not draft.file.teams or not draft.is_intact("teams"):
+        return
+    for user in draft.file.users:
+        if user not in members and user != draft.owner:
+            near = draft.suggest(user, members)
+            draft.fault(f"users.{user}", "is in no team", near or "add it to a team's users")
+
+
+def check_team_limits(draft: Draft) -> None:
+    plans = [(draft.catalogue.get(part.plan), part) for part in groups.parts_of(draft.file).values()]
+    known = draft.has_size and all(plan is not None for plan, _ in plans)
+    have = sum(plan.gpus * groups.max_nodes(part) for plan, part in plans if plan is not None)
+    for name, team in draft.file.teams.items():
+        limits, path = team.limits, f"teams.{name}.limits"
+        if limits.gpu_hours and draft.is_intact("partitions", "groups", "plan"):
+            endless = ", ".join(_endless(draft, name))
+            if endless:
+                draft.warn(
+                    f"{path}.gpu_hours",
+                    f"keeps every GPU job without --time in {endless} pending, because the job has no time limit",
+                    f'give {endless} a default_time, such as "1-00:00:00"',
+                )
+        if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
+            draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which is then never reached")
+        if not known:
+            continue
+        if have == 0 and (limits.gpus or limits.gpu_hours):
+            draft.warn(path, f"caps GPUs, and {' and '.join(plan.name for plan, _ in plans if plan)} has none")
+        elif limits.gpus and limits.gpus > have:
+            draft.warn(f"{path}.gpus", f"is more than the {have} GPUs of the cluster")
+
+
+def _endless(draft: Draft, team: str) -> Iterator[str]:
+    """Yields partitions with GPUs where a job of this team without --time has no time limit."""
+    parts = groups.parts_of(draft.file)
+    for name, part in partitions_of(draft.file).items():
+        plans = [draft.catalogue.get(one.plan) for group, one in parts.items() if group in (part.groups or parts)]
+        ends = any(time not in (None, UNLIMITED) for time in (part.max_time, part.default_time))
+        if not ends and team in (part.teams or [team]) and any(plan and plan.gpus for plan in plans):
+            yield name
