@@ -8,13 +8,16 @@ from typing import Any
 
 from headway.catalog.providers import PROVIDERS
 from headway.clusterfile import groups
-from headway.clusterfile.model import ClusterFile
+from headway.clusterfile.model import ClusterFile, PartitionPart
 from headway.domain.cluster import Plan
 from headway.domain.provider_traits import ProviderTraits
 from headway.errors import Fault
 from headway.validation import syntax_rules
 
 MOST_COMPARED = 20_000
+
+
+DEFAULT_PARTITION = "train"
 
 
 @dataclass
@@ -77,3 +80,8 @@ class Draft:
         return self.is_intact("groups", "plan", "nodes", "max", "spares") and not (
             self.file.nodes is None and not self.file.groups
         )
+
+
+def partitions_of(file: ClusterFile) -> Mapping[str, PartitionPart]:
+    """Returns the partitions by name; one over all nodes if the file has none."""
+    return file.partitions or {DEFAULT_PARTITION: PartitionPart()}

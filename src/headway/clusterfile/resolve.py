@@ -8,6 +8,7 @@ from decimal import Decimal
 from headway.catalog.providers import PROVIDERS
 from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, preemption, topology
+from headway.clusterfile.draft import partitions_of
 from headway.clusterfile.health_model import HealthPart
 from headway.clusterfile.model import (
     BackupPart,
@@ -21,7 +22,6 @@ from headway.clusterfile.model import (
     TeamPart,
 )
 from headway.clusterfile.rules import dataset_mount, preemption_rules
-from headway.clusterfile.team_rules import partitions_of
 from headway.domain.cluster import (
     Alerts,
     BackupRule,

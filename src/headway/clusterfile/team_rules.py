@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from headway.clusterfile import groups
-from headway.clusterfile.draft import Draft
-from headway.clusterfile.model import ClusterFile, PartitionPart
+from headway.clusterfile.draft import Draft, partitions_of
 from headway.validation.field_types import UNLIMITED
-
-DEFAULT_PARTITION = "train"
-
-
-def partitions_of(file: ClusterFile) -> Mapping[str, PartitionPart]:
-    """Returns the partitions by name; one over all nodes if the file has none."""
-    return file.partitions or {DEFAULT_PARTITION: PartitionPart()}
 
 
 def check_people(draft: Draft) -> None:
