@@ -166,7 +166,7 @@ class Run:
 
     def once(self, what: Callable[[Client], T]) -> T:
         """Makes the call once. Raises HeadwayError or OSError."""
-        # each time anew, because a restarted server has another address
+        # read each time, because a restarted server has another address
         with connect(self.at.state) as api:
             return what(api)
 

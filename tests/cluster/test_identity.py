@@ -81,11 +81,11 @@ def test_exec_commands_have_the_limits_of_login_sessions(lab: Lab) -> None:
     assert told.startswith("500\n")  # killed before any daemon
     assert is_limited(told, uid)
     with_key(lab, "alice")
-    beside = (
-        "cd /home/alice; rm -f beside; systemd-run --user --quiet sh -c 'cd; cat /proc/self/cgroup >b; mv b beside';"
-        "for i in $(seq 300); do [ -e beside ] && break; sleep 0.1; done; cat beside"
+    cgroup_file = (
+        "cd /home/alice; rm -f cgroup_file; systemd-run --user --quiet sh -c 'cd; cat /proc/self/cgroup >b; mv b cgroup_file';"
+        "for i in $(seq 300); do [ -e cgroup_file ] && break; sleep 0.1; done; cat cgroup_file"
     )
-    assert is_limited(lab.head(*ON_NODE, "lab-head", beside, user="alice").out, uid)
+    assert is_limited(lab.head(*ON_NODE, "lab-head", cgroup_file, user="alice").out, uid)
     job = lab.submit("#!/bin/bash\ncat /proc/self/oom_score_adj\n", user="alice")
     assert lab.wait_job(job) == "COMPLETED"
 

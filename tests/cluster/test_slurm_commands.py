@@ -74,13 +74,13 @@ def test_gpus_of_other_jobs_cannot_be_opened(lab: Lab) -> None:
 
 def test_job_over_its_memory_is_killed_without_affecting_others(lab: Lab) -> None:
     hungry = "python3 -c 'x = bytearray(600_000_000); import time; time.sleep(60)'"
-    beside = lab.sbatch("sam", "-w", "lab-1-2", "--mem=100", wrap="while [ ! -e go ]; do sleep 0.1; done")
-    lab.wait_job(beside, "RUNNING")
+    other_job = lab.sbatch("sam", "-w", "lab-1-2", "--mem=100", wrap="while [ ! -e go ]; do sleep 0.1; done")
+    lab.wait_job(other_job, "RUNNING")
     victim = lab.sbatch("sam", "-w", "lab-1-2", "--mem=200", wrap=hungry)
     assert lab.wait_job(victim) == "OUT_OF_MEMORY"
-    assert lab.state_of(beside) == "RUNNING"
+    assert lab.state_of(other_job) == "RUNNING"
     lab.head("touch", "/home/sam/go", user="sam")
-    assert lab.wait_job(beside) == "COMPLETED"
+    assert lab.wait_job(other_job) == "COMPLETED"
 
 
 def test_array_runs_every_task(lab: Lab) -> None:

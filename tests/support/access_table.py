@@ -21,7 +21,7 @@ ALL = frozenset(ROLES)
 WORK = ALL - {"viewer"}
 NODES = frozenset({"operator", "admin"})
 ADMIN = frozenset({"admin"})
-NOBODY: frozenset[str] = frozenset()
+NO_ROLE: frozenset[str] = frozenset()
 LEAD = frozenset({"lead", "admin"})
 
 
@@ -44,7 +44,7 @@ class Row:
 TOUCH = Row(WORK, LEAD, ADMIN)  # cancel, hold, read the log of
 OWNER = Row(WORK, ADMIN, ADMIN, body={})  # repeats something as the job's user
 NOTEBOOK = Row(WORK, ADMIN, ADMIN, hidden=True)  # "not found" for other people
-OPENED = Row(WORK, NOBODY, NOBODY, hidden=True)  # hidden from admins too
+OPENED = Row(WORK, NO_ROLE, NO_ROLE, hidden=True)  # hidden from admins too
 SPEC = {"text": "name: lab\n", "spec": {"name": "lab", "plan": "h100-8", "nodes": 4}}
 
 TABLE: dict[str, Row] = {

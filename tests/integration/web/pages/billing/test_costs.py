@@ -236,12 +236,14 @@ async def test_node_state_hours_match_the_invoice(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("month", "beside"),
+    ("month", "neighbours"),
     [("2000-01", ["2000-02"]), ("2000-02", ["2000-01", "2000-03"]), ("2200-12", ["2200-11"])],
 )
-async def test_costs_page_links_stop_at_the_first_and_last_month(server: Server, month: str, beside: list[str]) -> None:
+async def test_costs_page_links_stop_at_the_first_and_last_month(
+    server: Server, month: str, neighbours: list[str]
+) -> None:
     page = await shown(await server.client(), f"?period={month}")
-    assert re.findall(r'aria-label="(\d{4}-\d{2})"', page) == beside
+    assert re.findall(r'aria-label="(\d{4}-\d{2})"', page) == neighbours
 
 
 async def test_run_across_month_end_is_listed_with_its_part_in_each_month(server: Server, said: Accounting) -> None:
