@@ -2,7 +2,7 @@
 
 Both are called from Python, alternately, so that neither side pays for the start of a program here:
 
-plain    an SSH connection of the server's own kind, logged in as the user and kept open; each time a command on it:
+plain    an SSH connection by the server's library, logged in as the user and kept open; each time a command on it:
          `sbatch --parsable` with the script on its standard input. sshd starts it through the user's shell, as for
          `ssh LOGIN sbatch`.
 headway  Client.sbatch of a client that is kept open: HTTP, authentication, the server, its SSH connection, the user's
@@ -21,7 +21,8 @@ import statistics
 import subprocess
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
+
+import asyncssh
 
 from bench_cluster import BenchCluster, bench_cluster
 from headway.domain.machines.machine import Machine
@@ -58,8 +59,17 @@ def openssh(at: BenchCluster, config: str) -> Once:
 
 
 def command(links: Connections, machine: Machine, *argv: str) -> Once:
-    """Returns a call of the command over this connection."""
+    """Returns a call of the command over this connection, as root."""
     return lambda: links.remote(machine, argv, timeout_s=60, input=SCRIPT.encode())
+
+
+async def plain(machine: Machine, user: str, key: str) -> tuple[Once, asyncssh.SSHClientConnection]:
+    """Returns a call of sbatch over an open connection of the user's own, without sudo, and the connection."""
+    known = asyncssh.import_known_hosts(f"{machine.address} {machine.host_key}\n")
+    own = await asyncssh.connect(
+        machine.address, machine.port, username=user, client_keys=[key], known_hosts=known, config=None
+    )
+    return lambda: own.run("sbatch --parsable", input=SCRIPT, check=True, timeout=60), own
 
 
 def through(at: BenchCluster) -> Once:
@@ -84,16 +94,11 @@ async def measure(at: BenchCluster) -> dict[str, list[float]]:
     """Returns the seconds of each submission by way."""
     config = at.headway("ssh-config", "bench")
     machine, key = await head(at)
-    person = Machine(
-        machine.name, machine.cluster, machine.address, machine.state, machine.host_key, option(config, "User")
-    )
-    async with (
-        Connections(key) as server,
-        Connections(Path(option(config, "IdentityFile")).read_text()) as own,
-    ):
+    submit, own = await plain(machine, option(config, "User"), option(config, "IdentityFile"))
+    async with own, Connections(key) as server:
         as_person = ["setpriv", f"--reuid={ADMIN}", f"--regid={ADMIN}", "--init-groups", "--"]
         works = {
-            "plain": command(own, person, "sbatch", "--parsable"),
+            "plain": submit,
             "headway": through(at),
             "openssh": openssh(at, config),
             "bare": command(server, machine, *as_person, "sbatch", "--parsable"),

@@ -181,7 +181,7 @@ class Autoscaler:
             )
             return
         if isinstance(deed, planner.ResetNode):
-            why = f"it was not ready within {MAKE_S} s, so Slurm set it down"
+            why = f"it was not ready within {MAKE_S} s, so Slurm marked it DOWN"
         elif isinstance(deed, planner.DeleteMachine) and deed.why == planner.NOT_REGISTERED:
             why = deed.why
         else:
@@ -217,7 +217,7 @@ class Autoscaler:
                 self.messages.append((compress(nodes), "Slurm may use it again"))
             case planner.ResetNode(node):
                 await node_commands.open_nodes(run, head, [node])
-                self.messages.append((node, "Slurm had set it down and may use it again"))
+                self.messages.append((node, "Slurm had marked it DOWN; it can be used again"))
         return True
 
     async def _delete_machine(self, machine: Machine) -> bool:

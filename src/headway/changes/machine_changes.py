@@ -103,10 +103,8 @@ def _software(name: str, wanted: DesiredMachine, seen: ObservedMachine) -> Itera
     if wanted.parts != seen.parts and wanted.parts:
         yield Change("parts.make", name, "plugins", "are not there" if not seen.parts else "are of another Headway")
     if wanted.parts and seen.hostname != name:
-        was = f"is {seen.hostname} now" if seen.hostname else "is another one"
-        yield Change(
-            "machine.name", name, name, f"the machine's former name {was} is restored when the machine is returned"
-        )
+        was = seen.hostname or "the former name"
+        yield Change("machine.name", name, name, f"replaces {was}, which is restored when the machine is returned")
 
 
 def _differs(path: str, file: File, wanted: DesiredMachine, seen: ObservedMachine) -> bool:

@@ -150,7 +150,7 @@ def _system(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
     else:
         yield _warn(
             survey,
-            f"runs {survey.system_name}: which is untested; tested systems are {' and '.join(tested.values())}",
+            f"runs {survey.system_name}, which is untested; tested systems are {' and '.join(tested.values())}",
             f"it is set up like {wanted}: its Slurm packages must have version {cluster.slurm_version}",
         )
 

@@ -115,7 +115,7 @@ def size_faults(path: str, part: GroupPart, provider: ProviderTraits) -> Iterato
         yield (
             f"{path}max",
             f"is {part.max}, and the group has {min_nodes(part)} nodes",
-            "give {min_nodes(part)} or more",
+            f"give {min_nodes(part)} or more",
         )
     if max_nodes(part) == 0 and part.nodes == 0 and not provider.creates_machines:
         yield f"{path}nodes", "is 0", "give 1 or more; headway down releases all your machines"

@@ -247,7 +247,7 @@ def _partition_sizes(draft: Draft) -> None:
             draft.fault(
                 f"{path}.nodes",
                 f"is {part.nodes}, and the cluster has {have} nodes",
-                "give {have} or fewer; spares don't count",
+                f"give {have} or fewer; spares don't count",
             )
         elif part.nodes is not None and part.nodes == draft.file.nodes and draft.total > part.nodes:
             others = "leave it out to include spares and nodes that scaling adds"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
+from headway.domain.slurm.sbatch_options import DOS_LINES_HINT
 from headway.errors import Refused
 from headway.schemas.base import RequestModel
 from headway.schemas.submission.job_values import GitIn
@@ -41,7 +42,7 @@ def script_text(data: bytes, name: str) -> str:
     if "\r\n" in text:
         raise Refused(
             f"{name}: has Windows line endings, which sbatch rejects",
-            hint="convert it with dos2unix, or set your editor to LF line endings",
+            hint=DOS_LINES_HINT,
         )
     return text
 

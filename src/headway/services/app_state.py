@@ -19,7 +19,7 @@ from headway.services.login_throttle import LoginThrottle
 from headway.services.read_model.readings import ClusterReadings
 from headway.services.read_model.snapshot import LiveState, Snapshot
 from headway.services.settings import Settings
-from headway.services.shared_cache import SharedCache
+from headway.services.shared_cache import SharedCache, SharedReads
 from headway.store import Store
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class AppState:
         default_factory=WeakValueDictionary
     )  # used by web.pages.cluster.operations
     # (version, valid until, reading) by cluster; used by services.read_model.overview
-    overviews: dict[str, tuple[int, float, asyncio.Future[Any]]] = field(default_factory=dict)
+    overviews: SharedReads[Any] = field(default_factory=SharedReads)
     # Job id -> number of its colour and letter, by cluster; used by web.pages.cluster.overview
     job_keys: dict[str, dict[int, int]] = field(default_factory=dict)
     # (cluster, node) -> the latest action of a person
@@ -90,7 +90,7 @@ class AppState:
         self.cache.forget_cluster(name)
         await self.backend.forget(name)
         self.placement_worlds.pop(name, None)
-        self.overviews.pop(name, None)
+        self.overviews.forget(name)
         self.job_keys.pop(name, None)
         self.readings.forget(name)
         self.live.forget_cluster(name)

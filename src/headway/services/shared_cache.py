@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 MAX_ENTRIES = 500
 T = TypeVar("T")
@@ -47,3 +48,38 @@ class SharedCache:
     def forget_cluster(self, name: str) -> None:
         """Drops all values of a cluster."""
         self._entries = {key: one for key, one in self._entries.items() if not key.startswith(f"{name}/")}
+
+
+class SharedReads(Generic[T]):
+    """Reads by cluster that all callers share which wait for the same change. Failed ones are not kept."""
+
+    def __init__(self) -> None:
+        self._reads: dict[str, tuple[int, float, asyncio.Future[T]]] = {}
+
+    async def get(self, name: str, version: int, max_age_s: float, load: Callable[[], Awaitable[T]]) -> T:
+        """Returns what `load` returned for this version of the cluster, if that is younger than `max_age_s`; loads it
+        otherwise. Raises the errors of `load`."""
+        known = self._reads.get(name)
+        if known is None or known[0] != version or time.monotonic() >= known[1]:
+            reading = asyncio.ensure_future(load())
+            known = self._reads[name] = (version, time.monotonic() + max_age_s, reading)
+            reading.add_done_callback(partial(self._drop_failed, name))
+        return await asyncio.shield(known[2])
+
+    def last(self, name: str) -> T | None:
+        """Returns what was read last, at any age; None if nothing was, or if the read has not ended."""
+        known = self._reads.get(name)
+        return known[2].result() if known is not None and _succeeded(known[2]) else None
+
+    def forget(self, name: str) -> None:
+        """Drops what was read of a cluster."""
+        self._reads.pop(name, None)
+
+    def _drop_failed(self, name: str, done: asyncio.Future[T]) -> None:
+        known = self._reads.get(name)
+        if not _succeeded(done) and known is not None and known[2] is done:
+            del self._reads[name]
+
+
+def _succeeded(reading: asyncio.Future[Any]) -> bool:
+    return reading.done() and not reading.cancelled() and reading.exception() is None

@@ -15,6 +15,7 @@ from headway.api.auth.dependencies import authenticate
 from headway.errors import HeadwayError, NotFound, NotSignedIn
 from headway.services.app_state import AppState
 from headway.services.identity import Principal
+from headway.services.streams import END, next_piece
 from headway.services.to_schemas import cluster_out
 from headway.web.rendering import compact_json, render_part, templates
 from headway.web.views.banners import StateView, cluster_banner
@@ -44,6 +45,9 @@ async def _events(
 ) -> AsyncIterator[ServerSentEvent]:
     before: dict[str, object] = {}
     try:
+        if await authenticate(request) is None:
+            raise NotSignedIn("no person is signed in")
+        await state.clusters.shared_row(name)  # an unknown cluster is not watched
         async for _ in update_ticks(state.live.watch_changes(name)):
             news = partial(_news, request, state, name, make, prefix, before)
             for event in await run_in_turn(state.live.stream_slots, news):
@@ -109,13 +113,13 @@ def _another(state: AppState, name: str, last: object, value: object) -> bool:
 
 
 def _text(state: AppState, name: str, template: str, value: object) -> str:
-    """Returns the event's text. A part that many viewers share (the same object) is rendered once per reading."""
-    if isinstance(value, dict):
-        return compact_json(value)
+    """Returns the event's text: HTML, or JSON of a dict. A part that many viewers share (the same object) is rendered
+    once per reading."""
     kept = state.live.snapshot(name).derived
     key = (template, id(value))
     if key not in kept or kept[key][0] is not value:
-        kept[key] = (value, render_part(template, value))
+        text = compact_json(value) if isinstance(value, dict) else render_part(template, value)
+        kept[key] = (value, text)
     return str(kept[key][1])
 
 
@@ -138,16 +142,16 @@ def render_pulse(state: AppState, name: str) -> str:
 
 async def update_ticks(wakes: AsyncIterator[None]) -> AsyncIterator[None]:
     """Yields at once, then after each wake, and every PULSE_S seconds without one. Ends with `wakes`."""
-    pending = asyncio.ensure_future(_woken(wakes))
+    pending = next_piece(wakes)
     try:
         await asyncio.sleep(0)  # let it subscribe before the first reading, or a change in between would be missed
         yield
         while True:
             done, _ = await asyncio.wait({pending}, timeout=PULSE_S)
             if done:
-                if not pending.result():
+                if pending.result() is END:
                     return
-                pending = asyncio.ensure_future(_woken(wakes))
+                pending = next_piece(wakes)
                 await asyncio.sleep(COALESCE_S)
             yield
     finally:
@@ -157,9 +161,3 @@ async def update_ticks(wakes: AsyncIterator[None]) -> AsyncIterator[None]:
         close = getattr(wakes, "aclose", None)
         if close:
             await close()
-
-
-async def _woken(wakes: AsyncIterator[None]) -> bool:
-    """Waits for the next wake; returns False if there will be none."""
-    end = object()
-    return await anext(wakes, end) is not end

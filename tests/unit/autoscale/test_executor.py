@@ -166,7 +166,7 @@ async def test_failed_creation_incident_closes_when_group_size_is_reached(world:
 async def test_resume_timeout_opens_incident(world: World) -> None:
     world.slurm.states["lab-1-1"], world.slurm.reasons["lab-1-1"] = "down~", "ResumeTimeout reached"
     await world.look()
-    assert (await incident(world)).steps[-1].text == "lab-1-1: it was not ready within 900 s, so Slurm set it down"
+    assert (await incident(world)).steps[-1].text == "lab-1-1: it was not ready within 900 s, so Slurm marked it DOWN"
 
 
 @pytest.mark.parametrize("trouble", [TimeoutError(), ValueError("nonsense")], ids=["not at all", "a bug"])

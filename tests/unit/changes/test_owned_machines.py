@@ -135,7 +135,7 @@ def test_other_operating_systems_are_refused_or_reported_as_untested() -> None:
     assert "runs Debian 12, and image: debian13 is Debian 13; give image: debian12" in stops(look(system="debian12"))
     told = look(system="ubuntu24", system_name="Ubuntu 24.04")
     assert stops(told) == ""
-    assert "Ubuntu 24.04: which is untested; tested systems are Debian 13" in warns(told)
+    assert "Ubuntu 24.04, which is untested; tested systems are Debian 13" in warns(told)
     assert "no Debian packages" in stops(look(system="rocky9", system_name="Rocky Linux 9", packages={}))
 
 

@@ -117,7 +117,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("plan: h10-8", "plan", "did you mean h100-8?"),
     ("plan: zzz", "plan", "use one of h100-8,"),
     # partitions
-    ("partitions: {train: {nodes: 5}}", "partitions.train.nodes", "is 5, and the cluster has 4 nodes"),
+    ("partitions: {train: {nodes: 5}}", "partitions.train.nodes", "is 5, and the cluster has 4 nodes; give 4 or fewer"),
     ("partitions: {a: {default: true}, b: {default: true}}", "partitions.b.default", "a is the default"),
     ("partitions: {a: {max_time: tomorrow}}", "partitions.a.max_time", "is not a time"),
     ("partitions: {a: {max_time: 1-2-3}}", "partitions.a.max_time", "is not a time"),
@@ -357,6 +357,12 @@ def test_invalid_input_reports_field_and_message(text: str, path: str, says: str
     matching = [fault for fault in found if fault.path == path]
     assert matching, [str(fault) for fault in found]
     assert any(says in str(fault) for fault in matching), [str(fault) for fault in matching]
+
+
+def test_group_maximum_below_its_nodes_names_the_least_maximum() -> None:
+    spec = {"name": "lab", "groups": {"gpu": {"plan": "h100-8", "nodes": 4, "max": 2}}}
+    _, found = check_cluster_file(spec, CATALOGUE, owner="ann")
+    assert "give 4 or more" in [fault.hint for fault in found], [str(fault) for fault in found]
 
 
 def test_one_error_causes_no_errors_in_other_fields() -> None:

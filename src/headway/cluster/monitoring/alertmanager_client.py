@@ -30,7 +30,10 @@ async def send_alerts(connections: ForwardsPorts, head: Machine, news: Sequence[
                 hint=f"headway exec {head.cluster} -- systemctl status prometheus-alertmanager",
             ) from error
     if answer.status_code != HTTPStatus.OK:
-        raise HeadwayError(f"Alertmanager on {head.name} refused an alert: {answer.text[:200]}")
+        raise HeadwayError(
+            f"Alertmanager on {head.name} refused an alert: {answer.text[:200]}",
+            hint=f"headway exec {head.cluster} -- journalctl -u prometheus-alertmanager -n 50",
+        )
 
 
 def _alert(cluster: str, one: Notification, now: float) -> dict[str, object]:

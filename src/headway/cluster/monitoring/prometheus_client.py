@@ -58,7 +58,10 @@ def _rows(head: Machine, query: Query, answer: httpx.Response) -> list[Row]:
     try:
         body: dict[str, Any] = answer.json()
         if body.get("status") != "success":
-            raise HeadwayError(f"Prometheus on {head.name} refused a query: {body.get('error', '')[:200]}")
+            raise HeadwayError(
+                f"Prometheus on {head.name} refused a query: {body.get('error', '')[:200]}",
+                hint=f"headway exec {head.cluster} -- journalctl -u prometheus -n 50",
+            )
         return [Row(query.key, query.line, dict(row["metric"]), _values(row)) for row in body["data"]["result"]]
     except (ValueError, KeyError, TypeError) as error:
         raise _away(head, f"answered {answer.status_code} without figures") from error

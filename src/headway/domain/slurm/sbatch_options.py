@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+DOS_LINES_HINT = "convert it with dos2unix, or set your editor to LF"  # for a script with DOS line breaks
 # Options of sbatch 22.05 to 24.11 and of Headway's plugin. Unknown options (of another plugin or a newer sbatch) are
 # passed through unchanged.
 SHORT_WITHOUT_VALUE = frozenset("hHkOQsuvVW")

@@ -160,7 +160,7 @@ class IncidentEngine:
         incident = await self._incident_of_silence(deed, jobs) if silent else None
         text = json.dumps({"requeued": deed.requeued, "stay": deed.not_requeueable})
         await store.signals.add(name, Signal(deed.id, deed.at, deed.node, 0, None, text, kind=OFFLINE_ACTION))
-        said = [(deed.node, f"the head's agent had {'set it down' if silent else 'drained it'}; {jobs}")]
+        said = [(deed.node, f"the head's agent had {'marked it DOWN' if silent else 'drained it'}; {jobs}")]
         return said + (await self.run_due_steps(incident) if incident else [])
 
     async def _incident_of_silence(self, deed: OfflineAction, jobs: str) -> Incident:

@@ -11,6 +11,7 @@ from headway.health.incidents import machine_gone
 from headway.health.incidents.disk_full import wait_for_disk_space, waits_for_disk_space
 from headway.health.incidents.remount import remount_volumes
 from headway.health.policy import repair_ladder
+from headway.schemas.base import ErrorOut
 from headway.store import StoreUnavailable
 from headway.transport.connect import HostKeyChanged, SudoRefused
 
@@ -233,8 +234,7 @@ async def _wait_for_replacement(context: HealthContext, incident: Incident) -> s
         if operation.state not in {"queued", "running"}:
             if operation.error is None:
                 return ""
-            first_line = str(operation.error.get("message", "")).partition("\n")[0]
-            return f"the operation that creates it failed: {first_line}"
+            return f"the operation that creates it failed: {ErrorOut.model_validate(operation.error).first_line}"
         await context.sleep(POLL_S)
     return f"the operation that creates it ({number}) did not end within {REPLACE_S:.0f} s"
 

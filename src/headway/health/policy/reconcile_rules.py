@@ -103,7 +103,7 @@ def _find_dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) 
         what = "its machine was restarted while jobs ran"
         return DeadNode(node.name, what, machine.started_at, running=True, jobs=lost)
     if "DOWN" in node.states and not led and "NOT_RESPONDING" not in node.states:
-        return DeadNode(node.name, f"Slurm had set it down: {node.reason}", running=True)
+        return DeadNode(node.name, f"Slurm marked it DOWN: {node.reason}", running=True)
     return None
 
 

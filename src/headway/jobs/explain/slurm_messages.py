@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.job_states import WAITING
+from headway.domain.slurm.sbatch_options import DOS_LINES_HINT
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
 from headway.jobs.explain.limits import describe_limit, parse_limit
@@ -46,7 +47,7 @@ def sbatch_hint(said: str, cluster: Cluster, user: str) -> str:
     if "accounting/QOS policy" in said:
         return f"a limit of {_list(teams)} is reached: run sshare and sacctmgr show qos on the login"
     if "DOS line breaks" in said:
-        return "convert it with convert it with dos2unix, or set your editor to LF"
+        return DOS_LINES_HINT
     if "unrecognized option" in said and "--container" in said:
         return f"{cluster.name}'s image has no container plugin yet: headway apply brings it up to date"
     return ""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from headway.domain.cluster import Cluster, Partition, Team
+from headway.domain.slurm.sbatch_options import DOS_LINES_HINT
 from headway.domain.slurm.state import NodeState
 from headway.errors import Fault
 from headway.jobs.explain.phrases import format_duration
@@ -102,7 +103,7 @@ def _script(request: SubmitIn) -> Iterator[Fault]:
         yield Fault(
             "script",
             "the script has Windows line ends, which sbatch refuses",
-            "convert it with dos2unix, or set your editor to LF",
+            DOS_LINES_HINT,
         )
 
 

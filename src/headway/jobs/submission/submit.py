@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from headway.domain.machines.machine import Machine
-from headway.domain.slurm.sbatch_options import parse_options, script_options
+from headway.domain.slurm.sbatch_options import DOS_LINES_HINT, parse_options, script_options
 from headway.errors import CommandFailed, Fault, NotAllowed, NotFound, Refused, Unanswered
 from headway.jobs.remote.user_helper import REFUSED_CODE as PROGRAM_REFUSED
 from headway.jobs.remote.user_helper import HelperConnections, call_helper, helper_argv, helper_error
@@ -271,7 +271,7 @@ def _check(request: SubmitIn) -> None:
     if request.script is not None and "\r\n" in request.script:
         raise Refused(
             f"{request.script_name}: has Windows line ends, which sbatch refuses",
-            hint="convert it with dos2unix, or set your editor to LF",
+            hint=DOS_LINES_HINT,
         )
     if any(not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in request.env):
         raise Refused("the name of an environment variable has a character that is not allowed")

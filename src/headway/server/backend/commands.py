@@ -28,7 +28,7 @@ class Commands:
         try:
             stdin = base64.b64decode(request.stdin_b64, validate=True)
         except ValueError:
-            raise Refused("stdin_b64 is not base64") from None
+            raise Refused("stdin_b64 is not base64", hint="encode standard input as base64") from None
         slurm = await self._pool.slurm(cluster)
         code, out, err = await run_command(slurm.links, slurm.head, user, request.argv, stdin)
         return ExecOut(code=code, stdout_b64=base64.b64encode(out).decode(), stderr_b64=base64.b64encode(err).decode())

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.billing import Notification
 from headway.domain.cluster import Cluster
 from headway.server.backend.connections import ConnectionPool
-
-if TYPE_CHECKING:
-    pass
 
 
 class Monitoring:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headway.domain.billing import CheckpointStats, JobRun, NodeSpan
 from headway.domain.cluster import Cluster
 from headway.server.backend.connections import ConnectionPool
-
-if TYPE_CHECKING:
-    pass
 
 
 class Usage:

@@ -102,7 +102,7 @@ class LeaderElection:
             async with asyncio.timeout(END_S):
                 await self._let_go()
         except Exception as error:
-            log.error("what acts by itself did not end well", exc_info=error)
+            log.error("the background loops did not stop cleanly", exc_info=error)
 
     async def _end(self) -> None:
         """Waits for the loops of the previous lead to end; cancels again those that still wait for a dead connection."""

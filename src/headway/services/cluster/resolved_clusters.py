@@ -18,6 +18,7 @@ from headway.services.cluster.shown_plan import fingerprint
 from headway.services.cluster_backend import ClusterBackend, ResolvedCluster
 from headway.services.read_model.snapshot import LiveState, cluster_topic
 from headway.services.settings import Settings
+from headway.services.shared_cache import SharedReads
 from headway.store import ClusterRow, Store
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class ResolvedClusters:
         self._backend = backend
         self._live = live
         self._settings = settings
-        self._shown: dict[str, tuple[int, float, asyncio.Future[ClusterRow]]] = {}
+        self._shared_rows: SharedReads[ClusterRow] = SharedReads()
         self._known: dict[str, tuple[float, Cluster | None]] = {}
         self._resolved: dict[str, tuple[str, Cluster]] = {}
         self._datasets: dict[str, tuple[float, tuple[str, ...]]] = {}
@@ -54,11 +55,7 @@ class ResolvedClusters:
         """Returns the cluster's row for callers that a change has woken. They share one read that was made after the
         change."""
         change = self._live.hub.version(cluster_topic(name))
-        known = self._shown.get(name)
-        if known is None or known[0] != change or time.monotonic() >= known[1]:
-            asked = asyncio.ensure_future(self.row(name))
-            known = self._shown[name] = (change, time.monotonic() + _CACHED_S, asked)
-        return await asyncio.shield(known[2])
+        return await self._shared_rows.get(name, change, _CACHED_S, lambda: self.row(name))
 
     async def get(self, name: str) -> tuple[ClusterRow, Cluster]:
         """Returns the cluster's row and its resolved document. Raises NotFound."""
@@ -133,7 +130,7 @@ class ResolvedClusters:
     def forget(self, name: str) -> None:
         """Drops everything cached about a cluster."""
         self._resolved.pop(name, None)
-        self._shown.pop(name, None)
+        self._shared_rows.forget(name)
         self.forget_datasets(name)
 
     def _head_volume(self, cluster: Cluster) -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,30 +37,15 @@ async def read_overview(state: AppState, name: str) -> Overview:
     """Returns the cluster's overview. Callers that wait for the same change share one read, and get the same object
     again as long as nothing has changed. Raises NotFound for an unknown cluster."""
     version = state.live.hub.version(cluster_topic(name))
-    known = state.overviews.get(name)
-    if known is None or known[0] != version or time.monotonic() >= known[1]:
-        before = known[2].result() if known and _succeeded(known[2]) else None
-        reading = asyncio.ensure_future(_read(state, name, before))
-        known = state.overviews[name] = (version, time.monotonic() + SHARED_S, reading)
-        reading.add_done_callback(lambda done: _drop_failed(state, name, done))
-    overview: Overview = await asyncio.shield(known[2])
+    before = state.overviews.last(name)
+    overview: Overview = await state.overviews.get(name, version, SHARED_S, lambda: _read(state, name, before))
     return overview
-
-
-def _succeeded(reading: asyncio.Future[Any]) -> bool:
-    return reading.done() and not reading.cancelled() and reading.exception() is None
-
-
-def _drop_failed(state: AppState, name: str, done: asyncio.Future[Any]) -> None:
-    """Drops a failed or cancelled read, so that it is retried and unknown clusters leave nothing in memory."""
-    known = state.overviews.get(name)
-    if not _succeeded(done) and known is not None and known[2] is done:
-        del state.overviews[name]
 
 
 async def _read(state: AppState, name: str, before: Overview | None) -> Overview:
     """Returns the overview as it is now; `before` itself if it is equal."""
-    row, cluster = await state.clusters.get(name)
+    row = await state.clusters.shared_row(name)
+    cluster = await state.clusters.resolved(row)
     snapshot = state.live.snapshot(name)
     status = StatusOut(
         cluster=cluster_out(row, snapshot),

@@ -164,7 +164,7 @@ async def find_page(
 async def _order(snapshot: Snapshot, whole: QueueQuery, now: float, before: QueryResult | None) -> QueryResult:
     """Computes the order in pieces, so that other tasks can run in between: each minute all priorities change, and with
     them the order of every query that uses them. (A thread would take the interpreter away from all other requests.)"""
-    async with snapshot.derived.setdefault("give one order", asyncio.Lock()):
+    async with snapshot.derived.setdefault("order_lock", asyncio.Lock()):
         found = await _remade(snapshot, whole, now, before) if before is not None else None
         if found is None:
             search = QueueSearch(whole, now)

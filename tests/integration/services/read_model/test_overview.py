@@ -19,7 +19,7 @@ async def test_overview_keeps_nothing_for_unknown_clusters(server: Server) -> No
         with pytest.raises(NotFound):
             await read_overview(server.state, name)
     await asyncio.sleep(0)
-    assert server.state.overviews == {}
+    assert server.state.overviews._reads == {}
 
 
 async def test_viewers_share_one_overview_until_a_change(server: Server) -> None:
@@ -49,4 +49,4 @@ async def test_taken_down_cluster_leaves_no_overview(server: Server) -> None:
     await server.apply()
     await read_overview(server.state, "lab")
     await server.state.forget("lab")
-    assert server.state.overviews == {}
+    assert server.state.overviews._reads == {}

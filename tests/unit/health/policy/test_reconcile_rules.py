@@ -65,7 +65,7 @@ def test_lost_node_is_handled_after_slurmd_registers() -> None:
     heard = world(lab_1_3=node("lab-1-3", "DOWN", reason="Not responding"))
     assert not dead(actions(silent, machines()))
     assert dead(actions(heard, machines())) == [
-        DeadNode("lab-1-3", "Slurm had set it down: Not responding", running=True)
+        DeadNode("lab-1-3", "Slurm marked it DOWN: Not responding", running=True)
     ]
 
 

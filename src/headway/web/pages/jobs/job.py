@@ -94,7 +94,7 @@ async def act(
 ) -> Response:
     """Carries out cancel, requeue, hold or release and redirects to the job's page, which shows the result."""
     if verb not in _DONE:
-        raise NotFound(f"unknown action {verb[:20]!r} can be done with a job")
+        raise NotFound(f"unknown action {verb[:20]!r}", hint=f"use one of {', '.join(_DONE)}")
     page = f"/clusters/{name}/jobs/{job_id}"
     try:
         await act_on_job(state, who, name, job_id, cast(Action, verb), task)

@@ -131,7 +131,10 @@ async def test_stream_without_sign_in_sends_only_leave(server: Server) -> None:
 
 
 async def test_stream_of_an_unknown_cluster_sends_only_leave(server: Server) -> None:
+    seen = server.state.live.hub.version("watchers")
     assert events(await (await server.client()).get("/clusters/none/live")) == ["leave"]
+    assert server.state.live.hub.version("watchers") == seen, "an unknown cluster is not watched"
+    assert server.state.clusters._shared_rows._reads == {}
 
 
 async def test_stream_ends_when_the_cluster_is_deleted(server: Server) -> None:
