@@ -7,8 +7,8 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from headway.changes.account_changes import account_changes
 from headway.changes.machine_changes import DesiredMachine, machine_changes
-from headway.changes.slurm_accounts import account_changes
 from headway.domain.changeset import REBUILD, Change, ChangeSet, Disturbs
 from headway.domain.cluster import MAIN_GROUP, Cluster
 from headway.domain.machines.machine import MachineState

@@ -6,8 +6,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, changeset, with_effects
-from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import machine_claims
 from headway.cluster.changeset_execution import ApplyRun, BeforeStage, store_new_secrets
 from headway.cluster.context import ClusterContext, ReportProgress

@@ -10,9 +10,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from headway.changes.account_changes import account_changes
 from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import machine_changes
-from headway.changes.slurm_accounts import account_changes
 from headway.cluster import head_upgrade, machine_claims, remote_steps
 from headway.cluster.active_head import active_or_stopped_head
 from headway.cluster.context import ClusterContext, ReportProgress

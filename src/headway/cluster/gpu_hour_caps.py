@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from headway.changes.slurm_accounts import usage_resets_due
+from headway.changes.account_changes import usage_resets_due
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine

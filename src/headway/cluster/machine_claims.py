@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import cast
 
-from headway.changes.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
-from headway.changes.uid_conflicts import agreed_uids
+from headway.changes.checks.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
+from headway.changes.checks.uid_conflicts import agreed_uids
 from headway.cluster import remote_steps
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.machine_steps import DAEMONS

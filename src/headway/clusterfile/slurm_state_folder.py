@@ -16,7 +16,7 @@ _PEOPLES = re.compile(r"/(home|scratch)(/[^.].*)?")
 
 
 def state_folder_faults(file: ClusterFile, provider: ProviderTraits) -> Iterator[FaultText]:
-    """Yields the faults that the file alone shows. changes.slurm_state_folder checks on the machines which disk the
+    """Yields the faults that the file alone shows. changes.checks.state_folder checks on the machines which disk the
     folder is on."""
     state = file.storage.state
     if state is None:

@@ -15,7 +15,7 @@ _SACCTMGR = ("sacctmgr", "-i")
 
 
 def account_change_argv(data: Mapping[str, Any]) -> list[str]:
-    """Returns the command that carries out one change of `headway.changes.slurm_accounts`.
+    """Returns the command that carries out one change of `headway.changes.account_changes`.
 
     `data`: "verb" (add, modify, delete, cancel_jobs), "entity" (qos, account, user) and "name"; for associations
     "account"; "set" is a list of "option=value". cancel_jobs cancels the jobs of user "name" in "account". Raises

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
+from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import DesiredMachine
-from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import remote_steps
 from headway.cluster.changeset_execution import ApplyRun
 from headway.cluster.context import ClusterContext

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import SLURM_CONF, DesiredState, changeset
 from headway.changes.machine_changes import DesiredMachine
-from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import observe as watched
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import build_desired_state

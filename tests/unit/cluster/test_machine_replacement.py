@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, changeset
-from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import changeset_execution as applying
 from headway.cluster import machine_claims
 from headway.cluster.changeset_execution import ApplyRun

@@ -10,7 +10,7 @@ from fractions import Fraction
 from headway.billing import budgets
 from headway.billing.budgets import BudgetStatus, Level
 from headway.billing.periods import Period, zone
-from headway.changes.slurm_accounts import period_end, period_start
+from headway.changes.account_changes import period_end, period_start
 from headway.domain.cluster import Cluster
 from headway.schemas.billing import BudgetOut
 from headway.services.app_state import AppState

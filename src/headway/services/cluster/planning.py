@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headway.changes.server_settings import file_change, setting_changes
+from headway.changes.setting_changes import file_change, setting_changes
 from headway.clusterfile.node_counts import edit_node_counts, target_node_counts, with_node_counts
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster

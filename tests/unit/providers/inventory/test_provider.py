@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import SSH
+from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import SLURM_CONF, DesiredState, changeset
 from headway.changes.machine_changes import DesiredMachine
-from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import _host_keys
 from headway.cluster.observe import observe_cluster

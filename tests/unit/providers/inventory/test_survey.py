@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.changes.owned_machines import SurveyResult
+from headway.changes.checks.owned_machines import SurveyResult
 from headway.cluster.machine_claims import InventorySurvey
 from headway.domain.cluster import Host, OwnedSite
 from headway.domain.machines.machine import Jump

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.changes.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
-from headway.changes.uid_conflicts import agreed_uids
+from headway.changes.checks.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
+from headway.changes.checks.uid_conflicts import agreed_uids
 from headway.domain.cluster import Host, Storage, Volume
 from headway.domain.machines.survey import (
     DetectedGpu,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from headway.catalog.advisories import unfixed_advisories
 from headway.catalog.releases import IMAGES
-from headway.changes.slurm_state_folder import state_gaps
-from headway.changes.uid_conflicts import uid_gaps
+from headway.changes.checks.state_folder import state_gaps
+from headway.changes.checks.uid_conflicts import uid_gaps
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Gap
 from headway.domain.machines.survey import DetectedHardware, DetectedMount, Difference, Survey

@@ -13,7 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.changes.slurm_accounts import account_changes, desired_accounts, period_end, period_start, usage_resets_due
+from headway.changes.account_changes import (
+    account_changes,
+    desired_accounts,
+    period_end,
+    period_start,
+    usage_resets_due,
+)
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster, GpuHourCap, Team, User
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
