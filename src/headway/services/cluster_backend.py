@@ -1,5 +1,5 @@
-"""The calls that requests and workers make on clusters, as a Protocol. server.backend.backend implements it; the fake
-of the tests answers only the calls that a test registered."""
+"""The calls that requests and workers make on clusters, as Protocols. `server.backend` implements them; the fake of the
+tests answers only the calls that a test registered."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cl
 
 @dataclass(frozen=True)
 class ResolvedCluster:
-    """A valid document's cluster, and warnings about it."""
+    """The cluster that a valid document describes, and the warnings about the document."""
 
     cluster: Cluster
     warnings: tuple[Fault, ...] = ()
@@ -67,7 +67,7 @@ class WaitForJobs(Protocol):
         ...
 
     async def others(self, nodes: Collection[str]) -> bool:
-        """Returns whether another operation must go first. `nodes` are those whose jobs are waited for."""
+        """Returns whether another operation must run first. The apply waits for the jobs on `nodes`."""
         ...
 
 
@@ -75,7 +75,7 @@ class ClusterLifecycle(Protocol):
     """Resolves, plans, applies and removes a cluster."""
 
     def resolve(self, document: Document) -> ResolvedCluster:
-        """Returns the document's cluster. Raises InvalidSpec with every fault. Pure, but slow for thousands of nodes."""
+        """Returns the document's cluster. Raises InvalidSpec with all faults. Pure, but slow for thousands of nodes."""
         ...
 
     async def plan(self, cluster: Cluster) -> ChangeSet:
@@ -89,18 +89,18 @@ class ClusterLifecycle(Protocol):
         deadline: Deadline | None = None,
         waiting: WaitForJobs | None = None,
     ) -> bool:
-        """Applies the cluster's file. `deadline` is the time until which jobs may run on nodes that are to be removed;
-        with None no node with jobs is removed. Returns whether it stopped for another operation (`waiting`), with
-        those nodes left drained."""
+        """Applies the cluster's file. Jobs on nodes that are to be removed may run until `deadline`; None: no node with
+        jobs is removed. Returns True if it stopped because another operation must run first (`waiting`); the nodes stay
+        drained."""
         ...
 
     async def take_down(self, cluster: Cluster, say: ReportProgress, delete_data: bool) -> tuple[str, ...]:
-        """Removes the cluster's machines. Returns the folders of data that stay."""
+        """Deletes the cluster's machines, and its data if `delete_data`. Returns the data folders that remain."""
         ...
 
     async def replace_machine(self, cluster: Cluster, say: ReportProgress, node: str, since: float | None) -> None:
-        """Replaces the machine of one node and changes nothing else. A machine that was created after `since` (unix
-        seconds) or has jobs is kept."""
+        """Replaces the machine of one node and changes nothing else. Keeps a machine that has jobs or was created after
+        `since` (unix seconds)."""
         ...
 
     async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
@@ -108,7 +108,7 @@ class ClusterLifecycle(Protocol):
         ...
 
     async def readiness_checks(self, cluster: Cluster) -> tuple[Check, ...]:
-        """Returns the checks of whether the cluster works as its file says."""
+        """Checks whether the cluster works as its file describes. Returns one result per check."""
         ...
 
 
@@ -118,12 +118,12 @@ class ClusterBackups(Protocol):
     async def back_up(
         self, cluster: Cluster, about: Mapping[str, Any], say: ReportProgress, path: Path, header: Header, key: bytes
     ) -> None:
-        """Writes the backup file `path` completely or not at all. `about` is the cluster's own row."""
+        """Writes the backup file `path`, completely or not at all. `about` is the cluster's row in the store."""
         ...
 
     async def restore(self, cluster: Cluster, say: ReportProgress, path: Path, key: bytes, ref: str) -> None:
-        """Makes the cluster's machines with the backup's queue and accounting. `ref` is the same when an interrupted
-        restore is continued."""
+        """Creates the cluster's machines and loads the backup's queue and accounting into them. To continue an
+        interrupted restore, give the same `ref`."""
         ...
 
     async def rotate_key(
@@ -138,30 +138,34 @@ class Rollouts(Protocol):
     """Moves nodes and heads to another node image."""
 
     async def plan_rollout(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
-        """Returns what `roll_nodes`, and with `head` also `roll_heads`, would do now; `by` says that there is a deadline.
-        Raises Refused if machines are not made from an image, or if there is no previous image."""
+        """Returns what `roll_nodes`, and with `head` also `roll_heads`, would change now. `back`: to the previous image;
+        `by`: running jobs have a deadline. Raises Refused if the provider uses no images, or for `back` if no previous
+        image is known."""
         ...
 
     async def roll_nodes(
         self, cluster: Cluster, say: ReportProgress, waits: OperationWaits, *, back: bool, until: float | None
     ) -> bool:
-        """Replaces nodes by nodes of another image, one node first. Returns False if it stopped for another operation,
-        as `waits` said. Raises Refused if a node does not pass its tests."""
+        """Replaces the machines of nodes by machines of another image. The first node must pass its tests before the
+        others follow. Jobs may run until `until` (unix seconds). Returns False if it stopped because another operation
+        must run first (`waits`). Raises Refused if a node fails its tests."""
         ...
 
-    async def roll_heads(self, cluster: Cluster, say: ReportProgress, *, back: bool) -> None: ...
+    async def roll_heads(self, cluster: Cluster, say: ReportProgress, *, back: bool) -> None:
+        """Replaces the machines of the heads by machines of another image; `back`: of the previous image."""
+        ...
 
     async def ensure_image(self, cluster: Cluster, say: ReportProgress) -> None:
-        """Makes the cluster's node image if it does not exist yet."""
+        """Builds the cluster's node image if it does not exist."""
         ...
 
     async def nodes_await_rollout(self, cluster: Cluster) -> bool:
-        """Returns whether the heads have the Slurm version of the file and nodes that were drained for a roll have
-        another one. False if that is unknown."""
+        """Returns whether the heads have the Slurm version of the file while nodes that a rollout drained still have
+        another version. False if the versions are unknown."""
         ...
 
     async def halt_rollout(self, cluster: Cluster, say: ReportProgress) -> None:
-        """Resumes the nodes that a roll has drained but not replaced."""
+        """Resumes the nodes that a rollout has drained but not replaced."""
         ...
 
 
@@ -169,15 +173,15 @@ class ClusterStorage(Protocol):
     """Measures volumes and stores dataset versions."""
 
     async def measure_volumes(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
-        """Returns the speed of each volume, measured from one machine; `node` "" is the head."""
+        """Measures each volume from one machine with a file of `mib` MiB. `node` "" is the head."""
         ...
 
     async def dataset_library(self, cluster: Cluster) -> LibraryLocation:
-        """Returns the place of dataset versions on machines of an inventory."""
+        """Returns the library of dataset versions on the head of a cluster of owned machines."""
         ...
 
     async def volume_usage(self, cluster: Cluster) -> tuple[VolumeUsage, ...]:
-        """Returns how full each volume is, as seen from the head. Raises Unreachable."""
+        """Returns size and use of each volume, as the head sees it. Raises Unreachable."""
         ...
 
 
@@ -198,12 +202,12 @@ class SlurmState(Protocol):
         ...
 
     async def jobs_by_id(self, cluster: Cluster, numbers: tuple[int, ...]) -> tuple[JobState, ...]:
-        """Returns those of the jobs that the controller knows, without the GPUs they hold. The number of an array must
-        not be given, because it returns all tasks."""
+        """Returns the jobs that the controller knows, without their GPU indices. Must not be called with the id of an
+        array: Slurm would return all its tasks."""
         ...
 
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
-        """Returns the jobs of the last days, from accounting."""
+        """Returns the jobs of the last days from accounting."""
         ...
 
     async def task(self, cluster: Cluster, job_id: int, task: str) -> JobState:
@@ -215,27 +219,28 @@ class SlurmState(Protocol):
         ...
 
     async def job_runs(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
-        """Returns every run of a job, from accounting."""
+        """Returns every run of a job from accounting; a requeued job has several."""
         ...
 
 
 class ClusterJobs(Protocol):
-    """Submits and controls jobs, and reads their progress and logs. `user` is the Linux user that acts on the cluster."""
+    """Submits and controls jobs, and reads their progress and logs. `user` is the Linux user on the cluster that the
+    commands run as."""
 
     async def submit(
         self, cluster: Cluster, request: SubmitIn, user: str, stage: JobFiles | None = None, *, tag: str = ""
     ) -> SubmitOut:
-        """Submits a job. `tag` names the request: a request that is sent twice with the same tag is submitted once and
-        answered the same."""
+        """Submits a job with sbatch. Two requests with the same `tag` submit one job and get the same answer."""
         ...
 
     async def store_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> bool:
-        """Stores a user's bundle and returns whether it is on the cluster now. With an empty archive it only checks."""
+        """Stores a user's bundle below `root` on the cluster. Returns whether it is stored now; an empty archive only
+        checks that."""
         ...
 
     async def cancel(self, cluster: Cluster, job: str, user: str, *, as_operator: bool) -> None:
-        """Cancels a job: "12" (a job, or a whole array) or "12_3" (one task). `as_operator` uses Headway's own Slurm
-        operator, for actions that an admin may do and Slurm would refuse to `user`."""
+        """Cancels a job: "12" (a job or a whole array) or "12_3" (one task). `as_operator` runs the command as Headway's
+        own Slurm operator, for admins to whose user Slurm would refuse it."""
         ...
 
     async def control(self, cluster: Cluster, job: str, verb: str, user: str, *, as_operator: bool) -> None:
@@ -243,109 +248,114 @@ class ClusterJobs(Protocol):
         ...
 
     async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> dict[int, ProgressOut]:
-        """Returns steps and loss of the jobs that report them or write them to their logs, by job id."""
+        """Returns step and loss by job id, for jobs that report them or write them to their logs."""
         ...
 
     async def ended_progress(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
-        """Returns the same for a job that has ended and is no longer followed; None if it reported nothing."""
+        """Returns the progress of a job that has ended; None if it reported none."""
         ...
 
     async def log_window(
         self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool
     ) -> LogPartOut:
-        """Returns some lines of a log, read as the job's own user."""
+        """Returns the last `lines` lines before byte `before` of a log (None: of the whole log), read as the job's user.
+        `err`: of standard error."""
         ...
 
-    async def search_log(self, cluster: Cluster, job: JobState, text: str, *, err: bool) -> LogFoundOut: ...
+    async def search_log(self, cluster: Cluster, job: JobState, text: str, *, err: bool) -> LogFoundOut:
+        """Returns the lines of a log that contain the text, in upper or lower case."""
+        ...
 
     def follow_log(
         self, cluster: Cluster, job: JobState, *, follow: bool, err: bool, start: int = 0
     ) -> AsyncIterator[bytes]:
-        """Yields the log from byte `start` on, read as the job's own user."""
+        """Yields the log from byte `start` on, read as the job's user. `follow`: until the job ends."""
         ...
 
     def follow_array_logs(self, cluster: Cluster, job_id: int, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
-        """Yields the logs of an array's tasks, each line with its task's number."""
+        """Yields the logs of an array's tasks; each line begins with the task's number."""
         ...
 
 
 class ClusterCommands(Protocol):
     """Runs commands and opens tunnels as the Linux user `user`."""
 
-    async def run_command(self, cluster: Cluster, request: ExecIn, user: str) -> ExecOut: ...
+    async def run_command(self, cluster: Cluster, request: ExecIn, user: str) -> ExecOut:
+        """Runs a command on the head and returns its exit code and output. Raises Refused if the request's standard
+        input is not base64."""
+        ...
 
     def run_interactive(
         self, cluster: Cluster, argv: Sequence[str], user: str, feed: AsyncIterator[bytes]
     ) -> AsyncIterator[tuple[str, bytes]]:
-        """Runs a command and yields its output while it runs: ("out" | "err", bytes), and as the last pair ("code",
-        digits). `feed` is standard input; closing the iterator ends the command."""
+        """Runs a command on the head and yields its output as it arrives: ("out" | "err", bytes), and as the last pair
+        ("code", digits of the exit code). `feed` is standard input. Closing the iterator ends the command."""
         ...
 
     async def open_tunnel(self, cluster: Cluster, node: str, user: str, path: str) -> Tunnel:
-        """Returns a tunnel for connections to a socket of `user` on a node. Raises Unreachable."""
+        """Returns a tunnel to the Unix socket `path` of `user` on a node. Raises Unreachable."""
         ...
 
 
 class NodeActions(Protocol):
-    """Drains, tests, reboots and returns nodes in the name of a person."""
+    """Drains, tests, reboots and resumes nodes in a person's name."""
 
     async def drain_node(self, cluster: Cluster, node: str, reason: str, person: str) -> str:
-        """Drains a node in the person's name and returns what was done, in words."""
+        """Drains a node. Returns the result as a sentence."""
         ...
 
     async def return_node(self, cluster: Cluster, node: str, person: str) -> str:
-        """Returns a node to service that has no open incident. The result is what was done, in words. Raises Conflict
-        if the node is in service already, Unreachable if its machine is not there."""
+        """Resumes a node that has no open incident. Returns the result as a sentence. Raises Conflict if the node is in
+        service already, Unreachable if its machine does not exist."""
         ...
 
     async def return_incident_node(self, cluster: Cluster, number: int, person: str, *, false_alarm: bool) -> Incident:
-        """Tests the node of an incident and returns it to service. Returns the closed incident. Raises Conflict if a
-        test fails."""
+        """Tests the node of an incident and resumes it. Returns the closed incident. Raises Conflict if a test fails."""
         ...
 
     async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Awaitable[str]:
-        """Starts a reboot. Raises Conflict while jobs run there, unless `busy`. The returned awaitable ends with the
-        reboot and gives what went wrong, or ""."""
+        """Returns an awaitable that reboots the node and returns the error as text, "" after success. Raises Conflict
+        while jobs run on the node, unless `busy`."""
         ...
 
     async def resume_reboot(self, cluster: Cluster, node: str) -> tuple[str, Awaitable[str]] | None:
-        """Continues a reboot that was interrupted by the end of its server. Returns (person who started it, awaitable
-        as in `reboot_node`), or None if there is none or another server continues it."""
+        """Returns (person, awaitable as in `reboot_node`) for a reboot that a stopped server left unfinished; None if
+        no reboot is unfinished or another server continues it."""
         ...
 
     async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> tuple[tuple[str, bool, str], ...]:
-        """Returns (test, passed, words) for each test. Changes nothing; `hard` tests disturb running jobs."""
+        """Runs a node's tests. Returns (name, passed, text) for each test. `hard` adds tests that disturb running jobs."""
         ...
 
     async def inject_fault(self, cluster: Cluster, fault: FaultIn) -> str:
-        """Injects a fault and returns what was done, in words. Raises Refused if the machines are not simulated and the
+        """Injects a fault. Returns the result as a sentence. Raises Refused if the machines are not simulated and the
         fault is not forced."""
         ...
 
 
 class UsageSources(Protocol):
-    """Reads what billing needs from accounting, and holds the jobs of a team over its budget."""
+    """Reads usage from accounting and from progress reports, and holds the jobs of a team that is over its budget."""
 
     async def usage_runs(self, cluster: Cluster, since: int, until: int) -> tuple[JobRun, ...]:
-        """Returns every run of every job that existed at some time between `since` and `until`. Raises if accounting
-        does not answer."""
+        """Returns every run of every job between `since` and `until` (unix seconds). Raises CommandFailed or Unreachable
+        if accounting or the head does not answer."""
         ...
 
     async def node_events(self, cluster: Cluster, since: int) -> tuple[NodeSpan, ...]:
-        """Returns the periods in which nodes were down or drained and that reach past `since`. Raises as `accounting`."""
+        """Returns the periods after `since` (unix seconds) in which nodes were down or drained. Raises as `usage_runs`."""
         ...
 
     async def restart_losses(self, cluster: Cluster) -> dict[int, tuple[tuple[float, float], ...]]:
-        """Returns by job id, for jobs that report progress: (last report before a restart, seconds of work before it
-        that had to be repeated) of each restart."""
+        """Returns by job id, for jobs that report progress: (unix seconds of the last report before a restart, seconds
+        of work that were repeated) of each restart."""
         ...
 
     async def checkpoint_stats(self, cluster: Cluster) -> dict[int, CheckpointStats]:
-        """Returns by job id, for jobs that report them, statistics of the checkpoints that they wrote."""
+        """Returns checkpoint statistics by job id, for jobs that report their checkpoints."""
         ...
 
     async def hold_team_jobs(self, cluster: Cluster, team: str, *, on: bool) -> None:
-        """Keeps the team's jobs from starting while `on`; running jobs continue."""
+        """Stops the team's jobs from starting (`on`) or allows it again. Running jobs continue."""
         ...
 
 
@@ -355,17 +365,18 @@ class Monitoring(Protocol):
     async def query_metrics(
         self, cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int
     ) -> tuple[Row, ...]:
-        """Returns what the cluster's Prometheus measured. Raises Unreachable if it does not answer."""
+        """Returns the results of the queries from `start` to `end` (unix seconds), one value per `step_s` seconds. Raises
+        Unreachable if Prometheus does not answer."""
         ...
 
     async def send_alerts(self, cluster: Cluster, news: Sequence[Notification]) -> None:
-        """Passes notifications on to be sent through the cluster's alert channels. A repeated one is not sent again.
-        Raises Unreachable if the service does not answer."""
+        """Sends notifications to the cluster's Alertmanager, which passes them to its alert channels and suppresses
+        repeated ones. Raises Unreachable if it does not answer."""
         ...
 
 
 class ClusterBackend(Protocol):
-    """Every call that contacts machines or resolves a cluster file, in one part a subject."""
+    """Every call that contacts machines or resolves a cluster file, in one Protocol per subject."""
 
     @property
     def lifecycle(self) -> ClusterLifecycle: ...
@@ -398,5 +409,5 @@ class ClusterBackend(Protocol):
     def monitoring(self) -> Monitoring: ...
 
     async def forget(self, cluster: str) -> None:
-        """Closes the open connections to a cluster."""
+        """Closes all connections to a cluster and stops its automatic actions."""
         ...

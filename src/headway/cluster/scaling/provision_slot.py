@@ -23,7 +23,7 @@ async def provision_machine(
     name: str,
     say: ReportProgress,
     *,
-    why: str = "Slurm asked for it",
+    why: str = "Slurm powers the node up",
     image: str = "",
 ) -> None:
     """Creates the machine, sets it up and starts slurmd last. `image`: tag of the image, as in ApplyRun. Raises

@@ -1,4 +1,4 @@
-"""The backend of the server: one part a subject, all over the same pool of connections."""
+"""The server's cluster backend: one object per subject, all with the same pool of connections."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Backend:
         self.health = HealthLoop(pool, self.slurm)
 
     async def forget(self, cluster: str) -> None:
-        """Closes everything that is open for a cluster."""
+        """Closes all connections to a cluster and stops its automatic actions."""
         await self._pool.forget(cluster)
 
     async def close(self) -> None:
-        """Closes everything that is open for all clusters."""
+        """Closes all connections to all clusters and stops their automatic actions."""
         await self._pool.close()
 
     async def stand_by(self) -> None:

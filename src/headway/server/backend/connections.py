@@ -1,4 +1,4 @@
-"""Keeps connections open for each cluster between requests: SSH, slurmrestd, the cluster's context and its health loop."""
+"""Keeps the connections to each cluster open between requests: SSH, slurmrestd, the cluster's context and its health loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headway.jobs.view.progress import ProgressReader
     from headway.slurm.reader import SlurmReader
 
-# seconds between queries to the provider for the head's address; a query takes longer than most commands on the head
+# Seconds between queries to the provider for the head's address: a query takes longer than most commands on the head.
 LOOK_S = 2.0
 
 
@@ -51,15 +51,15 @@ class SlurmConnection:
 
 @dataclass
 class ClusterConnections:
-    """Everything that is kept open for one cluster."""
+    """The open connections to one cluster, the objects that use them, and the locks of its actions."""
 
     env: ClusterContext
     key: object  # None if the connections are to be reopened at the next use
     slurm: SlurmConnection | None = None
     looked_at: float = 0.0  # monotonic time when the provider was last queried for the head
-    cluster: Cluster | None = None  # by its newest file, for work that began under an older one
+    cluster: Cluster | None = None  # from its newest file; long work that began with an older file reads it here
     reconciler: HealthReconciler | None = None
-    jobs: tuple[JobState, ...] = ()  # as last read
+    jobs: tuple[JobState, ...] = ()  # from the latest reading of Slurm
     incident_engine: IncidentEngine | None = None
     autoscaler: Autoscaler | None = None
     # locked while an apply or the autoscaler creates machines
@@ -70,14 +70,14 @@ class ClusterConnections:
     listing: asyncio.Task[tuple[Machine, ...]] | None = None
 
     async def machines(self, cluster: str) -> tuple[Machine, ...]:
-        """Returns the provider's machines. Concurrent callers share one provider query: on a host short of CPU time
-        podman needs seconds, and a reading that queried it twice would time out."""
+        """Returns the cluster's machines that the provider lists. Concurrent callers share one query: podman needs
+        seconds on a busy host, and a reading of Slurm that waits for two queries would time out."""
         if self.listing is None or self.listing.done():
             self.listing = asyncio.create_task(self.env.provider.list(cluster))
         return await asyncio.shield(self.listing)
 
     def engine_for(self, cluster: Cluster) -> IncidentEngine:
-        """Returns the incident engine, created at its first use, with the cluster's present file."""
+        """Returns the incident engine, set to the given cluster. Creates it at the first call."""
         from headway.health.incidents.engine import IncidentEngine
 
         if self.incident_engine is None:
@@ -97,7 +97,7 @@ class ConnectionPool:
         self._opening = asyncio.Lock()
 
     async def forget(self, cluster: str) -> None:
-        """Closes everything that is open for a cluster."""
+        """Closes all connections to a cluster and stops its automatic actions."""
         opened = self._open.pop(cluster, None)
         if opened is not None:
             if opened.incident_engine is not None:
@@ -109,7 +109,7 @@ class ConnectionPool:
             await opened.env.close()
 
     async def close(self) -> None:
-        """Closes everything that is open for all clusters."""
+        """Closes all connections to all clusters and stops their automatic actions."""
         await asyncio.gather(*(self.forget(name) for name in list(self._open)), return_exceptions=True)
 
     async def stand_by(self) -> None:
@@ -126,6 +126,7 @@ class ConnectionPool:
         await asyncio.gather(*ending)
 
     async def context(self, cluster: Cluster) -> ClusterContext:
+        """Returns the cluster's context, with open connections."""
         return (await self.opened(cluster)).env
 
     @contextlib.asynccontextmanager
@@ -146,6 +147,7 @@ class ConnectionPool:
             await env.close()
 
     async def opened(self, cluster: Cluster) -> ClusterConnections:
+        """Returns the cluster's connections. Reopens them if the provider or the hosts in its file have changed."""
         key = _key(cluster)
         async with self._opening:
             for name in [name for name, one in self._open.items() if one.key is None]:
@@ -178,7 +180,7 @@ class ConnectionPool:
             machines = await opened.machines(cluster.name)
             head = await self._head(cluster, opened.env, {machine.name: machine for machine in machines})
             if head is None:
-                raise Unreachable(f"{cluster.head} does not exist", hint=f"headway apply brings {cluster.name} back")
+                raise Unreachable(f"{cluster.head} does not exist", hint="headway apply creates it again")
             opened.looked_at = time.monotonic()
             known = opened.slurm
             if known is not None and (known.head, known.version) == (head, cluster.slurm_version):
@@ -205,7 +207,7 @@ class ConnectionPool:
 
     @contextlib.asynccontextmanager
     async def exclusive(self, cluster: Cluster) -> AsyncIterator[ClusterConnections]:
-        """Holds the lock for creating machines: no other task of this server creates machines of the cluster meanwhile."""
+        """Holds the lock for creating machines, so that no other task of this server creates machines of the cluster."""
         opened = await self.opened(cluster)
         async with opened.making:  # take the lock first: a running autoscaler pass may start another machine
             if opened.autoscaler is not None:
@@ -225,6 +227,6 @@ class ConnectionPool:
 
 
 def _key(cluster: Cluster) -> object:
-    """Returns what decides whether open connections still fit: after a change of provider or hosts the machines are
-    other ones."""
+    """Returns the provider and the hosts of the cluster. If they change, the machines are different and open
+    connections must be replaced."""
     return cluster.provider, cluster.hosts

@@ -47,14 +47,15 @@ class HealthLoop:
             try:
                 said = await engine.handle_reclaim_notices() + await engine.resume_open()
                 engine.last_faults.pop(0, None)
-            except HeadwayError as error:  # dead nodes are handled even if this fails
+            except HeadwayError as error:  # a failed reclaim must not stop the handling of dead nodes
                 said = engine.report_once(0, cluster.name, fault_text(error))
             said += await opened.reconciler.reconcile(nodes, opened.jobs)
             await self._follow(cluster, opened)
         return said + await self._wake(cluster, opened)
 
     async def handle_urgent(self, cluster: Cluster) -> list[tuple[str, str]]:
-        """Handles what can't wait until an operation has ended: machines that the provider reclaims."""
+        """Handles machines that the provider reclaims. This also runs during an operation, because the provider takes
+        such a machine within minutes."""
         opened = await self._pool.opened(cluster)
         async with self._pool.turn(cluster, opened):
             engine = opened.engine_for(cluster)
@@ -63,11 +64,11 @@ class HealthLoop:
     async def listen(
         self, cluster: Cluster, is_idle: Callable[[], bool], on_jobs: Callable[[tuple[int, ...], bool], None]
     ) -> AsyncIterator[Messages]:
-        """Acts on events from the node agents as they arrive and yields what was done, as text for people. Ends, or
-        raises, when the connection to the head is lost.
+        """Acts on events from the node agents as they arrive and yields the actions as (node or job, text). Ends or
+        raises when the connection to the head is lost.
 
         `is_idle` returns whether no operation is running (an operation may restart machines itself). `on_jobs` is called
-        with the jobs that begin or end on a node (True), and with those that the controller's log names (False)."""
+        with the ids of jobs that begin or end on a node (True), and of jobs that the controller's log names (False)."""
         from headway.health.detection.agent_events import JobEvents, PowerRequest, stream_events
 
         slurm, opened = await self._pool.slurm(cluster), await self._pool.opened(cluster)
@@ -130,7 +131,7 @@ class HealthLoop:
             return await opened.autoscaler.scale(at_once=at_once)
 
     async def _follow(self, cluster: Cluster, opened: ClusterConnections) -> None:
-        """Records when jobs that were moved run again, and when they have made progress again."""
+        """Records when jobs that a repair requeued run again, and when they report progress again."""
         from headway.health.incidents.recovery_tracking import track_recovery
         from headway.jobs.view.progress import jobs_to_read
 

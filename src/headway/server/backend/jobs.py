@@ -34,7 +34,7 @@ class Jobs:
         from headway.jobs.submission.submit import run_sbatch
 
         opened = await self._pool.opened(cluster)
-        # A live helper process proves that the head has not moved: the provider need not be queried.
+        # A live helper process proves that the head is still the same machine, so the provider is not queried.
         known = opened.slurm
         warm = known is not None and cluster.controllers == 1 and known.links.has_idle_helper(user)
         slurm = known if known is not None and warm else await self._pool.slurm(cluster)

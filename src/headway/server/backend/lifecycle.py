@@ -72,12 +72,12 @@ class Lifecycle:
             machine = (await tools.machines()).get(node)
             made = machine is not None and since is not None and machine.started_at > since
             if made or (machine is not None and await tools.jobs_on(node)):
-                await say(node, "another process has created a machine there meanwhile", done=True)
+                await say(node, "keeps its machine, which has jobs or was created after this request", done=True)
                 return
             if node not in cluster.group_of or await machine_is_surplus(tools, node):
-                await say(node, "its machine is gone, and none is wanted in its place any more", done=True)
+                await say(node, "gets no new machine: the cluster file has no place for it now", done=True)
                 return
-            await provision_machine(cluster, opened.env, node, say, why="the one before is broken")
+            await provision_machine(cluster, opened.env, node, say, why="the previous machine failed")
 
     async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
         return await (await self._pool.opened(cluster)).machines(cluster.name)

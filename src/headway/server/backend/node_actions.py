@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headway.domain.incident import Incident
 
 _LOOK_S = 0.5
-_LAST_WORD_S = 0.3  # seconds until the server kills itself, so that the HTTP response is sent first
+_LAST_WORD_S = 0.3  # seconds until the server kills itself; the HTTP response is sent before
 
 
 class NodeActions:
@@ -29,7 +29,7 @@ class NodeActions:
         self._pool = pool
 
     async def drain_node(self, cluster: Cluster, node: str, reason: str, person: str) -> str:
-        """Drains a node in the name of a person. Returns what was done."""
+        """Drains a node in the person's name. Returns the result as a sentence."""
         from headway.health.manual_actions import drain_node
 
         opened = await self._pool.opened(cluster)
@@ -37,7 +37,7 @@ class NodeActions:
             return await drain_node(opened.engine_for(cluster).context, node, reason, person)
 
     async def return_node(self, cluster: Cluster, node: str, person: str) -> str:
-        """Returns a node to service in the name of a person. Returns what was done."""
+        """Resumes a node in the person's name. Returns the result as a sentence."""
         from headway.health.manual_actions import return_node
 
         opened = await self._pool.opened(cluster)
@@ -45,8 +45,8 @@ class NodeActions:
             return await return_node(opened.engine_for(cluster).context, node, person)
 
     async def return_incident_node(self, cluster: Cluster, number: int, person: str, *, false_alarm: bool) -> Incident:
-        """Returns the closed incident after its node has passed its tests and is back in service. If another server
-        leads, that one runs the tests. Raises Conflict if the node stays out of service."""
+        """Tests the node of an incident and resumes it. Returns the closed incident. If another server leads, the
+        leader runs the tests. Raises Conflict if the node stays out of service."""
         opened = await self._pool.opened(cluster)
         engine = opened.engine_for(cluster)
         leads = self._pool.store.presence.leads
@@ -73,16 +73,16 @@ class NodeActions:
             await asyncio.sleep(_LOOK_S)
 
     async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Awaitable[str]:
-        """Returns the reboot as an awaitable, which returns what went wrong, "" if it succeeded. `busy` allows it
-        while jobs run."""
+        """Returns an awaitable that reboots the node and returns the error as text, "" after success. Raises Conflict
+        while jobs run on the node, unless `busy`."""
         from headway.health.manual_actions import check_reboot
 
         await check_reboot(await self._pool.health_context(cluster), node, end_jobs=busy)
         return self._rebooted(cluster, node, person, busy=busy)
 
     async def resume_reboot(self, cluster: Cluster, node: str) -> tuple[str, Awaitable[str]] | None:
-        """Returns (person, reboot) for a reboot that a stopped server has not finished; None if there is none or it
-        is running."""
+        """Returns (person, awaitable as in `reboot_node`) for a reboot that a stopped server left unfinished; None if
+        no reboot is unfinished or another server continues it."""
         from headway.health.manual_actions import person_rebooting
 
         if await self._pool.store.presence.in_turn(f"reboot/{cluster.name}/{node}"):
@@ -104,12 +104,12 @@ class NodeActions:
         return tuple((one.name, one.ok, one.text) for one in (await run_node_tests(tools, node, thorough=hard)).results)
 
     async def inject_fault(self, cluster: Cluster, fault: FaultIn) -> str:
-        """Injects a fault into a local cluster, or removes it. Returns what was done."""
+        """Injects a fault into a cluster of local machines, or removes it. Returns the result as a sentence."""
         from headway.health.fault_injection import inject_fault
 
         if fault.daemon is Daemon.SERVER:
             if fault.heal:
                 return "the server runs"
             asyncio.get_running_loop().call_later(_LAST_WORD_S, os.kill, os.getpid(), signal.SIGKILL)
-            return "the server is killed; headway server start brings it back"
+            return "the server is killed; headway server start starts it again"
         return await inject_fault(cluster, (await self._pool.opened(cluster)).env, fault)

@@ -166,7 +166,7 @@ async def test_replacement_skips_a_machine_recreated_by_others(
     monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
     lifecycle = Lifecycle(Pool(lab.store, opened))
     await lifecycle.replace_machine(lab.responder.cluster, say, NODE, since)
-    assert brought == ([(NODE, "the one before is broken")] if made else [])
+    assert brought == ([(NODE, "the previous machine failed")] if made else [])
 
 
 @pytest.mark.parametrize("fate", ["scaled", "taken out", "missing"])
@@ -192,7 +192,7 @@ async def test_replacement_skips_a_node_that_is_no_longer_wanted(lab: Ward, monk
     lifecycle = Lifecycle(Pool(lab.store, opened))
     await lifecycle.replace_machine(cluster, say, NODE, None)
     assert brought == ([NODE] if fate == "missing" else [])
-    assert said == ([] if brought else ["its machine is gone, and none is wanted in its place any more"])
+    assert said == ([] if brought else ["gets no new machine: the cluster file has no place for it now"])
 
 
 async def test_dead_nodes_are_reported_despite_a_failing_incident_engine(lab: Ward, monkeypatch: Any) -> None:
