@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from headway import paths
-from headway.server import listen_settings
+from headway.server.listen_settings import read_listen_settings
 from headway.server.main import Notebooks, serve
+from headway.server.oidc_settings import read_oidc_settings
 from headway.store import Store
 from tests.support.server_fakes import FakeBackend, changes
 
@@ -35,6 +36,7 @@ if __name__ == "__main__":
         paths.state_dir(),
         port=port,
         notebooks=Notebooks(0),
-        front=listen_settings.read(os.environ),
+        listen=read_listen_settings(os.environ),
+        oidc=read_oidc_settings(os.environ),
         make_backend=make_backend,
     )

@@ -10,8 +10,8 @@ HEADWAY_DATABASE_URL   postgresql://USER@HOST/DATABASE; unset = SQLite in the st
 HEADWAY_DATA           folder of the clusters' data, the same for all servers of a database; unset = the state folder
 HEADWAY_DATASET_ROOTS  folders that datasets may come from, separated by ":"; unset = any except system folders
 
-TLS, reverse proxies and the sign-in provider: headway.server.listen_settings. Access for people:
-docs/howto/sign-in-tls.md.
+TLS and reverse proxies: headway.server.listen_settings. The sign-in provider: headway.server.oidc_settings. Access for
+people: docs/howto/sign-in-tls.md.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ def main() -> int:
     """Runs the server until it is stopped and returns the exit code."""
     gc.disable()  # collecting garbage during imports only costs time; main.ready turns collection on again
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog would load it for a console: 3 MB
-    from headway.server import listen_settings
+    from headway.server.listen_settings import read_listen_settings, read_origin
     from headway.server.main import DEFAULT_PORT, NOTEBOOK_PORT, Notebooks, serve
+    from headway.server.oidc_settings import read_oidc_settings
 
     env = os.environ
     try:
@@ -45,8 +46,9 @@ def main() -> int:
             env.get("HEADWAY_DATABASE_URL", ""),
             data_dir=Path(env["HEADWAY_DATA"]).absolute() if env.get("HEADWAY_DATA") else None,
             dataset_roots=roots,
-            notebooks=Notebooks(aside, listen_settings.origin(env, "HEADWAY_NOTEBOOK_URL")),
-            front=listen_settings.read(env),
+            notebooks=Notebooks(aside, read_origin(env, "HEADWAY_NOTEBOOK_URL")),
+            listen=read_listen_settings(env),
+            oidc=read_oidc_settings(env),
         )
     except HeadwayError as error:
         sys.stderr.write(f"{error}\n")

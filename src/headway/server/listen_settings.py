@@ -1,17 +1,10 @@
-"""How the server is reached: addresses, TLS, reverse proxies and the sign-in provider, read from environment variables.
+"""How the server is reached: addresses, TLS and reverse proxies, read from environment variables.
 
 HEADWAY_PUBLIC_URL       how people reach it, if not by HEADWAY_HOST and port: https://headway.example.org
 HEADWAY_TLS_CERT         a PEM file: the certificate, then its intermediate certificates; with HEADWAY_TLS_KEY the server
 HEADWAY_TLS_KEY          itself speaks TLS, on the notebook port too
 HEADWAY_TRUSTED_PROXIES  addresses or networks of reverse proxies, separated by ",": only their X-Forwarded headers are
                          trusted
-HEADWAY_OIDC_ISSUER      an OpenID provider for sign-in, exactly as it names itself
-HEADWAY_OIDC_CLIENT_ID   the client id of this server at the provider
-HEADWAY_OIDC_CLIENT_SECRET_FILE  a file with the client secret; unset = a public client
-HEADWAY_OIDC_ROLE_CLAIM  the claim that holds people's roles; unset = people are viewers until an admin changes that
-HEADWAY_OIDC_ROLES       values of that claim and the role for each, the first match counts: hpc-admins=admin,staff=member
-HEADWAY_OIDC_USER_CLAIM  the claim that holds the Linux user name; unset = an admin sets it
-HEADWAY_OIDC_SCOPES      scopes to request besides openid, profile and email, separated by ","
 """
 
 from __future__ import annotations
@@ -23,9 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from headway.domain.role import Role
 from headway.errors import Refused
-from headway.services.settings import Oidc
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -52,7 +43,6 @@ class ListenSettings:
     url: str = ""  # how people reach the server; "" = by its own address
     tls: Tls | None = None
     proxies: tuple[str, ...] = ()
-    oidc: Oidc | None = None
 
     def hosts(self, host: str) -> tuple[str, ...]:
         """Returns the host names that requests may be addressed to; () = any."""
@@ -66,20 +56,20 @@ class ListenSettings:
         return tuple(sorted(names))
 
 
-PLAIN = ListenSettings()
+DEFAULT_LISTEN_SETTINGS = ListenSettings()
 
 
-def read(env: Mapping[str, str]) -> ListenSettings:
+def read_listen_settings(env: Mapping[str, str]) -> ListenSettings:
     """Returns the settings from environment variables. Raises Refused for invalid ones."""
-    front = ListenSettings(
-        origin(env, "HEADWAY_PUBLIC_URL"), _tls(env), _proxies(env.get("HEADWAY_TRUSTED_PROXIES", "")), _oidc(env)
+    found = ListenSettings(
+        read_origin(env, "HEADWAY_PUBLIC_URL"), _tls(env), _proxies(env.get("HEADWAY_TRUSTED_PROXIES", ""))
     )
-    if front.tls and front.url.startswith("http://"):
+    if found.tls and found.url.startswith("http://"):
         raise Refused("HEADWAY_PUBLIC_URL is http, but the server speaks TLS", hint="https://headway.example.org")
-    return front
+    return found
 
 
-def origin(env: Mapping[str, str], name: str) -> str:
+def read_origin(env: Mapping[str, str], name: str) -> str:
     """Returns scheme, host and port of the URL in an environment variable; "" if it is unset. For notebooks the host
     may begin with "*.": each notebook then has its own host name. Raises Refused if it is not an origin."""
     text = env.get(name, "")
@@ -142,50 +132,3 @@ def _proxies(text: str) -> tuple[str, ...]:
                 hint="for example 127.0.0.1,10.0.0.0/24",
             ) from None
     return found
-
-
-def _oidc(env: Mapping[str, str]) -> Oidc | None:
-    issuer = env.get("HEADWAY_OIDC_ISSUER", "")
-    if not issuer:
-        return None
-    parts = urlsplit(issuer)
-    if not parts.hostname or (parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK)):
-        raise Refused(f"HEADWAY_OIDC_ISSUER is not an https address: {issuer[:80]!r}")
-    client = env.get("HEADWAY_OIDC_CLIENT_ID", "")
-    if not client:
-        raise Refused("HEADWAY_OIDC_ISSUER is set without HEADWAY_OIDC_CLIENT_ID", hint="get it from the provider")
-    return Oidc(
-        issuer,
-        client,
-        _secret(env.get("HEADWAY_OIDC_CLIENT_SECRET_FILE", "")),
-        role_claim=env.get("HEADWAY_OIDC_ROLE_CLAIM", ""),
-        roles=_roles(env.get("HEADWAY_OIDC_ROLES", "")),
-        user_claim=env.get("HEADWAY_OIDC_USER_CLAIM", ""),
-        scopes=tuple(word.strip() for word in env.get("HEADWAY_OIDC_SCOPES", "").split(",") if word.strip()),
-    )
-
-
-def _secret(file: str) -> str:
-    if not file:
-        return ""
-    try:
-        text = Path(file).read_text().strip()
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise Refused(f"HEADWAY_OIDC_CLIENT_SECRET_FILE can't be read: {why}", hint=f"see {file}") from None
-    if not text:
-        raise Refused(f"{file} holds no secret", hint="HEADWAY_OIDC_CLIENT_SECRET_FILE")
-    return text
-
-
-def _roles(text: str) -> tuple[tuple[str, Role], ...]:
-    found = []
-    for pair in filter(None, (word.strip() for word in text.split(","))):
-        word, _, role = pair.rpartition("=")
-        if not word or role not in list(Role):
-            raise Refused(
-                f"HEADWAY_OIDC_ROLES has an invalid entry: {pair[:60]!r}",
-                hint=f"WORD=ROLE, a role being one of {', '.join(Role)}",
-            )
-        found.append((word, Role(role)))
-    return tuple(found)

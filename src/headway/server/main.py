@@ -26,7 +26,7 @@ from headway.domain.role import Role
 from headway.errors import HeadwayError, Refused
 from headway.server import logs, state_files, sudo_handover
 from headway.server.backend.backend import Backend
-from headway.server.listen_settings import LOOPBACK, PLAIN, ListenSettings
+from headway.server.listen_settings import DEFAULT_LISTEN_SETTINGS, LOOPBACK, ListenSettings
 from headway.server.notebook_proxy import NotebookProxy, origin_of
 from headway.server.workers.backup_schedule import BackupSchedule
 from headway.server.workers.billing_worker import BillingWorker
@@ -37,7 +37,7 @@ from headway.server.workers.snapshot_worker import HealthLoop, SnapshotWorker
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import ClusterBackend
 from headway.services.read_model.snapshot import LiveState
-from headway.services.settings import Settings
+from headway.services.settings import Oidc, Settings
 from headway.store import Store, open_store
 from headway.store.db.engine import database_url, shown_url
 
@@ -99,7 +99,8 @@ def serve(
     data_dir: Path | None = None,
     dataset_roots: tuple[Path, ...] = (),
     notebooks: Notebooks = Notebooks(),
-    front: ListenSettings = PLAIN,
+    listen: ListenSettings = DEFAULT_LISTEN_SETTINGS,
+    oidc: Oidc | None = None,
     make_backend: MakeBackend = Backend,
 ) -> None:
     """Runs the server until SIGTERM or SIGINT. `url` is the database's; `data_dir` is the folder of the clusters'
@@ -111,7 +112,8 @@ def serve(
     try:
         state_files.need_room(state_dir)
         logs.configure(state_dir)
-        asyncio.run(_Server(state_dir, data_dir, host, port, url, dataset_roots, notebooks, front, make_backend).run())
+        server = _Server(state_dir, data_dir, host, port, url, dataset_roots, notebooks, listen, oidc, make_backend)
+        asyncio.run(server.run())
     except Exception as error:
         log.error("the server could not go on", error=str(error), exc_info=not isinstance(error, HeadwayError))
         raise
@@ -129,7 +131,8 @@ class _Server:
     database: str
     dataset_roots: tuple[Path, ...]
     notebooks: Notebooks
-    front: ListenSettings
+    listen: ListenSettings
+    oidc: Oidc | None
     make_backend: MakeBackend
 
     async def run(self) -> None:
@@ -143,7 +146,7 @@ class _Server:
             bound = bind(self.host, self.port)
             aside = bind(self.host, self.notebooks.port, default=NOTEBOOK_PORT)
             url = self._url(bound.getsockname()[1])
-            public = self.front.url or url
+            public = self.listen.url or url
             apart = self.notebooks.url or origin_of(self.host, aside.getsockname()[1], url)
             token = await first_admin(store, self.state_dir)
             state = AppState(store, backend, LiveState(), await self._settings(store, public, apart))
@@ -156,7 +159,7 @@ class _Server:
             state_files.write_client(self.state_dir, url, token)
             await sudo_handover.hand_over(store, self.state_dir, url)
             door = NotebookProxy(state)
-            await door.listen(aside, self.front.tls.context if self.front.tls else None)
+            await door.listen(aside, self.listen.tls.context if self.listen.tls else None)
             if self.host not in LOOPBACK and not state.settings.https:
                 log.warning("other machines reach this server without TLS", hint="--tls-cert FILE --tls-key FILE")
             log.info("server starts", url=url, public=public, notebooks=apart, version=__version__, freed_leases=freed)
@@ -189,12 +192,12 @@ class _Server:
             server_header=False,
             timeout_graceful_shutdown=SHUTDOWN_S,
             # Always set explicitly: by default uvicorn trusts forwarded headers from any client on this machine.
-            proxy_headers=bool(self.front.proxies),
-            forwarded_allow_ips=list(self.front.proxies),
+            proxy_headers=bool(self.listen.proxies),
+            forwarded_allow_ips=list(self.listen.proxies),
         )
-        if self.front.tls:
+        if self.listen.tls:
             config.load()
-            config.ssl = self.front.tls.context
+            config.ssl = self.listen.tls.context
         http = _Http(config)
         loop = asyncio.get_running_loop()
 
@@ -207,7 +210,7 @@ class _Server:
             loop.add_signal_handler(number, stop)
 
         def ready() -> None:
-            state_files.announce(self.state_dir, url, str(self.front.tls.cert.resolve()) if self.front.tls else "")
+            state_files.announce(self.state_dir, url, str(self.listen.tls.cert.resolve()) if self.listen.tls else "")
             gc.collect()
             gc.freeze()  # what is loaded by now stays in memory and need not be checked again
             gc.set_threshold(*GARBAGE)
@@ -244,8 +247,8 @@ class _Server:
 
     def _url(self, port: int) -> str:
         """Returns the server's own address."""
-        if self.front.tls:
-            return f"https://{self.front.tls.name or _shown_host(self.host)}:{port}"
+        if self.listen.tls:
+            return f"https://{self.listen.tls.name or _shown_host(self.host)}:{port}"
         return f"http://{_shown_host(self.host)}:{port}"
 
     async def _settings(self, store: Store, url: str, notebooks: str) -> Settings:
@@ -262,11 +265,11 @@ class _Server:
             notebooks=notebooks,
             database=shown_url(database_url(self.state_dir, self.database)),
             cookie=f"__Host-{cookie}" if url.startswith("https://") else cookie,
-            allowed_hosts=self.front.hosts(self.host),
+            allowed_hosts=self.listen.hosts(self.host),
             dataset_roots=self.dataset_roots,
-            oidc=self.front.oidc,
-            tls=self.front.tls is not None,
-            proxies=self.front.proxies,
+            oidc=self.oidc,
+            tls=self.listen.tls is not None,
+            proxies=self.listen.proxies,
         )
 
 

@@ -23,19 +23,19 @@ _AWAY = frozenset({"DOWN", "POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "UNKN
 async def get_storage(state: AppState, name: str) -> StorageOut:
     """Returns each volume: the nodes on which it is not available, its free space, and its speed when last measured."""
     cluster = (await state.clusters.get(name))[1]
-    rooms: dict[str, VolumeUsage] = {}
+    usage: dict[str, VolumeUsage] = {}
     snapshot = await state.readings.snapshot(cluster)
     stale = snapshot.stale  # a head that is known not to answer is not asked again by each viewer
     try:
         if not stale:
-            rooms = {room.path: room for room in await state.readings.volume_usage(cluster, MAX_AGE_S)}
+            usage = {one.path: one for one in await state.readings.volume_usage(cluster, MAX_AGE_S)}
     except (HeadwayError, TimeoutError, OSError) as error:
         stale = error.first_line if isinstance(error, HeadwayError) else f"{cluster.head} did not answer"
     speeds = await state.store.volume_speeds.of_cluster(name)
     nodes = [node for node in snapshot.nodes if _AWAY.isdisjoint(node.states)]
     incidents = await state.store.incidents.search(name, unfinished=True)
     volumes = [
-        _volume(cluster, path, rooms.get(path), speeds.get(path), nodes, incidents) for path in cluster.storage.paths
+        _volume(cluster, path, usage.get(path), speeds.get(path), nodes, incidents) for path in cluster.storage.paths
     ]
     return StorageOut(cluster=name, volumes=volumes, stale=stale)
 
@@ -58,7 +58,7 @@ async def measure_speed(state: AppState, who: Principal, name: str, ask: BenchIn
 def _volume(
     cluster: Cluster,
     path: str,
-    room: VolumeUsage | None,
+    usage: VolumeUsage | None,
     speed: VolumeSpeedRow | None,
     nodes: list[NodeState],
     incidents: tuple[Incident, ...],
@@ -70,10 +70,10 @@ def _volume(
         type=mounted.type if mounted else "",
         source=mounted.source if mounted else "",
         read_only=mounted.read_only if mounted else False,
-        size_bytes=room.size if room else None,
-        free_bytes=room.free if room else None,
-        used_bytes=None if room is None or room.size is None or room.free is None else room.size - room.free,
-        fault=room.fault if room else "",
+        size_bytes=usage.size if usage else None,
+        free_bytes=usage.free if usage else None,
+        used_bytes=None if usage is None or usage.size is None or usage.free is None else usage.size - usage.free,
+        fault=usage.fault if usage else "",
         nodes=len(nodes) - len(lost),
         lost=lost,
         measured=MeasuredOut.model_validate(speed) if speed else None,

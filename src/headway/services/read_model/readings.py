@@ -139,7 +139,7 @@ class ClusterReadings:
     async def volume_usage(self, cluster: Cluster, max_age_s: float) -> tuple[VolumeUsage, ...]:
         """Returns how full the cluster's volumes are, at most `max_age_s` old."""
         return await self._cache.get(
-            f"{cluster.name}/rooms", max_age_s, lambda: self._backend.storage.volume_usage(cluster)
+            f"{cluster.name}/volume_usage", max_age_s, lambda: self._backend.storage.volume_usage(cluster)
         )
 
     async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
@@ -172,7 +172,7 @@ class ClusterReadings:
         known = self._live.snapshot(cluster.name).progress.get(job.id)
         if known is not None or job.state not in ENDED or not job.start_time:
             return known
-        key = f"{cluster.name}/said/{job.id}/{job.start_time}"
+        key = f"{cluster.name}/progress/{job.id}/{job.start_time}"
         with contextlib.suppress(HeadwayError, TimeoutError, OSError):
             return await self._cache.get(key, PROGRESS_AGE_S, lambda: self._backend.jobs.ended_progress(cluster, job))
         return None

@@ -1,0 +1,35 @@
+"""The OpenID provider for sign-in is read from environment variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headway.errors import Refused
+from headway.server.oidc_settings import read_oidc_settings
+
+
+def test_oidc_settings_are_read_from_environment(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret\n")
+    found = read_oidc_settings({
+        "HEADWAY_OIDC_ISSUER": "https://id.example.org/realm", "HEADWAY_OIDC_CLIENT_ID": "headway",
+        "HEADWAY_OIDC_CLIENT_SECRET_FILE": str(tmp_path / "secret"), "HEADWAY_OIDC_ROLE_CLAIM": "groups",
+        "HEADWAY_OIDC_ROLES": "cn=hpc=admin,staff=member",
+    })  # fmt: skip
+    assert found
+    assert (found.client_secret, found.roles) == ("s3cret", (("cn=hpc", "admin"), ("staff", "member")))
+    assert "s3cret" not in repr(found)
+    assert read_oidc_settings({}) is None
+
+
+def test_refuses_invalid_oidc_settings() -> None:
+    provider = {"HEADWAY_OIDC_ISSUER": "https://id.example.org", "HEADWAY_OIDC_CLIENT_ID": "x"}
+    for env, words in (
+        ({"HEADWAY_OIDC_ISSUER": "http://id.example.org"}, "not an https address"),
+        ({"HEADWAY_OIDC_ISSUER": "https://id.example.org"}, "HEADWAY_OIDC_CLIENT_ID"),
+        ({**provider, "HEADWAY_OIDC_ROLES": "staff=boss"}, "invalid entry"),
+        ({**provider, "HEADWAY_OIDC_CLIENT_SECRET_FILE": "/nowhere"}, "can't be read"),
+    ):
+        with pytest.raises(Refused, match=words):
+            read_oidc_settings(env)
