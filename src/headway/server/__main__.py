@@ -25,10 +25,13 @@ from pathlib import Path
 from headway import paths
 from headway.errors import HeadwayError, Refused
 
+_M_ARENA_MAX = -8  # malloc.h of glibc
+
 
 def main() -> int:
     """Runs the server until it is stopped and returns the exit code."""
     gc.disable()  # collecting garbage during imports only costs time; main.ready turns collection on again
+    _use_one_malloc_arena()
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog would load it for a console: 3 MB
     from headway.server.listen_settings import read_listen_settings, read_origin
     from headway.server.main import DEFAULT_PORT, NOTEBOOK_PORT, Notebooks, serve
@@ -57,6 +60,16 @@ def main() -> int:
         sys.stderr.write(f"the server can't run on {paths.state_dir()}: {error.strerror or error}\n")
         return 1
     return 0
+
+
+def _use_one_malloc_arena() -> None:
+    """Makes glibc serve all threads from one heap: a heap for each thread costs 10 MB, and the interpreter's lock lets one
+    thread allocate at a time anyway. Other C libraries keep their own way."""
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 1)
 
 
 def _port(env: Mapping[str, str], name: str, default: int) -> int:
