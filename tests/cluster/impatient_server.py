@@ -21,7 +21,7 @@ if __name__ == "__main__":
         if named:
             file.unlink()
             # The limit is read when the wait begins, before other code can run.
-            await run.env.connections.drop(machine.name)
+            await run.context.connections.drop(machine.name)
         work.BOOT_S = HASTY_S if named else usual_s
         await wait(run, machine)
 

@@ -288,7 +288,7 @@ class Ward:
 
     @property
     def store(self) -> Any:
-        return self.responder.env.store
+        return self.responder.cluster_context.store
 
     async def settle(self) -> Incident:
         """Runs the engine until no action is in progress, and returns the newest incident."""
@@ -320,8 +320,8 @@ class Ward:
         """Replaces the engine as a new server would; actions in progress of the old one are lost. Returns the new
         engine."""
         await self.responder.tasks.close()
-        env = self.responder.env
-        self.responder = IncidentEngine(self.responder.cluster, env, self.clock, self.responder.sleep)
+        cluster_context = self.responder.cluster_context
+        self.responder = IncidentEngine(self.responder.cluster, cluster_context, self.clock, self.responder.sleep)
         return self.responder
 
 

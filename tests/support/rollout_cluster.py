@@ -146,8 +146,8 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 def context(fleet: Fleet, store: Store) -> HealthContext:
-    env = ClusterContext(cast(Any, fleet), store, cast(Any, fleet), Path("/nowhere"))
-    return HealthContext(LAB, env, lambda: fleet.now, fleet.sleep)
+    cluster_context = ClusterContext(cast(Any, fleet), store, cast(Any, fleet), Path("/nowhere"))
+    return HealthContext(LAB, cluster_context, lambda: fleet.now, fleet.sleep)
 
 
 async def go(

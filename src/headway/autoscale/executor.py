@@ -36,7 +36,7 @@ class Autoscaler:
     read again in each pass."""
 
     cluster: Cluster
-    env: ClusterContext
+    context: ClusterContext
     clock: Callable[[], float] = time.time
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # slot -> task that creates its machine
     failures: dict[str, int] = field(default_factory=dict)  # group -> failed tries in a row
@@ -102,16 +102,16 @@ class Autoscaler:
 
     async def _scale_once(self) -> None:
         """Runs one pass: plans the actions and carries them out."""
-        machines = await self.env.machines(self.cluster.name)
-        head = await active_head(self.cluster, self.env, machines)
+        machines = await self.context.machines(self.cluster.name)
+        head = await active_head(self.cluster, self.context, machines)
         if head is None:
             return
-        states = await node_commands.read_node_reasons(self.env.connections, head)
+        states = await node_commands.read_node_reasons(self.context.connections, head)
         now = self.clock()
         groups = self.cluster.group_of
         waiting = {name for name, at in self.not_before.items() if now < at}
         waiting |= {groups[name].name for name in self.busy_nodes if name in groups}
-        going = {*await reclaim_notices(self.env.provider, self.cluster), *self.busy_nodes}
+        going = {*await reclaim_notices(self.context.provider, self.cluster), *self.busy_nodes}
         making = set(self.tasks)
         closed_s = {
             group.name: planner.retry_delay_s(self.over_budget.get(group.name, 0) + 1) for group in self.cluster.groups
@@ -136,12 +136,12 @@ class Autoscaler:
                 if await self._carry_out(deed, head, machines):
                     await self._note_failure(deed)
         self.messages += await provisioning_incidents.close_resolved(
-            self.cluster, self.env.store, states, machines, making, now, going
+            self.cluster, self.context.store, states, machines, making, now, going
         )
         there = frozenset(machines) - making
         if self.prometheus_outdated or there != self.prometheus_machines:
             async with self._report_faults("Prometheus"):
-                await update_scrape_targets(self.cluster, self.env)
+                await update_scrape_targets(self.cluster, self.context)
                 self.prometheus_outdated, self.prometheus_machines = False, there
 
     async def _waiting_jobs(
@@ -152,7 +152,7 @@ class Autoscaler:
         limited = any(file and file.max_usd_per_hour is not None for file in (self.cluster, self.next_file))
         if not limited or not any(word.endswith("#") for word, _ in states.values()):
             return {}
-        return await node_jobs.jobs_by_node(self.env.connections, head)
+        return await node_jobs.jobs_by_node(self.context.connections, head)
 
     def _forget_over_budget(self, deeds: Collection[planner.ScalingAction]) -> None:
         """Resets the count of exceeded cost limits for groups that get a machine and have no slot to close."""
@@ -165,8 +165,8 @@ class Autoscaler:
         runs nothing yet, so its state in Slurm is read last."""
         if not names:
             return set()
-        busy = await node_jobs.jobs_by_node(self.env.connections, head)
-        states = await node_commands.read_node_reasons(self.env.connections, head)
+        busy = await node_jobs.jobs_by_node(self.context.connections, head)
+        states = await node_commands.read_node_reasons(self.context.connections, head)
         return {name for name in names if name not in busy or states.get(name, ("", ""))[0].endswith("#")}
 
     async def _note_failure(self, deed: planner.ScalingAction) -> None:
@@ -175,7 +175,7 @@ class Autoscaler:
         if isinstance(deed, planner.CloseSlots):
             self.over_budget[deed.group] = self.over_budget.get(deed.group, 0) + 1
             group = next(group for group in self.cluster.groups if group.name == deed.group)
-            store, now = self.env.store, self.clock()
+            store, now = self.context.store, self.clock()
             await provisioning_incidents.note_failed_creation(
                 self.cluster, store, group, deed.nodes[0], deed.why, now, deed.until
             )
@@ -188,12 +188,12 @@ class Autoscaler:
             return
         group = self.cluster.group_of[deed.node]
         await provisioning_incidents.note_failed_creation(
-            self.cluster, self.env.store, group, deed.node, why, self.clock(), self.clock()
+            self.cluster, self.context.store, group, deed.node, why, self.clock(), self.clock()
         )
 
     async def _carry_out(self, deed: planner.ScalingAction, head: Machine, machines: dict[str, Machine]) -> bool:
         """Carries out one action. Returns whether it is done."""
-        run = self.env.connections
+        run = self.context.connections
         match deed:
             case planner.CreateMachine(node):
                 if len(self.tasks) < CREATIONS_AT_ONCE:
@@ -225,7 +225,7 @@ class Autoscaler:
         grow, and an incident is opened, because the machine costs money."""
         name = machine.name
         try:
-            await self.env.provider.delete(machine)
+            await self.context.provider.delete(machine)
         except HeadwayError as error:
             fault, now = fault_text(error)[:200], self.clock()
             count = self.undeletable.get(name, (0, 0.0))[0] + 1
@@ -233,11 +233,11 @@ class Autoscaler:
             self.undeletable[name] = count, until
             self.messages.append((name, f"machine could not be returned (try {count} in a row): {fault}"))
             await provisioning_incidents.note_failed_deletion(
-                self.cluster, self.env.store, name, f"try {count} in a row: {fault}", now, until
+                self.cluster, self.context.store, name, f"try {count} in a row: {fault}", now, until
             )
             return False
         self.undeletable.pop(name, None)
-        await self.env.connections.drop(name)
+        await self.context.connections.drop(name)
         return True
 
     async def _create_machine(self, node: str, head: Machine) -> None:
@@ -274,7 +274,7 @@ class Autoscaler:
 
         while True:
             try:
-                return await provision_machine(self.cluster, self.env, node, say)
+                return await provision_machine(self.cluster, self.context, node, say)
             except StoreUnavailable as error:
                 self.messages.append((node, f"waits: {error.first_line}"))
                 await asyncio.sleep(STORE_RETRY_S)
@@ -286,9 +286,9 @@ class Autoscaler:
         states: dict[str, planner.StateAndReason] = {}
         unasked = ""
         try:
-            machines = await self.env.machines(self.cluster.name)
+            machines = await self.context.machines(self.cluster.name)
             free = node in await self._idle_nodes(head, [node])
-            states = await node_commands.read_node_reasons(self.env.connections, head)
+            states = await node_commands.read_node_reasons(self.context.connections, head)
             if node in machines and (not free or node_commands.is_in_service(states.get(node, ("", ""))[0])):
                 self.prometheus_outdated = True
                 self.messages.append((node, f"works, although: {why}"))
@@ -306,7 +306,7 @@ class Autoscaler:
         self.messages.append((node, f"machine could not be created (try {count} in a row): {why}"))
         try:
             await provisioning_incidents.note_failed_creation(
-                self.cluster, self.env.store, group, node, f"try {count} in a row: {why}", now, until
+                self.cluster, self.context.store, group, node, f"try {count} in a row: {why}", now, until
             )
             if unasked:
                 raise Unreachable(unasked)

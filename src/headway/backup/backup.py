@@ -58,7 +58,7 @@ def program_argv(*words: str) -> list[str]:
 async def back_up(
     cluster: Cluster,
     about: Mapping[str, Any],
-    env: ClusterContext,
+    context: ClusterContext,
     say: ReportProgress,
     path: Path,
     header: Header,
@@ -66,24 +66,24 @@ async def back_up(
 ) -> VerifiedBackup:
     """Writes the backup `path`, reads it back and only then gives it its name. `about` is the cluster's row in the
     store. Raises Conflict when no head is running, Refused when the file can't be written; then no file is left."""
-    head = (await env.machines(cluster.name)).get(cluster.head)
+    head = (await context.machines(cluster.name)).get(cluster.head)
     if head is None or head.state is not MachineState.RUNNING:
         raise Conflict(
             f"{cluster.head} is not running: there is nothing to back up", hint=f"headway status {cluster.name}"
         )
     writer = await asyncio.to_thread(Writer, path, header, key)
     try:
-        since = (await env.connections.remote(head, ["date", "+%s.%N"], timeout_s=20)).stdout.strip()
+        since = (await context.connections.remote(head, ["date", "+%s.%N"], timeout_s=20)).stdout.strip()
         await _part(
             writer,
             "state",
-            _run(env, head, program_argv("state", cluster.state_folder, since), ["copy", cluster.state_folder]),
+            _run(context, head, program_argv("state", cluster.state_folder, since), ["copy", cluster.state_folder]),
             say,
         )
-        await _part(writer, "database", _run(env, head, ["bash", "-c", _DUMP], ["mariadb-dump", DATABASE]), say)
+        await _part(writer, "database", _run(context, head, ["bash", "-c", _DUMP], ["mariadb-dump", DATABASE]), say)
         await _part(writer, "about", _one(json.dumps(dict(about)).encode()), say)
-        await _part(writer, "secrets", _one(json.dumps(await _secrets(cluster, env)).encode()), say)
-        await _part(writer, "records", _lines(env, cluster.name), say)
+        await _part(writer, "secrets", _one(json.dumps(await _secrets(cluster, context)).encode()), say)
+        await _part(writer, "records", _lines(context, cluster.name), say)
         await say("proof", "is being verified")
         began = time.monotonic()
         written = await asyncio.to_thread(writer.finish)
@@ -108,10 +108,10 @@ async def _part(writer: Writer, name: str, pieces: AsyncIterator[bytes], say: Re
     await say(name, f"stored, {count} bytes", done=True, seconds=time.monotonic() - began)
 
 
-async def _run(env: ClusterContext, head: Machine, argv: list[str], what: list[str]) -> AsyncIterator[bytes]:
+async def _run(context: ClusterContext, head: Machine, argv: list[str], what: list[str]) -> AsyncIterator[bytes]:
     """Yields the output of a command on the head. `what` replaces the command in error messages."""
     try:
-        async for piece in env.connections.stream(head, argv, timeout_s=_PART_S):
+        async for piece in context.connections.stream(head, argv, timeout_s=_PART_S):
             yield piece
     except CommandFailed as error:
         raise CommandFailed(what, error.code, error.stderr, where=head.name) from None
@@ -121,15 +121,15 @@ async def _one(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
-async def _secrets(cluster: Cluster, env: ClusterContext) -> dict[str, str]:
-    have = await env.store.secrets.of_cluster(cluster.name)
+async def _secrets(cluster: Cluster, context: ClusterContext) -> dict[str, str]:
+    have = await context.store.secrets.of_cluster(cluster.name)
     return {name: value for name, value in have.items() if not name.startswith((*_OF_A_MOMENT, BRINGING))}
 
 
-async def _lines(env: ClusterContext, cluster: str) -> AsyncIterator[bytes]:
+async def _lines(context: ClusterContext, cluster: str) -> AsyncIterator[bytes]:
     """Yields Headway's records as compressed JSON, one row a line."""
     packed = zlib.compressobj(1)
-    async for table, values in env.store.cluster_records.export(cluster):
+    async for table, values in context.store.cluster_records.export(cluster):
         piece = packed.compress(json.dumps([table, values]).encode() + b"\n")
         if piece:
             yield piece

@@ -102,39 +102,41 @@ async def _read_beside(found: Iterator[T]) -> AsyncIterator[T]:
             yield row
 
 
-async def restore(cluster: Cluster, env: ClusterContext, say: ReportProgress, path: Path, key: bytes, ref: str) -> None:
+async def restore(
+    cluster: Cluster, context: ClusterContext, say: ReportProgress, path: Path, key: bytes, ref: str
+) -> None:
     """Restores Slurm's state and its database. `ref` names this restore: after an interruption it starts from the
     beginning, unless everything was already put back; then later changes stay. The previous state that an earlier
     try has set aside is kept. Raises HeadwayError naming what could not be restored."""
-    machines = await env.machines(cluster.name)
+    machines = await context.machines(cluster.name)
     head = machines.get(cluster.head)
     answers = done = False
     if head is not None and head.state is MachineState.RUNNING:
         with contextlib.suppress(HeadwayError):  # the apply recreates a head that does not answer
-            done = (await _stamp(env, head)) == ref
+            done = (await _stamp(context, head)) == ref
             answers = True
     if not done:
-        await _stop_other_controllers(cluster, env, say)
+        await _stop_other_controllers(cluster, context, say)
     if head is not None and answers and not done:
         await say("head", "Slurm's daemons are stopped")
-        await _stop_daemons(env, head)
+        await _stop_daemons(context, head)
         await say("head", "Slurm's daemons are stopped", done=True)
     parts = (cluster.state_folder, ACCOUNTING_FOLDER)
 
     async def put_back(machine: Machine) -> None:
         nonlocal done
-        if not done and (await _stamp(env, machine)) != ref:
-            await _stop_daemons(env, machine)  # a head that was off has started the daemons at its boot
-            await _run_state_program(env, machine, "begin", *parts)
-            await _restore_parts(cluster, env, machine, say, path, key)
-        await _run_state_program(env, machine, "end", STAMP, ref, *parts)
+        if not done and (await _stamp(context, machine)) != ref:
+            await _stop_daemons(context, machine)  # a head that was off has started the daemons at its boot
+            await _run_state_program(context, machine, "begin", *parts)
+            await _restore_parts(cluster, context, machine, say, path, key)
+        await _run_state_program(context, machine, "end", STAMP, ref, *parts)
         done = True
 
     hook: Callable[[Machine], Awaitable[None]] = put_back
-    await apply_cluster(_as_many(cluster, machines), env, say, before={"accounting": hook}, rests=True)
+    await apply_cluster(_as_many(cluster, machines), context, say, before={"accounting": hook}, rests=True)
     if not done:
         raise Refused(f"{cluster.head}: slurmdbd did not stop, so nothing was restored", hint="run restore again")
-    await _close_runaways(cluster, env, say)
+    await _close_runaways(cluster, context, say)
 
 
 def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
@@ -151,39 +153,39 @@ def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
     return replace(cluster, groups=tuple(groups))
 
 
-async def _stop_other_controllers(cluster: Cluster, env: ClusterContext, say: ReportProgress) -> None:
+async def _stop_other_controllers(cluster: Cluster, context: ClusterContext, say: ReportProgress) -> None:
     """Stops the other controllers before the first one is stopped, because a second one would take over; the apply
     starts them again. Deletes the machine of a controller that does not answer, also of one that is powered off,
     because it would take over when it boots; the controller on a new machine waits for the first one. A controller
     that is not in the backup's cluster file is disabled. A machine of one's own that is being replaced need not
     answer: it was reinstalled, or is gone."""
-    machines, replaced = await env.machines(cluster.name), await replaced_machines(env, cluster.name)
+    machines, replaced = await context.machines(cluster.name), await replaced_machines(context, cluster.name)
     for name in head_names(cluster.name, _MOST_HEADS)[1:]:
         machine = machines.get(name)
-        if machine is None or await _ended(env, machine, for_good=name not in cluster.heads) or name in replaced:
+        if machine is None or await _ended(context, machine, for_good=name not in cluster.heads) or name in replaced:
             continue
         await say(name, "does not answer: its machine is recreated", level="warning")
-        await env.provider.fence(machine)  # a paused machine must not continue before it is deleted
-        await env.provider.delete(machine)
-        await env.connections.drop(name)
+        await context.provider.fence(machine)  # a paused machine must not continue before it is deleted
+        await context.provider.delete(machine)
+        await context.connections.drop(name)
 
 
-async def _ended(env: ClusterContext, machine: Machine, *, for_good: bool) -> bool:
+async def _ended(context: ClusterContext, machine: Machine, *, for_good: bool) -> bool:
     """Returns whether the controller on the machine has stopped. `for_good` also disables it."""
     if machine.state is not MachineState.RUNNING:
         return False
     argv = ["systemctl", *(("disable", "--now") if for_good else ("stop",)), "slurmctld.service"]
     try:
-        ran = await env.connections.remote(machine, argv, timeout_s=90, check=False)
+        ran = await context.connections.remote(machine, argv, timeout_s=90, check=False)
     except HeadwayError:
         return False
     return ran.code in (0, _NO_UNIT)
 
 
-async def _stop_daemons(env: ClusterContext, head: Machine) -> None:
+async def _stop_daemons(context: ClusterContext, head: Machine) -> None:
     """Stops Slurm's daemons on the head. Raises Refused when they can't be stopped."""
     try:
-        ran = await env.connections.remote(head, ["systemctl", "stop", *_DAEMONS], timeout_s=90, check=False)
+        ran = await context.connections.remote(head, ["systemctl", "stop", *_DAEMONS], timeout_s=90, check=False)
     except CommandFailed:  # they are still stopping
         ran = None
     if ran is None or ran.code not in (0, _NO_UNIT):
@@ -192,19 +194,19 @@ async def _stop_daemons(env: ClusterContext, head: Machine) -> None:
         raise Refused(f"{head.name}: Slurm's daemons could not be stopped: {why}", hint=hint)
 
 
-async def _run_state_program(env: ClusterContext, head: Machine, *words: str) -> None:
+async def _run_state_program(context: ClusterContext, head: Machine, *words: str) -> None:
     """Runs node/slurm_state_copy.py on the head. Raises Refused with its error message."""
-    ran = await env.connections.remote(head, program_argv(*words), timeout_s=_PART_S, check=False)
+    ran = await context.connections.remote(head, program_argv(*words), timeout_s=_PART_S, check=False)
     if ran.code != 0:
         raise Refused(f"{head.name}: {ran.stderr.strip()[-500:]}", hint="correct that, then run restore again")
 
 
-async def _stamp(env: ClusterContext, head: Machine) -> str:
-    return (await env.connections.remote(head, ["cat", STAMP], timeout_s=20, check=False)).stdout.strip()
+async def _stamp(context: ClusterContext, head: Machine) -> str:
+    return (await context.connections.remote(head, ["cat", STAMP], timeout_s=20, check=False)).stdout.strip()
 
 
 async def _restore_parts(
-    cluster: Cluster, env: ClusterContext, head: Machine, say: ReportProgress, path: Path, key: bytes
+    cluster: Cluster, context: ClusterContext, head: Machine, say: ReportProgress, path: Path, key: bytes
 ) -> None:
     takers = {"state": ("take", cluster.state_folder), "database": ("database", ACCOUNTING_FOLDER)}
     with await asyncio.to_thread(Reader, path, key) as reader:
@@ -213,30 +215,30 @@ async def _restore_parts(
             name, pieces = part
             if name in takers:
                 await say(name, "is being restored")
-                await _send(env, head, program_argv(*takers[name]), pieces)
+                await _send(context, head, program_argv(*takers[name]), pieces)
                 await say(name, "is restored", done=True)
 
 
-async def _send(env: ClusterContext, head: Machine, argv: list[str], pieces: Iterator[bytes]) -> None:
+async def _send(context: ClusterContext, head: Machine, argv: list[str], pieces: Iterator[bytes]) -> None:
     async def feed() -> AsyncIterator[bytes]:
         while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
             yield piece
 
     said = b""
     async with asyncio.timeout(_PART_S):
-        async for kind, data in env.connections.converse(head, argv, feed()):
+        async for kind, data in context.connections.converse(head, argv, feed()):
             if kind == "code" and data != b"0":
                 raise CommandFailed(argv[-2:], int(data), said.decode(errors="replace"), where=head.name)
             if kind != "code":
                 said = (said + data)[-2000:]
 
 
-async def _close_runaways(cluster: Cluster, env: ClusterContext, say: ReportProgress) -> None:
+async def _close_runaways(cluster: Cluster, context: ClusterContext, say: ReportProgress) -> None:
     """Closes accounting records of jobs that began after the backup read Slurm's state: they are in the database
     and unknown to slurmctld."""
-    head = (await env.machines(cluster.name))[cluster.head]
+    head = (await context.machines(cluster.name))[cluster.head]
     argv = close_runaway_jobs_argv()
-    ran = await env.connections.remote(head, argv, timeout_s=60, check=False, input=b"y\n")
+    ran = await context.connections.remote(head, argv, timeout_s=60, check=False, input=b"y\n")
     if ran.code != 0:
         await say(
             "accounting", f"open job records were not checked: {ran.stderr.strip()[-200:]}", level="warning", done=True

@@ -24,27 +24,27 @@ from headway.domain.machines.slots import Deadline, choose_slots
 from headway.errors import Refused
 
 
-async def plan_changes(cluster: Cluster, env: ClusterContext) -> ChangeSet:
+async def plan_changes(cluster: Cluster, context: ClusterContext) -> ChangeSet:
     """Returns what apply would do. Creates neither secrets nor uids."""
-    seen = await machine_claims.survey_machines(cluster, env)
-    place = await env.provider.find(cluster)
+    seen = await machine_claims.survey_machines(cluster, context)
+    place = await context.provider.find(cluster)
     if place is None:
         return changeset(_unbuilt(cluster), Observed())
     place = seen.place(place) if seen else place
-    chosen, _ = await _chosen(cluster, env, asks=True)
-    site = await read_site(cluster, env, place, chosen, give_uids=False, known_uids=seen.uids if seen else None)
-    have = {**await env.store.secrets.of_cluster(cluster.name), **await secrets.read_given_secrets(cluster)}
+    chosen, _ = await _chosen(cluster, context, asks=True)
+    site = await read_site(cluster, context, place, chosen, give_uids=False, known_uids=seen.uids if seen else None)
+    have = {**await context.store.secrets.of_cluster(cluster.name), **await secrets.read_given_secrets(cluster)}
     goal = await render_desired_state(cluster, site, have)
-    changes = changeset(goal, await observe_cluster(goal, env))
+    changes = changeset(goal, await observe_cluster(goal, context))
     return seen.told(changes) if seen else changes
 
 
-async def _chosen(cluster: Cluster, env: ClusterContext, *, asks: bool) -> tuple[tuple[str, ...], frozenset[str]]:
+async def _chosen(cluster: Cluster, context: ClusterContext, *, asks: bool) -> tuple[tuple[str, ...], frozenset[str]]:
     """Returns (slots with a machine, those of them that another operation is removing and that this one leaves
     alone)."""
-    machines = await env.machines(cluster.name)
-    chosen = await select_slots(cluster, env, machines)
-    leaving = await leaving_with_jobs(cluster, env, machines, chosen) if asks else frozenset()
+    machines = await context.machines(cluster.name)
+    chosen = await select_slots(cluster, context, machines)
+    leaving = await leaving_with_jobs(cluster, context, machines, chosen) if asks else frozenset()
     return tuple(name for name in cluster.slot_names if name in leaving or name in chosen), leaving
 
 
@@ -55,7 +55,7 @@ def _unbuilt(cluster: Cluster) -> DesiredState:
 
 async def apply_cluster(
     cluster: Cluster,
-    env: ClusterContext,
+    context: ClusterContext,
     say: ReportProgress,
     deadline: Deadline | None = None,
     waiting_work: WaitingWork | None = None,
@@ -71,46 +71,46 @@ async def apply_cluster(
     is not known what runs where, and no machine is removed. Raises HeadwayError naming every machine that failed, and
     SteppedAside (cluster.scaling.scale_in) if another operation goes before the rest of this one."""
     began = time.monotonic()
-    gaps = [gap for gap in await env.provider.preflight(cluster) if gap.fatal]
+    gaps = [gap for gap in await context.provider.preflight(cluster) if gap.fatal]
     if gaps:
         raise Refused(
             "this host is not ready:\n" + "\n".join(f"  {gap.what}" for gap in gaps),
             hint="; ".join(dict.fromkeys(gap.fix for gap in gaps)),
         )
     outside = await secrets.read_given_secrets(cluster)
-    have = await secrets.ensure_secrets(env.store, cluster, cluster.machine_names, outside)
+    have = await secrets.ensure_secrets(context.store, cluster, cluster.machine_names, outside)
     new = {name: value for name, value in {**outside, **(new or {})}.items() if value != have.get(name)}
     have |= new
-    env.connections.use_key(have["bootstrap_key"])
-    seen = await machine_claims.survey_machines(cluster, env)
+    context.connections.use_key(have["bootstrap_key"])
+    seen = await machine_claims.survey_machines(cluster, context)
     if seen:
         machine_claims.check_claimable(seen)
-    await env.store.linux_users.add_to_cluster(cluster.name, [user.name for user in cluster.users])
-    place = await env.provider.place(cluster)
+    await context.store.linux_users.add_to_cluster(cluster.name, [user.name for user in cluster.users])
+    place = await context.provider.place(cluster)
     place = seen.place(place) if seen else place
-    chosen, leaving = await _chosen(cluster, env, asks=deadline is None and not rests)
-    site = await read_site(cluster, env, place, chosen, known_uids=seen.uids if seen else None)
+    chosen, leaving = await _chosen(cluster, context, asks=deadline is None and not rests)
+    site = await read_site(cluster, context, place, chosen, known_uids=seen.uids if seen else None)
     goal = await render_desired_state(cluster, site, have)
-    observed = await observe_cluster(goal, env)
+    observed = await observe_cluster(goal, context)
     goal = with_effects(goal, observed)
     changes = changeset(goal, observed)
     if changes.empty:
         await say("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
-        await store_new_secrets(env, cluster, new)
-        await finish_bring_up(goal, env, say, frozenset(), leaving)
+        await store_new_secrets(context, cluster, new)
+        await finish_bring_up(goal, context, say, frozenset(), leaving)
         return
     machine_claims.check_state_stays(cluster, changes)
     count = len(changes.changes)
     await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
-    await env.provider.attach(cluster.name, cluster.storage.datasets)
+    await context.provider.attach(cluster.name, cluster.storage.datasets)
     run = ApplyRun(
-        goal, env, say, place, have, observed, changes, deadline, waiting_work, before or {}, new, rests, leaving
+        goal, context, say, place, have, observed, changes, deadline, waiting_work, before or {}, new, rests, leaving
     )
     if seen:
         site = await run.take(seen)
         run.goal = with_effects(await render_desired_state(cluster, site, have), observed)
     if await run.clear():  # read all facts again, because machines were created or deleted meanwhile
-        await apply_cluster(cluster, env, say, deadline, before=before, new=new)
+        await apply_cluster(cluster, context, say, deadline, before=before, new=new)
         return
     await run.turn_key()
     await run.execute()

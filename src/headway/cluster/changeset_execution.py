@@ -52,10 +52,10 @@ BeforeStage = Callable[[Machine], Awaitable[None]]
 BRINGS_UP = ("machine.create", "machine.start", "machine.restart", REBUILD)  # machines that Slurm must hear from
 
 
-async def store_new_secrets(env: ClusterContext, cluster: Cluster, new: Mapping[str, str]) -> None:
+async def store_new_secrets(context: ClusterContext, cluster: Cluster, new: Mapping[str, str]) -> None:
     """Stores the cluster's new secrets."""
     for name, value in new.items():
-        await env.store.secrets.set(cluster.name, name, value)
+        await context.store.secrets.set(cluster.name, name, value)
 
 
 @dataclass
@@ -63,7 +63,7 @@ class ApplyRun:
     """Carries out one ChangeSet."""
 
     goal: DesiredState
-    env: ClusterContext
+    context: ClusterContext
     say: ReportProgress
     place: Placement
     secrets: dict[str, str]
@@ -91,16 +91,18 @@ class ApplyRun:
         for change in self.changes.changes:
             by_machine.setdefault(change.where, []).append(change)
         self.machines.update(self.observed.machines)
-        served = await head_upgrade.remove_old_heads(cluster, self.env, self.say, self.changes, self.machines)
+        served = await head_upgrade.remove_old_heads(cluster, self.context, self.say, self.changes, self.machines)
         names = [cluster.head, *(name for name in self.goal.machines[1:] if name in by_machine)]
         await run_all(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names)
         if cluster.head in self.failures:
             raise self.failures[cluster.head]
         await self._end_sessions()
-        await wait_for_slurmrestd(cluster, self.env, self.machines[cluster.head])
-        await wait_for_nodes(cluster, self.env, self.machines[cluster.head], served)
+        await wait_for_slurmrestd(cluster, self.context, self.machines[cluster.head])
+        await wait_for_nodes(cluster, self.context, self.machines[cluster.head], served)
         started = frozenset(c.where for c in self.changes.changes if c.kind in BRINGS_UP)
-        await finish_bring_up(self.goal, self.env, self.say, started - set(self.failures), self.leaving, self.failures)
+        await finish_bring_up(
+            self.goal, self.context, self.say, started - set(self.failures), self.leaving, self.failures
+        )
         if self.failures:
             raise failed_machines_error(self.failures, self.goal)
 
@@ -112,7 +114,7 @@ class ApplyRun:
         new = [change.where for change in self.changes.changes if change.kind == "machine.create"]
         if new:
             await self.say("machines", f"{len(new)} are being taken")
-        taken = await self.env.machines(cluster.name)
+        taken = await self.context.machines(cluster.name)
         # Machines whose place another machine takes are removed first. A machine that only has a new address keeps its
         # jobs.
         left = {name: taken[name] for name in new if name in taken and not seen.is_still(name, taken[name])}
@@ -121,19 +123,19 @@ class ApplyRun:
 
         async def one(name: str) -> None:
             async with self.making:
-                await machine_claims.claim_machine(self.env, provider.server_id, seen.machines[name])
-                await self.env.provider.create(await self._request(name))
+                await machine_claims.claim_machine(self.context, provider.server_id, seen.machines[name])
+                await self.context.provider.create(await self._request(name))
 
         await run_all(self._guard(name, one(name)) for name in new)
         if self.failures:
             raise failed_machines_error(self.failures, self.goal)
         answering = {name: seen.machines[name] for name in seen.surveys}
         if new:
-            await machine_claims.check_shared_folders(self.env, cluster, seen.judgement.nfs, answering)
+            await machine_claims.check_shared_folders(self.context, cluster, seen.judgement.nfs, answering)
         if new or any((c.kind, c.what) == ("dir.make", cluster.state_folder) for c in self.changes.changes):
-            await machine_claims.check_shared_state_folder(self.env, cluster, answering)
+            await machine_claims.check_shared_state_folder(self.context, cluster, answering)
         await machine_claims.store_findings(cluster, seen, seen.surveys)
-        return await read_site(cluster, self.env, seen.place(self.place), self.goal.members)
+        return await read_site(cluster, self.context, seen.place(self.place), self.goal.members)
 
     async def _guard(self, name: str, work: Awaitable[None]) -> None:
         """Waits for the work on one machine and keeps its error for the end; only an error of the head stops the rest.
@@ -157,7 +159,7 @@ class ApplyRun:
                 leaving.setdefault(change.where, []).append(change.what)
         for name, users in leaving.items():
             await remote_steps.run_steps(
-                self.env.connections, self.machines[name], [{"op": "end_sessions", "users": users}]
+                self.context.connections, self.machines[name], [{"op": "end_sessions", "users": users}]
             )
 
     async def clear(self) -> bool:
@@ -174,7 +176,7 @@ class ApplyRun:
         leaving.waiting_work = self.waiting_work
         # Another operation may only go first if it leaves these nodes alone. It could not do so for owned machines, or
         # for slots that are no longer in the file.
-        leaving.steps_aside = self.env.provider.traits.creates_machines and set(going) <= set(
+        leaving.steps_aside = self.context.provider.traits.creates_machines and set(going) <= set(
             self.goal.cluster.slot_names
         )
         try:
@@ -194,24 +196,24 @@ class ApplyRun:
     async def turn_key(self) -> None:
         """Replaces the MUNGE key of running machines (cluster.keys.munge_key). Raises Refused if a machine can't take
         the key while the head still uses the old one, or if the head itself can't."""
-        env, cluster, seen = self.env, self.goal.cluster, self.observed.seen
+        context, cluster, seen = self.context, self.goal.cluster, self.observed.seen
         names = munge_key.machines_to_rekey(self.goal, seen)
         machines = {name: self.observed.machines[name] for name in names}
         failed: dict[str, HeadwayError] = {}
         if names:
             file = self.goal.roles["head"].files[MUNGE_KEY]
             failed = await munge_key.distribute_key(
-                env, machines, file, secrets.secret_content(self.secrets, file.secret)
+                context, machines, file, secrets.secret_content(self.secrets, file.secret)
             )
             if failed and cluster.head in names and not munge_key.rekey_begun(self.goal, seen):
-                await munge_key.remove_new_key(env, machines)
+                await munge_key.remove_new_key(context, machines)
                 raise munge_key.old_key_stays_error(failed)
-            kept = await env.store.secrets.of_cluster(cluster.name)
+            kept = await context.store.secrets.of_cluster(cluster.name)
             old = secrets.secret_content(kept, file.secret) if file.secret in self.new else None
-            failed |= await munge_key.rekey_heads(env, self.goal, self.observed, failed, old)
-        await store_new_secrets(env, cluster, self.new)
+            failed |= await munge_key.rekey_heads(context, self.goal, self.observed, failed, old)
+        await store_new_secrets(context, cluster, self.new)
         nodes = {name: machine for name, machine in machines.items() if name not in (*failed, *cluster.heads)}
-        failed |= await munge_key.activate_key(env, nodes)
+        failed |= await munge_key.activate_key(context, nodes)
         done = [name for name in names if name not in failed]
         self.machines.update(machines)
         await asyncio.gather(*(self._look_again(name) for name in done))
@@ -226,13 +228,17 @@ class ApplyRun:
             self.observed = replace(self.observed, seen={**self.observed.seen, name: found})
 
     async def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> ScaleIn:
-        head = None if self.rests else await active_or_stopped_head(self.goal.cluster, self.env, self.observed.machines)
-        leaving = ScaleIn(self.goal.cluster, self.env, self.say, head, machines, self.deadline, keeps_slot=stays)
-        leaving.before_release = self._leave_own if isinstance(self.env.provider, OwnedMachinesProvider) else None
+        head = (
+            None
+            if self.rests
+            else await active_or_stopped_head(self.goal.cluster, self.context, self.observed.machines)
+        )
+        leaving = ScaleIn(self.goal.cluster, self.context, self.say, head, machines, self.deadline, keeps_slot=stays)
+        leaving.before_release = self._leave_own if isinstance(self.context.provider, OwnedMachinesProvider) else None
         return leaving
 
     async def _leave_own(self, machine: Machine) -> None:
-        await machine_claims.release_machine(self.env, machine, self.say)
+        await machine_claims.release_machine(self.context, machine, self.say)
 
     async def bring(self, name: str, changes: list[Change]) -> None:
         """Creates or starts one machine, sets it up and starts its daemons."""
@@ -245,13 +251,13 @@ class ApplyRun:
             raise Refused(f"{name}: {self.observed.unreachable.get(name, 'is not there')}", hint="run apply again")
         await self._set_up(name, seen, fresh=fresh)
         if fresh and name in self.goal.cluster.group_of and self.observed.seen.keys() & set(self.goal.cluster.heads):
-            await return_new_node(self.env, await self._asked(), name)
+            await return_new_node(self.context, await self._asked(), name)
 
     async def _asked(self) -> Machine:
         """Returns the head that gets commands about nodes. The first head may be down while the second one is
         active."""
         return (
-            await active_or_stopped_head(self.goal.cluster, self.env, self.machines)
+            await active_or_stopped_head(self.goal.cluster, self.context, self.machines)
             or self.machines[self.goal.cluster.head]
         )
 
@@ -270,10 +276,10 @@ class ApplyRun:
                 await self.say(name, f"{error.message}; the machine is recreated", level="warning")
                 fresh = True
         if fresh:
-            owned = isinstance(self.env.provider, OwnedMachinesProvider)
+            owned = isinstance(self.context.provider, OwnedMachinesProvider)
             await self.say(name, "machine is being signed in to" if owned else "machine is being created")
             async with self.making:
-                machine = self.machines[name] = await self.env.provider.create(await self._request(name))
+                machine = self.machines[name] = await self.context.provider.create(await self._request(name))
             await self._wait(machine)
         await self.say(name, "machine is up", done=True, seconds=time.monotonic() - began)
         return fresh
@@ -282,23 +288,23 @@ class ApplyRun:
         machine = self.observed.machines[name]
         async with self.making:
             if again:
-                await self.env.provider.stop(machine)
-            await self.env.provider.start(machine)
-            machine = self.machines[name] = (await self.env.machines(self.goal.cluster.name))[name]
+                await self.context.provider.stop(machine)
+            await self.context.provider.start(machine)
+            machine = self.machines[name] = (await self.context.machines(self.goal.cluster.name))[name]
         await self._wait(machine)
 
     async def _wait(self, machine: Machine) -> None:
         """Waits until the machine answers SSH. Raises Unreachable, with a hint on how to see what the machine does."""
-        await self.env.connections.drop(machine.name)  # a connection from before the restart may still seem to work
+        await self.context.connections.drop(machine.name)  # a connection from before the restart may still seem to work
         try:
-            await self.env.connections.wait_ready(machine, timeout_s=BOOT_S)
+            await self.context.connections.wait_ready(machine, timeout_s=BOOT_S)
         except Unreachable as error:
-            error.hint = error.hint or self.env.provider.look_inside(machine)
+            error.hint = error.hint or self.context.provider.look_inside(machine)
             raise
 
     async def _request(self, name: str) -> MachineRequest:
         cluster = self.goal.cluster
-        tag = await head_upgrade.image_tag_of(cluster, self.env, name, self.image)
+        tag = await head_upgrade.image_tag_of(cluster, self.context, name, self.image)
         private = self.secrets[secrets.host_key_name(name)]
         return MachineRequest(
             cluster=cluster.name,
@@ -315,7 +321,7 @@ class ApplyRun:
 
     async def _look(self, name: str) -> ObservedMachine:
         role = self.goal.cluster.role_of(name)
-        seen, _ = await observe_machine(self.env, self.machines[name], self.goal.roles[role])
+        seen, _ = await observe_machine(self.context, self.machines[name], self.goal.roles[role])
         return seen
 
     async def _set_up(self, name: str, seen: ObservedMachine, *, fresh: bool) -> None:
@@ -330,7 +336,7 @@ class ApplyRun:
                 if cluster.head in self.failures:
                     raise Refused(f"{name}: waits for the head, which did not come up")
             if stage == "node" and cluster.group_of[name].idle_s is not None:
-                await node_commands.power_up_node(self.env.connections, await self._asked(), name)
+                await node_commands.power_up_node(self.context.connections, await self._asked(), name)
             if is_head:
                 await self.say(name, f"{stage}: {len(steps)} steps")
                 if stage in self.before:
@@ -344,11 +350,13 @@ class ApplyRun:
             if stage == "software" and any(step["op"] == "packages" for step in steps):
                 await self.say(name, "packages are being installed from the machine's package sources")
             patience = stage_timeout_s(stage, steps)
-            said = await remote_steps.run_steps(self.env.connections, self.machines[name], steps, timeout_s=patience)
+            said = await remote_steps.run_steps(
+                self.context.connections, self.machines[name], steps, timeout_s=patience
+            )
             for warning in said:
                 await self.say(name, f"without a volume: {warning}", level="warning", done=True)
             if machine_claims.loads_firewall_rules(steps):
-                await machine_claims.check_ssh_after_firewall(self.env, self.machines[name])
+                await machine_claims.check_ssh_after_firewall(self.context, self.machines[name])
         if is_head:
             self.controller_up.set()
             await self._accounts()
@@ -359,7 +367,7 @@ class ApplyRun:
         """Raises Refused if a restore was begun and has not ended. Without this check slurmdbd would fail to start
         without a reason given."""
         argv = ["test", "-e", f"{ACCOUNTING_FOLDER}{RESTORING_SUFFIX}"]
-        if (await self.env.connections.remote(head, argv, timeout_s=20, check=False)).code == 0:
+        if (await self.context.connections.remote(head, argv, timeout_s=20, check=False)).code == 0:
             raise Refused(
                 f"{head.name}: a restore is unfinished, so slurmdbd and slurmctld do not start",
                 hint=f"run it again: headway restore {head.cluster} --from FILE",
@@ -389,7 +397,7 @@ class ApplyRun:
             return
         try:
             argv = ["systemctl", "is-active", "slurmctld.service"]
-            ran = await self.env.connections.remote(self.machines[head], argv, timeout_s=20, check=False)
+            ran = await self.context.connections.remote(self.machines[head], argv, timeout_s=20, check=False)
             if ran.stdout.strip() != "active":
                 # it may still be copying the state, and systemd restarts it again and again
                 await self._controller(head, "stop")
@@ -412,14 +420,14 @@ class ApplyRun:
 
     async def _controller(self, name: str, do: str) -> None:
         step = remote_steps.run_step(["systemctl", do, "slurmctld.service"], timeout_s=120)
-        await remote_steps.run_steps(self.env.connections, self.machines[name], [step])
+        await remote_steps.run_steps(self.context.connections, self.machines[name], [step])
 
     async def _state_at(self) -> str:
         """Returns the folder of Slurm's state that the first head's last start recorded, "" if the state never
         moved."""
         head = self.machines[self.goal.cluster.head]
         return (
-            await self.env.connections.remote(head, ["cat", slurm_state_folder.LAST], timeout_s=20, check=False)
+            await self.context.connections.remote(head, ["cat", slurm_state_folder.LAST], timeout_s=20, check=False)
         ).stdout
 
     async def _accounts(self) -> None:
@@ -427,11 +435,11 @@ class ApplyRun:
         changes = account_changes(self.goal.accounts, await self._seen_accounts(head))
         steps = [remote_steps.run_step(account_change_argv(c.data)) for c in changes]
         if steps:
-            await remote_steps.run_steps(self.env.connections, head, steps)
+            await remote_steps.run_steps(self.context.connections, head, steps)
             await self.say("accounts", f"{len(steps)} changes to teams, users and limits", done=True)
         if steps and self.goal.cluster.controllers > 1:
             await remote_steps.run_steps(
-                self.env.connections, head, [save_accounts_step(self.goal.cluster.slurm_version)]
+                self.context.connections, head, [save_accounts_step(self.goal.cluster.slurm_version)]
             )
 
     async def _seen_accounts(self, head: Machine) -> Accounts:
@@ -439,9 +447,9 @@ class ApplyRun:
         an earlier Slurm version. Raises Refused if it does not answer."""
         try:
             await remote_steps.run_steps(
-                self.env.connections, head, [wait_for_slurmdbd()], timeout_s=CONVERT_S + STAGE_S
+                self.context.connections, head, [wait_for_slurmdbd()], timeout_s=CONVERT_S + STAGE_S
             )
-            return await sacctmgr.read_accounts(self.env.connections, head)
+            return await sacctmgr.read_accounts(self.context.connections, head)
         except HeadwayError as error:
             raise Refused(
                 f"{head.name}: slurmdbd runs but does not answer sacctmgr: {error.message}",

@@ -11,20 +11,22 @@ from headway.domain.machines.machine import Machine
 from headway.slurm import account_commands
 
 
-async def reset_due_usage(cluster: Cluster, env: ClusterContext, head: Machine, now: datetime) -> list[tuple[str, str]]:
+async def reset_due_usage(
+    cluster: Cluster, context: ClusterContext, head: Machine, now: datetime
+) -> list[tuple[str, str]]:
     """Resets the GPU-hour usage of every team whose period began since its last reset, including periods that began
     while the server was down. A team without a recorded reset is recorded with the current time, so that its usage
     counts from now on; so is a team whose recorded reset is in the future because the clock was ahead then. Returns
     messages as (team, text)."""
-    last = await env.store.cap_refills.of_cluster(cluster.name)
+    last = await context.store.cap_refills.of_cluster(cluster.name)
     capped = [team for team in cluster.teams if team.gpu_hours is not None]
     for team in capped:
         if last.get(team.name, float("inf")) > now.timestamp():
-            await env.store.cap_refills.record(cluster.name, team.name, now.timestamp())
+            await context.store.cap_refills.record(cluster.name, team.name, now.timestamp())
     known = {name: datetime.fromtimestamp(at, now.tzinfo) for name, at in last.items()}
     said = []
     for change in usage_resets_due(capped, known, now):
-        await account_commands.apply_account_change(env.connections, head, change.data)
-        await env.store.cap_refills.record(cluster.name, change.what, now.timestamp())
+        await account_commands.apply_account_change(context.connections, head, change.data)
+        await context.store.cap_refills.record(cluster.name, change.what, now.timestamp())
         said.append((change.what, f"GPU-hours reset: {change.why}"))
     return said

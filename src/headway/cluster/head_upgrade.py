@@ -28,7 +28,7 @@ _STOP_S = 600.0
 
 
 async def remove_old_heads(
-    cluster: Cluster, env: ClusterContext, say: ReportProgress, changes: ChangeSet, machines: Mapping[str, Machine]
+    cluster: Cluster, context: ClusterContext, say: ReportProgress, changes: ChangeSet, machines: Mapping[str, Machine]
 ) -> frozenset[str]:
     """Deletes the machines of heads that are to be created again, once their new image exists. The active head is
     stopped last, so that no other takes over meanwhile. Nodes are drained before, because a rollout follows
@@ -38,11 +38,11 @@ async def remove_old_heads(
     ]
     if not names:
         return frozenset()
-    info = await build.ensure_image(cluster.image, say, state_dir=env.state_dir)
-    served = await _drain_nodes_in_service(cluster, env, machines)
-    kept = await env.store.node_images.get(cluster.name)
+    info = await build.ensure_image(cluster.image, say, state_dir=context.state_dir)
+    served = await _drain_nodes_in_service(cluster, context, machines)
+    kept = await context.store.node_images.get(cluster.name)
     # the pinned image has the old Slurm version
-    await env.store.node_images.set(cluster.name, replace(kept, pinned=""))
+    await context.store.node_images.set(cluster.name, replace(kept, pinned=""))
     for name in names:
         await say(name, f"slurmctld and the database stop in order: the machine is recreated from {info.tag}")
         if machines[name].state is MachineState.RUNNING:
@@ -51,44 +51,44 @@ async def remove_old_heads(
                     remote_steps.run_step(["systemctl", "stop", unit], timeout_s=_STOP_S, ok=(0, 5))
                     for unit in _DAEMONS
                 ]
-                await remote_steps.run_steps(env.connections, machines[name], steps, timeout_s=_STOP_S)
+                await remote_steps.run_steps(context.connections, machines[name], steps, timeout_s=_STOP_S)
     for name in names:
         if machines[name].state is MachineState.RUNNING:
-            await env.provider.stop(machines[name])
+            await context.provider.stop(machines[name])
     for name in names:
-        await env.provider.delete(machines[name])
-        await env.connections.drop(name)
+        await context.provider.delete(machines[name])
+        await context.connections.drop(name)
     return served
 
 
 async def _drain_nodes_in_service(
-    cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]
+    cluster: Cluster, context: ClusterContext, machines: Mapping[str, Machine]
 ) -> frozenset[str]:
     """Drains the nodes in service and returns them. Jobs started there under the new controller, from a head with the
     new srun, would fail. Returns none if no controller answers: an earlier run may have been killed after it had
     stopped the controller."""
     with contextlib.suppress(HeadwayError):
-        head = await active_or_stopped_head(cluster, env, machines)
-        states = await node_commands.read_node_reasons(env.connections, head) if head else {}
+        head = await active_or_stopped_head(cluster, context, machines)
+        states = await node_commands.read_node_reasons(context.connections, head) if head else {}
         served = (
             frozenset(name for name, (word, _) in states.items() if node_commands.is_in_service(word)) & machines.keys()
         )
         if head is not None and served:
-            await node_commands.drain_nodes(env.connections, head, sorted(served), ROLLOUT_REASON)
+            await node_commands.drain_nodes(context.connections, head, sorted(served), ROLLOUT_REASON)
         return served
     return frozenset()
 
 
-async def image_tag_of(cluster: Cluster, env: ClusterContext, name: str, tag: str) -> str:
+async def image_tag_of(cluster: Cluster, context: ClusterContext, name: str, tag: str) -> str:
     """Returns the tag of the image to create the machine from: `tag`, or the cluster's pinned image; "" for the present
     image. A head is never created from an image with another Slurm version, which could not read the data on the head's
     volume, or would damage it. A node never gets a newer Slurm than its head has now."""
-    tag = tag or (await env.store.node_images.get(cluster.name)).pinned
-    if not env.provider.traits.creates_machines:
+    tag = tag or (await context.store.node_images.get(cluster.name)).pinned
+    if not context.provider.traits.creates_machines:
         return tag
     if name in cluster.heads:
         return "" if tag and (await local_images.get_image(tag)).slurm_version != cluster.slurm_version else tag
-    heads = {one.name: one for one in await env.provider.list(cluster.name) if one.name in cluster.heads}
+    heads = {one.name: one for one in await context.provider.list(cluster.name) if one.name in cluster.heads}
     images = {info.id: info for info in await local_images.list_images()} if heads else {}
     behind = machines_with_other_slurm(cluster.slurm_version, heads.values(), images.values())
     return tag if not behind or tag else next(images[heads[one].image].tag for one in behind)

@@ -89,17 +89,17 @@ class InventorySurvey:
         return replace(changes, notes=(*changes.notes, *notes), differences=self.judgement.differences)
 
 
-async def survey_machines(cluster: Cluster, env: ClusterContext) -> InventorySurvey | None:
+async def survey_machines(cluster: Cluster, context: ClusterContext) -> InventorySurvey | None:
     """Surveys every machine. Returns None for a provider that creates its machines itself."""
-    provider = env.provider
+    provider = context.provider
     if not isinstance(provider, OwnedMachinesProvider):
         return None
-    place = await env.provider.place(cluster)
-    there = frozenset(machine.name for machine in await env.provider.list(cluster.name))
+    place = await context.provider.place(cluster)
+    there = frozenset(machine.name for machine in await context.provider.list(cluster.name))
     taken = there - await provider.replaced(cluster.name)
     paths = (cluster.storage.home, cluster.storage.scratch)
     users = [user.name for user in cluster.users]
-    expected = await env.store.linux_users.assign_uids(users, give=False)
+    expected = await context.store.linux_users.assign_uids(users, give=False)
     limit = asyncio.Semaphore(_AT_ONCE)
     machines: dict[str, Machine] = {}
     surveys: dict[str, Survey] = {}
@@ -110,7 +110,7 @@ async def survey_machines(cluster: Cluster, env: ClusterContext) -> InventorySur
             try:
                 machines[name] = await provider.candidate(cluster, name)
                 surveys[name] = await survey_machine(
-                    env.connections,
+                    context.connections,
                     machines[name],
                     paths,
                     users,
@@ -125,10 +125,10 @@ async def survey_machines(cluster: Cluster, env: ClusterContext) -> InventorySur
     agreed = agreed_uids(surveys, users)
     known = EarlierFindings(
         provider.server_id,
-        await env.store.linux_users.assign_uids(users, give=False, wishes=agreed),
+        await context.store.linux_users.assign_uids(users, give=False, wishes=agreed),
         {n: f for n, f in place.found.items() if n in taken},
         place.own.nfs if place.own else (),
-        frozenset(await env.store.linux_users.known_uids(users)),
+        frozenset(await context.store.linux_users.known_uids(users)),
     )
     ordered = {name: surveys[name] for name in names if name in surveys}
     return InventorySurvey(
@@ -158,13 +158,13 @@ def check_state_stays(cluster: Cluster, changes: ChangeSet) -> None:
             )
 
 
-async def claim_machine(env: ClusterContext, server_id: str, machine: Machine) -> None:
+async def claim_machine(context: ClusterContext, server_id: str, machine: Machine) -> None:
     """Marks the machine as claimed, installs Python and sets its name. Raises Refused if another cluster claimed it
     first, Unreachable if no claim could be written, and CommandFailed if Python can't be installed."""
     ours = {"cluster": machine.cluster, "server": server_id, "machine": machine.name}
     script = (node_dir() / "claim.sh").read_bytes()
     argv = ["sh", "-s", "--", json.dumps(ours)]
-    ran = await env.connections.remote(machine, argv, timeout_s=_TAKE_S, input=script, check=False)
+    ran = await context.connections.remote(machine, argv, timeout_s=_TAKE_S, input=script, check=False)
     try:
         holder = json.loads(ran.stdout.splitlines()[0])
     except (ValueError, IndexError):
@@ -181,7 +181,7 @@ async def claim_machine(env: ClusterContext, server_id: str, machine: Machine) -
 
 
 async def check_shared_folders(
-    env: ClusterContext, cluster: Cluster, nfs: Iterable[str], machines: Mapping[str, Machine]
+    context: ClusterContext, cluster: Cluster, nfs: Iterable[str], machines: Mapping[str, Machine]
 ) -> None:
     """Checks that home and scratch, unless the head exports them, are the same folder everywhere: what the head writes,
     all other machines see. Raises Refused."""
@@ -192,12 +192,12 @@ async def check_shared_folders(
     token = secrets.token_hex(8)
     for where in sorted({cluster.storage.home, cluster.storage.scratch} - set(nfs)):
         file = f"{where}/{_SIGN}-{token}"
-        await env.connections.remote(head, ["sh", "-c", ': >"$1"', "sh", file], timeout_s=30)
+        await context.connections.remote(head, ["sh", "-c", ': >"$1"', "sh", file], timeout_s=30)
         try:
-            tests = [env.connections.remote(one, ["test", "-e", file], timeout_s=30, check=False) for one in asked]
+            tests = [context.connections.remote(one, ["test", "-e", file], timeout_s=30, check=False) for one in asked]
             seen = await asyncio.gather(*tests)
         finally:
-            await env.connections.remote(head, ["rm", "-f", file], timeout_s=30, check=False)
+            await context.connections.remote(head, ["rm", "-f", file], timeout_s=30, check=False)
         lacking = [machine.name for machine, ran in zip(asked, seen, strict=True) if ran.code != 0]
         if lacking:
             raise Refused(
@@ -206,7 +206,7 @@ async def check_shared_folders(
             )
 
 
-async def check_shared_state_folder(env: ClusterContext, cluster: Cluster, machines: Mapping[str, Machine]) -> None:
+async def check_shared_state_folder(context: ClusterContext, cluster: Cluster, machines: Mapping[str, Machine]) -> None:
     """Checks that the folder for Slurm's state is the same on both heads, and that root may change owners in it. Checks
     nothing if Headway has yet to mount the folder. Raises Refused."""
     where = cluster.storage.state
@@ -216,7 +216,7 @@ async def check_shared_state_folder(env: ClusterContext, cluster: Cluster, machi
         return
     first, *others = heads
     file = f"{where}/{_SIGN}-{secrets.token_hex(8)}"
-    made = await env.connections.remote(first, ["sh", "-c", _SIGNS, "sh", where, file], timeout_s=30, check=False)
+    made = await context.connections.remote(first, ["sh", "-c", _SIGNS, "sh", where, file], timeout_s=30, check=False)
     try:
         if made.code != 0:
             raise Refused(
@@ -224,14 +224,14 @@ async def check_shared_state_folder(env: ClusterContext, cluster: Cluster, machi
                 hint="export it to the heads with no_root_squash: Slurm's state belongs to user slurm",
             )
         for one in others:
-            ran = await env.connections.remote(one, ["test", "-e", file], timeout_s=30, check=False)
+            ran = await context.connections.remote(one, ["test", "-e", file], timeout_s=30, check=False)
             if ran.code != 0:
                 raise Refused(
                     f"{where} looks alike on both heads, but files of {first.name} there do not appear on {one.name}",
                     hint="mount the same file system there on both heads",
                 )
     finally:
-        await env.connections.remote(first, ["rm", "-f", file], timeout_s=30, check=False)
+        await context.connections.remote(first, ["rm", "-f", file], timeout_s=30, check=False)
 
 
 async def store_findings(cluster: Cluster, found: InventorySurvey, names: Iterable[str]) -> None:
@@ -245,16 +245,16 @@ def loads_firewall_rules(steps: Iterable[remote_steps.Step]) -> bool:
     return any(firewall.SERVICE in cast(list[str], step.get("names", [])) for step in steps if step["op"] == "units")
 
 
-async def check_ssh_after_firewall(env: ClusterContext, machine: Machine) -> None:
+async def check_ssh_after_firewall(context: ClusterContext, machine: Machine) -> None:
     """Tries a new SSH connection after the firewall's rules were loaded, because open connections continue under any
     rules. If it fails, disables the rules and raises Refused."""
     for _ in range(_KNOCKS):
         try:
-            await env.connections.knock(machine)
+            await context.connections.knock(machine)
             return
         except Unreachable as error:
             said = error.message
-    await env.connections.remote(machine, ["systemctl", "disable", "--now", firewall.SERVICE], timeout_s=30)
+    await context.connections.remote(machine, ["systemctl", "disable", "--now", firewall.SERVICE], timeout_s=30)
     raise Refused(
         f"{machine.name} ({machine.address}) accepts no SSH connection with firewall.ssh_from: {said}",
         hint="the rules are removed again; add the network of the server to firewall.ssh_from",
@@ -262,13 +262,13 @@ async def check_ssh_after_firewall(env: ClusterContext, machine: Machine) -> Non
 
 
 async def release_machine(
-    env: ClusterContext, machine: Machine, say: ReportProgress, delete: Sequence[str] = ()
+    context: ClusterContext, machine: Machine, say: ReportProgress, delete: Sequence[str] = ()
 ) -> None:
     """Releases one machine. Only warns if it does not answer. `delete`: folders with the cluster's data to delete
     too."""
     step: remote_steps.Step = {"op": "leave", "units": list(_ENDED), "delete": list(delete)}
     try:
-        await remote_steps.run_steps(env.connections, machine, [step], timeout_s=_LEAVE_S)
+        await remote_steps.run_steps(context.connections, machine, [step], timeout_s=_LEAVE_S)
         await say(
             machine.name,
             f"returned: {machine.address} is in its former state, except for installed packages",

@@ -28,13 +28,13 @@ MachineFacts = tuple[ObservedMachine, dict[str, str]]
 AbortedJobs = tuple[dict[str, tuple[int, ...]], str]  # (partition or node -> jobs, why that can't be known or "")
 
 
-async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
+async def observe_cluster(goal: DesiredState, context: ClusterContext) -> Observed:
     """Returns all facts that the ChangeSet is computed from. Machines that run but do not answer are listed with the
     reason. Raises CommandFailed if a created machine answers but its observation fails twice."""
     cluster = goal.cluster
     wanted_names = set(goal.machines)
-    replaced = await replaced_machines(env, cluster.name) & wanted_names
-    machines = {name: one for name, one in (await env.machines(cluster.name)).items() if name not in replaced}
+    replaced = await replaced_machines(context, cluster.name) & wanted_names
+    machines = {name: one for name, one in (await context.machines(cluster.name)).items() if name not in replaced}
     limit = asyncio.Semaphore(FAN_OUT)
     seen: dict[str, ObservedMachine] = {}
     unreachable: dict[str, str] = {}
@@ -46,7 +46,9 @@ async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
         async with limit:
             try:
                 facts, found = await _with_one_retry(
-                    partial(observe_machine, env, machine, goal.roles[role], with_texts=machine.name in cluster.heads)
+                    partial(
+                        observe_machine, context, machine, goal.roles[role], with_texts=machine.name in cluster.heads
+                    )
                 )
             except HeadwayError as error:
                 if isinstance(error, CommandFailed) and error.code is not None and cluster.provider.creates_machines:
@@ -63,17 +65,17 @@ async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
     head = machines.get(cluster.head)
     looking = [asyncio.create_task(look(machine)) for machine in running]
     images = asyncio.create_task(_of_earlier_image(cluster.image, running))
-    accounts = await read_accounts(env, head)
-    attached = await env.provider.attached(cluster.name)
+    accounts = await read_accounts(context, head)
+    attached = await context.provider.attached(cluster.name)
     await asyncio.gather(*looking)
     for error in failed:
         images.cancel()
         error.hint = error.hint or f"try again; headway node reboot {error.where} if it happens again"
         raise error
-    leads = await active_head(cluster, env, machines)
-    jobs = await _jobs_on(env, leads, (machines.keys() - wanted_names) | replaced)
+    leads = await active_head(cluster, context, machines)
+    jobs = await _jobs_on(context, leads, (machines.keys() - wanted_names) | replaced)
     there = next((texts[name] for name in cluster.heads if SLURM_CONF in texts.get(name, {})), {})
-    ended, unasked = await _aborted(goal, env, leads, there)
+    ended, unasked = await _aborted(goal, context, leads, there)
     return Observed(
         machines,
         seen,
@@ -90,24 +92,26 @@ async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
     )
 
 
-async def replaced_machines(env: ClusterContext, cluster: str) -> frozenset[str]:
+async def replaced_machines(context: ClusterContext, cluster: str) -> frozenset[str]:
     """Returns the names whose machine is to be replaced by another one in the inventory."""
-    return await env.provider.replaced(cluster) if isinstance(env.provider, OwnedMachinesProvider) else frozenset()
+    return (
+        await context.provider.replaced(cluster) if isinstance(context.provider, OwnedMachinesProvider) else frozenset()
+    )
 
 
-async def _jobs_on(env: ClusterContext, head: Machine | None, names: Set[str]) -> dict[str, tuple[int, ...]]:
+async def _jobs_on(context: ClusterContext, head: Machine | None, names: Set[str]) -> dict[str, tuple[int, ...]]:
     """Returns the jobs on nodes that leave, {} if the controller does not answer."""
     if not names or head is None:
         return {}
     try:
-        busy = await node_jobs.jobs_by_node(env.connections, head)
+        busy = await node_jobs.jobs_by_node(context.connections, head)
     except HeadwayError:
         return {}
     return {name: busy[name] for name in names if name in busy}
 
 
 async def _aborted(
-    goal: DesiredState, env: ClusterContext, head: Machine | None, texts: Mapping[str, str]
+    goal: DesiredState, context: ClusterContext, head: Machine | None, texts: Mapping[str, str]
 ) -> AbortedJobs:
     """Returns the jobs that Slurm ends when it reads the new slurm.conf, and why they can't be known. If the old text
     is unreadable there is nothing to compare; the plan reports that."""
@@ -120,8 +124,8 @@ async def _aborted(
     if head is None:
         return {}, "no head is running"
     try:
-        busy = await node_jobs.jobs_by_node(env.connections, head) if ending.nodes else {}
-        queued = await node_jobs.jobs_by_partition(env.connections, head, sorted(ending.partitions))
+        busy = await node_jobs.jobs_by_node(context.connections, head) if ending.nodes else {}
+        queued = await node_jobs.jobs_by_partition(context.connections, head, sorted(ending.partitions))
     except HeadwayError as error:
         return {}, error.first_line
     return {**{name: busy[name] for name in ending.nodes if name in busy}, **queued}, ""
@@ -173,11 +177,11 @@ async def _with_one_retry(look: Callable[[], Awaitable[MachineFacts]]) -> Machin
 
 
 async def observe_machine(
-    env: ClusterContext, machine: Machine, wanted: DesiredMachine, *, with_texts: bool = False
+    context: ClusterContext, machine: Machine, wanted: DesiredMachine, *, with_texts: bool = False
 ) -> MachineFacts:
     """Returns one machine's facts. Raises Unreachable."""
     return await remote_steps.read_facts(
-        env.connections,
+        context.connections,
         machine,
         files=wanted.files,
         units=[unit.name for unit in wanted.units],
@@ -192,11 +196,11 @@ async def observe_machine(
     )
 
 
-async def read_accounts(env: ClusterContext, head: Machine | None) -> Accounts | None:
+async def read_accounts(context: ClusterContext, head: Machine | None) -> Accounts | None:
     """Returns the accounts, None if there is no running head or its accounting database does not answer."""
     if head is None or head.state is not MachineState.RUNNING:
         return None
     try:
-        return await sacctmgr.read_accounts(env.connections, head)
+        return await sacctmgr.read_accounts(context.connections, head)
     except HeadwayError:
         return None

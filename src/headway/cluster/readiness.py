@@ -31,38 +31,38 @@ _TOO_LATE = "ResumeTimeout"  # slurmctld's reason for a node that took too long 
 
 
 @asynccontextmanager
-async def open_slurm_reader(cluster: Cluster, env: ClusterContext, head: Machine) -> AsyncIterator[SlurmReader]:
+async def open_slurm_reader(cluster: Cluster, context: ClusterContext, head: Machine) -> AsyncIterator[SlurmReader]:
     """Opens a reader of this cluster's Slurm and closes it at the end."""
-    key = secrets.secret_content(await env.store.secrets.of_cluster(cluster.name), "jwt_key")
-    reader = SlurmReader(env.connections, head, key, cluster.slurm_version)
+    key = secrets.secret_content(await context.store.secrets.of_cluster(cluster.name), "jwt_key")
+    reader = SlurmReader(context.connections, head, key, cluster.slurm_version)
     try:
         yield reader
     finally:
         await reader.close()
 
 
-async def read_node_states(cluster: Cluster, env: ClusterContext, head: Machine) -> dict[str, NodeState]:
+async def read_node_states(cluster: Cluster, context: ClusterContext, head: Machine) -> dict[str, NodeState]:
     """Returns the state of every node by name."""
-    async with open_slurm_reader(cluster, env, head) as reader:
+    async with open_slurm_reader(cluster, context, head) as reader:
         return {node.name: node for node in await reader.nodes()}
 
 
-async def wait_for_slurmrestd(cluster: Cluster, env: ClusterContext, head: Machine) -> None:
+async def wait_for_slurmrestd(cluster: Cluster, context: ClusterContext, head: Machine) -> None:
     """Waits until slurmrestd answers, at most REST_S. A timeout is not an error here: the next caller reports it."""
     ends = time.monotonic() + REST_S
-    async with open_slurm_reader(cluster, env, head) as reader:
+    async with open_slurm_reader(cluster, context, head) as reader:
         while time.monotonic() < ends:
             if await reader.ping():
                 return
             await asyncio.sleep(POLL_S)
 
 
-async def wait_for_nodes(cluster: Cluster, env: ClusterContext, head: Machine, names: frozenset[str]) -> None:
+async def wait_for_nodes(cluster: Cluster, context: ClusterContext, head: Machine, names: frozenset[str]) -> None:
     """Waits until all these nodes have registered with slurmctld, at most REGISTER_S. Raises Unreachable naming the
     silent ones."""
     silent = names & cluster.group_of.keys()
     ends = time.monotonic() + REGISTER_S
-    async with open_slurm_reader(cluster, env, head) as reader:
+    async with open_slurm_reader(cluster, context, head) as reader:
         while silent and time.monotonic() < ends:
             states = {node.name: node for node in await reader.nodes()}
             silent = frozenset(name for name in silent if name not in states or not _registered(states[name]))
@@ -85,47 +85,49 @@ def _registered(node: NodeState) -> bool:
 
 
 async def mark_empty_slots(
-    goal: DesiredState, env: ClusterContext, head: Machine, leaving: Collection[str] = ()
+    goal: DesiredState, context: ClusterContext, head: Machine, leaving: Collection[str] = ()
 ) -> frozenset[str]:
     """Sets slots without a machine down, with a reason. A node that was being scaled in and stays after all (all but
     `leaving`) is restored. Returns the nodes that should have a machine but are marked as having none, because the
     apply that created it did not complete."""
     empty = set(goal.cluster.slot_names) - set(goal.machines)
-    states = await node_commands.read_node_reasons(env.connections, head)
+    states = await node_commands.read_node_reasons(context.connections, head)
     by_itself = {name for name, group in goal.cluster.group_of.items() if group.idle_s is not None}
     unmarked = [
         name for name in sorted(empty - by_itself) if states.get(name, ("", NO_MACHINE_REASON))[1] != NO_MACHINE_REASON
     ]
-    await node_commands.set_removed_nodes_down(env.connections, head, unmarked, NO_MACHINE_REASON)
+    await node_commands.set_removed_nodes_down(context.connections, head, unmarked, NO_MACHINE_REASON)
     for name in goal.machines:
         reason = states.get(name, ("", ""))[1]
         if name not in leaving and reason.startswith(SCALE_IN_REASON):
-            await keep_node(env, head, name, reason)
+            await keep_node(context, head, name, reason)
     return frozenset(name for name in goal.machines if states.get(name, ("", ""))[1] == NO_MACHINE_REASON)
 
 
-async def return_new_node(env: ClusterContext, head: Machine, name: str) -> None:
+async def return_new_node(context: ClusterContext, head: Machine, name: str) -> None:
     """Waits until a machine created for an empty slot has registered, and returns the node to service, so that it takes
     jobs while other machines are still created. A node that is out for another reason stays out. Raises Unreachable."""
     ends = time.monotonic() + REGISTER_S
     while time.monotonic() < ends:
-        states, reason = await node_commands.read_node_state(env.connections, head, name)
+        states, reason = await node_commands.read_node_state(context.connections, head, name)
         if reason != NO_MACHINE_REASON:
             return
         if "NOT_RESPONDING" not in states:
-            await node_commands.resume_node(env.connections, head, name)
+            await node_commands.resume_node(context.connections, head, name)
             return
         await asyncio.sleep(POLL_S)
     raise _not_registered_error(head.cluster, frozenset([name]))
 
 
-async def return_nodes(cluster: Cluster, env: ClusterContext, head: Machine, names: frozenset[str]) -> tuple[str, ...]:
+async def return_nodes(
+    cluster: Cluster, context: ClusterContext, head: Machine, names: frozenset[str]
+) -> tuple[str, ...]:
     """Returns those of the nodes to service that are DOWN in Slurm although they have registered, and returns their
     names. A drain by a person stays, and a node with an incident returns at the end of that incident, after tests."""
-    states = await read_node_states(cluster, env, head)
+    states = await read_node_states(cluster, context, head)
     back = [n for n in sorted(names) if n in states and "DOWN" in states[n].states and "DRAIN" not in states[n].states]
     return tuple(
-        [name for name in back if not await node_commands.resume_node_if(env.connections, head, name, _may_return)]
+        [name for name in back if not await node_commands.resume_node_if(context.connections, head, name, _may_return)]
     )
 
 
@@ -135,35 +137,35 @@ def _may_return(reason: str) -> bool:
     return told and not reason.startswith(INCIDENT_REASON)
 
 
-async def hold_spares(cluster: Cluster, env: ClusterContext, head: Machine, say: ReportProgress) -> None:
+async def hold_spares(cluster: Cluster, context: ClusterContext, head: Machine, say: ReportProgress) -> None:
     """Updates the reservation of spares to the nodes that are usable. If Slurm refuses, the cluster works all the same,
     and the health reconciler tries again."""
-    states = await read_node_states(cluster, env, head)
-    held = frozenset(await reservations.reserved_nodes(env.connections, head))
+    states = await read_node_states(cluster, context, head)
+    held = frozenset(await reservations.reserved_nodes(context.connections, head))
     wanted = spares_to_reserve(cluster, states, held)
     if wanted == held:
         return
     try:
-        await reservations.set_reserved_nodes(env.connections, head, sorted(wanted))
+        await reservations.set_reserved_nodes(context.connections, head, sorted(wanted))
     except CommandFailed as error:
         await say("spares", error.first_line, level="warning", done=True)
     else:
         await say("spares", f"{cluster.spares} held ready", done=True)
 
 
-async def readiness_checks(cluster: Cluster, env: ClusterContext) -> tuple[Check, ...]:
+async def readiness_checks(cluster: Cluster, context: ClusterContext) -> tuple[Check, ...]:
     """Returns the readiness checks, one per subject, in the order of their dependencies."""
-    machines = await env.machines(cluster.name)
+    machines = await context.machines(cluster.name)
     wanted = (*cluster.heads, *choose_slots(cluster, machines))
     stopped = [n for n in wanted if n not in machines or machines[n].state is not MachineState.RUNNING]
-    head = await active_head(cluster, env, machines)
+    head = await active_head(cluster, context, machines)
     found = [_machines_check(stopped, len(wanted))]
     if head is None:
         return (*found, Check("head", False, f"{cluster.head} is not running; run headway apply"))
     accounting = ("mariadb", "slurmdbd") if head.name == cluster.head else ()
     units = ("munge", *accounting, "slurmctld", "slurmrestd")
     try:
-        ran = await env.connections.remote(head, ["systemctl", "is-active", *units], timeout_s=15, check=False)
+        ran = await context.connections.remote(head, ["systemctl", "is-active", *units], timeout_s=15, check=False)
     except HeadwayError as error:
         return (*found, Check("head", False, error.message))
     found.append(_head_check(cluster, head))
@@ -173,8 +175,8 @@ async def readiness_checks(cluster: Cluster, env: ClusterContext) -> tuple[Check
     if not all(check.ok for check in found if check.name in ("slurmctld", "slurmrestd")):
         return tuple(found)  # slurmctld or slurmrestd would not answer, and the reason is in the checks already
     try:
-        states = await read_node_states(cluster, env, head)
-        held = await reservations.reserved_nodes(env.connections, head)
+        states = await read_node_states(cluster, context, head)
+        held = await reservations.reserved_nodes(context.connections, head)
     except HeadwayError as error:
         return (*found, Check("slurm", False, error.message))
     return (*found, *_slurm_checks(cluster, wanted[cluster.controllers :], states, held))
@@ -214,7 +216,7 @@ def _slurm_checks(
 
 async def finish_bring_up(
     goal: DesiredState,
-    env: ClusterContext,
+    context: ClusterContext,
     say: ReportProgress,
     started: frozenset[str],
     leaving: Collection[str] = (),
@@ -224,14 +226,14 @@ async def finish_bring_up(
     register, returns nodes to service that this run or an earlier one started, and reserves spares. `leaving`: nodes
     that another operation has drained; `failed`: machines that could not be set up."""
     cluster = goal.cluster
-    machines = await env.machines(cluster.name)
+    machines = await context.machines(cluster.name)
     head = machines[cluster.head]
     began = time.monotonic()
-    forgotten = await mark_empty_slots(goal, env, head, leaving)
+    forgotten = await mark_empty_slots(goal, context, head, leaving)
     started |= {name for name in forgotten if name in machines and name not in failed}
     if started:
-        await wait_for_nodes(cluster, env, head, started)
-        await return_nodes(cluster, env, head, started)
-    await hold_spares(cluster, env, head, say)
+        await wait_for_nodes(cluster, context, head, started)
+        await return_nodes(cluster, context, head, started)
+    await hold_spares(cluster, context, head, say)
     if started:
         await say("nodes", "registered with Slurm", done=True, seconds=time.monotonic() - began)

@@ -26,38 +26,40 @@ _STOP = [
 ]
 
 
-async def take_down(cluster: Cluster, env: ClusterContext, say: ReportProgress, delete_data: bool) -> tuple[str, ...]:
+async def take_down(
+    cluster: Cluster, context: ClusterContext, say: ReportProgress, delete_data: bool
+) -> tuple[str, ...]:
     """Deletes or releases all machines and returns the paths of the data that is kept. A machine that does not answer
     is deleted too."""
     began = time.monotonic()
-    machines = await env.machines(cluster.name)
+    machines = await context.machines(cluster.name)
     head = machines.get(cluster.head)
     if head is not None and head.state is MachineState.RUNNING and not delete_data:
         await say("jobs", "cancelling jobs, closing accounting")
-        await _stop_second_heads(cluster, env, machines)
+        await _stop_second_heads(cluster, context, machines)
         steps = [
             {"op": "end_jobs", "timeout_s": 20},
             remote_steps.run_step(_STOP, timeout_s=60, ok=(0, 1, 5)),
         ]
         try:
-            await remote_steps.run_steps(env.connections, head, steps, timeout_s=120)
+            await remote_steps.run_steps(context.connections, head, steps, timeout_s=120)
             await say("jobs", "cancelled; accounting closed", done=True)
         except HeadwayError as error:
             await say("jobs", f"the head did not shut down in order: {error.message}", level="warning", done=True)
 
     async def delete(name: str) -> None:
-        if isinstance(env.provider, OwnedMachinesProvider):
+        if isinstance(context.provider, OwnedMachinesProvider):
             await machine_claims.release_machine(
-                env, machines[name], say, _data_folders(cluster, name) if delete_data else ()
+                context, machines[name], say, _data_folders(cluster, name) if delete_data else ()
             )
-        await env.provider.delete(machines[name])
-        if not isinstance(env.provider, OwnedMachinesProvider):
+        await context.provider.delete(machines[name])
+        if not isinstance(context.provider, OwnedMachinesProvider):
             await say(name, "deleted", done=True)
 
     for failed in await asyncio.gather(*(delete(name) for name in machines), return_exceptions=True):
         if failed is not None:  # all other machines are deleted by now
             raise failed
-    kept = await env.provider.release(cluster.name, delete_data=delete_data)
+    kept = await context.provider.release(cluster.name, delete_data=delete_data)
     if kept and cluster.storage.state:
         kept = (*kept, str(PurePosixPath(cluster.state_folder).parent))
     if kept and any(one.versioned for one in cluster.storage.datasets) and not cluster.provider.volumes_on_server:
@@ -75,11 +77,11 @@ def _data_folders(cluster: Cluster, name: str) -> tuple[str, ...]:
     return ("/srv/headway-state", str(PurePosixPath(cluster.dataset_library).parent), *state)
 
 
-async def _stop_second_heads(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> None:
+async def _stop_second_heads(cluster: Cluster, context: ClusterContext, machines: Mapping[str, Machine]) -> None:
     """Stops the daemons of the second head, so that its controller does not take over while the first one stops."""
     for name in cluster.heads[1:]:
         if name in machines and machines[name].state is MachineState.RUNNING:
             with contextlib.suppress(HeadwayError):  # a head that does not answer is deleted all the same
                 await remote_steps.run_steps(
-                    env.connections, machines[name], [remote_steps.run_step(_STOP, timeout_s=60, ok=(0, 1, 5))]
+                    context.connections, machines[name], [remote_steps.run_step(_STOP, timeout_s=60, ok=(0, 1, 5))]
                 )

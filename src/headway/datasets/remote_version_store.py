@@ -33,8 +33,8 @@ class RemoteLibrary:
     """A library on a folder that one's own machines share. The head works on it as root; content is sent there as
     it is read."""
 
-    def __init__(self, cluster: Cluster, env: ClusterContext) -> None:
-        self._cluster, self._env = cluster, env
+    def __init__(self, cluster: Cluster, context: ClusterContext) -> None:
+        self._cluster, self._context = cluster, context
 
     async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest:
         """Sends a whole source to the head and returns its manifest. See Library.bring."""
@@ -94,10 +94,10 @@ class RemoteLibrary:
     ) -> AsyncIterator[dict[str, Any]]:
         """Yields the answers of the program on the head, and the text of a manifest. Raises the errors that it
         reports."""
-        head = await require_active_head(self._cluster, self._env, await self._env.machines(self._cluster.name))
+        head = await require_active_head(self._cluster, self._context, await self._context.machines(self._cluster.name))
         what, name, *more = words
         argv = _argv(what, self._cluster.dataset_library, name, *more)
-        async with aclosing(self._env.connections.converse(head, argv, _fed(feed))) as said:  # type: ignore[type-var]
+        async with aclosing(self._context.connections.converse(head, argv, _fed(feed))) as said:  # type: ignore[type-var]
             answers = Answers()
             while (part := await _unless_stopped(anext(said, None), progress)) is not None:
                 kind, data = part

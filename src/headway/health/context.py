@@ -35,14 +35,14 @@ class HealthContext:
     """One cluster's machines, controller and store, with the clock and sleep function that tests replace."""
 
     cluster: Cluster
-    env: ClusterContext
+    cluster_context: ClusterContext
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     mount_limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOUNTS_AT_ONCE))
 
     async def machines(self) -> dict[str, Machine]:
         """Returns all machines that exist, running or not, by name."""
-        return await self.env.machines(self.cluster.name)
+        return await self.cluster_context.machines(self.cluster.name)
 
     async def running_machine(self, name: str) -> Machine:
         """Returns a running machine. Raises Unreachable."""
@@ -53,24 +53,26 @@ class HealthContext:
 
     async def head(self) -> Machine:
         """Returns the active head. Raises Unreachable."""
-        return await require_active_head(self.cluster, self.env, await self.machines())
+        return await require_active_head(self.cluster, self.cluster_context, await self.machines())
 
     async def node_state(self, node: str) -> tuple[frozenset[str], str]:
         """Returns (states, reason) of a node as the controller reports them now."""
-        return await node_commands.read_node_state(self.env.connections, await self.head(), node)
+        return await node_commands.read_node_state(self.cluster_context.connections, await self.head(), node)
 
     async def jobs_on(self, node: str, *, ending: bool = True) -> set[int]:
         """Returns the ids of the node's jobs; with `ending` also those that are completing."""
-        return set(await node_jobs.jobs_on_node(self.env.connections, await self.head(), node, ending=ending))
+        return set(
+            await node_jobs.jobs_on_node(self.cluster_context.connections, await self.head(), node, ending=ending)
+        )
 
     async def idle_nodes(self) -> tuple[str, ...]:
         """Returns the nodes in service that run no job."""
-        return await node_commands.idle_nodes(self.env.connections, await self.head())
+        return await node_commands.idle_nodes(self.cluster_context.connections, await self.head())
 
     async def job_state(self, job: int) -> str:
         """Returns the job's state as the controller reports it now; "" when the controller no longer knows the job."""
-        return await job_commands.read_job_state(self.env.connections, await self.head(), job)
+        return await job_commands.read_job_state(self.cluster_context.connections, await self.head(), job)
 
     async def add_step(self, incident: Incident, state: IncidentState, text: str, **more: Any) -> Incident:
         """Records a step of an incident and returns the incident after it; see the store's `incidents.add_step`."""
-        return await self.env.store.incidents.add_step(incident, state, text, **more)
+        return await self.cluster_context.store.incidents.add_step(incident, state, text, **more)

@@ -22,7 +22,7 @@ _UNITS: Mapping[Daemon, str] = {
 }  # fmt: skip
 
 
-async def inject_fault(cluster: Cluster, env: ClusterContext, fault: FaultIn) -> str:
+async def inject_fault(cluster: Cluster, context: ClusterContext, fault: FaultIn) -> str:
     """Injects or heals a fault and returns what was done. Raises Refused for machines without fault injection and
     NotFound for a missing machine."""
     if not cluster.provider.simulates_hardware and not fault.force:
@@ -36,7 +36,7 @@ async def inject_fault(cluster: Cluster, env: ClusterContext, fault: FaultIn) ->
     gpus = (cluster.group_of[node].plan if fault.node else cluster.largest_plan).gpus
     if fault.kind in OF_GPUS and not fault.heal and fault.gpu >= gpus:
         raise Refused(f"{node} has {_gpus(gpus)}, not {fault.gpu}", hint="choose one with --gpu N")
-    machines = await env.machines(cluster.name)
+    machines = await context.machines(cluster.name)
     machine = machines.get(node)
     if machine is None:
         raise NotFound(f"{node} has no machine", hint=f"run headway apply to restore {cluster.name}")
@@ -46,19 +46,19 @@ async def inject_fault(cluster: Cluster, env: ClusterContext, fault: FaultIn) ->
             hint="set spot: true in its group",
         )
     if fault.kind in OF_MACHINES:
-        return await _inject_by_provider(env, machine, fault)
-    return await _inject_on_machine(cluster, env, machine, fault)
+        return await _inject_by_provider(context, machine, fault)
+    return await _inject_on_machine(cluster, context, machine, fault)
 
 
 def _gpus(count: int) -> str:
     return f"GPUs 0 to {count - 1}" if count else "no GPU"
 
 
-async def _inject_by_provider(env: ClusterContext, machine: Machine, fault: FaultIn) -> str:
-    breaks, node = env.provider, machine.name
+async def _inject_by_provider(context: ClusterContext, machine: Machine, fault: FaultIn) -> str:
+    breaks, node = context.provider, machine.name
     if not isinstance(breaks, FaultInjectingProvider):
         raise Refused(
-            f"{node}: provider {env.provider.traits.name} can't inject this fault", hint="cause this fault by hand"
+            f"{node}: provider {context.provider.traits.name} can't inject this fault", hint="cause this fault by hand"
         )
     if fault.kind is FaultKind.RECLAIM:
         if fault.heal:
@@ -70,7 +70,7 @@ async def _inject_by_provider(env: ClusterContext, machine: Machine, fault: Faul
             await breaks.join(machine)
             return f"{node} is on the network again"
         if machine.state is MachineState.STOPPED:
-            await env.provider.start(machine)
+            await context.provider.start(machine)
             return f"{node} is started"
         await breaks.thaw(machine)
         return f"{node} runs again"
@@ -86,14 +86,14 @@ async def _inject_by_provider(env: ClusterContext, machine: Machine, fault: Faul
     return f"{node} is off the network"
 
 
-async def _inject_on_machine(cluster: Cluster, env: ClusterContext, machine: Machine, fault: FaultIn) -> str:
+async def _inject_on_machine(cluster: Cluster, context: ClusterContext, machine: Machine, fault: FaultIn) -> str:
     ask = {"do": fault.kind, "heal": fault.heal, "code": fault.code, "gpu": fault.gpu, "text": fault.text}
     if fault.daemon is not None:
         ask["unit"] = _UNITS.get(fault.daemon, fault.daemon)
     if not cluster.provider.simulates_hardware:
         ask["real"] = True
     argv = ["python3", "-I", "-S", "-c", program_source("inject_fault"), json.dumps(ask)]
-    ran = await env.connections.remote(machine, argv, timeout_s=_TIMEOUT_S, check=False)
+    ran = await context.connections.remote(machine, argv, timeout_s=_TIMEOUT_S, check=False)
     if ran.code == _REFUSED:
         raise Refused(f"{machine.name}: {ran.stderr.strip()}")
     if ran.code != 0:

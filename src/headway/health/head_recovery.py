@@ -30,7 +30,7 @@ class HeadRecovery:
     off_since: float | None = None
 
     async def recover_first_head(
-        self, cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]
+        self, cluster: Cluster, context: ClusterContext, machines: Mapping[str, Machine]
     ) -> list[tuple[str, str]]:
         """Runs one pass. Returns messages as (machine, text)."""
         if cluster.controllers == 1:
@@ -39,32 +39,32 @@ class HeadRecovery:
         if first is None or (self.tries and self.clock() - self.tried_at < RETRY_S):
             return []
         running = first.state is MachineState.RUNNING
-        if running and await answers_ssh(env, first):
+        if running and await answers_ssh(context, first):
             self.tries = self.silent_checks = 0
             self.off_since = None
             return []
         self.silent_checks += running
         if running and self.silent_checks < SILENT_CHECKS:
             return []
-        second = await second_head_leads(cluster, env, machines)
+        second = await second_head_leads(cluster, context, machines)
         if second is None or self.tries >= MAX_STARTS:
             return []
-        if not running and await self._is_taking_over(cluster, env, second):
+        if not running and await self._is_taking_over(cluster, context, second):
             return []
         self.off_since = None
         self.tries, self.tried_at = self.tries + 1, self.clock()
         try:
             if running:
-                if not env.provider.traits.powers_off_machines:
+                if not context.provider.traits.powers_off_machines:
                     return [
                         (
                             first.name,
                             f"does not answer; {second.name} is the active head. Switch the machine off, then start it",
                         )
                     ]
-                await env.provider.fence(first)
-            await env.connections.drop(first.name)
-            await env.provider.start(first)
+                await context.provider.fence(first)
+            await context.connections.drop(first.name)
+            await context.provider.start(first)
         except HeadwayError as error:
             return [(first.name, f"does not come back: {error.message}; {second.name} is the active head")]
         if self.tries == MAX_STARTS:
@@ -76,10 +76,10 @@ class HeadRecovery:
             ]
         return [(first.name, f"started again; {second.name} is the active head until it is back")]
 
-    async def _is_taking_over(self, cluster: Cluster, env: ClusterContext, second: Machine) -> bool:
+    async def _is_taking_over(self, cluster: Cluster, context: ClusterContext, second: Machine) -> bool:
         """Returns whether the second head is still taking over. If the first head starts during the takeover, it stops
         the takeover, and no head is active until both have noticed."""
         self.off_since = self.clock() if self.off_since is None else self.off_since
         return self.clock() - self.off_since < TAKEOVER_LIMIT_S and not await second_head_took_over(
-            cluster, env, second
+            cluster, context, second
         )

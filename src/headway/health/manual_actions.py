@@ -21,7 +21,7 @@ async def drain_node(context: HealthContext, node: str, reason: str, person: str
     # the user's name equals Headway's own prefix: the drain still has to count as a person's
     if words.startswith(OWN_REASON):
         words = f"by {words}"
-    await node_commands.drain_node(context.env.connections, await context.head(), node, words)
+    await node_commands.drain_node(context.cluster_context.connections, await context.head(), node, words)
     jobs = await context.jobs_on(node)
     return f"drained by {words}" + (f"; jobs {', '.join(map(str, sorted(jobs)))} end first" if jobs else "")
 
@@ -32,8 +32,8 @@ async def return_node(context: HealthContext, node: str, person: str) -> str:
     if not states & OUT:
         raise Conflict(f"{node} is in service: {IN_SERVICE_AS} {'+'.join(sorted(states))}")
     machine = await context.running_machine(node)
-    await context.env.connections.remote(machine, ["true"], timeout_s=10)
-    await node_commands.resume_node(context.env.connections, await context.head(), node)
+    await context.cluster_context.connections.remote(machine, ["true"], timeout_s=10)
+    await node_commands.resume_node(context.cluster_context.connections, await context.head(), node)
     return f"returned to service by {person}" + (f"; it was out: {reason}" if reason else "")
 
 
@@ -62,7 +62,7 @@ async def reboot_node(context: HealthContext, node: str, person: str, *, end_job
     began = context.clock()
     again = await person_rebooting(context, node) == person
     served = again or not (await context.node_state(node))[0] & OUT
-    connections, head, mine = context.env.connections, await context.head(), f"{person}: {REBOOTS}"
+    connections, head, mine = context.cluster_context.connections, await context.head(), f"{person}: {REBOOTS}"
 
     def ours(reason: str) -> bool:
         return reason.startswith(mine)  # slurmctld may append text to the reason
@@ -76,7 +76,7 @@ async def reboot_node(context: HealthContext, node: str, person: str, *, end_job
                 await node_commands.resume_node_if(connections, head, node, ours)
             return f"not rebooted: jobs {', '.join(map(str, jobs))} run there now"
         if not (
-            context.env.provider.traits.powers_off_machines or again
+            context.cluster_context.provider.traits.powers_off_machines or again
         ):  # a machine that does not answer now can't be rebooted over SSH: fail at once instead of waiting
             await connections.remote(await context.running_machine(node), ["true"], timeout_s=10)
         await repair.restart_machine(context, node, began)
@@ -104,7 +104,7 @@ async def _blocking_incident(context: HealthContext, node: str, person: str, beg
     """Returns why a node whose tests passed does not return to service, "" if nothing blocks it. A fault during the
     reboot opens an incident, which takes over the drain and returns the node when it closes. Incidents that the reboot
     itself caused are closed here."""
-    store, ends = context.env.store, context.clock() + _INCIDENT_S
+    store, ends = context.cluster_context.store, context.clock() + _INCIDENT_S
     while True:
         unfinished = await store.incidents.search(context.cluster.name, node=node, unfinished=True)
         found = await store.incidents.with_steps([one for one in unfinished if one.action is not FaultAction.MAKE])
@@ -125,7 +125,7 @@ async def _blocking_incident(context: HealthContext, node: str, person: str, beg
         await context.add_step(
             one, one.state, f"it was drained for the reboot by {person}, which has ended", actor=person, drained=True
         )
-        await node_commands.drain_node(context.env.connections, await context.head(), node, one.reasons[0])
+        await node_commands.drain_node(context.cluster_context.connections, await context.head(), node, one.reasons[0])
     return f"incident {one.number} is open: headway incident return {one.number} first"
 
 

@@ -36,7 +36,7 @@ class HealthReconciler:
     """Reconciles one cluster. `started` keeps a requeued job from being started twice for the same restart."""
 
     cluster: Cluster
-    env: ClusterContext
+    context: ClusterContext
     incidents: IncidentEngine
     stall_watchdog: StallWatchdog
     started: set[tuple[int, int]] = field(default_factory=set)
@@ -51,17 +51,17 @@ class HealthReconciler:
 
     async def reconcile(self, nodes: Iterable[NodeState], jobs: Iterable[JobState]) -> list[tuple[str, str]]:
         """Runs one pass. Returns messages as (node or job, text)."""
-        machines = await self.env.machines(self.cluster.name)
+        machines = await self.context.machines(self.cluster.name)
         said = (
-            await self.head_recovery.recover_first_head(self.cluster, self.env, machines)
+            await self.head_recovery.recover_first_head(self.cluster, self.context, machines)
             if self.cluster.health.act
             else []
         )
-        head = await active_head(self.cluster, self.env, machines)
+        head = await active_head(self.cluster, self.context, machines)
         if head is None:
             return said
         all_jobs = {job.id: job for job in jobs}
-        reserved = frozenset(await reservations.reserved_nodes(self.env.connections, head))
+        reserved = frozenset(await reservations.reserved_nodes(self.context.connections, head))
         by_name = {node.name: node for node in nodes if not node.absent}
         if by_name:
             self.incidents.empty_slots = frozenset(set(self.cluster.slot_names) - by_name.keys())
@@ -84,11 +84,11 @@ class HealthReconciler:
                 said.append(words)
         if self.cluster.health.act:
             said += await self._repeat_returns(by_name.values())
-            said += await self.short_runs.requeue_short_runs(self.env.connections, head, all_jobs.values())
+            said += await self.short_runs.requeue_short_runs(self.context.connections, head, all_jobs.values())
         if self.clock() - self.caps_checked_at >= CAPS_EVERY_S:
             self.caps_checked_at = self.clock()
             now = datetime.fromtimestamp(self.caps_checked_at).astimezone()
-            said += await reset_due_usage(self.cluster, self.env, head, now)
+            said += await reset_due_usage(self.cluster, self.context, head, now)
             await flaky_nodes.update_reservation(self.incidents.context)
         said += await self.stall_watchdog.check_jobs(head, all_jobs.values())
         return said
@@ -108,7 +108,7 @@ class HealthReconciler:
         self, action: ReserveSpares | StartRequeuedJob, head: Machine, jobs: Mapping[int, JobState]
     ) -> tuple[str, str] | None:
         """Carries out one action. Returns a message, None for nothing to report."""
-        run = self.env.connections
+        run = self.context.connections
         match action:
             case ReserveSpares(names):
                 try:

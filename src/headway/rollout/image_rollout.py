@@ -81,13 +81,13 @@ async def roll_nodes(
     as they were."""
     _check_creates_machines(context)
     await _check_heads(context)
-    store, name = context.env.store, context.cluster.name
+    store, name = context.cluster_context.store, context.cluster.name
     kept = await store.node_images.get(name)
     if back:
         info = await _previous_image(context)
         await store.node_images.set(name, NodeImage(info.tag, info.tag))
     else:
-        info = await build.ensure_image(context.cluster.image, say, state_dir=context.env.state_dir)
+        info = await build.ensure_image(context.cluster.image, say, state_dir=context.cluster_context.state_dir)
         before = await _most_common_image(context, info) or kept.before
         # No machine may be created with a Slurm version other than the heads', except when rolling back: see
         # `_has_mixed_slurm`.
@@ -106,17 +106,21 @@ async def roll_nodes(
 async def roll_heads(context: HealthContext, say: ReportProgress, *, back: bool) -> None:
     """Rolls the heads, after their nodes. Jobs on nodes continue. The second head is rolled first, and no head is
     rolled while the other is missing."""
-    cluster, env = context.cluster, context.env
+    cluster, cluster_context = context.cluster, context.cluster_context
     if back:
         _check_way_back(cluster, await _previous_image(context))
-    info = await (_previous_image(context) if back else build.ensure_image(cluster.image, say, state_dir=env.state_dir))
+    info = await (
+        _previous_image(context)
+        if back
+        else build.ensure_image(cluster.image, say, state_dir=cluster_context.state_dir)
+    )
     machines = await context.machines()
     due = heads_to_roll(cluster, RolloutState(machines), info.id)
     served = await _nodes_in_service(context) if due else frozenset()
 
     async def set_up() -> None:
-        await apply_cluster(cluster, env, say)
-        await wait_for_nodes(cluster, env, await context.head(), served)
+        await apply_cluster(cluster, cluster_context, say)
+        await wait_for_nodes(cluster, cluster_context, await context.head(), served)
 
     if not due or not set(cluster.heads) <= machines.keys():
         await set_up()
@@ -124,9 +128,9 @@ async def roll_heads(context: HealthContext, say: ReportProgress, *, back: bool)
         machine = machines[name]
         await say(name, f"its machine is recreated from {info.tag}; {leader_text(cluster, name)}")
         if machine.state is MachineState.RUNNING:
-            await env.provider.stop(machine)
-        await env.provider.delete(machine)
-        await env.connections.drop(name)
+            await cluster_context.provider.stop(machine)
+        await cluster_context.provider.delete(machine)
+        await cluster_context.connections.drop(name)
         await set_up()
 
 
@@ -143,10 +147,10 @@ async def halt_rollout(context: HealthContext, say: ReportProgress) -> None:
     """Stops a rollout: returns drained nodes to service that were not created again. A node with an untested image
     stays drained."""
     seen, head = await read_rollout_state(context), await context.head()
-    reasons = await node_commands.read_node_reasons(context.env.connections, head)
+    reasons = await node_commands.read_node_reasons(context.cluster_context.connections, head)
     nodes = {name: one for name, one in seen.machines.items() if name in context.cluster.group_of}
     serves = {one.image for name, one in nodes.items() if name not in seen.rolling and name not in seen.out}
-    before = (await context.env.store.node_images.get(context.cluster.name)).before
+    before = (await context.cluster_context.store.node_images.get(context.cluster.name)).before
     serves |= {info.id for info in await local_images.list_images() if info.tag == before}
     if not serves and len(seen.rolling) > 1:
         # A rollout creates one node again before all others, so the image of most nodes is the previous one.
@@ -155,7 +159,9 @@ async def halt_rollout(context: HealthContext, say: ReportProgress) -> None:
         machine = seen.machines.get(name)
         there = machine is not None and machine.state is MachineState.RUNNING
         if there and reasons[name][1] == ROLLOUT_REASON and (name in seen.busy or seen.machines[name].image in serves):
-            kept = await node_commands.resume_node_if(context.env.connections, head, name, _reason_is_rollout)
+            kept = await node_commands.resume_node_if(
+                context.cluster_context.connections, head, name, _reason_is_rollout
+            )
             words = f"stays out of service: {kept}" if kept else "is in service again with its former image"
             await say(name, words, done=True)
         else:
@@ -165,7 +171,7 @@ async def halt_rollout(context: HealthContext, say: ReportProgress) -> None:
 
 async def read_rollout_state(context: HealthContext) -> RolloutState:
     """Returns the facts that a rollout decides by. Raises Unreachable if the controller does not answer."""
-    connections, head = context.env.connections, await context.head()
+    connections, head = context.cluster_context.connections, await context.head()
     machines = await context.machines()
     states = await node_commands.read_node_reasons(connections, head)
     busy = await node_jobs.jobs_by_node(connections, head)
@@ -250,7 +256,7 @@ class NodeRollout:
         drained = self._to_drain(seen, left, going, width, late=late)
         if drained:
             await node_commands.drain_nodes(
-                self.context.env.connections, await self.context.head(), drained, ROLLOUT_REASON
+                self.context.cluster_context.connections, await self.context.head(), drained, ROLLOUT_REASON
             )
             return True
         jobs = {name: seen.busy[name] for name in left if name in seen.busy}
@@ -285,7 +291,9 @@ class NodeRollout:
         if self.eviction is None or self.eviction.head != head:
             context = self.context
             why = "its node is rebuilt"
-            self.eviction = JobEviction(context.cluster, context.env, self.say, head, why, context.clock, context.sleep)
+            self.eviction = JobEviction(
+                context.cluster, context.cluster_context, self.say, head, why, context.clock, context.sleep
+            )
         return self.eviction
 
     async def _rebuild(self, names: Sequence[str]) -> None:
@@ -316,7 +324,7 @@ class NodeRollout:
             )
         if names and not self.image_tested:
             self.image_tested = True
-            store, cluster = self.context.env.store, self.context.cluster.name
+            store, cluster = self.context.cluster_context.store, self.context.cluster.name
             kept = await store.node_images.get(cluster)
             if kept.pinned != self.image.tag:
                 await store.node_images.set(cluster, NodeImage("", kept.before))
@@ -335,14 +343,14 @@ class NodeRollout:
             machine = seen.machines.get(name)
             if machine is not None and machine.image != self.image.id and machine.state is MachineState.RUNNING:
                 await node_commands.resume_node_if(
-                    self.context.env.connections, await self.context.head(), name, _reason_is_rollout
+                    self.context.cluster_context.connections, await self.context.head(), name, _reason_is_rollout
                 )
 
     async def _roll_node(self, name: str, seen: RolloutState) -> str:
         """Rolls one node. Returns what went wrong, "" once the node is done."""
         context, began = self.context, self.context.clock()
         if not self._machine_is_wanted(name, seen):
-            run, head = context.env.connections, await context.head()
+            run, head = context.cluster_context.connections, await context.head()
             await node_commands.set_removed_nodes_down(run, head, [name], "headway: no machine")
             return ""
         try:
@@ -352,7 +360,7 @@ class NodeRollout:
         if not fault:
             await self.say(name, "is being tested")
             fault = (await run_node_tests(context, name, thorough=not self.image_tested)).fault
-        connections, head = context.env.connections, await context.head()
+        connections, head = context.cluster_context.connections, await context.head()
         if fault:
             states, reason = await context.node_state(name)
             if not states & OUT or _reason_is_rollout(reason):
@@ -383,10 +391,10 @@ class NodeRollout:
         if machine is not None and machine.image == self.image.id and machine.state is MachineState.RUNNING:
             return ""
         if machine is not None:
-            await context.env.provider.delete(machine)
-            await context.env.connections.drop(name)
+            await context.cluster_context.provider.delete(machine)
+            await context.cluster_context.connections.drop(name)
         await provision_machine(
-            context.cluster, context.env, name, self.say, why="the node is rolled", image=self.image.tag
+            context.cluster, context.cluster_context, name, self.say, why="the node is rolled", image=self.image.tag
         )
         return ""
 
@@ -410,7 +418,7 @@ def _reason_is_rollout(reason: str) -> bool:
 
 def _check_creates_machines(context: HealthContext) -> None:
     """Raises Refused if the provider does not create machines from an image."""
-    if not context.env.provider.traits.creates_machines:
+    if not context.cluster_context.provider.traits.creates_machines:
         raise Refused(
             f"the machines of {context.cluster.name} are your own: they have no node image",
             hint="headway apply updates them",
@@ -448,7 +456,7 @@ def _check_way_back(cluster: Cluster, info: ImageInfo) -> None:
 
 async def _previous_image(context: HealthContext) -> ImageInfo:
     """Returns the image before the last rollout. Raises Refused if there is none."""
-    tag = (await context.env.store.node_images.get(context.cluster.name)).before
+    tag = (await context.cluster_context.store.node_images.get(context.cluster.name)).before
     if not tag:
         raise Refused(f"{context.cluster.name} has not been rolled: it has no previous image", hint="headway image ls")
     return await local_images.get_image(tag)

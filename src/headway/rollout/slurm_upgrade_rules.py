@@ -79,15 +79,15 @@ def backup_before_upgrade(written: str, before: Cluster | None, after: Cluster) 
     return (Change("backup.make", "cluster", str(after.backup.to), why),)
 
 
-async def nodes_await_rollout(cluster: Cluster, env: ClusterContext) -> bool:
+async def nodes_await_rollout(cluster: Cluster, context: ClusterContext) -> bool:
     """Returns whether the heads run the file's Slurm version while nodes drained for the upgrade run another."""
-    if not env.provider.traits.creates_machines:
+    if not context.provider.traits.creates_machines:
         return False
     with contextlib.suppress(HeadwayError):
-        machines = await env.machines(cluster.name)
+        machines = await context.machines(cluster.name)
         other = machines_with_other_slurm(cluster.slurm_version, machines.values(), await local_images.list_images())
-        head = await active_or_stopped_head(cluster, env, machines)
+        head = await active_or_stopped_head(cluster, context, machines)
         if other and head is not None and not other.keys() & set(cluster.heads):
-            reasons = await node_commands.read_node_reasons(env.connections, head)
+            reasons = await node_commands.read_node_reasons(context.connections, head)
             return any(reasons.get(name, ("", ""))[1] == ROLLOUT_REASON for name in other)
     return False

@@ -120,8 +120,8 @@ async def test_apply_returns_only_nodes_not_held_by_a_person_or_an_incident(monk
         return {name: builders.node(name, "DOWN", reason="Not responding") for name in lab.slot_names}
 
     monkeypatch.setattr(readiness, "read_node_states", states)
-    env: Any = SimpleNamespace(connections=SimpleNamespace(remote=remote))
-    found = await readiness.return_nodes(lab, env, builders.machine("lab-head"), frozenset(lab.slot_names))
+    context: Any = SimpleNamespace(connections=SimpleNamespace(remote=remote))
+    found = await readiness.return_nodes(lab, context, builders.machine("lab-head"), frozenset(lab.slot_names))
     assert found == tuple(back)
     assert {now[name] for name in found} == set(reasons) - {BOB, "headway: incident 3: XID 79"}
 

@@ -48,9 +48,9 @@ class World:
         self.monkeypatch = monkeypatch
         monkeypatch.setattr(executor, "provision_machine", self.bring)
         monkeypatch.setattr(executor, "update_scrape_targets", self.tell)
-        env: Any = ClusterContext(self.provider, store, self.slurm, Path())  # type: ignore[arg-type]
+        context: Any = ClusterContext(self.provider, store, self.slurm, Path())  # type: ignore[arg-type]
         self.store = store
-        self.waker = executor.Autoscaler(LAB, env, clock=lambda: self.now)
+        self.waker = executor.Autoscaler(LAB, context, clock=lambda: self.now)
 
     async def bring(self, _: Any, __: Any, name: str, ___: Any) -> None:
         self.did.append(f"make {name}")
@@ -226,7 +226,7 @@ async def test_new_autoscaler_updates_scrape_targets_after_restart(world: World)
     await world.waker.pause()
     assert "lab-1-1" in world.provider.machines
     world.told.clear()
-    world.waker = executor.Autoscaler(world.waker.cluster, world.waker.env, clock=lambda: world.now)
+    world.waker = executor.Autoscaler(world.waker.cluster, world.waker.context, clock=lambda: world.now)
     await world.look()
     await world.look()
     assert len(world.told) == 1

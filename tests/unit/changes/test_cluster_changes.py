@@ -121,9 +121,9 @@ async def test_unparsable_slurm_conf_is_replaced_and_reported_in_the_plan(damage
     conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
     wanted = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
     goal = DesiredState(LAB, {"head": wanted, "node": DesiredMachine.build({}, {}, ())}, desired_accounts(LAB))
-    env: Any = SimpleNamespace(connections=None)
+    context: Any = SimpleNamespace(connections=None)
     texts = {SLURM_CONF: conf + damage}
-    assert await _aborted(goal, env, builders.machine(LAB.head), texts) == ({}, "")
+    assert await _aborted(goal, context, builders.machine(LAB.head), texts) == ({}, "")
     seen = ObservedMachine({SLURM_CONF: ObservedFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
     observed = Observed({LAB.head: builders.machine(LAB.head)}, {LAB.head: seen}, texts=texts)
     told = {one.kind: one for one in changeset(goal, observed).changes if one.where == LAB.head}
@@ -136,7 +136,7 @@ async def test_plan_asks_if_jobs_to_be_ended_cannot_be_determined(monkeypatch: p
     conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
     wanted = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
     goal = DesiredState(LAB, {"head": wanted, "node": DesiredMachine.build({}, {}, ())}, desired_accounts(LAB))
-    head, env = builders.machine(LAB.head), cast(Any, SimpleNamespace(connections=None))
+    head, context = builders.machine(LAB.head), cast(Any, SimpleNamespace(connections=None))
 
     async def unheard(*_: Any) -> Any:
         raise Unreachable("the controller does not answer\nand more")
@@ -144,8 +144,8 @@ async def test_plan_asks_if_jobs_to_be_ended_cannot_be_determined(monkeypatch: p
     monkeypatch.setattr(node_jobs, "jobs_by_partition", unheard)
     monkeypatch.setattr(node_jobs, "jobs_by_node", unheard)
     old = "NodeName=lab-1-[1-2] CPUs=64\nPartitionName=train Nodes=ALL\nPartitionName=debug Nodes=ALL\n"
-    assert await _aborted(goal, env, head, {SLURM_CONF: conf}) == ({}, "")
-    jobs, why = await _aborted(goal, env, head, {SLURM_CONF: old})
+    assert await _aborted(goal, context, head, {SLURM_CONF: conf}) == ({}, "")
+    jobs, why = await _aborted(goal, context, head, {SLURM_CONF: old})
     assert (jobs, why) == ({}, "the controller does not answer")
     seen = ObservedMachine({SLURM_CONF: ObservedFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
     observed = Observed({LAB.head: head}, {LAB.head: seen}, texts={SLURM_CONF: old}, unasked=why)
@@ -203,9 +203,9 @@ async def _with_two_heads(monkeypatch: pytest.MonkeyPatch, before: Cluster, firs
     monkeypatch.setattr(node_jobs, "jobs_by_partition", queued)
     provider: Any = SimpleNamespace(list=listed, attached=attached)
     connections: Any = SimpleNamespace(remote=ran)
-    env = ClusterContext(provider, cast(Any, None), connections, Path("/nowhere"))
+    context = ClusterContext(provider, cast(Any, None), connections, Path("/nowhere"))
     goal = _goal_of(TWO)
-    found = changeset(goal, await watched.observe_cluster(goal, env))
+    found = changeset(goal, await watched.observe_cluster(goal, context))
     return [one for one in found.changes if one.what == CONTROLLER.name]
 
 

@@ -40,7 +40,7 @@ class Place:
         self.fails = False
 
     @property
-    def env(self) -> ClusterContext:
+    def context(self) -> ClusterContext:
         both: Any = self
         return ClusterContext(both, both, both, Path())
 
@@ -82,11 +82,11 @@ def of(cluster_heads: Sequence[str], place: Place) -> dict[str, Machine]:
 async def test_single_head_is_active_without_a_probe() -> None:
     place = Place()
     place.silent = {FIRST}
-    found = await active_head(ONE, place.env, of(ONE.heads, place))
+    found = await active_head(ONE, place.context, of(ONE.heads, place))
     assert found is not None
     assert found.name == FIRST
     place.stop(FIRST)
-    assert await active_head(ONE, place.env, of(ONE.heads, place)) is None
+    assert await active_head(ONE, place.context, of(ONE.heads, place)) is None
 
 
 @pytest.mark.parametrize(
@@ -105,38 +105,38 @@ async def test_active_head_is_the_first_with_answering_daemons(
 ) -> None:
     place = Place()
     place.silent, place.without = set(silent), set(without)
-    assert (await require_active_head(TWO, place.env, of(TWO.heads, place))).name == who
+    assert (await require_active_head(TWO, place.context, of(TWO.heads, place))).name == who
 
 
 async def test_require_active_head_fails_if_no_head_runs() -> None:
     place = Place()
     place.stop(FIRST)
-    assert (await require_active_head(TWO, place.env, of(TWO.heads, place))).name == SECOND
+    assert (await require_active_head(TWO, place.context, of(TWO.heads, place))).name == SECOND
     place.stop(SECOND)
     with pytest.raises(Unreachable, match="is not running"):
-        await require_active_head(TWO, place.env, of(TWO.heads, place))
+        await require_active_head(TWO, place.context, of(TWO.heads, place))
 
 
 async def test_second_head_leads_only_if_it_reports_the_first_down() -> None:
     place = Place()
-    assert await second_head_leads(TWO, place.env, place.machines) is None
+    assert await second_head_leads(TWO, place.context, place.machines) is None
     place.primary = "DOWN"
-    assert (await second_head_leads(TWO, place.env, place.machines)) == place.machines[SECOND]
-    assert await second_head_leads(ONE, place.env, of(ONE.heads, place)) is None
+    assert (await second_head_leads(TWO, place.context, place.machines)) == place.machines[SECOND]
+    assert await second_head_leads(ONE, place.context, of(ONE.heads, place)) is None
     place.stop(SECOND)
-    assert await second_head_leads(TWO, place.env, place.machines) is None
+    assert await second_head_leads(TWO, place.context, place.machines) is None
 
 
 async def test_stopped_first_head_is_started_without_immediate_repeat() -> None:
     place, clock = Place(), Clock()
     heads = HeadRecovery(clock)
-    assert await heads.recover_first_head(TWO, place.env, place.machines) == []
+    assert await heads.recover_first_head(TWO, place.context, place.machines) == []
     place.stop(FIRST)
     place.primary = "DOWN"
-    assert await heads.recover_first_head(TWO, place.env, place.machines) == [
+    assert await heads.recover_first_head(TWO, place.context, place.machines) == [
         (FIRST, f"started again; {SECOND} is the active head until it is back")
     ]
-    assert await heads.recover_first_head(TWO, place.env, place.machines) == []
+    assert await heads.recover_first_head(TWO, place.context, place.machines) == []
     assert place.done == [f"start {FIRST}"]
 
 
@@ -145,14 +145,14 @@ async def test_recovery_waits_for_a_takeover_in_progress() -> None:
     heads = HeadRecovery(clock)
     place.stop(FIRST)
     place.primary, place.leads = "DOWN", FIRST
-    assert await heads.recover_first_head(TWO, place.env, place.machines) == []
+    assert await heads.recover_first_head(TWO, place.context, place.machines) == []
     place.leads = SECOND
-    assert len(await heads.recover_first_head(TWO, place.env, place.machines)) == 1
+    assert len(await heads.recover_first_head(TWO, place.context, place.machines)) == 1
     again = HeadRecovery(clock)
     place.leads = FIRST
-    assert await again.recover_first_head(TWO, place.env, place.machines) == []
+    assert await again.recover_first_head(TWO, place.context, place.machines) == []
     clock.now += TAKEOVER_LIMIT_S
-    assert len(await again.recover_first_head(TWO, place.env, place.machines)) == 1, (
+    assert len(await again.recover_first_head(TWO, place.context, place.machines)) == 1, (
         "one that can't lead is no reason to leave both off"
     )
 
@@ -162,12 +162,12 @@ async def test_recovery_waits_for_the_takeover_at_each_fault() -> None:
     heads = HeadRecovery(clock)
     place.stop(FIRST)
     place.primary, place.leads = "DOWN", FIRST
-    assert await heads.recover_first_head(TWO, place.env, place.machines) == []
+    assert await heads.recover_first_head(TWO, place.context, place.machines) == []
     place.machines[FIRST] = builders.machine(FIRST)
-    assert await heads.recover_first_head(TWO, place.env, place.machines) == []  # it came back by itself
+    assert await heads.recover_first_head(TWO, place.context, place.machines) == []  # it came back by itself
     clock.now += TAKEOVER_LIMIT_S
     place.stop(FIRST)
-    assert await heads.recover_first_head(TWO, place.env, place.machines) == []
+    assert await heads.recover_first_head(TWO, place.context, place.machines) == []
     assert place.done == []
 
 
@@ -175,8 +175,8 @@ async def test_silent_first_head_is_fenced_before_it_is_started() -> None:
     place = Place()
     heads = HeadRecovery(Clock())
     place.silent, place.primary = {FIRST}, "DOWN"
-    assert await heads.recover_first_head(TWO, place.env, place.machines) == []  # one look may be a slow answer
-    await heads.recover_first_head(TWO, place.env, place.machines)
+    assert await heads.recover_first_head(TWO, place.context, place.machines) == []  # one look may be a slow answer
+    await heads.recover_first_head(TWO, place.context, place.machines)
     assert place.done == [f"fence {FIRST}", f"start {FIRST}"]
 
 
@@ -185,7 +185,7 @@ async def test_first_head_reachable_from_the_second_is_left_alone() -> None:
     heads = HeadRecovery(Clock())
     place.silent = {FIRST}  # to the server only
     for _ in range(3):
-        assert await heads.recover_first_head(TWO, place.env, place.machines) == []
+        assert await heads.recover_first_head(TWO, place.context, place.machines) == []
     assert place.done == []
 
 
@@ -195,7 +195,7 @@ async def test_recovery_gives_up_after_the_maximum_number_of_starts() -> None:
     place.stop(FIRST)
     place.primary, place.fails = "DOWN", True
     for _ in range(MAX_STARTS + 2):
-        await heads.recover_first_head(TWO, place.env, place.machines)
+        await heads.recover_first_head(TWO, place.context, place.machines)
         clock.now += RETRY_S
     assert place.done == [f"start {FIRST}"] * MAX_STARTS
 
@@ -204,7 +204,7 @@ async def test_active_or_stopped_head_returns_a_stopped_head() -> None:
     """Who takes machines away asks it what runs there, or does not take them."""
     place = Place()
     del place.machines[FIRST]
-    assert await active_or_stopped_head(TWO, place.env, place.machines) == place.machines[SECOND]
+    assert await active_or_stopped_head(TWO, place.context, place.machines) == place.machines[SECOND]
     place.stop(SECOND)
-    assert await active_or_stopped_head(TWO, place.env, place.machines) == place.machines[SECOND]
-    assert await active_or_stopped_head(TWO, place.env, {}) is None
+    assert await active_or_stopped_head(TWO, place.context, place.machines) == place.machines[SECOND]
+    assert await active_or_stopped_head(TWO, place.context, {}) is None

@@ -29,7 +29,7 @@ class World:
     def __init__(self, shut: int) -> None:
         self.shut = shut
         self.did: list[str] = []
-        self.env = ClusterContext(None, None, self, Path())  # type: ignore[arg-type]
+        self.context = ClusterContext(None, None, self, Path())  # type: ignore[arg-type]
 
     async def knock(self, _: Any) -> None:
         self.shut -= 1
@@ -43,14 +43,14 @@ class World:
 
 async def test_firewall_rules_that_admit_the_server_stay() -> None:
     world = World(shut=1)  # one that was lost is no sign yet
-    await machine_claims.check_ssh_after_firewall(world.env, NODE)
+    await machine_claims.check_ssh_after_firewall(world.context, NODE)
     assert world.did == []
 
 
 async def test_firewall_rules_that_lock_the_server_out_are_disabled() -> None:
     world = World(shut=1000)
     with pytest.raises(Refused, match="accepts no SSH connection with") as caught:
-        await machine_claims.check_ssh_after_firewall(world.env, NODE)
+        await machine_claims.check_ssh_after_firewall(world.context, NODE)
     assert world.did == ["systemctl disable --now headway-firewall.service"]
     assert "firewall.ssh_from" in caught.value.hint
 

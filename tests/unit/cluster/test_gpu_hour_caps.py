@@ -38,10 +38,10 @@ class Head:
 
 async def test_gpu_hour_usage_resets_once_per_period(tmp_path: Path) -> None:
     store, head = await builders.store(tmp_path), Head()
-    env = ClusterContext(cast(Any, None), store, cast(Any, head), tmp_path)
+    context = ClusterContext(cast(Any, None), store, cast(Any, head), tmp_path)
 
     async def at(month: int, day: int) -> list[tuple[str, str]]:
-        return await reset_due_usage(LAB, env, machine("lab-head"), datetime(2026, month, day, tzinfo=UTC))
+        return await reset_due_usage(LAB, context, machine("lab-head"), datetime(2026, month, day, tzinfo=UTC))
 
     try:
         assert await at(1, 20) == []  # seen for the first time: its usage begins with it
@@ -57,13 +57,13 @@ async def test_gpu_hour_usage_resets_once_per_period(tmp_path: Path) -> None:
 
 async def test_refill_recorded_in_future_does_not_block_resets(tmp_path: Path) -> None:
     store, head = await builders.store(tmp_path), Head()
-    env = ClusterContext(cast(Any, None), store, cast(Any, head), tmp_path)
+    context = ClusterContext(cast(Any, None), store, cast(Any, head), tmp_path)
     try:
         await store.cap_refills.record("lab", "vision", datetime(2031, 1, 1, tzinfo=UTC).timestamp())
         for day in (10, 20):
-            assert await reset_due_usage(LAB, env, machine("lab-head"), datetime(2026, 1, day, tzinfo=UTC)) == []
+            assert await reset_due_usage(LAB, context, machine("lab-head"), datetime(2026, 1, day, tzinfo=UTC)) == []
         for _ in range(2):
-            await reset_due_usage(LAB, env, machine("lab-head"), datetime(2026, 2, 1, tzinfo=UTC))
+            await reset_due_usage(LAB, context, machine("lab-head"), datetime(2026, 2, 1, tzinfo=UTC))
         assert len(head.heard) == 1
     finally:
         await store.close()

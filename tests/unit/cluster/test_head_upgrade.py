@@ -74,14 +74,14 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 @pytest.fixture
-async def env(tmp_path: Path, world: World) -> AsyncIterator[ClusterContext]:
+async def context(tmp_path: Path, world: World) -> AsyncIterator[ClusterContext]:
     store: Store = await builders.store(tmp_path, builders.Clock())
     yield ClusterContext(cast(Any, world), store, cast(Any, world.slurm), Path("/nowhere"))
     await store.close()
 
 
-async def test_heads_are_removed_after_image_build_and_daemon_stop(world: World, env: ClusterContext) -> None:
-    served = await head_upgrade.remove_old_heads(LAB, env, world.say, BOTH, MACHINES)
+async def test_heads_are_removed_after_image_build_and_daemon_stop(world: World, context: ClusterContext) -> None:
+    served = await head_upgrade.remove_old_heads(LAB, context, world.say, BOTH, MACHINES)
     assert served == {"lab-1-1"}, "a node that somebody drained is not waited for"
     daemons = ["slurmrestd", "slurmctld", "slurmdbd", "mariadb"]
     assert world.order == [
@@ -94,22 +94,22 @@ async def test_heads_are_removed_after_image_build_and_daemon_stop(world: World,
     ]
 
 
-async def test_failed_image_build_leaves_the_heads_untouched(world: World, env: ClusterContext) -> None:
+async def test_failed_image_build_leaves_the_heads_untouched(world: World, context: ClusterContext) -> None:
     world.no_image = True
     with pytest.raises(Refused, match="no mirror"):
-        await head_upgrade.remove_old_heads(LAB, env, world.say, BOTH, MACHINES)
+        await head_upgrade.remove_old_heads(LAB, context, world.say, BOTH, MACHINES)
     assert world.order == []
 
 
-async def test_unreachable_head_is_removed_anyway(world: World, env: ClusterContext) -> None:
+async def test_unreachable_head_is_removed_anyway(world: World, context: ClusterContext) -> None:
     world.silent = {SECOND}
-    await head_upgrade.remove_old_heads(LAB, env, world.say, BOTH, MACHINES)
+    await head_upgrade.remove_old_heads(LAB, context, world.say, BOTH, MACHINES)
     assert f"gone {SECOND}" in world.order
 
 
-async def test_changes_without_head_rebuild_remove_no_head(world: World, env: ClusterContext) -> None:
+async def test_changes_without_head_rebuild_remove_no_head(world: World, context: ClusterContext) -> None:
     nodes = ChangeSet(LAB.name, (Change("machine.create", "lab-1-2", "lab-1-2", ""),))
-    assert await head_upgrade.remove_old_heads(LAB, env, world.say, nodes, MACHINES) == frozenset()
+    assert await head_upgrade.remove_old_heads(LAB, context, world.say, nodes, MACHINES) == frozenset()
     assert world.order == []
 
 
@@ -140,24 +140,26 @@ def made(monkeypatch: pytest.MonkeyPatch, world: World) -> dict[str, str]:
     return of
 
 
-async def test_head_is_not_made_from_an_image_with_another_slurm(env: ClusterContext, made: dict[str, str]) -> None:
-    await env.store.node_images.set(LAB.name, NodeImage("before", "before"))
-    assert await head_upgrade.image_tag_of(LAB, env, FIRST, "") == ""
-    assert await head_upgrade.image_tag_of(LAB, env, "lab-1-1", "") == "before"
-    assert await head_upgrade.image_tag_of(LAB, env, FIRST, "after") == "after"
+async def test_head_is_not_made_from_an_image_with_another_slurm(context: ClusterContext, made: dict[str, str]) -> None:
+    await context.store.node_images.set(LAB.name, NodeImage("before", "before"))
+    assert await head_upgrade.image_tag_of(LAB, context, FIRST, "") == ""
+    assert await head_upgrade.image_tag_of(LAB, context, "lab-1-1", "") == "before"
+    assert await head_upgrade.image_tag_of(LAB, context, FIRST, "after") == "after"
 
 
-async def test_node_keeps_the_old_image_until_the_heads_are_upgraded(env: ClusterContext, made: dict[str, str]) -> None:
-    assert await head_upgrade.image_tag_of(LAB, env, "lab-1-1", "") == "", "the present image"
+async def test_node_keeps_the_old_image_until_the_heads_are_upgraded(
+    context: ClusterContext, made: dict[str, str]
+) -> None:
+    assert await head_upgrade.image_tag_of(LAB, context, "lab-1-1", "") == "", "the present image"
     made |= dict.fromkeys(LAB.heads, "before")
-    assert await head_upgrade.image_tag_of(LAB, env, "lab-1-1", "") == "before"
+    assert await head_upgrade.image_tag_of(LAB, context, "lab-1-1", "") == "before"
     for name in LAB.heads:
         del made[name]  # while they are made
-    assert await head_upgrade.image_tag_of(LAB, env, "lab-1-1", "") == ""
+    assert await head_upgrade.image_tag_of(LAB, context, "lab-1-1", "") == ""
 
 
 async def test_rollout_waits_only_for_old_nodes_drained_by_headway(
-    env: ClusterContext, made: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    context: ClusterContext, made: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: dict[str, tuple[str, str]] = {"lab-1-1": ("drained", "headway: rolls"), "lab-1-2": ("drained", "eve: disk")}
 
@@ -165,18 +167,18 @@ async def test_rollout_waits_only_for_old_nodes_drained_by_headway(
         return said
 
     monkeypatch.setattr(head_upgrade.node_commands, "read_node_reasons", reasons)
-    assert not await slurm_upgrade_rules.nodes_await_rollout(LAB, env), "all have it"
+    assert not await slurm_upgrade_rules.nodes_await_rollout(LAB, context), "all have it"
     made["lab-1-2"] = "before"
-    assert not await slurm_upgrade_rules.nodes_await_rollout(LAB, env), "a person drained it"
+    assert not await slurm_upgrade_rules.nodes_await_rollout(LAB, context), "a person drained it"
     made["lab-1-1"] = "before"
-    assert await slurm_upgrade_rules.nodes_await_rollout(LAB, env)
-    await env.store.node_images.set(LAB.name, NodeImage("before", "before"))
-    assert await slurm_upgrade_rules.nodes_await_rollout(LAB, env), "what was drained for it is not left so"
+    assert await slurm_upgrade_rules.nodes_await_rollout(LAB, context)
+    await context.store.node_images.set(LAB.name, NodeImage("before", "before"))
+    assert await slurm_upgrade_rules.nodes_await_rollout(LAB, context), "what was drained for it is not left so"
     made |= dict.fromkeys(LAB.heads, "before")
-    assert not await slurm_upgrade_rules.nodes_await_rollout(LAB, env), "the heads come first"
+    assert not await slurm_upgrade_rules.nodes_await_rollout(LAB, context), "the heads come first"
 
 
-async def test_head_upgrade_clears_the_pinned_image_of_the_old_slurm(world: World, env: ClusterContext) -> None:
-    await env.store.node_images.set(LAB.name, NodeImage("before", "before"))
-    await head_upgrade.remove_old_heads(LAB, env, world.say, BOTH, MACHINES)
-    assert await env.store.node_images.get(LAB.name) == NodeImage("", "before")
+async def test_head_upgrade_clears_the_pinned_image_of_the_old_slurm(world: World, context: ClusterContext) -> None:
+    await context.store.node_images.set(LAB.name, NodeImage("before", "before"))
+    await head_upgrade.remove_old_heads(LAB, context, world.say, BOTH, MACHINES)
+    assert await context.store.node_images.get(LAB.name) == NodeImage("", "before")

@@ -31,7 +31,7 @@ class World:
         self.cluster = replace(builders.cluster(provider=SSH), controllers=2, storage=Storage(state=self.state))
         self.asked: list[str] = []
         both: Any = self
-        self.env = ClusterContext(both, both, both, folder)
+        self.context = ClusterContext(both, both, both, folder)
 
     async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> CommandResult:
         self.asked.append(machine.name)
@@ -43,7 +43,7 @@ class World:
 
     async def check(self) -> None:
         await machine_claims.check_shared_state_folder(
-            self.env, self.cluster, {name: builders.machine(name) for name in self.cluster.machine_names}
+            self.context, self.cluster, {name: builders.machine(name) for name in self.cluster.machine_names}
         )
 
 

@@ -75,12 +75,12 @@ class World:
         self.did.append(f"forget {machine.name}")
 
     async def run(self, *, deadline: float | None = None, rests: bool = False) -> None:
-        env: Any = ClusterContext(self, None, self.slurm, Path())  # type: ignore[arg-type]
+        context: Any = ClusterContext(self, None, self.slurm, Path())  # type: ignore[arg-type]
         goal = DesiredState(LAB, {}, desired_accounts(LAB))
         machines = {name: one for name, one in OLD.items() if name != "lab-1-2"}
         changes = ChangeSet("lab", (Change("machine.create", "lab-1-2", "lab-1-2", "another machine"),))
         until = None if deadline is None else Deadline(deadline)
-        run = ApplyRun(goal, env, self.nothing, None, {}, Observed(machines), changes, until, rests=rests)  # type: ignore[arg-type]
+        run = ApplyRun(goal, context, self.nothing, None, {}, Observed(machines), changes, until, rests=rests)  # type: ignore[arg-type]
 
         async def request(name: str) -> Any:
             return name

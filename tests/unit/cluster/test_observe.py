@@ -66,8 +66,8 @@ async def seen(monkeypatch: pytest.MonkeyPatch, *errors: HeadwayError) -> dict[s
     monkeypatch.setattr(observing, "read_accounts", no_accounts)
     monkeypatch.setattr(observing, "_of_earlier_image", nothing)
     monkeypatch.setattr(observing.local_images, "list_images", nothing)
-    env = ClusterContext(cast(Any, Provider()), cast(Any, None), cast(Any, None), Path("/nowhere"))
-    found = changeset(GOAL, await observing.observe_cluster(GOAL, env))
+    context = ClusterContext(cast(Any, Provider()), cast(Any, None), cast(Any, None), Path("/nowhere"))
+    found = changeset(GOAL, await observing.observe_cluster(GOAL, context))
     return {change.where: change.why for change in found.changes if change.kind == "machine.restart"}
 
 

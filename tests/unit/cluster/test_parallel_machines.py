@@ -44,8 +44,8 @@ class Fleet:
 
         changes = ChangeSet("lab", tuple(Change("units", name, "slurmd", "restart") for name in (HEAD, ONE, TWO)))
         goal = DesiredState(LAB, {}, desired_accounts(LAB), LAB.slot_names)
-        env: Any = SimpleNamespace()
-        made = ApplyRun(goal, env, say, None, {}, Observed({}), changes)  # type: ignore[arg-type]
+        context: Any = SimpleNamespace()
+        made = ApplyRun(goal, context, say, None, {}, Observed({}), changes)  # type: ignore[arg-type]
         await made.execute()
         return made
 

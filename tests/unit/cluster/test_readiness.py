@@ -30,13 +30,13 @@ def slurm(state: str = "down") -> FakeSlurm:
     return made
 
 
-def env(controller: FakeSlurm) -> ClusterContext:
+def context(controller: FakeSlurm) -> ClusterContext:
     return ClusterContext(None, None, controller, Path())  # type: ignore[arg-type]
 
 
 async def test_registered_node_is_resumed() -> None:
     controller = slurm()
-    await readiness.return_new_node(env(controller), HEAD, "lab-1-2")
+    await readiness.return_new_node(context(controller), HEAD, "lab-1-2")
     assert controller.did == ["scontrol update NodeName=lab-1-2 State=RESUME"]
 
 
@@ -46,7 +46,7 @@ async def test_node_that_never_registers_is_an_error(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(readiness, "POLL_S", 0.001)
     controller = slurm("down*")
     with pytest.raises(Unreachable, match="lab-1-2: slurmd did not register") as caught:
-        await readiness.return_new_node(env(controller), HEAD, "lab-1-2")
+        await readiness.return_new_node(context(controller), HEAD, "lab-1-2")
     assert "journalctl -u slurmd" in caught.value.hint
     assert controller.did == []
 
@@ -64,7 +64,7 @@ async def test_starting_slurmrestd_is_waited_for(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(readiness, "open_slurm_reader", reader)
     monkeypatch.setattr(readiness, "POLL_S", 0.001)
-    await readiness.wait_for_slurmrestd(builders.cluster(), env(slurm()), HEAD)
+    await readiness.wait_for_slurmrestd(builders.cluster(), context(slurm()), HEAD)
     assert answers == []
 
 
@@ -77,7 +77,8 @@ async def test_node_that_stays_gets_its_previous_state_back(most: int) -> None:
     controller.reasons = dict(zip(lab.slot_names[1:], reasons, strict=True))
     goal = DesiredState(lab, {}, desired_accounts(lab), lab.slot_names)
     assert (
-        await readiness.mark_empty_slots(goal, env(controller), builders.machine(lab.head), {"lab-1-4"}) == frozenset()
+        await readiness.mark_empty_slots(goal, context(controller), builders.machine(lab.head), {"lab-1-4"})
+        == frozenset()
     )
     assert controller.did == [
         "scontrol update NodeName=lab-1-2 State=RESUME",
@@ -111,8 +112,8 @@ async def test_machine_left_down_by_a_killed_apply_is_returned_to_service(
     monkeypatch.setattr(readiness, "wait_for_nodes", wait)
     monkeypatch.setattr(readiness, "return_nodes", give)
     monkeypatch.setattr(readiness, "hold_spares", spares)
-    env: Any = ClusterContext(provider, None, controller, Path())  # type: ignore[arg-type]
+    context: Any = ClusterContext(provider, None, controller, Path())  # type: ignore[arg-type]
     await readiness.finish_bring_up(
-        DesiredState(lab, {}, desired_accounts(lab), lab.slot_names), env, say, frozenset(), failed=("lab-1-4",)
+        DesiredState(lab, {}, desired_accounts(lab), lab.slot_names), context, say, frozenset(), failed=("lab-1-4",)
     )
     assert waited == returned == [frozenset({"lab-1-3"})]

@@ -74,8 +74,8 @@ class Host:
 
 
 async def made(host: Host, kind: str, node: str = NODE, of: Cluster = LAB, **more: Any) -> str:
-    env = ClusterContext(cast(Any, host), cast(Any, None), cast(Any, host), Path("/nowhere"))
-    return await inject_fault(of, env, FaultIn.model_validate({"kind": kind, "node": node, **more}))
+    context = ClusterContext(cast(Any, host), cast(Any, None), cast(Any, host), Path("/nowhere"))
+    return await inject_fault(of, context, FaultIn.model_validate({"kind": kind, "node": node, **more}))
 
 
 async def test_injects_and_heals_fault_on_named_node() -> None:

@@ -52,12 +52,12 @@ def nodes() -> tuple[NodeState, ...]:
 async def test_refused_reservation_does_not_stop_other_actions(tmp_path: Path) -> None:
     slurm = Slurm()
     store = await builders.store(tmp_path)
-    env: Any = ClusterContext(provider(), store, slurm, Path("/nowhere"))  # type: ignore[arg-type]
+    context: Any = ClusterContext(provider(), store, slurm, Path("/nowhere"))  # type: ignore[arg-type]
     watch = HealthReconciler(
         LAB,
-        env,
-        IncidentEngine(LAB, env, lambda: 1000.0),
-        StallWatchdog(LAB, env, lambda: 1000.0),
+        context,
+        IncidentEngine(LAB, context, lambda: 1000.0),
+        StallWatchdog(LAB, context, lambda: 1000.0),
         clock=lambda: 1000.0,
     )
     waits = builders.job(9, "PENDING", restarts=1, reason="BeginTime", submit_time=900, eligible_time=920)
@@ -79,6 +79,6 @@ async def test_refused_reservation_only_warns_during_apply(monkeypatch: pytest.M
         said.append((step, level, text.endswith(OVERLAPS)))
 
     monkeypatch.setattr(readiness, "read_node_states", states)
-    env: Any = ClusterContext(provider(), None, slurm, Path())  # type: ignore[arg-type]
-    await readiness.hold_spares(LAB, env, builders.machine(LAB.head), say)
+    context: Any = ClusterContext(provider(), None, slurm, Path())  # type: ignore[arg-type]
+    await readiness.hold_spares(LAB, context, builders.machine(LAB.head), say)
     assert said == [("spares", "warning", True)]

@@ -65,20 +65,26 @@ def _uses(goal: DesiredState, seen: Mapping[str, ObservedMachine], name: str) ->
 
 
 async def distribute_key(
-    env: ClusterContext, machines: Mapping[str, Machine], file: File, key: bytes
+    context: ClusterContext, machines: Mapping[str, Machine], file: File, key: bytes
 ) -> dict[str, HeadwayError]:
     """Stores the key next to the present one on each of these machines. Returns the errors by machine. `file`: owner
     and mode of the key file."""
-    return await _each(env, machines, [_mark(), file_step(NEXT, file, key)])
+    return await _each(context, machines, [_mark(), file_step(NEXT, file, key)])
 
 
-async def activate_key(env: ClusterContext, machines: Mapping[str, Machine]) -> dict[str, HeadwayError]:
+async def activate_key(context: ClusterContext, machines: Mapping[str, Machine]) -> dict[str, HeadwayError]:
     """Replaces the present key by the new one stored next to it and restarts munged. Returns the errors by machine."""
-    return await _each(env, machines, [_mark(), _UNKNOWN, {"op": "rename", "path": NEXT, "to": MUNGE_KEY}, _RESTART])
+    return await _each(
+        context, machines, [_mark(), _UNKNOWN, {"op": "rename", "path": NEXT, "to": MUNGE_KEY}, _RESTART]
+    )
 
 
 async def rekey_heads(
-    env: ClusterContext, goal: DesiredState, observed: Observed, refused: Mapping[str, HeadwayError], old: bytes | None
+    context: ClusterContext,
+    goal: DesiredState,
+    observed: Observed,
+    refused: Mapping[str, HeadwayError],
+    old: bytes | None,
 ) -> dict[str, HeadwayError]:
     """Activates the new key on the heads that need it. Returns the errors of heads where that failed, if nodes may
     follow all the same. `refused`: machines that could not store the new key. `old`: the cluster's previous key; None:
@@ -88,32 +94,34 @@ async def rekey_heads(
     machines = {name: observed.machines[name] for name in machines_to_rekey(goal, observed.seen)}
     failed = {name: refused[name] for name in heads if name in refused}
     failed |= await activate_key(
-        env, {name: machines[name] for name in heads if name in machines and name not in failed}
+        context, {name: machines[name] for name in heads if name in machines and name not in failed}
     )
     if not failed or (old is None and goal.cluster.head not in failed):
         return failed
     if old is None:
-        await remove_new_key(env, machines, marks=False)
+        await remove_new_key(context, machines, marks=False)
         raise heads_behind_error(failed)
-    lost = await restore_key(env, {name: observed.machines[name] for name in heads if name in observed.seen}, file, old)
-    await remove_new_key(env, machines, marks=not lost)
+    lost = await restore_key(
+        context, {name: observed.machines[name] for name in heads if name in observed.seen}, file, old
+    )
+    await remove_new_key(context, machines, marks=not lost)
     raise old_key_stays_error(failed, lost)
 
 
 async def restore_key(
-    env: ClusterContext, machines: Mapping[str, Machine], file: File, key: bytes
+    context: ClusterContext, machines: Mapping[str, Machine], file: File, key: bytes
 ) -> dict[str, HeadwayError]:
     """Puts the old key back on machines that may have the new one. Returns the errors by machine. The stored new key is
     removed first, so that a late `activate_key` finds nothing."""
     remove_new: Step = {"op": "remove", "path": NEXT}
-    return await _each(env, machines, [remove_new, _mark(), _UNKNOWN, file_step(MUNGE_KEY, file, key), _RESTART])
+    return await _each(context, machines, [remove_new, _mark(), _UNKNOWN, file_step(MUNGE_KEY, file, key), _RESTART])
 
 
-async def remove_new_key(env: ClusterContext, machines: Mapping[str, Machine], *, marks: bool = True) -> None:
+async def remove_new_key(context: ClusterContext, machines: Mapping[str, Machine], *, marks: bool = True) -> None:
     """Removes the new key that is stored next to the present one, from machines that answer. A key file that stays is
     readable for root and MUNGE only, and the next new key overwrites it. `marks`: also removes the mark that keys may
     differ."""
-    await _each(env, machines, [{"op": "remove", "path": path} for path in ((NEXT, MARK) if marks else (NEXT,))])
+    await _each(context, machines, [{"op": "remove", "path": path} for path in ((NEXT, MARK) if marks else (NEXT,))])
 
 
 def old_key_stays_error(refused: Mapping[str, HeadwayError], lost: Iterable[str] = ()) -> Refused:
@@ -151,13 +159,13 @@ def _mark() -> Step:
     return file_step(MARK, File(""))
 
 
-async def _each(env: ClusterContext, machines: Mapping[str, Machine], steps: list[Step]) -> dict[str, HeadwayError]:
+async def _each(context: ClusterContext, machines: Mapping[str, Machine], steps: list[Step]) -> dict[str, HeadwayError]:
     """Runs the steps on all machines. Returns the errors by machine."""
     failed: dict[str, HeadwayError] = {}
 
     async def one(name: str) -> None:
         try:
-            await remote_steps.run_steps(env.connections, machines[name], steps, timeout_s=STEPS_S)
+            await remote_steps.run_steps(context.connections, machines[name], steps, timeout_s=STEPS_S)
         except HeadwayError as error:
             failed[name] = error
 

@@ -27,7 +27,7 @@ READY_S = 30
 
 async def rotate(
     cluster: Cluster,
-    env: ClusterContext,
+    context: ClusterContext,
     say: ReportProgress,
     what: str,
     ref: str,
@@ -39,23 +39,23 @@ async def rotate(
     machine can't take the MUNGE key. Raises HeadwayError naming the machines that do not have the key yet: for
     munge and jwt the next apply copies it there; for ssh the old key stays and the new one is removed everywhere."""
     if what == "ssh":
-        await _sign_in_key(cluster, env, say, ref, begins)
+        await _sign_in_key(cluster, context, say, ref, begins)
         return
     name = f"{what}_key"
     fresh = base64.b64encode(random.token_bytes(secrets.FILE_SECRETS[name])).decode()
-    fresh = await env.store.secrets.put_if_absent(cluster.name, _new(ref), fresh)
+    fresh = await context.store.secrets.put_if_absent(cluster.name, _new(ref), fresh)
     # Otherwise this continues an interrupted rotation.
-    if (await env.store.secrets.of_cluster(cluster.name)).get(name) != fresh:
-        await _nothing_else_asks(cluster, env)
+    if (await context.store.secrets.of_cluster(cluster.name)).get(name) != fresh:
+        await _nothing_else_asks(cluster, context)
     await begins()
     await say("key", f"a new {what} key goes to every machine")
-    await apply_cluster(cluster, env, say, new={name: fresh})
+    await apply_cluster(cluster, context, say, new={name: fresh})
     await say("key", f"every machine has the new {what} key", done=True)
 
 
-async def _nothing_else_asks(cluster: Cluster, env: ClusterContext) -> None:
+async def _nothing_else_asks(cluster: Cluster, context: ClusterContext) -> None:
     """Raises Refused when other changes need a confirmation: the apply would carry them out too."""
-    asks = (await plan_changes(cluster, env)).asks
+    asks = (await plan_changes(cluster, context)).asks
     if asks:
         first = asks[0]
         more = f", and {len(asks) - 1} more" if len(asks) > 1 else ""
@@ -66,26 +66,26 @@ async def _nothing_else_asks(cluster: Cluster, env: ClusterContext) -> None:
 
 
 async def _sign_in_key(
-    cluster: Cluster, env: ClusterContext, say: ReportProgress, ref: str, begins: Callable[[], Awaitable[None]]
+    cluster: Cluster, context: ClusterContext, say: ReportProgress, ref: str, begins: Callable[[], Awaitable[None]]
 ) -> None:
     """Replaces the SSH key. The provider also changes it on machines that are powered off, because they come back
     later."""
-    provider = env.provider
+    provider = context.provider
     if not isinstance(provider, KeyRotatingProvider):
         raise Refused(f"{cluster.name} is reached with your own SSH keys", hint="change them on the machines")
     await begins()
-    old = (await env.store.secrets.of_cluster(cluster.name))["bootstrap_key"]
-    new = await env.store.secrets.put_if_absent(cluster.name, _new(ref), secrets.new_key())
-    machines = tuple((await env.machines(cluster.name)).values())
+    old = (await context.store.secrets.of_cluster(cluster.name))["bootstrap_key"]
+    new = await context.store.secrets.put_if_absent(cluster.name, _new(ref), secrets.new_key())
+    machines = tuple((await context.machines(cluster.name)).values())
     try:
         await _admit(provider, machines, new, *([old] if old != new else []))
         await say("key", "the new key is accepted in addition to the old one", done=True)
-        await _use(env, machines, new)
+        await _use(context, machines, new)
     except Exception:  # includes errors that a provider raises
         await _admit(provider, machines, old)
-        await _use(env, (), old)
+        await _use(context, (), old)
         raise
-    await env.store.secrets.set(cluster.name, "bootstrap_key", new)
+    await context.store.secrets.set(cluster.name, "bootstrap_key", new)
     await _admit(provider, machines, new)
     await say("key", "no machine accepts the old key any more", done=True)
 
@@ -96,13 +96,13 @@ async def _admit(provider: KeyRotatingProvider, machines: Iterable[Machine], *ke
         await provider.admit(machine, "\n".join(secrets.public_key(key) for key in keys))
 
 
-async def _use(env: ClusterContext, machines: Iterable[Machine], key: str) -> None:
+async def _use(context: ClusterContext, machines: Iterable[Machine], key: str) -> None:
     """Signs in with the key from now on, at once on the given machines that run. Raises Unreachable."""
-    env.connections.use_key(key)
+    context.connections.use_key(key)
     running = [machine for machine in machines if machine.state is MachineState.RUNNING]
     for machine in running:
-        await env.connections.drop(machine.name)
-    await asyncio.gather(*(env.connections.wait_ready(machine, timeout_s=READY_S) for machine in running))
+        await context.connections.drop(machine.name)
+    await asyncio.gather(*(context.connections.wait_ready(machine, timeout_s=READY_S) for machine in running))
 
 
 def _new(ref: str) -> str:

@@ -37,7 +37,7 @@ class JobEviction:
     """Removes the jobs from nodes. `why`: what happens to the node, shown to the jobs' owners."""
 
     cluster: Cluster
-    env: ClusterContext
+    context: ClusterContext
     say: ReportProgress
     head: Machine
     why: str
@@ -50,7 +50,7 @@ class JobEviction:
     async def warn_jobs(self, jobs: JobsByNode, ends: float) -> None:
         """Notifies jobs before the deadline and sends a signal to those that asked for one, at the time before the
         deadline that they asked for. `ends`: the deadline in unix seconds."""
-        run, head = self.env.connections, self.head
+        run, head = self.context.connections, self.head
         left = {job for numbers in jobs.values() for job in numbers} - self.warned
         await self._read_warnings(left)
         for job in sorted(left & self.warnings.keys()):
@@ -72,7 +72,9 @@ class JobEviction:
         async def ask(job: int) -> None:
             async with places:
                 with contextlib.suppress(HeadwayError):
-                    script, command = await job_commands.read_script_and_command(self.env.connections, self.head, job)
+                    script, command = await job_commands.read_script_and_command(
+                        self.context.connections, self.head, job
+                    )
                     again_at = math.inf if script and command else now + RETRY_S
                     self.warnings[job] = _Asked(requested_signal(script, command), again_at)
 
@@ -87,7 +89,7 @@ class JobEviction:
             if not await self._try_evict(job):
                 untold.add(job)
         left = frozenset(name for name, numbers in jobs.items() if untold.intersection(numbers))
-        run, going, ends = self.env.connections, jobs.keys() - left, self.clock() + ENDING_S
+        run, going, ends = self.context.connections, jobs.keys() - left, self.clock() + ENDING_S
         while self.clock() < ends and going & (await node_jobs.jobs_by_node(run, self.head)).keys():
             await self.sleep(POLL_S)
         return left
@@ -96,7 +98,7 @@ class JobEviction:
         """Requeues or cancels the job. Returns whether nothing is left to do for it: it leaves the node or has
         ended."""
         try:
-            word = await job_commands.read_job_state(self.env.connections, self.head, job)
+            word = await job_commands.read_job_state(self.context.connections, self.head, job)
             if word in ALLOCATED:
                 await self._requeue_or_cancel(job)
         except HeadwayError as error:
@@ -105,7 +107,7 @@ class JobEviction:
         return bool(word)  # "": the job is gone, which the next pass shows, or the controller did not answer
 
     async def _requeue_or_cancel(self, job: int) -> None:
-        run, head = self.env.connections, self.head
+        run, head = self.context.connections, self.head
         try:
             await job_commands.requeue_job(run, head, job)
         except CommandFailed as error:

@@ -19,7 +19,7 @@ from headway.errors import Refused
 
 async def provision_machine(
     cluster: Cluster,
-    env: ClusterContext,
+    context: ClusterContext,
     name: str,
     say: ReportProgress,
     *,
@@ -28,23 +28,23 @@ async def provision_machine(
 ) -> None:
     """Creates the machine, sets it up and starts slurmd last. `image`: tag of the image, as in ApplyRun. Raises
     HeadwayError; a machine that was created stays for inspection or deletion."""
-    machines = await env.machines(cluster.name)
-    head = await require_active_head(cluster, env, machines)
-    goal = await _goal(cluster, env, {*machines, name})
-    have = await secrets.ensure_secrets(env.store, cluster, cluster.machine_names)
-    place = await env.provider.find(cluster)
+    machines = await context.machines(cluster.name)
+    head = await require_active_head(cluster, context, machines)
+    goal = await _goal(cluster, context, {*machines, name})
+    have = await secrets.ensure_secrets(context.store, cluster, cluster.machine_names)
+    place = await context.provider.find(cluster)
     if place is None:
         raise Refused(f"{cluster.name} has no network", hint="headway apply")
     observed = Observed(machines, {head.name: NOT_OBSERVED})
-    run = ApplyRun(goal, env, say, place, have, observed, ChangeSet(cluster.name, ()), image=image)
+    run = ApplyRun(goal, context, say, place, have, observed, ChangeSet(cluster.name, ()), image=image)
     run.machines.update(machines)
     run.controller_up.set()
     await run.bring(name, [Change("machine.create", name, name, why)])
 
 
-async def _goal(cluster: Cluster, env: ClusterContext, machines: Collection[str]) -> DesiredState:
-    place = await env.provider.find(cluster)
+async def _goal(cluster: Cluster, context: ClusterContext, machines: Collection[str]) -> DesiredState:
+    place = await context.provider.find(cluster)
     if place is None:
         raise Refused(f"{cluster.name} has no network", hint="headway apply")
-    site = await read_site(cluster, env, place, choose_slots(cluster, machines), give_uids=False)
-    return await render_desired_state(cluster, site, await env.store.secrets.of_cluster(cluster.name))
+    site = await read_site(cluster, context, place, choose_slots(cluster, machines), give_uids=False)
+    return await render_desired_state(cluster, site, await context.store.secrets.of_cluster(cluster.name))

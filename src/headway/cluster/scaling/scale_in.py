@@ -22,14 +22,14 @@ from headway.slurm import node_commands, node_jobs
 LATE_JOB_S = 20.0  # seconds that a job which started right before the drain gets to end
 
 
-async def keep_node(env: ClusterContext, head: Machine, name: str, reason: str) -> None:
+async def keep_node(context: ClusterContext, head: Machine, name: str, reason: str) -> None:
     """Restores a node that was being scaled in: in service, or drained with its earlier reason. `reason`: its present
     reason in Slurm."""
     before = reason_before_scale_in(reason) if reason.startswith(SCALE_IN_REASON) else ""
     if before:
-        await node_commands.drain_node(env.connections, head, name, before)
+        await node_commands.drain_node(context.connections, head, name, before)
     else:
-        await node_commands.resume_node(env.connections, head, name)
+        await node_commands.resume_node(context.connections, head, name)
 
 
 class SteppedAside(Exception):
@@ -61,7 +61,7 @@ class ScaleIn:
     """Removes machines. With `deadline` None jobs must not be requeued."""
 
     cluster: Cluster
-    env: ClusterContext
+    context: ClusterContext
     say: ReportProgress
     head: Machine | None
     machines: Mapping[str, Machine]
@@ -85,7 +85,7 @@ class ScaleIn:
             await self._delete_machines(names)
             return
         self.eviction = JobEviction(
-            self.cluster, self.env, self.say, head, "its node is removed", self.clock, self.sleep
+            self.cluster, self.context, self.say, head, "its node is removed", self.clock, self.sleep
         )
         nodes = None if self.deadline is None else self.deadline.nodes
         meant = [name for name in names if nodes is None or name in nodes]
@@ -100,7 +100,7 @@ class ScaleIn:
         said: dict[str, tuple[int, ...]] = {}
         while left := [name for name in names if name not in self.gone]:
             known = await self._drain(head, left)
-            busy = await node_jobs.jobs_by_node(self.env.connections, head)
+            busy = await node_jobs.jobs_by_node(self.context.connections, head)
             idle = [name for name in left if name not in busy]
             await self._delete_machines(idle, known)
             if idle and len(idle) < len(left) and until is not None and not self.keeps_slot:
@@ -128,7 +128,7 @@ class ScaleIn:
         """Removes the deleted machines from Prometheus's targets, because waiting for the other nodes may take days and
         missing machines would raise alerts."""
         try:
-            await update_scrape_targets(self.cluster, self.env)
+            await update_scrape_targets(self.cluster, self.context)
         except HeadwayError as error:
             await self.say(head.name, f"Prometheus does not know of it: {error.first_line}", level="warning")
 
@@ -136,7 +136,7 @@ class ScaleIn:
         """Drains the nodes. Called in each pass, because a wait may take days and a person may return a node meanwhile.
         A reason set by a person is kept behind Headway's, in case the node stays. Returns the nodes that Slurm
         knows."""
-        run, serving = self.env.connections, list[str]()
+        run, serving = self.context.connections, list[str]()
         states = await node_commands.read_node_reasons(run, head)
         known = tuple(name for name in names if name in states)
         for name in known:
@@ -167,9 +167,9 @@ class ScaleIn:
 
     async def _refuse_with_jobs(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
         """Restores the nodes with jobs and raises Refused."""
-        states = await node_commands.read_node_reasons(self.env.connections, head)
+        states = await node_commands.read_node_reasons(self.context.connections, head)
         for name in jobs:
-            await keep_node(self.env, head, name, states.get(name, ("", SCALE_IN_REASON))[1])
+            await keep_node(self.context, head, name, states.get(name, ("", SCALE_IN_REASON))[1])
         what = "; ".join(f"{name} runs {format_jobs(numbers)}" for name, numbers in jobs.items())
         raise Refused(
             f"nodes with jobs would be removed: {what}",
@@ -182,7 +182,7 @@ class ScaleIn:
         assert self.eviction is not None
         left = await self.eviction.evict_jobs(jobs)
         known = await self._drain(head, list(jobs))
-        busy = await node_jobs.jobs_by_node(self.env.connections, head)
+        busy = await node_jobs.jobs_by_node(self.context.connections, head)
         rid = [name for name in jobs if name not in left and set(busy.get(name, ())) <= set(jobs[name])]
         await self._delete_machines(rid, known)
 
@@ -195,16 +195,16 @@ class ScaleIn:
             await asyncio.gather(*(self.before_release(self.machines[name]) for name in names))
         failed: dict[str, BaseException] = {}
         if not self.keeps_slot:
-            ends = [self.env.provider.delete(self.machines[name]) for name in names]
+            ends = [self.context.provider.delete(self.machines[name]) for name in names]
             met = zip(names, await asyncio.gather(*ends, return_exceptions=True), strict=True)
             failed = {name: error for name, error in met if error is not None}
         went = [name for name in names if name not in failed]
         self.gone.update(went)
         for name in went:
-            await self.env.connections.drop(name)
+            await self.context.connections.drop(name)
         if self.head is not None and known:
             await node_commands.set_removed_nodes_down(
-                self.env.connections, self.head, [name for name in went if name in known], NO_MACHINE_REASON
+                self.context.connections, self.head, [name for name in went if name in known], NO_MACHINE_REASON
             )
         if went:
             await self.say(compress(went), "machine returned", done=True)

@@ -15,31 +15,33 @@ from headway.providers.base import Provider, ReclaimingProvider
 from headway.slurm import node_commands, node_jobs
 
 
-async def select_slots(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> tuple[str, ...]:
+async def select_slots(cluster: Cluster, context: ClusterContext, machines: Mapping[str, Machine]) -> tuple[str, ...]:
     """Returns the slots that should have a machine. With too many machines, busy nodes stay; if Slurm does not answer,
     the order of slots decides. Reclaimed machines do not count and are not removed."""
     if all(group.idle_s is None and group.most == group.nodes for group in cluster.groups):
         return cluster.slot_names
-    going = await reclaim_notices(env.provider, cluster) if any(group.spot for group in cluster.groups) else {}
+    going = await reclaim_notices(context.provider, cluster) if any(group.spot for group in cluster.groups) else {}
     going = {name: at for name, at in going.items() if name in machines}
     stay = {name: machine for name, machine in machines.items() if name not in going}
-    chosen = {*await _chosen(cluster, env, stay), *going}
+    chosen = {*await _chosen(cluster, context, stay), *going}
     return tuple(name for name in cluster.slot_names if name in chosen)
 
 
 async def leaving_with_jobs(
-    cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine], chosen: Collection[str]
+    cluster: Cluster, context: ClusterContext, machines: Mapping[str, Machine], chosen: Collection[str]
 ) -> frozenset[str]:
     """Returns the slots outside `chosen` that an earlier operation already drains and that still run jobs. Returns none
     if the controller does not answer."""
     over = [name for name in cluster.slot_names if name in machines and name not in chosen]
-    head = await active_head(cluster, env, machines) if over and env.provider.traits.creates_machines else None
+    head = await active_head(cluster, context, machines) if over and context.provider.traits.creates_machines else None
     if head is None:
         return frozenset()
     with contextlib.suppress(HeadwayError):
-        states = await node_commands.read_node_reasons(env.connections, head)
+        states = await node_commands.read_node_reasons(context.connections, head)
         over = [name for name in over if states.get(name, ("", ""))[1].startswith(SCALE_IN_REASON)]
-        return frozenset(over) & (await node_jobs.jobs_by_node(env.connections, head)).keys() if over else frozenset()
+        return (
+            frozenset(over) & (await node_jobs.jobs_by_node(context.connections, head)).keys() if over else frozenset()
+        )
     return frozenset()
 
 
@@ -50,17 +52,17 @@ async def reclaim_notices(provider: Provider, cluster: Cluster) -> dict[str, flo
     return {one.machine: one.at for one in await provider.notices(cluster.name) if one.machine in cluster.group_of}
 
 
-async def _chosen(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> tuple[str, ...]:
+async def _chosen(cluster: Cluster, context: ClusterContext, machines: Mapping[str, Machine]) -> tuple[str, ...]:
     wanted = choose_slots(cluster, machines)
     if machines.keys() - set(cluster.heads) <= set(wanted):
         return wanted
-    head = await active_head(cluster, env, machines)
+    head = await active_head(cluster, context, machines)
     if head is None:
         return wanted
     worth: dict[str, KeepPriority] = {}
     with contextlib.suppress(HeadwayError):
-        busy = await node_jobs.jobs_by_node(env.connections, head)
-        states = await node_commands.read_node_reasons(env.connections, head)
+        busy = await node_jobs.jobs_by_node(context.connections, head)
+        states = await node_commands.read_node_reasons(context.connections, head)
         worth = {name: _worth(name, busy, states) for name in machines}
     return choose_slots(cluster, machines, worth)
 

@@ -13,17 +13,17 @@ from headway.transport.remote_program import program_source
 _S_A_VOLUME = 300.0
 
 
-async def measure_volumes(cluster: Cluster, env: ClusterContext, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
+async def measure_volumes(cluster: Cluster, context: ClusterContext, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
     """Measures home, scratch and every writable volume, in MiB/s. `node`: "" for the head. Raises NotFound,
     Unreachable."""
-    machine = (await env.machines(cluster.name)).get(node or cluster.head)
+    machine = (await context.machines(cluster.name)).get(node or cluster.head)
     if machine is None:
         raise NotFound(f"{cluster.name} has no machine {node or cluster.head}", hint=f"headway nodes {cluster.name}")
     storage = cluster.storage
     fixed = {one.path for one in storage.volumes if one.read_only}
     paths = [path for path in storage.paths if path not in fixed]
     argv = ["python3", "-I", "-S", "-c", program_source("volume_speed"), json.dumps({"paths": paths, "mib": mib})]
-    ran = await env.connections.remote(machine, argv, timeout_s=_S_A_VOLUME * len(paths))
+    ran = await context.connections.remote(machine, argv, timeout_s=_S_A_VOLUME * len(paths))
     try:
         rows = [json.loads(line) for line in ran.stdout.splitlines()]
         return tuple(

@@ -14,12 +14,12 @@ from headway.transport.remote_program import program_source
 ANSWER_S = 15.0
 
 
-async def read_volume_usage(cluster: Cluster, env: ClusterContext) -> tuple[VolumeUsage, ...]:
+async def read_volume_usage(cluster: Cluster, context: ClusterContext) -> tuple[VolumeUsage, ...]:
     """Returns the size and free space of home, scratch and all network volumes. Raises Unreachable if the head does not
     answer."""
-    machine = await require_active_head(cluster, env, await env.machines(cluster.name))
+    machine = await require_active_head(cluster, context, await context.machines(cluster.name))
     argv = ["python3", "-I", "-S", "-c", program_source("volume_usage"), json.dumps({"paths": cluster.storage.paths})]
-    ran = await env.connections.remote(machine, argv, timeout_s=ANSWER_S)
+    ran = await context.connections.remote(machine, argv, timeout_s=ANSWER_S)
     try:
         rows = [json.loads(line) for line in ran.stdout.splitlines()]
         found = {

@@ -61,7 +61,7 @@ class DeadNodeDetector:
     async def _probe_silent(self, context: HealthContext, beats: Heartbeats, now: float) -> Messages:
         """Probes the nodes that have been silent long enough and calls `on_dead` for those that do not answer. Returns
         messages."""
-        late_s = SILENT_S if context.env.provider.traits.powers_off_machines else LEASE_EXPIRED_S
+        late_s = SILENT_S if context.cluster_context.provider.traits.powers_off_machines else LEASE_EXPIRED_S
         due = [
             n for n, s in beats.silent_s.items() if s >= late_s and now - self.probed_at.get(n, 0.0) >= PROBE_EVERY_S
         ]
@@ -92,7 +92,7 @@ class DeadNodeDetector:
             silent_s = beats.silent_s[node]
             fence = (
                 ""
-                if context.env.provider.traits.powers_off_machines
+                if context.cluster_context.provider.traits.powers_off_machines
                 else "its agent lost contact with the head and ended the jobs"
             )
             said += await self.on_dead(

@@ -17,7 +17,7 @@ _BEATS = "/run/headway/beats.json"  # node/agent/roles/head.py
 async def read_heartbeat_ages(context: HealthContext) -> dict[str, float]:
     """Returns the seconds since the last heartbeat of each node, read on the head now. Raises HeadwayError."""
     argv = ["python3", "-I", "-S", "-c", program_source("heartbeat_ages"), _BEATS]
-    ran = await context.env.connections.remote(await context.head(), argv, timeout_s=PROBE_S + 5)
+    ran = await context.cluster_context.connections.remote(await context.head(), argv, timeout_s=PROBE_S + 5)
     return {str(node): float(age) for node, age in json.loads(ran.stdout).items()}
 
 
@@ -29,11 +29,13 @@ async def probe_node(context: HealthContext, node: str) -> str:
         return ""
     for _ in range(ATTEMPTS):
         with contextlib.suppress(HeadwayError, TimeoutError):
-            await context.env.connections.remote(machine, ["true"], timeout_s=PROBE_S)
+            await context.cluster_context.connections.remote(machine, ["true"], timeout_s=PROBE_S)
             return "SSH answers"
     argv = ["python3", "-I", "-S", "-c", program_source("ssh_banner"), machine.address, str(machine.port)]
     with contextlib.suppress(HeadwayError, TimeoutError):
-        ran = await context.env.connections.remote(await context.head(), argv, timeout_s=PROBE_S + 5, check=False)
+        ran = await context.cluster_context.connections.remote(
+            await context.head(), argv, timeout_s=PROBE_S + 5, check=False
+        )
         if ran.code == 0:
             return "its SSH server answers the head"
     return ""

@@ -29,7 +29,9 @@ async def wait_for_disk_space(context: HealthContext, incident: Incident) -> str
         try:
             async with context.mount_limit:
                 machine = await context.running_machine(incident.node)
-                ran = await context.env.connections.remote(machine, ["cat", UNFIT], timeout_s=10, check=False)
+                ran = await context.cluster_context.connections.remote(
+                    machine, ["cat", UNFIT], timeout_s=10, check=False
+                )
             fault = ran.stdout.strip() if ran.code == 0 else ""
         except HeadwayError as error:
             fault = fault_text(error)

@@ -59,7 +59,7 @@ async def _drain(context: HealthContext, incident: Incident) -> Incident:
             incident, IncidentState.DRAINING, words, drained=False, evidence={OUT_BEFORE: reason or True}
         )
     await node_commands.drain_node(
-        context.env.connections, await context.head(), incident.node, drain_reason(incident, reason)
+        context.cluster_context.connections, await context.head(), incident.node, drain_reason(incident, reason)
     )
     words = f"drained: incident {incident.number}"
     return await context.add_step(incident, IncidentState.DRAINING, words, drained=True)
@@ -73,7 +73,9 @@ async def _was_restarted(context: HealthContext, incident: Incident) -> bool:
     if machine is None or machine.state is not MachineState.RUNNING:
         return False
     stopped = bool(incident.found("fence") or incident.found("fenced")) and not incident.found("runs_again")
-    return machine.started_at > incident.current[0].at or (stopped and context.env.provider.traits.powers_off_machines)
+    return machine.started_at > incident.current[0].at or (
+        stopped and context.cluster_context.provider.traits.powers_off_machines
+    )
 
 
 async def _requeue_fenced_jobs(context: HealthContext, incident: Incident) -> Incident:
@@ -96,14 +98,14 @@ async def _fence(context: HealthContext, incident: Incident) -> Incident:
         return incident
     if incident.found("had") is None:
         # Recorded first: a server that continues after a kill finds the jobs that the fence ended only here.
-        hosts = await node_jobs.batch_hosts(context.env.connections, await context.head(), incident.node)
+        hosts = await node_jobs.batch_hosts(context.cluster_context.connections, await context.head(), incident.node)
         noted = {"had": sorted(hosts), "held": await hold_completing(context, incident, hosts)}
         words = f"its jobs: {', '.join(map(str, sorted(hosts))) or 'none'}"
         incident = await context.add_step(incident, IncidentState.SEEN, words, evidence=noted)
     machine = (await context.machines()).get(incident.node)
     words = str(incident.found("fence") or "")
     if not words and machine is not None and machine.state is MachineState.RUNNING:
-        await context.env.provider.fence(machine)
+        await context.cluster_context.provider.fence(machine)
         words = "fenced, its machine is stopped"
     words = words or "its machine is stopped"
     words = f"no process writes there any more: {words}"
@@ -112,7 +114,7 @@ async def _fence(context: HealthContext, incident: Incident) -> Incident:
 
 async def _set_down(context: HealthContext, incident: Incident) -> Incident:
     """Sets the node down. Slurm requeues the jobs of a node that is down and starts them on other nodes."""
-    node, head, run = incident.node, await context.head(), context.env.connections
+    node, head, run = incident.node, await context.head(), context.cluster_context.connections
     states, reason = await context.node_state(node)
     mine = not states & OUT or _reason_is_ours(reason)
     if mine or "DOWN" not in states:

@@ -84,7 +84,7 @@ class IncidentEngine:
     `tasks.has_finished` may be read at any time."""
 
     cluster: Cluster
-    env: ClusterContext
+    cluster_context: ClusterContext
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     # node -> seconds since its last heartbeat, as last reported
@@ -104,14 +104,14 @@ class IncidentEngine:
     @property
     def context(self) -> HealthContext:
         """Returns the HealthContext of this cluster."""
-        return HealthContext(self.cluster, self.env, self.clock, self.sleep, self.mount_limit)
+        return HealthContext(self.cluster, self.cluster_context, self.clock, self.sleep, self.mount_limit)
 
     # --- signals, silent nodes and reclaim notices
 
     async def handle_signal(self, signal: Signal, jobs: Iterable[JobState]) -> Messages:
         """Handles one signal of a node's agent: opens or extends an incident and runs its steps. `jobs`: the jobs as
         last read. Returns messages, [] for a known signal."""
-        store, name = self.env.store, self.cluster.name
+        store, name = self.cluster_context.store, self.cluster.name
         if signal.node not in self.cluster.slot_names or await store.signals.exists(name, signal.id):
             return []
         if signal.job is None:
@@ -152,7 +152,7 @@ class IncidentEngine:
     async def handle_offline_action(self, deed: OfflineAction) -> Messages:
         """Records what the head's agent did about a signal while no server was connected. The record arrives before the
         signal itself and becomes part of its incident, so that no job is requeued twice. Returns messages."""
-        store, name = self.env.store, self.cluster.name
+        store, name = self.cluster_context.store, self.cluster.name
         if await store.signals.exists(name, deed.id):
             return []
         jobs = f"jobs requeued: {', '.join(map(str, deed.requeued)) or 'none'}"
@@ -166,7 +166,7 @@ class IncidentEngine:
     async def _incident_of_silence(self, deed: OfflineAction, jobs: str) -> Incident:
         """Returns the incident of a silence that the head's agent has dealt with. No signal follows such a silence, so
         the incident is opened or extended here."""
-        store, at = self.env.store, deed.silent_since or deed.at
+        store, at = self.cluster_context.store, deed.silent_since or deed.at
         found = await self._open_incidents(deed.node)
         evidence = {"dead": True, "at": at, "had": list(deed.requeued)}
         if found and found[0].state is not IncidentState.OUT and not await self._may_have_jobs(found[0]):
@@ -184,7 +184,7 @@ class IncidentEngine:
         fault, unless it was raised after the tests that returned the node had begun."""
         for incident in history:
             if incident.state.closed and (incident.drained or incident.action is FaultAction.RECLAIM):
-                steps = (await self.env.store.incidents.get(incident.number)).steps
+                steps = (await self.cluster_context.store.incidents.get(incident.number)).steps
                 over = next((step.at for step in reversed(steps) if "tests" in step.evidence), steps[-1].at)
                 return incident if incident.fault_at <= signal.at <= over else None
         return None
@@ -192,14 +192,14 @@ class IncidentEngine:
     async def _merge_offline_action(self, incident: Incident, signal: Signal) -> Incident:
         """Adds what the head's agent did about the signal, if anything, to its incident. Returns the incident after the
         step."""
-        found = await self.env.store.signals.of_node(self.cluster.name, signal.node, signal.at)
+        found = await self.cluster_context.store.signals.of_node(self.cluster.name, signal.node, signal.at)
         deed = next(
             (one for one in found if one.kind == OFFLINE_ACTION and one.id == f"{OFFLINE_ACTION} {signal.id}"), None
         )
         if deed is None:
             return incident
         told: dict[str, list[int]] = json.loads(deed.text)
-        await self.env.store.incidents.record_requeued_jobs(incident.number, told["requeued"], deed.at)
+        await self.cluster_context.store.incidents.record_requeued_jobs(incident.number, told["requeued"], deed.at)
         words = f"drained, and jobs requeued: {', '.join(map(str, told['requeued'])) or 'none'}"
         return await self.context.add_step(
             incident, incident.state, words, actor="relay", evidence=told | {"done_at": deed.at}
@@ -243,7 +243,7 @@ class IncidentEngine:
             return await self._is_in_service(incident.node)
         if incident.state not in (IncidentState.SEEN, IncidentState.DRAINING):
             return False
-        return not (await self.env.store.incidents.get(incident.number)).found("dead")
+        return not (await self.cluster_context.store.incidents.get(incident.number)).found("dead")
 
     async def confirm_dead(self, node: str, jobs: Iterable[int]) -> bool:
         """Asks the controller whether an earlier finding about a node with a running machine still holds: these jobs
@@ -264,14 +264,14 @@ class IncidentEngine:
     async def handle_reclaim_notices(self) -> Messages:
         """Opens incidents for machines that the provider is about to reclaim. Returns messages."""
         said: Messages = []
-        for node, at in (await reclaim_notices(self.env.provider, self.cluster)).items():
+        for node, at in (await reclaim_notices(self.cluster_context.provider, self.cluster)).items():
             said += await self._handle_reclaim(node, at)
         return said
 
     async def _handle_reclaim(self, node: str, at: float) -> Messages:
         """Opens or extends the incident of a machine that is reclaimed at `at`. Cancels a running repair or test of the
         node, because its machine is lost in any case."""
-        store, name, now = self.env.store, self.cluster.name, self.clock()
+        store, name, now = self.cluster_context.store, self.cluster.name, self.clock()
         words = f"the provider takes its machine back in {at - now:.0f} s"
         notice = Signal(f"{FaultAction.RECLAIM} {node} {at:.0f}", now, node, 0, None, words, kind=FaultAction.RECLAIM)
         machine = (await self.context.machines()).get(node)
@@ -296,7 +296,9 @@ class IncidentEngine:
     async def resume_open(self, only: FaultAction | None = None) -> Messages:
         """Runs the due steps of every open incident (`only`: of incidents with this action). A fault in one incident
         does not delay the others. Returns messages."""
-        unfinished = await self.env.store.incidents.search(self.cluster.name, unfinished=True, limit=MAX_OPEN_INCIDENTS)
+        unfinished = await self.cluster_context.store.incidents.search(
+            self.cluster.name, unfinished=True, limit=MAX_OPEN_INCIDENTS
+        )
         moved = await machine_gone.close_orphaned(self.context, unfinished, self.tasks.cancel) if only is None else []
         said = [(one.node, one.steps[-1].text) for one in moved]
         after = {one.number: one for one in moved}
@@ -343,7 +345,7 @@ class IncidentEngine:
             return []
         if incident.action is FaultAction.MAKE:  # `headway.autoscale` handles it
             return []
-        incident = await self.env.store.incidents.get(incident.number)
+        incident = await self.cluster_context.store.incidents.get(incident.number)
         seen = len(incident.steps)
         steps = _RECLAIM_STEPS if incident.action is FaultAction.RECLAIM else _STEPS
         while True:
@@ -366,7 +368,7 @@ class IncidentEngine:
         `resume_open` when it has ended. With `begin=False` only records the request, and another server starts the
         tests. Raises NotFound for an incident of another cluster, and Conflict for one that is closed, under repair or
         without a machine to test."""
-        incident = await self.env.store.incidents.get(number)
+        incident = await self.cluster_context.store.incidents.get(number)
         if incident.cluster != self.cluster.name:
             raise NotFound(f"{self.cluster.name} has no incident {number}", hint="headway incidents lists them")
         if incident.state.closed:
@@ -401,7 +403,9 @@ class IncidentEngine:
         self, node: str, what: str, action: FaultAction, at: float, evidence: Mapping[str, object]
     ) -> Incident:
         score = repair_ladder.action_score(action)
-        return await self.env.store.incidents.open(self.cluster.name, node, what, action, at, evidence, score=score)
+        return await self.cluster_context.store.incidents.open(
+            self.cluster.name, node, what, action, at, evidence, score=score
+        )
 
     async def _add_signal(self, incident: Incident, signal: Signal, verdict: Verdict, serves: bool) -> Incident:
         """Adds a signal to an incident. `serves`: the node is in service, so a person returned it in Slurm directly,
@@ -412,7 +416,7 @@ class IncidentEngine:
         if verdict.drains and (incident.action not in DRAINS or jobs_ran_on or (serves and state is IncidentState.OUT)):
             state = IncidentState.SEEN
             await self.tasks.cancel(incident)
-        return await self.env.store.incidents.add_step(
+        return await self.cluster_context.store.incidents.add_step(
             incident,
             state,
             verdict.why,
@@ -427,12 +431,12 @@ class IncidentEngine:
         Without this the wait ends after 60 s."""
         with contextlib.suppress(HeadwayError):
             machine = await self.context.running_machine(node)
-            await self.env.connections.remote(machine, ["rm", "-f", XID_MARK], timeout_s=5)
+            await self.cluster_context.connections.remote(machine, ["rm", "-f", XID_MARK], timeout_s=5)
 
     async def _open_incidents(self, node: str) -> Sequence[Incident]:
         """Returns the node's open incidents, without those of machines that can't be created or deleted, which are no
         fault of the node."""
-        found = await self.env.store.incidents.search(self.cluster.name, node=node, unfinished=True)
+        found = await self.cluster_context.store.incidents.search(self.cluster.name, node=node, unfinished=True)
         return [one for one in found if one.action is not FaultAction.MAKE]
 
     async def _leaves_service(self, node: str) -> bool:

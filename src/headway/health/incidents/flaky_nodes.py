@@ -12,7 +12,7 @@ _MAX_INCIDENTS = 2000  # number of incidents that are read, the latest first
 
 async def find_flaky_nodes(context: HealthContext) -> tuple[str, ...]:
     """Returns the nodes whose score limits them to spare work. Returns () unless the cluster has `lemon_spare_work`."""
-    health, now, store = context.cluster.health, context.clock(), context.env.store
+    health, now, store = context.cluster.health, context.clock(), context.cluster_context.store
     found = await store.incidents.search(context.cluster.name, limit=_MAX_INCIDENTS) if health.lemon_spare_work else ()
     of = {node: [one for one in found if one.node == node] for node in {one.node for one in found}}
     return tuple(
@@ -24,5 +24,5 @@ async def update_reservation(context: HealthContext) -> None:
     """Updates the reservation to hold exactly the flaky nodes. Deletes it when no flaky node is left and no job names
     it."""
     await reservations.set_reserved_nodes(
-        context.env.connections, await context.head(), await find_flaky_nodes(context), LEMONS
+        context.cluster_context.connections, await context.head(), await find_flaky_nodes(context), LEMONS
     )

@@ -73,7 +73,7 @@ async def _finish_tests(context: HealthContext, incident: Incident, report: veri
     if not report.fault and not any(step.evidence.get("drains") for step in since):
         state = IncidentState.FALSE_ALARM if begun.evidence.get("false_alarm") else IncidentState.RETURNED
         if person:
-            await context.env.store.incidents.reset_score(context.cluster.name, incident.node)
+            await context.cluster_context.store.incidents.reset_score(context.cluster.name, incident.node)
         return await verification.return_to_service(context, incident, report, state, person or "headway")
     words = f"a test failed: {report.fault or 'the error occurred again'}"
     state = IncidentState.OUT if person else IncidentState.JOBS_MOVED

@@ -34,10 +34,10 @@ async def close_orphaned(
     if not due:
         return []
     machines = await context.machines()
-    going = await reclaim_notices(context.env.provider, context.cluster)
+    going = await reclaim_notices(context.cluster_context.provider, context.cluster)
     due = [one for one in due if _machine_changed(context, one, machines)]
     found = []
-    for incident in await context.env.store.incidents.with_steps(due):
+    for incident in await context.cluster_context.store.incidents.with_steps(due):
         moved = await _step(context, incident, machines, going)
         if moved is not None:
             await cancel_task(moved)
@@ -94,7 +94,7 @@ async def _with_new_machine(context: HealthContext, incident: Incident, machine:
     runs = machine.state is MachineState.RUNNING
     if not (incident.found("gone") and runs and reason.startswith(INCIDENT_REASON)):
         return None
-    await context.env.store.incidents.reset_score(context.cluster.name, incident.node)
+    await context.cluster_context.store.incidents.reset_score(context.cluster.name, incident.node)
     words = "another machine has replaced it: tests begin"
     return await context.add_step(incident, IncidentState.TESTING, words, evidence={"tests": True, "gone": False})
 
@@ -113,15 +113,15 @@ async def machine_is_surplus(context: HealthContext, node: str) -> bool:
     group = context.cluster.group_of[node]
     if group.idle_s is not None and node in group.slots[: group.min_machines]:
         return False  # this slot always has a machine, however many others run
-    return not group_is_short(group, machines, await reclaim_notices(context.env.provider, context.cluster))
+    return not group_is_short(group, machines, await reclaim_notices(context.cluster_context.provider, context.cluster))
 
 
 async def close_as_surplus(context: HealthContext, incident: Incident) -> Incident:
     """Closes an incident whose machine is not needed. The next machine in the slot is a new one and starts with score
     0."""
     await release_slot(context, incident.node)
-    if context.env.provider.traits.creates_machines:
-        await context.env.store.incidents.reset_score(context.cluster.name, incident.node)
+    if context.cluster_context.provider.traits.creates_machines:
+        await context.cluster_context.store.incidents.reset_score(context.cluster.name, incident.node)
     return await _close(context, incident, SURPLUS)
 
 
@@ -136,7 +136,7 @@ async def release_slot(context: HealthContext, node: str) -> None:
     states, reason = await context.node_state(node)
     if not states & OUT or not is_headway_reason(reason) or reason == NO_MACHINE_REASON:
         return
-    head, run = await context.head(), context.env.connections
+    head, run = await context.head(), context.cluster_context.connections
     if context.cluster.group_of[node].idle_s is None:
         await node_commands.set_removed_nodes_down(run, head, [node], NO_MACHINE_REASON)
     elif "DOWN" in states:  # a node that is only powered down would stay DOWN

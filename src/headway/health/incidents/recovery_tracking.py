@@ -14,7 +14,7 @@ FOLLOW_S = 6 * 3600.0  # a job that has not run again by then is no longer track
 async def track_recovery(context: HealthContext, jobs: Iterable[JobState], reported: Mapping[int, float]) -> bool:
     """Records restarts and first training steps of requeued jobs. `reported`: job -> unix seconds of its newest
     training step. Returns whether a job may still report its first step."""
-    store, now = context.env.store, context.clock()
+    store, now = context.cluster_context.store, context.clock()
     running = {job.id: job for job in jobs if job.state in {"RUNNING", "COMPLETED"} and job.start_time}
     waits = False
     for moved in await store.incidents.jobs_recovering(context.cluster.name, now - FOLLOW_S):

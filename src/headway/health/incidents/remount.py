@@ -38,7 +38,7 @@ async def remount_volumes(context: HealthContext, node: str) -> str:
 async def _units(context: HealthContext) -> dict[str, str]:
     """Returns the mount unit of each network volume with its path. The volumes that the head exports come first,
     because other volumes may be mounted below them."""
-    provider = context.env.provider
+    provider = context.cluster_context.provider
     exported = await provider.exports(context.cluster.name) if isinstance(provider, OwnedMachinesProvider) else ()
     return {**{unit_name(where): where for where in exported}, **volume_units(context.cluster)}
 
@@ -48,10 +48,10 @@ async def _try_mount(context: HealthContext, node: str, units: Mapping[str, str]
     that hangs is not started a second time."""
     machine = await context.running_machine(node)
     start = ["systemctl", "start", "--no-block", *units]
-    await context.env.connections.remote(machine, start, timeout_s=_TRY_S)
+    await context.cluster_context.connections.remote(machine, start, timeout_s=_TRY_S)
     look = ["python3", "-I", "-S", "-c", program_source("volume_usage")]
     ask = json.dumps({"paths": list(units.values()), "mounted_s": _MOUNTED_S})
-    ran = await context.env.connections.remote(machine, [*look, ask], timeout_s=_TRY_S)
+    ran = await context.cluster_context.connections.remote(machine, [*look, ask], timeout_s=_TRY_S)
     try:
         rows = [json.loads(line) for line in ran.stdout.splitlines()]
         faults = [f"{row['path']}: {row['error']}" for row in rows if row.get("error")]

@@ -41,10 +41,10 @@ async def begin_repair(context: HealthContext, incident: Incident) -> Incident:
         return await context.add_step(incident, IncidentState.OUT, words)
     if await machine_gone.machine_is_surplus(context, incident.node):
         return await machine_gone.close_as_surplus(context, incident)
-    history = await context.env.store.incidents.search(context.cluster.name, node=incident.node)
+    history = await context.cluster_context.store.incidents.search(context.cluster.name, node=incident.node)
     why = repair_ladder.keep_out_reason(history, context.cluster.health, context.clock())
     repair = repair_ladder.next_repair(
-        incident, context.cluster.health, makes_machines=context.env.provider.traits.creates_machines
+        incident, context.cluster.health, makes_machines=context.cluster_context.provider.traits.creates_machines
     )
     if repair is not None and not why and await _jobs_wait_for_spare(context, incident):
         return incident
@@ -76,7 +76,7 @@ async def _jobs_wait_for_spare(context: HealthContext, incident: Incident) -> bo
     other reasons to wait."""
     if not context.cluster.spares:
         return False
-    moved = (await context.env.store.incidents.get(incident.number)).jobs
+    moved = (await context.cluster_context.store.incidents.get(incident.number)).jobs
     return any(job.running_at is None and context.clock() - job.requeued_at < JOBS_START_S for job in moved)
 
 
@@ -114,7 +114,7 @@ async def _reset(context: HealthContext, incident: Incident) -> str:
     """Resets the incident's GPU with nvidia-smi. Returns the fault, "" on success."""
     machine = await context.running_machine(incident.node)
     argv = ["nvidia-smi", "--gpu-reset", "-i", str(incident.found("gpu"))]
-    ran = await context.env.connections.remote(machine, argv, timeout_s=_RESET_S, check=False)
+    ran = await context.cluster_context.connections.remote(machine, argv, timeout_s=_RESET_S, check=False)
     return "" if ran.code == 0 else f"nvidia-smi ended with {ran.code}: {(ran.stdout + ran.stderr).strip()[-200:]}"
 
 
@@ -123,7 +123,7 @@ async def restart_machine(
 ) -> None:
     """Restarts the machine unless it already started after `not_before`. `silent_since`: when a dead node was last
     heard, in unix seconds. Raises HeadwayError if the machine does not come back."""
-    provider = context.env.provider
+    provider = context.cluster_context.provider
     machine = (await context.machines()).get(node)
     if machine is None:
         raise Unreachable(f"{node} has no machine")
@@ -133,7 +133,7 @@ async def restart_machine(
         if machine.state is MachineState.RUNNING:
             await provider.stop(machine)
         await provider.start(machine)
-        await context.env.connections.drop(machine.name)
+        await context.cluster_context.connections.drop(machine.name)
     else:
         await _reboot_over_ssh(context, machine, not_before, silent_since)
 
@@ -152,7 +152,9 @@ async def _reboot_over_ssh(context: HealthContext, machine: Machine, began: floa
             if silent or started_at >= began:
                 return
             if not told:
-                ran = await context.env.connections.remote(machine, ["systemctl", "reboot"], timeout_s=30, check=False)
+                ran = await context.cluster_context.connections.remote(
+                    machine, ["systemctl", "reboot"], timeout_s=30, check=False
+                )
                 if 0 < ran.code < 128:  # 128 or more: the command was killed by the shutdown
                     raise Refused(f"{machine.name} does not restart: {(ran.stderr or ran.stdout).strip()[-200:]}")
                 told = True
@@ -164,7 +166,7 @@ async def _reboot_over_ssh(context: HealthContext, machine: Machine, began: floa
             fault = fault_text(error)
         if context.clock() >= ends:
             raise Unreachable(f"{fault}, for {RESTART_S / 60:.0f} minutes")
-        await context.env.connections.drop(machine.name)
+        await context.cluster_context.connections.drop(machine.name)
         await context.sleep(pause_s)
         pause_s = min(pause_s * _BACKOFF, _PROBE_MAX_S)
 
@@ -172,7 +174,9 @@ async def _reboot_over_ssh(context: HealthContext, machine: Machine, began: floa
 async def _started_at(context: HealthContext, machine: Machine) -> float:
     """Returns when the machine's first process started, in unix seconds of the server's clock. The kernel's boot time
     would be wrong for a container, which shares its host's kernel."""
-    ran = await context.env.connections.remote(machine, ["cat", "/proc/uptime", "/proc/1/stat"], timeout_s=10)
+    ran = await context.cluster_context.connections.remote(
+        machine, ["cat", "/proc/uptime", "/proc/1/stat"], timeout_s=10
+    )
     uptime, _, init = ran.stdout.partition("\n")
     try:
         started_s = int(init.rpartition(")")[2].split()[19]) / _TICKS
@@ -184,10 +188,14 @@ async def _started_at(context: HealthContext, machine: Machine) -> float:
 async def start_machine(context: HealthContext, node: str) -> None:
     """Starts a stopped machine if the provider can. Fencing may have stopped it."""
     machine = (await context.machines()).get(node)
-    if machine is None or machine.state is MachineState.RUNNING or not context.env.provider.traits.powers_off_machines:
+    if (
+        machine is None
+        or machine.state is MachineState.RUNNING
+        or not context.cluster_context.provider.traits.powers_off_machines
+    ):
         return
-    await context.env.provider.start(machine)
-    await context.env.connections.drop(machine.name)
+    await context.cluster_context.provider.start(machine)
+    await context.cluster_context.connections.drop(machine.name)
 
 
 async def wait_until_booted(context: HealthContext, node: str) -> None:
@@ -209,11 +217,11 @@ async def _has_new_machine(context: HealthContext, incident: Incident) -> bool:
 async def _request_replacement(context: HealthContext, incident: Incident) -> Incident:
     """Deletes the machine and enqueues an operation that creates another one. The operation does only that, even if
     other changes wait for approval."""
-    store, name = context.env.store, context.cluster.name
+    store, name = context.cluster_context.store, context.cluster.name
     machine = (await context.machines()).get(incident.node)
     if machine is not None:
-        await context.env.provider.delete(machine)
-        await context.env.connections.drop(machine.name)
+        await context.cluster_context.provider.delete(machine)
+        await context.cluster_context.connections.drop(machine.name)
     operation = await store.operations.enqueue(
         name, OperationKind.REPLACE, "headway", params=ReplaceParams(incident.node).to_json()
     )
@@ -227,7 +235,7 @@ async def _wait_for_replacement(context: HealthContext, incident: Incident) -> s
     number = str(incident.found("operation"))
     for _ in range(int(REPLACE_S / POLL_S)):
         try:
-            operation = await context.env.store.operations.get(number)
+            operation = await context.cluster_context.store.operations.get(number)
         except StoreUnavailable:
             await context.sleep(POLL_S)
             continue
@@ -248,7 +256,7 @@ async def wait_until_registered(context: HealthContext, node: str, within_s: flo
             states, _ = await context.node_state(node)
             if "NOT_RESPONDING" not in states:
                 argv = ["systemctl", "is-active", "slurmd", "munge"]
-                ran = await context.env.connections.remote(
+                ran = await context.cluster_context.connections.remote(
                     await context.running_machine(node), argv, timeout_s=10, check=False
                 )
                 if ran.code == 0:

@@ -44,7 +44,7 @@ async def move_jobs(context: HealthContext, incident: Incident) -> Incident:
     # next run, on other nodes, must not be ended.
     left = over
     if over:
-        run, head = context.env.connections, await context.head()
+        run, head = context.cluster_context.connections, await context.head()
         left = over - await node_jobs.recent_jobs_on_node(run, head, incident.node)
     due |= over - left
     left |= await ended_by_user(
@@ -75,7 +75,7 @@ async def requeue_jobs(context: HealthContext, incident: Incident, jobs: Iterabl
     head = await context.head()
     for job in sorted(jobs):
         try:
-            await job_commands.requeue_job(context.env.connections, head, job)
+            await job_commands.requeue_job(context.cluster_context.connections, head, job)
             done.append(job)
         except CommandFailed as error:
             if job_commands.is_requeue_forbidden(error) or job_commands.is_unknown_job(error):
@@ -85,7 +85,7 @@ async def requeue_jobs(context: HealthContext, incident: Incident, jobs: Iterabl
         except HeadwayError as error:  # the head does not answer: the other jobs would fail too
             fault = error
             break
-    await context.env.store.incidents.record_requeued_jobs(incident.number, done, context.clock())
+    await context.cluster_context.store.incidents.record_requeued_jobs(incident.number, done, context.clock())
     return RequeueResult(done, stay, fault)
 
 
@@ -96,7 +96,7 @@ async def ended_by_user(
     them. `completed_counts`: jobs for which a normal completion counts too."""
     ending = jobs - await context.jobs_on(node, ending=False) if jobs else jobs
     states = (
-        await job_commands.read_accounted_states(context.env.connections, await context.head(), ending)
+        await job_commands.read_accounted_states(context.cluster_context.connections, await context.head(), ending)
         if ending
         else {}
     )
@@ -138,7 +138,7 @@ async def requeue_job_of_signal(context: HealthContext, incident: Incident, sign
 async def _was_requeued_since(context: HealthContext, incident: Incident, job: int, at: float) -> bool:
     """Returns whether the run that the error at `at` ended was requeued already. Log lines arrive in bursts, and the
     job's next run must not be requeued for the same error."""
-    whole = await context.env.store.incidents.get(incident.number)
+    whole = await context.cluster_context.store.incidents.get(incident.number)
     return job in jobs_in_evidence(
         replace(whole, steps=tuple(step for step in whole.steps if step.at >= at)), "requeued"
     )
@@ -164,7 +164,7 @@ async def _requeue_and_note(context: HealthContext, incident: Incident, jobs: se
 async def jobs_ended_by_fault(context: HealthContext, incident: Incident, there: set[int]) -> set[int]:
     """Returns jobs that the fault ended before this pass and that no epilog held. If the GPU's job was not known yet,
     these are the jobs that failed on the node within _SAME_FAULT_S of the error."""
-    head, run, at = await context.head(), context.env.connections, incident.found("at")
+    head, run, at = await context.head(), context.cluster_context.connections, incident.found("at")
     gone = jobs_in_signals(incident) - there
     states = {job: await job_commands.read_job_state(run, head, job) for job in gone}
     found = {job for job, state in states.items() if state in ENDED_BADLY}
@@ -179,14 +179,18 @@ async def _finish_jobs_of_dead_node(context: HealthContext, incident: Incident) 
     not be requeued have failed."""
     head = await context.head()
     had = jobs_in_evidence(incident, "had")
-    states = {job: await job_commands.read_job_state(context.env.connections, head, job) for job in sorted(had)}
+    states = {
+        job: await job_commands.read_job_state(context.cluster_context.connections, head, job) for job in sorted(had)
+    }
     # also jobs that the node reported as failed while it died
     ended = {job for job, state in states.items() if state in ENDED_BADLY}
     ending = {job for job, state in states.items() if state == "COMPLETING"}
-    told_of = await job_commands.read_accounted_states(context.env.connections, head, ending) if ending else {}
+    told_of = (
+        await job_commands.read_accounted_states(context.cluster_context.connections, head, ending) if ending else {}
+    )
     for job in (job for job in ending if told_of.get(job) not in job_commands.CANCELLED_STATES):
         if await job_commands.failed_while_completing(
-            context.env.connections, head, job
+            context.cluster_context.connections, head, job
         ):  # the job failed because the node was lost, and an epilog holds it
             ended.add(job)
     sent = await requeue_jobs(context, incident, ended - jobs_in_evidence(incident, "requeued"))
@@ -199,7 +203,7 @@ async def _finish_jobs_of_dead_node(context: HealthContext, incident: Incident) 
     held = incident.found("held")
     for host, jobs in held.items() if isinstance(held, dict) else ():
         await _release_hold(context, host, jobs)
-    await context.env.store.incidents.record_requeued_jobs(incident.number, done, context.clock())
+    await context.cluster_context.store.incidents.record_requeued_jobs(incident.number, done, context.clock())
     lost = [job for job in states if job not in done]
     words = f"jobs requeued: {_list(done)}" + (f"; ended: {_list(lost)}" if lost else "")
     return await context.add_step(incident, IncidentState.JOBS_MOVED, words, evidence={"requeued": done, "stay": lost})
@@ -209,7 +213,7 @@ async def _warn_jobs(context: HealthContext, incident: Incident, jobs: set[int])
     """Sends the requested signal to jobs that asked for one before their end, and gives them time. Their nodes keep
     them completing after that, so that a job which saves its state and ends with success is requeued too, and its
     dependent jobs do not start."""
-    run, head = context.env.connections, await context.head()
+    run, head = context.cluster_context.connections, await context.head()
     until: dict[str, float] = {}
     for job in sorted(jobs):
         asked = requested_signal(*await job_commands.read_script_and_command(run, head, job))
@@ -249,7 +253,7 @@ async def _hold_on_host(context: HealthContext, host: str, jobs: Iterable[int]) 
     delay the fencing of a dead node."""
     with contextlib.suppress(HeadwayError):
         argv = ["touch", *(f"{HOLD}/{job}" for job in jobs)]
-        await context.env.connections.remote(await context.running_machine(host), argv, timeout_s=2)
+        await context.cluster_context.connections.remote(await context.running_machine(host), argv, timeout_s=2)
 
 
 async def _release_hold(context: HealthContext, node: str, jobs: Iterable[int]) -> None:
@@ -257,7 +261,7 @@ async def _release_hold(context: HealthContext, node: str, jobs: Iterable[int]) 
     with contextlib.suppress(HeadwayError):
         machine: Machine = await context.running_machine(node)
         argv = ["rm", "-f", *(f"{HOLD}/{job}" for job in sorted(jobs))]
-        await context.env.connections.remote(machine, argv, timeout_s=5)
+        await context.cluster_context.connections.remote(machine, argv, timeout_s=5)
 
 
 def jobs_in_signals(incident: Incident) -> set[int]:

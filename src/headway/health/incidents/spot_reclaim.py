@@ -42,13 +42,13 @@ async def _end_remaining_jobs(context: HealthContext, incident: Incident) -> Inc
     jobs = await context.jobs_on(incident.node)
     if not jobs:
         return await context.add_step(incident, IncidentState.JOBS_MOVED, "no job is left on the node")
-    head, run = await context.head(), context.env.connections
+    head, run = await context.head(), context.cluster_context.connections
     _, reason = await context.node_state(incident.node)
     await node_commands.set_node_down(run, head, incident.node, reason)
     states = {job: await context.job_state(job) for job in sorted(jobs)}
     ended = {*ENDED_BADLY, "COMPLETED", "CANCELLED", "COMPLETING", ""}
     moved = [job for job, state in states.items() if state not in ended]
-    await context.env.store.incidents.record_requeued_jobs(incident.number, moved, context.clock())
+    await context.cluster_context.store.incidents.record_requeued_jobs(incident.number, moved, context.clock())
     stay = [job for job in states if job not in moved]
     words = "its time has ended" + (f"; jobs requeued: {_list(moved)}" if moved else "")
     words += f"; ended: {_list(stay)}" if stay else ""
@@ -59,12 +59,12 @@ async def _end_remaining_jobs(context: HealthContext, incident: Incident) -> Inc
 async def delete_machine(context: HealthContext, incident: Incident) -> Incident:
     """Deletes the machine before its provider takes it, and releases its slot. A machine that was created since the
     notice is a new one and stays."""
-    node, head, run = incident.node, await context.head(), context.env.connections
+    node, head, run = incident.node, await context.head(), context.cluster_context.connections
     machine = (await context.machines()).get(node)
     began = incident.found("started_at")
     the_one = machine is not None and machine.started_at <= (float(began) if isinstance(began, int | float) else 0.0)
     if machine is not None and the_one:
-        await context.env.provider.delete(machine)
+        await context.cluster_context.provider.delete(machine)
         await run.drop(node)
     states, reason = await context.node_state(node)
     if (machine is None or the_one) and states & OUT and is_headway_reason(reason):
@@ -80,13 +80,13 @@ async def delete_machine(context: HealthContext, incident: Incident) -> Incident
 async def wait_for_replacement(context: HealthContext, incident: Incident) -> Incident:
     """Closes the incident when the group has all its machines again."""
     group = context.cluster.group_of[incident.node]
-    going = await reclaim_notices(context.env.provider, context.cluster)
+    going = await reclaim_notices(context.cluster_context.provider, context.cluster)
     machines = await context.machines()
     there = [name for name in group.slots if name in machines and name not in going]
     if len(there) < group.min_machines:
         return incident
     new = [name for name in there if machines[name].started_at > incident.opened_at]
-    states = await node_commands.read_node_reasons(context.env.connections, await context.head())
+    states = await node_commands.read_node_reasons(context.cluster_context.connections, await context.head())
     if not all(node_commands.is_in_service(states.get(name, ("", ""))[0]) for name in new):
         return incident
     words = f"{', '.join(new)} replaced it" if new else "no replacement is needed now"

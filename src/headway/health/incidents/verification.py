@@ -65,7 +65,7 @@ async def run_node_tests(context: HealthContext, node: str, *, thorough: bool = 
 async def _test_daemons(context: HealthContext, machine: Machine) -> NodeTestResult:
     """Tests whether slurmd and munge run."""
     argv = ["systemctl", "is-active", "slurmd", "munge"]
-    ran = await context.env.connections.remote(machine, argv, timeout_s=10, check=False)
+    ran = await context.cluster_context.connections.remote(machine, argv, timeout_s=10, check=False)
     return NodeTestResult("daemons", ran.code == 0, "" if ran.code == 0 else "slurmd or munge is not running")
 
 
@@ -75,7 +75,7 @@ async def _test_gpus(context: HealthContext, machine: Machine) -> NodeTestResult
     gpus = len(found.usable_gpus) if found else context.cluster.group_of[machine.name].plan.gpus
     if not gpus:
         return NodeTestResult("gpus", True)
-    ran = await context.env.connections.remote(machine, ["nvidia-smi", "-L"], timeout_s=30, check=False)
+    ran = await context.cluster_context.connections.remote(machine, ["nvidia-smi", "-L"], timeout_s=30, check=False)
     seen = sum(line.startswith("GPU ") for line in ran.stdout.splitlines())
     ok = ran.code == 0 and seen == gpus
     return NodeTestResult("gpus", ok, "" if ok else f"nvidia-smi lists {seen} GPUs, not {gpus}")
@@ -95,7 +95,7 @@ async def _run_agent_tests(context: HealthContext, machine: Machine, *, thorough
         "--seconds",
         str(_MEASURE_S),
     ]
-    ran = await context.env.connections.remote(machine, argv, timeout_s=_TESTS_S, check=False)
+    ran = await context.cluster_context.connections.remote(machine, argv, timeout_s=_TESTS_S, check=False)
     try:
         rows = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
         found = [NodeTestResult(str(row["test"]), row["ok"] is True, _failure_text(row)) for row in rows]
@@ -123,7 +123,7 @@ async def _test_with_partner(context: HealthContext, machine: Machine) -> list[N
 
 async def _allreduce(context: HealthContext, machine: Machine, name: str) -> NodeTestResult | None:
     """Runs an all-reduce between the machine and the node `name`. Returns None if that node is not available."""
-    run, head = context.env.connections, await context.head()
+    run, head = context.cluster_context.connections, await context.head()
     other = (await context.machines()).get(name)
     if other is None or other.state is not MachineState.RUNNING:
         return None
@@ -194,7 +194,7 @@ async def return_to_service(
                 with contextlib.nullcontext() if spare_work else contextlib.suppress(CommandFailed):
                     await flaky_nodes.update_reservation(context)
             if not await node_commands.resume_node_if(
-                context.env.connections, await context.head(), incident.node, is_headway_reason
+                context.cluster_context.connections, await context.head(), incident.node, is_headway_reason
             ):
                 words = "tests passed; back in service"
                 words += " for jobs in reservation headway_lemons only: it fails too often" if spare_work else ""
@@ -205,14 +205,14 @@ async def return_to_service(
 async def repeat_return(context: HealthContext, node: str) -> str:
     """Returns a node to service again if it is out with the reason of a closed incident: slurmctld can forget the
     return when it is killed. Returns what was done, "" for nothing."""
-    store, name = context.env.store, context.cluster.name
+    store, name = context.cluster_context.store, context.cluster.name
     if await store.incidents.search(name, node=node, unfinished=True):
         return ""
     _, reason = await context.node_state(node)
     for incident in await store.incidents.with_steps(await store.incidents.search(name, node=node)):
         if incident.drained and reason in incident.reasons:
             if await node_commands.resume_node_if(
-                context.env.connections, await context.head(), node, incident.reasons.__contains__
+                context.cluster_context.connections, await context.head(), node, incident.reasons.__contains__
             ):
                 return ""
             return f"incident {incident.number} has ended and the controller had lost that: back in service"

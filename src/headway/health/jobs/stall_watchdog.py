@@ -27,7 +27,7 @@ class StallWatchdog:
     """Watches one cluster's jobs. Each stall of a run of a job is reported once."""
 
     cluster: Cluster
-    env: ClusterContext
+    context: ClusterContext
     clock: Callable[[], float] = time.time
     reported: set[tuple[int, int, StallKind]] = field(default_factory=set)
     requeued: dict[int, int] = field(default_factory=dict)  # hung job -> number of requeues
@@ -71,7 +71,7 @@ class StallWatchdog:
     async def _handle_stall(self, head: Machine, job: JobState, stall: Stall) -> str:
         """Notifies the job's owner and, by policy, requeues or cancels the job. Returns what was done."""
         self.reported.add((job.id, job.restarts, stall.kind))
-        run = self.env.connections
+        run = self.context.connections
         rule = self.cluster.health.hang if stall.kind is StallKind.HANG else self.cluster.health.idle
         acts = rule.acts and self.cluster.health.act
         words, done = stall.why, "its owner is notified"
@@ -98,7 +98,7 @@ class StallWatchdog:
         """Returns the usage of each job with GPUs over the last `window_s` seconds, {} if Prometheus does not
         answer."""
         try:
-            rows = await query_instant(self.env.connections, head, gpu_usage_queries(window_s))
+            rows = await query_instant(self.context.connections, head, gpu_usage_queries(window_s))
         except HeadwayError:
             return {}
         told: dict[int, dict[str, float]] = {}
@@ -117,7 +117,7 @@ class StallWatchdog:
         # on stdin, because users choose the paths, and there may be too many for one command line
         look = ["xargs", "-0", "stat", "-L", "-c", "%Y %n", "--"]
         paths = "\0".join(of).encode(errors="replace")
-        ran = await self.env.connections.remote(head, look, timeout_s=20, input=paths, check=False)
+        ran = await self.context.connections.remote(head, look, timeout_s=20, input=paths, check=False)
         found: dict[int, float] = {}
         for line in ran.stdout.splitlines():
             when, _, path = line.partition(" ")

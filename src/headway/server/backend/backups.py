@@ -31,7 +31,7 @@ class Backups:
         from headway.backup.restore import restore
 
         async with self._pool.exclusive(cluster) as opened:
-            await restore(cluster, opened.env, say, path, key, ref)
+            await restore(cluster, opened.context, say, path, key, ref)
             opened.cluster = cluster
 
     async def rotate_key(
@@ -40,4 +40,4 @@ class Backups:
         from headway.cluster.keys.rotation import rotate
 
         async with self._pool.exclusive(cluster) as opened:
-            await rotate(cluster, opened.env, say, what, ref, begins)
+            await rotate(cluster, opened.context, say, what, ref, begins)

@@ -50,4 +50,4 @@ class Commands:
         machine = next((one for one in await opened.machines(cluster.name) if one.name == node), None)
         if machine is None:
             raise Unreachable(f"{node} does not exist", hint=f"headway status {cluster.name}")
-        return await open_tunnel(opened.env.connections, machine, user, path)
+        return await open_tunnel(opened.context.connections, machine, user, path)

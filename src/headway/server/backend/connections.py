@@ -53,7 +53,7 @@ class SlurmConnection:
 class ClusterConnections:
     """The open connections to one cluster, the objects that use them, and the locks of its actions."""
 
-    env: ClusterContext
+    context: ClusterContext
     key: object  # None if the connections are to be reopened at the next use
     slurm: SlurmConnection | None = None
     looked_at: float = 0.0  # monotonic time when the provider was last queried for the head
@@ -73,7 +73,7 @@ class ClusterConnections:
         """Returns the cluster's machines that the provider lists. Concurrent callers share one query: podman needs
         seconds on a busy host, and a reading of Slurm that waits for two queries would time out."""
         if self.listing is None or self.listing.done():
-            self.listing = asyncio.create_task(self.env.provider.list(cluster))
+            self.listing = asyncio.create_task(self.context.provider.list(cluster))
         return await asyncio.shield(self.listing)
 
     def engine_for(self, cluster: Cluster) -> IncidentEngine:
@@ -81,7 +81,7 @@ class ClusterConnections:
         from headway.health.incidents.engine import IncidentEngine
 
         if self.incident_engine is None:
-            self.incident_engine = IncidentEngine(cluster, self.env)
+            self.incident_engine = IncidentEngine(cluster, self.context)
         self.incident_engine.cluster = cluster
         return self.incident_engine
 
@@ -106,7 +106,7 @@ class ConnectionPool:
                 await opened.autoscaler.close()
             if opened.slurm is not None:
                 await opened.slurm.close()
-            await opened.env.close()
+            await opened.context.close()
 
     async def close(self) -> None:
         """Closes all connections to all clusters and stops their automatic actions."""
@@ -127,7 +127,7 @@ class ConnectionPool:
 
     async def context(self, cluster: Cluster) -> ClusterContext:
         """Returns the cluster's context, with open connections."""
-        return (await self.opened(cluster)).env
+        return (await self.opened(cluster)).context
 
     @contextlib.asynccontextmanager
     async def context_for_plan(self, cluster: Cluster) -> AsyncIterator[ClusterContext]:
@@ -140,11 +140,11 @@ class ConnectionPool:
             return
         from headway.cluster.context import open_context
 
-        env = await open_context(cluster, self.store, self._state_dir)
+        context = await open_context(cluster, self.store, self._state_dir)
         try:
-            yield env
+            yield context
         finally:
-            await env.close()
+            await context.close()
 
     async def opened(self, cluster: Cluster) -> ClusterConnections:
         """Returns the cluster's connections. Reopens them if the provider or the hosts in its file have changed."""
@@ -159,10 +159,12 @@ class ConnectionPool:
             if opened is None:
                 from headway.cluster.context import open_context
 
-                env = await open_context(cluster, self.store, self._state_dir)
-                opened = self._open[cluster.name] = ClusterConnections(env, key)
-        if opened.env.connections.keyless:  # another server may have created the cluster in the meantime
-            opened.env.connections.use_key((await self.store.secrets.of_cluster(cluster.name)).get("bootstrap_key", ""))
+                context = await open_context(cluster, self.store, self._state_dir)
+                opened = self._open[cluster.name] = ClusterConnections(context, key)
+        if opened.context.connections.keyless:  # another server may have created the cluster in the meantime
+            opened.context.connections.use_key(
+                (await self.store.secrets.of_cluster(cluster.name)).get("bootstrap_key", "")
+            )
         return opened
 
     async def slurm(self, cluster: Cluster) -> SlurmConnection:
@@ -178,7 +180,7 @@ class ConnectionPool:
             if opened.slurm is not None and time.monotonic() - opened.looked_at < LOOK_S:
                 return opened.slurm
             machines = await opened.machines(cluster.name)
-            head = await self._head(cluster, opened.env, {machine.name: machine for machine in machines})
+            head = await self._head(cluster, opened.context, {machine.name: machine for machine in machines})
             if head is None:
                 raise Unreachable(f"{cluster.head} does not exist", hint="headway apply creates it again")
             opened.looked_at = time.monotonic()
@@ -190,7 +192,7 @@ class ConnectionPool:
                 raise Unreachable(f"{cluster.name} is not set up yet", hint=f"headway status {cluster.name}")
             if known is not None:
                 await known.close()
-            connections, jwt_key = opened.env.connections, secret_content(secrets, "jwt_key")
+            connections, jwt_key = opened.context.connections, secret_content(secrets, "jwt_key")
             links = HelperPool(connections)
             reader = SlurmReader(connections, head, jwt_key, cluster.slurm_version)
             poll = SlurmPoller(head, secrets.get("bootstrap_key", ""), jwt_key, cluster.slurm_version)
@@ -220,10 +222,10 @@ class ConnectionPool:
         return (await self.opened(cluster)).engine_for(cluster).context
 
     @staticmethod
-    async def _head(cluster: Cluster, env: ClusterContext, machines: dict[str, Machine]) -> Machine | None:
+    async def _head(cluster: Cluster, context: ClusterContext, machines: dict[str, Machine]) -> Machine | None:
         from headway.cluster.active_head import active_head
 
-        return machines.get(cluster.head) if cluster.controllers == 1 else await active_head(cluster, env, machines)
+        return machines.get(cluster.head) if cluster.controllers == 1 else await active_head(cluster, context, machines)
 
 
 def _key(cluster: Cluster) -> object:

@@ -40,7 +40,9 @@ class HealthLoop:
         opened.cluster = cluster
         engine = opened.engine_for(cluster)
         if opened.reconciler is None:
-            opened.reconciler = HealthReconciler(cluster, opened.env, engine, StallWatchdog(cluster, opened.env))
+            opened.reconciler = HealthReconciler(
+                cluster, opened.context, engine, StallWatchdog(cluster, opened.context)
+            )
         opened.reconciler.cluster = opened.reconciler.stall_watchdog.cluster = cluster
         opened.jobs = tuple(jobs)
         async with self._pool.turn(cluster, opened):
@@ -126,7 +128,7 @@ class HealthLoop:
             return []
         async with opened.making:
             if opened.autoscaler is None:
-                opened.autoscaler = Autoscaler(cluster, opened.env)
+                opened.autoscaler = Autoscaler(cluster, opened.context)
             opened.autoscaler.cluster = cluster
             return await opened.autoscaler.scale(at_once=at_once)
 

@@ -34,8 +34,8 @@ class Lifecycle:
     async def plan(self, cluster: Cluster) -> ChangeSet:
         from headway.cluster.apply import plan_changes
 
-        async with self._pool.context_for_plan(cluster) as env:
-            return await plan_changes(cluster, env)
+        async with self._pool.context_for_plan(cluster) as context:
+            return await plan_changes(cluster, context)
 
     async def apply(
         self,
@@ -50,7 +50,7 @@ class Lifecycle:
         async with self._pool.exclusive(cluster) as opened:
             try:
                 await apply_cluster(
-                    cluster, opened.env, say, deadline, WatchWhileWaiting(opened, say, cluster, waiting)
+                    cluster, opened.context, say, deadline, WatchWhileWaiting(opened, say, cluster, waiting)
                 )
             except SteppedAside:
                 return True
@@ -61,7 +61,7 @@ class Lifecycle:
         from headway.cluster.teardown import take_down
 
         async with self._pool.exclusive(cluster) as opened:
-            return await take_down(cluster, opened.env, say, delete_data)
+            return await take_down(cluster, opened.context, say, delete_data)
 
     async def replace_machine(self, cluster: Cluster, say: ReportProgress, node: str, since: float | None) -> None:
         from headway.cluster.scaling.provision_slot import provision_machine
@@ -77,7 +77,7 @@ class Lifecycle:
             if node not in cluster.group_of or await machine_is_surplus(tools, node):
                 await say(node, "gets no new machine: the cluster file has no place for it now", done=True)
                 return
-            await provision_machine(cluster, opened.env, node, say, why="the previous machine failed")
+            await provision_machine(cluster, opened.context, node, say, why="the previous machine failed")
 
     async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
         return await (await self._pool.opened(cluster)).machines(cluster.name)

@@ -112,4 +112,4 @@ class NodeActions:
                 return "the server runs"
             asyncio.get_running_loop().call_later(_LAST_WORD_S, os.kill, os.getpid(), signal.SIGKILL)
             return "the server is killed; headway server start starts it again"
-        return await inject_fault(cluster, (await self._pool.opened(cluster)).env, fault)
+        return await inject_fault(cluster, (await self._pool.opened(cluster)).context, fault)

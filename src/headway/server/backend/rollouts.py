@@ -47,7 +47,7 @@ class Rollouts:
         from headway.rollout.slurm_upgrade_rules import nodes_await_rollout
 
         tools = await self._pool.health_context(cluster)
-        return await nodes_await_rollout(cluster, tools.env)
+        return await nodes_await_rollout(cluster, tools.cluster_context)
 
     async def halt_rollout(self, cluster: Cluster, say: ReportProgress) -> None:
         from headway.rollout.image_rollout import halt_rollout

@@ -38,7 +38,7 @@ class WatchWhileWaiting:
         if self.held.cluster is None:
             return
         if self.waker is None:
-            self.waker = Autoscaler(self.held.cluster, self.held.env, next_file=self.after)
+            self.waker = Autoscaler(self.held.cluster, self.held.context, next_file=self.after)
         self.waker.busy_nodes = self.nodes
         for where, text in await self.waker.scale():
             await self.say(where, text)

@@ -43,10 +43,10 @@ class Server:
     until `made`."""
 
     def __init__(self, monkeypatch: Any) -> None:
-        env: Any = ClusterContext(None, None, None, Path())  # type: ignore[arg-type]
-        self.opened = ClusterConnections(env, None)
+        context: Any = ClusterContext(None, None, None, Path())  # type: ignore[arg-type]
+        self.opened = ClusterConnections(context, None)
         self.begun, self.looked, self.made = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.opened.autoscaler = executor.Autoscaler(LAB, env)
+        self.opened.autoscaler = executor.Autoscaler(LAB, context)
         self.pool = Pool(None, self.opened)
         self.health = HealthLoop(self.pool, SlurmState(self.pool))
         monkeypatch.setattr(executor.Autoscaler, "scale", self.look)
@@ -133,10 +133,10 @@ async def test_connections_adopt_a_key_stored_by_another_server(server: fakes.Se
     connections = Connections("")
     opened = ClusterContext(None, server.store, connections, Path())  # type: ignore[arg-type]
 
-    async def open_env(*_: Any) -> ClusterContext:
+    async def open_empty(*_: Any) -> ClusterContext:
         return opened
 
-    monkeypatch.setattr("headway.cluster.context.open_context", open_env)
+    monkeypatch.setattr("headway.cluster.context.open_context", open_empty)
     pool = ConnectionPool(server.store, Path())
     await pool.context(LAB)
     assert connections.keyless
@@ -155,14 +155,14 @@ async def test_replacement_skips_a_machine_recreated_by_others(
     """None: an earlier try was broken off, which may have made it and no more."""
     brought = []
 
-    async def bring(_: Any, env: ClusterContext, name: str, say: Any, *, why: str) -> None:
+    async def bring(_: Any, context: ClusterContext, name: str, say: Any, *, why: str) -> None:
         brought.append((name, why))
 
     async def say(*_: Any, **__: Any) -> None: ...
 
     assert lab.world.machine is not None
     lab.world.machine, lab.world.jobs = replace(lab.world.machine, started_at=started_at), jobs
-    opened = ClusterConnections(lab.responder.env, None)
+    opened = ClusterConnections(lab.responder.cluster_context, None)
     monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
     lifecycle = Lifecycle(Pool(lab.store, opened))
     await lifecycle.replace_machine(lab.responder.cluster, say, NODE, since)
@@ -187,7 +187,7 @@ async def test_replacement_skips_a_node_that_is_no_longer_wanted(lab: Ward, monk
         cluster = replace(cluster, groups=(replace(group, nodes=group.nodes - 1),))
     elif fate == "taken out":
         cluster = replace(cluster, groups=(replace(group, slots=tuple(one for one in group.slots if one != NODE)),))
-    opened = ClusterConnections(lab.responder.env, None)
+    opened = ClusterConnections(lab.responder.cluster_context, None)
     monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
     lifecycle = Lifecycle(Pool(lab.store, opened))
     await lifecycle.replace_machine(cluster, say, NODE, None)
@@ -209,7 +209,7 @@ async def test_dead_nodes_are_reported_despite_a_failing_incident_engine(lab: Wa
         return []
 
     watch: Any = Watch()
-    opened = ClusterConnections(lab.responder.env, None, reconciler=watch, incident_engine=lab.responder)
+    opened = ClusterConnections(lab.responder.cluster_context, None, reconciler=watch, incident_engine=lab.responder)
     pool = Pool(lab.store, opened)
     acting = HealthLoop(pool, SlurmState(pool))
     for name, instead in (("_follow", nothing), ("_wake", nothing)):

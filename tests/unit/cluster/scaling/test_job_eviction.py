@@ -56,8 +56,8 @@ class Controller(FakeSlurm):
         self.said.append(f"{step}: {text}")
 
     def away(self) -> JobEviction:
-        env = ClusterContext(cast(Any, None), cast(Any, None), cast(Any, self), Path("/nowhere"))
-        return JobEviction(LAB, env, self.say, HEAD, "its node is removed", lambda: self.now, self.sleep)
+        context = ClusterContext(cast(Any, None), cast(Any, None), cast(Any, self), Path("/nowhere"))
+        return JobEviction(LAB, context, self.say, HEAD, "its node is removed", lambda: self.now, self.sleep)
 
 
 async def test_completing_job_is_waited_for_and_not_requeued() -> None:

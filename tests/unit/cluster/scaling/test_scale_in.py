@@ -43,10 +43,10 @@ class World:
     async def say(self, *_: Any, **__: Any) -> None: ...
 
     def leaving(self, deadline: float | None = None) -> ScaleIn:
-        env: Any = ClusterContext(self.provider, None, self.slurm, Path())  # type: ignore[arg-type]
+        context: Any = ClusterContext(self.provider, None, self.slurm, Path())  # type: ignore[arg-type]
         head = MACHINES[LAB.head]
         until = None if deadline is None else Deadline(deadline)
-        return ScaleIn(LAB, env, self.say, head, MACHINES, until, clock=lambda: self.now, sleep=self.sleep)
+        return ScaleIn(LAB, context, self.say, head, MACHINES, until, clock=lambda: self.now, sleep=self.sleep)
 
 
 @pytest.fixture(autouse=True)
@@ -239,9 +239,9 @@ async def test_clear_reports_a_wait_and_steps_aside_for_other_operations(monkeyp
     def run(world: World, deadline: float | None) -> ApplyRun:
         goal = DesiredState(LAB, {}, desired_accounts(LAB), LAB.slot_names[:2])
         changes = ChangeSet("lab", (Change("machine.delete", "lab-1-3", "lab-1-3", "goes"),))
-        env = world.leaving().env
+        context = world.leaving().context
         until = None if deadline is None else Deadline(deadline)
-        return ApplyRun(goal, env, world.say, None, {}, Observed(MACHINES), changes, until, Other())  # type: ignore[arg-type]
+        return ApplyRun(goal, context, world.say, None, {}, Observed(MACHINES), changes, until, Other())  # type: ignore[arg-type]
 
     others = False
     assert await run(World(lab_1_3=(7,)), 1.0).clear()
@@ -271,8 +271,8 @@ async def test_no_machine_is_deleted_during_a_restore() -> None:
     async def say(step: str, text: str, **_: Any) -> None:
         said.append(f"{step}: {text}")
 
-    env = world.leaving().env
-    run = ApplyRun(goal, env, say, None, {}, Observed(MACHINES), changes, rests=True)  # type: ignore[arg-type]
+    context = world.leaving().context
+    run = ApplyRun(goal, context, say, None, {}, Observed(MACHINES), changes, rests=True)  # type: ignore[arg-type]
     assert not await run.clear()
     assert world.did == []
     (line,) = said

@@ -25,8 +25,8 @@ class Provider:
 
 async def chosen(*places: int) -> tuple[str, ...]:
     names = [SPOT.head, *(f"lab-1-{place}" for place in places)]
-    env: Any = ClusterContext(Provider(), None, None, Path())  # type: ignore[arg-type]
-    return await select_slots(SPOT, env, {name: builders.machine(name) for name in names})
+    context: Any = ClusterContext(Provider(), None, None, Path())  # type: ignore[arg-type]
+    return await select_slots(SPOT, context, {name: builders.machine(name) for name in names})
 
 
 async def test_reclaimed_machine_is_not_counted_and_not_removed() -> None:
@@ -42,19 +42,19 @@ def slurm() -> FakeSlurm:
 
 
 async def test_leaving_nodes_with_jobs_are_left_to_the_other_operation() -> None:
-    env: Any = ClusterContext(FakeProvider(()), None, slurm(), Path())  # type: ignore[arg-type]
+    context: Any = ClusterContext(FakeProvider(()), None, slurm(), Path())  # type: ignore[arg-type]
     there = {name: builders.machine(name) for name in WHOLE.machine_names}
-    assert await leaving_with_jobs(WHOLE, env, there, ["lab-1-1"]) == {"lab-1-2"}
-    assert await leaving_with_jobs(WHOLE, env, there, WHOLE.slot_names) == frozenset(), "they stay after all"
+    assert await leaving_with_jobs(WHOLE, context, there, ["lab-1-1"]) == {"lab-1-2"}
+    assert await leaving_with_jobs(WHOLE, context, there, WHOLE.slot_names) == frozenset(), "they stay after all"
 
 
 async def test_second_head_is_asked_for_jobs_if_the_first_is_missing() -> None:
     two = replace(WHOLE, controllers=2, groups=(replace(WHOLE.groups[0], nodes=2, most=4),))
-    env: Any = ClusterContext(FakeProvider(()), None, slurm(), Path())  # type: ignore[arg-type]
+    context: Any = ClusterContext(FakeProvider(()), None, slurm(), Path())  # type: ignore[arg-type]
     there = {name: builders.machine(name) for name in two.machine_names if name != two.head}
     assert two.heads[1] in there
-    assert await leaving_with_jobs(two, env, there, ["lab-1-1"]) == {"lab-1-2"}
-    assert await select_slots(two, env, there) == ("lab-1-2", "lab-1-3"), "those with jobs stay"
+    assert await leaving_with_jobs(two, context, there, ["lab-1-1"]) == {"lab-1-2"}
+    assert await select_slots(two, context, there) == ("lab-1-2", "lab-1-3"), "those with jobs stay"
 
 
 async def test_reclaim_notice_of_a_missing_machine_is_ignored() -> None:

@@ -217,7 +217,7 @@ async def test_jobs_are_requeued_before_node_powers_down(tmp_path: Path, monkeyp
     """Slurm hears that the node is down before anything ends."""
     async with ward(tmp_path, IDLE) as made:
         made.world.machine, made.world.jobs = None, {7: "RUNNING"}
-        real: Callable[..., Awaitable[Any]] = made.responder.env.connections.remote
+        real: Callable[..., Awaitable[Any]] = made.responder.cluster_context.connections.remote
 
         async def watched(at: Any, argv: Any, **more: Any) -> Any:
             if "State=POWER_DOWN_FORCE" in argv:

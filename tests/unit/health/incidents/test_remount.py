@@ -56,8 +56,8 @@ class Nodes:
 
     @property
     def context(self) -> HealthContext:
-        env = ClusterContext(cast(Any, self), cast(Any, None), cast(Any, self), Path("/nowhere"))
-        return HealthContext(LAB, env, lambda: self.now, self.sleep)
+        cluster_context = ClusterContext(cast(Any, self), cast(Any, None), cast(Any, self), Path("/nowhere"))
+        return HealthContext(LAB, cluster_context, lambda: self.now, self.sleep)
 
 
 async def test_remount_retries_with_growing_pauses_for_a_week() -> None:

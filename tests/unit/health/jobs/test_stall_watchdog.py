@@ -84,8 +84,8 @@ def _prometheus_is_on_the_fake_head(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tender(head: Head, hang: StallRule = HALF_AN_HOUR, idle: StallRule = NEVER) -> StallWatchdog:
-    env = ClusterContext(cast(Any, None), cast(Any, None), cast(Any, head), Path("/nowhere"))
-    return StallWatchdog(cluster(health=Health(hang=hang, idle=idle)), env, clock=lambda: NOW)
+    context = ClusterContext(cast(Any, None), cast(Any, None), cast(Any, head), Path("/nowhere"))
+    return StallWatchdog(cluster(health=Health(hang=hang, idle=idle)), context, clock=lambda: NOW)
 
 
 async def look(of: StallWatchdog, *jobs: JobState) -> list[tuple[str, str]]:

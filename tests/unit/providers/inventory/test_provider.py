@@ -97,10 +97,10 @@ class Squeue:
 
 async def planned(folder: Path, *members: str) -> ChangeSet:
     """Where lab-1-2 is to be another machine, of a cluster in which these slots are to have one."""
-    env: Any = ClusterContext(provider(folder, moved("lab-1-2", address="127.0.0.77")), None, Squeue(), folder)  # type: ignore[arg-type]
+    context: Any = ClusterContext(provider(folder, moved("lab-1-2", address="127.0.0.77")), None, Squeue(), folder)  # type: ignore[arg-type]
     wanted = DesiredMachine.build({SLURM_CONF: File("")}, {}, ())
     goal = DesiredState(LAB, {LAB.role_of(name): wanted for name in LAB.machine_names}, desired_accounts(LAB), members)
-    return changeset(goal, await observe_cluster(goal, env))
+    return changeset(goal, await observe_cluster(goal, context))
 
 
 async def test_plan_replaces_machine_and_names_its_running_jobs(tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ async def test_plan_deletes_replaced_machine_outside_wanted_slots(tmp_path: Path
 async def test_host_keys_exclude_machine_to_be_replaced(tmp_path: Path) -> None:
     """Known already while the changes are told: else the others would not hear of the new one's."""
     cluster = replace(LAB, hosts=moved("lab-1-2", address="127.0.0.77"))
-    env: Any = ClusterContext(provider(tmp_path, cluster.hosts), None, None, tmp_path)  # type: ignore[arg-type]
-    assert set(await _host_keys(cluster, env)) == {LAB.head, "lab-1-1"}
+    context: Any = ClusterContext(provider(tmp_path, cluster.hosts), None, None, tmp_path)  # type: ignore[arg-type]
+    assert set(await _host_keys(cluster, context)) == {LAB.head, "lab-1-1"}
 
 
 async def test_unresolvable_host_name_keeps_other_machines_listed(tmp_path: Path, names: dict[str, str]) -> None:

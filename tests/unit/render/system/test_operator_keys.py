@@ -67,8 +67,8 @@ async def site(folder: Path, hosts: Sequence[tuple[str, str]], store: FakeStore)
     )
     cluster = replace(LAB, hosts=rows)
     provider = SshProvider(folder, rows)
-    env = cast(Any, SimpleNamespace(provider=provider, store=store))
-    return cluster, await read_site(cluster, env, await provider.place(cluster))
+    context = cast(Any, SimpleNamespace(provider=provider, store=store))
+    return cluster, await read_site(cluster, context, await provider.place(cluster))
 
 
 def keys_of(cluster: Cluster, at: Site, user: str) -> list[str]:

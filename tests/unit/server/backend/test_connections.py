@@ -39,8 +39,8 @@ def holding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ConnectionPool:
 
 async def test_inspection_with_other_file_keeps_cluster_connections_open(holding: ConnectionPool) -> None:
     kept: Any = await holding.context(OWN)
-    async with holding.context_for_plan(MORE) as env:
-        other: Any = env
+    async with holding.context_for_plan(MORE) as context:
+        other: Any = context
         assert other.hosts == MORE.hosts
         assert await holding.context(OWN) is kept
     assert (other.closed, kept.closed) == (True, False)
@@ -48,8 +48,8 @@ async def test_inspection_with_other_file_keeps_cluster_connections_open(holding
 
 async def test_inspection_with_own_file_reuses_open_connections(holding: ConnectionPool) -> None:
     kept: Any = await holding.context(OWN)
-    async with holding.context_for_plan(OWN) as env:
-        assert env is kept
+    async with holding.context_for_plan(OWN) as context:
+        assert context is kept
     assert not kept.closed
 
 
@@ -58,8 +58,8 @@ async def test_connections_are_reopened_after_losing_leadership(holding: Connect
     gone = replace(OWN, name="gone")
     before: list[Any] = [await holding.context(cluster) for cluster in (OWN, gone)]
     await holding.stand_by()
-    async with holding.context_for_plan(OWN) as env:
-        look: Any = env
+    async with holding.context_for_plan(OWN) as context:
+        look: Any = context
         assert look not in before
     after: Any = await holding.context(OWN)
     assert after not in before
