@@ -391,7 +391,7 @@ def test_container_errors_name_the_mistake(lab: Lab, registry: Registry, flags: 
 def test_missing_and_wrong_registry_passwords_are_explained(lab: Lab, registry: Registry) -> None:
     image = f"--container-image={registry.host}#team/tiny:1"
     none = srun(lab, image, "true", user="vera", check=False)
-    assert "wants a password" in none.err
+    assert "requires a password" in none.err
     assert "skopeo login" in none.err
     log_in(lab, registry, "viola", "wrong-" + registry.password)
     wrong = srun(lab, image, "true", user="viola", check=False)

@@ -188,7 +188,7 @@ def test_image_symlinks_are_resolved_inside_the_image(runtime: dict[str, ModuleT
     assert made.inside("/etc/passwd") == "/run/passwd"
     assert made.inside("/up/x/../y") == "/etc/y"
     assert made.inside("/../../a") == "/a"
-    with pytest.raises(runtime["messages"].Failed, match="circles"):
+    with pytest.raises(runtime["messages"].Failed, match="loop of symbolic links"):
         made.inside("/ring")
 
 
@@ -223,7 +223,7 @@ def test_image_cache_is_private_and_must_belong_to_the_user(
     kept._make_cache()
     assert (tmp_path / "c").stat().st_mode & 0o777 == 0o700
     monkeypatch.setattr(runtime["image_store"].os, "geteuid", lambda: 4711)
-    with pytest.raises(runtime["messages"].Failed, match="not a folder of yours"):
+    with pytest.raises(runtime["messages"].Failed, match="not a folder that you own"):
         kept._make_cache()
 
 
@@ -234,7 +234,7 @@ def test_image_cache_in_a_folder_writable_by_others_is_refused(
     above = tmp_path / "root"
     above.mkdir()
     above.chmod(0o777)
-    with pytest.raises(runtime["messages"].Failed, match=f"{above} can be changed by others"):
+    with pytest.raises(runtime["messages"].Failed, match=f"other users can write to {above}"):
         runtime["image_store"].ImageStore(str(above / ".containers"), "", {})._make_cache()
     above.chmod(0o1777)  # scratch itself: nobody moves another's folder there
     runtime["image_store"].ImageStore(str(above / ".containers"), "", {})._make_cache()
@@ -247,7 +247,7 @@ def test_image_cache_in_a_folder_writable_by_others_is_refused(
 
     above.chmod(0o755)
     monkeypatch.setattr(runtime["image_store"].os, "stat", stat)
-    with pytest.raises(runtime["messages"].Failed, match="can be changed by others"):
+    with pytest.raises(runtime["messages"].Failed, match="other users can write to"):
         runtime["image_store"].ImageStore(str(above / ".containers"), "", {})._make_cache()
 
 
@@ -362,10 +362,10 @@ def test_image_manifest_of_the_node_architecture_is_chosen(
     [
         ("reading manifest 1 in r.test/x: manifest unknown", True, "there is no image r.test/x"),
         ("unauthorized: authentication required", True, "refuses your user name and password"),
-        ("unauthorized: authentication required", False, "wants a password and you have none"),
+        ("unauthorized: authentication required", False, "requires a password and you have none"),
         ("Get https://r.test/v2/: x509: certificate signed by unknown authority", False, "is not trusted"),
         ("dial tcp 10.0.0.1:443: connect: connection refused", False, "can't be reached"),
-        ("server gave HTTP response to HTTPS client", False, "does not speak TLS"),
+        ("server gave HTTP response to HTTPS client", False, "does not use TLS"),
         ("write /tmp/x: no space left on device", False, "the disk is full"),
         ('level=fatal msg="something else"', False, "can't be fetched: something else"),
         (

@@ -1,7 +1,7 @@
-"""Containers of jobs on one node: `container step ...` is started by the first task of a step (node/image/spank),
-`container import|list|remove` by an administrator on the head.
+"""Containers of jobs on one node. The first task of a step starts `container step ...` (node/image/spank); an
+administrator runs `container import|list|remove` on the head.
 
-A user's own program: it runs as the user, in the step's cgroup, needs no rights and no daemon.
+`container step` runs as the job's user in the step's cgroup. It needs no privileges and no daemon.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from messages import Failed, say
 
 
 def step(asked: argparse.Namespace) -> None:
-    """Builds or finds the step's container and becomes the process that keeps it. Reports `ready HOLDER [OTHERS]`, pids;
-    raises Failed."""
+    """Creates the step's container and stays as the process that holds it, or finds the running container of that name.
+    Writes `ready HOLDER [OTHERS]` (pids) to the descriptor `--report`. Raises Failed."""
     environment = dict(os.environ)
     groups = ",".join(str(number) for number in (os.getgid(), *os.getgroups()))
     environment |= {"HEADWAY_UID": str(os.getuid()), "HEADWAY_GROUPS": groups}
@@ -56,15 +56,15 @@ def step(asked: argparse.Namespace) -> None:
 
 
 def _image(asked: argparse.Namespace, made: sandbox.Sandbox, environment: dict[str, str]) -> str:
-    """Path of the squashfs file; a named container keeps the one it began with."""
+    """Returns the path of the squashfs file. A named container keeps its first image. Raises Failed."""
     if path := _kept_image(asked, made):
         if not os.path.exists(path):
-            raise Failed(f"the image of container {asked.name} is gone: {path}", "use another name")
+            raise Failed(f"the image of container {asked.name} was removed: {path}", "use another --container-name")
         return path
     if not asked.image:
         raise Failed(
-            f"there is no container {asked.name} in this job on {os.uname().nodename}",
-            "give --container-image too, the first time",
+            f"this job has no container {asked.name} on {os.uname().nodename}",
+            "give --container-image at its first step",
         )
     step_name = f"{environment.get('SLURM_JOB_ID')}.{asked.step}.{environment.get('SLURM_RESTART_COUNT', '0')}"
     user = pwd.getpwuid(os.getuid()).pw_name
@@ -78,7 +78,8 @@ def _image(asked: argparse.Namespace, made: sandbox.Sandbox, environment: dict[s
 
 
 def _kept_image(asked: argparse.Namespace, made: sandbox.Sandbox) -> str:
-    """Path of the image that a named container began with, "" where it has none yet. Raises Failed when another is asked for."""
+    """Returns the path of a named container's first image, "" if it has none yet. Raises Failed if the step requests
+    another image."""
     note = os.path.join(made.folder, "image")
     if not asked.name or not os.path.exists(note):
         return ""
@@ -90,12 +91,13 @@ def _kept_image(asked: argparse.Namespace, made: sandbox.Sandbox) -> str:
 
 
 def _must_show(asked: argparse.Namespace, made: sandbox.Sandbox, mounts: list[reference.Mount]) -> None:
-    """Raises Failed for what a container that runs does not show: its steps share its mounts, which stay as they began."""
+    """Raises Failed if the running container lacks mounts that this step requests: the mounts of a running container
+    can't change."""
     _kept_image(asked, made)
     try:
         with open(os.path.join(made.folder, "shown"), encoding="utf-8") as file:
             shown = json.load(file)
-    except FileNotFoundError:  # it began before that was noted
+    except FileNotFoundError:  # an earlier version of this program started it and wrote no such file
         return
     missing = [
         f"{mount.source}:{mount.target}" for mount in mounts if list(dataclasses.astuple(mount)) not in shown["mounts"]
@@ -104,12 +106,13 @@ def _must_show(asked: argparse.Namespace, made: sandbox.Sandbox, mounts: list[re
     if missing:
         raise Failed(
             f"container {asked.name} runs already, without {', '.join(missing)}",
-            "ask for it at the step that starts the container, or use another --container-name",
+            "request them at the first step of the container, or use another --container-name",
         )
 
 
 def _hold(made: sandbox.Sandbox, words: list[str], report: int, lock: int, *, named: bool) -> None:
-    """Starts what keeps the namespaces, and passes its word on; then stays, as squashfuse lives as long as this does."""
+    """Starts the process that holds the namespaces and reports its pid. Then waits for its end, because squashfuse ends
+    with this process."""
     own, theirs = os.pipe()
     hold = os.open(sandbox.HOLD, os.O_RDONLY)
     for handle in (theirs, hold):
@@ -142,7 +145,7 @@ def _hold(made: sandbox.Sandbox, words: list[str], report: int, lock: int, *, na
         with open(log, encoding="utf-8", errors="replace") as said_there:
             text = said_there.read().strip().splitlines()
         raise Failed(
-            f"the container can't be put together: {text[-1] if text else 'bwrap ended'}", "look at its mounts"
+            f"the container can't be assembled: {text[-1] if text else 'bwrap ended'}", "check --container-mounts"
         )
     if named:
         pid = int(line.split()[1])
@@ -157,7 +160,7 @@ def _hold(made: sandbox.Sandbox, words: list[str], report: int, lock: int, *, na
 
 
 def _running(folder: str) -> int:
-    """pid of the process that holds this container now, 0 where none does."""
+    """Returns the pid of the process that holds this container, 0 if the container does not run."""
     try:
         with open(os.path.join(folder, "holder"), encoding="utf-8") as file:
             pid, started = json.load(file)
@@ -167,7 +170,7 @@ def _running(folder: str) -> int:
 
 
 def _started(pid: int) -> str:
-    """When a process started, in ticks since boot; "" when there is none."""
+    """Returns the start time of a process in clock ticks since boot, "" if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -177,34 +180,36 @@ def _started(pid: int) -> str:
 
 
 def _write(path: str, data: bytes) -> None:
-    """Writes a temporary file and renames it, so that no reader sees half of it."""
+    """Writes a temporary file and renames it, so that no reader sees an incomplete file."""
     temporary = f"{path}.new-{os.getpid()}"
     with open(temporary, "wb") as file:
         file.write(data)
     os.replace(temporary, path)
 
 
-# ---- for administrators, on the head
+# ---- commands of administrators, on the head
 
 PLUGSTACK = "/etc/slurm/plugstack.conf"
 
 
 def _shared() -> str:
-    """Where images for everybody lie: the plugin's own setting."""
+    """Returns the folder of images for all users, from the plugin's line in plugstack.conf. Raises Failed."""
     with open(PLUGSTACK, encoding="utf-8") as file:
         found = re.search(r"^required \S+/container\.so .*\bshared=(\S+)", file.read(), re.MULTILINE)
     if found is None:
-        raise Failed("containers are not set up here", f"{PLUGSTACK} names no plugin of Headway's")
+        raise Failed("containers are not set up on this machine", f"{PLUGSTACK} does not load Headway's plugin")
     return found[1]
 
 
 def import_(asked: argparse.Namespace) -> None:
+    """Imports an image for all users and prints it as JSON. Raises Failed."""
     kept = image_store.ImageStore(asked.shared or _shared(), "", dict(os.environ), own=False)
     path = kept.squashfs(reference.parse(asked.image))
     print(json.dumps({"image": asked.image, "path": path, "bytes": os.path.getsize(path)}))
 
 
 def list_(asked: argparse.Namespace) -> None:
+    """Prints the images for all users as a JSON list."""
     rows, shared = [], asked.shared or _shared()
     if os.path.isdir(shared):
         for entry in sorted(os.scandir(shared), key=lambda entry: entry.name):
@@ -216,13 +221,13 @@ def list_(asked: argparse.Namespace) -> None:
 
 
 def remove(asked: argparse.Namespace) -> None:
-    """Steps that run from the image keep it until they end: theirs is an open file."""
+    """Removes an image for all users. Running steps keep it until they end, because they hold the file open."""
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", asked.image):
-        raise Failed(f"{asked.image} is not a digest", "`headway container ls` shows them")
+        raise Failed(f"{asked.image} is not a digest", "`headway container ls` shows the digests")
     try:
         os.unlink(os.path.join(asked.shared or _shared(), f"{asked.image.replace(':', '-')}.sqsh"))
     except FileNotFoundError:
-        raise Failed(f"there is no shared image {asked.image}", "`headway container ls` shows them") from None
+        raise Failed(f"there is no shared image {asked.image}", "`headway container ls` shows the digests") from None
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""The user's own passwords for registries, as a file for skopeo: never in argv, never said."""
+"""Finds the user's passwords for registries and gives them to skopeo as a file. They never appear in argv or messages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ ENROOT = ".config/enroot/.credentials"
 
 
 def find(folder: str, home: str, host: str, user: str, environment: dict[str, str]) -> str:
-    """Path of the file with what is known about this registry, "" where nothing is. One made from Enroot's file is
-    written to `folder`, for the user alone."""
+    """Returns the path of the skopeo file with the password for this registry, or of the user's first such file, or "".
+    A password in Enroot's file comes first; it is written to a file of mode 600 in `folder`."""
     login = _enroot(os.path.join(home, ENROOT), host, user, environment)
     if login:
         path = os.path.join(folder, "auth.json")
@@ -28,7 +28,7 @@ def find(folder: str, home: str, host: str, user: str, environment: dict[str, st
 
 
 def knows(path: str, host: str) -> bool:
-    """Whether this file has a password for the registry, or names the program that has. Raises Failed."""
+    """Returns whether the file has a password or a credential helper for the registry. Raises Failed if it is not JSON."""
     try:
         told = json.loads(_read(path) or "{}")
         known = [*told.get("auths", {}), *told.get("credHelpers", {})]
@@ -46,7 +46,7 @@ def _read(path: str) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        say(f"{path} can't be read ({error.__class__.__name__}), going on without it")
+        say(f"{path} can't be read ({error.__class__.__name__}) and is ignored")
         return ""
 
 
@@ -55,8 +55,8 @@ def _names(host: str) -> tuple[str, ...]:
 
 
 def _enroot(path: str, host: str, user: str, environment: dict[str, str]) -> str:
-    """USER:PASSWORD from lines `machine HOST login USER password PASSWORD`, where $NAME stands for a variable that is set: NGC's
-    user is called $oauthtoken."""
+    """Returns USER:PASSWORD from lines `machine HOST login USER password PASSWORD`, or "". $NAME stands for an environment
+    variable if that is set; otherwise it stays, because the user name for NGC is the word $oauthtoken."""
     words = [word for line in _read(path).splitlines() for word in _words(line)]
     rows: list[dict[str, str]] = []
     for key, value in zip(words[::2], words[1::2], strict=False):
@@ -71,7 +71,8 @@ def _enroot(path: str, host: str, user: str, environment: dict[str, str]) -> str
 
 
 def _words(line: str) -> list[str]:
-    """A password may hold quotes and backslashes; a word that stands in quotes may hold blanks. A comment begins with a word."""
+    """Returns the words of a line. A password may contain quotes and backslashes; a quoted word may contain blanks. A
+    word that begins with # starts a comment."""
     words = re.findall(r""" "[^"]*"(?!\S) | '[^']*'(?!\S) | \S+ """, line, re.VERBOSE)
     words = words[: next((place for place, word in enumerate(words) if word.startswith("#")), None)]
     return [word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "\"'" else word for word in words]

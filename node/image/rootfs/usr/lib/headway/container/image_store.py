@@ -1,9 +1,12 @@
-"""Images as squashfs files: one a digest, in the user's own folder on shared storage, imported by the first job that asks.
+"""Images as squashfs files, one per digest, in the user's folder on shared storage. The first job that needs an image
+imports it.
 
-CACHE/sha256-HEX.sqsh          an image; renamed into place when it is whole, so what is there can be used
-CACHE/.new-HEX-...             one that is being made; abandoned ones are removed by the next import
-CACHE/.lock-HEX, .asked-HEX    held while an image is made; what a step's first node was told by the registry
-SHARED/sha256-HEX.sqsh         images an administrator has imported for everybody: root's, and used only if so
+CACHE/sha256-HEX.sqsh          an image; it gets this name when it is complete
+CACHE/.new-HEX-...             an import in progress; the next import of the image removes abandoned ones
+CACHE/.lock-HEX                locked during an import
+CACHE/.asked-HEX               the registry's answer to the first node of a step, for its other nodes
+CACHE/.used-JOB                the images of a job, for its lineage
+SHARED/sha256-HEX.sqsh         an image that an administrator imported for all users; used only if root owns it
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from messages import Failed, say
 from reference import Path, Registry
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-EVERYWHERE = "put it where every node reads it, and name it there: --container-image=/path/image.sqsh"
+EVERYWHERE = "put it on shared storage and give its path: --container-image=/path/image.sqsh"
 CONFIG = ".headway-image.json"  # in the image's root: its environment and working folder
 FORGET_S = 2 * 86400
 FORGET_JOBS_S = 400 * 86400
@@ -43,8 +46,8 @@ def architecture() -> str:
 
 
 class ImageStore:
-    """The images one user can use. `step`: what makes all nodes of a step agree ("" outside of one). Not `own`: root
-    imports for all users; the programs that read the image run as user nobody."""
+    """The images that one user can use. `step`: name of the step, whose nodes must all get the same image ("" outside
+    of a step). `own` False: root imports for all users; the programs that read the image run as the user nobody."""
 
     def __init__(
         self, cache: str, shared: str, environment: dict[str, str], *, step: str = "", own: bool = True
@@ -53,10 +56,10 @@ class ImageStore:
         self.environment = environment
         self.home = environment.get("HOME") or "/"
 
-    # ---- what is asked for
+    # ---- the requested image
 
     def squashfs(self, reference: Registry | Path) -> str:
-        """Path of the image's squashfs file, imported if it is not there. Raises Failed."""
+        """Returns the path of the image's squashfs file. Imports the image if it is missing. Raises Failed."""
         if isinstance(reference, Path):
             return self._file(reference)
         self._make_cache()
@@ -89,7 +92,7 @@ class ImageStore:
         if row is None:
             raise Failed(
                 f"{reference.path} holds several images or none: {', '.join(filter(None, named)) or 'no names'}",
-                f"say which: oci:{reference.path}:NAME",
+                f"name the image: oci:{reference.path}:NAME",
             )
         digest = str(row.get("digest", ""))
         if str(row.get("mediaType")) in _LISTS:
@@ -100,10 +103,10 @@ class ImageStore:
         self._make_cache()
         return self.find(digest) or self._import(f"oci:{reference.path}:{tag}".rstrip(":"), digest, str(reference), "")
 
-    # ---- what there is
+    # ---- stored images
 
     def find(self, digest: str) -> str:
-        """Path of a whole image of this digest, "" where there is none."""
+        """Returns the path of the stored image of this digest, "" if it is not stored."""
         own = self._path(digest)
         if self.own and os.path.isfile(own):
             return own
@@ -111,7 +114,7 @@ class ImageStore:
         return shared if shared and _roots(self.shared) and _roots(shared) else ""
 
     def note(self, job: str, image: str, path: str) -> None:
-        """For the job's lineage; a job runs without it too."""
+        """Records the image for the job's lineage. An error is ignored: the job must run without the record too."""
         with (
             contextlib.suppress(OSError),
             open(os.path.join(self.cache, f".used-{job}"), "a", encoding="utf-8") as file,
@@ -126,22 +129,24 @@ class ImageStore:
             os.makedirs(self.cache, mode=0o700 if self.own else 0o755, exist_ok=True)
             info = os.lstat(self.cache)
             if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
-                raise Failed(f"{self.cache} is not a folder of yours", "move it away; it is made again")
+                raise Failed(f"{self.cache} is not a folder that you own", "move it away; the next import creates it")
             above = os.path.dirname(self.cache)
             info = os.stat(above)
             others = info.st_mode & 0o002 and not info.st_mode & stat.S_ISVTX
-            if others or info.st_uid not in (0, os.geteuid()):  # they could put another folder in the cache's place
-                raise Failed(f"{above} can be changed by others, so no images are kept there", f"ls -ld {above}")
+            if others or info.st_uid not in (0, os.geteuid()):  # they could replace the cache by another folder
+                raise Failed(f"other users can write to {above}: no images are stored there", f"ls -ld {above}")
             os.chmod(self.cache, 0o700 if self.own else 0o755)
         except OSError as error:
             raise Failed(
-                f"the image cache {self.cache} can't be made: {error.strerror}", "is the shared storage full or gone?"
+                f"the image cache {self.cache} can't be created: {error.strerror}",
+                "check that the shared storage is mounted and not full",
             ) from None
 
     # ---- the registry
 
     def _digest(self, reference: Registry, auth: str) -> str:
-        """Of the image itself for this kind of machine. All nodes of a step get the answer that the first one got."""
+        """Returns the digest of the image for this architecture. All nodes of a step use the first node's answer. Raises
+        Failed."""
         if not self.step:
             return self._ask(reference, auth)
         key = hashlib.sha256(f"{self.step} {reference}".encode()).hexdigest()[:24]
@@ -168,7 +173,7 @@ class ImageStore:
         return reference.digest or f"sha256:{hashlib.sha256(raw).hexdigest()}"
 
     def _choose(self, raw: bytes, name: str) -> str:
-        """The digest for this architecture out of a list of them."""
+        """Returns the digest for this architecture from an image index. Raises Failed."""
         wrong = f"{name}: not a list of images"
         found: dict[str, str] = {}
         try:
@@ -221,7 +226,7 @@ class ImageStore:
 
     def _build(self, folder: str, source: str, name: str, auth: str, draft: str, digest: str) -> None:
         layout, bundle = os.path.join(folder, "oci"), os.path.join(folder, "bundle")
-        # skopeo holds a registry to the digest that was asked for. A layout it believes: what it took is looked at here.
+        # skopeo verifies the digest of an image from a registry, but not of one from a layout: it is verified here.
         is_layout = source.startswith("oci:")
         same = ["--preserve-digests"] if is_layout else []
         self._skopeo(["copy", "--quiet", *same, *_auth(auth), source, f"oci:{layout}:image"], name, auth)
@@ -229,7 +234,7 @@ class ImageStore:
         if is_layout and manifest != digest:
             raise Failed(
                 f"{name} does not hold what it says: {digest} is {manifest}",
-                "it was changed by hand, or meanwhile: create it again",
+                "its files were changed: create the OCI layout again",
             )
         with open(os.path.join(folder, CONFIG), "w", encoding="utf-8") as file:
             json.dump(config, file)
@@ -257,7 +262,8 @@ class ImageStore:
             raise _disk_error(name, done.stdout.decode(errors="replace"), argv[0], done.returncode)
 
     def _sweep(self, digest: str) -> None:
-        """Under this image's lock: what killed imports of it left; and what is long forgotten of any."""
+        """Removes the files of killed imports of this image, and old temporary files of all images. Call it under this
+        image's lock."""
         for entry in os.scandir(self.cache):
             old = entry.name.startswith((".asked-", ".new-", ".lock-")) and _age_s(entry) > FORGET_S
             old |= entry.name.startswith(".used-") and _age_s(entry) > FORGET_JOBS_S
@@ -267,7 +273,8 @@ class ImageStore:
 
     @contextlib.contextmanager
     def _locked(self, path: str, waiting: str = "") -> Iterator[Any]:
-        """The file `path`, open and locked; POSIX locks, which shared file systems know too. They end with the process."""
+        """Yields the file `path`, open and locked. A POSIX lock works on shared file systems too and ends with the
+        process."""
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+") as file:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -278,12 +285,13 @@ class ImageStore:
             yield file
 
 
-# ---- small things
+# ---- helper functions
 
 
 @contextlib.contextmanager
 def _work() -> Iterator[str]:
-    """A folder on this node's own disk: unpacking makes many small files. What is read-only in it is removed too."""
+    """Yields a folder on the node's local disk, because unpacking writes many small files. Removes read-only content
+    too."""
     folder = tempfile.mkdtemp(prefix="headway-import-")
     try:
         yield folder
@@ -293,7 +301,7 @@ def _work() -> Iterator[str]:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """For open(): a FIFO opens at once."""
+    """An opener for open() that does not wait for the writer of a FIFO."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -309,7 +317,7 @@ def _age_s(entry: os.DirEntry[str]) -> float:
 
 
 def _roots(path: str) -> bool:
-    """Whether only root can have written this."""
+    """Returns whether only root can have written this file or folder."""
     try:
         info = os.lstat(path)
     except OSError:
@@ -340,8 +348,8 @@ def _json(text: bytes, otherwise: str) -> dict[str, Any]:
 
 
 def _image_config(layout: str, name: str) -> tuple[str, dict[str, Any]]:
-    """Of the image that was copied: its manifest's digest; its environment and working folder. Raises Failed for
-    another architecture's."""
+    """Returns the digest of the copied image's manifest, and its environment and working folder. Raises Failed for an
+    image of another architecture."""
     wrong = f"{name} can't be read as an image"
     try:
         digest = str(_json(_read(os.path.join(layout, "index.json")), wrong)["manifests"][0]["digest"])
@@ -357,9 +365,9 @@ def _image_config(layout: str, name: str) -> tuple[str, dict[str, Any]]:
     return digest, found
 
 
-# ---- errors in words
+# ---- error messages
 
-# Names, tags, digests and ports are in these texts too: a word alone says nothing.
+# The texts also contain names, tags, digests and ports, so a single word such as "404" is no evidence.
 _UNREACHED = re.compile(
     r"no such host|connection (?:refused|reset)|(?:i/o|handshake) timeout|timeout awaiting|deadline exceeded"
     r"|network is unreachable|no route to host|dial tcp|server misbehaving"
@@ -372,7 +380,7 @@ _LOCAL = re.compile(r"(?:open|mkdir|l?stat|write|read|create|rename|unlink|chmod
 
 
 def _where(path: str) -> str:
-    return f"is it on shared storage? `ls -l {path}` on the login may differ from what nodes see"
+    return f"put it on shared storage: nodes do not see every file that `ls -l {path}` shows on the login"
 
 
 def _other_architecture(name: str, has: str) -> Failed:
@@ -391,12 +399,12 @@ def _disk_error(name: str, text: str, program: str, code: int = 1) -> Failed:
         free = ", ".join(f"{place}: {_free_mib(place)} MiB free" for place in (tempfile.gettempdir(), "/scratch"))
         return Failed(
             f"the disk is full: importing {name} stopped ({free})",
-            "remove what you no longer need on scratch (`du -sh ~/ /scratch/$USER`), or ask for more room",
+            "remove files on scratch that you do not need (`du -sh ~/ /scratch/$USER`), or ask your administrator for space",
         )
     if code in (-9, 137):
-        return Failed(f"importing {name} was killed: the job's memory was not enough", "ask for more, e.g. --mem=4G")
+        return Failed(f"importing {name} was killed: the job has too little memory", "request more, e.g. --mem=4G")
     return Failed(
-        f"{name} can't be unpacked: {program}: {_last(text)}", "is the image whole? pull it elsewhere and look"
+        f"{name} can't be unpacked: {program}: {_last(text)}", "check that another machine can pull and run the image"
     )
 
 
@@ -409,7 +417,7 @@ def _free_mib(place: str) -> int:
 
 def _last(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][-300:] if lines else "no word of why"
+    return lines[-1][-300:] if lines else "no error message"
 
 
 def _registry_error(name: str, text: str, known: bool, home: str) -> Failed:
@@ -418,7 +426,7 @@ def _registry_error(name: str, text: str, known: bool, home: str) -> Failed:
     if _no_room(low):
         return _disk_error(name, text, "skopeo")
     if _UNREACHED.search(low):
-        return Failed(f"the registry {host} can't be reached from this node", "look at its name; is it up?")
+        return Failed(f"the registry {host} can't be reached from this node", "check its name and that it runs")
     if helper := _HELPER.search(text):
         return Failed(
             f"your password for {host} is kept by {helper[0]}, which this node does not have", f"log in: {login}"
@@ -432,20 +440,20 @@ def _registry_error(name: str, text: str, known: bool, home: str) -> Failed:
                 f"the registry {host} refuses your user name and password for {name}", f"log in again: {login}"
             )
         return Failed(
-            f"{name} is not there, or the registry {host} wants a password and you have none", f"log in: {login}"
+            f"{name} does not exist, or the registry {host} requires a password and you have none", f"log in: {login}"
         )
     if _MISSING.search(low):
-        return Failed(f"there is no image {name}", "look at its name and tag")
+        return Failed(f"there is no image {name}", "check its name and tag")
     if "x509" in low or "certificate" in low:
         return Failed(
             f"the certificate of {host} is not trusted: {_last(text)[-160:]}",
-            f"put its authority's certificate into {home}/.config/containers/certs.d/{host}/ca.crt",
+            f"put the certificate of its authority into {home}/.config/containers/certs.d/{host}/ca.crt",
         )
     if "http response to https" in low:
-        return Failed(f"{host} does not speak TLS", "an administrator can allow it in /etc/containers/registries.conf")
+        return Failed(f"{host} does not use TLS", "an administrator can allow it in /etc/containers/registries.conf")
     if "no image found in" in low or "architecture" in low:
         return _other_architecture(name, "")
-    return Failed(f"{name} can't be fetched: {_message(text)}", "`skopeo inspect` on the login tells more")
+    return Failed(f"{name} can't be fetched: {_message(text)}", "`skopeo inspect` on the login shows more")
 
 
 def _message(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What the runtime says, and how it gives up."""
+"""Messages and the error of the container runtime."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 class Failed(Exception):
-    """The container can't be started: what happened, and what to do about it."""
+    """The container can't be started. `message`: what happened; `hint`: what to do."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -17,5 +17,5 @@ class Failed(Exception):
 
 
 def say(text: str) -> None:
-    """One line on the task's stderr."""
+    """Prints a message on the task's stderr."""
     print(f"headway: {text}", file=sys.stderr, flush=True)

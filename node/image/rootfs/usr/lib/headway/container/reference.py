@@ -1,7 +1,7 @@
-"""Words after --container-image -> what they mean. Pure.
+"""Parses the values of --container-image and --container-mounts. Pure.
 
 repo:tag, user@registry#repo:tag, registry:port#repo:tag, docker://... of these, registry:port/repo:tag,
-repo@sha256:...                         a registry; Docker Hub where none is named
+repo@sha256:...                         an image in a registry; the default registry is Docker Hub
 /path/image.sqsh, ./image.sqsh          a squashfs file
 /path/folder, oci:/path/folder[:tag]    an OCI layout
 """
@@ -24,17 +24,17 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Registry:
-    """An image in a registry; of tag and digest one is "" (with both, the digest counts)."""
+    """An image in a registry. Either `tag` or `digest` is ""; if the user gives both, `tag` is ""."""
 
     host: str
     repository: str
     tag: str = "latest"
     digest: str = ""
-    user: str = ""  # whose password is meant, where several are known
+    user: str = ""  # user name whose password is used, if there are several for the registry
 
     @property
     def name(self) -> str:
-        """As skopeo wants it."""
+        """The image's name for skopeo."""
         return self.at(self.digest) if self.digest else f"docker://{self.host}/{self.repository}:{self.tag}"
 
     def at(self, digest: str) -> str:
@@ -46,7 +46,7 @@ class Registry:
 
 @dataclass(frozen=True)
 class Path:
-    """A squashfs file or an OCI layout folder; which, the file itself says."""
+    """A squashfs file or the folder of an OCI layout. The path decides which when it is opened."""
 
     path: str
     tag: str = ""
@@ -56,7 +56,7 @@ class Path:
 
 
 def parse(text: str) -> Registry | Path:
-    """Raises Failed for what is no reference."""
+    """Returns the image that `text` names. Raises Failed if `text` names none."""
     if not text.isprintable() or any(letter.isspace() for letter in text) or not text:
         raise Failed("--container-image: not the name of an image", FORMS)
     if text.startswith("oci:"):
@@ -65,7 +65,7 @@ def parse(text: str) -> Registry | Path:
     if text.startswith(("/", "./", "../")) or text.endswith((".sqsh", ".squashfs")):
         return Path(os.path.abspath(text))
     if "://" in text and not text.startswith("docker://"):
-        raise Failed(f"--container-image: {text.split('://')[0]}:// is not a kind of image known here", FORMS)
+        raise Failed(f"--container-image: {text.split('://')[0]}:// is not supported", FORMS)
     return _registry(text.removeprefix("docker://"))
 
 
@@ -109,22 +109,22 @@ _FLAGS = {"ro", "rw", "bind", "rbind", "private", "rprivate", "slave", "rslave",
 
 
 def mounts(text: str) -> list[Mount]:
-    """SRC[:DST[:FLAGS]],... with FLAGS joined by +. Raises Failed."""
+    """Returns the mounts of SRC[:DST[:FLAGS]],... with FLAGS joined by +. Raises Failed."""
     return [_mount(entry) for entry in text.split(",") if entry] if text else []
 
 
 def _mount(entry: str) -> Mount:
-    form = "write SRC:DST or SRC:DST:ro, several with commas between"
+    form = "write SRC:DST or SRC:DST:ro; separate several by commas"
     source, _, rest = entry.partition(":")
     target, _, flags = rest.partition(":")
     wanted = set(flags.split("+")) if flags else set()
     if not source or "\0" in entry:
         raise Failed(f"--container-mounts: {entry!r} can't be read", form)
     if unknown := wanted - _FLAGS:
-        raise Failed(f"--container-mounts: {entry}: {', '.join(sorted(unknown))} is no flag known here", form)
+        raise Failed(f"--container-mounts: {entry}: {', '.join(sorted(unknown))} is no flag that is supported", form)
     if {"ro", "rw"} <= wanted:
         raise Failed(f"--container-mounts: {entry}: both ro and rw", form)
     inside = os.path.normpath("/" + (target or source)).replace("//", "/")
-    if inside in ("/", "/proc"):  # the process that holds the container is started by way of /proc
+    if inside in ("/", "/proc"):  # bubblewrap starts the holding process from /proc/self/fd
         raise Failed(f"--container-mounts: {entry}: nothing can be mounted over the container's {inside}", form)
     return Mount(source if source == "tmpfs" else os.path.abspath(source), inside, "ro" in wanted)

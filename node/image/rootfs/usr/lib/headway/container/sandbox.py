@@ -1,7 +1,7 @@
-"""The container of a step: the image's files under a writable layer, with the node's devices, and what the user mounted.
+"""The container of a step: the image's files under a writable layer, the node's devices, and the user's mounts.
 
-In a user namespace of the user's own: squashfuse shows the image, the kernel's overlay makes it writable, bubblewrap puts
-the rest in place and leaves one process (`hold`) there, whose namespaces all tasks of the step on this node enter.
+All of it is in a user namespace of the user: squashfuse mounts the image, overlayfs adds the writable layer, bubblewrap
+adds the other mounts and starts one process (`hold`), whose namespaces all tasks of the step on this node enter.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ DRIVER_PROGRAMS = (
     "nvidia-cuda-mps-server",
 )
 DRIVER_PLACE = "/run/headway/nvidia"
-# The job's own, not the image's, even where the image sets them.
+# Variables that keep the job's value even if the image sets them.
 KEPT = re.compile(
     r"(SLURM|PMIX?|OMPI|HEADWAY|MASTER)_.*|CUDA_VISIBLE_DEVICES|HOME|USER|LOGNAME|SHELL|TERM|TMPDIR|HOSTNAME|PWD"
 )
 
 
 class Sandbox:
-    """A container's folder on this node: `lower` (the image), `upper` (what was written), `root` (both)."""
+    """A container's folder on this node: `lower` (the image), `upper` (the writable layer), `root` (both)."""
 
     def __init__(self, folder: str, environment: dict[str, str]) -> None:
         self.folder = folder
@@ -55,13 +55,13 @@ class Sandbox:
         )
 
     def make(self) -> None:
-        """The folders; the writable layer of a named container may be there from an earlier step."""
+        """Creates the folders. A named container keeps the writable layer of its earlier steps."""
         for path in (self.folder, self.lower, self.upper, self.work, self.root):
             os.makedirs(path, mode=0o700, exist_ok=True)
         os.chmod(self.upper, 0o755)
 
     def mount(self, image: str) -> None:
-        """In own namespaces: image and writable layer on `root`. Raises Failed."""
+        """Mounts the image and the writable layer on `root`. Call it in own namespaces. Raises Failed."""
         log = os.path.join(self.folder, "squashfuse.log")
         with open(log, "wb") as said:
             argv = ["/usr/bin/squashfuse", "-f", "-o", "uid=0,gid=0", image, self.lower]
@@ -80,12 +80,13 @@ class Sandbox:
         try:
             syscalls.mount("overlay", self.root, layers)
         except OSError as error:
-            raise Failed(f"no writable layer over the image: {error.strerror}", "tell your administrator") from None
+            raise Failed(f"no writable layer over the image: {error.strerror}", "ask your administrator") from None
 
-    # ---- what else is in it
+    # ---- mounts from the node
 
     def inside(self, path: str) -> str:
-        """Where a path of the container lies under `root`, links followed within it (they are the image's words)."""
+        """Returns a path of the container without symbolic links. Links are resolved within `root`, because the image's
+        author chose them. Raises Failed for a loop."""
         parts, done, links = [part for part in path.split("/") if part], "", 0
         while parts:
             part = parts.pop(0)
@@ -102,24 +103,24 @@ class Sandbox:
                 continue
             links += 1
             if links > 40:
-                raise Failed(f"{path} in the image leads in circles", "use another image")
+                raise Failed(f"{path} in the image is a loop of symbolic links", "use another image")
             parts = [word for word in target.split("/") if word] + parts
             if target.startswith("/"):
                 done = ""
         return done or "/"
 
     def arguments(self, mounts: list[Mount], *, home: str, show_home: bool, script: str) -> list[str]:
-        """bubblewrap's words."""
+        """Returns bubblewrap's options. Raises Failed for a mount whose source can't be read."""
         words = ["--bind", self.root, "/", "--dev-bind", "/dev", "/dev"]
         for path in ("/proc", "/sys", "/tmp"):
             words += ["--bind", path, path]
         for path in ("/etc/hosts", "/etc/resolv.conf"):
             words += self._file(path, path)
         words += self._people()
-        if os.path.isdir(REPORT):  # where programs tell how far they are
+        if os.path.isdir(REPORT):  # the socket for progress reports
             words += ["--ro-bind", REPORT, REPORT]
         server = self.environment.get("PMIX_SERVER_TMPDIR", "").rstrip("/")
-        for path in (server, PMIX) if server else ():  # MPI programs meet their step's PMIx server there
+        for path in (server, PMIX) if server else ():  # MPI programs connect to their step's PMIx server there
             if os.path.isdir(path):
                 words += ["--bind", path, self.inside(path)]
         words += self._gpus()
@@ -154,13 +155,13 @@ class Sandbox:
         if not device and not os.access(mount.source, os.R_OK):
             raise Failed(
                 f"--container-mounts: you may not read {mount.source} on {os.uname().nodename}",
-                "ask its owner, or leave it out",
+                "ask its owner, or remove the mount",
             )
         kind = "--dev-bind" if device else "--ro-bind" if mount.read_only else "--bind"
         return [kind, mount.source, target]
 
     def _people(self) -> list[str]:
-        """Adds the user and their groups to the image's own in the container."""
+        """Adds the user and their groups to the image's passwd and group. Returns bubblewrap's options."""
         user = pwd.getpwuid(int(self.environment["HEADWAY_UID"]))
         shell = next(
             (path for path in ("/bin/bash", "/bin/sh") if os.path.exists(self.root + self.inside(path))), "/bin/sh"
@@ -176,7 +177,8 @@ class Sandbox:
         return words + self._rows("group", groups, names, {row.split(":")[2] for row in groups})
 
     def _rows(self, name: str, rows: list[str], names: set[str], numbers: set[str]) -> list[str]:
-        """A file of the image's rows without those that ours replace, and ours."""
+        """Writes the image's rows and `rows` to a file; `rows` replace rows with the same name or number. Returns
+        bubblewrap's options."""
         place, kept = self.inside(f"/etc/{name}"), []
         with contextlib.suppress(OSError, UnicodeDecodeError), open(self.root + place, encoding="utf-8") as file:
             for line in file.read(1 << 20).splitlines():
@@ -190,8 +192,8 @@ class Sandbox:
         return ["--ro-bind", path, place]
 
     def _gpus(self) -> list[str]:
-        """nvidia-smi and the driver's libraries, for steps with GPUs; the devices are in /dev, the cgroup withholds the
-        others'."""
+        """Mounts nvidia-smi and the driver's libraries for steps with GPUs. Returns bubblewrap's options. The devices are
+        in /dev; Slurm's device cgroup denies those of other jobs."""
         if not any(
             self.environment.get(name) for name in ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
         ):
@@ -206,10 +208,10 @@ class Sandbox:
             words += self._file(f"/usr/bin/{name}", f"/usr/bin/{name}")
         return words
 
-    # ---- what tasks are told
+    # ---- environment of the tasks
 
     def state(self, *, driver: bool) -> bytes:
-        """For the tasks: working folder, then NAME=VALUE, each ended by a NUL."""
+        """Returns the tasks' working folder and then NAME=VALUE of each variable, each ended by a NUL."""
         config = self._config()
         values: dict[str, str] = {"PATH": DEFAULT_PATH}
         entries = config.get("Env")
@@ -218,14 +220,14 @@ class Sandbox:
             if name and not KEPT.fullmatch(name):
                 values[name] = value
         if driver and not os.path.exists(SIMULATED):
-            # The image's or else the user's, as of all variables.
+            # The image's value comes before the user's, as for all variables.
             others = values.get("LD_LIBRARY_PATH") or self.environment.get("LD_LIBRARY_PATH")
             values["LD_LIBRARY_PATH"] = ":".join(filter(None, (DRIVER_PLACE, others)))
         rows = [str(config.get("WorkingDir") or "/"), *(f"{name}={value}" for name, value in values.items())]
         return b"".join(os.fsencode(row.replace("\0", "")) + b"\0" for row in rows)
 
     def _config(self) -> dict[str, Any]:
-        """What the image says about itself: as our import noted it, or as Enroot leaves it in the image."""
+        """Returns the image's configuration: as Headway's import stored it, otherwise as Enroot stores it in an image."""
         with (
             contextlib.suppress(OSError, ValueError, TypeError),
             open(self.root + self.inside(f"/{CONFIG}"), encoding="utf-8") as file,
@@ -238,7 +240,7 @@ class Sandbox:
         return {}
 
 
-_WHOLE = "is the file whole, and made by mksquashfs?"
+_WHOLE = "check that the file is complete and made by mksquashfs"
 
 
 def _driver_libraries() -> list[str]:

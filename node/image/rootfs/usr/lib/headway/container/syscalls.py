@@ -1,4 +1,4 @@
-"""The system calls that Python 3.11 has no words for."""
+"""System calls that Python 3.11 does not offer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _check(result: int, what: str) -> None:
 
 
 def own_namespaces() -> None:
-    """User and mount namespaces of this process's own, in which it is root over nothing but itself."""
+    """Moves this process to new user and mount namespaces, in which it is root with the rights of its user."""
     uid, gid = os.getuid(), os.getgid()
     _check(_libc.unshare(_NEW_USER | _NEW_MOUNTS), "no namespaces for the container")
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
@@ -34,5 +34,5 @@ def mount(kind: str, target: str, options: str) -> None:
 
 
 def die_with_parent() -> None:
-    """For a child process: it is killed when the one that started it ends."""
+    """Called in a child process: the kernel kills it when its parent ends."""
     _libc.prctl(_SET_PDEATHSIG, _KILL, 0, 0, 0)
