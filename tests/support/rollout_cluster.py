@@ -88,7 +88,7 @@ class Fleet(FakeSlurm):
         assert self.turns < 200, "it never ends"
         self.each_turn()
 
-    async def say(self, step: str, text: str, **_: Any) -> None:
+    async def report(self, step: str, text: str, **_: Any) -> None:
         self.order.append(f"say {step}: {text}")
 
     def images(self) -> dict[str, str]:
@@ -163,4 +163,4 @@ async def go(
     async def waiting() -> bool:
         return waits
 
-    return await roll_nodes(context(fleet, store), fleet.say, alone, waiting, back=back, until=until)
+    return await roll_nodes(context(fleet, store), fleet.report, alone, waiting, back=back, until=until)

@@ -86,15 +86,15 @@ class FakeLifecycle(_Part):
     async def plan(self, cluster: Cluster) -> Any:
         return await self._fake.call("plan", cluster)
 
-    async def apply(self, cluster: Cluster, say: Any, deadline: Deadline | None = None, waiting: Any = None) -> Any:
+    async def apply(self, cluster: Cluster, report: Any, deadline: Deadline | None = None, waiting: Any = None) -> Any:
         self._fake.deadline, self._fake.waiting = deadline, waiting
-        return await self._fake.call("apply", cluster, say)
+        return await self._fake.call("apply", cluster, report)
 
-    async def take_down(self, cluster: Cluster, say: Any, delete_data: bool) -> Any:
-        return await self._fake.call("take_down", cluster, say, delete_data)
+    async def take_down(self, cluster: Cluster, report: Any, delete_data: bool) -> Any:
+        return await self._fake.call("take_down", cluster, report, delete_data)
 
-    async def replace_machine(self, cluster: Cluster, say: Any, node: str, since: float | None) -> Any:
-        return await self._fake.call("replace_machine", cluster, say, node, since)
+    async def replace_machine(self, cluster: Cluster, report: Any, node: str, since: float | None) -> Any:
+        return await self._fake.call("replace_machine", cluster, report, node, since)
 
     async def machines(self, cluster: Cluster) -> Any:
         return await self._fake.call("machines", cluster)
@@ -106,16 +106,16 @@ class FakeLifecycle(_Part):
 class FakeBackups(_Part):
     """Stands in for services.cluster_backend.ClusterBackups."""
 
-    async def back_up(self, cluster: Cluster, about: Any, say: Any, path: Path, header: Any, key: bytes) -> Any:
-        return await self._fake.call("back_up", cluster, about, say, path, header, key)
+    async def back_up(self, cluster: Cluster, about: Any, report: Any, path: Path, header: Any, key: bytes) -> Any:
+        return await self._fake.call("back_up", cluster, about, report, path, header, key)
 
-    async def restore(self, cluster: Cluster, say: Any, path: Path, key: bytes, ref: str) -> Any:
-        return await self._fake.call("restore", cluster, say, path, key, ref)
+    async def restore(self, cluster: Cluster, report: Any, path: Path, key: bytes, ref: str) -> Any:
+        return await self._fake.call("restore", cluster, report, path, key, ref)
 
-    async def rotate_key(self, cluster: Cluster, say: Any, what: str, ref: str, begins: Any) -> Any:
+    async def rotate_key(self, cluster: Cluster, report: Any, what: str, ref: str, begins: Any) -> Any:
         if not isinstance(self._fake.answers.get("rotate_key"), Refused):  # with nothing changed
             await begins()
-        return await self._fake.call("rotate_key", cluster, say, what, ref)
+        return await self._fake.call("rotate_key", cluster, report, what, ref)
 
 
 class FakeRollouts(_Part):
@@ -124,20 +124,20 @@ class FakeRollouts(_Part):
     async def plan_rollout(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> Any:
         return await self._fake.call("plan_rollout", cluster, back, head, by)
 
-    async def roll_nodes(self, cluster: Cluster, say: Any, waits: Any, *, back: bool, until: float | None) -> Any:
-        return await self._fake.call("roll_nodes", cluster, say, waits, back, until)
+    async def roll_nodes(self, cluster: Cluster, report: Any, waits: Any, *, back: bool, until: float | None) -> Any:
+        return await self._fake.call("roll_nodes", cluster, report, waits, back, until)
 
-    async def roll_heads(self, cluster: Cluster, say: Any, *, back: bool) -> Any:
-        return await self._fake.call("roll_heads", cluster, say, back)
+    async def roll_heads(self, cluster: Cluster, report: Any, *, back: bool) -> Any:
+        return await self._fake.call("roll_heads", cluster, report, back)
 
-    async def ensure_image(self, cluster: Cluster, say: Any) -> Any:
-        return await self._fake.call("ensure_image", cluster, say)
+    async def ensure_image(self, cluster: Cluster, report: Any) -> Any:
+        return await self._fake.call("ensure_image", cluster, report)
 
     async def nodes_await_rollout(self, cluster: Cluster) -> Any:
         return await self._fake.call("nodes_await_rollout", cluster)
 
-    async def halt_rollout(self, cluster: Cluster, say: Any) -> Any:
-        return await self._fake.call("halt_rollout", cluster, say)
+    async def halt_rollout(self, cluster: Cluster, report: Any) -> Any:
+        return await self._fake.call("halt_rollout", cluster, report)
 
 
 class FakeStorage(_Part):

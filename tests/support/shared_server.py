@@ -36,14 +36,14 @@ class Shared(FakeBackend):
         self._links = HelperPool(Machine(data / "home"))
         self.jobs.submit = self._submit  # type: ignore[method-assign]
 
-    async def _apply(self, cluster: Any, say: Any) -> None:
+    async def _apply(self, cluster: Any, report: Any) -> None:
         """Takes a moment in which the server may be killed; records two applies of a cluster at the same time."""
         with (self._data / f"{cluster.name}.lock").open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 (self._data / "two-at-once").write_text(cluster.name)
-            await say("nodes", "change")
+            await report("nodes", "change")
             await asyncio.sleep(0.15)
 
     async def _submit(self, _: Any, request: SubmitIn, user: str, stage: Any = None, *, tag: str = "") -> SubmitOut:

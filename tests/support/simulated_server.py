@@ -19,11 +19,11 @@ from tests.support.server_fakes import FakeBackend, changes
 def make_backend(_store: Store, state_dir: Path) -> FakeBackend:
     """Returns a backend whose apply waits for the file `go` in the state folder."""
 
-    async def apply(_cluster: Any, say: Any) -> None:
-        await say("machines", "are made")
+    async def apply(_cluster: Any, report: Any) -> None:
+        await report("machines", "are made")
         while not (state_dir / "go").exists():
             await asyncio.sleep(0.01)
-        await say("machines", "are up", done=True)
+        await report("machines", "are up", done=True)
 
     return FakeBackend(
         plan=changes(), apply=apply, machines=(), readiness_checks=(), read=ConnectionRefusedError("no Slurm")

@@ -270,11 +270,11 @@ class Autoscaler:
         """Creates the machine. While the server's database is unavailable it waits, because that is no fault of the
         machine."""
 
-        async def say(*_: object, **__: object) -> None: ...
+        async def report(*_: object, **__: object) -> None: ...
 
         while True:
             try:
-                return await provision_machine(self.cluster, self.context, node, say)
+                return await provision_machine(self.cluster, self.context, node, report)
             except StoreUnavailable as error:
                 self.messages.append((node, f"waits: {error.first_line}"))
                 await asyncio.sleep(STORE_RETRY_S)

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from headway.backup.archive import SUFFIX, Damaged, Header, Reader, Writer
-from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.operation import SECRET_PREFIXES
+from headway.domain.progress import ReportProgress
 from headway.errors import CommandFailed, Conflict
 from headway.store.clusters.cluster_records import BRINGING
 from headway.transport.remote_program import program_source
@@ -59,7 +60,7 @@ async def back_up(
     cluster: Cluster,
     about: Mapping[str, Any],
     context: ClusterContext,
-    say: ReportProgress,
+    report: ReportProgress,
     path: Path,
     header: Header,
     key: bytes,
@@ -78,17 +79,17 @@ async def back_up(
             writer,
             "state",
             _run(context, head, program_argv("state", cluster.state_folder, since), ["copy", cluster.state_folder]),
-            say,
+            report,
         )
-        await _part(writer, "database", _run(context, head, ["bash", "-c", _DUMP], ["mariadb-dump", DATABASE]), say)
-        await _part(writer, "about", _one(json.dumps(dict(about)).encode()), say)
-        await _part(writer, "secrets", _one(json.dumps(await _secrets(cluster, context)).encode()), say)
-        await _part(writer, "records", _lines(context, cluster.name), say)
-        await say("proof", "is being verified")
+        await _part(writer, "database", _run(context, head, ["bash", "-c", _DUMP], ["mariadb-dump", DATABASE]), report)
+        await _part(writer, "about", _one(json.dumps(dict(about)).encode()), report)
+        await _part(writer, "secrets", _one(json.dumps(await _secrets(cluster, context)).encode()), report)
+        await _part(writer, "records", _lines(context, cluster.name), report)
+        await report("proof", "is being verified")
         began = time.monotonic()
         written = await asyncio.to_thread(writer.finish)
         proof = await asyncio.to_thread(prove, written, key)
-        await say("proof", f"{proof.bytes} bytes verified", done=True, seconds=time.monotonic() - began)
+        await report("proof", f"{proof.bytes} bytes verified", done=True, seconds=time.monotonic() - began)
         await asyncio.to_thread(writer.name)
         return proof
     except BaseException:
@@ -96,16 +97,16 @@ async def back_up(
         raise
 
 
-async def _part(writer: Writer, name: str, pieces: AsyncIterator[bytes], say: ReportProgress) -> None:
+async def _part(writer: Writer, name: str, pieces: AsyncIterator[bytes], report: ReportProgress) -> None:
     began = time.monotonic()
-    await say(name, "is being stored")
+    await report(name, "is being stored")
     count = 0
     await asyncio.to_thread(writer.begin, name)
     async for piece in pieces:
         count += len(piece)
         await asyncio.to_thread(writer.write, piece)
     await asyncio.to_thread(writer.end)
-    await say(name, f"stored, {count} bytes", done=True, seconds=time.monotonic() - began)
+    await report(name, f"stored, {count} bytes", done=True, seconds=time.monotonic() - began)
 
 
 async def _run(context: ClusterContext, head: Machine, argv: list[str], what: list[str]) -> AsyncIterator[bytes]:

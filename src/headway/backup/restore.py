@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 from headway.backup.archive import Reader
 from headway.backup.backup import VerifiedBackup, program_argv, prove, rows
 from headway.cluster.apply import apply_cluster
-from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.context import ClusterContext
 from headway.cluster.observe import replaced_machines
 from headway.domain.cluster import ACCOUNTING_FOLDER, Cluster, head_names
 from headway.domain.machines.machine import Machine, MachineState
+from headway.domain.progress import ReportProgress
 from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
 from headway.slurm.account_commands import close_runaway_jobs_argv
 from headway.store.clusters.cluster_records import BRINGING
@@ -103,7 +104,7 @@ async def _read_beside(found: Iterator[T]) -> AsyncIterator[T]:
 
 
 async def restore(
-    cluster: Cluster, context: ClusterContext, say: ReportProgress, path: Path, key: bytes, ref: str
+    cluster: Cluster, context: ClusterContext, report: ReportProgress, path: Path, key: bytes, ref: str
 ) -> None:
     """Restores Slurm's state and its database. `ref` names this restore: after an interruption it starts from the
     beginning, unless everything was already put back; then later changes stay. The previous state that an earlier
@@ -116,11 +117,11 @@ async def restore(
             done = (await _stamp(context, head)) == ref
             answers = True
     if not done:
-        await _stop_other_controllers(cluster, context, say)
+        await _stop_other_controllers(cluster, context, report)
     if head is not None and answers and not done:
-        await say("head", "Slurm's daemons are stopped")
+        await report("head", "Slurm's daemons are stopped")
         await _stop_daemons(context, head)
-        await say("head", "Slurm's daemons are stopped", done=True)
+        await report("head", "Slurm's daemons are stopped", done=True)
     parts = (cluster.state_folder, ACCOUNTING_FOLDER)
 
     async def put_back(machine: Machine) -> None:
@@ -128,15 +129,15 @@ async def restore(
         if not done and (await _stamp(context, machine)) != ref:
             await _stop_daemons(context, machine)  # a head that was off has started the daemons at its boot
             await _run_state_program(context, machine, "begin", *parts)
-            await _restore_parts(cluster, context, machine, say, path, key)
+            await _restore_parts(cluster, context, machine, report, path, key)
         await _run_state_program(context, machine, "end", STAMP, ref, *parts)
         done = True
 
     hook: Callable[[Machine], Awaitable[None]] = put_back
-    await apply_cluster(_as_many(cluster, machines), context, say, before={"accounting": hook}, rests=True)
+    await apply_cluster(_as_many(cluster, machines), context, report, before={"accounting": hook}, rests=True)
     if not done:
         raise Refused(f"{cluster.head}: slurmdbd did not stop, so nothing was restored", hint="run restore again")
-    await _close_runaways(cluster, context, say)
+    await _close_runaways(cluster, context, report)
 
 
 def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
@@ -153,7 +154,7 @@ def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
     return replace(cluster, groups=tuple(groups))
 
 
-async def _stop_other_controllers(cluster: Cluster, context: ClusterContext, say: ReportProgress) -> None:
+async def _stop_other_controllers(cluster: Cluster, context: ClusterContext, report: ReportProgress) -> None:
     """Stops the other controllers before the first one is stopped, because a second one would take over; the apply
     starts them again. Deletes the machine of a controller that does not answer, also of one that is powered off,
     because it would take over when it boots; the controller on a new machine waits for the first one. A controller
@@ -164,7 +165,7 @@ async def _stop_other_controllers(cluster: Cluster, context: ClusterContext, say
         machine = machines.get(name)
         if machine is None or await _ended(context, machine, for_good=name not in cluster.heads) or name in replaced:
             continue
-        await say(name, "does not answer: its machine is recreated", level="warning")
+        await report(name, "does not answer: its machine is recreated", level="warning")
         await context.provider.fence(machine)  # a paused machine must not continue before it is deleted
         await context.provider.delete(machine)
         await context.connections.drop(name)
@@ -206,7 +207,7 @@ async def _stamp(context: ClusterContext, head: Machine) -> str:
 
 
 async def _restore_parts(
-    cluster: Cluster, context: ClusterContext, head: Machine, say: ReportProgress, path: Path, key: bytes
+    cluster: Cluster, context: ClusterContext, head: Machine, report: ReportProgress, path: Path, key: bytes
 ) -> None:
     takers = {"state": ("take", cluster.state_folder), "database": ("database", ACCOUNTING_FOLDER)}
     with await asyncio.to_thread(Reader, path, key) as reader:
@@ -214,9 +215,9 @@ async def _restore_parts(
         while (part := await asyncio.to_thread(next, parts, None)) is not None:
             name, pieces = part
             if name in takers:
-                await say(name, "is being restored")
+                await report(name, "is being restored")
                 await _send(context, head, program_argv(*takers[name]), pieces)
-                await say(name, "is restored", done=True)
+                await report(name, "is restored", done=True)
 
 
 async def _send(context: ClusterContext, head: Machine, argv: list[str], pieces: Iterator[bytes]) -> None:
@@ -233,13 +234,13 @@ async def _send(context: ClusterContext, head: Machine, argv: list[str], pieces:
                 said = (said + data)[-2000:]
 
 
-async def _close_runaways(cluster: Cluster, context: ClusterContext, say: ReportProgress) -> None:
+async def _close_runaways(cluster: Cluster, context: ClusterContext, report: ReportProgress) -> None:
     """Closes accounting records of jobs that began after the backup read Slurm's state: they are in the database
     and unknown to slurmctld."""
     head = (await context.machines(cluster.name))[cluster.head]
     argv = close_runaway_jobs_argv()
     ran = await context.connections.remote(head, argv, timeout_s=60, check=False, input=b"y\n")
     if ran.code != 0:
-        await say(
+        await report(
             "accounting", f"open job records were not checked: {ran.stderr.strip()[-200:]}", level="warning", done=True
         )

@@ -10,7 +10,7 @@ from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, changeset, with_effects
 from headway.cluster import machine_claims
 from headway.cluster.changeset_execution import ApplyRun, BeforeStage, store_new_secrets
-from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site, render_desired_state
 from headway.cluster.keys import secrets
 from headway.cluster.observe import observe_cluster
@@ -21,6 +21,7 @@ from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.observed import Observed
 from headway.domain.machines.slots import Deadline, choose_slots
+from headway.domain.progress import ReportProgress
 from headway.errors import Refused
 
 
@@ -56,7 +57,7 @@ def _unbuilt(cluster: Cluster) -> DesiredState:
 async def apply_cluster(
     cluster: Cluster,
     context: ClusterContext,
-    say: ReportProgress,
+    report: ReportProgress,
     deadline: Deadline | None = None,
     waiting_work: WaitingWork | None = None,
     before: Mapping[str, BeforeStage] | None = None,
@@ -95,23 +96,23 @@ async def apply_cluster(
     goal = with_effects(goal, observed)
     changes = changeset(goal, observed)
     if changes.empty:
-        await say("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
+        await report("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
         await store_new_secrets(context, cluster, new)
-        await finish_bring_up(goal, context, say, frozenset(), leaving)
+        await finish_bring_up(goal, context, report, frozenset(), leaving)
         return
     machine_claims.check_state_stays(cluster, changes)
     count = len(changes.changes)
-    await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
+    await report("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await context.provider.attach(cluster.name, cluster.storage.datasets)
     run = ApplyRun(
-        goal, context, say, place, have, observed, changes, deadline, waiting_work, before or {}, new, rests, leaving
+        goal, context, report, place, have, observed, changes, deadline, waiting_work, before or {}, new, rests, leaving
     )
     if seen:
         site = await run.take(seen)
         run.goal = with_effects(await render_desired_state(cluster, site, have), observed)
     if await run.clear():  # read all facts again, because machines were created or deleted meanwhile
-        await apply_cluster(cluster, context, say, deadline, before=before, new=new)
+        await apply_cluster(cluster, context, report, deadline, before=before, new=new)
         return
     await run.turn_key()
     await run.execute()
-    await say("cluster", f"{cluster.name} is ready", done=True, seconds=time.monotonic() - began)
+    await report("cluster", f"{cluster.name} is ready", done=True, seconds=time.monotonic() - began)

@@ -15,7 +15,7 @@ from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import machine_changes
 from headway.cluster import head_upgrade, machine_claims, remote_steps
 from headway.cluster.active_head import active_or_stopped_head
-from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site
 from headway.cluster.keys import munge_key, secrets
 from headway.cluster.machine_steps import (
@@ -35,6 +35,7 @@ from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster,
 from headway.domain.machines.machine import Machine, MachineRequest
 from headway.domain.machines.observed import NOT_OBSERVED, Observed, ObservedMachine
 from headway.domain.machines.slots import Deadline
+from headway.domain.progress import ReportProgress
 from headway.domain.slurm.accounts import Accounts
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
@@ -64,7 +65,7 @@ class ApplyRun:
 
     goal: DesiredState
     context: ClusterContext
-    say: ReportProgress
+    report: ReportProgress
     place: Placement
     secrets: dict[str, str]
     observed: Observed
@@ -91,7 +92,7 @@ class ApplyRun:
         for change in self.changes.changes:
             by_machine.setdefault(change.where, []).append(change)
         self.machines.update(self.observed.machines)
-        served = await head_upgrade.remove_old_heads(cluster, self.context, self.say, self.changes, self.machines)
+        served = await head_upgrade.remove_old_heads(cluster, self.context, self.report, self.changes, self.machines)
         names = [cluster.head, *(name for name in self.goal.machines[1:] if name in by_machine)]
         await run_all(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names)
         if cluster.head in self.failures:
@@ -101,7 +102,7 @@ class ApplyRun:
         await wait_for_nodes(cluster, self.context, self.machines[cluster.head], served)
         started = frozenset(c.where for c in self.changes.changes if c.kind in BRINGS_UP)
         await finish_bring_up(
-            self.goal, self.context, self.say, started - set(self.failures), self.leaving, self.failures
+            self.goal, self.context, self.report, started - set(self.failures), self.leaving, self.failures
         )
         if self.failures:
             raise failed_machines_error(self.failures, self.goal)
@@ -113,7 +114,7 @@ class ApplyRun:
         cluster, provider = self.goal.cluster, seen.provider
         new = [change.where for change in self.changes.changes if change.kind == "machine.create"]
         if new:
-            await self.say("machines", f"{len(new)} are being taken")
+            await self.report("machines", f"{len(new)} are being taken")
         taken = await self.context.machines(cluster.name)
         # Machines whose place another machine takes are removed first. A machine that only has a new address keeps its
         # jobs.
@@ -146,7 +147,7 @@ class ApplyRun:
             raise
         except HeadwayError as error:
             self.failures[name] = error
-            await self.say(name, error.message, level="error", done=True)
+            await self.report(name, error.message, level="error", done=True)
             if name == self.goal.cluster.head:
                 await self._stand_by_again()
                 self.controller_up.set()
@@ -170,7 +171,7 @@ class ApplyRun:
             return False
         if self.rests:
             words = "stays, although the file has no slot for it: the next apply returns it or uses it again"
-            await self.say(compress(going), words, level="warning", done=True)
+            await self.report(compress(going), words, level="warning", done=True)
             return False
         leaving = await self._leaving(self.observed.machines)
         leaving.waiting_work = self.waiting_work
@@ -219,7 +220,7 @@ class ApplyRun:
         await asyncio.gather(*(self._look_again(name) for name in done))
         if done:
             count = f"{len(done)} machine{'s have' if len(done) != 1 else ' has'}"
-            await self.say("key", f"{count} the new MUNGE key", done=True)
+            await self.report("key", f"{count} the new MUNGE key", done=True)
 
     async def _look_again(self, name: str) -> None:
         """Reads the facts of one machine again."""
@@ -233,12 +234,12 @@ class ApplyRun:
             if self.rests
             else await active_or_stopped_head(self.goal.cluster, self.context, self.observed.machines)
         )
-        leaving = ScaleIn(self.goal.cluster, self.context, self.say, head, machines, self.deadline, keeps_slot=stays)
+        leaving = ScaleIn(self.goal.cluster, self.context, self.report, head, machines, self.deadline, keeps_slot=stays)
         leaving.before_release = self._leave_own if isinstance(self.context.provider, OwnedMachinesProvider) else None
         return leaving
 
     async def _leave_own(self, machine: Machine) -> None:
-        await machine_claims.release_machine(self.context, machine, self.say)
+        await machine_claims.release_machine(self.context, machine, self.report)
 
     async def bring(self, name: str, changes: list[Change]) -> None:
         """Creates or starts one machine, sets it up and starts its daemons."""
@@ -267,21 +268,21 @@ class ApplyRun:
         began = time.monotonic()
         fresh = bool({"machine.create", REBUILD} & kinds)
         if not fresh:
-            await self.say(name, "machine is being started")
+            await self.report(name, "machine is being started")
             try:
                 await self._start(name, again="machine.restart" in kinds)
             except (Unreachable, CommandFailed) as error:
                 if not self.goal.cluster.provider.creates_machines:
                     raise
-                await self.say(name, f"{error.message}; the machine is recreated", level="warning")
+                await self.report(name, f"{error.message}; the machine is recreated", level="warning")
                 fresh = True
         if fresh:
             owned = isinstance(self.context.provider, OwnedMachinesProvider)
-            await self.say(name, "machine is being signed in to" if owned else "machine is being created")
+            await self.report(name, "machine is being signed in to" if owned else "machine is being created")
             async with self.making:
                 machine = self.machines[name] = await self.context.provider.create(await self._request(name))
             await self._wait(machine)
-        await self.say(name, "machine is up", done=True, seconds=time.monotonic() - began)
+        await self.report(name, "machine is up", done=True, seconds=time.monotonic() - began)
         return fresh
 
     async def _start(self, name: str, *, again: bool) -> None:
@@ -338,7 +339,7 @@ class ApplyRun:
             if stage == "node" and cluster.group_of[name].idle_s is not None:
                 await node_commands.power_up_node(self.context.connections, await self._asked(), name)
             if is_head:
-                await self.say(name, f"{stage}: {len(steps)} steps")
+                await self.report(name, f"{stage}: {len(steps)} steps")
                 if stage in self.before:
                     await self.before[stage](self.machines[name])
                 elif stage == "accounting":
@@ -348,20 +349,20 @@ class ApplyRun:
                 if stage == "outside":  # nodes must not wait for a volume that only the head can't mount
                     self.controller_up.set()
             if stage == "software" and any(step["op"] == "packages" for step in steps):
-                await self.say(name, "packages are being installed from the machine's package sources")
+                await self.report(name, "packages are being installed from the machine's package sources")
             patience = stage_timeout_s(stage, steps)
             said = await remote_steps.run_steps(
                 self.context.connections, self.machines[name], steps, timeout_s=patience
             )
             for warning in said:
-                await self.say(name, f"without a volume: {warning}", level="warning", done=True)
+                await self.report(name, f"without a volume: {warning}", level="warning", done=True)
             if machine_claims.loads_firewall_rules(steps):
                 await machine_claims.check_ssh_after_firewall(self.context, self.machines[name])
         if is_head:
             self.controller_up.set()
             await self._accounts()
         if stages:
-            await self.say(name, "is set up", done=True, seconds=time.monotonic() - began)
+            await self.report(name, "is set up", done=True, seconds=time.monotonic() - began)
 
     async def _not_half(self, head: Machine) -> None:
         """Raises Refused if a restore was begun and has not ended. Without this check slurmdbd would fail to start
@@ -383,7 +384,7 @@ class ApplyRun:
         for name in self.goal.cluster.heads[1:]:
             seen = self.observed.seen.get(name)
             if name in moves and seen is not None and slurm_state_folder.PROGRAM in seen.files:
-                await self.say(name, "slurmctld waits until Slurm's state has moved")
+                await self.report(name, "slurmctld waits until Slurm's state has moved")
                 self.state_at = self.state_at or await self._state_at()
                 self.resting.append(name)
                 await self._controller(name, "stop")
@@ -402,13 +403,13 @@ class ApplyRun:
                 # it may still be copying the state, and systemd restarts it again and again
                 await self._controller(head, "stop")
             if await self._state_at() != self.state_at:
-                await self.say(
+                await self.report(
                     waiting, "slurmctld stays stopped until the next apply: Slurm's state has moved", level="warning"
                 )
                 return
             for name in self.resting:
                 await self._controller(name, "start")
-            await self.say(
+            await self.report(
                 waiting,
                 "slurmctld is on standby again, with Slurm's state in its former folder",
                 level="warning",
@@ -416,7 +417,7 @@ class ApplyRun:
             )
         except HeadwayError as error:
             words = f"slurmctld stays stopped until the next apply: {error.first_line}"
-            await self.say(waiting, words, level="warning")
+            await self.report(waiting, words, level="warning")
 
     async def _controller(self, name: str, do: str) -> None:
         step = remote_steps.run_step(["systemctl", do, "slurmctld.service"], timeout_s=120)
@@ -436,7 +437,7 @@ class ApplyRun:
         steps = [remote_steps.run_step(account_change_argv(c.data)) for c in changes]
         if steps:
             await remote_steps.run_steps(self.context.connections, head, steps)
-            await self.say("accounts", f"{len(steps)} changes to teams, users and limits", done=True)
+            await self.report("accounts", f"{len(steps)} changes to teams, users and limits", done=True)
         if steps and self.goal.cluster.controllers > 1:
             await remote_steps.run_steps(
                 self.context.connections, head, [save_accounts_step(self.goal.cluster.slurm_version)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
@@ -12,14 +11,6 @@ from headway.providers.base import Provider
 from headway.providers.registry import open_provider
 from headway.store import Store
 from headway.transport.ssh import Connections
-
-
-class ReportProgress(Protocol):
-    """Reports progress of long work: a step in progress or, with `done`, its end and duration in seconds."""
-
-    async def __call__(
-        self, step: str, text: str, *, level: str = "info", done: bool = False, seconds: float | None = None
-    ) -> None: ...
 
 
 @dataclass

@@ -12,12 +12,13 @@ from dataclasses import replace
 
 from headway.cluster import remote_steps
 from headway.cluster.active_head import active_or_stopped_head
-from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.context import ClusterContext
 from headway.cluster.observe import machines_with_other_slurm
 from headway.domain.changeset import REBUILD, ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.slots import ROLLOUT_REASON
+from headway.domain.progress import ReportProgress
 from headway.errors import HeadwayError
 from headway.images import build, local_images
 from headway.slurm import node_commands
@@ -28,7 +29,11 @@ _STOP_S = 600.0
 
 
 async def remove_old_heads(
-    cluster: Cluster, context: ClusterContext, say: ReportProgress, changes: ChangeSet, machines: Mapping[str, Machine]
+    cluster: Cluster,
+    context: ClusterContext,
+    report: ReportProgress,
+    changes: ChangeSet,
+    machines: Mapping[str, Machine],
 ) -> frozenset[str]:
     """Deletes the machines of heads that are to be created again, once their new image exists. The active head is
     stopped last, so that no other takes over meanwhile. Nodes are drained before, because a rollout follows
@@ -38,13 +43,13 @@ async def remove_old_heads(
     ]
     if not names:
         return frozenset()
-    info = await build.ensure_image(cluster.image, say, state_dir=context.state_dir)
+    info = await build.ensure_image(cluster.image, report, state_dir=context.state_dir)
     served = await _drain_nodes_in_service(cluster, context, machines)
     kept = await context.store.node_images.get(cluster.name)
     # the pinned image has the old Slurm version
     await context.store.node_images.set(cluster.name, replace(kept, pinned=""))
     for name in names:
-        await say(name, f"slurmctld and the database stop in order: the machine is recreated from {info.tag}")
+        await report(name, f"slurmctld and the database stop in order: the machine is recreated from {info.tag}")
         if machines[name].state is MachineState.RUNNING:
             with contextlib.suppress(HeadwayError):  # a head that does not answer is stopped with its machine
                 steps = [

@@ -13,12 +13,13 @@ from typing import cast
 from headway.changes.checks.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
 from headway.changes.checks.uid_conflicts import agreed_uids
 from headway.cluster import remote_steps
-from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.context import ClusterContext
 from headway.cluster.machine_steps import DAEMONS
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Gap, Machine
 from headway.domain.machines.survey import MachineClaim, Survey
+from headway.domain.progress import ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.paths import node_dir
@@ -262,20 +263,20 @@ async def check_ssh_after_firewall(context: ClusterContext, machine: Machine) ->
 
 
 async def release_machine(
-    context: ClusterContext, machine: Machine, say: ReportProgress, delete: Sequence[str] = ()
+    context: ClusterContext, machine: Machine, report: ReportProgress, delete: Sequence[str] = ()
 ) -> None:
     """Releases one machine. Only warns if it does not answer. `delete`: folders with the cluster's data to delete
     too."""
     step: remote_steps.Step = {"op": "leave", "units": list(_ENDED), "delete": list(delete)}
     try:
         await remote_steps.run_steps(context.connections, machine, [step], timeout_s=_LEAVE_S)
-        await say(
+        await report(
             machine.name,
             f"returned: {machine.address} is in its former state, except for installed packages",
             done=True,
         )
     except HeadwayError as error:
-        await say(
+        await report(
             machine.name,
             f"{machine.address} could not be returned and keeps Headway's files and /etc/headway/held-by: "
             f"{error.message}",

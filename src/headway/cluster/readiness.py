@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from headway.changes.cluster_changes import DesiredState
 from headway.cluster.active_head import active_head
-from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.context import ClusterContext
 from headway.cluster.keys import secrets
 from headway.cluster.scaling.scale_in import keep_node
 from headway.cluster.scaling.spares import spares_to_reserve
@@ -17,6 +17,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.incident import INCIDENT_REASON, is_headway_reason
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.slots import NO_MACHINE_REASON, SCALE_IN_REASON, choose_slots
+from headway.domain.progress import ReportProgress
 from headway.domain.readiness import Check
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import NodeState
@@ -137,7 +138,7 @@ def _may_return(reason: str) -> bool:
     return told and not reason.startswith(INCIDENT_REASON)
 
 
-async def hold_spares(cluster: Cluster, context: ClusterContext, head: Machine, say: ReportProgress) -> None:
+async def hold_spares(cluster: Cluster, context: ClusterContext, head: Machine, report: ReportProgress) -> None:
     """Updates the reservation of spares to the nodes that are usable. If Slurm refuses, the cluster works all the same,
     and the health reconciler tries again."""
     states = await read_node_states(cluster, context, head)
@@ -148,9 +149,9 @@ async def hold_spares(cluster: Cluster, context: ClusterContext, head: Machine, 
     try:
         await reservations.set_reserved_nodes(context.connections, head, sorted(wanted))
     except CommandFailed as error:
-        await say("spares", error.first_line, level="warning", done=True)
+        await report("spares", error.first_line, level="warning", done=True)
     else:
-        await say("spares", f"{cluster.spares} held ready", done=True)
+        await report("spares", f"{cluster.spares} held ready", done=True)
 
 
 async def readiness_checks(cluster: Cluster, context: ClusterContext) -> tuple[Check, ...]:
@@ -217,7 +218,7 @@ def _slurm_checks(
 async def finish_bring_up(
     goal: DesiredState,
     context: ClusterContext,
-    say: ReportProgress,
+    report: ReportProgress,
     started: frozenset[str],
     leaving: Collection[str] = (),
     failed: Collection[str] = (),
@@ -234,6 +235,6 @@ async def finish_bring_up(
     if started:
         await wait_for_nodes(cluster, context, head, started)
         await return_nodes(cluster, context, head, started)
-    await hold_spares(cluster, context, head, say)
+    await hold_spares(cluster, context, head, report)
     if started:
-        await say("nodes", "registered with Slurm", done=True, seconds=time.monotonic() - began)
+        await report("nodes", "registered with Slurm", done=True, seconds=time.monotonic() - began)

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from headway.cluster import machine_claims, remote_steps
-from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
+from headway.domain.progress import ReportProgress
 from headway.errors import HeadwayError
 from headway.providers.base import OwnedMachinesProvider
 
@@ -27,7 +28,7 @@ _STOP = [
 
 
 async def take_down(
-    cluster: Cluster, context: ClusterContext, say: ReportProgress, delete_data: bool
+    cluster: Cluster, context: ClusterContext, report: ReportProgress, delete_data: bool
 ) -> tuple[str, ...]:
     """Deletes or releases all machines and returns the paths of the data that is kept. A machine that does not answer
     is deleted too."""
@@ -35,7 +36,7 @@ async def take_down(
     machines = await context.machines(cluster.name)
     head = machines.get(cluster.head)
     if head is not None and head.state is MachineState.RUNNING and not delete_data:
-        await say("jobs", "cancelling jobs, closing accounting")
+        await report("jobs", "cancelling jobs, closing accounting")
         await _stop_second_heads(cluster, context, machines)
         steps = [
             {"op": "end_jobs", "timeout_s": 20},
@@ -43,18 +44,18 @@ async def take_down(
         ]
         try:
             await remote_steps.run_steps(context.connections, head, steps, timeout_s=120)
-            await say("jobs", "cancelled; accounting closed", done=True)
+            await report("jobs", "cancelled; accounting closed", done=True)
         except HeadwayError as error:
-            await say("jobs", f"the head did not shut down in order: {error.message}", level="warning", done=True)
+            await report("jobs", f"the head did not shut down in order: {error.message}", level="warning", done=True)
 
     async def delete(name: str) -> None:
         if isinstance(context.provider, OwnedMachinesProvider):
             await machine_claims.release_machine(
-                context, machines[name], say, _data_folders(cluster, name) if delete_data else ()
+                context, machines[name], report, _data_folders(cluster, name) if delete_data else ()
             )
         await context.provider.delete(machines[name])
         if not isinstance(context.provider, OwnedMachinesProvider):
-            await say(name, "deleted", done=True)
+            await report(name, "deleted", done=True)
 
     for failed in await asyncio.gather(*(delete(name) for name in machines), return_exceptions=True):
         if failed is not None:  # all other machines are deleted by now
@@ -64,7 +65,7 @@ async def take_down(
         kept = (*kept, str(PurePosixPath(cluster.state_folder).parent))
     if kept and any(one.versioned for one in cluster.storage.datasets) and not cluster.provider.volumes_on_server:
         kept = (*kept, cluster.dataset_library)
-    await say("cluster", f"{cluster.name} is down", done=True, seconds=time.monotonic() - began)
+    await report("cluster", f"{cluster.name} is down", done=True, seconds=time.monotonic() - began)
     return kept
 
 

@@ -13,12 +13,12 @@ import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import headway
+from headway.domain.progress import ReportProgress
 from headway.errors import CommandFailed, Refused
 from headway.images.apt_mirror import Mirror, host_mirror
 from headway.images.local_images import ImageInfo, build_lock, clear_cache, find_current_image, list_images
@@ -33,47 +33,45 @@ from headway.images.recipe import (
 )
 from headway.transport.process import run
 
-Say = Callable[..., Awaitable[None]]
-
 _DRAFT = "headway-draft-"  # prefix of the container in whose folder a layer is made
 _DISK_NEEDED_MIB = 6000  # peak use: packages, root folder, archive and podman's copy
 
 
-async def ensure_image(name: str, say: Say | None = None, *, state_dir: Path | None = None) -> ImageInfo:
+async def ensure_image(name: str, report: ReportProgress | None = None, *, state_dir: Path | None = None) -> ImageInfo:
     """Returns the current image, which is built first if it is missing or its inputs changed."""
-    return await find_current_image(name) or await build_image(name, say, state_dir=state_dir)
+    return await find_current_image(name) or await build_image(name, report, state_dir=state_dir)
 
 
 async def _report_nothing(*_: object, **__: object) -> None:
     return None
 
 
-async def build_image(name: str, say: Say | None = None, *, state_dir: Path | None = None) -> ImageInfo:
+async def build_image(name: str, report: ReportProgress | None = None, *, state_dir: Path | None = None) -> ImageInfo:
     """Builds the image, unless it exists with the same inputs.
 
     Raises Refused (no root, no mmdebstrap, disk too full, no mirror) before anything is downloaded, and CommandFailed
     when a step fails. A failed build leaves nothing behind."""
-    say = say or _report_nothing
+    report = report or _report_nothing
     made_from = get_recipe(name)
     lock = build_lock(name)
     await asyncio.to_thread(lock.__enter__)
     try:
         found = await find_current_image(name)
         if found is not None:
-            await say("image", f"node image {found.tag} exists", done=True)
+            await report("image", f"node image {found.tag} exists", done=True)
             return found
-        return await _build(made_from, say, state_dir)
+        return await _build(made_from, report, state_dir)
     finally:
         lock.__exit__(None, None, None)
 
 
-async def _build(made_from: Recipe, say: Say, state_dir: Path | None) -> ImageInfo:
+async def _build(made_from: Recipe, report: ReportProgress, state_dir: Path | None) -> ImageInfo:
     started = time.monotonic()
     _check_host()
     with tempfile.TemporaryDirectory(prefix="headway-image-") as snapshot:
         # The snapshot ensures that the built files are the hashed ones, even if they are edited during the build.
         folder = Path(shutil.copytree(files_folder(), Path(snapshot) / "image"))
-        base = await _ensure_base(made_from, folder, say, started)
+        base = await _ensure_base(made_from, folder, report, started)
         manifest = _manifest(made_from, folder)
         wanted = f"{REPOSITORY}:{made_from.name}-{manifest['hash']}"
         await _build_upper_layer(made_from, folder, base, manifest, wanted)
@@ -84,11 +82,11 @@ async def _build(made_from: Recipe, say: Say, state_dir: Path | None) -> ImageIn
     if state_dir is not None:
         await _keep_manifest(info, manifest, state_dir)
     seconds = time.monotonic() - started
-    await say("image", f"node image {info.tag} is ready: {info.size_mib} MiB", done=True, seconds=seconds)
+    await report("image", f"node image {info.tag} is ready: {info.size_mib} MiB", done=True, seconds=seconds)
     return info
 
 
-async def _ensure_base(made_from: Recipe, folder: Path, say: Say, started: float) -> str:
+async def _ensure_base(made_from: Recipe, folder: Path, report: ReportProgress, started: float) -> str:
     """Returns the tag of the base image, which is built if needed."""
     wanted = f"{BASE_REPOSITORY}:{made_from.name}-{base_hash(made_from.name, folder)}"
     if (await run(["podman", "image", "exists", wanted], timeout_s=30, check=False)).code == 0:
@@ -100,13 +98,13 @@ async def _ensure_base(made_from: Recipe, folder: Path, say: Say, started: float
             hint="free space there, or set TMPDIR to a folder with free space",
         )
     mirror = await host_mirror(made_from.image.suite, released=made_from.image.released)
-    await say(
+    await report(
         "image",
         f"building node image {made_from.name} (Slurm {made_from.image.slurm.name}): downloads about "
         f"{made_from.image.download_mb} MB of Debian packages, takes about {made_from.image.build_s // 60 + 1} minutes, once",
     )
     work = Path(tempfile.mkdtemp(prefix="headway-image-", dir=_work_folder()))
-    progress = asyncio.create_task(_report_progress(work, say, started))
+    progress = asyncio.create_task(_report_progress(work, report, started))
     draft = f"{BASE_REPOSITORY}:draft-{made_from.name}-{os.getpid()}"
     try:
         (work / "base.tar").write_bytes(_archive(folder / "base"))
@@ -267,7 +265,7 @@ def _error_lines(text: str) -> str:
 _STAGES = ("fetching package lists", "downloading packages", "setting up packages", "packing the image")
 
 
-async def _report_progress(work: Path, say: Say, started: float) -> None:
+async def _report_progress(work: Path, report: ReportProgress, started: float) -> None:
     """Reports the progress of a build until it is cancelled. The stage never decreases, although files vanish at the
     end of a build."""
     stage, told = -1, 0
@@ -276,7 +274,7 @@ async def _report_progress(work: Path, say: Say, started: float) -> None:
         if now_stage > stage or (now_stage == stage == 1 and mb >= told + 50):
             stage, told = now_stage, mb
             text = _STAGES[stage] + (f": {mb} MB so far" if mb and stage == 1 else "")
-            await say("image", text, seconds=time.monotonic() - started)
+            await report("image", text, seconds=time.monotonic() - started)
         await asyncio.sleep(1)
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from headway.cluster.apply import apply_cluster
 from headway.cluster.changeset_execution import MAKE_AT_ONCE
-from headway.cluster.context import ReportProgress
 from headway.cluster.observe import heads_with_other_slurm, machines_with_other_slurm
 from headway.cluster.readiness import wait_for_nodes
 from headway.cluster.scaling.job_eviction import JobEviction, format_jobs
@@ -23,6 +22,7 @@ from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import MachineState
 from headway.domain.machines.slots import ROLLOUT_REASON, choose_slots
+from headway.domain.progress import ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import OUT
 from headway.errors import HeadwayError, Refused
@@ -68,7 +68,7 @@ async def plan_rollout(context: HealthContext, *, back: bool, head: bool, by: bo
 
 async def roll_nodes(
     context: HealthContext,
-    say: ReportProgress,
+    report: ReportProgress,
     alone: CreationLock,
     waits: OperationWaits,
     *,
@@ -87,7 +87,7 @@ async def roll_nodes(
         info = await _previous_image(context)
         await store.node_images.set(name, NodeImage(info.tag, info.tag))
     else:
-        info = await build.ensure_image(context.cluster.image, say, state_dir=context.cluster_context.state_dir)
+        info = await build.ensure_image(context.cluster.image, report, state_dir=context.cluster_context.state_dir)
         before = await _most_common_image(context, info) or kept.before
         # No machine may be created with a Slurm version other than the heads', except when rolling back: see
         # `_has_mixed_slurm`.
@@ -95,7 +95,7 @@ async def roll_nodes(
             one.tag == before and one.slurm_version == info.slurm_version for one in await local_images.list_images()
         )
         await store.node_images.set(name, NodeImage(before if same else "", before))
-    work = NodeRollout(context, say, info, alone, waits, until)
+    work = NodeRollout(context, report, info, alone, waits, until)
     if not await work.roll_all():
         return False
     if not back:
@@ -103,7 +103,7 @@ async def roll_nodes(
     return True
 
 
-async def roll_heads(context: HealthContext, say: ReportProgress, *, back: bool) -> None:
+async def roll_heads(context: HealthContext, report: ReportProgress, *, back: bool) -> None:
     """Rolls the heads, after their nodes. Jobs on nodes continue. The second head is rolled first, and no head is
     rolled while the other is missing."""
     cluster, cluster_context = context.cluster, context.cluster_context
@@ -112,21 +112,21 @@ async def roll_heads(context: HealthContext, say: ReportProgress, *, back: bool)
     info = await (
         _previous_image(context)
         if back
-        else build.ensure_image(cluster.image, say, state_dir=cluster_context.state_dir)
+        else build.ensure_image(cluster.image, report, state_dir=cluster_context.state_dir)
     )
     machines = await context.machines()
     due = heads_to_roll(cluster, RolloutState(machines), info.id)
     served = await _nodes_in_service(context) if due else frozenset()
 
     async def set_up() -> None:
-        await apply_cluster(cluster, cluster_context, say)
+        await apply_cluster(cluster, cluster_context, report)
         await wait_for_nodes(cluster, cluster_context, await context.head(), served)
 
     if not due or not set(cluster.heads) <= machines.keys():
         await set_up()
     for name in due:
         machine = machines[name]
-        await say(name, f"its machine is recreated from {info.tag}; {leader_text(cluster, name)}")
+        await report(name, f"its machine is recreated from {info.tag}; {leader_text(cluster, name)}")
         if machine.state is MachineState.RUNNING:
             await cluster_context.provider.stop(machine)
         await cluster_context.provider.delete(machine)
@@ -143,7 +143,7 @@ async def _nodes_in_service(context: HealthContext) -> frozenset[str]:
     return frozenset()
 
 
-async def halt_rollout(context: HealthContext, say: ReportProgress) -> None:
+async def halt_rollout(context: HealthContext, report: ReportProgress) -> None:
     """Stops a rollout: returns drained nodes to service that were not created again. A node with an untested image
     stays drained."""
     seen, head = await read_rollout_state(context), await context.head()
@@ -163,10 +163,10 @@ async def halt_rollout(context: HealthContext, say: ReportProgress) -> None:
                 context.cluster_context.connections, head, name, _reason_is_rollout
             )
             words = f"stays out of service: {kept}" if kept else "is in service again with its former image"
-            await say(name, words, done=True)
+            await report(name, words, done=True)
         else:
             words = "stays drained: headway roll continues with it; --back returns to the previous image"
-            await say(name, words, level="warning", done=True)
+            await report(name, words, level="warning", done=True)
 
 
 async def read_rollout_state(context: HealthContext) -> RolloutState:
@@ -189,7 +189,7 @@ class NodeRollout:
     """The rollout of a cluster's nodes; see `roll_nodes`."""
 
     context: HealthContext
-    say: ReportProgress
+    report: ReportProgress
     image: ImageInfo
     lock: CreationLock
     other_operation_waits: OperationWaits
@@ -205,7 +205,7 @@ class NodeRollout:
         while True:
             seen = await self._read_state()
             if await self.other_operation_waits():
-                await self.say("roll", "another operation goes first", level="warning", done=True)
+                await self.report("roll", "another operation goes first", level="warning", done=True)
                 return False
             if seen is not None:
                 left = nodes_to_roll(self.context.cluster, seen, self.image.id)
@@ -230,7 +230,7 @@ class NodeRollout:
 
     async def _report_controller_away(self, error: HeadwayError) -> None:
         if not self.controller_away:
-            await self.say("roll", f"waits for the controller: {error.first_line}", level="warning")
+            await self.report("roll", f"waits for the controller: {error.first_line}", level="warning")
         self.controller_away = True
 
     async def _step(self, seen: RolloutState, left: Sequence[str]) -> bool:
@@ -292,7 +292,7 @@ class NodeRollout:
             context = self.context
             why = "its node is rebuilt"
             self.eviction = JobEviction(
-                context.cluster, context.cluster_context, self.say, head, why, context.clock, context.sleep
+                context.cluster, context.cluster_context, self.report, head, why, context.clock, context.sleep
             )
         return self.eviction
 
@@ -358,25 +358,25 @@ class NodeRollout:
         except HeadwayError as error:
             fault = fault_text(error)
         if not fault:
-            await self.say(name, "is being tested")
+            await self.report(name, "is being tested")
             fault = (await run_node_tests(context, name, thorough=not self.image_tested)).fault
         connections, head = context.cluster_context.connections, await context.head()
         if fault:
             states, reason = await context.node_state(name)
             if not states & OUT or _reason_is_rollout(reason):
                 await node_commands.drain_node(connections, head, name, f"{ROLLOUT_REASON}: {fault}")
-            await self.say(name, fault, level="error", done=True)
+            await self.report(name, fault, level="error", done=True)
             return fault
         kept = await node_commands.resume_node_if(connections, head, name, _reason_is_rollout)
         if kept:
             words = f"is of {self.image.tag} and has passed its tests; it stays out of service: {kept}"
-            await self.say(name, words, level="warning", done=True)
+            await self.report(name, words, level="warning", done=True)
             return ""
         # slurmctld may set a node that comes back quickly down only now, because a request to its old machine was never
         # answered.
         await wait_until_registered(context, name, BOOT_S)
         words = f"is of {self.image.tag}, has passed its tests and is in service"
-        await self.say(name, words, done=True, seconds=context.clock() - began)
+        await self.report(name, words, done=True, seconds=context.clock() - began)
         return ""
 
     def _machine_is_wanted(self, name: str, seen: RolloutState) -> bool:
@@ -394,7 +394,7 @@ class NodeRollout:
             await context.cluster_context.provider.delete(machine)
             await context.cluster_context.connections.drop(name)
         await provision_machine(
-            context.cluster, context.cluster_context, name, self.say, why="the node is rolled", image=self.image.tag
+            context.cluster, context.cluster_context, name, self.report, why="the node is rolled", image=self.image.tag
         )
         return ""
 
@@ -404,12 +404,12 @@ class NodeRollout:
         self.reported_waits = found
         left = "" if self.until is None else f", {max(0, round(self.until - self.context.clock()))} s at most"
         for name, numbers in jobs.items():
-            await self.say(name, f"drained; waits for {format_jobs(numbers)}{left}")
+            await self.report(name, f"drained; waits for {format_jobs(numbers)}{left}")
 
     async def _report_left_out(self, seen: RolloutState) -> None:
         for name, reason in nodes_left_out(self.context.cluster, seen, self.image.id).items():
-            await self.say(name, f"is out of service and stays unchanged: {reason}", level="warning", done=True)
-        await self.say("roll", f"every node in service is of {self.image.tag}", done=True)
+            await self.report(name, f"is out of service and stays unchanged: {reason}", level="warning", done=True)
+        await self.report("roll", f"every node in service is of {self.image.tag}", done=True)
 
 
 def _reason_is_rollout(reason: str) -> bool:

@@ -15,6 +15,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.slots import Deadline
+from headway.domain.progress import ReportProgress
 from headway.domain.readiness import Check
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.state import JobState, NodeState, Reservation
@@ -29,7 +30,6 @@ from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
     from headway.backup.archive import Header
-    from headway.cluster.context import ReportProgress
     from headway.datasets.version_store_location import LibraryLocation
     from headway.jobs.remote.tunnel import Tunnel
     from headway.jobs.submission.submit import JobFiles
@@ -85,7 +85,7 @@ class ClusterLifecycle(Protocol):
     async def apply(
         self,
         cluster: Cluster,
-        say: ReportProgress,
+        report: ReportProgress,
         deadline: Deadline | None = None,
         waiting: WaitForJobs | None = None,
     ) -> bool:
@@ -94,11 +94,11 @@ class ClusterLifecycle(Protocol):
         drained."""
         ...
 
-    async def take_down(self, cluster: Cluster, say: ReportProgress, delete_data: bool) -> tuple[str, ...]:
+    async def take_down(self, cluster: Cluster, report: ReportProgress, delete_data: bool) -> tuple[str, ...]:
         """Deletes the cluster's machines, and its data if `delete_data`. Returns the data folders that remain."""
         ...
 
-    async def replace_machine(self, cluster: Cluster, say: ReportProgress, node: str, since: float | None) -> None:
+    async def replace_machine(self, cluster: Cluster, report: ReportProgress, node: str, since: float | None) -> None:
         """Replaces the machine of one node and changes nothing else. Keeps a machine that has jobs or was created after
         `since` (unix seconds)."""
         ...
@@ -116,18 +116,18 @@ class ClusterBackups(Protocol):
     """Writes and restores backups, and replaces keys."""
 
     async def back_up(
-        self, cluster: Cluster, about: Mapping[str, Any], say: ReportProgress, path: Path, header: Header, key: bytes
+        self, cluster: Cluster, about: Mapping[str, Any], report: ReportProgress, path: Path, header: Header, key: bytes
     ) -> None:
         """Writes the backup file `path`, completely or not at all. `about` is the cluster's row in the store."""
         ...
 
-    async def restore(self, cluster: Cluster, say: ReportProgress, path: Path, key: bytes, ref: str) -> None:
+    async def restore(self, cluster: Cluster, report: ReportProgress, path: Path, key: bytes, ref: str) -> None:
         """Creates the cluster's machines and loads the backup's queue and accounting into them. To continue an
         interrupted restore, give the same `ref`."""
         ...
 
     async def rotate_key(
-        self, cluster: Cluster, say: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
+        self, cluster: Cluster, report: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
     ) -> None:
         """Replaces the cluster's `munge`, `jwt` or `ssh` key. `ref` as in `restore`; `begins` is called before the
         first change."""
@@ -144,18 +144,18 @@ class Rollouts(Protocol):
         ...
 
     async def roll_nodes(
-        self, cluster: Cluster, say: ReportProgress, waits: OperationWaits, *, back: bool, until: float | None
+        self, cluster: Cluster, report: ReportProgress, waits: OperationWaits, *, back: bool, until: float | None
     ) -> bool:
         """Replaces the machines of nodes by machines of another image. The first node must pass its tests before the
         others follow. Jobs may run until `until` (unix seconds). Returns False if it stopped because another operation
         must run first (`waits`). Raises Refused if a node fails its tests."""
         ...
 
-    async def roll_heads(self, cluster: Cluster, say: ReportProgress, *, back: bool) -> None:
+    async def roll_heads(self, cluster: Cluster, report: ReportProgress, *, back: bool) -> None:
         """Replaces the machines of the heads by machines of another image; `back`: of the previous image."""
         ...
 
-    async def ensure_image(self, cluster: Cluster, say: ReportProgress) -> None:
+    async def ensure_image(self, cluster: Cluster, report: ReportProgress) -> None:
         """Builds the cluster's node image if it does not exist."""
         ...
 
@@ -164,7 +164,7 @@ class Rollouts(Protocol):
         another version. False if the versions are unknown."""
         ...
 
-    async def halt_rollout(self, cluster: Cluster, say: ReportProgress) -> None:
+    async def halt_rollout(self, cluster: Cluster, report: ReportProgress) -> None:
         """Resumes the nodes that a rollout has drained but not replaced."""
         ...
 

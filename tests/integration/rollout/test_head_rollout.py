@@ -73,7 +73,7 @@ class Heads(Fleet):
     async def roll(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "apply_cluster", self.apply)
         monkeypatch.setattr(module, "wait_for_nodes", self.wait)
-        await roll_heads(replace(context(self, store), cluster=TWO), self.say, back=False)
+        await roll_heads(replace(context(self, store), cluster=TWO), self.report, back=False)
 
 
 RECREATED = {name: [f"stop {name}", f"delete {name}", "apply", "wait for 0"] for name in TWO.heads}

@@ -199,11 +199,11 @@ async def test_rollout_waits_for_a_controller_lost_before_the_lock(fleet: Fleet,
 async def test_halting_a_rollout_returns_only_untouched_nodes_it_drained(fleet: Fleet, store: Store) -> None:
     fleet.machines["lab-1-3"] = replace(fleet.machines["lab-1-3"], image="id-new")
     fleet.reasons = {"lab-1-1": "headway: rolls", "lab-1-2": "ann: x", "lab-1-3": "headway: rolls"}
-    await halt_rollout(context(fleet, store), fleet.say)
+    await halt_rollout(context(fleet, store), fleet.report)
     assert fleet.did == ["resume lab-1-1"]
     assert next(line for line in fleet.order if "stays drained" in line).startswith("say lab-1-3")
     fleet.jobs = {"lab-1-3": {7}}  # of a roll back: it has not been touched
-    await halt_rollout(context(fleet, store), fleet.say)
+    await halt_rollout(context(fleet, store), fleet.report)
     assert fleet.did[-1] == "resume lab-1-3"
 
 

@@ -71,7 +71,7 @@ async def test_failed_first_node_of_an_upgrade_returns_the_other_nodes(newer: Fl
 async def test_halting_an_upgrade_returns_all_drained_nodes(newer: Fleet, store: Store) -> None:
     await store.node_images.set("lab", NodeImage(OLD, OLD))
     newer.reasons = dict.fromkeys(NODES, "headway: rolls")
-    await halt_rollout(world.context(newer, store), newer.say)
+    await halt_rollout(world.context(newer, store), newer.report)
     assert newer.reasons == {}
 
 
@@ -80,7 +80,7 @@ async def test_refuses_nodes_newer_than_the_head_and_head_downgrades(newer: Flee
     with pytest.raises(Refused, match="can't read the state"):
         await plan_rollout(world.context(newer, store), back=True, head=True, by=False)
     with pytest.raises(Refused, match="can't read the state"):
-        await roll_heads(world.context(newer, store), newer.say, back=True)
+        await roll_heads(world.context(newer, store), newer.report, back=True)
     newer.machines[LAB.head] = replace(newer.machines[LAB.head], image="id-old")
     with pytest.raises(Refused, match=r"still runs Slurm 24.11"):
         await go(newer, store)
@@ -100,7 +100,7 @@ async def test_failed_node_after_the_first_success_keeps_old_nodes_drained(newer
 async def test_halting_an_upgrade_keeps_untested_nodes_drained(newer: Fleet, store: Store) -> None:
     newer.machines["lab-1-1"] = replace(newer.machines["lab-1-1"], image="id-new")
     newer.reasons = {"lab-1-1": "headway: rolls"}
-    await halt_rollout(world.context(newer, store), newer.say)
+    await halt_rollout(world.context(newer, store), newer.report)
     assert set(newer.reasons) == {"lab-1-1"}, "that the head is of its image says nothing of the node"
 
 

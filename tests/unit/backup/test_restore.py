@@ -69,13 +69,13 @@ class Heads:
         self.applied = cluster
         self.did.append("apply")
 
-    async def say(self, *_: Any, **__: Any) -> None: ...
+    async def report(self, *_: Any, **__: Any) -> None: ...
 
     async def restore(self, monkeypatch: pytest.MonkeyPatch, cluster: Cluster = TWO) -> list[str]:
         both: Any = self
         monkeypatch.setattr(module, "apply_cluster", self.apply)
         with pytest.raises(Refused, match="slurmdbd did not stop"):
-            await restore(cluster, ClusterContext(both, both, both, Path()), self.say, Path("/nowhere"), b"", "ref")
+            await restore(cluster, ClusterContext(both, both, both, Path()), self.report, Path("/nowhere"), b"", "ref")
         return self.did
 
 
@@ -163,5 +163,5 @@ async def test_restore_aborts_when_slurm_daemons_do_not_stop(monkeypatch: pytest
     setattr(heads, how, {FIRST})
     monkeypatch.setattr(module, "apply_cluster", heads.apply)
     with pytest.raises(Refused, match=f"{FIRST}: Slurm's daemons could not be stopped"):
-        await restore(ONE, ClusterContext(heads, heads, heads, Path()), heads.say, Path("/nowhere"), b"", "ref")
+        await restore(ONE, ClusterContext(heads, heads, heads, Path()), heads.report, Path("/nowhere"), b"", "ref")
     assert "apply" not in heads.did

@@ -56,7 +56,7 @@ class World:
         self.order.append("image")
         return SimpleNamespace(tag="new")
 
-    async def say(self, *_: Any, **__: Any) -> None: ...
+    async def report(self, *_: Any, **__: Any) -> None: ...
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ async def context(tmp_path: Path, world: World) -> AsyncIterator[ClusterContext]
 
 
 async def test_heads_are_removed_after_image_build_and_daemon_stop(world: World, context: ClusterContext) -> None:
-    served = await head_upgrade.remove_old_heads(LAB, context, world.say, BOTH, MACHINES)
+    served = await head_upgrade.remove_old_heads(LAB, context, world.report, BOTH, MACHINES)
     assert served == {"lab-1-1"}, "a node that somebody drained is not waited for"
     daemons = ["slurmrestd", "slurmctld", "slurmdbd", "mariadb"]
     assert world.order == [
@@ -97,19 +97,19 @@ async def test_heads_are_removed_after_image_build_and_daemon_stop(world: World,
 async def test_failed_image_build_leaves_the_heads_untouched(world: World, context: ClusterContext) -> None:
     world.no_image = True
     with pytest.raises(Refused, match="no mirror"):
-        await head_upgrade.remove_old_heads(LAB, context, world.say, BOTH, MACHINES)
+        await head_upgrade.remove_old_heads(LAB, context, world.report, BOTH, MACHINES)
     assert world.order == []
 
 
 async def test_unreachable_head_is_removed_anyway(world: World, context: ClusterContext) -> None:
     world.silent = {SECOND}
-    await head_upgrade.remove_old_heads(LAB, context, world.say, BOTH, MACHINES)
+    await head_upgrade.remove_old_heads(LAB, context, world.report, BOTH, MACHINES)
     assert f"gone {SECOND}" in world.order
 
 
 async def test_changes_without_head_rebuild_remove_no_head(world: World, context: ClusterContext) -> None:
     nodes = ChangeSet(LAB.name, (Change("machine.create", "lab-1-2", "lab-1-2", ""),))
-    assert await head_upgrade.remove_old_heads(LAB, context, world.say, nodes, MACHINES) == frozenset()
+    assert await head_upgrade.remove_old_heads(LAB, context, world.report, nodes, MACHINES) == frozenset()
     assert world.order == []
 
 
@@ -180,5 +180,5 @@ async def test_rollout_waits_only_for_old_nodes_drained_by_headway(
 
 async def test_head_upgrade_clears_the_pinned_image_of_the_old_slurm(world: World, context: ClusterContext) -> None:
     await context.store.node_images.set(LAB.name, NodeImage("before", "before"))
-    await head_upgrade.remove_old_heads(LAB, context, world.say, BOTH, MACHINES)
+    await head_upgrade.remove_old_heads(LAB, context, world.report, BOTH, MACHINES)
     assert await context.store.node_images.get(LAB.name) == NodeImage("", "before")

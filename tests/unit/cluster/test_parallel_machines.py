@@ -40,12 +40,12 @@ class Fleet:
             self.did.append(f"{name} lets go")
 
     async def run(self) -> ApplyRun:
-        async def say(*_: Any, **__: Any) -> None: ...
+        async def report(*_: Any, **__: Any) -> None: ...
 
         changes = ChangeSet("lab", tuple(Change("units", name, "slurmd", "restart") for name in (HEAD, ONE, TWO)))
         goal = DesiredState(LAB, {}, desired_accounts(LAB), LAB.slot_names)
         context: Any = SimpleNamespace()
-        made = ApplyRun(goal, context, say, None, {}, Observed({}), changes)  # type: ignore[arg-type]
+        made = ApplyRun(goal, context, report, None, {}, Observed({}), changes)  # type: ignore[arg-type]
         await made.execute()
         return made
 

@@ -107,13 +107,13 @@ async def test_machine_left_down_by_a_killed_apply_is_returned_to_service(
 
     async def spares(*_: Any) -> None: ...
 
-    async def say(*_: Any, **__: Any) -> None: ...
+    async def report(*_: Any, **__: Any) -> None: ...
 
     monkeypatch.setattr(readiness, "wait_for_nodes", wait)
     monkeypatch.setattr(readiness, "return_nodes", give)
     monkeypatch.setattr(readiness, "hold_spares", spares)
     context: Any = ClusterContext(provider, None, controller, Path())  # type: ignore[arg-type]
     await readiness.finish_bring_up(
-        DesiredState(lab, {}, desired_accounts(lab), lab.slot_names), context, say, frozenset(), failed=("lab-1-4",)
+        DesiredState(lab, {}, desired_accounts(lab), lab.slot_names), context, report, frozenset(), failed=("lab-1-4",)
     )
     assert waited == returned == [frozenset({"lab-1-3"})]

@@ -85,7 +85,7 @@ async def set_up(
         did.extend(f"{machine.name} {' '.join(step['argv']) if step['op'] == 'run' else step['op']}" for step in steps)
         return ()
 
-    async def say(*_: Any, **__: Any) -> None: ...
+    async def report(*_: Any, **__: Any) -> None: ...
 
     monkeypatch.setattr(remote_steps, "run_steps", perform)
     nothing: Any = None
@@ -96,14 +96,14 @@ async def set_up(
     run = ApplyRun(
         goal,
         ClusterContext(nothing, nothing, cast(Any, ssh or Ssh()), Path()),
-        say,
+        report,
         place,
         {},
         Observed(machines, heads),
         ChangeSet("lab", tuple(rows)),
     )
     run.machines.update(machines)
-    monkeypatch.setattr(run, "_accounts", say)
+    monkeypatch.setattr(run, "_accounts", report)
     await run._guard(FIRST, run._set_up(FIRST, heads[FIRST], fresh=False))
     assert bool(run.failures) == bool(fails or at)
     return did

@@ -31,7 +31,7 @@ async def test_down_deletes_all_other_machines_before_it_fails() -> None:
             await asyncio.sleep(0)
         del there[machine.name]
 
-    async def say(*_: Any, **__: Any) -> None: ...
+    async def report(*_: Any, **__: Any) -> None: ...
 
     async def release(*_: Any, **__: Any) -> Any:
         raise AssertionError("a machine is still there")
@@ -39,5 +39,5 @@ async def test_down_deletes_all_other_machines_before_it_fails() -> None:
     provider: Any = SimpleNamespace(list=listed, delete=delete, release=release)
     nothing: Any = None
     with pytest.raises(CommandFailed, match="device busy"):
-        await take_down(LAB, ClusterContext(provider, nothing, nothing, Path()), say, delete_data=True)
+        await take_down(LAB, ClusterContext(provider, nothing, nothing, Path()), report, delete_data=True)
     assert list(there) == ["lab-1-1"]

@@ -75,10 +75,10 @@ async def test_refused_reservation_only_warns_during_apply(monkeypatch: pytest.M
     async def states(*_: Any) -> dict[str, NodeState]:
         return {node.name: node for node in nodes()}
 
-    async def say(step: str, text: str, *, level: str = "info", **_: Any) -> None:
+    async def report(step: str, text: str, *, level: str = "info", **_: Any) -> None:
         said.append((step, level, text.endswith(OVERLAPS)))
 
     monkeypatch.setattr(readiness, "read_node_states", states)
     context: Any = ClusterContext(provider(), None, slurm, Path())  # type: ignore[arg-type]
-    await readiness.hold_spares(LAB, context, builders.machine(LAB.head), say)
+    await readiness.hold_spares(LAB, context, builders.machine(LAB.head), report)
     assert said == [("spares", "warning", True)]

@@ -14,11 +14,12 @@ import secrets as random
 from collections.abc import Awaitable, Callable, Iterable
 
 from headway.cluster.apply import apply_cluster, plan_changes
-from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.context import ClusterContext
 from headway.cluster.keys import secrets
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.operation import OperationKind, own_secret
+from headway.domain.progress import ReportProgress
 from headway.errors import Refused
 from headway.providers.base import KeyRotatingProvider
 
@@ -28,7 +29,7 @@ READY_S = 30
 async def rotate(
     cluster: Cluster,
     context: ClusterContext,
-    say: ReportProgress,
+    report: ReportProgress,
     what: str,
     ref: str,
     begins: Callable[[], Awaitable[None]],
@@ -39,7 +40,7 @@ async def rotate(
     machine can't take the MUNGE key. Raises HeadwayError naming the machines that do not have the key yet: for
     munge and jwt the next apply copies it there; for ssh the old key stays and the new one is removed everywhere."""
     if what == "ssh":
-        await _sign_in_key(cluster, context, say, ref, begins)
+        await _sign_in_key(cluster, context, report, ref, begins)
         return
     name = f"{what}_key"
     fresh = base64.b64encode(random.token_bytes(secrets.FILE_SECRETS[name])).decode()
@@ -48,9 +49,9 @@ async def rotate(
     if (await context.store.secrets.of_cluster(cluster.name)).get(name) != fresh:
         await _nothing_else_asks(cluster, context)
     await begins()
-    await say("key", f"a new {what} key goes to every machine")
-    await apply_cluster(cluster, context, say, new={name: fresh})
-    await say("key", f"every machine has the new {what} key", done=True)
+    await report("key", f"a new {what} key goes to every machine")
+    await apply_cluster(cluster, context, report, new={name: fresh})
+    await report("key", f"every machine has the new {what} key", done=True)
 
 
 async def _nothing_else_asks(cluster: Cluster, context: ClusterContext) -> None:
@@ -66,7 +67,7 @@ async def _nothing_else_asks(cluster: Cluster, context: ClusterContext) -> None:
 
 
 async def _sign_in_key(
-    cluster: Cluster, context: ClusterContext, say: ReportProgress, ref: str, begins: Callable[[], Awaitable[None]]
+    cluster: Cluster, context: ClusterContext, report: ReportProgress, ref: str, begins: Callable[[], Awaitable[None]]
 ) -> None:
     """Replaces the SSH key. The provider also changes it on machines that are powered off, because they come back
     later."""
@@ -79,7 +80,7 @@ async def _sign_in_key(
     machines = tuple((await context.machines(cluster.name)).values())
     try:
         await _admit(provider, machines, new, *([old] if old != new else []))
-        await say("key", "the new key is accepted in addition to the old one", done=True)
+        await report("key", "the new key is accepted in addition to the old one", done=True)
         await _use(context, machines, new)
     except Exception:  # includes errors that a provider raises
         await _admit(provider, machines, old)
@@ -87,7 +88,7 @@ async def _sign_in_key(
         raise
     await context.store.secrets.set(cluster.name, "bootstrap_key", new)
     await _admit(provider, machines, new)
-    await say("key", "no machine accepts the old key any more", done=True)
+    await report("key", "no machine accepts the old key any more", done=True)
 
 
 async def _admit(provider: KeyRotatingProvider, machines: Iterable[Machine], *keys: str) -> None:

@@ -9,9 +9,10 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
+from headway.domain.progress import ReportProgress
 from headway.domain.slurm.job_states import ALLOCATED
 from headway.errors import CommandFailed, HeadwayError
 from headway.slurm import job_commands, node_jobs
@@ -38,7 +39,7 @@ class JobEviction:
 
     cluster: Cluster
     context: ClusterContext
-    say: ReportProgress
+    report: ReportProgress
     head: Machine
     why: str
     clock: Callable[[], float] = time.time
@@ -113,16 +114,16 @@ class JobEviction:
         except CommandFailed as error:
             if not job_commands.is_requeue_forbidden(error):
                 raise
-            await self.say("jobs", f"job {job} can't be requeued and is ended: {self.why}", level="warning")
+            await self.report("jobs", f"job {job} can't be requeued and is ended: {self.why}", level="warning")
             await job_commands.cancel_job(run, head, job)
         else:
-            await self.say("jobs", f"job {job} is requeued: {self.why}", level="warning")
+            await self.report("jobs", f"job {job} is requeued: {self.why}", level="warning")
 
     async def _report_failed(self, job: int, error: HeadwayError) -> None:
         if job not in self.failed_reported:
             self.failed_reported.add(job)
             words = f"job {job} continues until it can be requeued: {error.first_line}"
-            await self.say("jobs", words, level="warning")
+            await self.report("jobs", words, level="warning")
 
 
 def format_jobs(jobs: Sequence[int]) -> str:

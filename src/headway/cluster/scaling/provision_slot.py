@@ -7,13 +7,14 @@ from collections.abc import Collection
 from headway.changes.cluster_changes import DesiredState
 from headway.cluster.active_head import require_active_head
 from headway.cluster.changeset_execution import ApplyRun
-from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site, render_desired_state
 from headway.cluster.keys import secrets
 from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.observed import NOT_OBSERVED, Observed
 from headway.domain.machines.slots import choose_slots
+from headway.domain.progress import ReportProgress
 from headway.errors import Refused
 
 
@@ -21,7 +22,7 @@ async def provision_machine(
     cluster: Cluster,
     context: ClusterContext,
     name: str,
-    say: ReportProgress,
+    report: ReportProgress,
     *,
     why: str = "Slurm powers the node up",
     image: str = "",
@@ -36,7 +37,7 @@ async def provision_machine(
     if place is None:
         raise Refused(f"{cluster.name} has no network", hint="headway apply")
     observed = Observed(machines, {head.name: NOT_OBSERVED})
-    run = ApplyRun(goal, context, say, place, have, observed, ChangeSet(cluster.name, ()), image=image)
+    run = ApplyRun(goal, context, report, place, have, observed, ChangeSet(cluster.name, ()), image=image)
     run.machines.update(machines)
     run.controller_up.set()
     await run.bring(name, [Change("machine.create", name, name, why)])

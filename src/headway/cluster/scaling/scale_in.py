@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.context import ClusterContext
 from headway.cluster.monitoring.scrape_targets import update_scrape_targets
 from headway.cluster.scaling.job_eviction import POLL_S, JobEviction, format_jobs
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.slots import NO_MACHINE_REASON, SCALE_IN_REASON, Deadline, reason_before_scale_in
+from headway.domain.progress import ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.errors import HeadwayError, Refused
 from headway.slurm import node_commands, node_jobs
@@ -62,7 +63,7 @@ class ScaleIn:
 
     cluster: Cluster
     context: ClusterContext
-    say: ReportProgress
+    report: ReportProgress
     head: Machine | None
     machines: Mapping[str, Machine]
     deadline: Deadline | None = None
@@ -85,7 +86,7 @@ class ScaleIn:
             await self._delete_machines(names)
             return
         self.eviction = JobEviction(
-            self.cluster, self.context, self.say, head, "its node is removed", self.clock, self.sleep
+            self.cluster, self.context, self.report, head, "its node is removed", self.clock, self.sleep
         )
         nodes = None if self.deadline is None else self.deadline.nodes
         meant = [name for name in names if nodes is None or name in nodes]
@@ -130,7 +131,7 @@ class ScaleIn:
         try:
             await update_scrape_targets(self.cluster, self.context)
         except HeadwayError as error:
-            await self.say(head.name, f"Prometheus does not know of it: {error.first_line}", level="warning")
+            await self.report(head.name, f"Prometheus does not know of it: {error.first_line}", level="warning")
 
     async def _drain(self, head: Machine, names: Sequence[str]) -> tuple[str, ...]:
         """Drains the nodes. Called in each pass, because a wait may take days and a person may return a node meanwhile.
@@ -163,7 +164,7 @@ class ScaleIn:
     async def _report_waits(self, jobs: Mapping[str, tuple[int, ...]], ends: float) -> None:
         left_s = max(0, round(ends - self.clock()))
         for name, numbers in jobs.items():
-            await self.say(name, f"drained; waits for {format_jobs(numbers)}, {left_s} s at most")
+            await self.report(name, f"drained; waits for {format_jobs(numbers)}, {left_s} s at most")
 
     async def _refuse_with_jobs(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
         """Restores the nodes with jobs and raises Refused."""
@@ -207,6 +208,6 @@ class ScaleIn:
                 self.context.connections, self.head, [name for name in went if name in known], NO_MACHINE_REASON
             )
         if went:
-            await self.say(compress(went), "machine returned", done=True)
+            await self.report(compress(went), "machine returned", done=True)
         for error in failed.values():
             raise error

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.domain.cluster import Cluster
+from headway.domain.progress import ReportProgress
 from headway.server.backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
     from headway.backup.archive import Header
-    from headway.cluster.context import ReportProgress
 
 
 class Backups:
@@ -21,23 +21,23 @@ class Backups:
         self._pool = pool
 
     async def back_up(
-        self, cluster: Cluster, about: Mapping[str, Any], say: ReportProgress, path: Path, header: Header, key: bytes
+        self, cluster: Cluster, about: Mapping[str, Any], report: ReportProgress, path: Path, header: Header, key: bytes
     ) -> None:
         from headway.backup.backup import back_up
 
-        await back_up(cluster, about, await self._pool.context(cluster), say, path, header, key)
+        await back_up(cluster, about, await self._pool.context(cluster), report, path, header, key)
 
-    async def restore(self, cluster: Cluster, say: ReportProgress, path: Path, key: bytes, ref: str) -> None:
+    async def restore(self, cluster: Cluster, report: ReportProgress, path: Path, key: bytes, ref: str) -> None:
         from headway.backup.restore import restore
 
         async with self._pool.exclusive(cluster) as opened:
-            await restore(cluster, opened.context, say, path, key, ref)
+            await restore(cluster, opened.context, report, path, key, ref)
             opened.cluster = cluster
 
     async def rotate_key(
-        self, cluster: Cluster, say: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
+        self, cluster: Cluster, report: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
     ) -> None:
         from headway.cluster.keys.rotation import rotate
 
         async with self._pool.exclusive(cluster) as opened:
-            await rotate(cluster, opened.context, say, what, ref, begins)
+            await rotate(cluster, opened.context, report, what, ref, begins)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.slots import Deadline
+from headway.domain.progress import ReportProgress
 from headway.domain.readiness import Check
 from headway.schemas.clusters import Document
 from headway.server.backend.connections import ConnectionPool
 from headway.server.operations.apply_wait import WatchWhileWaiting
 from headway.services.cluster_backend import ResolvedCluster, WaitForJobs
-
-if TYPE_CHECKING:
-    from headway.cluster.context import ReportProgress
 
 
 class Lifecycle:
@@ -40,7 +36,7 @@ class Lifecycle:
     async def apply(
         self,
         cluster: Cluster,
-        say: ReportProgress,
+        report: ReportProgress,
         deadline: Deadline | None = None,
         waiting: WaitForJobs | None = None,
     ) -> bool:
@@ -50,20 +46,20 @@ class Lifecycle:
         async with self._pool.exclusive(cluster) as opened:
             try:
                 await apply_cluster(
-                    cluster, opened.context, say, deadline, WatchWhileWaiting(opened, say, cluster, waiting)
+                    cluster, opened.context, report, deadline, WatchWhileWaiting(opened, report, cluster, waiting)
                 )
             except SteppedAside:
                 return True
             opened.cluster = cluster
         return False
 
-    async def take_down(self, cluster: Cluster, say: ReportProgress, delete_data: bool) -> tuple[str, ...]:
+    async def take_down(self, cluster: Cluster, report: ReportProgress, delete_data: bool) -> tuple[str, ...]:
         from headway.cluster.teardown import take_down
 
         async with self._pool.exclusive(cluster) as opened:
-            return await take_down(cluster, opened.context, say, delete_data)
+            return await take_down(cluster, opened.context, report, delete_data)
 
-    async def replace_machine(self, cluster: Cluster, say: ReportProgress, node: str, since: float | None) -> None:
+    async def replace_machine(self, cluster: Cluster, report: ReportProgress, node: str, since: float | None) -> None:
         from headway.cluster.scaling.provision_slot import provision_machine
         from headway.health.incidents.machine_gone import machine_is_surplus
 
@@ -72,12 +68,12 @@ class Lifecycle:
             machine = (await tools.machines()).get(node)
             made = machine is not None and since is not None and machine.started_at > since
             if made or (machine is not None and await tools.jobs_on(node)):
-                await say(node, "keeps its machine, which has jobs or was created after this request", done=True)
+                await report(node, "keeps its machine, which has jobs or was created after this request", done=True)
                 return
             if node not in cluster.group_of or await machine_is_surplus(tools, node):
-                await say(node, "gets no new machine: the cluster file has no place for it now", done=True)
+                await report(node, "gets no new machine: the cluster file has no place for it now", done=True)
                 return
-            await provision_machine(cluster, opened.context, node, say, why="the previous machine failed")
+            await provision_machine(cluster, opened.context, node, report, why="the previous machine failed")
 
     async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
         return await (await self._pool.opened(cluster)).machines(cluster.name)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
+from headway.domain.progress import ReportProgress
 from headway.server.backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
-    from headway.cluster.context import ReportProgress
     from headway.rollout.image_rollout import OperationWaits
 
 
@@ -25,23 +25,23 @@ class Rollouts:
         return await image_rollout.plan_rollout(await self._pool.health_context(cluster), back=back, head=head, by=by)
 
     async def roll_nodes(
-        self, cluster: Cluster, say: ReportProgress, waits: OperationWaits, *, back: bool, until: float | None
+        self, cluster: Cluster, report: ReportProgress, waits: OperationWaits, *, back: bool, until: float | None
     ) -> bool:
         from headway.rollout.image_rollout import roll_nodes
 
         tools = await self._pool.health_context(cluster)
-        return await roll_nodes(tools, say, lambda: self._pool.exclusive(cluster), waits, back=back, until=until)
+        return await roll_nodes(tools, report, lambda: self._pool.exclusive(cluster), waits, back=back, until=until)
 
-    async def roll_heads(self, cluster: Cluster, say: ReportProgress, *, back: bool) -> None:
+    async def roll_heads(self, cluster: Cluster, report: ReportProgress, *, back: bool) -> None:
         from headway.rollout.image_rollout import roll_heads
 
         async with self._pool.exclusive(cluster):
-            await roll_heads(await self._pool.health_context(cluster), say, back=back)
+            await roll_heads(await self._pool.health_context(cluster), report, back=back)
 
-    async def ensure_image(self, cluster: Cluster, say: ReportProgress) -> None:
+    async def ensure_image(self, cluster: Cluster, report: ReportProgress) -> None:
         from headway.images import build
 
-        await build.ensure_image(cluster.image, say, state_dir=(await self._pool.context(cluster)).state_dir)
+        await build.ensure_image(cluster.image, report, state_dir=(await self._pool.context(cluster)).state_dir)
 
     async def nodes_await_rollout(self, cluster: Cluster) -> bool:
         from headway.rollout.slurm_upgrade_rules import nodes_await_rollout
@@ -49,7 +49,7 @@ class Rollouts:
         tools = await self._pool.health_context(cluster)
         return await nodes_await_rollout(cluster, tools.cluster_context)
 
-    async def halt_rollout(self, cluster: Cluster, say: ReportProgress) -> None:
+    async def halt_rollout(self, cluster: Cluster, report: ReportProgress) -> None:
         from headway.rollout.image_rollout import halt_rollout
 
-        await halt_rollout(await self._pool.health_context(cluster), say)
+        await halt_rollout(await self._pool.health_context(cluster), report)

@@ -20,10 +20,10 @@ from headway.store import ClusterRow, Operation
 async def apply(run: OperationRun) -> tuple[str, ...]:
     """Applies a cluster's file. Returns the id of the operation that follows: the one that continues it if it gave
     way to another operation, or the rollout of the nodes after an upgrade of Slurm; else ()."""
-    state, operation, say = run.state, run.operation, run.say
+    state, operation, report = run.state, run.operation, run.report
     name, params = operation.cluster, ApplyParams.from_json(operation.params)
     if await replaced(state, operation):
-        await say(operation.kind, "nothing to do: a newer request replaced it", done=True)
+        await report(operation.kind, "nothing to do: a newer request replaced it", done=True)
         return ()
     row = await state.store.clusters.get(name)
     document = _document(operation, params, row)
@@ -41,7 +41,7 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
     if over := await cost_limit_conflict(state, before, cluster):
         raise over
     if row is not None and before is not None:
-        await backed_up(state, row, before, cluster, say)
+        await backed_up(state, row, before, cluster, report)
     await state.store.clusters.save(
         name,
         document.model_dump(),
@@ -52,9 +52,9 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
     await state.store.prices.record(name, prices_of(cluster, await state.store.prices.of_cluster(name), state.clock()))
     state.live.notify_row_changed(name)
     deadline = _deadline(state, operation, params)
-    waiting = ScaleInWait(state, operation, cluster, say, deadline)
+    waiting = ScaleInWait(state, operation, cluster, report, deadline)
     try:
-        aside = await state.backend.lifecycle.apply(cluster, say, deadline, waiting)
+        aside = await state.backend.lifecycle.apply(cluster, report, deadline, waiting)
     except HeadwayError:
         # The error may concern one machine only: nodes that were drained for an upgrade still have to follow their
         # heads.

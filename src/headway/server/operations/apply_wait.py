@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
+from headway.domain.progress import ReportProgress
 from headway.server.backend.connections import ClusterConnections
 from headway.services.cluster_backend import WaitForJobs
 
 if TYPE_CHECKING:
     from headway.autoscale.executor import Autoscaler
-    from headway.cluster.context import ReportProgress
 
 
 @dataclass
@@ -22,7 +22,7 @@ class WatchWhileWaiting:
     previous file; machines created meanwhile must have a place in the next one (`after`)."""
 
     held: ClusterConnections
-    say: ReportProgress
+    report: ReportProgress
     after: Cluster
     waiting: WaitForJobs | None = None
     waker: Autoscaler | None = None
@@ -41,7 +41,7 @@ class WatchWhileWaiting:
             self.waker = Autoscaler(self.held.cluster, self.held.context, next_file=self.after)
         self.waker.busy_nodes = self.nodes
         for where, text in await self.waker.scale():
-            await self.say(where, text)
+            await self.report(where, text)
 
     async def other_operation_waits(self) -> bool:
         """Returns whether a queued operation should run before this one continues."""

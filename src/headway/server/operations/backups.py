@@ -6,11 +6,12 @@ import asyncio
 import base64
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.backup.retention import retain
 from headway.domain.cluster import Cluster
 from headway.domain.operation import BackupParams, RestoreParams, RotateParams
+from headway.domain.progress import ReportProgress
 from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.operation_run import OperationRun
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class BackupOperations:
-    """Carries out operations of the kinds backup, restore and rotate. `say`: a headway.cluster.context.ReportProgress."""
+    """Carries out operations of the kinds backup, restore and rotate."""
 
-    def __init__(self, state: AppState, operation: Operation, say: Any) -> None:
+    def __init__(self, state: AppState, operation: Operation, report: ReportProgress) -> None:
         self._state = state
         self._operation = operation
-        self._say = say
+        self._report = report
 
     async def backup(self) -> tuple[str, ...]:
         """Makes a backup and returns its path. Older ones beyond `keep` are removed."""
@@ -42,12 +43,12 @@ class BackupOperations:
         params = BackupParams.from_json(self._operation.params)
         header = Header(**params.header)
         path = file_of(Path(params.to), header)
-        await back_up(state, row, cluster, self._say, path, header, await self._key())
+        await back_up(state, row, cluster, self._report, path, header, await self._key())
         if params.keep:
             stay = await asyncio.to_thread(retain, path.parent, name, params.keep, path)
             if stay:  # still a success: another backup would displace a further good one
                 text = f"older ones could not be removed: {'; '.join(stay)}"
-                await self._say("backup", text, level="warning", done=True)
+                await self._report("backup", text, level="warning", done=True)
                 state.live.add_notice(name, f"backups: {text}", level="warning")
         return (str(path),)
 
@@ -67,7 +68,7 @@ class BackupOperations:
         state, name = self._state, self._operation.cluster
         params = RestoreParams.from_json(self._operation.params)
         path, key = Path(params.path), await self._key()
-        await self._say("proof", "is being read")
+        await self._report("proof", "is being read")
         kept = await asyncio.to_thread(keep.read_contents, path, key)
         await keep.require_matching_uids(name, state.store, kept)
         document = Document.model_validate(kept.about["document"])
@@ -81,9 +82,9 @@ class BackupOperations:
                 f"{name} runs Slurm {there} and this backup is of {old}: machines of one version can't use the other",
                 hint=f"headway down {name}, then restore again",
             )
-        await self._say("proof", f"{kept.proof.bytes} bytes are complete", done=True)
+        await self._report("proof", f"{kept.proof.bytes} bytes are complete", done=True)
         count = await keep.restore_records(name, state.store, path, key, kept)
-        await self._say("records", f"{count} of Headway's own records are restored", done=True)
+        await self._report("records", f"{count} of Headway's own records are restored", done=True)
         cluster = (
             await state.clusters.resolve(document)
         ).cluster  # resolved again, with the datasets from the restored records
@@ -98,7 +99,7 @@ class BackupOperations:
         )
         state.live.notify_row_changed(name)
         await state.forget(name)  # open connections use the old keys
-        await state.backend.backups.restore(cluster, self._say, path, key, params.ref)
+        await state.backend.backups.restore(cluster, self._report, path, key, params.ref)
         await state.store.cap_refills.revert_to(name, kept.proof.header.at)
 
     async def _datasets(self, cluster: Cluster) -> None:
@@ -110,7 +111,7 @@ class BackupOperations:
         lost = [one.label for one in versions if not (library.folder(one.name) / str(one.number)).is_dir()]
         if lost:
             text = f"the files of {', '.join(lost)} are missing: add the same ones again with headway dataset add"
-            await self._say("datasets", text, level="warning", done=True)
+            await self._report("datasets", text, level="warning", done=True)
 
     async def rotate(self) -> None:
         """Replaces a key of the cluster."""
@@ -122,7 +123,7 @@ class BackupOperations:
             await state.store.clusters.save(name, state="changing")
 
         try:
-            await state.backend.backups.rotate_key(cluster, self._say, params.what, params.ref, begins)
+            await state.backend.backups.rotate_key(cluster, self._report, params.what, params.ref, begins)
         finally:
             await state.forget(name)  # the head may have the new key already, even after an error
 
@@ -137,26 +138,26 @@ class BackupOperations:
 
 async def back_up_cluster(run: OperationRun) -> tuple[str, ...]:
     """Makes a backup and returns its path."""
-    return await BackupOperations(run.state, run.operation, run.say).backup()
+    return await BackupOperations(run.state, run.operation, run.report).backup()
 
 
 async def restore_cluster(run: OperationRun) -> tuple[str, ...]:
     """Restores a cluster from a backup."""
-    await BackupOperations(run.state, run.operation, run.say).restore()
+    await BackupOperations(run.state, run.operation, run.report).restore()
     return ()
 
 
 async def rotate_key(run: OperationRun) -> tuple[str, ...]:
     """Replaces a key of a cluster."""
-    await BackupOperations(run.state, run.operation, run.say).rotate()
+    await BackupOperations(run.state, run.operation, run.report).rotate()
     return ()
 
 
 async def back_up(
-    state: AppState, row: ClusterRow, cluster: Cluster, say: Any, path: Path, header: Header, key: bytes
+    state: AppState, row: ClusterRow, cluster: Cluster, report: ReportProgress, path: Path, header: Header, key: bytes
 ) -> None:
     """Writes a backup to `path` and verifies it by reading it back. Raises the errors of headway.backup.backup.back_up."""
     about = {"document": dict(row.document), "owner": row.owner, "created_at": row.created_at}
     began = time.monotonic()
-    await state.backend.backups.back_up(cluster, about, say, path, header, key)
-    await say("backup", str(path), done=True, seconds=time.monotonic() - began)
+    await state.backend.backups.back_up(cluster, about, report, path, header, key)
+    await report("backup", str(path), done=True, seconds=time.monotonic() - began)

@@ -17,6 +17,7 @@ from headway.domain.changeset import Change
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, DatasetVersion, format_bytes
 from headway.domain.operation import DatasetParams
+from headway.domain.progress import ReportProgress
 from headway.errors import HeadwayError, Refused
 from headway.render.system.volume_mounts import unit_name
 from headway.server.operations.operation_run import OperationRun
@@ -32,16 +33,16 @@ T = TypeVar("T")
 
 async def change_dataset(run: OperationRun) -> tuple[str, ...]:
     """Adds, verifies or removes a dataset version. Returns the mount point of an added version."""
-    return await DatasetOperations(run.state, run.operation, run.say).carry_out()
+    return await DatasetOperations(run.state, run.operation, run.report).carry_out()
 
 
 class DatasetOperations:
-    """Carries out an operation of the kind dataset. `say`: a headway.cluster.context.ReportProgress."""
+    """Carries out an operation of the kind dataset."""
 
-    def __init__(self, state: AppState, operation: Operation, say: Any) -> None:
+    def __init__(self, state: AppState, operation: Operation, report: ReportProgress) -> None:
         self._state = state
         self._operation = operation
-        self._say = say
+        self._report = report
         self._cluster = operation.cluster
         self._params = DatasetParams.from_json(operation.params)
         self._name = self._params.name
@@ -72,7 +73,7 @@ class DatasetOperations:
         manifest = await self._bring(path, number - 1)
         same = next((one for one in before if one.digest == manifest.digest and not one.damage), None)
         if same is not None and await self._shelf.publish(self._name, same.number, manifest):
-            await self._say("version", f"{same.label} already has the same content", done=True)
+            await self._report("version", f"{same.label} already has the same content", done=True)
             made = same
         else:
             # the number exists on disk if a server lost its records
@@ -83,7 +84,7 @@ class DatasetOperations:
                 self._operation.person, state.clock(),
             )  # fmt: skip
             await store.datasets.add(made)
-            await self._say("version", f"{made.label} is kept, sha256 {made.digest[:12]}", done=True)
+            await self._report("version", f"{made.label} is kept, sha256 {made.digest[:12]}", done=True)
         await self._shelf.done(self._name)
         await self._place(attached=True)
         return made.path
@@ -101,7 +102,7 @@ class DatasetOperations:
         began = time.monotonic()
         manifest = await self._watched("files", "read", read)
         text = f"{len(manifest.files)} files, {format_bytes(manifest.size)} are read"
-        await self._say("files", text, done=True, seconds=time.monotonic() - began)
+        await self._report("files", text, done=True, seconds=time.monotonic() - began)
         return manifest
 
     async def _source(self, path: str) -> Callable[[], Source]:
@@ -139,7 +140,7 @@ class DatasetOperations:
                 hint=f"add it again as a new version: headway dataset add {one.name} --from {one.source}",
             )
         text = f"{one.files} files, {format_bytes(one.bytes)} are complete"
-        await self._say("files", text, done=True, seconds=time.monotonic() - began)
+        await self._report("files", text, done=True, seconds=time.monotonic() - began)
 
     async def _remove(self, one: DatasetVersion) -> None:
         """Removes a version. Also finishes a removal that a killed server left half done."""
@@ -150,7 +151,7 @@ class DatasetOperations:
                 await require_unused(self._state, one)
             await self._state.store.datasets.record_removal(one, self._operation.person, forced=count > 0)
         freed = await self._shelf.remove(one.name, one.number)
-        await self._say("version", f"{one.label} is removed, {format_bytes(freed)} are free", done=True)
+        await self._report("version", f"{one.label} is removed, {format_bytes(freed)} are free", done=True)
         if not await self._state.store.datasets.versions(self._cluster, self._name):
             await self._place(attached=False)
 
@@ -166,13 +167,13 @@ class DatasetOperations:
         if any(not self._mine(change) for change in changes.asks):
             todo = "mounts it" if attached else "unmounts it"
             text = f"{cluster.name} has other disturbing changes: headway apply {todo} with them"
-            await self._say("machines", text, level="warning", done=True)
+            await self._report("machines", text, level="warning", done=True)
             return
         await self._apply(cluster, "mounted" if attached else "unmounted")
 
     async def _apply(self, cluster: Cluster, word: str) -> None:
         try:
-            await self._state.backend.lifecycle.apply(cluster, self._say)
+            await self._state.backend.lifecycle.apply(cluster, self._report)
         except HeadwayError as error:
             raise Refused(
                 f"{FOLDER}/{self._name} could not be {word} everywhere: {error.message}",
@@ -194,7 +195,7 @@ class DatasetOperations:
             while not (await asyncio.wait({task}, timeout=pause))[0]:
                 done, every = format_bytes(progress.bytes), format_bytes(progress.of_bytes)
                 text = f"{progress.files} of {progress.of_files} files are {word}, {done} of {every}"
-                await self._say(step, text if progress.of_files else "are being listed")
+                await self._report(step, text if progress.of_files else "are being listed")
                 pause = min(pause * 1.5, LAST_LOOK_S)
             return task.result()
         finally:

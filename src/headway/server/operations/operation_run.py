@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from headway.domain.progress import ReportProgress
 from headway.services.app_state import AppState
 from headway.store import Operation
-
-if TYPE_CHECKING:  # these libraries are loaded with the first cluster
-    from headway.cluster.context import ReportProgress
 
 
 @dataclass(frozen=True)
 class OperationRun:
-    """One run of an operation. `say` adds an event to it. `replanned`: ids of operations whose plan this server has
+    """One run of an operation. `report` adds an event to it. `replanned`: ids of operations whose plan this server has
     already checked again; a second check would find the changes that the operation itself made."""
 
     state: AppState
     operation: Operation
-    say: ReportProgress
+    report: ReportProgress
     replanned: set[str]
 
 

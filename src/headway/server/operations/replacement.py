@@ -13,6 +13,6 @@ async def replace_machine(run: OperationRun) -> tuple[str, ...]:
     _, cluster = await run.state.clusters.get(operation.cluster)
     since = operation.created_at if operation.attempts == 1 else None
     await run.state.backend.lifecycle.replace_machine(
-        cluster, run.say, ReplaceParams.from_json(operation.params).node, since
+        cluster, run.report, ReplaceParams.from_json(operation.params).node, since
     )
     return ()

@@ -3,9 +3,8 @@ handled, and operations that are queued meanwhile run first."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from headway.domain.operation import OperationKind, RollParams
+from headway.domain.progress import ReportProgress
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation, queued_operations
@@ -16,16 +15,16 @@ _TAKES_OVER = (OperationKind.ROLL, OperationKind.DOWN)
 
 async def roll(run: OperationRun) -> tuple[str, ...]:
     """Returns the id of the operation that continues it; () when it is done, or another rollout or a down takes over."""
-    return await RolloutOperation(run.state, run.operation, run.say).run()
+    return await RolloutOperation(run.state, run.operation, run.report).run()
 
 
 class RolloutOperation:
-    """Carries out operations of the kind roll. `say`: a headway.cluster.context.ReportProgress."""
+    """Carries out operations of the kind roll."""
 
-    def __init__(self, state: AppState, operation: Operation, say: Any) -> None:
+    def __init__(self, state: AppState, operation: Operation, report: ReportProgress) -> None:
         self._state = state
         self._operation = operation
-        self._say = say
+        self._report = report
 
     async def run(self) -> tuple[str, ...]:
         """Runs the rollout. Returns the id of the operation that continues it; () when it is done or another rollout
@@ -34,7 +33,7 @@ class RolloutOperation:
         params = RollParams.from_json(self._operation.params)
         row, cluster = await state.clusters.get(name)
         if params.stop:
-            await state.backend.rollouts.halt_rollout(cluster, self._say)
+            await state.backend.rollouts.halt_rollout(cluster, self._report)
             return ()
         back, until = params.back, params.until
         # If a server was stopped while the head was being recreated, there is no controller, and nodes can't be
@@ -43,14 +42,14 @@ class RolloutOperation:
         state.wake.set()
         at_the_head = params.head and row.state == "changing"
         if not at_the_head and not await state.backend.rollouts.roll_nodes(
-            cluster, self._say, self._waits, back=back, until=until
+            cluster, self._report, self._waits, back=back, until=until
         ):
             return await self._go_on_later()
         if params.head:
             state.waiting.discard(self._operation.id)
             await state.store.clusters.save(name, state="changing")
             state.live.notify_row_changed(name)
-            await state.backend.rollouts.roll_heads(cluster, self._say, back=back)
+            await state.backend.rollouts.roll_heads(cluster, self._report, back=back)
             await state.store.clusters.save(name, state="ready")
             await state.forget(name)  # open connections lead to the machine before
         return ()

@@ -4,11 +4,11 @@ are handled, and operations that are queued run first."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.domain.machines.slots import Deadline
 from headway.domain.operation import ApplyParams, OperationKind, ScaleParams
+from headway.domain.progress import ReportProgress
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation, queued_operations
 from headway.store import Operation
@@ -18,16 +18,15 @@ ENDS = (OperationKind.DOWN, OperationKind.RESTORE)
 
 
 class ScaleInWait:
-    """Implements headway.services.cluster_backend.WaitForJobs for one apply or scale. `say`: a
-    headway.cluster.context.ReportProgress; `deadline`: the apply's."""
+    """Implements headway.services.cluster_backend.WaitForJobs for one apply or scale. `deadline`: the apply's."""
 
     def __init__(
-        self, state: AppState, operation: Operation, cluster: Cluster, say: Any, deadline: Deadline | None
+        self, state: AppState, operation: Operation, cluster: Cluster, report: ReportProgress, deadline: Deadline | None
     ) -> None:
         self._state = state
         self._operation = operation
         self._cluster = cluster
-        self._say = say
+        self._report = report
         self._deadline = deadline
         self._waits = False
         self._nodes: frozenset[str] = frozenset()  # nodes whose jobs are waited for
@@ -72,7 +71,7 @@ class ScaleInWait:
             one.id for one in await queued_operations(self._state, self._operation.cluster) if self._replaces(one)
         ]
         words = "a newer request replaced it" if instead else "another operation goes first"
-        await self._say(mine.kind, f"{words}; nodes to be removed stay drained", level="warning", done=True)
+        await self._report(mine.kind, f"{words}; nodes to be removed stay drained", level="warning", done=True)
         row = await self._state.store.clusters.get(mine.cluster)
         params = ScaleParams(
             confirmed=True,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headway import __version__
 from headway.domain.cluster import Cluster
 from headway.domain.machines.slots import Deadline
 from headway.domain.operation import OperationKind, RollParams
+from headway.domain.progress import ReportProgress
 from headway.errors import InvalidSpec, Refused
 from headway.rollout.slurm_upgrade_rules import is_upgrade, upgrade_fault
 from headway.server.operations.backups import back_up
@@ -19,11 +19,8 @@ from headway.services.cluster.operations import queue_operation
 from headway.services.cluster.path_policy import require_allowed_path
 from headway.store import ClusterRow, Operation
 
-if TYPE_CHECKING:
-    from headway.cluster.context import ReportProgress
 
-
-async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cluster, say: ReportProgress) -> None:
+async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cluster, report: ReportProgress) -> None:
     """Makes a backup before an upgrade of Slurm; does nothing if the version stays the same. The new file says where
     to and with which key. Raises HeadwayError, with nothing changed; also if the running Slurm can't be upgraded to
     this version, or its image can't be built."""
@@ -33,7 +30,7 @@ async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cl
     if not is_upgrade(written, before, after):
         return
     state.clusters.record_slurm_version(after, written)  # the stored file will be the new one at the next try
-    await state.backend.rollouts.ensure_image(after, say)
+    await state.backend.rollouts.ensure_image(after, report)
     from headway.backup import archive
     from headway.backup.backup import file_of
 
@@ -44,8 +41,8 @@ async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cl
     path = file_of(require_allowed_path(state, rule.to), header)
     passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
     key = await asyncio.to_thread(archive.key_of, passphrase, header.salt)
-    await say("backup", f"before Slurm {written} becomes {after.slurm_version}: the way back")
-    await back_up(state, row, before, say, path, header, key)
+    await report("backup", f"before Slurm {written} becomes {after.slurm_version}: the way back")
+    await back_up(state, row, before, report, path, header, key)
 
 
 async def nodes_follow(

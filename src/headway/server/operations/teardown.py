@@ -21,18 +21,18 @@ log = structlog.get_logger("headway.operations")
 
 async def take_down(run: OperationRun) -> tuple[str, ...]:
     """Takes a cluster down. Returns what was kept, and where."""
-    state, name, say = run.state, run.operation.cluster, run.say
+    state, name, report = run.state, run.operation.cluster, run.report
     delete_data = DownParams.from_json(run.operation.params).delete_data
     row = await state.store.clusters.get(name)
     if row is None:
         await _stop_billing(state, name)
-        await say("cluster", f"{name} is down already", done=True)
+        await report("cluster", f"{name} is down already", done=True)
         return ()
     await state.store.clusters.save(name, state="changing")
     state.live.notify_row_changed(name)
     cluster = await state.clusters.resolved(row)
     await _read_last_accounting(state, cluster)
-    kept = await state.backend.lifecycle.take_down(cluster, say, delete_data)
+    kept = await state.backend.lifecycle.take_down(cluster, report, delete_data)
     await _stop_billing(state, name)
     await state.store.incidents.close_all(name)
     await state.store.clusters.delete(name, delete_data=delete_data)

@@ -153,9 +153,9 @@ class OperationWorker:
         while True:
             try:
                 if said:
-                    await self._say(operation, "server", said, level="warning")
+                    await self._report(operation, "server", said, level="warning")
                 return await HANDLERS[operation.kind](
-                    OperationRun(self._state, operation, partial(self._say, operation), self._replanned)
+                    OperationRun(self._state, operation, partial(self._report, operation), self._replanned)
                 )
             except StoreUnavailable as error:
                 late += isinstance(error, CommitUnknown)
@@ -185,7 +185,7 @@ class OperationWorker:
             if waits or (row is not None and row.state in ("changing", "creating")):
                 await state.store.clusters.save(name, state="failed")
             first = error.first_line  # clients that follow the operation get the full error at the end
-            await self._say(operation, operation.kind, first, level="error", done=True)
+            await self._report(operation, operation.kind, first, level="error", done=True)
             state.live.add_notice(name, f"{operation.kind} failed: {first}", level="error")
         elif operation.kind is not OperationKind.DOWN:
             if operation.kind.changes_cluster:
@@ -202,7 +202,7 @@ class OperationWorker:
         state.live.publish_events(operation_news(operation, word, state.clock(), text))
         state.live.hub.publish(operation_topic(operation.id))
 
-    async def _say(
+    async def _report(
         self,
         operation: Operation,
         step: str,

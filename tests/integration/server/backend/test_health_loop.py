@@ -110,7 +110,7 @@ async def test_autoscaler_uses_the_old_file_while_an_apply_waits(monkeypatch: An
     server.opened.cluster = LAB
     later = builders.cluster(2, 0)
 
-    async def say(where: str, text: str, **_: Any) -> None:
+    async def report(where: str, text: str, **_: Any) -> None:
         said.append((where, text))
 
     async def look(waker: executor.Autoscaler) -> list[tuple[str, str]]:
@@ -119,7 +119,7 @@ async def test_autoscaler_uses_the_old_file_while_an_apply_waits(monkeypatch: An
         return [("lab-1-1", f"made, but not {min(waker.busy_nodes)}")]
 
     monkeypatch.setattr(executor.Autoscaler, "scale", look)
-    watch = WatchWhileWaiting(server.opened, say, later)
+    watch = WatchWhileWaiting(server.opened, report, later)
     await watch.step(["lab-1-2"])
     assert said == [("lab-1-1", "made, but not lab-1-2")]
     resting = asyncio.create_task(watch.finish_tasks())
@@ -155,17 +155,17 @@ async def test_replacement_skips_a_machine_recreated_by_others(
     """None: an earlier try was broken off, which may have made it and no more."""
     brought = []
 
-    async def bring(_: Any, context: ClusterContext, name: str, say: Any, *, why: str) -> None:
+    async def bring(_: Any, context: ClusterContext, name: str, report: Any, *, why: str) -> None:
         brought.append((name, why))
 
-    async def say(*_: Any, **__: Any) -> None: ...
+    async def report(*_: Any, **__: Any) -> None: ...
 
     assert lab.world.machine is not None
     lab.world.machine, lab.world.jobs = replace(lab.world.machine, started_at=started_at), jobs
     opened = ClusterConnections(lab.responder.cluster_context, None)
     monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
     lifecycle = Lifecycle(Pool(lab.store, opened))
-    await lifecycle.replace_machine(lab.responder.cluster, say, NODE, since)
+    await lifecycle.replace_machine(lab.responder.cluster, report, NODE, since)
     assert brought == ([(NODE, "the previous machine failed")] if made else [])
 
 
@@ -177,7 +177,7 @@ async def test_replacement_skips_a_node_that_is_no_longer_wanted(lab: Ward, monk
     async def bring(_: Any, __: Any, name: str, *___: Any, **____: Any) -> None:
         brought.append(name)
 
-    async def say(_: str, text: str, **__: Any) -> None:
+    async def report(_: str, text: str, **__: Any) -> None:
         said.append(text)
 
     cluster, world = lab.responder.cluster, lab.world
@@ -190,7 +190,7 @@ async def test_replacement_skips_a_node_that_is_no_longer_wanted(lab: Ward, monk
     opened = ClusterConnections(lab.responder.cluster_context, None)
     monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
     lifecycle = Lifecycle(Pool(lab.store, opened))
-    await lifecycle.replace_machine(cluster, say, NODE, None)
+    await lifecycle.replace_machine(cluster, report, NODE, None)
     assert brought == ([NODE] if fate == "missing" else [])
     assert said == ([] if brought else ["gets no new machine: the cluster file has no place for it now"])
 

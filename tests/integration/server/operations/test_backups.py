@@ -344,7 +344,7 @@ async def test_refused_operation_leaves_the_cluster_state_unchanged(server: Serv
 
 
 async def test_failed_rotation_deletes_its_pending_key(server: Server) -> None:
-    async def fails(cluster: Any, _say: Any, _what: str, ref: str) -> None:
+    async def fails(cluster: Any, _report: Any, _what: str, ref: str) -> None:
         await server.store.secrets.put_if_absent(cluster.name, f"rotating/{ref}", "the new key")
         raise Unreachable("lab-1-1 does not answer")
 

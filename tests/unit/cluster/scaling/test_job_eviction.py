@@ -52,12 +52,12 @@ class Controller(FakeSlurm):
                 del self.words[job]
                 self.jobs[NODE].discard(job)
 
-    async def say(self, step: str, text: str, **_: Any) -> None:
+    async def report(self, step: str, text: str, **_: Any) -> None:
         self.said.append(f"{step}: {text}")
 
     def away(self) -> JobEviction:
         context = ClusterContext(cast(Any, None), cast(Any, None), cast(Any, self), Path("/nowhere"))
-        return JobEviction(LAB, context, self.say, HEAD, "its node is removed", lambda: self.now, self.sleep)
+        return JobEviction(LAB, context, self.report, HEAD, "its node is removed", lambda: self.now, self.sleep)
 
 
 async def test_completing_job_is_waited_for_and_not_requeued() -> None:

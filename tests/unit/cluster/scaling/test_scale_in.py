@@ -40,13 +40,13 @@ class World:
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    async def say(self, *_: Any, **__: Any) -> None: ...
+    async def report(self, *_: Any, **__: Any) -> None: ...
 
     def leaving(self, deadline: float | None = None) -> ScaleIn:
         context: Any = ClusterContext(self.provider, None, self.slurm, Path())  # type: ignore[arg-type]
         head = MACHINES[LAB.head]
         until = None if deadline is None else Deadline(deadline)
-        return ScaleIn(LAB, context, self.say, head, MACHINES, until, clock=lambda: self.now, sleep=self.sleep)
+        return ScaleIn(LAB, context, self.report, head, MACHINES, until, clock=lambda: self.now, sleep=self.sleep)
 
 
 @pytest.fixture(autouse=True)
@@ -241,7 +241,7 @@ async def test_clear_reports_a_wait_and_steps_aside_for_other_operations(monkeyp
         changes = ChangeSet("lab", (Change("machine.delete", "lab-1-3", "lab-1-3", "goes"),))
         context = world.leaving().context
         until = None if deadline is None else Deadline(deadline)
-        return ApplyRun(goal, context, world.say, None, {}, Observed(MACHINES), changes, until, Other())  # type: ignore[arg-type]
+        return ApplyRun(goal, context, world.report, None, {}, Observed(MACHINES), changes, until, Other())  # type: ignore[arg-type]
 
     others = False
     assert await run(World(lab_1_3=(7,)), 1.0).clear()
@@ -268,11 +268,11 @@ async def test_no_machine_is_deleted_during_a_restore() -> None:
     changes = ChangeSet("lab", (Change("machine.delete", "lab-1-3", "lab-1-3", "goes"),))
     said: list[str] = []
 
-    async def say(step: str, text: str, **_: Any) -> None:
+    async def report(step: str, text: str, **_: Any) -> None:
         said.append(f"{step}: {text}")
 
     context = world.leaving().context
-    run = ApplyRun(goal, context, say, None, {}, Observed(MACHINES), changes, rests=True)  # type: ignore[arg-type]
+    run = ApplyRun(goal, context, report, None, {}, Observed(MACHINES), changes, rests=True)  # type: ignore[arg-type]
     assert not await run.clear()
     assert world.did == []
     (line,) = said

@@ -35,11 +35,11 @@ def build(name: Name = DEFAULT_IMAGE, output: Output = Format.table) -> None:
 
     started = time.monotonic()
 
-    async def say(step: str, text: str, *, level: str = "info", **_: object) -> None:
+    async def report(step: str, text: str, *, level: str = "info", **_: object) -> None:
         mark = "" if level == "info" else f"{level}: "
         session.print_note(f"{time.monotonic() - started:7.1f}s  {step:<{STEP_WIDTH}}  {mark}{text}")
 
-    built = _run(image_build.build_image(name, say))
+    built = _run(image_build.build_image(name, report))
     if output is Format.json:
         session.print_json(built)
         return

@@ -82,9 +82,9 @@ async def test_plan_reports_every_fault_with_its_path(server: Server) -> None:
 
 
 async def test_apply_runs_as_operation_with_resumable_event_stream(server: Server) -> None:
-    async def work(cluster: Any, say: Any) -> None:
-        await say("machines", "are made")
-        await say("machines", "are up", done=True, seconds=2.5)
+    async def work(cluster: Any, report: Any) -> None:
+        await report("machines", "are made")
+        await report("machines", "are up", done=True, seconds=2.5)
 
     server.backend.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
     client = await server.client()
@@ -139,7 +139,7 @@ async def test_second_apply_waits_and_replans_before_it_disrupts(server: Server)
     order: list[str] = []
     go_on, begun = asyncio.Event(), asyncio.Event()
 
-    async def work(cluster: Any, say: Any) -> None:
+    async def work(cluster: Any, report: Any) -> None:
         order.append("begin")
         begun.set()
         await go_on.wait()

@@ -42,11 +42,11 @@ async def test_event_stream_sends_all_events_before_the_end(server: Server, monk
 async def test_event_stream_sends_events_of_a_running_operation_live(server: Server) -> None:
     go_on, spoken = asyncio.Event(), asyncio.Event()
 
-    async def work(cluster: Any, say: Any) -> None:
-        await say("machines", "first")
+    async def work(cluster: Any, report: Any) -> None:
+        await report("machines", "first")
         spoken.set()
         await go_on.wait()
-        await say("machines", "second")
+        await report("machines", "second")
 
     server.backend.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
     client = await server.client()
