@@ -4,7 +4,7 @@
 - A node that is silent for longer than its lease (node_lease.py): it is set down, and Slurm requeues its jobs. Nothing is done
   while several nodes, and at least half of all, are silent, because the network is then at fault.
 
-Everything else waits for the server. Each action is a line in DEEDS, which the server reads before anything else, so
+Everything else waits for the server. Each action is a line in ACTIONS, which the server reads before anything else, so
 that nothing is done twice. Faults that the server has already read are left to it."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agent.contact.node_lease import LEASE_OVER_S
 from agent.journal import log, whole_lines
 from agent.two_heads.leading_head import LeaderFile
 
-DEEDS = "/var/lib/headway/deeds.jsonl"
+ACTIONS = "/var/lib/headway/deeds.jsonl"  # a name that agents of other versions have too
 WATCHED = "/run/headway/watched"  # touched by `watch` while a server reads from it
 AWAY_S = 15.0  # a restarted server is back by then
 OLD_S = 900.0  # older faults are left to the server
@@ -60,21 +60,21 @@ class OfflineResponder(threading.Thread):
         config: Config,
         beats: dict[str, float],
         faults: str,
-        deeds: str = DEEDS,
+        actions: str = ACTIONS,
         watched: str = WATCHED,
         execute: Run = run_command,
     ) -> None:
         super().__init__(daemon=True)
         self._config = config
         self._beats = beats  # node -> Unix time of its last heartbeat
-        self._faults, self._deeds, self._watched = faults, deeds, watched
+        self._faults, self._actions, self._watched = faults, actions, watched
         self._run = execute
         self._leading = LeaderFile(config.first, config.state)
         self._led: bool | None = None
         self._led_since = 0.0
         self._began = time.time()
         self._sent: dict[str, set[int]] = {}  # unfinished fault -> jobs that were requeued for it
-        self._done = {str(json.loads(line)["signal"]) for line in whole_lines(deeds)}
+        self._done = {str(json.loads(line)["signal"]) for line in whole_lines(actions)}
 
     def run(self) -> None:
         while True:
@@ -169,9 +169,9 @@ class OfflineResponder(threading.Thread):
             self._done.add(name)
 
     def _note(self, signal: str, node: str, now: float, requeued: list[int], stay: list[int]) -> None:
-        deed = {"signal": signal, "node": node, "at": round(now, 3), "requeued": requeued, "stay": stay}
-        with open(self._deeds, "a") as file:
-            file.write(json.dumps(deed) + "\n")
+        action = {"signal": signal, "node": node, "at": round(now, 3), "requeued": requeued, "stay": stay}
+        with open(self._actions, "a") as file:
+            file.write(json.dumps(action) + "\n")
             file.flush()
             os.fsync(file.fileno())
         self._done.add(signal)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any
 
-from agent.contact.offline_responder import DEEDS, WATCHED
+from agent.contact.offline_responder import ACTIONS, WATCHED
 from agent.journal import touch_file, whole_lines
 from agent.roles.head import BEATS, FAULTS, TURNS
 from agent.roles.power_hints import ASKED, FILE
@@ -106,7 +106,8 @@ def stream_events(
     away"""
     due, spool, begun = 0.0, NewLines(faults, old=True), NewLines(turns, old=False)
     wishes, named = NewLines(asked, old=False), ControllerLog(journal)
-    for line in whole_lines(DEEDS):  # printed before the faults they belong to
+    for line in whole_lines(ACTIONS):  # printed before the faults they belong to
+        # The key is "deed" because servers of other versions read this too.
         print(f'{{"deed": {line.rstrip()}}}', flush=True)
     while True:
         for line in spool.read_new():

@@ -117,24 +117,26 @@ class Autoscaler:
             group.name: planner.retry_delay_s(self.over_budget.get(group.name, 0) + 1) for group in self.cluster.groups
         }
         jobs = await self._waiting_jobs(head, states)
-        wishes = planner.plan_scaling(
+        planned = planner.plan_scaling(
             self.cluster, states, machines, making, now,
             leaving=going, backing_off=waiting, closed_s=closed_s, jobs=jobs, next_file=self.next_file,
         )  # fmt: skip
-        deeds = list(wishes)
-        self._forget_over_budget(deeds)
+        actions = list(planned)
+        self._forget_over_budget(actions)
         self.undeletable = {name: one for name, one in self.undeletable.items() if name in machines}
-        free = await self._idle_nodes(head, [deed.node for deed in deeds if isinstance(deed, planner.DeleteMachine)])
-        for deed in deeds:
-            if isinstance(deed, planner.DeleteMachine) and (
-                deed.node not in free or now < self.undeletable.get(deed.node, (0, 0.0))[1]
+        free = await self._idle_nodes(
+            head, [action.node for action in actions if isinstance(action, planner.DeleteMachine)]
+        )
+        for action in actions:
+            if isinstance(action, planner.DeleteMachine) and (
+                action.node not in free or now < self.undeletable.get(action.node, (0, 0.0))[1]
             ):
                 continue
-            if isinstance(deed, planner.DeleteMachine | planner.ResetNode) and deed.node in self.busy_nodes:
+            if isinstance(action, planner.DeleteMachine | planner.ResetNode) and action.node in self.busy_nodes:
                 continue
-            async with self._report_faults(_subject(deed)):
-                if await self._carry_out(deed, head, machines):
-                    await self._note_failure(deed)
+            async with self._report_faults(_subject(action)):
+                if await self._carry_out(action, head, machines):
+                    await self._note_failure(action)
         self.messages += await provisioning_incidents.close_resolved(
             self.cluster, self.context.store, states, machines, making, now, going
         )
@@ -154,10 +156,12 @@ class Autoscaler:
             return {}
         return await node_jobs.jobs_by_node(self.context.connections, head)
 
-    def _forget_over_budget(self, deeds: Collection[planner.ScalingAction]) -> None:
+    def _forget_over_budget(self, actions: Collection[planner.ScalingAction]) -> None:
         """Resets the count of exceeded cost limits for groups that get a machine and have no slot to close."""
-        made = {self.cluster.group_of[deed.node].name for deed in deeds if isinstance(deed, planner.CreateMachine)}
-        for name in made - {deed.group for deed in deeds if isinstance(deed, planner.CloseSlots)}:
+        made = {
+            self.cluster.group_of[action.node].name for action in actions if isinstance(action, planner.CreateMachine)
+        }
+        for name in made - {action.group for action in actions if isinstance(action, planner.CloseSlots)}:
             self.over_budget.pop(name, None)
 
     async def _idle_nodes(self, head: Machine, names: Collection[str]) -> set[str]:
@@ -169,32 +173,32 @@ class Autoscaler:
         states = await node_commands.read_node_reasons(self.context.connections, head)
         return {name for name in names if name not in busy or states.get(name, ("", ""))[0].endswith("#")}
 
-    async def _note_failure(self, deed: planner.ScalingAction) -> None:
+    async def _note_failure(self, action: planner.ScalingAction) -> None:
         """Records a failure in an incident: machines that were not ready in time for Slurm or never registered, and
         machines that would exceed the cost limit."""
-        if isinstance(deed, planner.CloseSlots):
-            self.over_budget[deed.group] = self.over_budget.get(deed.group, 0) + 1
-            group = next(group for group in self.cluster.groups if group.name == deed.group)
+        if isinstance(action, planner.CloseSlots):
+            self.over_budget[action.group] = self.over_budget.get(action.group, 0) + 1
+            group = next(group for group in self.cluster.groups if group.name == action.group)
             store, now = self.context.store, self.clock()
             await provisioning_incidents.note_failed_creation(
-                self.cluster, store, group, deed.nodes[0], deed.why, now, deed.until
+                self.cluster, store, group, action.nodes[0], action.why, now, action.until
             )
             return
-        if isinstance(deed, planner.ResetNode):
+        if isinstance(action, planner.ResetNode):
             why = f"it was not ready within {MAKE_S} s, so Slurm marked it DOWN"
-        elif isinstance(deed, planner.DeleteMachine) and deed.why == planner.NOT_REGISTERED:
-            why = deed.why
+        elif isinstance(action, planner.DeleteMachine) and action.why == planner.NOT_REGISTERED:
+            why = action.why
         else:
             return
-        group = self.cluster.group_of[deed.node]
+        group = self.cluster.group_of[action.node]
         await provisioning_incidents.note_failed_creation(
-            self.cluster, self.context.store, group, deed.node, why, self.clock(), self.clock()
+            self.cluster, self.context.store, group, action.node, why, self.clock(), self.clock()
         )
 
-    async def _carry_out(self, deed: planner.ScalingAction, head: Machine, machines: dict[str, Machine]) -> bool:
+    async def _carry_out(self, action: planner.ScalingAction, head: Machine, machines: dict[str, Machine]) -> bool:
         """Carries out one action. Returns whether it is done."""
         run = self.context.connections
-        match deed:
+        match action:
             case planner.CreateMachine(node):
                 if len(self.tasks) < CREATIONS_AT_ONCE:
                     self.tasks[node] = asyncio.create_task(self._create_machine(node, head), name=f"machine {node}")
@@ -208,7 +212,7 @@ class Autoscaler:
                 self.prometheus_outdated = True
                 self.messages.append((node, f"machine returned: {why}"))
             case planner.CloseSlots(group, nodes, until, why):
-                await node_commands.close_nodes(run, head, nodes, planner.close_reason(deed))
+                await node_commands.close_nodes(run, head, nodes, planner.close_reason(action))
                 self.messages.append(
                     (group, f"no machine is requested in the next {until - self.clock():.0f} s: {why}")
                 )
@@ -318,11 +322,11 @@ class Autoscaler:
             self.messages.append((node, f"and could not be deleted yet: {error.first_line}"))
 
 
-def _subject(deed: planner.ScalingAction) -> str:
+def _subject(action: planner.ScalingAction) -> str:
     """Returns the group or nodes that a message about the action is about."""
-    match deed:
+    match action:
         case planner.CloseSlots(group):
             return group
         case planner.OpenSlots(nodes):
             return compress(nodes)
-    return deed.node
+    return action.node

@@ -99,11 +99,11 @@ def plan_scaling(
         for name in group.slots:
             if name in being_created or name in short or name in ghosts or name not in states:
                 continue
-            deed = _node_action(name, states[name], machines.get(name), now)
-            if isinstance(deed, CreateMachine):
+            action = _node_action(name, states[name], machines.get(name), now)
+            if isinstance(action, CreateMachine):
                 woken += [name] if group.name not in backing_off else []
-            elif deed is not None:
-                yield deed
+            elif action is not None:
+                yield action
         over: list[str] = []
         for together in _group_by_shared_jobs(woken, jobs or {}):
             if budget.has_room(together):
@@ -207,9 +207,9 @@ def close_slots(
     return CloseSlots(group.name, tuple(name for name in group.slots if name in asleep | set(nodes)), until, why)
 
 
-def close_reason(deed: CloseSlots) -> str:
+def close_reason(action: CloseSlots) -> str:
     """Returns Slurm's reason for closed slots."""
-    return f"{CLOSED} {deed.until:.0f}: {deed.why}"
+    return f"{CLOSED} {action.until:.0f}: {action.why}"
 
 
 def retry_delay_s(failures: int) -> float:

@@ -66,7 +66,7 @@ _QUEUED = (  # these don't ask the cluster
 def world(
     server: Server, things: Things, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Things:
-    """Where every deed works."""
+    """Where every action works."""
     kept = {"path": str(_backup(tmp_path_factory.mktemp("backups"))), "passphrase": "long enough", "confirmed": True}
     monkeypatch.setitem(BODIES, "POST api/clusters/{name}/restore", kept)
     work = server.backend
@@ -128,7 +128,7 @@ async def write(world: Things, key: str, method: str, path: str, role: str, thin
 
 
 async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
-    """Jobs in the state that the deed is for, a node with a fault or without, no deed of a node under way."""
+    """Jobs in the state that the action is for, a node with a fault or without, no action of a node under way."""
     verb = key.rpartition("/")[2]
     state = "PENDING" if verb in WAITING else "FAILED" if verb in ("retry", "rerun") else "RUNNING"
     jobs = tuple(builders.job(number, state, user=user) for user, number in JOBS.items())

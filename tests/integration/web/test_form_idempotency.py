@@ -91,8 +91,8 @@ async def test_other_form_key_content_or_session_is_a_new_request(server: Server
 
 async def test_form_without_a_valid_key_is_executed_each_time(server: Server) -> None:
     alice = await ready(server)
-    for deed in ("", "x" * 32, "0" * 31):
-        assert (await alice.post(SUBMIT, data={**JOB, "form_key": deed})).status_code == 303
+    for key in ("", "x" * 32, "0" * 31):
+        assert (await alice.post(SUBMIT, data={**JOB, "form_key": key})).status_code == 303
     assert (sent(server), server.backend.tags) == (3, [])
 
 

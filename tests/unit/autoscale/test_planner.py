@@ -38,7 +38,7 @@ def cluster(limit: str | None = None) -> Cluster:
     return replace(whole, groups=groups, max_usd_per_hour=None if limit is None else Decimal(limit))
 
 
-def deeds(
+def planned(
     *states: str, there: tuple[int, ...] = (), being_created: tuple[int, ...] = (), started: float = NOW, **more: str
 ) -> list[ScalingAction]:
     """`states` of the nodes in order, as "word" or "word|reason"; `there`: the places of those with a machine."""
@@ -52,12 +52,12 @@ def deeds(
 
 
 def test_creates_one_machine_for_each_resuming_node() -> None:
-    assert deeds("idle~", "allocated#", "mixed#") == [CreateMachine("lab-1-2"), CreateMachine("lab-1-3")]
-    assert deeds("idle~", "allocated#", "mixed#", being_created=(1,), there=(2,)) == []
+    assert planned("idle~", "allocated#", "mixed#") == [CreateMachine("lab-1-2"), CreateMachine("lab-1-3")]
+    assert planned("idle~", "allocated#", "mixed#", being_created=(1,), there=(2,)) == []
 
 
 def test_deletes_machines_of_powered_down_nodes() -> None:
-    found = deeds("idle~", "idle%", "idle", "idle~", there=(0, 1, 2, 3))
+    found = planned("idle~", "idle%", "idle", "idle~", there=(0, 1, 2, 3))
     assert [one.node for one in found if isinstance(one, DeleteMachine)] == [
         "lab-1-1",
         "lab-1-2",
@@ -67,17 +67,17 @@ def test_deletes_machines_of_powered_down_nodes() -> None:
 
 def test_keeps_machine_of_drained_node() -> None:
     """An older Slurm switches a drained node off as any other that has no jobs."""
-    assert deeds("drained~|carol: a fan is loud", "drained%|headway: incident 7", there=(0, 1)) == []
+    assert planned("drained~|carol: a fan is loud", "drained%|headway: incident 7", there=(0, 1)) == []
 
 
 def test_deletes_and_recreates_unfinished_machine() -> None:
-    (deed,) = deeds("allocated#", there=(0,), started=NOW - 1000)
-    assert isinstance(deed, DeleteMachine)
-    assert deeds("allocated#") == [CreateMachine("lab-1-1")]
+    (action,) = planned("allocated#", there=(0,), started=NOW - 1000)
+    assert isinstance(action, DeleteMachine)
+    assert planned("allocated#") == [CreateMachine("lab-1-1")]
 
 
 def test_closes_slots_over_budget() -> None:
-    found = deeds("allocated#", "allocated#", "idle~", "idle", there=(3,), limit="70")
+    found = planned("allocated#", "allocated#", "idle~", "idle", there=(3,), limit="70")
     assert found[0] == CreateMachine("lab-1-1")
     shut = found[1]
     assert isinstance(shut, CloseSlots)
@@ -127,23 +127,23 @@ def test_closes_group_over_budget_for_given_duration() -> None:
 def test_budget_reserves_fixed_groups_before_job_demand() -> None:
     """A machine of a group that people scale is away or about to be made: nobody else gets its money."""
     assert not [
-        one for one in deeds("allocated#", "idle~", "idle~", "down", limit="60") if isinstance(one, CreateMachine)
+        one for one in planned("allocated#", "idle~", "idle~", "down", limit="60") if isinstance(one, CreateMachine)
     ]
-    assert deeds("allocated#", "idle~", "idle~", "down", limit="63")[0] == CreateMachine("lab-1-1")
+    assert planned("allocated#", "idle~", "idle~", "down", limit="63")[0] == CreateMachine("lab-1-1")
     found = cluster("63")
     least = replace(found.groups[0], nodes=1)  # the one that it always has counts once
-    (deed,) = plan_scaling(
+    (action,) = plan_scaling(
         replace(found, groups=(least, found.groups[1])), {"lab-1-1": ("allocated#", "none")}, {}, (), NOW
     )
-    assert deed == CreateMachine("lab-1-1")
+    assert action == CreateMachine("lab-1-1")
 
 
 def test_closed_slot_reopens_after_its_time_and_has_no_machine() -> None:
     until = f"headway: closed until {NOW + 5:.0f}: no room"
-    assert deeds(f"down~|{until}") == []
-    (deed,) = deeds(f"down%|{until}", there=(0,))
-    assert isinstance(deed, DeleteMachine)
-    assert deeds(f"down~|headway: closed until {NOW - 5:.0f}: no room") == [OpenSlots(("lab-1-1",))]
+    assert planned(f"down~|{until}") == []
+    (action,) = planned(f"down%|{until}", there=(0,))
+    assert isinstance(action, DeleteMachine)
+    assert planned(f"down~|headway: closed until {NOW - 5:.0f}: no room") == [OpenSlots(("lab-1-1",))]
 
 
 def test_close_reason_states_time_and_cause() -> None:
@@ -155,11 +155,11 @@ def test_close_reason_states_time_and_cause() -> None:
 
 
 def test_resets_node_after_resume_timeout() -> None:
-    assert deeds("down~|ResumeTimeout reached") == [ResetNode("lab-1-1")]  # slurmctld has it switched off, then down
-    (deed,) = deeds("down~|ResumeTimeout reached", there=(0,))  # its machine goes first
-    assert isinstance(deed, DeleteMachine)
-    assert deeds("down~|carol: broken") == []
-    assert deeds("down*|Not responding") == []
+    assert planned("down~|ResumeTimeout reached") == [ResetNode("lab-1-1")]  # slurmctld has it switched off, then down
+    (action,) = planned("down~|ResumeTimeout reached", there=(0,))  # its machine goes first
+    assert isinstance(action, DeleteMachine)
+    assert planned("down~|carol: broken") == []
+    assert planned("down*|Not responding") == []
 
 
 def spot(*states: str, there: tuple[int, ...], started: float = NOW, **more: Collection[str]) -> list[ScalingAction]:
@@ -189,8 +189,8 @@ def test_replaces_spot_machine_about_to_be_reclaimed() -> None:
 
 def test_deletes_spot_machine_that_never_registered() -> None:
     """Whoever made it was killed, or could not delete it: nobody pays for it for ever."""
-    (deed,) = spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 1000)
-    assert deed == DeleteMachine("lab-1-1", NOT_REGISTERED)
+    (action,) = spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 1000)
+    assert action == DeleteMachine("lab-1-1", NOT_REGISTERED)
     assert spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 100) == []  # it may be about to come up
     assert spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 1000, being_created={"lab-1-1"}) == []
     leaving = spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 1000, leaving={"lab-1-1"})

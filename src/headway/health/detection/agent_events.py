@@ -12,6 +12,7 @@ from headway.domain.incident import FaultAction, Signal
 from headway.domain.machines.machine import Machine
 from headway.render.machine_paths import AGENT_PROGRAM
 
+# The agents' word for it and the kind of stored rows, which a newer server must still read.
 OFFLINE_ACTION = "deed"
 _MAX_TEXT = 500
 
@@ -94,8 +95,8 @@ def parse_event(line: bytes) -> AgentEvent | None:
             return _parse_signal(told["fault"])
         if "check" in told:
             return _parse_check(told["check"])
-        if "deed" in told:
-            return _parse_offline_action(told["deed"])
+        if OFFLINE_ACTION in told:
+            return _parse_offline_action(told[OFFLINE_ACTION])
         if "power" in told:
             return PowerRequest()
         if "turns" in told:

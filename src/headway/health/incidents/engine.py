@@ -149,34 +149,36 @@ class IncidentEngine:
         await self._release_epilog(signal.node)
         return said
 
-    async def handle_offline_action(self, deed: OfflineAction) -> Messages:
+    async def handle_offline_action(self, action: OfflineAction) -> Messages:
         """Records what the head's agent did about a signal while no server was connected. The record arrives before the
         signal itself and becomes part of its incident, so that no job is requeued twice. Returns messages."""
         store, name = self.cluster_context.store, self.cluster.name
-        if await store.signals.exists(name, deed.id):
+        if await store.signals.exists(name, action.id):
             return []
-        jobs = f"jobs requeued: {', '.join(map(str, deed.requeued)) or 'none'}"
-        silent = deed.silent_since is not None and deed.node in self.cluster.slot_names
-        incident = await self._incident_of_silence(deed, jobs) if silent else None
-        text = json.dumps({"requeued": deed.requeued, "stay": deed.not_requeueable})
-        await store.signals.add(name, Signal(deed.id, deed.at, deed.node, 0, None, text, kind=OFFLINE_ACTION))
-        said = [(deed.node, f"the head's agent had {'marked it DOWN' if silent else 'drained it'}; {jobs}")]
+        jobs = f"jobs requeued: {', '.join(map(str, action.requeued)) or 'none'}"
+        silent = action.silent_since is not None and action.node in self.cluster.slot_names
+        incident = await self._incident_of_silence(action, jobs) if silent else None
+        text = json.dumps({"requeued": action.requeued, "stay": action.not_requeueable})
+        await store.signals.add(name, Signal(action.id, action.at, action.node, 0, None, text, kind=OFFLINE_ACTION))
+        said = [(action.node, f"the head's agent had {'marked it DOWN' if silent else 'drained it'}; {jobs}")]
         return said + (await self.run_due_steps(incident) if incident else [])
 
-    async def _incident_of_silence(self, deed: OfflineAction, jobs: str) -> Incident:
+    async def _incident_of_silence(self, action: OfflineAction, jobs: str) -> Incident:
         """Returns the incident of a silence that the head's agent has dealt with. No signal follows such a silence, so
         the incident is opened or extended here."""
-        store, at = self.cluster_context.store, deed.silent_since or deed.at
-        found = await self._open_incidents(deed.node)
-        evidence = {"dead": True, "at": at, "had": list(deed.requeued)}
+        store, at = self.cluster_context.store, action.silent_since or action.at
+        found = await self._open_incidents(action.node)
+        evidence = {"dead": True, "at": at, "had": list(action.requeued)}
         if found and found[0].state is not IncidentState.OUT and not await self._may_have_jobs(found[0]):
             incident = found[0]
         else:  # the node was in service, because the head's agent acts on no other node
-            incident = await self._open_for_dead_node(deed.node, "no heartbeat, and its lease had ended", evidence, at)
-        back = [job for job in deed.requeued if await self.context.job_state(job) not in ENDED_BADLY]
-        await store.incidents.record_requeued_jobs(incident.number, back, deed.at)
+            incident = await self._open_for_dead_node(
+                action.node, "no heartbeat, and its lease had ended", evidence, at
+            )
+        back = [job for job in action.requeued if await self.context.job_state(job) not in ENDED_BADLY]
+        await store.incidents.record_requeued_jobs(incident.number, back, action.at)
         return await self.context.add_step(
-            incident, incident.state, f"down; {jobs}", actor="relay", evidence={"done_at": deed.at}
+            incident, incident.state, f"down; {jobs}", actor="relay", evidence={"done_at": action.at}
         )
 
     async def _closed_incident_of(self, signal: Signal, history: Iterable[Incident]) -> Incident | None:
@@ -193,16 +195,16 @@ class IncidentEngine:
         """Adds what the head's agent did about the signal, if anything, to its incident. Returns the incident after the
         step."""
         found = await self.cluster_context.store.signals.of_node(self.cluster.name, signal.node, signal.at)
-        deed = next(
+        action = next(
             (one for one in found if one.kind == OFFLINE_ACTION and one.id == f"{OFFLINE_ACTION} {signal.id}"), None
         )
-        if deed is None:
+        if action is None:
             return incident
-        told: dict[str, list[int]] = json.loads(deed.text)
-        await self.cluster_context.store.incidents.record_requeued_jobs(incident.number, told["requeued"], deed.at)
+        told: dict[str, list[int]] = json.loads(action.text)
+        await self.cluster_context.store.incidents.record_requeued_jobs(incident.number, told["requeued"], action.at)
         words = f"drained, and jobs requeued: {', '.join(map(str, told['requeued'])) or 'none'}"
         return await self.context.add_step(
-            incident, incident.state, words, actor="relay", evidence=told | {"done_at": deed.at}
+            incident, incident.state, words, actor="relay", evidence=told | {"done_at": action.at}
         )
 
     async def handle_dead_node(self, node: str, what: str, **evidence: object) -> Messages:

@@ -16,7 +16,7 @@ from headway.schemas.jobs import ArrayOut, JobRunOut, JobRunsOut, PlacementOut, 
 from headway.web.views.wording import count, job_word, slurm_time
 
 _GPUS = ("gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature")
-DEEDS = {"requeue": RUNNING, "hold": WAITING, "release": WAITING, "cancel": RUNNING | WAITING}
+ACTIONS = {"requeue": RUNNING, "hold": WAITING, "release": WAITING, "cancel": RUNNING | WAITING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Head:
     starts_at: int
     planned: str
     restarts: int
-    deeds: tuple[str, ...]  # the actions of DEEDS that the state allows and this person may take
+    actions: tuple[str, ...]  # the actions of ACTIONS that the state allows and this person may take
     clone: bool
 
 
@@ -98,9 +98,9 @@ class Gpus:
 def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, clone: bool) -> Head:
     """Returns the top of the page. `mine`: the person may act on the job; `clone`: the person may submit a copy."""
     kind, word = job_word(job.state, job.reason)
-    deeds = [deed for deed, states in DEEDS.items() if mine and job.state in states]
+    actions = [action for action, states in ACTIONS.items() if mine and job.state in states]
     held = word == "held"
-    deeds = [deed for deed in deeds if deed != ("hold" if held else "release")]
+    actions = [action for action in actions if action != ("hold" if held else "release")]
     return Head(
         id=job.id,
         cluster=cluster,
@@ -115,7 +115,7 @@ def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, 
         starts_at=why.starts_at if why else 0,
         planned=", ".join(why.nodes) if why and why.starts_at else "",
         restarts=job.restarts,
-        deeds=tuple(deeds),
+        actions=tuple(actions),
         clone=clone,
     )
 

@@ -210,9 +210,9 @@ async def test_machine_recreated_after_a_failed_repair_is_not_replaced(lab: Ward
 
 async def test_node_set_down_by_the_relay_is_repaired_and_returned(lab: Ward) -> None:
     lab.world.jobs, lab.world.state, lab.world.reason = {7: "RUNNING"}, "DOWN*", "headway: relay: no heartbeat"
-    deed = OfflineAction(f"deed silent {NODE} 900", 930.0, NODE, f"silent {NODE} 900", (7,))
-    await lab.responder.handle_offline_action(deed)
-    await lab.responder.handle_offline_action(deed)
+    action = OfflineAction(f"deed silent {NODE} 900", 930.0, NODE, f"silent {NODE} 900", (7,))
+    await lab.responder.handle_offline_action(action)
+    await lab.responder.handle_offline_action(action)
     found = await lab.settle()
     assert (found.number, found.fault_at, found.state) == (1, 900.0, IncidentState.RETURNED)
     assert lab.world.order == ["fence", "down", "start", "resume"]

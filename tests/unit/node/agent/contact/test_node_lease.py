@@ -205,7 +205,7 @@ class Head:
 class World:
     def __init__(self, folder: Path) -> None:
         self.folder, self.head, self.beats = folder, Head(), {"lab-1-1": 5000.0, "lab-1-2": 5000.0, "lab-1-3": 5000.0}
-        self.faults, self.deeds, self.watched = (folder / name for name in ("faults", "deeds", "watched"))
+        self.faults, self.actions, self.watched = (folder / name for name in ("faults", "actions", "watched"))
         self.faults.write_text("")
 
     def relay(self, **config: Any) -> Any:
@@ -222,7 +222,7 @@ class World:
             Config("10.0.0.1", **known),
             self.beats,
             str(self.faults),
-            str(self.deeds),
+            str(self.actions),
             str(self.watched),
             self.head,
         )
@@ -238,7 +238,7 @@ class World:
             file.write(json.dumps({"id": name, "at": at, "node": "lab-1-2", "code": code, "job": job}) + "\n")
 
     def told(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.deeds.read_text().splitlines()] if self.deeds.exists() else []
+        return [json.loads(line) for line in self.actions.read_text().splitlines()] if self.actions.exists() else []
 
 
 @pytest.fixture
@@ -272,7 +272,7 @@ def test_responder_retries_commands_the_controller_did_not_answer(world: World, 
     relay.check(5001.0)
     assert [line for line in world.head.done if "requeue" in line] == ["requeue 7", "requeue 8"]
     assert world.head.done[0].startswith("update NodeName=lab-1-2 State=DRAIN")
-    assert [(deed["requeued"], deed["stay"]) for deed in world.told()] == [([7, 8], [])]
+    assert [(action["requeued"], action["stay"]) for action in world.told()] == [([7, 8], [])]
 
 
 @pytest.mark.parametrize("away", ["show node", "State=DOWN", "--nodelist"])
@@ -288,7 +288,7 @@ def test_responder_retries_until_a_silent_node_is_down(world: World, away: str) 
     assert world.head.done == [
         "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease has ended"
     ]
-    assert [deed["requeued"] for deed in world.told()] == [[7, 8]]
+    assert [action["requeued"] for action in world.told()] == [[7, 8]]
 
 
 def test_responder_does_not_requeue_jobs_that_ended_before_the_fault(world: World) -> None:
@@ -327,7 +327,7 @@ def test_responder_accepts_final_requeue_refusals(world: World) -> None:
     world.head.refused = {7: "Job is pending execution for job 7", 8: "Invalid job id specified for job 8"}
     world.fault()
     world.relay().check(5000.0)
-    assert [(deed["requeued"], deed["stay"]) for deed in world.told()] == [([7], [8])]
+    assert [(action["requeued"], action["stay"]) for action in world.told()] == [([7], [8])]
 
 
 def test_responder_ignores_faults_a_server_may_have_read(world: World) -> None:
