@@ -124,7 +124,7 @@ def test_provider_replaces_machine_that_reboot_does_not_repair(lab: Lab) -> None
     assert json.loads(lab.cli("node", "history", node, "-o", "json").out)["score"] == 0, "it is another machine"
 
 
-def test_often_failing_node_accepts_spare_work_only(lab: Lab) -> None:
+def test_flaky_node_accepts_only_jobs_that_name_its_reservation(lab: Lab) -> None:
     node = NODES[0]
     count = sum(one.node == node for one in lab.client.incidents.list("rep"))
     lab.cli("fault", "xid", "79", node, "--gpu", "0")

@@ -77,7 +77,7 @@ class World:
         self.reboot_fails: Callable[[], tuple[int, str]] | None = None
         self.away = 0  # number of mount attempts that fail, or FOR_GOOD
         self.unfit: list[str] = []  # what its agent reports at the next checks
-        self.lemons: str = ""  # nodes in the reservation of lemons
+        self.flaky_nodes: str = ""  # nodes in the reservation of flaky nodes
 
     # --- stands in for the provider
 
@@ -263,9 +263,13 @@ class World:
     def _reservation(self, words: Sequence[str]) -> tuple[int, str]:
         assert "headway_lemons" in words[-1] or "ReservationName=headway_lemons" in words, words
         if words[1] == "--oneliner":
-            return (0, f"ReservationName=headway_lemons Nodes={self.lemons}\n") if self.lemons else (1, "not found")
-        self.lemons = next((word.partition("=")[2] for word in words if word.startswith("Nodes=")), "")
-        self.order.append(f"lemons: {self.lemons}")
+            return (
+                (0, f"ReservationName=headway_lemons Nodes={self.flaky_nodes}\n")
+                if self.flaky_nodes
+                else (1, "not found")
+            )
+        self.flaky_nodes = next((word.partition("=")[2] for word in words if word.startswith("Nodes=")), "")
+        self.order.append(f"flaky: {self.flaky_nodes}")
         return 0, ""
 
     def _requeue(self, number: int) -> tuple[int, str]:

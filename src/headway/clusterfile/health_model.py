@@ -12,7 +12,7 @@ from headway.validation.field_types import (
 
 
 class LemonPart(Part):
-    """Nodes that fail repeatedly are kept out of service."""
+    """Flaky nodes, which fail repeatedly, are kept out of service."""
 
     score: int = Field(
         8,
@@ -59,7 +59,7 @@ class HealthPart(Part):
         le=10,
         description="Number of repairs that are tried; then the node is out of service until you return it.",
     )
-    lemon: LemonPart = Field(default_factory=LemonPart, description="Nodes that fail repeatedly.")
+    lemon: LemonPart = Field(default_factory=LemonPart, description="Flaky nodes: nodes that fail repeatedly.")
     silent_share: float = Field(
         0.5,
         gt=0,

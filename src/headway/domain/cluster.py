@@ -253,9 +253,11 @@ class Health:
     xid_classes: Mapping[int, str] = field(default_factory=dict)
     act: bool = True  # False: incidents are recorded, and nothing is done about them
     tries: int = 3  # repairs of one incident; after that the node is out of service
-    lemon_score: int = 8  # a node with this score is kept out of service
-    lemon_days: int = 14  # days over which incidents count for the score
-    lemon_spare_work: bool = False  # such a node is not kept out at once: it takes jobs that ask for such nodes
+    flaky_score: int = 8  # a node with this score is flaky: it is kept out of service
+    flaky_days: int = 14  # days over which incidents count for the score
+    reserve_flaky_nodes: bool = (
+        False  # at this score the node is reserved for jobs that ask for it, at twice the score kept out
+    )
     silent_share: float = 0.5  # share of all nodes; if this many fall silent together, the network is at fault
     warning_s: int = 60  # time that a job which asked for a signal has before it is requeued
     hang: StallRule = StallRule(1800)

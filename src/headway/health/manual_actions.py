@@ -8,7 +8,7 @@ from headway.domain.incident import OUT_BEFORE, OWN_REASON, REBOOTS, FaultAction
 from headway.domain.slurm.state import OUT
 from headway.errors import Conflict, HeadwayError
 from headway.health.context import HealthContext, fault_text
-from headway.health.incidents import repair, verification
+from headway.health.incidents import node_tests, repair
 from headway.slurm import node_commands
 
 IN_SERVICE_AS = "Slurm has it as"
@@ -87,7 +87,7 @@ async def reboot_node(context: HealthContext, node: str, person: str, *, end_job
         return fault
     fault = (
         fault
-        or (await verification.run_node_tests(context, node)).fault
+        or (await node_tests.run_node_tests(context, node)).fault
         or await _blocking_incident(context, node, person, began)
     )
     if not fault:

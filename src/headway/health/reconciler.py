@@ -19,9 +19,9 @@ from headway.domain.slurm.state import OUT, JobState, NodeState
 from headway.errors import CommandFailed
 from headway.health.context import fault_text
 from headway.health.head_recovery import HeadRecovery
-from headway.health.incidents import flaky_nodes
+from headway.health.incidents import flaky_node_reservation
 from headway.health.incidents.engine import IncidentEngine
-from headway.health.incidents.verification import repeat_return
+from headway.health.incidents.return_to_service import repeat_return
 from headway.health.jobs.short_run_requeue import ShortRunRequeuer
 from headway.health.jobs.stall_watchdog import StallWatchdog
 from headway.health.policy.reconcile_rules import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
@@ -89,7 +89,7 @@ class HealthReconciler:
             self.caps_checked_at = self.clock()
             now = datetime.fromtimestamp(self.caps_checked_at).astimezone()
             said += await reset_due_usage(self.cluster, self.context, head, now)
-            await flaky_nodes.update_reservation(self.incidents.context)
+            await flaky_node_reservation.update_flaky_reservation(self.incidents.context)
         said += await self.stall_watchdog.check_jobs(head, all_jobs.values())
         return said
 

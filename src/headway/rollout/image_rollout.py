@@ -27,8 +27,8 @@ from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import OUT
 from headway.errors import HeadwayError, Refused
 from headway.health.context import HealthContext, fault_text
+from headway.health.incidents.node_tests import run_node_tests
 from headway.health.incidents.repair import BOOT_S, wait_until_registered
-from headway.health.incidents.verification import run_node_tests
 from headway.images import build, local_images, recipe
 from headway.images.local_images import ImageInfo
 from headway.rollout.rollout_changes import (

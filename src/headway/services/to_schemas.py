@@ -14,7 +14,7 @@ from headway.domain.incident import Incident
 from headway.domain.machines.slots import choose_slots
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.domain.slurm.state import LEMONS, SPARES, JobState, NodeState
+from headway.domain.slurm.state import FLAKY_NODES, SPARES, JobState, NodeState
 from headway.errors import Fault
 from headway.health.incidents.timings import incident_timings
 from headway.jobs.explain.pending import PendingReason
@@ -157,7 +157,7 @@ def _with_slurm(out: NodeOut, state: NodeState | None, holders: dict[int, int], 
     if state is not None:
         out.states = list(state.states)
         out.reason = state.reason or (
-            "fails too often: for jobs in reservation headway_lemons only" if state.reservation == LEMONS else ""
+            "fails too often: for jobs in reservation headway_lemons only" if state.reservation == FLAKY_NODES else ""
         )
         out.cpus, out.cpus_used = state.cpus, state.cpus_used
         out.memory_mib, out.memory_used_mib = state.memory_mib, state.memory_used_mib

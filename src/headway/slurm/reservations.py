@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import compress, expand
-from headway.domain.slurm.state import LEMONS, SPARES
+from headway.domain.slurm.state import FLAKY_NODES, SPARES
 from headway.errors import CommandFailed
 from headway.slurm.scontrol import run_scontrol
 from headway.transport.ssh import Remote
@@ -16,7 +16,7 @@ from headway.transport.ssh import Remote
 # for tomorrow say, may name any node, and a flaky node may just have been a spare. Not MAINT: sinfo would show a healthy spare as
 # being under maintenance; without it sinfo writes "resv".
 _FLAGS = "Flags=IGNORE_JOBS,OVERLAP"
-_OPTIONS = {SPARES: ("Users=root", "StartTime=now"), LEMONS: ("Accounts=root", "StartTime=now")}
+_OPTIONS = {SPARES: ("Users=root", "StartTime=now"), FLAKY_NODES: ("Accounts=root", "StartTime=now")}
 _NO_END = "EndTime=2100-01-01"  # Slurm takes "infinite" for one year: the spares would then become ordinary nodes
 _TEST_MINUTES = 4  # then Slurm removes the reservation by itself
 _IN_USE = "reservation is in use"

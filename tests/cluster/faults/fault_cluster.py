@@ -11,8 +11,8 @@ STEPS = ("--steps", "20", "--log-every", "1", "--checkpoint-every", "4", "--step
 NODES = tuple(f"flt-1-{n}" for n in range(1, 6))
 
 
-def spec(lab: Lab, lemon: int = 30) -> str:
-    """Writes the cluster file and returns its text. The repairs of these tests do not reach the lemon limit unless a
+def spec(lab: Lab, flaky_score: int = 30) -> str:
+    """Writes the cluster file and returns its text. The repairs of these tests do not reach the score of a flaky node unless a
     test lowers it."""
     file = lab.state / "flt.yaml"
     file.write_text(f"""\
@@ -21,7 +21,7 @@ plan: h100-8
 nodes: 4
 spares: 1
 teams: {{vision: {{users: [ann]}}}}
-health: {{lemon: {{score: {lemon}}}}}
+health: {{lemon: {{score: {flaky_score}}}}}
 """)
     return str(file)
 

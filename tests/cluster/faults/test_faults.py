@@ -316,7 +316,7 @@ def test_admin_drain_is_kept_through_fault_and_return(lab: Lab) -> None:
 
 
 def test_repeatedly_failing_node_stays_out_with_a_reason(lab: Lab) -> None:
-    lab.cli("apply", spec(lab, lemon=5), "--yes")
+    lab.cli("apply", spec(lab, flaky_score=5), "--yes")
     for _ in range(5):
         lab.wait(lambda: node_of(lab, FLAPS)["usable"], "the node to be back")
         count = len(incidents(lab)) + 1

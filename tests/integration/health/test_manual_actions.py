@@ -10,7 +10,8 @@ from headway.domain.incident import FaultAction, IncidentState, Signal, is_headw
 from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import Conflict, Unreachable
 from headway.health import manual_actions
-from headway.health.incidents import verification
+from headway.health.incidents import node_tests
+from headway.health.incidents.return_to_service import repeat_return, return_to_service
 from tests.support.incident_cluster import NODE, Ward, signal
 
 
@@ -20,8 +21,8 @@ async def test_manual_drain_stays_after_an_incident_returns_the_node(lab: Ward) 
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", "olga: disk swap")
     incident = await lab.store.incidents.open("lab", NODE, "XID 79", FaultAction.REBOOT, 1.0, {})
     incident = await lab.store.incidents.add_step(incident, IncidentState.TESTING, "t", drained=True)
-    done = await verification.return_to_service(
-        context, incident, await verification.run_node_tests(context, NODE), IncidentState.RETURNED, "ann"
+    done = await return_to_service(
+        context, incident, await node_tests.run_node_tests(context, NODE), IncidentState.RETURNED, "ann"
     )
     assert done.steps[-1].text == "tests passed; the node was drained by a person and stays drained"
     assert lab.world.state == "IDLE+DRAIN"
@@ -119,28 +120,28 @@ async def test_lost_return_is_repeated_only_for_finished_incidents(
     incident = await lab.store.incidents.open("lab", NODE, "XID 79", FaultAction.REBOOT, 1.0, {})
     lab.world.state, lab.world.reason = "DOWN", f"headway: incident {incident.number}: XID 79"
     incident = await lab.store.incidents.add_step(incident, IncidentState.TESTING, "t", drained=True)
-    assert await verification.repeat_return(context, NODE) == ""
+    assert await repeat_return(context, NODE) == ""
     await lab.store.incidents.add_step(incident, IncidentState.OUT, "fails too often")
-    assert await verification.repeat_return(context, NODE) == ""
+    assert await repeat_return(context, NODE) == ""
     incident = await lab.store.incidents.add_step(incident, IncidentState.TESTING, "t")
     passed = {"passed": ["daemons"]}
     await lab.store.incidents.add_step(
         incident, IncidentState.RETURNED, "tests passed; back in service", evidence=passed
     )
-    assert await verification.repeat_return(context, "lab-1-1") == "", "another node's"
+    assert await repeat_return(context, "lab-1-1") == "", "another node's"
     mine = lab.world.reason
     for other in ("headway: incident 99: XID 79", f"headway: incident {incident.number}: XID 48"):
         lab.world.reason = other
-        assert await verification.repeat_return(context, NODE) == "", "not ours"
+        assert await repeat_return(context, NODE) == "", "not ours"
     lab.world.reason = mine
     newer = await lab.store.incidents.open("lab", NODE, "XID 94", FaultAction.RESET, 2.0, {})
-    assert await verification.repeat_return(context, NODE) == "", "another fault of it is open"
+    assert await repeat_return(context, NODE) == "", "another fault of it is open"
     await lab.store.incidents.add_step(newer, IncidentState.FALSE_ALARM, "none")
     assert lab.world.state == "DOWN"
-    assert "back in service" in await verification.repeat_return(context, NODE)
+    assert "back in service" in await repeat_return(context, NODE)
     assert lab.world.state == "IDLE"
     lab.world.reason = "olga: the fan"
-    assert await verification.repeat_return(context, NODE) == "", "a person's by now"
+    assert await repeat_return(context, NODE) == "", "a person's by now"
 
 
 def taken_for_a_fault(lab: Ward, *signals: Signal, late: bool = False) -> None:

@@ -127,12 +127,12 @@ async def test_apply_returns_only_nodes_not_held_by_a_person_or_an_incident(monk
 
 
 @pytest.fixture
-async def lemons(tmp_path: Any) -> AsyncIterator[Ward]:
-    async with ward(tmp_path, replace(LAB, health=Health(lemon_spare_work=True))) as made:
+async def flaky_lab(tmp_path: Any) -> AsyncIterator[Ward]:
+    async with ward(tmp_path, replace(LAB, health=Health(reserve_flaky_nodes=True))) as made:
         yield made
 
 
-async def test_failing_reservation_update_does_not_block_a_repaired_node(lemons: Ward) -> None:
+async def test_failing_reservation_update_does_not_block_a_repaired_node(flaky_lab: Ward) -> None:
     """Slurm refuses to delete one that a job names."""
     refused = 0
 
@@ -143,19 +143,19 @@ async def test_failing_reservation_update_does_not_block_a_repaired_node(lemons:
         refused += 1
         return 1, ""
 
-    lemons.world._reservation = reservation  # type: ignore[assignment, method-assign]
-    await lemons.responder.handle_signal(signal(46), [])
-    assert (await lemons.settle()).steps[-1].text == "tests passed; back in service"
-    assert (refused, lemons.world.state) == (1, "IDLE")
+    flaky_lab.world._reservation = reservation  # type: ignore[assignment, method-assign]
+    await flaky_lab.responder.handle_signal(signal(46), [])
+    assert (await flaky_lab.settle()).steps[-1].text == "tests passed; back in service"
+    assert (refused, flaky_lab.world.state) == (1, "IDLE")
 
 
-async def test_unreliable_node_returns_only_once_its_reservation_is_set(tmp_path: Any) -> None:
-    async with ward(tmp_path, replace(LAB, health=Health(lemon_score=1, lemon_spare_work=True))) as lab:
+async def test_flaky_node_returns_only_once_its_reservation_is_set(tmp_path: Any) -> None:
+    async with ward(tmp_path, replace(LAB, health=Health(flaky_score=1, reserve_flaky_nodes=True))) as lab:
         real = lab.world._reservation
         lab.world._reservation = lambda words: real(words) if "--oneliner" in words else (1, "")  # type: ignore[method-assign]
         await lab.responder.handle_signal(signal(46), [])
         assert (await lab.settle()).state is IncidentState.TESTING
-        assert (lab.world.state, lab.world.lemons) == ("IDLE+DRAIN", "")
+        assert (lab.world.state, lab.world.flaky_nodes) == ("IDLE+DRAIN", "")
         lab.world._reservation = real  # type: ignore[method-assign]
         assert "for jobs in reservation headway_lemons only" in (await lab.settle()).steps[-1].text
-        assert (lab.world.state, lab.world.lemons) == ("IDLE", NODE)
+        assert (lab.world.state, lab.world.flaky_nodes) == ("IDLE", NODE)

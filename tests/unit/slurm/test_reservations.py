@@ -49,7 +49,7 @@ async def test_reservation_in_use_by_job_is_not_deleted() -> None:
         )
 
 
-async def test_lemon_reservation_is_open_to_all_accounts() -> None:
+async def test_flaky_node_reservation_is_open_to_all_accounts() -> None:
     show = (*SHOW[:-1], "headway_lemons")
     create = ("scontrol", "create", "reservation", "ReservationName=headway_lemons", "Nodes=lab-1-2",
               "EndTime=2100-01-01", "Flags=IGNORE_JOBS,OVERLAP", "Accounts=root", "StartTime=now")  # fmt: skip

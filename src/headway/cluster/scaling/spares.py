@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headway.domain.cluster import Cluster, Group
-from headway.domain.slurm.state import LEMONS, OURS, NodeState
+from headway.domain.slurm.state import FLAKY_NODES, OURS, NodeState
 
 
 def spares_to_reserve(cluster: Cluster, nodes: Mapping[str, NodeState], reserved: frozenset[str]) -> frozenset[str]:
@@ -21,7 +21,7 @@ def spares_to_reserve(cluster: Cluster, nodes: Mapping[str, NodeState], reserved
 
 
 def _of_group(group: Group, nodes: Mapping[str, NodeState], reserved: frozenset[str]) -> list[str]:
-    sound = {name for name, node in nodes.items() if node.usable and node.reservation != LEMONS}
+    sound = {name for name, node in nodes.items() if node.usable and node.reservation != FLAKY_NODES}
     usable = [name for name in group.slots if name in sound]
     count = max(0, min(group.spares, len(usable) - group.nodes))
     order = sorted(usable, key=lambda name: (name not in reserved, -group.slots.index(name)))

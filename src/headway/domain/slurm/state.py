@@ -11,7 +11,7 @@ from headway.domain.slurm.job_label import job_label
 MOST_SIBLINGS = 8  # the most array tasks that may be returned where one job was requested by the array's number
 OURS = "headway_"  # prefix of Headway's own Slurm reservations
 SPARES = "headway_spares"  # reservation of the spare nodes
-LEMONS = "headway_lemons"  # reservation of nodes that fail too often, for jobs with --reservation=headway_lemons
+FLAKY_NODES = "headway_lemons"  # reservation of flaky nodes, for jobs with --reservation=headway_lemons
 OUT = frozenset({"DRAIN", "DOWN", "FAIL"})  # states of a node that takes no jobs until it is returned to service
 BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})  # states of a node that has jobs
 _BAD = frozenset({"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN", "INVALID_REG", "FUTURE"})

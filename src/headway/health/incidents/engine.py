@@ -39,7 +39,7 @@ from headway.health.incidents import machine_gone, repair, spot_reclaim
 from headway.health.incidents.drain import isolate_node
 from headway.health.incidents.incident_tasks import IncidentTasks
 from headway.health.incidents.requeue import ENDED_BADLY, move_jobs, requeue_job_of_signal
-from headway.health.policy import repair_ladder
+from headway.health.policy import node_score, repair_ladder
 from headway.health.policy.signal_policy import (
     DAY_S,
     Verdict,
@@ -227,7 +227,7 @@ class IncidentEngine:
         jobs_ran_on = incident.action is FaultAction.MOUNT or incident.action not in DRAINS
         action = FaultAction.REBOOT if jobs_ran_on else incident.action
         await self.tasks.cancel(incident)
-        score = max(incident.score, repair_ladder.action_score(action))
+        score = max(incident.score, node_score.action_score(action))
         return await self.context.add_step(
             incident, IncidentState.SEEN, what, evidence=evidence, action=action, score=score
         )
@@ -404,7 +404,7 @@ class IncidentEngine:
     async def _open_incident(
         self, node: str, what: str, action: FaultAction, at: float, evidence: Mapping[str, object]
     ) -> Incident:
-        score = repair_ladder.action_score(action)
+        score = node_score.action_score(action)
         return await self.cluster_context.store.incidents.open(
             self.cluster.name, node, what, action, at, evidence, score=score
         )
@@ -424,7 +424,7 @@ class IncidentEngine:
             verdict.why,
             evidence=signal_evidence(signal) | {"drains": verdict.drains},
             action=action,
-            score=max(incident.score, repair_ladder.action_score(action)),
+            score=max(incident.score, node_score.action_score(action)),
             last_signal_at=max(signal.at, incident.last_signal_at),
         )
 

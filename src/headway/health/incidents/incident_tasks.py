@@ -10,7 +10,8 @@ from typing import Any
 from headway.domain.incident import Incident, IncidentState, IncidentStep
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext
-from headway.health.incidents import repair, verification
+from headway.health.incidents import node_tests, repair
+from headway.health.incidents.return_to_service import return_to_service
 
 
 @dataclass
@@ -54,18 +55,16 @@ class IncidentTasks:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _run_tests(context: HealthContext, incident: Incident) -> verification.NodeTestReport:
+async def _run_tests(context: HealthContext, incident: Incident) -> node_tests.NodeTestReport:
     """Runs the node's tests. If a person asked for them, a stopped machine is started first."""
     with contextlib.suppress(HeadwayError):  # the tests report what is wrong
         if _tests_begun(incident)[0].evidence.get("asked"):
             await repair.start_machine(context, incident.node)
         await repair.wait_until_booted(context, incident.node)
-    return await verification.run_node_tests(
-        context, incident.node, thorough=verification.needs_thorough_tests(incident)
-    )
+    return await node_tests.run_node_tests(context, incident.node, thorough=node_tests.needs_thorough_tests(incident))
 
 
-async def _finish_tests(context: HealthContext, incident: Incident, report: verification.NodeTestReport) -> Incident:
+async def _finish_tests(context: HealthContext, incident: Incident, report: node_tests.NodeTestReport) -> Incident:
     """Records the result of the tests. A node that passed returns to service. After a failure it gets the next
     repair, or is taken out of service if a person had asked for the tests."""
     begun, since = _tests_begun(incident)
@@ -74,7 +73,7 @@ async def _finish_tests(context: HealthContext, incident: Incident, report: veri
         state = IncidentState.FALSE_ALARM if begun.evidence.get("false_alarm") else IncidentState.RETURNED
         if person:
             await context.cluster_context.store.incidents.reset_score(context.cluster.name, incident.node)
-        return await verification.return_to_service(context, incident, report, state, person or "headway")
+        return await return_to_service(context, incident, report, state, person or "headway")
     words = f"a test failed: {report.fault or 'the error occurred again'}"
     state = IncidentState.OUT if person else IncidentState.JOBS_MOVED
     return await context.add_step(incident, state, words)

@@ -1,4 +1,4 @@
-"""Decides which repair comes next and which node failed too often. Pure."""
+"""Decides which repair comes next, and when a repeated drain becomes an RMA. Pure."""
 
 from __future__ import annotations
 
@@ -7,17 +7,10 @@ from dataclasses import replace
 
 from headway.domain.cluster import Health
 from headway.domain.incident import DRAINS, FaultAction, Incident, IncidentState, Repair
+from headway.health.policy.node_score import action_score
 from headway.health.policy.signal_policy import DAY_S, Verdict
 
 WEEK_S = 7 * DAY_S
-# The score that an incident adds to its node.
-_SCORES = {
-    FaultAction.RESET: 1,
-    FaultAction.REBOOT: 1,
-    FaultAction.DRAIN: 2,
-    FaultAction.RMA: 3,
-    FaultAction.HANDS_ON: 3,
-}
 # mount: the wait for the volume is repeated. rma: one reboot first, because the cause may have been a loose contact.
 # hands_on: no repair, a person has to look first.
 _LADDERS = {
@@ -27,11 +20,6 @@ _LADDERS = {
     FaultAction.REBOOT: (Repair.REBOOT, Repair.REPLACE),
     FaultAction.RMA: (Repair.REBOOT, Repair.REPLACE),
 }
-
-
-def action_score(action: FaultAction) -> int:
-    """Returns the score that an incident with this action adds to its node."""
-    return _SCORES.get(action, 0)
 
 
 def tried_repairs(incident: Incident) -> tuple[Repair, ...]:
@@ -52,30 +40,6 @@ def next_repair(incident: Incident, health: Health, *, makes_machines: bool) -> 
             continue
         return repair
     return None
-
-
-def node_score(incidents: Iterable[Incident], health: Health, now: float) -> int:
-    """Returns the sum of the scores of the node's incidents within `health.lemon_days`."""
-    since = now - health.lemon_days * DAY_S
-    return sum(one.score for one in incidents if one.opened_at >= since and one.state is not IncidentState.FALSE_ALARM)
-
-
-def keep_out_reason(incidents: Iterable[Incident], health: Health, now: float) -> str:
-    """Returns why the node is kept out of service, "" if it is not."""
-    line = health.lemon_score * (2 if health.lemon_spare_work else 1)
-    return _score_reason(incidents, health, now, line)
-
-
-def spare_work_reason(incidents: Iterable[Incident], health: Health, now: float) -> str:
-    """Returns why the node runs only spare work, "" if it runs any job. The score for keeping a node out of service is
-    higher; see `keep_out_reason`."""
-    why = _score_reason(incidents, health, now, health.lemon_score) if health.lemon_spare_work else ""
-    return why and f"for jobs in reservation headway_lemons only: {why}"
-
-
-def _score_reason(incidents: Iterable[Incident], health: Health, now: float, line: int) -> str:
-    counted = node_score(incidents, health, now)
-    return f"fails too often: score {counted} of {line} over {health.lemon_days} days" if counted >= line else ""
 
 
 def escalate_repeated_drain(verdict: Verdict, incidents: Iterable[Incident], now: float) -> Verdict:

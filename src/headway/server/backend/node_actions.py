@@ -98,7 +98,7 @@ class NodeActions:
 
     async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> tuple[tuple[str, bool, str], ...]:
         """Runs a node's tests. Returns (name, passed, text) for each. `hard` adds the tests that need an idle node."""
-        from headway.health.incidents.verification import run_node_tests
+        from headway.health.incidents.node_tests import run_node_tests
 
         tools = await self._pool.health_context(cluster)
         return tuple((one.name, one.ok, one.text) for one in (await run_node_tests(tools, node, thorough=hard)).results)

@@ -14,9 +14,10 @@ from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, Conflict, NotFound, Unreachable
 from headway.health.detection.agent_events import OfflineAction
 from headway.health.incidents.engine import MAX_FAULTS_PER_PASS
+from headway.health.incidents.node_tests import NodeTestReport, NodeTestResult
 from headway.health.incidents.recovery_tracking import track_recovery
+from headway.health.incidents.return_to_service import return_to_service
 from headway.health.incidents.timings import incident_timings
-from headway.health.incidents.verification import NodeTestReport, NodeTestResult, return_to_service
 from tests.support.builders import job
 from tests.support.incident_cluster import LAB, NODE, Ward, signal, ward
 

@@ -172,8 +172,8 @@ async def test_repeated_faults_escalate_and_keep_an_unreliable_node_out(lab: War
     assert (await lab.settle()).state is IncidentState.RETURNED, "a person has vouched for it"
 
 
-async def test_unreliable_node_is_reserved_for_spare_work_before_it_stays_out(tmp_path: Path) -> None:
-    async with ward(tmp_path, replace(LAB, health=Health(lemon_score=2, lemon_spare_work=True))) as lab:
+async def test_flaky_node_is_reserved_before_it_stays_out(tmp_path: Path) -> None:
+    async with ward(tmp_path, replace(LAB, health=Health(flaky_score=2, reserve_flaky_nodes=True))) as lab:
         lab.clock.now += 1000
 
         async def again() -> Incident:
@@ -183,13 +183,13 @@ async def test_unreliable_node_is_reserved_for_spare_work_before_it_stays_out(tm
 
         assert (await again()).steps[-1].text == "tests passed; back in service"
         assert "for jobs in reservation headway_lemons only" in (await again()).steps[-1].text
-        assert lab.world.order[-3:] == ["reset 3", f"lemons: {NODE}", "resume"], "no other job can start there first"
+        assert lab.world.order[-3:] == ["reset 3", f"flaky: {NODE}", "resume"], "no other job can start there first"
         assert "for jobs in reservation headway_lemons only" in (await again()).steps[-1].text
         found = await again()
         assert found.state is IncidentState.OUT
         assert "fails too often: score 4 of 4 over 14 days" in found.steps[-1].text
         await lab.bring_back(found.number, "ann")
-        assert lab.world.lemons == "", "a person has vouched for it"
+        assert lab.world.flaky_nodes == "", "a person has vouched for it"
 
 
 async def test_restarted_server_restarts_interrupted_repairs(lab: Ward) -> None:

@@ -13,7 +13,7 @@ import pytest
 from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Health
 from headway.domain.incident import FaultAction, Incident, IncidentState
-from headway.health.incidents.verification import repeat_return
+from headway.health.incidents.return_to_service import repeat_return
 from tests.support.builders import machine
 from tests.support.incident_cluster import LAB, NODE, Ward, signal, ward
 

@@ -120,9 +120,9 @@ def test_only_free_nodes_become_spares() -> None:
     assert spares_to_reserve(LAB, busy, frozenset()) == frozenset()
 
 
-def test_lemon_node_is_replaced_by_spare() -> None:
-    lemon = world(lab_1_2=replace(node("lab-1-2"), reservation="headway_lemons"))
-    assert spares_to_reserve(LAB, lemon, SPARE) == frozenset(), "the spare takes its place"
+def test_flaky_node_is_replaced_by_spare() -> None:
+    flaky = world(lab_1_2=replace(node("lab-1-2"), reservation="headway_lemons"))
+    assert spares_to_reserve(LAB, flaky, SPARE) == frozenset(), "the spare takes its place"
 
 
 def test_node_reserved_by_user_is_not_a_spare() -> None:

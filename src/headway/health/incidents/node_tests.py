@@ -1,4 +1,4 @@
-"""Node tests. A node with an incident returns to service only with a report of passed tests."""
+"""Runs the tests of a node: those of its agent, those from outside, and an all-reduce with another node."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from headway.domain.incident import FaultAction, Incident, IncidentState, is_headway_reason
+from headway.domain.incident import FaultAction, Incident
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.machines.slots import SCALE_IN_REASON
-from headway.errors import CommandFailed, HeadwayError
+from headway.errors import HeadwayError
 from headway.health.context import HealthContext, fault_text
-from headway.health.incidents import flaky_nodes
 from headway.render.machine_paths import AGENT_PROGRAM
-from headway.slurm import node_commands, reservations
+from headway.slurm import reservations
 
 _TESTS_S = 300.0
 _MEASURE_S = 2  # seconds for each measurement
@@ -172,48 +170,3 @@ def _failure_text(row: dict[str, Any]) -> str:
 def needs_thorough_tests(incident: Incident) -> bool:
     """Returns whether the incident's action asks for load tests."""
     return incident.action in {FaultAction.DRAIN, FaultAction.RMA, FaultAction.HANDS_ON}
-
-
-async def return_to_service(
-    context: HealthContext, incident: Incident, report: NodeTestReport, state: IncidentState, actor: str
-) -> Incident:
-    """Closes the incident and ends the node's drain, if the drain is Headway's and the node is not being scaled in.
-    Raises ValueError unless the report says that all tests passed."""
-    if report.fault or report.node != incident.node:
-        raise ValueError(f"incident {incident.number}: {report.fault or f'tests of {report.node}'}")
-    words = "tests passed; the node was drained by a person and stays drained"
-    if incident.drained:
-        _, reason = await context.node_state(incident.node)
-        if reason.startswith(SCALE_IN_REASON):  # if the scale-in is cancelled, `repeat_return` returns the node
-            words = "tests passed; it stays drained because it leaves"
-        elif is_headway_reason(reason):
-            spare_work = incident.node in await flaky_nodes.find_flaky_nodes(context)
-            if context.cluster.health.lemon_spare_work:
-                # A flaky node returns only after the reservation holds it. For other nodes the next pass tries the
-                # update again.
-                with contextlib.nullcontext() if spare_work else contextlib.suppress(CommandFailed):
-                    await flaky_nodes.update_reservation(context)
-            if not await node_commands.resume_node_if(
-                context.cluster_context.connections, await context.head(), incident.node, is_headway_reason
-            ):
-                words = "tests passed; back in service"
-                words += " for jobs in reservation headway_lemons only: it fails too often" if spare_work else ""
-    passed = {"passed": [one.name for one in report.results]}
-    return await context.add_step(incident, state, words, actor=actor, evidence=passed)
-
-
-async def repeat_return(context: HealthContext, node: str) -> str:
-    """Returns a node to service again if it is out with the reason of a closed incident: slurmctld can forget the
-    return when it is killed. Returns what was done, "" for nothing."""
-    store, name = context.cluster_context.store, context.cluster.name
-    if await store.incidents.search(name, node=node, unfinished=True):
-        return ""
-    _, reason = await context.node_state(node)
-    for incident in await store.incidents.with_steps(await store.incidents.search(name, node=node)):
-        if incident.drained and reason in incident.reasons:
-            if await node_commands.resume_node_if(
-                context.cluster_context.connections, await context.head(), node, incident.reasons.__contains__
-            ):
-                return ""
-            return f"incident {incident.number} has ended and the controller had lost that: back in service"
-    return ""
