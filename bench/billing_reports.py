@@ -35,7 +35,7 @@ from headway.domain.incident import FaultAction
 from headway.services.billing.capacity import load_capacity
 from headway.services.billing.energy import load_energy
 from headway.services.billing.goodput import load_goodput
-from headway.services.billing.invoice_reports import load_chargeback
+from headway.services.billing.invoice_views import load_chargeback
 from headway.services.billing.ledger.daily_rollups import sum_days
 from headway.services.billing.report_scope import BilledCluster, ReportScope
 from headway.services.billing.usage import load_usage

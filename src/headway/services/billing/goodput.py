@@ -12,7 +12,7 @@ from headway.billing.money import cents, usd
 from headway.errors import NotFound
 from headway.schemas.billing import CauseOut, GoodputOut, JobGoodputOut, PartsOut
 from headway.services.app_state import AppState
-from headway.services.billing import invoicing
+from headway.services.billing import monthly_bill
 from headway.services.billing.checkpoint_advice import CheckpointStalls, failure_hours, load_checkpoint_stalls
 from headway.services.billing.loss_attribution import QUEUE, attribute_losses
 from headway.services.billing.pricing import SegmentTotals, priced_segments, unpriced_segments
@@ -121,7 +121,7 @@ async def _queue(state: AppState, scope: ReportScope, sums: SegmentTotals, whole
     may see the invoice."""
     if scope.visible_teams is not None or not whole.waiting:
         return []
-    found = (await invoicing.load_bill(state, scope.billed, scope.month, sums)).chargeback
+    found = (await monthly_bill.load_bill(state, scope.billed, scope.month, sums)).chargeback
     idle = sum(one.cents["idle"] for one in found.teams) + sum(
         one.cents for one in found.unassigned if one.what == "idle"
     )

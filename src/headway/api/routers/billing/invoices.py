@@ -8,13 +8,9 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import Admin, Anyone, Operator, State
 from headway.api.http.billing_parameters import MonthText, ReportFormat, csv_response
 from headway.schemas.billing import ChargebackOut, CloseIn, CollectedOut, InvoiceOut
-from headway.services.billing.invoice_reports import (
-    close_invoice,
-    load_chargeback,
-    load_closed_invoices,
-    load_invoice,
-)
+from headway.services.billing.invoice_views import load_chargeback, load_closed_invoices, load_invoice
 from headway.services.billing.ledger.ledger_refresh import load_report_scope, rebuild_ledger
+from headway.services.billing.month_closing import close_month
 from headway.services.billing.report_scope import load_billed_cluster
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
@@ -45,7 +41,9 @@ async def invoices(name: str, state: State, _: Operator) -> list[InvoiceOut]:
 async def close(name: str, ask: CloseIn, state: State, who: Admin) -> InvoiceOut:
     """Closes a month's invoice permanently. Later changes become corrections on the next one."""
     billed = await load_billed_cluster(state, name)
-    return await close_invoice(state, who, billed, billed.month(ask.period))
+    month = billed.month(ask.period)
+    await close_month(state, who, billed, month)
+    return await load_invoice(state, billed, month)
 
 
 @router.get("/chargeback", response_model=ChargebackOut)

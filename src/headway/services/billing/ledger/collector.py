@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from headway.billing import budgets, energy, goodput, machine_lifetimes
+from headway.billing import energy, goodput, machine_lifetimes
 from headway.billing.run_resources import allocations_by_group
 from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.billing import DAY_S, GroupAllocation, JobRun, MachineLifetime, SpanKind
@@ -22,7 +22,7 @@ from headway.domain.slurm.state import SPARES
 from headway.errors import HeadwayError
 from headway.services.app_state import AppState
 from headway.services.billing import notifications
-from headway.services.billing.budgets import load_budget_states
+from headway.services.billing.budget_enforcement import enforce_budgets
 from headway.store.billing.runs import Sample
 
 OVERLAP_S = 3600  # records come minutes late, later if accounting was down
@@ -91,7 +91,7 @@ async def collect(state: AppState, cluster: Cluster) -> None:
         await _measure(state, cluster, now)
     except HeadwayError as failure:
         log.info("measurements not read", cluster=name, error=failure.first_line)
-    await _budgets(state, cluster, now)
+    await enforce_budgets(state, cluster, now)
     if error is None:
         await notifications.record_weekly_summary(state, cluster, now)
     try:
@@ -243,35 +243,3 @@ def job_samples(rows: Iterable[Row]) -> list[Sample]:
         )
         for (job, at), said in sorted(found.items())
     ]
-
-
-async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
-    """Notifies once about each new budget level, and sets or removes the Slurm limit of teams with a capped budget. In
-    a period without a stored level (new, or accounting was restored) Slurm is set in any case."""
-    store, name = state.store, cluster.name
-    found = await load_budget_states(state, cluster, now)
-    held_back = await store.budgets.capped_teams(name)
-    wanted = budgets.capped(found)
-    by_team = {one.team: one for one in found}
-    for team in sorted(held_back - by_team.keys()):  # its budget was removed from the file
-        if await _hold(state, cluster, team, on=False):
-            await store.budgets.record(name, team, 0, "ok", capped=False)
-    for one in found:
-        level, capped = await store.budgets.get(name, one.team, one.start)
-        holds, held_now = one.team in wanted, one.team in held_back
-        if (level, capped) == (one.level.value, holds) and holds == held_now:
-            continue
-        if one.level is not budgets.Level.OK and level != one.level.value:
-            await notifications.record_budget_notice(state, cluster, one, now)
-        if (holds != held_now or not level) and not await _hold(state, cluster, one.team, on=holds):
-            continue
-        await store.budgets.record(name, one.team, one.start, one.level.value, capped=holds)
-
-
-async def _hold(state: AppState, cluster: Cluster, team: str, *, on: bool) -> bool:
-    try:
-        await state.backend.usage.hold_team_jobs(cluster, team, on=on)
-    except HeadwayError as error:
-        log.warning("budget", cluster=cluster.name, team=team, error=error.first_line)
-        return False
-    return True

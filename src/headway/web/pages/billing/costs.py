@@ -23,7 +23,7 @@ from headway.services.billing.budgets import cached_budgets, load_visible_budget
 from headway.services.billing.capacity import load_capacity
 from headway.services.billing.energy import load_energy
 from headway.services.billing.goodput import load_goodput
-from headway.services.billing.invoice_reports import load_chargeback, load_invoice
+from headway.services.billing.invoice_views import load_chargeback, load_invoice
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.ledger.node_states import NodeStateFilter, load_node_states_page, parse_states
 from headway.services.billing.report_scope import (

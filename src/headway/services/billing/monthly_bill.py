@@ -1,23 +1,18 @@
-"""Makes invoices and chargeback from the stored facts and the rules of headway.billing, and closes invoices."""
+"""A month's bill: its invoice and chargeback, computed from the stored facts by the rules of headway.billing."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 
-import structlog
-
 from headway.billing import chargeback, intervals, invoice
 from headway.billing.chargeback import Chargeback
 from headway.billing.invoice import Invoice
 from headway.billing.periods import Period, month, month_of, zone
-from headway.errors import Conflict, NotFound, Refused
 from headway.services.app_state import AppState
 from headway.services.billing.pricing import SegmentTotals, cut_by_prices
 from headway.services.billing.report_scope import BilledCluster
 from headway.store import InvoiceRow
-
-log = structlog.get_logger("headway.billing")
 
 
 @dataclass(frozen=True)
@@ -58,60 +53,19 @@ async def load_bill(state: AppState, billed: BilledCluster, period: Period, sums
     if row is not None:
         kept = invoice.unpacked(row.document["invoice"])
         return Bill(chargeback.unpacked(kept, row.document["chargeback"]), row)
-    return Bill(await _compute(state, billed, await _joined_to_last_closed(state, billed, period), sums), None)
+    return Bill(await compute_chargeback(state, billed, await join_to_last_closed(state, billed, period), sums), None)
 
 
-async def close_month(state: AppState, billed: BilledCluster, period: Period, person: str) -> InvoiceRow:
-    """Closes the month and returns the stored invoice.
-
-    Raises Refused before the month is over, NotFound for a month before the first machine, and Conflict if an
-    earlier month is not closed, accounting could not be read, or it is closed already."""
-    if period.end > billed.now:
-        raise Refused(f"{period.name} is not over yet", hint="close its invoice when the month has ended")
-    mark = await state.store.ledger_progress.get(billed.name)
-    if billed.cluster is not None and mark.error:
-        raise Conflict(
-            f"accounting of {billed.name} could not be read: {mark.error}", hint="close it when accounting works again"
-        )
-    due = await _next_to_close(state, billed)
-    if period.start > due.start:
-        raise Conflict(f"{due.name} is not closed yet", hint="close months in order")
-    if period.start < due.start and period.name not in {
-        row.period for row in await state.store.invoices.of_cluster(billed.name)
-    }:
-        raise NotFound(f"{billed.name} had no machine in {period.name}", hint=f"its first month is {due.name}")
-    found = await _compute(state, billed, await _joined_to_last_closed(state, billed, period))
-    document = {
-        "invoice": invoice.packed(found.invoice),
-        "chargeback": chargeback.packed(found),
-        "timezone": billed.costs.timezone,
-        "rules": asdict(billed.rules),
-    }
-    return await state.store.invoices.close(billed.name, period.name, document, person)
-
-
-async def _joined_to_last_closed(state: AppState, billed: BilledCluster, period: Period) -> Period:
+async def join_to_last_closed(state: AppState, billed: BilledCluster, period: Period) -> Period:
     """Returns the period, started where the last closed month ended. A changed time zone would otherwise bill some
     hours twice or not at all."""
     rows = await state.store.invoices.of_cluster(billed.name)
-    if not rows or period.name != _month_after(rows[-1].period, billed).name:
+    if not rows or period.name != month_after(rows[-1].period, billed).name:
         return period
     return replace(period, start=invoice.unpacked(rows[-1].document["invoice"]).period.end)
 
 
-async def _next_to_close(state: AppState, billed: BilledCluster) -> Period:
-    """Returns the month to be closed next. Raises NotFound if there never was a machine."""
-    where = zone(billed.costs.timezone)
-    rows = await state.store.invoices.of_cluster(billed.name)
-    if rows:
-        return _month_after(rows[-1].period, billed)
-    lives = await state.store.machine_lives.between(billed.name, 0, billed.now + 1)
-    if not lives:
-        raise NotFound(f"{billed.name} had no machine yet", hint="there is nothing to bill")
-    return month_of(min(life.began for life in lives), where)
-
-
-async def _compute(
+async def compute_chargeback(
     state: AppState, billed: BilledCluster, period: Period, sums: SegmentTotals | None = None
 ) -> Chargeback:
     """Returns the chargeback computed from the facts as they are now."""
@@ -153,7 +107,7 @@ async def _own_costs(
 async def _corrections(state: AppState, billed: BilledCluster, period: Period) -> list[invoice.Line]:
     """Returns corrections of closed months (the present amount minus the billed one), for the first open invoice only."""
     rows = await state.store.invoices.of_cluster(billed.name)
-    if not rows or period.name != _month_after(rows[-1].period, billed).name:
+    if not rows or period.name != month_after(rows[-1].period, billed).name:
         return []
     closed = [invoice.unpacked(row.document["invoice"]) for row in rows]
     corrected = [line for one in closed for line in one.lines if line.what == "correction"]
@@ -164,6 +118,7 @@ async def _corrections(state: AppState, billed: BilledCluster, period: Period) -
     return found
 
 
-def _month_after(name: str, billed: BilledCluster) -> Period:
+def month_after(name: str, billed: BilledCluster) -> Period:
+    """Returns the month after the month `name` ("2026-09")."""
     where = zone(billed.costs.timezone)
     return month_of(month(name, where).end, where)

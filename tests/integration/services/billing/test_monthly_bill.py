@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from headway.billing.money import cents
 from headway.billing.run_resources import allocations_by_group
 from headway.domain.billing import JobRun, NodePrice, NodeSpan, SpanKind
-from headway.services.billing import invoicing
+from headway.services.billing import monthly_bill
 from headway.services.billing.report_scope import BilledCluster
 from tests.support.billing_cluster import OCTOBER, Accounting, H, lab, run
 from tests.support.server_fakes import Server
@@ -89,7 +89,7 @@ async def test_chargeback_bills_each_gpu_second_once_at_its_price(
             cheap = max(0, end - low) - dear
             paid = Fraction(gpus, 8) * (Fraction(20 * dear, H) + Fraction(8 * cheap, H))
             expected[team] = expected.get(team, Fraction(0)) + paid
-    found = (await invoicing.load_bill(server.state, BilledCluster(name, cluster, begun + now), OCTOBER)).chargeback
+    found = (await monthly_bill.load_bill(server.state, BilledCluster(name, cluster, begun + now), OCTOBER)).chargeback
     total = sum(one.total_cents for one in found.teams) + sum(one.cents for one in found.unassigned)
     assert total == found.invoice.total_cents == sum(line.amount_cents for line in found.invoice.lines)
     for one in found.teams:

@@ -6,7 +6,6 @@ from headway.billing import chargeback, invoice
 from headway.billing.chargeback import Chargeback
 from headway.billing.money import usd
 from headway.billing.periods import Period
-from headway.errors import Refused
 from headway.schemas.billing import (
     ChargebackOut,
     InvoiceLineOut,
@@ -15,11 +14,8 @@ from headway.schemas.billing import (
     UnassignedOut,
 )
 from headway.services.app_state import AppState
-from headway.services.authorization import write_audit_line
-from headway.services.billing.invoicing import Bill, close_month, load_bill
-from headway.services.billing.ledger.ledger_refresh import refresh_ledger
+from headway.services.billing.monthly_bill import Bill, load_bill
 from headway.services.billing.report_scope import HOUR_S, BilledCluster, ReportScope
-from headway.services.identity import Principal
 
 
 async def load_invoice(state: AppState, billed: BilledCluster, month: Period) -> InvoiceOut:
@@ -33,18 +29,6 @@ async def load_closed_invoices(state: AppState, billed: BilledCluster) -> list[I
         _invoice_out(billed, Bill(Chargeback(invoice.unpacked(row.document["invoice"]), (), ()), row))
         for row in reversed(await state.store.invoices.of_cluster(billed.name))
     ]
-
-
-async def close_invoice(state: AppState, who: Principal, billed: BilledCluster, month: Period) -> InvoiceOut:
-    """Closes the month's invoice permanently; later changes become corrections on the next one. Raises Refused while
-    accounting cannot be read, and as `close_month`."""
-    if stale := await refresh_ledger(state, billed):
-        raise Refused(
-            f"accounting of {billed.name} can't be read: {stale}", hint="close it when accounting works again"
-        )
-    row = await close_month(state, billed, month, who.person)
-    await write_audit_line(state, who, "invoice.close", f"{billed.name}/{month.name}", number=row.number)
-    return await load_invoice(state, billed, month)
 
 
 async def load_chargeback(state: AppState, scope: ReportScope) -> ChargebackOut:
