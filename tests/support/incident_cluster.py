@@ -14,7 +14,7 @@ from typing import Any, cast
 from headway.catalog.providers import LOCAL
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
-from headway.domain.incident import Incident, IncidentState, Signal
+from headway.domain.incident import Incident, IncidentState, Symptom
 from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import CommandFailed, Unreachable
 from headway.health.incidents.engine import IncidentEngine
@@ -357,8 +357,8 @@ async def ward(folder: Path, of: Cluster = LAB) -> AsyncIterator[Ward]:
         await store.close()
 
 
-def signal(
+def symptom(
     code: int = 79, *, at: float = 990.0, job: int | None = None, node: str = NODE, gpu: int | None = 3
-) -> Signal:
-    """Returns a signal of a GPU error on the node."""
-    return Signal(f"{node}-{code}-{at}", at, node, code, gpu, "", job)
+) -> Symptom:
+    """Returns a symptom of a GPU error on the node."""
+    return Symptom(f"{node}-{code}-{at}", at, node, code, gpu, "", job)

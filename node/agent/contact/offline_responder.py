@@ -168,13 +168,13 @@ class OfflineResponder(threading.Thread):
                 self._note(name, node, now, sorted(there), [])
             self._done.add(name)
 
-    def _note(self, signal: str, node: str, now: float, requeued: list[int], stay: list[int]) -> None:
-        action = {"signal": signal, "node": node, "at": round(now, 3), "requeued": requeued, "stay": stay}
+    def _note(self, symptom: str, node: str, now: float, requeued: list[int], stay: list[int]) -> None:
+        action = {"signal": symptom, "node": node, "at": round(now, 3), "requeued": requeued, "stay": stay}
         with open(self._actions, "a") as file:
             file.write(json.dumps(action) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        self._done.add(signal)
+        self._done.add(symptom)
         log(f"no server is connected: {node} is out of service, jobs requeued: {requeued}")
 
     def _node(self, node: str) -> tuple[set[str], str]:

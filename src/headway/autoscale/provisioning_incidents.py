@@ -53,7 +53,7 @@ async def _note_attempt(store: Store, incident: Incident, why: str, now: float, 
     """Adds a failed try to the incident."""
     words = why + (f"; the next try in {until - now:.0f} s at the earliest" if until > now else "")
     evidence = {"until": until}
-    await store.incidents.add_step(incident, IncidentState.REPAIRING, words, evidence=evidence, last_signal_at=now)
+    await store.incidents.add_step(incident, IncidentState.REPAIRING, words, evidence=evidence, last_symptom_at=now)
 
 
 async def close_resolved(
@@ -102,7 +102,7 @@ async def _creation_resolved(
     """Returns why an incident of a machine that could not be created is over, "" while it is not."""
     for name in group.slots:
         machine = machines.get(name)
-        new = machine is not None and name not in making and machine.started_at > incident.last_signal_at
+        new = machine is not None and name not in making and machine.started_at > incident.last_symptom_at
         if new and node_commands.is_in_service(states.get(name, ("", ""))[0]):
             return f"{name} is ready"
     wanted = any(

@@ -1,4 +1,4 @@
-"""One fault of one node, from its first signal to the node's return."""
+"""One fault of one node, from its first symptom to the node's return."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REBOOTS = "reboot, returned once its tests have passed"
 OUT_BEFORE = "out_before"  # evidence of a step: the reason for which a person had already taken the node out
 # Evidence of the first step: the incident's numbers on other servers, which may be another incident's on this one
 NUMBERS_BEFORE = "numbers_before"
-ORPHAN = "orphan"  # kind of a signal: the daemon of a job's batch script died (node/agent/jobs/lost_stepd.py)
+ORPHAN = "orphan"  # kind of a symptom: the daemon of a job's batch script died (node/agent/jobs/lost_stepd.py)
 
 
 def is_headway_reason(reason: str) -> bool:
@@ -89,7 +89,7 @@ class Repair(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
+class Symptom:
     """One report of a node's agent. `id` stays the same when the same event is reported again."""
 
     id: str
@@ -98,7 +98,7 @@ class Signal:
     code: int  # XID; 0 for other kinds
     gpu: int | None  # the GPU's number on the node; None where it is not known
     text: str  # the driver's text after the code, or the agent's own
-    job: int | None = None  # the job that held the GPU, or that the signal is about
+    job: int | None = None  # the job that held the GPU, or that the symptom is about
     kind: str = "xid"  # "xid" for a line of the kernel log; otherwise the agent's name for it
     action: FaultAction | None = None  # the agent's suggestion; for an XID the catalogue decides
 
@@ -136,7 +136,7 @@ class Incident:
     action: FaultAction
     state: IncidentState
     opened_at: float
-    last_signal_at: float
+    last_symptom_at: float
     drained: bool = False  # Headway drained the node; a drain from before is another person's
     fault_at: float = 0.0  # time of the fault, from the node's kernel log or the start of its silence
     score: int = 0  # how much the incident counts against the node

@@ -11,7 +11,7 @@ from headway.schemas.base import RequestModel, ResponseModel
 
 
 class IncidentStepOut(ResponseModel):
-    """One step of an incident. `evidence` is what was known at that time, such as the text of the signal and the
+    """One step of an incident. `evidence` is what was known at that time, such as the text of the symptom and the
     requeued jobs."""
 
     at: float

@@ -38,7 +38,7 @@ from headway.store.clusters.incidents import Incidents
 from headway.store.clusters.node_images import NodeImages
 from headway.store.clusters.operations import Operations
 from headway.store.clusters.secrets import Secrets
-from headway.store.clusters.signals import Signals
+from headway.store.clusters.symptoms import Symptoms
 from headway.store.clusters.volume_speeds import VolumeSpeeds
 from headway.store.db.engine import database_url, open_engine
 from headway.store.db.transactions import Database
@@ -72,7 +72,7 @@ class Store:
         self.volume_speeds = VolumeSpeeds(database)
         self.datasets = Datasets(database)
         self.operations = Operations(database)
-        self.signals = Signals(database)
+        self.symptoms = Symptoms(database)
         self.incidents = Incidents(database)
         self.cluster_records = ClusterRecords(database, self.secrets)
         # Jobs

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from headway.domain.incident import FaultAction, IncidentState, Signal, is_headway_reason
+from headway.domain.incident import FaultAction, IncidentState, Symptom, is_headway_reason
 from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import Conflict, Unreachable
 from headway.health import manual_actions
 from headway.health.incidents import node_tests
 from headway.health.incidents.return_to_service import repeat_return, return_to_service
-from tests.support.incident_cluster import NODE, Ward, signal
+from tests.support.incident_cluster import NODE, Ward, symptom
 
 
 async def test_manual_drain_stays_after_an_incident_returns_the_node(lab: Ward) -> None:
@@ -144,7 +144,7 @@ async def test_lost_return_is_repeated_only_for_finished_incidents(
     assert await repeat_return(context, NODE) == "", "a person's by now"
 
 
-def taken_for_a_fault(lab: Ward, *signals: Signal, late: bool = False) -> None:
+def taken_for_a_fault(lab: Ward, *symptoms: Symptom, late: bool = False) -> None:
     """The watch finds the machine stopped under its jobs while a person's reboot has stopped it."""
     turn = "start" if late else "stop"
     real = getattr(lab.world, turn)
@@ -154,8 +154,8 @@ def taken_for_a_fault(lab: Ward, *signals: Signal, late: bool = False) -> None:
         what = "its machine was restarted while jobs ran" if late else "its machine is stopped"
         await lab.responder.handle_dead_node(NODE, what, at=lab.clock(), runs_again=late, fence=what)
         lab.world.state = lab.world.state.rstrip("*") if late else lab.world.state
-        for one in signals:
-            await lab.responder.handle_signal(one, [])
+        for one in symptoms:
+            await lab.responder.handle_symptom(one, [])
 
     setattr(lab.world, turn, turned)
 
@@ -180,7 +180,7 @@ async def test_incident_caused_by_a_continued_reboot_ends_with_its_tests(lab: Wa
 
 
 async def test_gpu_error_during_a_manual_reboot_keeps_the_node_drained(lab: Ward) -> None:
-    taken_for_a_fault(lab, signal(79, at=999.0))
+    taken_for_a_fault(lab, symptom(79, at=999.0))
     fault = await manual_actions.reboot_node(lab.responder.context, NODE, "olga")
     found = await lab.newest()
     assert fault == f"incident {found.number} is open: headway incident return {found.number} first"

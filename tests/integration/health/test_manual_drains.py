@@ -18,7 +18,7 @@ from headway.health import manual_actions
 from headway.store.store import Store
 from headway.transport.process import CommandResult
 from tests.support import builders
-from tests.support.incident_cluster import LAB, NODE, Ward, signal, ward
+from tests.support.incident_cluster import LAB, NODE, Ward, symptom, ward
 from tests.support.rollout_cluster import Fleet, fleet, go, store
 
 __all__ = ["fleet", "store"]
@@ -61,7 +61,7 @@ async def test_node_returned_during_its_reboot_is_drained_if_tests_fail(lab: War
 
 async def test_fault_during_a_manual_reboot_keeps_the_node_out(lab: Ward) -> None:
     async def falls_off() -> None:
-        await lab.responder.handle_signal(signal(), [])
+        await lab.responder.handle_symptom(symptom(), [])
 
     meanwhile(lab, falls_off)
     fault = await manual_actions.reboot_node(lab.responder.context, NODE, "olga")
@@ -144,7 +144,7 @@ async def test_failing_reservation_update_does_not_block_a_repaired_node(flaky_l
         return 1, ""
 
     flaky_lab.world._reservation = reservation  # type: ignore[assignment, method-assign]
-    await flaky_lab.responder.handle_signal(signal(46), [])
+    await flaky_lab.responder.handle_symptom(symptom(46), [])
     assert (await flaky_lab.settle()).steps[-1].text == "tests passed; back in service"
     assert (refused, flaky_lab.world.state) == (1, "IDLE")
 
@@ -153,7 +153,7 @@ async def test_flaky_node_returns_only_once_its_reservation_is_set(tmp_path: Any
     async with ward(tmp_path, replace(LAB, health=Health(flaky_score=1, reserve_flaky_nodes=True))) as lab:
         real = lab.world._reservation
         lab.world._reservation = lambda words: real(words) if "--oneliner" in words else (1, "")  # type: ignore[method-assign]
-        await lab.responder.handle_signal(signal(46), [])
+        await lab.responder.handle_symptom(symptom(46), [])
         assert (await lab.settle()).state is IncidentState.TESTING
         assert (lab.world.state, lab.world.flaky_nodes) == ("IDLE+DRAIN", "")
         lab.world._reservation = real  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from headway.domain.incident import FaultAction, Signal
+from headway.domain.incident import FaultAction, Symptom
 from headway.domain.machines.machine import Machine
 from headway.render.machine_paths import AGENT_PROGRAM
 
@@ -30,20 +30,20 @@ class Heartbeats:
 
 @dataclass(frozen=True)
 class OfflineAction:
-    """What the head's agent did about a signal while no server was connected. `id` is the signal's id with a prefix."""
+    """What the head's agent did about a symptom while no server was connected. `id` is the symptom's id with a prefix."""
 
     id: str
     at: float
     node: str
-    signal_id: str
+    symptom_id: str
     requeued: tuple[int, ...] = ()
     not_requeueable: tuple[int, ...] = ()  # jobs that Slurm may not requeue
 
     @property
     def silent_since(self) -> float | None:
         """Returns when the node was last heard, in unix seconds, if the head's agent set it down because of its silence
-        (node/agent/contact/offline_responder.py). Returns None for other signals."""
-        word, _, rest = self.signal_id.partition(" ")
+        (node/agent/contact/offline_responder.py). Returns None for other symptoms."""
+        word, _, rest = self.symptom_id.partition(" ")
         at = rest.rpartition(" ")[2]
         return float(at) if word == "silent" and at.isdigit() else None
 
@@ -62,7 +62,7 @@ class PowerRequest:
     """Slurm asks for machines to be created or deleted. The node states tell which ones."""
 
 
-AgentEvent = Signal | Heartbeats | OfflineAction | JobEvents | PowerRequest
+AgentEvent = Symptom | Heartbeats | OfflineAction | JobEvents | PowerRequest
 
 
 class StreamsOutput(Protocol):
@@ -74,7 +74,7 @@ class StreamsOutput(Protocol):
 
 
 async def stream_events(links: StreamsOutput, head: Machine) -> AsyncIterator[AgentEvent]:
-    """Yields every stored signal, then events as they arrive. Ends when the stream ends, and raises what `stream`
+    """Yields every stored symptom, then events as they arrive. Ends when the stream ends, and raises what `stream`
     raises."""
     rest = b""
     argv = ["python3", "-I", "-S", AGENT_PROGRAM, "watch"]
@@ -92,7 +92,7 @@ def parse_event(line: bytes) -> AgentEvent | None:
     try:
         told = json.loads(line)
         if "fault" in told:
-            return _parse_signal(told["fault"])
+            return _parse_symptom(told["fault"])
         if "check" in told:
             return _parse_check(told["check"])
         if OFFLINE_ACTION in told:
@@ -111,9 +111,9 @@ def parse_event(line: bytes) -> AgentEvent | None:
         return None
 
 
-def _parse_signal(told: dict[str, Any]) -> Signal:
+def _parse_symptom(told: dict[str, Any]) -> Symptom:
     gpu, job, action = told.get("gpu"), told.get("job"), str(told.get("action") or "")
-    return Signal(
+    return Symptom(
         id=str(told["id"])[:128],
         at=float(told["at"]),
         node=str(told["node"]),
@@ -132,8 +132,8 @@ _SUGGESTED = {
 }  # fmt: skip
 
 
-def _parse_check(told: dict[str, Any]) -> Signal | None:
-    """Returns the signal of a check of the node's agent, or None if the check is OK. A failed check (state "bad") gets
+def _parse_check(told: dict[str, Any]) -> Symptom | None:
+    """Returns the symptom of a check of the node's agent, or None if the check is OK. A failed check (state "bad") gets
     the action that the agent suggests; a warning is only recorded."""
     state = str(told["state"])
     if state == "ok":
@@ -141,16 +141,16 @@ def _parse_check(told: dict[str, Any]) -> Signal | None:
     suggested = _SUGGESTED.get(str(told.get("action") or ""), FaultAction.WATCH)
     words = f"{told['check']}: {told.get('reason') or state}"
     row = {**told, "kind": str(told["check"]), "text": words}
-    return replace(_parse_signal(row), action=suggested if state == "bad" else FaultAction.WATCH)
+    return replace(_parse_symptom(row), action=suggested if state == "bad" else FaultAction.WATCH)
 
 
 def _parse_offline_action(told: dict[str, Any]) -> OfflineAction:
-    signal = str(told["signal"])[:100]
+    symptom = str(told["signal"])[:100]
     return OfflineAction(
-        id=f"{OFFLINE_ACTION} {signal}",
+        id=f"{OFFLINE_ACTION} {symptom}",
         at=float(told["at"]),
         node=str(told["node"]),
-        signal_id=signal,
+        symptom_id=symptom,
         requeued=tuple(int(job) for job in told.get("requeued", ())),
         not_requeueable=tuple(int(job) for job in told.get("stay", ())),
     )

@@ -10,7 +10,7 @@ from headway.render.system.agent_config import UNFIT
 WAIT_S = 7 * 86400.0  # after this time a person has to free the disk
 POLL_S = 15.0
 STABLE_S = 60.0  # a job that fills and empties its /tmp repeatedly drains its node only once
-_DISK = "disk: "  # prefix of the agent's disk check in the signal text
+_DISK = "disk: "  # prefix of the agent's disk check in the symptom text
 
 
 def waits_for_disk_space(incident: Incident) -> bool:

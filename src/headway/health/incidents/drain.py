@@ -14,7 +14,7 @@ from headway.health.incidents.requeue import (
     hold_completing,
     jobs_ended_by_fault,
     jobs_in_evidence,
-    jobs_in_signals,
+    jobs_in_symptoms,
     raise_fault,
     requeue_jobs,
 )
@@ -40,7 +40,7 @@ async def _requeue_only(context: HealthContext, incident: Incident) -> Incident:
     """Requeues the jobs that the error ended and closes the incident. The error ended with the job's process, and the
     node stays in service."""
     there = await context.jobs_on(incident.node)
-    due = jobs_in_signals(incident) & there | await jobs_ended_by_fault(
+    due = jobs_in_symptoms(incident) & there | await jobs_ended_by_fault(
         context, incident, there
     )  # without jobs that already run again on other nodes
     due -= jobs_in_evidence(incident, "requeued") | await ended_by_user(context, incident.node, due)

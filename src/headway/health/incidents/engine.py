@@ -1,4 +1,4 @@
-"""Moves incidents from state to state: a signal of a node opens an incident, and each step moves it on.
+"""Moves incidents from state to state: a symptom of a node opens an incident, and each step moves it on.
 
     seen ──────────► draining ──────► jobs moved ──────► repairing ────────► testing ──────► returned
      │ isolate_node    │ move_jobs       │ begin_repair     │ run_repair        │ run_node_tests
@@ -28,7 +28,7 @@ import structlog
 from headway.cluster.context import ClusterContext
 from headway.cluster.scaling.slot_selection import reclaim_notices
 from headway.domain.cluster import Cluster
-from headway.domain.incident import DRAINS, ORPHAN, FaultAction, Incident, IncidentState, Signal
+from headway.domain.incident import DRAINS, ORPHAN, FaultAction, Incident, IncidentState, Symptom
 from headway.domain.machines.slots import NO_MACHINE_REASON, ROLLOUT_REASON, SCALE_IN_REASON
 from headway.domain.slurm.state import OUT, JobState
 from headway.errors import Conflict, HeadwayError, NotFound
@@ -38,16 +38,16 @@ from headway.health.detection.dead_nodes import DeadNodeDetector, Messages
 from headway.health.incidents import machine_gone, repair, spot_reclaim
 from headway.health.incidents.drain import isolate_node
 from headway.health.incidents.incident_tasks import IncidentTasks
-from headway.health.incidents.requeue import ENDED_BADLY, move_jobs, requeue_job_of_signal
+from headway.health.incidents.requeue import ENDED_BADLY, move_jobs, requeue_job_of_symptom
 from headway.health.policy import node_score, repair_ladder
-from headway.health.policy.signal_policy import (
+from headway.health.policy.symptom_policy import (
     DAY_S,
     Verdict,
     find_incident,
     job_of_gpu,
-    judge_signal,
+    judge_symptom,
     more_severe,
-    signal_evidence,
+    symptom_evidence,
 )
 from headway.render.slurm.prolog_epilog import XID_MARK
 
@@ -106,65 +106,65 @@ class IncidentEngine:
         """Returns the HealthContext of this cluster."""
         return HealthContext(self.cluster, self.cluster_context, self.clock, self.sleep, self.mount_limit)
 
-    # --- signals, silent nodes and reclaim notices
+    # --- symptoms, silent nodes and reclaim notices
 
-    async def handle_signal(self, signal: Signal, jobs: Iterable[JobState]) -> Messages:
-        """Handles one signal of a node's agent: opens or extends an incident and runs its steps. `jobs`: the jobs as
-        last read. Returns messages, [] for a known signal."""
+    async def handle_symptom(self, symptom: Symptom, jobs: Iterable[JobState]) -> Messages:
+        """Handles one symptom of a node's agent: opens or extends an incident and runs its steps. `jobs`: the jobs as
+        last read. Returns messages, [] for a known symptom."""
         store, name = self.cluster_context.store, self.cluster.name
-        if signal.node not in self.cluster.slot_names or await store.signals.exists(name, signal.id):
+        if symptom.node not in self.cluster.slot_names or await store.symptoms.exists(name, symptom.id):
             return []
-        if signal.job is None:
-            signal = replace(signal, job=job_of_gpu(signal, jobs))
-        history = await store.incidents.search(name, node=signal.node)
-        dealt = (one.last_signal_at for one in history if one.state.closed and one.action in DRAINS)
-        since = max((signal.at - DAY_S, *(at + 0.001 for at in dealt)))
-        verdict = judge_signal(
-            signal, await store.signals.of_node(name, signal.node, since), self.cluster.health.xid_classes
+        if symptom.job is None:
+            symptom = replace(symptom, job=job_of_gpu(symptom, jobs))
+        history = await store.incidents.search(name, node=symptom.node)
+        dealt = (one.last_symptom_at for one in history if one.state.closed and one.action in DRAINS)
+        since = max((symptom.at - DAY_S, *(at + 0.001 for at in dealt)))
+        verdict = judge_symptom(
+            symptom, await store.symptoms.of_node(name, symptom.node, since), self.cluster.health.xid_classes
         )
-        if signal.kind == ORPHAN and (signal.job is None or await self.context.job_state(signal.job) != "RUNNING"):
-            verdict = Verdict(FaultAction.LOG, f"job {signal.job} has ended, and its slurmstepd with it")
-        incident = await self._closed_incident_of(signal, history) or find_incident(signal, history, verdict)
+        if symptom.kind == ORPHAN and (symptom.job is None or await self.context.job_state(symptom.job) != "RUNNING"):
+            verdict = Verdict(FaultAction.LOG, f"job {symptom.job} has ended, and its slurmstepd with it")
+        incident = await self._closed_incident_of(symptom, history) or find_incident(symptom, history, verdict)
         if incident is not None:
-            incident = await self._add_signal(incident, signal, verdict, await self._is_in_service(signal.node))
+            incident = await self._add_symptom(incident, symptom, verdict, await self._is_in_service(symptom.node))
             if verdict.action is FaultAction.RESTART_JOB and incident.state is not IncidentState.SEEN:
-                again = await requeue_job_of_signal(self.context, incident, signal)
+                again = await requeue_job_of_symptom(self.context, incident, symptom)
                 incident = again or await self._open_incident(
-                    signal.node, verdict.why, verdict.action, signal.at, signal_evidence(signal)
+                    symptom.node, verdict.why, verdict.action, symptom.at, symptom_evidence(symptom)
                 )
-        elif verdict.acts and await self._is_rolling(signal.node):
+        elif verdict.acts and await self._is_rolling(symptom.node):
             verdict = Verdict(FaultAction.LOG, f"{verdict.why}; the tests of its roll decide")
         elif verdict.acts:
             verdict = repair_ladder.escalate_repeated_drain(verdict, history, self.clock())
             incident = await self._open_incident(
-                signal.node, verdict.why, verdict.action, signal.at, signal_evidence(signal)
+                symptom.node, verdict.why, verdict.action, symptom.at, symptom_evidence(symptom)
             )
-        await store.signals.add(name, signal)
+        await store.symptoms.add(name, symptom)
         if incident is not None and not incident.state.closed:
-            incident = await self._merge_offline_action(incident, signal)
+            incident = await self._merge_offline_action(incident, symptom)
         words = verdict.why if verdict.acts else f"{verdict.why}; {_NOTED_ONLY.get(verdict.action, 'recorded')}"
-        said = [(signal.node, words)]
+        said = [(symptom.node, words)]
         if incident is not None and not incident.state.closed:
             said += await self._run_guarded(incident)
-        await self._release_epilog(signal.node)
+        await self._release_epilog(symptom.node)
         return said
 
     async def handle_offline_action(self, action: OfflineAction) -> Messages:
-        """Records what the head's agent did about a signal while no server was connected. The record arrives before the
-        signal itself and becomes part of its incident, so that no job is requeued twice. Returns messages."""
+        """Records what the head's agent did about a symptom while no server was connected. The record arrives before the
+        symptom itself and becomes part of its incident, so that no job is requeued twice. Returns messages."""
         store, name = self.cluster_context.store, self.cluster.name
-        if await store.signals.exists(name, action.id):
+        if await store.symptoms.exists(name, action.id):
             return []
         jobs = f"jobs requeued: {', '.join(map(str, action.requeued)) or 'none'}"
         silent = action.silent_since is not None and action.node in self.cluster.slot_names
         incident = await self._incident_of_silence(action, jobs) if silent else None
         text = json.dumps({"requeued": action.requeued, "stay": action.not_requeueable})
-        await store.signals.add(name, Signal(action.id, action.at, action.node, 0, None, text, kind=OFFLINE_ACTION))
+        await store.symptoms.add(name, Symptom(action.id, action.at, action.node, 0, None, text, kind=OFFLINE_ACTION))
         said = [(action.node, f"the head's agent had {'marked it DOWN' if silent else 'drained it'}; {jobs}")]
         return said + (await self.run_due_steps(incident) if incident else [])
 
     async def _incident_of_silence(self, action: OfflineAction, jobs: str) -> Incident:
-        """Returns the incident of a silence that the head's agent has dealt with. No signal follows such a silence, so
+        """Returns the incident of a silence that the head's agent has dealt with. No symptom follows such a silence, so
         the incident is opened or extended here."""
         store, at = self.cluster_context.store, action.silent_since or action.at
         found = await self._open_incidents(action.node)
@@ -181,22 +181,22 @@ class IncidentEngine:
             incident, incident.state, f"down; {jobs}", actor="relay", evidence={"done_at": action.at}
         )
 
-    async def _closed_incident_of(self, signal: Signal, history: Iterable[Incident]) -> Incident | None:
-        """Returns the closed incident that has dealt with the signal, or None. A signal that arrives late is no new
+    async def _closed_incident_of(self, symptom: Symptom, history: Iterable[Incident]) -> Incident | None:
+        """Returns the closed incident that has dealt with the symptom, or None. A symptom that arrives late is no new
         fault, unless it was raised after the tests that returned the node had begun."""
         for incident in history:
             if incident.state.closed and (incident.drained or incident.action is FaultAction.RECLAIM):
                 steps = (await self.cluster_context.store.incidents.get(incident.number)).steps
                 over = next((step.at for step in reversed(steps) if "tests" in step.evidence), steps[-1].at)
-                return incident if incident.fault_at <= signal.at <= over else None
+                return incident if incident.fault_at <= symptom.at <= over else None
         return None
 
-    async def _merge_offline_action(self, incident: Incident, signal: Signal) -> Incident:
-        """Adds what the head's agent did about the signal, if anything, to its incident. Returns the incident after the
+    async def _merge_offline_action(self, incident: Incident, symptom: Symptom) -> Incident:
+        """Adds what the head's agent did about the symptom, if anything, to its incident. Returns the incident after the
         step."""
-        found = await self.cluster_context.store.signals.of_node(self.cluster.name, signal.node, signal.at)
+        found = await self.cluster_context.store.symptoms.of_node(self.cluster.name, symptom.node, symptom.at)
         action = next(
-            (one for one in found if one.kind == OFFLINE_ACTION and one.id == f"{OFFLINE_ACTION} {signal.id}"), None
+            (one for one in found if one.kind == OFFLINE_ACTION and one.id == f"{OFFLINE_ACTION} {symptom.id}"), None
         )
         if action is None:
             return incident
@@ -275,9 +275,9 @@ class IncidentEngine:
         node, because its machine is lost in any case."""
         store, name, now = self.cluster_context.store, self.cluster.name, self.clock()
         words = f"the provider takes its machine back in {at - now:.0f} s"
-        notice = Signal(f"{FaultAction.RECLAIM} {node} {at:.0f}", now, node, 0, None, words, kind=FaultAction.RECLAIM)
+        notice = Symptom(f"{FaultAction.RECLAIM} {node} {at:.0f}", now, node, 0, None, words, kind=FaultAction.RECLAIM)
         machine = (await self.context.machines()).get(node)
-        if machine is None or await store.signals.exists(name, notice.id):
+        if machine is None or await store.symptoms.exists(name, notice.id):
             return []
         evidence = {"until": at, "ends": at - spot_reclaim.JOBS_END_BEFORE_S, "started_at": machine.started_at}
         found = await self._open_incidents(node)
@@ -290,7 +290,7 @@ class IncidentEngine:
             )
         else:
             incident = await self._open_incident(node, words, FaultAction.RECLAIM, now, evidence)
-        await store.signals.add(name, notice)
+        await store.symptoms.add(name, notice)
         return [(node, words), *await self._run_guarded(incident)]
 
     # --- steps from state to state
@@ -409,9 +409,9 @@ class IncidentEngine:
             self.cluster.name, node, what, action, at, evidence, score=score
         )
 
-    async def _add_signal(self, incident: Incident, signal: Signal, verdict: Verdict, serves: bool) -> Incident:
-        """Adds a signal to an incident. `serves`: the node is in service, so a person returned it in Slurm directly,
-        and the drain has to be repeated for a signal that drains."""
+    async def _add_symptom(self, incident: Incident, symptom: Symptom, verdict: Verdict, serves: bool) -> Incident:
+        """Adds a symptom to an incident. `serves`: the node is in service, so a person returned it in Slurm directly,
+        and the drain has to be repeated for a symptom that drains."""
         action = more_severe(incident.action, verdict.action) if verdict.acts else incident.action
         state = incident.state
         jobs_ran_on = incident.action is FaultAction.MOUNT and action is not FaultAction.MOUNT
@@ -422,10 +422,10 @@ class IncidentEngine:
             incident,
             state,
             verdict.why,
-            evidence=signal_evidence(signal) | {"drains": verdict.drains},
+            evidence=symptom_evidence(symptom) | {"drains": verdict.drains},
             action=action,
             score=max(incident.score, node_score.action_score(action)),
-            last_signal_at=max(signal.at, incident.last_signal_at),
+            last_symptom_at=max(symptom.at, incident.last_symptom_at),
         )
 
     async def _release_epilog(self, node: str) -> None:

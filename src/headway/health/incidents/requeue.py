@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from headway.domain.incident import FaultAction, Incident, IncidentState, Signal
+from headway.domain.incident import FaultAction, Incident, IncidentState, Symptom
 from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, HeadwayError
 from headway.health.context import HealthContext
@@ -36,7 +36,7 @@ async def move_jobs(context: HealthContext, incident: Incident) -> Incident:
     warned = _warned(incident)
     due = (there | await jobs_ended_by_fault(context, incident, there)) - dealt - warned.keys()
     if due and incident.action in _ALLOWS_WARNING:
-        incident = await _warn_jobs(context, incident, due & runs - jobs_in_signals(incident))
+        incident = await _warn_jobs(context, incident, due & runs - jobs_in_symptoms(incident))
         due -= _warned(incident).keys()
     now = context.clock()
     over = {job for job, until in warned.items() if job not in dealt and (now >= until or job not in runs)}
@@ -48,7 +48,7 @@ async def move_jobs(context: HealthContext, incident: Incident) -> Incident:
         left = over - await node_jobs.recent_jobs_on_node(run, head, incident.node)
     due |= over - left
     left |= await ended_by_user(
-        context, incident.node, due, completed_counts=due - jobs_in_signals(incident) - warned.keys()
+        context, incident.node, due, completed_counts=due - jobs_in_symptoms(incident) - warned.keys()
     )
     due -= left
     if due or left:
@@ -118,11 +118,11 @@ async def raise_fault(context: HealthContext, incident: Incident, sent: RequeueR
     raise sent.fault
 
 
-async def requeue_job_of_signal(context: HealthContext, incident: Incident, signal: Signal) -> Incident | None:
+async def requeue_job_of_symptom(context: HealthContext, incident: Incident, symptom: Symptom) -> Incident | None:
     """Requeues a job that an error ended on a node whose incident is past draining. Returns the incident after the
     step, or None if the requeue failed this time."""
-    job = signal.job
-    if job is None or await _was_requeued_since(context, incident, job, signal.at):
+    job = symptom.job
+    if job is None or await _was_requeued_since(context, incident, job, symptom.at):
         return incident
     there = job in await context.jobs_on(incident.node)
     word = await context.job_state(job)
@@ -165,10 +165,10 @@ async def jobs_ended_by_fault(context: HealthContext, incident: Incident, there:
     """Returns jobs that the fault ended before this pass and that no epilog held. If the GPU's job was not known yet,
     these are the jobs that failed on the node within _SAME_FAULT_S of the error."""
     head, run, at = await context.head(), context.cluster_context.connections, incident.found("at")
-    gone = jobs_in_signals(incident) - there
+    gone = jobs_in_symptoms(incident) - there
     states = {job: await job_commands.read_job_state(run, head, job) for job in gone}
     found = {job for job, state in states.items() if state in ENDED_BADLY}
-    if incident.found("xid") and not jobs_in_signals(incident) and isinstance(at, int | float):
+    if incident.found("xid") and not jobs_in_symptoms(incident) and isinstance(at, int | float):
         ended = await node_jobs.failed_jobs_on_node(run, head, incident.node)
         found |= {job for job, end in ended.items() if -1 <= end - at <= _SAME_FAULT_S}
     return found
@@ -264,8 +264,8 @@ async def _release_hold(context: HealthContext, node: str, jobs: Iterable[int]) 
         await context.cluster_context.connections.remote(machine, argv, timeout_s=5)
 
 
-def jobs_in_signals(incident: Incident) -> set[int]:
-    """Returns the ids of the jobs that the incident's signals name."""
+def jobs_in_symptoms(incident: Incident) -> set[int]:
+    """Returns the ids of the jobs that the incident's symptoms name."""
     return {int(str(step.evidence["job"])) for step in incident.current if step.evidence.get("job") is not None}
 
 

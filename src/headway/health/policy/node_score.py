@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from headway.domain.cluster import Health
 from headway.domain.incident import FaultAction, Incident, IncidentState
-from headway.health.policy.signal_policy import DAY_S
+from headway.health.policy.symptom_policy import DAY_S
 
 # The score that an incident adds to its node.
 _SCORES = {

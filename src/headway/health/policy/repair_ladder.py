@@ -8,7 +8,7 @@ from dataclasses import replace
 from headway.domain.cluster import Health
 from headway.domain.incident import DRAINS, FaultAction, Incident, IncidentState, Repair
 from headway.health.policy.node_score import action_score
-from headway.health.policy.signal_policy import DAY_S, Verdict
+from headway.health.policy.symptom_policy import DAY_S, Verdict
 
 WEEK_S = 7 * DAY_S
 # mount: the wait for the volume is repeated. rma: one reboot first, because the cause may have been a loose contact.
@@ -36,7 +36,7 @@ def next_repair(incident: Incident, health: Health, *, makes_machines: bool) -> 
     for repair in _LADDERS.get(incident.action, ()):
         if (repair in done and repair is not Repair.MOUNT) or (repair is Repair.REPLACE and not makes_machines):
             continue
-        if repair is Repair.RESET and incident.found("gpu") is None:  # the signal names no GPU, so none can be reset
+        if repair is Repair.RESET and incident.found("gpu") is None:  # the symptom names no GPU, so none can be reset
             continue
         return repair
     return None

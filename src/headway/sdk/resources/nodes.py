@@ -10,7 +10,7 @@ from headway.sdk.connection import Resource, cluster_path
 
 
 class Incidents(Resource):
-    """Incidents: node faults from the first signal to the return to service."""
+    """Incidents: node faults from the first symptom to the return to service."""
 
     def list(self, cluster: str, *, steps: bool = False) -> builtins.list[IncidentOut]:
         """Returns incidents, latest first; with `steps` also each one's steps, requeued jobs and times."""

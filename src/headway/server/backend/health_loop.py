@@ -15,7 +15,7 @@ from headway.server.backend.connections import ClusterConnections, ConnectionPoo
 from headway.server.backend.slurm_reader import SlurmState
 
 if TYPE_CHECKING:
-    from headway.domain.incident import Signal
+    from headway.domain.incident import Symptom
     from headway.health.detection.agent_events import Heartbeats, OfflineAction
     from headway.health.detection.dead_nodes import Messages
 
@@ -92,9 +92,9 @@ class HealthLoop:
                 before = said or before
 
     async def _act(
-        self, cluster: Cluster, opened: ClusterConnections, news: Signal | Heartbeats | OfflineAction, idle: bool
+        self, cluster: Cluster, opened: ClusterConnections, news: Symptom | Heartbeats | OfflineAction, idle: bool
     ) -> Messages:
-        from headway.domain.incident import Signal
+        from headway.domain.incident import Symptom
         from headway.health.detection.agent_events import Heartbeats
 
         engine = opened.engine_for(cluster)
@@ -103,8 +103,8 @@ class HealthLoop:
             if not (idle and (news.silent_s or engine.tasks.has_finished)):
                 return []
         async with self._pool.turn(cluster, opened):
-            if isinstance(news, Signal):
-                return await engine.handle_signal(news, opened.jobs)
+            if isinstance(news, Symptom):
+                return await engine.handle_symptom(news, opened.jobs)
             if isinstance(news, Heartbeats):
                 return await engine.handle_heartbeats(news, time.time()) + (
                     await engine.resume_open() if engine.tasks.has_finished else []

@@ -75,5 +75,5 @@ class Clusters(StorePart):
                 await db.execute(delete(t.datasets).where(t.datasets.c.cluster == name))
                 await db.execute(delete(t.job_datasets).where(t.job_datasets.c.cluster == name))
                 await db.execute(delete(t.pipelines).where(t.pipelines.c.cluster == name))
-                await db.execute(delete(t.signals).where(t.signals.c.cluster == name))
+                await db.execute(delete(t.symptoms).where(t.symptoms.c.cluster == name))
                 await db.execute(delete(t.incidents).where(t.incidents.c.cluster == name))

@@ -61,7 +61,7 @@ class Incidents(StorePart):
         evidence: Mapping[str, object] | None = None,
         drained: bool | None = None,
         action: FaultAction | None = None,
-        last_signal_at: float | None = None,
+        last_symptom_at: float | None = None,
         score: int | None = None,
     ) -> Incident:
         """Adds a step, which may have the same state as the incident already has. Raises ValueError if the step
@@ -70,7 +70,7 @@ class Incidents(StorePart):
         if returns and not (evidence or {}).get("passed"):
             raise ValueError(f"incident {incident.number}: {incident.node} would be returned untested")
         given = {
-            "drained": drained, "action": action and action.value, "last_signal_at": last_signal_at, "score": score,
+            "drained": drained, "action": action and action.value, "last_signal_at": last_symptom_at, "score": score,
         }  # fmt: skip
         values: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         async with self._database.write() as db:

@@ -208,8 +208,9 @@ pipelines = Table(
     Index("ix_pipelines_cluster", "cluster"),
 )
 
-# Fault signals of nodes, such as lines of their kernel logs, each stored once, with the action each one calls for.
-signals = Table(
+# Symptoms of node faults, such as lines of their kernel logs, each stored once, with the action each one calls for. The
+# table keeps the name that it has in backups.
+symptoms = Table(
     "signals",
     metadata,
     Column("cluster", String(64), primary_key=True),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.catalog.providers import LOCAL
-from headway.domain.incident import FaultAction, IncidentState, Signal
+from headway.domain.incident import FaultAction, IncidentState, Symptom
 from headway.domain.machines.machine import Machine, MachineState
 from headway.health.detection.agent_events import Heartbeats, OfflineAction
 from headway.health.detection.silence_rules import LEASE_EXPIRED_S, find_suspects
@@ -129,8 +129,8 @@ async def test_job_that_failed_as_its_node_died_is_requeued(lab: Ward) -> None:
     await lab.responder.handle_heartbeats(SILENT, 1000.0)
     assert lab.world.requeued == [7]
     lab.world.jobs = {8: "FAILED"}
-    late = Signal("x", 2000.0, NODE, 0, None, "ended", 8, "lease", FaultAction.RESTART_JOB)
-    await lab.responder.handle_signal(late, [])
+    late = Symptom("x", 2000.0, NODE, 0, None, "ended", 8, "lease", FaultAction.RESTART_JOB)
+    await lab.responder.handle_symptom(late, [])
     assert lab.world.requeued == [7, 8], "nor is one lost that the lease ended and that is heard of later"
 
 

@@ -1,4 +1,4 @@
-"""Signals open, join and close incidents and send the right drain, requeue, repair and return commands to Slurm."""
+"""Symptoms open, join and close incidents and send the right drain, requeue, repair and return commands to Slurm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.domain.cluster import Health
-from headway.domain.incident import FaultAction, Incident, IncidentState, Signal
+from headway.domain.incident import FaultAction, Incident, IncidentState, Symptom
 from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, Conflict, NotFound, Unreachable
 from headway.health.detection.agent_events import OfflineAction
@@ -19,7 +19,7 @@ from headway.health.incidents.recovery_tracking import track_recovery
 from headway.health.incidents.return_to_service import return_to_service
 from headway.health.incidents.timings import incident_timings
 from tests.support.builders import job
-from tests.support.incident_cluster import LAB, NODE, Ward, signal, ward
+from tests.support.incident_cluster import LAB, NODE, Ward, symptom, ward
 
 HANDS_ON = replace(LAB, health=Health(xid_classes={79: "hands_on"}))
 
@@ -33,7 +33,7 @@ async def careful(tmp_path: Path) -> AsyncIterator[Ward]:
 
 async def test_gpu_error_drains_requeues_repairs_tests_and_returns_the_node(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "RUNNING"}
-    said = await lab.responder.handle_signal(signal(), [job(7, nodes=(NODE,), gpu_indexes={NODE: (3,)})])
+    said = await lab.responder.handle_symptom(symptom(), [job(7, nodes=(NODE,), gpu_indexes={NODE: (3,)})])
     assert lab.world.reason == "headway: incident 1: XID 79: GPU has fallen off the bus"
     assert lab.world.requeued == [7, 8]
     assert (NODE, "jobs requeued: 7, 8") in said
@@ -50,11 +50,11 @@ async def test_gpu_error_drains_requeues_repairs_tests_and_returns_the_node(lab:
 
 async def test_errors_on_a_rolling_node_without_jobs_open_no_incident(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "headway: rolls"
-    said = await lab.responder.handle_signal(signal(at=900.0), [])
+    said = await lab.responder.handle_symptom(symptom(at=900.0), [])
     assert said == [(NODE, "XID 79: GPU has fallen off the bus; the tests of its roll decide; recorded")]
     assert await lab.store.incidents.search("lab") == ()
     lab.world.jobs = {7: "RUNNING"}
-    await lab.responder.handle_signal(signal(), [])
+    await lab.responder.handle_symptom(symptom(), [])
     assert lab.world.requeued == [7]
     assert (await lab.newest()).node == NODE
 
@@ -62,41 +62,41 @@ async def test_errors_on_a_rolling_node_without_jobs_open_no_incident(lab: Ward)
 async def test_job_that_failed_just_around_a_gpu_error_is_requeued(lab: Ward) -> None:
     lab.world.ended = {7: 990, 8: 700, 9: 994}  # the error: 990
     lab.world.jobs = {7: "FAILED", 8: "FAILED", 9: "FAILED"}
-    await lab.responder.handle_signal(signal(), [])
+    await lab.responder.handle_symptom(symptom(), [])
     assert lab.world.requeued == [7, 9]
 
 
 async def test_only_the_known_gpu_holder_is_requeued_among_failed_jobs(lab: Ward) -> None:
     lab.world.ended, lab.world.jobs = {7: 990, 8: 991}, {7: "FAILED", 8: "FAILED"}
-    await lab.responder.handle_signal(signal(job=7), [])
+    await lab.responder.handle_symptom(symptom(job=7), [])
     assert lab.world.requeued == [7]
 
 
-async def test_repeated_signals_join_one_incident(lab: Ward) -> None:
+async def test_repeated_symptoms_join_one_incident(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
-    await lab.responder.handle_signal(signal(), [])
-    assert await lab.responder.handle_signal(signal(), []) == []
-    await lab.responder.handle_signal(signal(at=991.0), [])
-    await lab.responder.handle_signal(signal(45, at=992.0), [])
+    await lab.responder.handle_symptom(symptom(), [])
+    assert await lab.responder.handle_symptom(symptom(), []) == []
+    await lab.responder.handle_symptom(symptom(at=991.0), [])
+    await lab.responder.handle_symptom(symptom(45, at=992.0), [])
     assert lab.world.requeued == [7]
     (found,) = await lab.store.incidents.search("lab")
-    assert found.last_signal_at == 992.0
+    assert found.last_symptom_at == 992.0
 
 
 async def test_error_during_tests_leads_to_the_next_repair(lab: Ward) -> None:
     lab.world.gpus_after_reset = 8
-    await lab.responder.handle_signal(signal(46), [])
+    await lab.responder.handle_symptom(symptom(46), [])
     while (await lab.newest()).state is not IncidentState.TESTING:
         await lab.responder.sleep(0)
         await lab.responder.resume_open()
-    await lab.responder.handle_signal(signal(46, at=1100.0), [])
+    await lab.responder.handle_symptom(symptom(46, at=1100.0), [])
     await lab.settle()
     assert lab.world.order == ["drain", "reset 3", "stop", "start", "resume"], "the next repair"
 
 
 async def test_completing_job_is_awaited_and_requeued_once(lab: Ward) -> None:
     lab.world.jobs, lab.world.leaves = {7: "RUNNING"}, False
-    await lab.responder.handle_signal(signal(), [])
+    await lab.responder.handle_symptom(symptom(), [])
     assert (await lab.newest()).state is IncidentState.DRAINING
     await lab.responder.resume_open()
     assert lab.world.requeued == [7]
@@ -108,7 +108,7 @@ async def test_completing_job_is_awaited_and_requeued_once(lab: Ward) -> None:
 
 async def test_job_without_requeue_stays_on_the_node_and_is_named(lab: Ward) -> None:
     lab.world.jobs, lab.world.fixed = {7: "RUNNING", 8: "RUNNING"}, {8}
-    await lab.responder.handle_signal(signal(), [])
+    await lab.responder.handle_symptom(symptom(), [])
     found = await lab.newest()
     assert found.state is IncidentState.DRAINING
     assert found.steps[-1].text == "jobs requeued: 7; not to be requeued: 8"
@@ -116,14 +116,14 @@ async def test_job_without_requeue_stays_on_the_node_and_is_named(lab: Ward) -> 
 
 async def test_job_killed_by_the_fault_is_requeued(lab: Ward) -> None:
     lab.world.jobs = {7: "FAILED"}
-    await lab.responder.handle_signal(signal(job=7), [])
+    await lab.responder.handle_symptom(symptom(job=7), [])
     assert lab.world.requeued == [7]
 
 
 async def test_jobs_with_a_signal_option_are_warned_before_requeue(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "RUNNING", 9: "RUNNING"}
     lab.world.scripts = {8: "#!/bin/sh\n#SBATCH --signal=USR1@30\n", 7: "#!/bin/sh\n#SBATCH --signal=B:TERM\n"}
-    await lab.responder.handle_signal(signal(48, job=7), [])
+    await lab.responder.handle_symptom(symptom(48, job=7), [])
     assert lab.world.order == ["drain", "signal 8 --signal=USR1"]
     assert lab.world.requeued == [7, 9]
     lab.clock.now += 29
@@ -137,7 +137,7 @@ async def test_jobs_with_a_signal_option_are_warned_before_requeue(lab: Ward) ->
 
 async def test_warned_job_that_ends_by_itself_is_requeued(lab: Ward) -> None:
     lab.world.jobs, lab.world.scripts = {8: "RUNNING"}, {8: "#SBATCH --signal USR1@600\n"}
-    await lab.responder.handle_signal(signal(48), [])
+    await lab.responder.handle_symptom(symptom(48), [])
     lab.world.jobs = {8: "COMPLETING"}  # its epilog holds it there
     await lab.responder.resume_open()
     assert lab.world.requeued == [8]
@@ -145,37 +145,37 @@ async def test_warned_job_that_ends_by_itself_is_requeued(lab: Ward) -> None:
 
 async def test_third_application_error_in_a_day_opens_an_incident(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
-    said = await lab.responder.handle_signal(signal(31, job=7), [])
+    said = await lab.responder.handle_symptom(symptom(31, job=7), [])
     assert said == [(NODE, "XID 31: GPU memory page fault; caused by the job: the node is not drained")]
     assert (lab.world.state, lab.world.requeued, lab.world.released) == ("IDLE", [], 1)
     assert await lab.store.incidents.search("lab") == ()
-    await lab.responder.handle_signal(signal(31, job=8, at=995.0), [])
-    await lab.responder.handle_signal(signal(31, job=9, at=996.0), [])
+    await lab.responder.handle_symptom(symptom(31, job=8, at=995.0), [])
+    await lab.responder.handle_symptom(symptom(31, job=9, at=996.0), [])
     assert "3 different jobs" in (await lab.settle()).what
-    await lab.responder.handle_signal(signal(31, job=10, at=2000.0), [])
+    await lab.responder.handle_symptom(symptom(31, job=10, at=2000.0), [])
     assert len(await lab.store.incidents.search("lab")) == 1, "those of before are dealt with"
 
 
 async def test_application_errors_right_after_a_repair_count(lab: Ward) -> None:
-    await lab.responder.handle_signal(signal(46), [])
+    await lab.responder.handle_symptom(symptom(46), [])
     await lab.settle()
     for number in (1, 2, 3):
-        await lab.responder.handle_signal(signal(31, job=number, at=lab.clock.now + number), [])
+        await lab.responder.handle_symptom(symptom(31, job=number, at=lab.clock.now + number), [])
     assert "3 different jobs" in (await lab.newest()).what
 
 
 async def test_contained_error_restarts_only_its_job(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "RUNNING"}
-    await lab.responder.handle_signal(signal(94, job=7), [])
+    await lab.responder.handle_symptom(symptom(94, job=7), [])
     assert (lab.world.state, lab.world.requeued) == ("IDLE", [7])
     assert (await lab.newest()).state is IncidentState.RETURNED
-    await lab.responder.handle_signal(signal(79, at=995.0), [])
+    await lab.responder.handle_symptom(symptom(79, at=995.0), [])
     assert lab.world.state == "IDLE+DRAIN", "something worse within the same burst"
 
 
 async def test_admin_drain_is_kept_during_repair_and_return(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "replacing the NIC"
-    await lab.responder.handle_signal(signal(), [])
+    await lab.responder.handle_symptom(symptom(), [])
     assert (await lab.settle()).state is IncidentState.OUT
     assert lab.world.order == [], "nor is it rebooted under their hands"
     await lab.bring_back(1, "ann")
@@ -183,14 +183,14 @@ async def test_admin_drain_is_kept_during_repair_and_return(lab: Ward) -> None:
 
 
 async def test_drain_taken_over_by_an_admin_is_kept(careful: Ward) -> None:
-    await careful.responder.handle_signal(signal(), [])
+    await careful.responder.handle_symptom(symptom(), [])
     careful.world.reason = "mine now"
     await careful.bring_back(1, "ann")
     assert careful.world.state == "IDLE+DRAIN"
 
 
 async def test_admin_returns_a_node_only_after_its_tests_pass(careful: Ward) -> None:
-    await careful.responder.handle_signal(signal(), [])
+    await careful.responder.handle_symptom(symptom(), [])
     careful.world.gpus = 7
     stays = await careful.bring_back(1, "ann")
     assert stays.state is IncidentState.OUT
@@ -207,7 +207,7 @@ async def test_admin_returns_a_node_only_after_its_tests_pass(careful: Ward) -> 
 
 
 async def test_return_requested_on_a_standby_server_is_tested_by_the_leader(careful: Ward) -> None:
-    await careful.responder.handle_signal(signal(), [])
+    await careful.responder.handle_symptom(symptom(), [])
     asked = await careful.another_server()
     assert await asked.return_node(1, "ann", false_alarm=False, begin=False) is None
     assert asked.tasks.running == {}
@@ -219,7 +219,7 @@ async def test_return_requested_on_a_standby_server_is_tested_by_the_leader(care
 
 
 async def test_fenced_machine_is_started_before_its_return(careful: Ward) -> None:
-    await careful.responder.handle_signal(signal(), [])
+    await careful.responder.handle_symptom(symptom(), [])
     assert (await careful.settle()).state is IncidentState.OUT
     await careful.world.stop(careful.world.machine)  # type: ignore[arg-type]
     back = await careful.bring_back(1, "ann")
@@ -229,7 +229,7 @@ async def test_fenced_machine_is_started_before_its_return(careful: Ward) -> Non
 
 
 async def test_untested_node_cannot_be_returned(careful: Ward) -> None:
-    await careful.responder.handle_signal(signal(), [])
+    await careful.responder.handle_symptom(symptom(), [])
     found = await careful.settle()
     for results in ((), (NodeTestResult("gpus", False, "7 GPUs"),)):
         with pytest.raises(ValueError, match="incident 1"):
@@ -243,9 +243,9 @@ async def test_untested_node_cannot_be_returned(careful: Ward) -> None:
 
 async def test_node_resumed_by_hand_is_drained_at_the_next_fault(careful: Ward) -> None:
     careful.world.jobs = {7: "RUNNING"}
-    await careful.responder.handle_signal(signal(), [])
+    await careful.responder.handle_symptom(symptom(), [])
     careful.world.state, careful.world.reason, careful.world.jobs = "IDLE", "", {7: "RUNNING", 9: "RUNNING"}
-    await careful.responder.handle_signal(signal(at=5000.0), [])
+    await careful.responder.handle_symptom(symptom(at=5000.0), [])
     assert careful.world.state == "IDLE+DRAIN"
     assert careful.world.requeued == [7, 7, 9]
     assert len(await careful.store.incidents.search("lab")) == 1
@@ -255,9 +255,9 @@ async def test_actions_of_the_relay_are_not_repeated(careful: Ward) -> None:
     """The server was away: the head's agent drained and requeued; the job runs elsewhere, and has failed there since."""
     careful.world.state, careful.world.reason = "IDLE+DRAIN", "headway: relay: XID 79"
     careful.world.jobs = {7: "FAILED"}
-    one = signal(job=7)
+    one = symptom(job=7)
     await careful.responder.handle_offline_action(OfflineAction(f"deed {one.id}", 991.0, NODE, one.id, requeued=(7,)))
-    await careful.responder.handle_signal(one, [])
+    await careful.responder.handle_symptom(one, [])
     assert careful.world.requeued == []
     found = await careful.settle()
     assert found.state is IncidentState.OUT
@@ -267,7 +267,7 @@ async def test_actions_of_the_relay_are_not_repeated(careful: Ward) -> None:
 
 async def test_requeued_job_is_tracked_until_it_runs_and_reports_a_step(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
-    await lab.responder.handle_signal(signal(), [])
+    await lab.responder.handle_symptom(symptom(), [])
     context = lab.responder.context
     assert not await track_recovery(context, [job(7, "PENDING")], {}), "it waits in the queue: no report can come"
     assert not await track_recovery(context, [job(7, start_time=900)], {}), "the old run, as last read"
@@ -279,7 +279,7 @@ async def test_requeued_job_is_tracked_until_it_runs_and_reports_a_step(lab: War
 
 async def test_job_that_ended_between_polls_still_reports_its_recovery(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
-    await lab.responder.handle_signal(signal(), [])
+    await lab.responder.handle_symptom(symptom(), [])
     context, over = lab.responder.context, job(7, "COMPLETED", start_time=1012, end_time=1014)
     later = replace(context, clock=lambda: 1014 + 121.0)
     assert await track_recovery(context, [over], {}), "its last words are read yet"
@@ -289,32 +289,32 @@ async def test_job_that_ended_between_polls_still_reports_its_recovery(lab: Ward
 
 
 async def test_agent_checks_open_incidents_like_kernel_errors(lab: Ward) -> None:
-    one = Signal("x", 990.0, NODE, 0, None, "2 of 4 links are down", kind="ib", action=FaultAction.REBOOT)
-    await lab.responder.handle_signal(one, [])
+    one = Symptom("x", 990.0, NODE, 0, None, "2 of 4 links are down", kind="ib", action=FaultAction.REBOOT)
+    await lab.responder.handle_symptom(one, [])
     found = await lab.settle()
     assert (found.what, found.state) == ("2 of 4 links are down", IncidentState.RETURNED)
     later = replace(one, id="y", at=5000.0, action=None)
-    assert await lab.responder.handle_signal(later, []) == [(NODE, f"{one.text}; recorded and watched")]
+    assert await lab.responder.handle_symptom(later, []) == [(NODE, f"{one.text}; recorded and watched")]
 
 
-async def test_signals_of_unknown_nodes_are_ignored(lab: Ward) -> None:
-    assert await lab.responder.handle_signal(signal(node="elsewhere-1-1"), []) == []
+async def test_symptoms_of_unknown_nodes_are_ignored(lab: Ward) -> None:
+    assert await lab.responder.handle_symptom(symptom(node="elsewhere-1-1"), []) == []
 
 
-async def test_late_signal_from_before_the_repair_ended_opens_no_incident(lab: Ward) -> None:
-    await lab.responder.handle_signal(signal(46), [])
+async def test_late_symptom_from_before_the_repair_ended_opens_no_incident(lab: Ward) -> None:
+    await lab.responder.handle_symptom(symptom(46), [])
     found = await lab.settle()
-    late = Signal("late", 999.0, NODE, 0, 3, "gpu_count: 7 of 8", kind="gpu_count", action=FaultAction.REBOOT)
+    late = Symptom("late", 999.0, NODE, 0, 3, "gpu_count: 7 of 8", kind="gpu_count", action=FaultAction.REBOOT)
     assert found.steps[-1].at >= late.at
-    await lab.responder.handle_signal(late, [])
+    await lab.responder.handle_symptom(late, [])
     assert len(await lab.store.incidents.search("lab")) == 1
     assert lab.world.order == ["drain", "reset 3", "resume"]
-    await lab.responder.handle_signal(replace(late, id="later", at=lab.clock.now + 60), [])
+    await lab.responder.handle_symptom(replace(late, id="later", at=lab.clock.now + 60), [])
     assert len(await lab.store.incidents.search("lab")) == 2
 
 
 async def test_error_after_the_tests_began_opens_a_new_incident(lab: Ward) -> None:
-    await lab.responder.handle_signal(signal(46), [])
+    await lab.responder.handle_symptom(symptom(46), [])
     while (await lab.newest()).state is not IncidentState.TESTING:
         await lab.responder.sleep(0)
         await lab.responder.resume_open()
@@ -322,9 +322,9 @@ async def test_error_after_the_tests_began_opens_a_new_incident(lab: Ward) -> No
     lab.clock.now += 30.0
     ended = (await lab.settle()).steps[-1].at
     assert began < ended
-    await lab.responder.handle_signal(signal(48, at=began - 1.0), [])
+    await lab.responder.handle_symptom(symptom(48, at=began - 1.0), [])
     assert len(await lab.store.incidents.search("lab")) == 1, "an echo"
-    await lab.responder.handle_signal(signal(48, at=ended - 10.0), [])
+    await lab.responder.handle_symptom(symptom(48, at=ended - 10.0), [])
     assert len(await lab.store.incidents.search("lab")) == 2
     assert lab.world.state == "IDLE+DRAIN"
 
@@ -332,24 +332,24 @@ async def test_error_after_the_tests_began_opens_a_new_incident(lab: Ward) -> No
 async def test_watch_only_cluster_records_incidents_without_acting(tmp_path: Path) -> None:
     async with ward(tmp_path, replace(LAB, health=Health(act=False))) as lab:
         lab.world.jobs = {7: "RUNNING"}
-        await lab.responder.handle_signal(signal(), [])
+        await lab.responder.handle_symptom(symptom(), [])
         await lab.responder.handle_dead_node(NODE, "its machine is stopped")
         found = await lab.settle()
         assert (found.state, lab.world.order, lab.world.requeued) == (IncidentState.SEEN, [], [])
 
 
-def orphan(job_id: int, at: float) -> Signal:
-    return Signal(
+def orphan(job_id: int, at: float) -> Symptom:
+    return Symptom(
         f"o{job_id}-{at}", at, NODE, 0, None, "its slurmstepd died", job_id, "orphan", FaultAction.RESTART_JOB
     )
 
 
 async def test_running_job_with_a_dead_slurmstepd_is_requeued(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "COMPLETING"}
-    await lab.responder.handle_signal(orphan(7, 990.0), [])
+    await lab.responder.handle_symptom(orphan(7, 990.0), [])
     assert lab.world.requeued == [7]
     lab.clock.now += 1000
-    await lab.responder.handle_signal(orphan(8, lab.clock.now), [])
+    await lab.responder.handle_symptom(orphan(8, lab.clock.now), [])
     assert lab.world.requeued == [7]
     assert len(await lab.store.incidents.search("lab")) == 1
     assert lab.world.state == "IDLE", "the node stays in service"
@@ -358,14 +358,14 @@ async def test_running_job_with_a_dead_slurmstepd_is_requeued(lab: Ward) -> None
 async def test_contained_errors_requeue_each_job_run_once(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "COMPLETING"}
     lab.clock.now = 1000.0
-    await lab.responder.handle_signal(signal(94, at=990.0, job=7), [])
-    await lab.responder.handle_signal(signal(94, at=990.5, job=7), [])
+    await lab.responder.handle_symptom(symptom(94, at=990.0, job=7), [])
+    await lab.responder.handle_symptom(symptom(94, at=990.5, job=7), [])
     assert lab.world.requeued == [7], "a burst is one error"
-    await lab.responder.handle_signal(signal(94, at=1001.0, job=8), [])
+    await lab.responder.handle_symptom(symptom(94, at=1001.0, job=8), [])
     assert lab.world.requeued == [7, 8], "its end is held by the epilog"
     lab.clock.now = 1010.0
     lab.world.jobs = {7: "RUNNING"}
-    await lab.responder.handle_signal(signal(94, at=1005.0, job=7), [])
+    await lab.responder.handle_symptom(symptom(94, at=1005.0, job=7), [])
     assert lab.world.requeued == [7, 8, 7], "it had run again"
     assert len(await lab.store.incidents.search("lab")) == 1
 
@@ -373,17 +373,17 @@ async def test_contained_errors_requeue_each_job_run_once(lab: Ward) -> None:
 async def test_job_ended_by_its_lease_is_requeued_unless_pending(lab: Ward) -> None:
     lab.world.jobs = {7: "FAILED", 8: "PENDING"}
     for number, job_id in enumerate((7, 8)):
-        one = Signal(
+        one = Symptom(
             f"x{job_id}", 990.0 + 500 * number, NODE, 0, None, "ended", job_id, "lease", FaultAction.RESTART_JOB
         )
-        await lab.responder.handle_signal(one, [])
+        await lab.responder.handle_symptom(one, [])
     assert lab.world.requeued == [7]
     assert lab.world.state == "IDLE"
 
 
 async def test_failing_incident_step_blocks_no_other_incident(lab: Ward) -> None:
     lab.world.jobs, lab.world.leaves = {7: "RUNNING"}, False
-    await lab.responder.handle_signal(signal(), [])
+    await lab.responder.handle_symptom(symptom(), [])
     first = (await lab.newest()).number
     fences = 0
 

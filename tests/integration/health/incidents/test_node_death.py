@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from headway.autoscale.provisioning_incidents import NOT_CREATED
-from headway.domain.incident import FaultAction, Incident, IncidentState, Signal
+from headway.domain.incident import FaultAction, Incident, IncidentState, Symptom
 from headway.domain.machines.machine import MachineState
 from headway.health.detection.agent_events import Heartbeats, OfflineAction
 from headway.health.detection.silence_rules import LEASE_EXPIRED_S, PROBE_EVERY_S
 from headway.health.policy.reconcile_rules import DeadNode, plan_actions
 from tests.support.builders import job, machine, node
-from tests.support.incident_cluster import LAB, NODE, Ward, signal
+from tests.support.incident_cluster import LAB, NODE, Ward, symptom
 
 LATER = 90_000.0
 
@@ -26,7 +26,7 @@ def silent(ward: Ward) -> Heartbeats:
 async def resumed_past_us(lab: Ward) -> None:
     """Bob's drain kept the repair away; he has returned the node since, and a job runs there."""
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "bob: disk swap"
-    await lab.responder.handle_signal(signal(), [])
+    await lab.responder.handle_symptom(symptom(), [])
     assert (await lab.settle()).state is IncidentState.OUT
     lab.world.state, lab.world.reason, lab.world.jobs = "MIXED", "", {42: "RUNNING"}
     lab.clock.now = LATER
@@ -53,7 +53,7 @@ async def test_resumed_node_with_a_stopped_machine_is_set_down_at_once(lab: Ward
 
 async def test_silent_node_out_of_service_is_probed_no_more_often(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "bob: disk swap"
-    await lab.responder.handle_signal(signal(), [])
+    await lab.responder.handle_symptom(symptom(), [])
     await lab.settle()
     asked = 0
     whole = lab.world._answer
@@ -78,7 +78,7 @@ async def test_node_that_dies_while_draining_is_fenced_and_repaired(lab: Ward, w
         lab.world.scripts = {7: "#SBATCH --signal=USR1@60\n"}
     else:
         lab.world.fixed = {7}
-    await lab.responder.handle_signal(signal(48), [])
+    await lab.responder.handle_symptom(symptom(48), [])
     assert (await lab.newest()).state is IncidentState.DRAINING
     lab.clock.now = 1030.0
     await lab.responder.handle_heartbeats(silent(lab), lab.clock.now)
@@ -93,7 +93,7 @@ async def test_node_that_dies_while_draining_is_fenced_and_repaired(lab: Ward, w
 async def test_unfenceable_node_records_since_when_it_was_silent(lab: Ward) -> None:
     lab.world.traits = replace(lab.world.traits, powers_off_machines=False)
     lab.world.jobs, lab.world.fixed = {7: "RUNNING"}, {7}
-    await lab.responder.handle_signal(signal(48), [])
+    await lab.responder.handle_symptom(symptom(48), [])
     lab.clock.now = 1050.0
     await lab.responder.handle_heartbeats(silent(lab), lab.clock.now)
     assert (await lab.newest()).found("at") == 1050.0 - LEASE_EXPIRED_S - 1
@@ -143,12 +143,12 @@ async def unmade(lab: Ward) -> Incident:
 async def test_node_faults_are_separate_from_a_capacity_incident(lab: Ward) -> None:
     first = await unmade(lab)
     lab.world.jobs = {7: "RUNNING"}
-    await lab.responder.handle_signal(signal(), [])
+    await lab.responder.handle_symptom(symptom(), [])
     assert lab.world.requeued == [7]
     found = await lab.newest()
     assert (found.number, found.action) == (first.number + 1, FaultAction.RMA)
-    line = Signal("x", 995.0, NODE, 0, None, "/scratch is gone", kind="mounts", action=FaultAction.REBOOT)
-    await lab.responder.handle_signal(line, [])
+    line = Symptom("x", 995.0, NODE, 0, None, "/scratch is gone", kind="mounts", action=FaultAction.REBOOT)
+    await lab.responder.handle_symptom(line, [])
     assert (await lab.newest()).number == found.number, "but of that one"
 
 

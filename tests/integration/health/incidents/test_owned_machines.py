@@ -16,7 +16,7 @@ from headway.health import manual_actions
 from headway.health.detection.agent_events import Heartbeats
 from headway.transport.connect import SudoRefused
 from headway.transport.process import CommandResult
-from tests.support.incident_cluster import NODE, Ward, World, signal
+from tests.support.incident_cluster import NODE, Ward, World, symptom
 
 
 def own(lab: Ward) -> World:
@@ -29,7 +29,7 @@ def own(lab: Ward) -> World:
 
 async def test_owned_machine_is_tested_after_its_reboot_completes(lab: Ward) -> None:
     world = own(lab)
-    await lab.responder.handle_signal(signal(79), [])
+    await lab.responder.handle_symptom(symptom(79), [])
     began = lab.clock.now
     found = await lab.settle()
     assert found.state is IncidentState.RETURNED
@@ -49,7 +49,7 @@ async def test_reboot_requested_by_another_server_is_not_repeated(lab: Ward, mon
         return ran
 
     monkeypatch.setattr(world, "remote", lost)
-    await lab.responder.handle_signal(signal(79), [])
+    await lab.responder.handle_symptom(symptom(79), [])
     while not asked.is_set():
         await lab.responder.resume_open()
         await lab.responder.sleep(1)
@@ -62,7 +62,7 @@ async def test_reboot_requested_by_another_server_is_not_repeated(lab: Ward, mon
 
 async def test_owned_machine_that_never_restarts_stays_out(lab: Ward) -> None:
     own(lab).restarts_s = float("inf")
-    await lab.responder.handle_signal(signal(79), [])
+    await lab.responder.handle_symptom(symptom(79), [])
     found = await lab.settle()
     assert found.state is IncidentState.OUT
     assert f"reboot did not help: {NODE} does not answer, for 30 minutes" in [step.text for step in found.steps]
@@ -84,7 +84,7 @@ async def test_permanent_reboot_failure_is_not_retried(
 ) -> None:
     world, began = own(lab), lab.clock.now
     world.reboot_fails = fails
-    await lab.responder.handle_signal(signal(79), [])
+    await lab.responder.handle_symptom(symptom(79), [])
     found = await lab.settle()
     assert (found.state, world.order.count("reboot")) == (IncidentState.OUT, 1)
     assert f"reboot did not help: {why}" in [step.text for step in found.steps]

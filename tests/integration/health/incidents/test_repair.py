@@ -15,7 +15,7 @@ from headway.domain.cluster import Health, Storage, Volume
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.health.detection.agent_events import Heartbeats
 from headway.store import StoreUnavailable
-from tests.support.incident_cluster import FOR_GOOD, LAB, NODE, Ward, signal, ward
+from tests.support.incident_cluster import FOR_GOOD, LAB, NODE, Ward, symptom, ward
 
 
 async def test_lost_volume_drains_the_node_and_is_remounted_without_requeue(tmp_path: Path) -> None:
@@ -23,9 +23,9 @@ async def test_lost_volume_drains_the_node_and_is_remounted_without_requeue(tmp_
     async with ward(tmp_path, replace(LAB, storage=Storage(volumes=(volume,)))) as made:
         made.world.jobs, made.world.away = {7: "RUNNING"}, 3
         lost = replace(
-            signal(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=FaultAction.MOUNT
+            symptom(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=FaultAction.MOUNT
         )
-        await made.responder.handle_signal(lost, [])
+        await made.responder.handle_symptom(lost, [])
         assert made.world.reason == "headway: incident 1: volumes: /models is not mounted"
         found = await made.settle()
         assert found.state is IncidentState.RETURNED
@@ -35,16 +35,16 @@ async def test_lost_volume_drains_the_node_and_is_remounted_without_requeue(tmp_
 
 
 VOLUME = replace(LAB, storage=Storage(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),)))
-LOST = replace(signal(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=FaultAction.MOUNT)
+LOST = replace(symptom(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=FaultAction.MOUNT)
 
 
 async def test_gpu_error_on_a_node_awaiting_a_volume_requeues_its_jobs(tmp_path: Path) -> None:
     async with ward(tmp_path, VOLUME) as made:
         made.world.jobs, made.world.away = {7: "RUNNING"}, FOR_GOOD
-        await made.responder.handle_signal(LOST, [])
+        await made.responder.handle_symptom(LOST, [])
         await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.REPAIRING
-        await made.responder.handle_signal(signal(46), [])
+        await made.responder.handle_symptom(symptom(46), [])
         assert made.world.requeued == [7], "before anything is done to its GPUs"
         made.world.away = 0
         found = await made.settle()
@@ -60,7 +60,7 @@ async def test_gpu_error_on_a_node_awaiting_a_volume_requeues_its_jobs(tmp_path:
 async def test_node_that_dies_while_awaiting_a_volume_is_fenced(tmp_path: Path) -> None:
     async with ward(tmp_path, VOLUME) as made:
         made.world.jobs, made.world.away = {7: "RUNNING"}, FOR_GOOD
-        await made.responder.handle_signal(LOST, [])
+        await made.responder.handle_symptom(LOST, [])
         await made.responder.resume_open()
         made.world.away = 0
         await made.responder.handle_heartbeats(Heartbeats(4, {NODE: 6.0}), made.clock.now)
@@ -75,14 +75,14 @@ async def test_node_that_dies_while_awaiting_a_volume_is_fenced(tmp_path: Path) 
     [(46, ["drain", "reset 3", "resume"]), (48, ["drain", "reset 3", "resume"]), (54, ["drain"])],
 )
 async def test_xid_class_selects_the_first_repair(lab: Ward, code: int, begins: list[str]) -> None:
-    await lab.responder.handle_signal(signal(code), [])
+    await lab.responder.handle_symptom(symptom(code), [])
     await lab.settle()
     assert lab.world.order == begins
 
 
 async def test_failed_repairs_escalate_until_the_node_stays_out(lab: Ward) -> None:
     lab.world.gpus, lab.world.gpus_after_reset = 7, 7
-    await lab.responder.handle_signal(signal(46), [])
+    await lab.responder.handle_symptom(symptom(46), [])
     found = await lab.settle()
     assert found.state is IncidentState.OUT
     assert lab.world.order == ["drain", "reset 3", "stop", "start"]
@@ -95,7 +95,7 @@ async def test_failed_repairs_escalate_until_the_node_stays_out(lab: Ward) -> No
 
 async def test_failed_agent_checks_keep_the_node_out(lab: Ward) -> None:
     lab.world.sound = False
-    await lab.responder.handle_signal(signal(46), [])
+    await lab.responder.handle_symptom(symptom(46), [])
     found = await lab.settle()
     assert found.state is IncidentState.OUT
     assert "a test failed: mounts: /scratch is gone" in [step.text for step in found.steps]
@@ -106,7 +106,7 @@ async def test_failed_agent_checks_keep_the_node_out(lab: Ward) -> None:
 async def test_hard_tests_compare_the_node_with_up_to_two_idle_nodes(tmp_path: Path, slow_with: Sequence[str]) -> None:
     async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
         lab.world.idle, lab.world.slow_with = ("lab-1-1", "lab-1-3", "lab-1-4"), set(slow_with)
-        await lab.responder.handle_signal(signal(), [])
+        await lab.responder.handle_symptom(symptom(), [])
         found = await lab.settle()
         asked = [word for word in lab.world.order if word.startswith("all-reduce")]
         assert asked == [f"all-reduce with {name}" for name in ("lab-1-4", "lab-1-3")[: 1 + bool(slow_with)]]
@@ -122,14 +122,14 @@ async def test_hard_tests_compare_the_node_with_up_to_two_idle_nodes(tmp_path: P
 async def test_health_tries_limits_repairs(tmp_path: Path) -> None:
     async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
         lab.world.gpus_after_reset = None
-        await lab.responder.handle_signal(signal(46), [])
+        await lab.responder.handle_symptom(symptom(46), [])
         assert (await lab.settle()).state is IncidentState.OUT
         assert lab.world.order == ["drain", "reset 3"]
 
 
 async def test_last_repair_queues_a_machine_replacement(lab: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.world.gpus, lab.world.traits = 7, LOCAL
-    await lab.responder.handle_signal(signal(79), [])
+    await lab.responder.handle_symptom(symptom(79), [])
     while "delete" not in lab.world.order:
         assert lab.responder.tasks.running
         await lab.responder.sleep(0)
@@ -160,7 +160,7 @@ async def test_repeated_faults_escalate_and_keep_an_unreliable_node_out(lab: War
     lab.clock.now += 1000
     for number, (code, what) in enumerate([(48, "drain"), (48, "rma"), (79, "rma")], start=1):
         lab.clock.now += 3600
-        await lab.responder.handle_signal(signal(code, at=lab.clock.now), [])
+        await lab.responder.handle_symptom(symptom(code, at=lab.clock.now), [])
         found = await lab.settle()
         assert (found.number, found.action.value) == (number, what)
     assert found.state is IncidentState.OUT
@@ -168,7 +168,7 @@ async def test_repeated_faults_escalate_and_keep_an_unreliable_node_out(lab: War
     back = await lab.bring_back(3, "ann")
     assert back.state is IncidentState.RETURNED
     lab.clock.now += 3600
-    await lab.responder.handle_signal(signal(46, at=lab.clock.now), [])
+    await lab.responder.handle_symptom(symptom(46, at=lab.clock.now), [])
     assert (await lab.settle()).state is IncidentState.RETURNED, "a person has vouched for it"
 
 
@@ -178,7 +178,7 @@ async def test_flaky_node_is_reserved_before_it_stays_out(tmp_path: Path) -> Non
 
         async def again() -> Incident:
             lab.clock.now += 3600
-            await lab.responder.handle_signal(signal(46, at=lab.clock.now), [])
+            await lab.responder.handle_symptom(symptom(46, at=lab.clock.now), [])
             return await lab.settle()
 
         assert (await again()).steps[-1].text == "tests passed; back in service"
@@ -193,7 +193,7 @@ async def test_flaky_node_is_reserved_before_it_stays_out(tmp_path: Path) -> Non
 
 
 async def test_restarted_server_restarts_interrupted_repairs(lab: Ward) -> None:
-    await lab.responder.handle_signal(signal(), [])
+    await lab.responder.handle_symptom(symptom(), [])
     assert (await lab.newest()).state is IncidentState.REPAIRING
     await lab.another_server()
     assert (await lab.settle()).state is IncidentState.RETURNED

@@ -17,7 +17,7 @@ from headway.domain.machines.survey import DetectedGpu, DetectedHardware, Detect
 from headway.providers.inventory.provider import SshProvider
 from headway.providers.inventory.records import ClaimedHost
 from headway.render.system import agent_config
-from tests.support.incident_cluster import NODE, Ward, signal
+from tests.support.incident_cluster import NODE, Ward, symptom
 from tests.support.render_cases import H100, group, own_gpu_cluster, own_site
 
 A100S = tuple(DetectedGpu("NVIDIA A100-SXM4-80GB", 81920, f"0000:{n}b:00.0", (), n) for n in range(4))
@@ -75,7 +75,7 @@ def test_plan_performance_figures_apply_only_to_the_same_gpu_product(tmp_path: P
 async def test_repaired_node_must_show_the_gpus_it_had_before(lab: Ward) -> None:
     lab.world.machine = replace(lab.world.machine, found=replace(FULL, gpus=A100S))  # type: ignore[type-var]
     lab.world.gpus, lab.world.gpus_after_reset = 4, 4
-    await lab.responder.handle_signal(signal(46), [])
+    await lab.responder.handle_symptom(symptom(46), [])
     assert (await lab.settle()).state is IncidentState.RETURNED
 
 

@@ -1,4 +1,4 @@
-"""Signals are stored once, and incidents keep each state with its actor and evidence."""
+"""Symptoms are stored once, and incidents keep each state with its actor and evidence."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from headway.domain.incident import FaultAction, IncidentState, Signal
+from headway.domain.incident import FaultAction, IncidentState, Symptom
 from headway.errors import NotFound
 from tests.support import builders
 from tests.support.builders import Clock
 
 
-async def test_repeated_signal_is_stored_once(tmp_path: Path) -> None:
+async def test_repeated_symptom_is_stored_once(tmp_path: Path) -> None:
     store = await builders.store(tmp_path)
-    signal = Signal("boot-1", 100.0, "lab-1-1", 79, 3, "fallen off the bus", 7)
-    assert not await store.signals.exists("lab", signal.id)
-    await store.signals.add("lab", signal)
-    await store.signals.add("lab", signal)
-    assert await store.signals.exists("lab", signal.id)
-    assert not await store.signals.exists("other", signal.id)
-    assert await store.signals.of_node("lab", "lab-1-1", 50.0) == (signal,)
-    assert await store.signals.of_node("lab", "lab-1-1", 101.0) == ()
+    symptom = Symptom("boot-1", 100.0, "lab-1-1", 79, 3, "fallen off the bus", 7)
+    assert not await store.symptoms.exists("lab", symptom.id)
+    await store.symptoms.add("lab", symptom)
+    await store.symptoms.add("lab", symptom)
+    assert await store.symptoms.exists("lab", symptom.id)
+    assert not await store.symptoms.exists("other", symptom.id)
+    assert await store.symptoms.of_node("lab", "lab-1-1", 50.0) == (symptom,)
+    assert await store.symptoms.of_node("lab", "lab-1-1", 101.0) == ()
     await store.close()
 
 

@@ -1,16 +1,13 @@
-"""Lines of the nodes' agents and requests of jobs' scripts are parsed into the right values."""
+"""Lines of the nodes' agents are parsed into the right values."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
 
-import pytest
-
-from headway.domain.incident import FaultAction, Signal
+from headway.domain.incident import FaultAction, Symptom
 from headway.domain.machines.machine import Machine
 from headway.health.detection.agent_events import Heartbeats, OfflineAction, parse_event, stream_events
-from headway.slurm.signal_request import SignalRequest, requested_signal
 from tests.support.builders import machine
 
 
@@ -29,7 +26,7 @@ async def test_parses_stream_split_at_any_byte() -> None:
 
     found = [one async for one in stream_events(Streams(), machine("lab-head"))]
     assert found == [
-        Signal("a", 1.0, "n", 79, None, "x[1m", 7), Heartbeats(2, {"n": 4.5}), Heartbeats(relay_away_s=9.0), Heartbeats(1),
+        Symptom("a", 1.0, "n", 79, None, "x[1m", 7), Heartbeats(2, {"n": 4.5}), Heartbeats(relay_away_s=9.0), Heartbeats(1),
         OfflineAction("deed a", 2.0, "n", "a", (7,)),
     ]  # fmt: skip
 
@@ -37,32 +34,10 @@ async def test_parses_stream_split_at_any_byte() -> None:
 def test_bad_check_uses_suggested_action_and_warning_only_watches() -> None:
     row = {"id": "x", "at": 1.0, "node": "n", "check": "mounts", "state": "bad", "reason": "/scratch is gone"}
     line = json.dumps({"check": {**row, "action": "reboot"}}).encode()
-    assert parse_event(line) == Signal(
+    assert parse_event(line) == Symptom(
         "x", 1.0, "n", 0, None, "mounts: /scratch is gone", None, "mounts", FaultAction.REBOOT
     )
     warns = parse_event(json.dumps({"check": {**row, "state": "warn", "action": "reset_gpu", "gpu": 3}}).encode())
-    assert isinstance(warns, Signal)
+    assert isinstance(warns, Symptom)
     assert (warns.action, warns.gpu) == (FaultAction.WATCH, 3)
     assert parse_event(json.dumps({"check": {**row, "state": "ok"}}).encode()) is None
-
-
-@pytest.mark.parametrize(
-    ("script", "command", "wish"),
-    [
-        ("#SBATCH --signal=USR1@120\n", "sbatch a.sh", SignalRequest("USR1", False, 120)),
-        ("#SBATCH -N2 --signal=B:SIGUSR2\n", "", SignalRequest("USR2", True, 60)),
-        ("#SBATCH --signal=USR1@120\n", "sbatch --signal=10@5 a.sh", SignalRequest("10", False, 5)),
-        ("echo --signal=USR1\n", "sbatch a.sh", None),
-        ('#SBATCH --signal="B:USR1@60"\n', "sbatch a.sh", SignalRequest("USR1", True, 60)),
-        ("#SBATCH --signal='USR1@60' # soon\n", "", SignalRequest("USR1", False, 60)),
-        ("#SBATCH --signal=USR1\n#SBATCH --signal=TERM\n", "", SignalRequest("TERM", False, 60)),
-        ("#SBATCH --time=1 # --signal=USR1\n", "", None),
-        ("#SBATCH -N1\nsrun x\n#SBATCH --signal=USR1\n", "", None),
-        ("", "sbatch -N 2 a.sh --signal=USR1@9", None),
-        ("", "sbatch --wrap=sleep 60 --signal=USR1@9", SignalRequest("USR1", False, 9)),
-        (f"#SBATCH --signal=USR1@{'9' * 5000}\n", "sbatch a.sh", None),
-        (f"#SBATCH --time=1 # --signal=USR1@{'9' * 5000}\n", f"sbatch a.sh --signal=USR1@{'9' * 5000}", None),
-    ],
-)
-def test_parses_signal_option_of_job_script_and_command(script: str, command: str, wish: SignalRequest | None) -> None:
-    assert requested_signal(script, command) == wish

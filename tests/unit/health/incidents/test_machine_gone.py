@@ -15,7 +15,7 @@ from headway.domain.cluster import Health
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.health.incidents.return_to_service import repeat_return
 from tests.support.builders import machine
-from tests.support.incident_cluster import LAB, NODE, Ward, signal, ward
+from tests.support.incident_cluster import LAB, NODE, Ward, symptom, ward
 
 GROUP = LAB.groups[0]  # five slots
 ROOMY = replace(LAB, groups=(replace(GROUP, nodes=4, spares=0, most=5),))  # one slot is free
@@ -27,7 +27,7 @@ GONE = "its machine is gone and is not to be replaced"
 async def out_of_service(made: Ward) -> Incident:
     """The node's incident, after repairs that did not help."""
     made.world.gpus, made.world.gpus_after_reset = 7, 7
-    await made.responder.handle_signal(signal(46), [])
+    await made.responder.handle_symptom(symptom(46), [])
     found = await made.settle()
     assert (found.state, made.world.reason[:18]) == (IncidentState.OUT, "headway: incident ")
     return found
@@ -106,7 +106,7 @@ async def test_replacement_in_another_slot_closes_incident(tmp_path: Path) -> No
         made.world.traits, made.world.missing = LOCAL, {"lab-1-1"}
         made.world.gpus, made.world.gpus_after_reset = 7, None
         await made.store.clusters.save("lab", {"spec": "name: lab"}, summary={}, owner="ann")
-        await made.responder.handle_signal(signal(79), [])
+        await made.responder.handle_symptom(symptom(79), [])
         while "delete" not in made.world.order:
             await made.responder.sleep(0)
             await made.responder.resume_open()
@@ -193,7 +193,7 @@ async def test_removed_node_keeps_incident_until_its_jobs_end(tmp_path: Path, st
 
 async def test_observe_only_incident_closes_when_machine_is_gone(tmp_path: Path) -> None:
     async with ward(tmp_path, replace(ROOMY, health=Health(act=False))) as made:
-        await made.responder.handle_signal(signal(79), [])
+        await made.responder.handle_symptom(symptom(79), [])
         await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.SEEN
         made.world.machine, made.world.state, made.world.reason = None, "DOWN", "headway: no machine"
@@ -205,7 +205,7 @@ async def test_observe_only_incident_closes_when_machine_is_gone(tmp_path: Path)
 async def test_drain_set_by_another_person_is_kept(tmp_path: Path) -> None:
     async with ward(tmp_path, ROOMY) as made:
         made.world.state, made.world.reason = "IDLE+DRAIN", "carol: looks at it"
-        await made.responder.handle_signal(signal(79), [])
+        await made.responder.handle_symptom(symptom(79), [])
         await made.settle()
         made.world.machine = None
         await made.responder.resume_open()
@@ -234,7 +234,7 @@ async def test_leaving_node_stays_drained_after_passing_tests(tmp_path: Path) ->
     async with ward(tmp_path, ROOMY) as made:
         made.world.state, made.world.reason = "IDLE+DRAIN", "headway: leaves"
         made.world.gpus, made.world.gpus_after_reset = 7, 8
-        await made.responder.handle_signal(signal(46), [])
+        await made.responder.handle_symptom(symptom(46), [])
         number = (await made.newest()).number
         assert made.world.reason.startswith(f"headway: leaves: headway: incident {number}: ")
         found = await made.settle()
@@ -277,6 +277,6 @@ async def test_failed_successor_machine_is_not_tested_repeatedly(tmp_path: Path)
 async def test_drain_reason_set_by_person_on_leaving_node_is_kept(tmp_path: Path) -> None:
     async with ward(tmp_path, ROOMY) as made:
         made.world.state, made.world.reason = "IDLE+DRAIN", "headway: leaves: carol: looks at it"
-        await made.responder.handle_signal(signal(79), [])
+        await made.responder.handle_symptom(symptom(79), [])
         assert (await made.settle()).drained is False
         assert made.world.reason == "headway: leaves: carol: looks at it"

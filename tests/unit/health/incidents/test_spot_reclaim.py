@@ -11,7 +11,7 @@ import pytest
 from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import Conflict
 from tests.support import builders
-from tests.support.incident_cluster import LAB, NODE, Ward, signal, ward
+from tests.support.incident_cluster import LAB, NODE, Ward, symptom, ward
 
 SPOT = replace(LAB, groups=(replace(LAB.groups[0], spot=True),))
 ALONE = replace(LAB, groups=(replace(LAB.groups[0], spot=True, nodes=0, spares=0, idle_s=600),))
@@ -115,7 +115,7 @@ async def test_repeated_reclaim_notice_opens_one_incident(tmp_path: Path) -> Non
 async def test_reclaim_takes_over_existing_incident_of_node(tmp_path: Path) -> None:
     """A node out of service, or under repair, is given back as well, and its next machine is no longer ill."""
     async with ward(tmp_path, SPOT) as made:
-        await made.responder.handle_signal(signal(95), [])
+        await made.responder.handle_symptom(symptom(95), [])
         incident = await made.store.incidents.add_step(await made.newest(), IncidentState.OUT, "did not help")
         assert incident.drained
         await noticed(made)
