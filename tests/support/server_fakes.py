@@ -112,6 +112,10 @@ class FakeBackups(_Part):
     async def restore(self, cluster: Cluster, report: Any, path: Path, key: bytes, ref: str) -> Any:
         return await self._fake.call("restore", cluster, report, path, key, ref)
 
+
+class FakeKeyRotation(_Part):
+    """Stands in for services.cluster_backend.KeyRotation."""
+
     async def rotate_key(self, cluster: Cluster, report: Any, what: str, ref: str, begins: Any) -> Any:
         if not isinstance(self._fake.answers.get("rotate_key"), Refused):  # with nothing changed
             await begins()
@@ -312,6 +316,7 @@ class FakeBackend:
         self.whole: dict[str, Cluster] = {}  # complete clusters by name, where the builders' cluster does not suffice
         self.lifecycle = FakeLifecycle(self)
         self.backups = FakeBackups(self)
+        self.keys = FakeKeyRotation(self)
         self.rollouts = FakeRollouts(self)
         self.storage = FakeStorage(self)
         self.slurm = FakeSlurmState(self)
@@ -351,6 +356,7 @@ class FakeBackend:
 PARTS = (
     FakeLifecycle,
     FakeBackups,
+    FakeKeyRotation,
     FakeRollouts,
     FakeStorage,
     FakeSlurmState,
@@ -365,6 +371,7 @@ CALLS = frozenset(
     for part in (
         FakeLifecycle,
         FakeBackups,
+        FakeKeyRotation,
         FakeRollouts,
         FakeStorage,
         FakeSlurmState,

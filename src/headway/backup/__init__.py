@@ -1,1 +1,1 @@
-"""Backups of clusters, restoring them, and replacing keys while jobs run."""
+"""Backups of clusters: written, verified, restored and removed when newer ones replace them."""

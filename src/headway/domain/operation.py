@@ -208,7 +208,7 @@ class RestoreParams(OperationParams):
 
 @dataclass(frozen=True)
 class RotateParams(OperationParams):
-    """Parameters of a key rotation. `what`: the key to replace, as in schemas.backups.RotateIn."""
+    """Parameters of a key rotation. `what`: the key to replace, as in schemas.key_rotation.RotateIn."""
 
     kind: ClassVar[OperationKind] = OperationKind.ROTATE
     what: str

@@ -1,8 +1,8 @@
-"""Request and response models of backups, restores and key rotation."""
+"""Request and response models of backups and restores."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -46,9 +46,3 @@ class BackupOut(ResponseModel):
     slurm_version: str
     records: int | None = None  # number of Headway's own records; null if the backup was not read completely
     state_files: int | None = None  # number of slurmctld's state files; null if the backup was not read completely
-
-
-class RotateIn(RequestModel):
-    """The key to replace by a new one."""
-
-    what: Literal["munge", "jwt", "ssh", "database"]

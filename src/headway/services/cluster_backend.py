@@ -113,7 +113,7 @@ class ClusterLifecycle(Protocol):
 
 
 class ClusterBackups(Protocol):
-    """Writes and restores backups, and replaces keys."""
+    """Writes and restores backups."""
 
     async def back_up(
         self, cluster: Cluster, about: Mapping[str, Any], report: ReportProgress, path: Path, header: Header, key: bytes
@@ -126,11 +126,15 @@ class ClusterBackups(Protocol):
         interrupted restore, give the same `ref`."""
         ...
 
+
+class KeyRotation(Protocol):
+    """Replaces keys of running clusters."""
+
     async def rotate_key(
         self, cluster: Cluster, report: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
     ) -> None:
-        """Replaces the cluster's `munge`, `jwt` or `ssh` key. `ref` as in `restore`; `begins` is called before the
-        first change."""
+        """Replaces the cluster's `munge`, `jwt` or `ssh` key. To continue an interrupted rotation, give the same `ref`.
+        `begins` is called before the first change."""
         ...
 
 
@@ -383,6 +387,9 @@ class ClusterBackend(Protocol):
 
     @property
     def backups(self) -> ClusterBackups: ...
+
+    @property
+    def keys(self) -> KeyRotation: ...
 
     @property
     def rollouts(self) -> Rollouts: ...

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 from headway.errors import NotFound, Unreachable
-from headway.schemas.backups import RotateIn
 from headway.schemas.clusters import (
     AccessOut,
     ApplyIn,
@@ -22,6 +21,7 @@ from headway.schemas.clusters import (
     ScaleIn,
     StatusOut,
 )
+from headway.schemas.key_rotation import RotateIn
 from headway.sdk.connection import Resource, cluster_path, path_segment
 from headway.sdk.server_address import start_command
 

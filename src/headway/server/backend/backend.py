@@ -9,6 +9,7 @@ from headway.server.backend.commands import Commands
 from headway.server.backend.connections import ConnectionPool
 from headway.server.backend.health_loop import HealthLoop
 from headway.server.backend.jobs import Jobs
+from headway.server.backend.key_rotation import KeyRotation
 from headway.server.backend.lifecycle import Lifecycle
 from headway.server.backend.monitoring import Monitoring
 from headway.server.backend.node_actions import NodeActions
@@ -27,6 +28,7 @@ class Backend:
         self._pool = pool = ConnectionPool(store, state_dir)
         self.lifecycle = Lifecycle(pool)
         self.backups = Backups(pool)
+        self.keys = KeyRotation(pool)
         self.rollouts = Rollouts(pool)
         self.storage = Storage(pool)
         self.slurm = SlurmState(pool)

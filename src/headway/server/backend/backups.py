@@ -1,8 +1,8 @@
-"""Writes and restores backups, and replaces keys."""
+"""Writes and restores backups."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +33,3 @@ class Backups:
         async with self._pool.exclusive(cluster) as opened:
             await restore(cluster, opened.context, report, path, key, ref)
             opened.cluster = cluster
-
-    async def rotate_key(
-        self, cluster: Cluster, report: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
-    ) -> None:
-        from headway.cluster.keys.rotation import rotate
-
-        async with self._pool.exclusive(cluster) as opened:
-            await rotate(cluster, opened.context, report, what, ref, begins)

@@ -1,4 +1,4 @@
-"""Handlers of backup, restore and key rotation."""
+"""Handlers of backup and restore."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headway.backup.retention import retain
 from headway.domain.cluster import Cluster
-from headway.domain.operation import BackupParams, RestoreParams, RotateParams
+from headway.domain.operation import BackupParams, RestoreParams
 from headway.domain.progress import ReportProgress
 from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class BackupOperations:
-    """Carries out operations of the kinds backup, restore and rotate."""
+    """Carries out operations of the kinds backup and restore."""
 
     def __init__(self, state: AppState, operation: Operation, report: ReportProgress) -> None:
         self._state = state
@@ -113,20 +113,6 @@ class BackupOperations:
             text = f"the files of {', '.join(lost)} are missing: add the same ones again with headway dataset add"
             await self._report("datasets", text, level="warning", done=True)
 
-    async def rotate(self) -> None:
-        """Replaces a key of the cluster."""
-        state, name = self._state, self._operation.cluster
-        params = RotateParams.from_json(self._operation.params)
-        _, cluster = await state.clusters.get(name)
-
-        async def begins() -> None:
-            await state.store.clusters.save(name, state="changing")
-
-        try:
-            await state.backend.backups.rotate_key(cluster, self._report, params.what, params.ref, begins)
-        finally:
-            await state.forget(name)  # the head may have the new key already, even after an error
-
     async def _key(self) -> bytes:
         """Returns the encryption key stored for this operation. Raises Refused if it is gone."""
         have = await self._state.store.secrets.of_cluster(self._operation.cluster)
@@ -144,12 +130,6 @@ async def back_up_cluster(run: OperationRun) -> tuple[str, ...]:
 async def restore_cluster(run: OperationRun) -> tuple[str, ...]:
     """Restores a cluster from a backup."""
     await BackupOperations(run.state, run.operation, run.report).restore()
-    return ()
-
-
-async def rotate_key(run: OperationRun) -> tuple[str, ...]:
-    """Replaces a key of a cluster."""
-    await BackupOperations(run.state, run.operation, run.report).rotate()
     return ()
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from headway.domain.operation import OperationKind
 from headway.server.operations.apply import apply
-from headway.server.operations.backups import back_up_cluster, restore_cluster, rotate_key
+from headway.server.operations.backups import back_up_cluster, restore_cluster
 from headway.server.operations.datasets import change_dataset
+from headway.server.operations.key_rotation import rotate_key
 from headway.server.operations.operation_run import Handler
 from headway.server.operations.replacement import replace_machine
 from headway.server.operations.rollouts import roll

@@ -1,4 +1,4 @@
-"""Backups, restores and key rotation: requests check their input and queue an operation.
+"""Backups and restores: requests check their input and queue an operation.
 
 Passphrases are not stored. While an operation runs, its row holds the key derived from the passphrase and the
 backup's salt."""
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway import __version__
-from headway.domain.operation import BackupParams, RestoreParams, RotateParams
+from headway.domain.operation import BackupParams, RestoreParams
 from headway.errors import Conflict, NeedsConfirmation, Refused
-from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, RotateIn, VerifyIn
+from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, VerifyIn
 from headway.schemas.clusters import OperationOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
@@ -98,27 +98,6 @@ async def verify_backup(state: AppState, ask: VerifyIn) -> BackupOut:
     proof = await asyncio.to_thread(prove, path, key)
     found = _out(path, header, proof.bytes)
     return found.model_copy(update={"records": proof.records, "state_files": proof.state_files})
-
-
-async def start_key_rotation(state: AppState, who: Principal, name: str, ask: RotateIn) -> OperationOut:
-    """Queues the replacement of a key by a new one. No job is lost. Raises Refused for keys that Headway does not own."""
-    _, cluster = await state.clusters.get(name)
-    if ask.what == "database":
-        raise Refused(
-            f"the database of {name} has no password: it identifies slurmdbd by its system user on a local socket",
-            hint="headway secrets rotate munge, jwt or ssh",
-        )
-    if ask.what == "munge" and cluster.munge_key is not None:
-        raise Refused(
-            f"the MUNGE key of {name} comes from {cluster.munge_key.description}, as its file says",
-            hint="change it there, then run headway apply",
-        )
-    if ask.what == "ssh" and not cluster.provider.creates_machines:
-        raise Refused(f"{name} is reached with your own SSH keys", hint="change them on the machines and in hosts")
-    params = RotateParams(ask.what, random.token_hex(8))
-    operation = await queue_operation(state, name, who.person, params, key=who.idempotency_key)
-    await write_audit_line(state, who, "secrets.rotate", name, operation=operation.id, what=ask.what)
-    return operation_out(operation)
 
 
 async def queue_backup(

@@ -1,4 +1,4 @@
-"""Backups, restores and key rotations run as operations, and scheduled backups start by themselves."""
+"""Backups and restores run as operations, and scheduled backups start by themselves."""
 
 from __future__ import annotations
 
@@ -316,18 +316,6 @@ async def test_restore_with_conflicting_uids_changes_nothing(
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
 
 
-async def test_rotation_refuses_keys_that_headway_does_not_manage(server: Server) -> None:
-    client = await server.client()
-    answer = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "database"})
-    assert "no password" in answer.json()["detail"]
-    answer = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "munge"})
-    await server.work_off()
-    ((cluster, _, what, _),) = server.backend.named("rotate_key")
-    assert (cluster.name, what) == ("lab", "munge")
-    assert ("forget", ("lab",)) in server.backend.calls
-    assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
-
-
 @pytest.mark.parametrize(("kind", "before"), [("rotate", "ready"), ("apply", "ready"), ("apply", "failed")])
 async def test_refused_operation_leaves_the_cluster_state_unchanged(server: Server, kind: str, before: str) -> None:
     server.backend.answers["rotate_key"] = Refused("lab has other disturbing changes")
@@ -341,24 +329,6 @@ async def test_refused_operation_leaves_the_cluster_state_unchanged(server: Serv
     assert (await server.store.operations.get(asked.id)).state == "failed"
     assert server.backend.named("apply") == []
     assert (await server.state.clusters.row("lab")).state == before
-
-
-async def test_failed_rotation_deletes_its_pending_key(server: Server) -> None:
-    async def fails(cluster: Any, _report: Any, _what: str, ref: str) -> None:
-        await server.store.secrets.put_if_absent(cluster.name, f"rotating/{ref}", "the new key")
-        raise Unreachable("lab-1-1 does not answer")
-
-    server.backend.answers["rotate_key"] = fails
-    client = await server.client()
-    asked = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "ssh"})
-    before = server.backend.calls.count(("forget", ("lab",)))
-    await server.work_off()
-    assert server.backend.calls.count(("forget", ("lab",))) > before, (
-        "the head may have the new one: see what is held anew"
-    )
-    assert (await server.store.operations.get(asked.json()["id"])).state == "failed"
-    assert (await server.state.clusters.row("lab")).state == "failed"
-    assert [name for name in await server.store.secrets.of_cluster("lab") if name.startswith("rotating/")] == []
 
 
 @pytest.mark.parametrize("kind", ["backup", "restore", "rotate", "dataset"])

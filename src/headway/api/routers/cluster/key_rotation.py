@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Admin, State
-from headway.schemas.backups import RotateIn
 from headway.schemas.clusters import OperationOut
-from headway.services.cluster import backups as service
+from headway.schemas.key_rotation import RotateIn
+from headway.services.cluster.key_rotation import start_key_rotation
 
 router = APIRouter(tags=["backups"])
 
@@ -15,4 +15,4 @@ router = APIRouter(tags=["backups"])
 @router.post("/clusters/{name}/secrets/rotate", status_code=202)
 async def rotate(name: str, ask: RotateIn, state: State, who: Admin) -> OperationOut:
     """Queues the replacement of a key by a new one. No job is lost."""
-    return await service.start_key_rotation(state, who, name, ask)
+    return await start_key_rotation(state, who, name, ask)

@@ -1,4 +1,4 @@
-"""backup, backups, restore and secrets rotate send the right requests and print the answers."""
+"""backup, backups and restore send the right requests and print the answers."""
 
 from __future__ import annotations
 
@@ -84,13 +84,6 @@ def test_restore_over_an_existing_cluster_requires_confirmation(cli: Cli, phrase
     cli.api.on("clusters.list", [])
     assert "lab is restored" in cli("restore", "lab", "--from", FILE).out
     assert cli.api.named("backups.restore")[0] == (("lab", FILE, phrase), {"confirmed": True})
-
-
-def test_secrets_rotate_replaces_the_munge_key(cli: Cli) -> None:
-    done = operation("done", kind="rotate")
-    cli.api.on("clusters.rotate_secret", done).on("operations.events", []).on("operations.get", done)
-    assert cli("secrets", "rotate", "munge", "lab").out.splitlines()[-1] == "lab has a new munge key"
-    assert cli.api.named("clusters.rotate_secret") == [(("lab", "munge"), {})]
 
 
 def test_storage_bench_prints_speeds_and_errors_of_volumes(cli: Cli) -> None:

@@ -1,0 +1,24 @@
+"""Replaces keys of running clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from headway.domain.cluster import Cluster
+from headway.domain.progress import ReportProgress
+from headway.server.backend.connections import ConnectionPool
+
+
+class KeyRotation:
+    """Implements services.cluster_backend.KeyRotation."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+
+    async def rotate_key(
+        self, cluster: Cluster, report: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
+    ) -> None:
+        from headway.cluster.keys.rotation import rotate
+
+        async with self._pool.exclusive(cluster) as opened:
+            await rotate(cluster, opened.context, report, what, ref, begins)
