@@ -112,19 +112,19 @@ def xid(ask):
     doomed = holders(gpu)
     words = ask["text"] or SAYS.get(code, "made by headway fault")
     pid = f"pid={doomed[0]}, " if doomed else "pid='<unknown>', "
-    said = f"NVRM: Xid (PCI:{bus(gpu)}): {code}, {pid}{words}"
+    message = f"NVRM: Xid (PCI:{bus(gpu)}): {code}, {pid}{words}"
     if ask.get("real"):
         with open(KERNEL, "w") as file:
-            file.write(f"<{LOCAL7 | 4}>{said}\n")
-        return f"{said} (in the kernel's log; nothing else was done)"
+            file.write(f"<{LOCAL7 | 4}>{message}\n")
+        return f"{message} (in the kernel's log; nothing else was done)"
     number = sum(1 for _ in open(LOG)) if os.path.exists(LOG) else 0  # noqa: SIM115
     with open(LOG, "a") as file:
-        file.write(f"4,{number},{int(time.monotonic() * 1e6)},-;{said}\n")
+        file.write(f"4,{number},{int(time.monotonic() * 1e6)},-;{message}\n")
     time.sleep(0.3)  # the kernel's log line comes before the processes end
     if code == FALLEN_OFF and os.path.exists(f"/dev/nvidia{gpu}"):
         os.unlink(f"/dev/nvidia{gpu}")
     send(doomed, signal.SIGKILL)
-    return f"{said} ({len(doomed)} processes on GPU {gpu} ended)"
+    return f"{message} ({len(doomed)} processes on GPU {gpu} ended)"
 
 
 def heal_gpus(ask):

@@ -187,8 +187,8 @@ def keep_database(name: str, place: str) -> int:
     if os.path.exists(place):
         return 0
     # This query also succeeds if there is no such database, so a failure means that the server does not work.
-    asked = f"select table_name from information_schema.tables where table_schema = '{name}'"
-    tables = subprocess.run(["mariadb", "-N", "-e", asked], stdout=subprocess.PIPE, check=False)
+    query = f"select table_name from information_schema.tables where table_schema = '{name}'"
+    tables = subprocess.run(["mariadb", "-N", "-e", query], stdout=subprocess.PIPE, check=False)
     if tables.returncode:
         return tables.returncode
     with open(f"{place}.new", "wb") as file:

@@ -60,16 +60,16 @@ def tell(path: str, error: str) -> None:
 def look(path: str) -> dict[str, object]:
     """Returns size and free space of the file system in bytes, or an error."""
     try:
-        told = os.statvfs(path)
+        stats = os.statvfs(path)
     except OSError as error:
         return {"path": path, "error": error.strerror}
-    return {"path": path, "size": told.f_frsize * told.f_blocks, "free": told.f_frsize * told.f_bavail}
+    return {"path": path, "size": stats.f_frsize * stats.f_blocks, "free": stats.f_frsize * stats.f_bavail}
 
 
 def main() -> None:
     """Reads every path of the request, each in a child process."""
     ask = json.loads(sys.argv[1])
-    asked = {}
+    children = {}
     for path in ask["paths"]:
         if "mounted_s" in ask and not mounted(path, ask["mounted_s"]):
             tell(path, "is not mounted")
@@ -88,18 +88,18 @@ def main() -> None:
             os._exit(0)
         os.close(says)
         os.close(lock)  # the child holds it as long as it lives
-        asked[answer] = (child, path)
+        children[answer] = (child, path)
     end = time.monotonic() + ANSWER_S
-    while asked:
-        ready = select.select(list(asked), [], [], max(0.0, end - time.monotonic()))[0]
+    while children:
+        ready = select.select(list(children), [], [], max(0.0, end - time.monotonic()))[0]
         if not ready:  # select ran once more after the limit, because this process may have been suspended
             break
         for answer in ready:
-            child, path = asked.pop(answer)
-            told = os.read(answer, 1 << 16)
-            print(told.decode() if told else json.dumps({"path": path, "error": "can't be looked at"}), flush=True)
+            child, path = children.pop(answer)
+            output = os.read(answer, 1 << 16)
+            print(output.decode() if output else json.dumps({"path": path, "error": "can't be looked at"}), flush=True)
             os.waitpid(child, 0)
-    for child, path in asked.values():
+    for child, path in children.values():
         os.kill(child, signal.SIGKILL)  # it ends when its server answers
         tell(path, f"no answer for {ANSWER_S:g} s")
 

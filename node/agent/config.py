@@ -58,14 +58,14 @@ def load(path: str = PATH, host: str = "") -> Config:
     """Returns the configuration in the file `path`, for machine `host` (default: this machine's own name). Raises
     OSError or ValueError if there is no readable configuration."""
     with open(path) as file:
-        told: dict[str, Any] = json.load(file)
-    told.update(told.pop("machines", {}).get(host or os.uname().nodename, {}))
+        settings: dict[str, Any] = json.load(file)
+    settings.update(settings.pop("machines", {}).get(host or os.uname().nodename, {}))
     mounts = tuple(
         Mount(str(row["path"]), str(row["source"]), bool(row["read_only"]), bool(row.get("outside")))
-        for row in told.pop("mounts", ())
+        for row in settings.pop("mounts", ())
     )
-    told["other_heads"] = tuple(str(address) for address in told.get("other_heads", ()))
-    told["fabric"] = frozenset(str(name) for name in told.get("fabric", ()))
-    told["drain_codes"] = frozenset(int(code) for code in told.get("drain_codes", ()))
-    known = {name: told[name] for name in Config.__dataclass_fields__ if name in told}
+    settings["other_heads"] = tuple(str(address) for address in settings.get("other_heads", ()))
+    settings["fabric"] = frozenset(str(name) for name in settings.get("fabric", ()))
+    settings["drain_codes"] = frozenset(int(code) for code in settings.get("drain_codes", ()))
+    known = {name: settings[name] for name in Config.__dataclass_fields__ if name in settings}
     return Config(**known, mounts=mounts)

@@ -91,10 +91,10 @@ def see_units(names: Any) -> dict[str, Any]:
 
 def see_sessions(users: Any) -> list[str]:
     """Returns those of the users who run a process on this machine outside of jobs."""
-    wanted = {}
+    users_by_uid = {}
     for user in users:
         with contextlib.suppress(KeyError):
-            wanted[pwd.getpwnam(user).pw_uid] = user
-    if not wanted:
+            users_by_uid[pwd.getpwnam(user).pw_uid] = user
+    if not users_by_uid:
         return []
-    return sorted({wanted[uid] for _, uid in user_processes.processes(set(wanted))})
+    return sorted({users_by_uid[uid] for _, uid in user_processes.processes(set(users_by_uid))})

@@ -44,8 +44,8 @@ def install(names: list[str], keep_off: list[str]) -> None:
     """Installs the packages that are missing. `keep_off`: units that must not start by themselves, now or at boot,
     unless they were installed before. Raises StepFailed."""
     _let_start()
-    wanted = missing(names)
-    if not wanted:
+    missing_names = missing(names)
+    if not missing_names:
         return
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "NEEDRESTART_MODE": "l"}
     apt = ["apt-get", "--quiet", "-o", f"DPkg::Lock::Timeout={_LOCK_S}", "-o", "Dpkg::Use-Pty=0"]
@@ -61,7 +61,7 @@ def install(names: list[str], keep_off: list[str]) -> None:
         # An earlier try may have been killed while dpkg was configuring packages; finish that first.
         _run(["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"], env, 900)
         _run([*apt, "update"], env, 300)
-        _run([*apt, *old, "install", "--yes", "--no-install-recommends", *wanted], env, 3000)
+        _run([*apt, *old, "install", "--yes", "--no-install-recommends", *missing_names], env, 3000)
     finally:
         _let_start()
     for unit in new:
@@ -125,7 +125,7 @@ def _run(argv: list[str], env: dict[str, str], timeout_s: float) -> None:
     except OSError as error:
         raise StepFailed(f"{argv[0]}: {error.strerror}: Headway needs Debian or a system based on it") from None
     if done.returncode != 0:
-        said = done.stderr + done.stdout
-        lines = [line for line in said.splitlines() if line.startswith(("E:", "dpkg: error", "Err"))]
-        told = "\n".join(lines[-6:]) or said.strip()[-600:]
-        raise StepFailed(f"{' '.join(argv[:1])} failed after {time.monotonic() - began:.0f} s: {told}")
+        output = done.stderr + done.stdout
+        lines = [line for line in output.splitlines() if line.startswith(("E:", "dpkg: error", "Err"))]
+        error_text = "\n".join(lines[-6:]) or output.strip()[-600:]
+        raise StepFailed(f"{' '.join(argv[:1])} failed after {time.monotonic() - began:.0f} s: {error_text}")

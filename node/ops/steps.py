@@ -268,14 +268,14 @@ def journal(names: list[str]) -> str:
         if state != "active":
             # The last output of a program that has just died may not be in the journal yet.
             subprocess.run(["journalctl", "--sync"], capture_output=True, timeout=20, check=False)
-            said = subprocess.run(
+            ran = subprocess.run(
                 ["journalctl", "-u", name, "-n", "12", "--no-pager", "-o", "cat"],
                 capture_output=True,
                 text=True,
                 timeout=20,
                 check=False,
             )
-            return f"\n{name}: {said.stdout.strip()}"
+            return f"\n{name}: {ran.stdout.strip()}"
     return ""
 
 
@@ -328,8 +328,8 @@ def op_candidate(step: dict[str, Any]) -> None:
             env={**os.environ, "SLURM_CONF": f"{folder}/slurm.conf"},
         )
         if done.returncode != 0:
-            said = (done.stderr + done.stdout).strip()[-800:]
-            raise StepFailed(f"Slurm refuses the new configuration; the old one stays: {said}")
+            output = (done.stderr + done.stdout).strip()[-800:]
+            raise StepFailed(f"Slurm refuses the new configuration; the old one stays: {output}")
     shutil.rmtree(folder, ignore_errors=True)
 
 

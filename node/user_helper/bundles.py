@@ -28,8 +28,8 @@ def bundle(ask):
     try:
         present = keep_bundle(ask["root"], ask["digest"], data)
     except (OSError, EOFError, ValueError, MemoryError, RecursionError, tarfile.TarError, zlib.error) as error:
-        said = getattr(error, "strerror", None) or error or type(error).__name__
-        identity.refuse(f"{os.uname().nodename}: the files can't be kept in {ask['root']}: {said}")
+        reason = getattr(error, "strerror", None) or error or type(error).__name__
+        identity.refuse(f"{os.uname().nodename}: the files can't be kept in {ask['root']}: {reason}")
     print(json.dumps({"present": present}), flush=True)
 
 
@@ -153,8 +153,8 @@ def tree_digest(folder):
                 while chunk := file.read(identity.CHUNK):
                     content.update(chunk)
             lines.append(f"{'x' if os.access(path, os.X_OK) else 'f'} {content.hexdigest()} {name}")
-    told = "\n".join(sorted(lines)).encode(errors="surrogateescape")  # names may contain any bytes
-    return hashlib.sha256(told).hexdigest()
+    listing = "\n".join(sorted(lines)).encode(errors="surrogateescape")  # names may contain any bytes
+    return hashlib.sha256(listing).hexdigest()
 
 
 def make_folder(path):

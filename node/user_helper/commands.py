@@ -33,13 +33,13 @@ def run(ask):
     identity.mark = "\0refused\0"
     if ask["user"] != "root":
         identity.must_be_current(identity.person(ask["user"]))
-    told = os.pipe()
+    wake_pipe = os.pipe()
 
-    def heard(*_):
+    def on_sigterm(*_):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # ignore further signals
-        os.close(told[1])
+        os.close(wake_pipe[1])
 
-    signal.signal(signal.SIGTERM, heard)  # before the fork, so that no child is left behind
+    signal.signal(signal.SIGTERM, on_sigterm)  # before the fork, so that no child is left behind
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -49,7 +49,7 @@ def run(ask):
     ended = os.pidfd_open(child)
     watch = select.poll()
     watch.register(ended, select.POLLIN)
-    for number in (1, told[0]):  # poll reports an error when the other end is closed
+    for number in (1, wake_pipe[0]):  # poll reports an error when the other end is closed
         watch.register(number, 0)
     if ended not in [number for number, _ in watch.poll()]:
         for last_word in (signal.SIGTERM, signal.SIGKILL):

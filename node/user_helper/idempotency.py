@@ -37,12 +37,12 @@ def once(tag, work):
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
-    told = os.pread(file, 1 << 22, 0)
-    if told == b"begun":
+    stored = os.pread(file, 1 << 22, 0)
+    if stored == b"begun":
         os.write(2, b"what ran for this request before was cut off half-way\n")
         return NOBODY_KNOWS
-    if told:
-        answer = json.loads(told)
+    if stored:
+        answer = json.loads(stored)
         for number, name in ((1, "out"), (2, "err")):
             pour(number, answer[name].encode("latin-1"))
         return 0

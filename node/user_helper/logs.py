@@ -64,8 +64,8 @@ def replaced(path, handle):
         now = os.stat(path)
     except OSError:
         return False
-    held = os.fstat(handle)
-    return (now.st_dev, now.st_ino) != (held.st_dev, held.st_ino)
+    opened = os.fstat(handle)
+    return (now.st_dev, now.st_ino) != (opened.st_dev, opened.st_ino)
 
 
 def read(ask):
@@ -113,7 +113,7 @@ def search(ask):
     if handle is None:
         print(json.dumps({"error": "", "missing": True}))
         return
-    wanted, most, until = ask["text"].encode().lower(), ask["most"], time.monotonic() + SEARCH_S
+    needle, most, until = ask["text"].encode().lower(), ask["most"], time.monotonic() + SEARCH_S
     found, at, number = [], 0, 0
     with open(handle, "rb") as log:
         while len(found) < most and time.monotonic() < until:
@@ -121,7 +121,7 @@ def search(ask):
             if not line:
                 break
             number += 1
-            if wanted in line.lower():
+            if needle in line.lower():
                 found.append({"offset": at, "line": number, "text": line[:LONGEST].decode(errors="replace").rstrip()})
             at += len(line)
         size = os.fstat(log.fileno()).st_size

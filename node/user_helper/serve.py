@@ -34,14 +34,14 @@ def serve(ask):
         line = questions.readline()
         if not line.endswith(b"\n"):
             return
-        asked = json.loads(line)
-        data = questions.read(asked["size"])
-        if len(data) < asked["size"]:
+        request = json.loads(line)
+        data = questions.read(request["size"])
+        if len(data) < request["size"]:
             return
         # a helper that ends before this has done nothing, so the request can be sent to another
         answers.write(b"begun\n")
         answers.flush()
-        code, out, err = served(asked["ask"], data, user, (questions, answers))
+        code, out, err = served(request["ask"], data, user, (questions, answers))
         answers.write(json.dumps({"code": code, "out": len(out), "err": len(err)}).encode() + b"\n" + out + err)
         answers.flush()
 
@@ -56,14 +56,14 @@ def served(ask, data, user, ours):
     except OSError as error:
         for number in (*out, *err):
             os.close(number)
-        said = f"{os.uname().nodename}: nothing can be started for {user or 'root'}: {error.strerror}\n"
-        return identity.REFUSED, b"", said.encode()
+        output = f"{os.uname().nodename}: nothing can be started for {user or 'root'}: {error.strerror}\n"
+        return identity.REFUSED, b"", output.encode()
     if child == 0:
         be_served(ask, data, out[1], err[1], ours)
     os.close(out[1])
     os.close(err[1])
-    said = gather(child, out[0], err[0])
-    return identity.end_of(child), *said
+    output = gather(child, out[0], err[0])
+    return identity.end_of(child), *output
 
 
 def be_served(ask, data, out, err, ours):

@@ -47,7 +47,7 @@ def jobs_filling_disk(
         else:
             walks.append(_of_people(top, users_of_jobs(jobs) if owners is None else owners))
     walks.append(_unlinked(devices, proc))
-    held: Counter[int] = Counter()
+    bytes_by_job: Counter[int] = Counter()
     files: Counter[int] = Counter()
     hidden, ends = set(), time.monotonic() + LOOK_S
     # round robin, so that a job with millions of files does not keep the others from being counted
@@ -58,12 +58,12 @@ def jobs_filling_disk(
             if found is None:
                 hidden.add(job)
             else:
-                held[job] += found.st_blocks * 512
+                bytes_by_job[job] += found.st_blocks * 512
                 files[job] += 1
         if rows:
             walks.append(walk)
-    counts = files if lacks_files > 0 else held
-    enough = held.total() >= lacks_bytes and files.total() >= lacks_files
+    counts = files if lacks_files > 0 else bytes_by_job
+    enough = bytes_by_job.total() >= lacks_bytes and files.total() >= lacks_files
     if not (enough or walks or hidden):
         return []
     return [job for job, count in counts.most_common() if count * 10 >= counts.total()] or sorted(hidden)
@@ -96,8 +96,8 @@ def _below(job: int, top: str) -> Iterator[Row]:
 
 def users_of_jobs(jobs: str = JOBS) -> dict[int, int]:
     """Returns uid -> one of the user's jobs, for users who have a job on this node."""
-    told = {name: read_text(f"{jobs}/{name}/uid").strip() for name in _names(jobs) if name.isdigit()}
-    return {int(uid): int(name) for name, uid in told.items() if uid.isdigit()}
+    uid_texts = {name: read_text(f"{jobs}/{name}/uid").strip() for name in _names(jobs) if name.isdigit()}
+    return {int(uid): int(name) for name, uid in uid_texts.items() if uid.isdigit()}
 
 
 def _of_people(top: str, has: Mapping[int, int]) -> Iterator[Row]:
@@ -157,7 +157,7 @@ def _size(path: str) -> int:
     space even if their devices differ (layers, subvolumes). The number of files is not compared, because it changes
     with what is written."""
     try:
-        told = os.statvfs(path)
+        stats = os.statvfs(path)
     except OSError:
         return 0
-    return told.f_blocks * told.f_frsize
+    return stats.f_blocks * stats.f_frsize

@@ -70,10 +70,10 @@ def gpus_by_bus() -> dict[str, int]:
     """Returns PCI bus address (":3b:00") -> number of the GPU, from nvidia-smi; {} if there is none."""
     argv = ["nvidia-smi", "--query-gpu=index,pci.bus_id", "--format=csv,noheader"]
     try:
-        said = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True).stdout
+        output = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return {}
-    rows = (line.split(",") for line in said.splitlines())
+    rows = (line.split(",") for line in output.splitlines())
     return {bus_of(row[1]): int(row[0]) for row in rows if len(row) == 2 and row[0].strip().isdigit()}
 
 

@@ -141,12 +141,12 @@ def _answering(seen: MachineState, action: str, *, outside: bool) -> Result | No
         if options is None or one.outside != outside:
             continue
         try:
-            told = os.statvfs(one.path)
+            stats = os.statvfs(one.path)
         except PermissionError:  # the volume answers; the server maps root to nobody (root_squash)
             continue
         except OSError as error:  # for example a stale NFS handle, or the FUSE program has died
             return bad(f"{one.path}: {error.strerror}", action)
-        if not one.read_only and ("ro" in options or told.f_flag & os.ST_RDONLY):
+        if not one.read_only and ("ro" in options or stats.f_flag & os.ST_RDONLY):
             return bad(f"{one.path} is read-only", action)
     return None
 
@@ -156,24 +156,24 @@ def disk(seen: MachineState) -> Result | None:
     """Returns bad when the machine's own disks have too little space or too few inodes, and warns when they are 97 %
     full. Space that jobs have filled is treated like a volume that is away: no job starts here, running jobs go on, and
     the node recovers by itself."""
-    had = {uid: told for uid, told in seen.kept.get("people", {}).items() if seen.now - told[1] < _LEAVES_S}
+    had = {uid: entry for uid, entry in seen.kept.get("people", {}).items() if seen.now - entry[1] < _LEAVES_S}
     seen.kept["people"] = had | {uid: (job, seen.now) for uid, job in users_of_jobs().items()}
     owners = {uid: job for uid, (job, _) in seen.kept["people"].items()}
     for place, least_mib in _ROOM:
         if not os.path.isdir(place):
             continue
-        told = os.statvfs(place)
-        free = told.f_bavail * told.f_frsize
+        stats = os.statvfs(place)
+        free = stats.f_bavail * stats.f_frsize
         why, lacks, lacks_files = "", (least_mib << 20) - free, 0
         if lacks > 0:
             why = f"{free >> 20} MiB free in {place}"
-        elif told.f_files and told.f_favail < _FILES:
-            why, lacks_files = f"no inodes left in {place}: {told.f_favail} free", _FILES - told.f_favail
+        elif stats.f_files and stats.f_favail < _FILES:
+            why, lacks_files = f"no inodes left in {place}: {stats.f_favail} free", _FILES - stats.f_favail
         if why:
             jobs = jobs_filling_disk(place, lacks, lacks_files, owners=owners, proc=seen.proc)
-            held = f"{'jobs' if len(jobs) > 1 else 'job'} {', '.join(map(str, jobs))}"
-            return bad(f"{why}, held by {held}", MOUNT) if jobs else bad(why)
-        if told.f_blocks and told.f_bavail < told.f_blocks * 0.03:
+            holders = f"{'jobs' if len(jobs) > 1 else 'job'} {', '.join(map(str, jobs))}"
+            return bad(f"{why}, held by {holders}", MOUNT) if jobs else bad(why)
+        if stats.f_blocks and stats.f_bavail < stats.f_blocks * 0.03:
             return warn(f"{place} is 97 % full")
     return None
 

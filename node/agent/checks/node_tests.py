@@ -71,37 +71,39 @@ def main(words: list[str]) -> int:
     ask.add_argument("--peers", type=lambda text: text.split(","), default=[])
     ask.add_argument("--rank", type=int, default=0)
     ask.add_argument("--config", default=PATH)
-    asked = ask.parse_args(words)
-    config = load(asked.config)
-    config.expects.update(asked.expect)
+    arguments = ask.parse_args(words)
+    config = load(arguments.config)
+    config.expects.update(arguments.expect)
     fine = True
-    for one in run_tests(config, asked):
+    for one in run_tests(config, arguments):
         fine = fine and one.ok
-        print(json.dumps(asdict(one)) if asked.json else one.line(), flush=True)
+        print(json.dumps(asdict(one)) if arguments.json else one.line(), flush=True)
     return 0 if fine else 1
 
 
-def run_tests(config: Config, asked: argparse.Namespace) -> Iterator[TestResult]:
+def run_tests(config: Config, arguments: argparse.Namespace) -> Iterator[TestResult]:
     """Yields the results of the tests that the arguments ask for."""
     source = open_source(config)
-    names = ("checks", "memory", "burn", "copy") if asked.name == "all" else (asked.name,)
+    names = ("checks", "memory", "burn", "copy") if arguments.name == "all" else (arguments.name,)
     for name in names:
         if name == "checks":
             yield from run_all_checks(config, source)
         elif name == "allreduce":
-            yield run_guarded(name, config, lambda bench: bench.allreduce(asked.peers, asked.rank), asked.seconds)
+            yield run_guarded(
+                name, config, lambda bench: bench.allreduce(arguments.peers, arguments.rank), arguments.seconds
+            )
         elif config.gpus:
             broken = device_errors(name, source)
             if broken:
                 yield TestResult(name, False, config.simulated, reason=broken)
             elif name == "memory":
-                yield run_guarded(name, config, TorchTests.memory, asked.seconds)
+                yield run_guarded(name, config, TorchTests.memory, arguments.seconds)
             elif name == "burn":
-                yield run_guarded(name, config, TorchTests.burn, asked.seconds)
+                yield run_guarded(name, config, TorchTests.burn, arguments.seconds)
             else:
-                yield run_guarded(name, config, TorchTests.copy, asked.seconds)
+                yield run_guarded(name, config, TorchTests.copy, arguments.seconds)
                 if not config.simulated:
-                    yield run_guarded("upload", config, TorchTests.upload, asked.seconds)
+                    yield run_guarded("upload", config, TorchTests.upload, arguments.seconds)
 
 
 def run_all_checks(config: Config, source: Source | None) -> Iterator[TestResult]:
@@ -338,10 +340,10 @@ def interface_with_address(address: str) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():
             try:
-                told = fcntl.ioctl(any_socket, 0x8915, struct.pack("256s", name.encode()[:15]))
+                reply = fcntl.ioctl(any_socket, 0x8915, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue
-            if socket.inet_ntoa(told[20:24]) == address:
+            if socket.inet_ntoa(reply[20:24]) == address:
                 return name
     return ""
 

@@ -161,9 +161,9 @@ class Runner:
             if found is not None and self._counts(state, found):
                 state.result, state.at, state.odd = found, wall, 0
                 changed.append(result_message(state))
-        asked = [state for state in self.states.values() if state.check.prolog]
-        self.looked = self.looked or (whole and all(state.known and not state.odd for state in asked))
-        self._mark([state.result.reason for state in asked if state.result.state == BAD])
+        prolog_states = [state for state in self.states.values() if state.check.prolog]
+        self.looked = self.looked or (whole and all(state.known and not state.odd for state in prolog_states))
+        self._mark([state.result.reason for state in prolog_states if state.result.state == BAD])
         return changed
 
     def make_prolog_checks_due(self) -> None:

@@ -62,12 +62,12 @@ class Lease(threading.Thread):
         ears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         ears.bind(("", PORT))
         ears.settimeout(TICK_S)
-        asked = 0.0
+        asked_at = 0.0
         while True:
             now = time.monotonic()
             self.check(now)
-            if now - self.heard >= ASK_S and now - asked >= 1:
-                asked = now
+            if now - self.heard >= ASK_S and now - asked_at >= 1:
+                asked_at = now
                 self._ask(ears, munge)
             self._listen(ears, munge)
 
@@ -75,8 +75,8 @@ class Lease(threading.Thread):
         """Ends the jobs if the lease is over."""
         stood_still = now - self._ticked >= LEASE_S
         self._ticked = now
-        fresh = [heard for at, heard in self._answers.values() if now - at <= FRESH_S]
-        if now - self.heard < ASK_S or not any(now - heard < ASK_S for heard in fresh):
+        fresh = [heard_at for at, heard_at in self._answers.values() if now - at <= FRESH_S]
+        if now - self.heard < ASK_S or not any(now - heard_at < ASK_S for heard_at in fresh):
             self._testified = None
         elif self._testified is None:
             self._testified = now
@@ -112,16 +112,16 @@ class Lease(threading.Thread):
         try:
             data, sender = ears.recvfrom(65535)
             text, uid = munge.open(data)
-            told = json.loads(text)
+            message = json.loads(text)
         except (OSError, ValueError):
             return
-        if uid != 0 or not isinstance(told, dict) or "hears" not in told:
+        if uid != 0 or not isinstance(message, dict) or "hears" not in message:
             return
         now = time.monotonic()
-        if told["hears"] is None:
+        if message["hears"] is None:
             self._send(ears, munge, {"hears": round(now - self.heard, 2)}, sender)
         elif sender[0] in self._asked:
-            self._answers[sender[0]] = (now, now - float(told["hears"]))
+            self._answers[sender[0]] = (now, now - float(message["hears"]))
 
     @staticmethod
     def _send(ears: socket.socket, munge: Munge, message: dict[str, Any], to: tuple[str, int]) -> None:

@@ -136,10 +136,10 @@ class OfflineResponder(threading.Thread):
             there.add(int(job))
         sent, stay, late = self._sent.setdefault(name, set()), list[int](), False
         for number in sorted(there - sent):
-            code, said = self._run(["scontrol", "requeue", self._alone(number)])
-            if code == 0 or _WAITS in said.lower():
+            code, output = self._run(["scontrol", "requeue", self._alone(number)])
+            if code == 0 or _WAITS in output.lower():
                 sent.add(number)
-            elif any(words in said.lower() for words in _NEVER):
+            elif any(words in output.lower() for words in _NEVER):
                 stay.append(number)
             else:
                 late = True
@@ -158,8 +158,8 @@ class OfflineResponder(threading.Thread):
             name = f"silent {node} {self._beats[node]:.0f}"
             if name in self._done:
                 continue
-            states, said = self._node(node)
-            if not states and "not found" not in said:
+            states, output = self._node(node)
+            if not states and "not found" not in output:
                 return  # the controller does not answer
             if states and not states & (_OUT | _ASLEEP):
                 there = self._jobs(node)
@@ -179,17 +179,17 @@ class OfflineResponder(threading.Thread):
 
     def _node(self, node: str) -> tuple[set[str], str]:
         """Returns (states, reason) of a node; (no states, scontrol's message) if scontrol failed."""
-        code, said = self._run(["scontrol", "--oneliner", "show", "node", node])
+        code, output = self._run(["scontrol", "--oneliner", "show", "node", node])
         if code:
-            return set(), said
-        fields = dict(word.split("=", 1) for word in said.split() if "=" in word)
-        reason = said.partition(" Reason=")[2].partition(" [")[0]
+            return set(), output
+        fields = dict(word.split("=", 1) for word in output.split() if "=" in word)
+        reason = output.partition(" Reason=")[2].partition(" [")[0]
         return {state.rstrip("*") for state in fields.get("State", "").split("+") if state}, reason
 
     def _jobs(self, node: str, states: str = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING") -> set[int] | None:
         """Returns the numbers of the node's jobs; None if squeue failed."""
-        code, said = self._run(["squeue", "--noheader", f"--nodelist={node}", f"--states={states}", "--format=%A"])
-        return None if code else {int(word) for word in said.split() if word.isdigit()}
+        code, output = self._run(["squeue", "--noheader", f"--nodelist={node}", f"--states={states}", "--format=%A"])
+        return None if code else {int(word) for word in output.split() if word.isdigit()}
 
     def _over(self, ending: set[int], victim: int | None) -> set[int]:
         """Returns the jobs, of those that are ending on the node, that must not be requeued: they were cancelled or
@@ -198,8 +198,8 @@ class OfflineResponder(threading.Thread):
         if not ending:
             return set()
         jobs = ",".join(map(str, sorted(ending)))
-        code, said = self._run(["sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", jobs])
-        rows = [] if code else [line.partition("|") for line in said.splitlines()]
+        code, output = self._run(["sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", jobs])
+        rows = [] if code else [line.partition("|") for line in output.splitlines()]
         states = {int(number): state.split(" ")[0] for number, _, state in rows if number.isdigit()}
         return {job for job, state in states.items() if state in _GIVEN_UP or (state == "COMPLETED" and job != victim)}
 
@@ -207,8 +207,8 @@ class OfflineResponder(threading.Thread):
         """Returns the id that names this job and no other. An array's number is also the number of one of its tasks,
         and means all of them, so the result is then ARRAY_TASK. A component of a heterogeneous job is requeued with the
         whole job, by its first component's number."""
-        code, said = self._run(["squeue", "--all", "--noheader", f"--jobs={job}", "--states=all", "--format=%A %i"])
-        own = "" if code else dict(line.split() for line in said.splitlines()).get(str(job), "")
+        code, output = self._run(["squeue", "--all", "--noheader", f"--jobs={job}", "--states=all", "--format=%A %i"])
+        own = "" if code else dict(line.split() for line in output.splitlines()).get(str(job), "")
         array, _, task = own.partition("_")
         whole, part, _ = own.partition("+")
         return whole if part else own if array.isdigit() and task.isdigit() else str(job)
@@ -216,8 +216,8 @@ class OfflineResponder(threading.Thread):
     def _state(self, job: int) -> str:
         """Returns the job's state. For an array's number scontrol shows every task; the line with exactly this JobId is
         used."""
-        _, said = self._run(["scontrol", "--oneliner", "show", "job", str(job)])
-        own = next((line for line in said.splitlines() if line.startswith(f"JobId={job} ")), "")
+        _, output = self._run(["scontrol", "--oneliner", "show", "job", str(job)])
+        own = next((line for line in output.splitlines() if line.startswith(f"JobId={job} ")), "")
         return own.partition(" JobState=")[2].partition(" ")[0]
 
 

@@ -43,13 +43,13 @@ def parse(text: str) -> list[Gpu]:
     """Returns the GPUs in the exporter's text, by index. MIG instances are skipped."""
     found: dict[int, Gpu] = {}
     for name, labels, value in _LINE.findall(text):
-        told = dict(_LABEL.findall(labels))
-        if name not in FIELDS or not told.get("gpu", "").isdigit() or told.get("GPU_I_ID"):
+        values = dict(_LABEL.findall(labels))
+        if name not in FIELDS or not values.get("gpu", "").isdigit() or values.get("GPU_I_ID"):
             continue
-        minor = re.fullmatch(r"nvidia(\d+)", told.get("device", ""))
-        index = int(minor[1]) if minor else int(told["gpu"])
+        minor = re.fullmatch(r"nvidia(\d+)", values.get("device", ""))
+        index = int(minor[1]) if minor else int(values["gpu"])
         one = found.setdefault(
-            index, Gpu(index, told.get("UUID", ""), told.get("modelName", ""), told.get("pci_bus_id", ""))
+            index, Gpu(index, values.get("UUID", ""), values.get("modelName", ""), values.get("pci_bus_id", ""))
         )
         try:
             one.figures[name] = float(value)

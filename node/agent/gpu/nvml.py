@@ -168,11 +168,11 @@ class Nvml:
         return rows[0].value
 
     def _field(self, handle: c_void_p, number: int) -> int:
-        asked = _FieldValue(field=number)
-        self._call("nvmlDeviceGetFieldValues", handle, ctypes.c_int(1), byref(asked))
-        if asked.code:
+        field_value = _FieldValue(field=number)
+        self._call("nvmlDeviceGetFieldValues", handle, ctypes.c_int(1), byref(field_value))
+        if field_value.code:
             raise OSError(f"NVML has no field {number}")
-        return int(asked.value) & 0xFFFFFFFF
+        return int(field_value.value) & 0xFFFFFFFF
 
     def _handle(self, place: int) -> c_void_p:
         handle = c_void_p()

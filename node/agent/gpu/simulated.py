@@ -37,10 +37,10 @@ class Simulated:
         faults: str = FAULTS,
         devices: str = DEVICES,
         cgroups: str = CGROUPS,
-        held: str = JOBS,
+        jobs: str = JOBS,
         host: str = "",
     ) -> None:
-        self._config, self._faults, self._devices, self._cgroups, self._held = config, faults, devices, cgroups, held
+        self._config, self._faults, self._devices, self._cgroups, self._jobs = config, faults, devices, cgroups, jobs
         self._host = host or os.uname().nodename
         self._energy = [0.0] * config.gpus
         self._used: dict[int, tuple[float, float]] = {}  # job -> (when read, CPU seconds so far)
@@ -52,7 +52,7 @@ class Simulated:
         now = time.monotonic() if now is None else now
         passed = now - self._at if self._at else 0.0
         self._at = now
-        here = jobs_on_node(self._held)
+        here = jobs_on_node(self._jobs)
         for job in here:
             self._look(job, now)
         self._used = {job.number: self._used[job.number] for job in here if job.number in self._used}

@@ -26,9 +26,9 @@ class OrphanedJobs:
         slurmstepd."""
         found: dict[str, set[int]] = {"batch": set(), "extern": set()}
         for pid in daemons:
-            said = _STEP.search(read_text(f"{self._proc}/{pid}/cmdline"))
-            if said:
-                found[said[2]].add(int(said[1]))
+            match = _STEP.search(read_text(f"{self._proc}/{pid}/cmdline"))
+            if match:
+                found[match[2]].add(int(match[1]))
         missing = (self._had & found["extern"]) - found["batch"]
         lost = missing & self._missed
         self._missed = missing - lost

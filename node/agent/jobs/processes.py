@@ -38,10 +38,10 @@ def list_processes(proc: str = "/proc") -> Iterator[tuple[int, str, str]]:
     """Yields (pid, name, state) of all processes."""
     for name in os.listdir(proc):
         if name.isdigit():
-            told = read_text(f"{proc}/{name}/stat")
-            state = told[told.rfind(")") + 2 :][:1]
+            stat = read_text(f"{proc}/{name}/stat")
+            state = stat[stat.rfind(")") + 2 :][:1]
             if state:
-                yield int(name), told[told.find("(") + 1 : told.rfind(")")], state
+                yield int(name), stat[stat.find("(") + 1 : stat.rfind(")")], state
 
 
 def process_names(proc: str = "/proc") -> set[str]:

@@ -140,7 +140,7 @@ class Slurm:
         where = re.search(rb"\0SLURM_SUBMIT_DIR=([^\0]*)", kept.environment)
         cwd = where[1] if where else owner.pw_dir.encode()
         at = script_index(note.argv[1:])
-        with tempfile.TemporaryDirectory(prefix="headway-recall-") as folder, tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryDirectory(prefix="headway-recall-") as folder, tempfile.TemporaryFile() as output:
             path = b""
             if kept.script and at is not None:
                 path = os.path.join(folder.encode(), os.path.basename(note.argv[1 + at]))
@@ -165,7 +165,7 @@ class Slurm:
                     env=submission_environment(kept.environment, owner),
                     cwd="/",
                     stdin=typed,
-                    stdout=said,
+                    stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
@@ -174,8 +174,8 @@ class Slurm:
             except subprocess.TimeoutExpired:  # sbatch --wait: the job is submitted, and sbatch has printed its number
                 os.killpg(run.pid, signal.SIGKILL)
                 run.wait()
-            said.seek(0)
-            return said.read(4096).decode(errors="replace").strip()
+            output.seek(0)
+            return output.read(4096).decode(errors="replace").strip()
 
     def close_records(self) -> None:
         """Ends the records of jobs that accounting believes to be running and the controller does not know (sacctmgr
@@ -309,31 +309,31 @@ def _again(slurm: Slurm, found: Sequence[LostSubmission], done: str) -> Iterator
         mine_again = (a.job for a in there if (a.old, a.uid) == (note.job, note.uid) and a.submitted >= began)
         already = next((job for job in mine_again if job not in taken), 0)
         try:
-            said = f"Submitted batch job {already}" if already else slurm.submit(note, owner, files, numbers)
+            reply = f"Submitted batch job {already}" if already else slurm.submit(note, owner, files, numbers)
         except (OSError, ValueError) as error:
-            said = str(error)
-        new = _SUBMITTED.search(said)
+            reply = str(error)
+        new = _SUBMITTED.search(reply)
         if new:
             numbers[note.job] = int(new[1])
             taken.add(int(new[1]))
-        elif _later(note, said):
+        elif _later(note, reply):
             late.append(note.job)
-            if any(words in said.lower() for words in _AWAY):
+            if any(words in reply.lower() for words in _AWAY):
                 break
             continue
         with open(done, "a") as file:
-            file.write(json.dumps({"job": note.job, "at": note.at, "said": said}) + "\n")
+            file.write(json.dumps({"job": note.job, "at": note.at, "said": reply}) + "\n")
         what = "submitted again" if new else "and can't be submitted again"
-        yield f"job {note.job} was not saved by the controller before it was killed; {what}: {said}"
+        yield f"job {note.job} was not saved by the controller before it was killed; {what}: {reply}"
     if late:
         raise TimeoutError(f"jobs that the controller refused are submitted again, from job {late[0]} on")
 
 
-def _later(note: SubmissionNote, said: str) -> bool:
+def _later(note: SubmissionNote, reply: str) -> bool:
     """Returns whether the submission is to be tried again. If the controller may have accepted it, only when the new
     job could be recognized by its comment."""
-    words = said.lower()
-    unsure = not said or any(one in words for one in _UNSURE)
+    words = reply.lower()
+    unsure = not reply or any(one in words for one in _UNSURE)
     return any(one in words for one in _AWAY) or (unsure and not any(w.startswith(b"--comment") for w in note.argv))
 
 

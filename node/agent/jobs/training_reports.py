@@ -27,13 +27,13 @@ def parse_report(data: bytes) -> dict[str, Any] | None:
     """Returns the values of a training's report: whole numbers for step and tokens, finite numbers for the rest; None
     for anything else. A loss that is not finite is kept as "nan", because users want to see that."""
     try:
-        told = json.loads(data)
+        report = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, dict):
+    if not isinstance(report, dict):
         return None
     values: dict[str, Any] = {}
-    for name, value in list(told.items())[:20]:
+    for name, value in list(report.items())[:20]:
         refused = name in MEASURED or not _NAME.fullmatch(name)
         if refused or isinstance(value, bool) or not isinstance(value, int | float):
             continue

@@ -111,13 +111,13 @@ class MetricsServer(threading.Thread):
                     continue
 
     def _answer(self, link: socket.socket) -> None:
-        asked, ends = b"", time.monotonic() + _PATIENCE_S
-        while b"\r\n\r\n" not in asked and len(asked) < 8192 and time.monotonic() < ends:
+        received, ends = b"", time.monotonic() + _PATIENCE_S
+        while b"\r\n\r\n" not in received and len(received) < 8192 and time.monotonic() < ends:
             piece = link.recv(4096)
             if not piece:
                 return
-            asked += piece
-        words = asked.split(b"\r\n")[0].split(b" ")
+            received += piece
+        words = received.split(b"\r\n")[0].split(b" ")
         found = words[:1] == [b"GET"] and words[1:2] and words[1].split(b"?")[0] == b"/metrics"
         body = self._ready() if found else b"there is /metrics here\n"
         status = b"200 OK" if found else b"404 Not Found"

@@ -141,12 +141,12 @@ def file_systems(proc: str = "/proc") -> Iterator[Figure]:
             continue
         seen.add(device)
         try:
-            told = os.statvfs(place)
+            stats = os.statvfs(place)
         except OSError:
             continue
         labels = {"device": device, "fstype": kind, "mountpoint": place}
-        yield "node_filesystem_size_bytes", labels, told.f_frsize * told.f_blocks
-        yield "node_filesystem_free_bytes", labels, told.f_frsize * told.f_bfree
-        yield "node_filesystem_avail_bytes", labels, told.f_frsize * told.f_bavail
-        yield "node_filesystem_files_free", labels, told.f_ffree
+        yield "node_filesystem_size_bytes", labels, stats.f_frsize * stats.f_blocks
+        yield "node_filesystem_free_bytes", labels, stats.f_frsize * stats.f_bfree
+        yield "node_filesystem_avail_bytes", labels, stats.f_frsize * stats.f_bavail
+        yield "node_filesystem_files_free", labels, stats.f_ffree
         yield "node_filesystem_readonly", labels, float("ro" in options.split(","))

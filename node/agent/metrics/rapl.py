@@ -36,11 +36,11 @@ def zones(sys: str = "/sys") -> list[Zone]:
         found: dict[str, list[Zone]] = {}
         for name in names:
             parts = name.split(":")
-            told = read_text(f"{top}/{name}/name").strip()
-            if len(parts) == 2 and parts[0] == driver and told.startswith("package"):
-                index = told.partition("-")[2]
+            zone_name = read_text(f"{top}/{name}/name").strip()
+            if len(parts) == 2 and parts[0] == driver and zone_name.startswith("package"):
+                index = zone_name.partition("-")[2]
                 memory = [Zone(DRAM, index, f"{top}/{part}") for part in _memory(top, name, names)]
-                found.setdefault(told, [Zone(PACKAGE, index, f"{top}/{name}"), *memory])
+                found.setdefault(zone_name, [Zone(PACKAGE, index, f"{top}/{name}"), *memory])
         if found:
             return sorted((zone for own in found.values() for zone in own), key=lambda zone: zone.metric, reverse=True)
     return []
@@ -66,13 +66,13 @@ class Rapl:
         """Yields the joules of each zone so far. A zone that can't be read is left out until it can be read."""
         self._zones = self._zones or zones(self._sys)  # the driver may be loaded after the agent has started
         for zone in self._zones:
-            told = _number(f"{zone.path}/energy_uj")
-            if told is None:
+            energy_uj = _number(f"{zone.path}/energy_uj")
+            if energy_uj is None:
                 continue
-            used = told - self._last.get(zone.path, told)
+            used = energy_uj - self._last.get(zone.path, energy_uj)
             if used < 0:
                 used += _number(f"{zone.path}/max_energy_range_uj") or -used
-            self._last[zone.path] = told
+            self._last[zone.path] = energy_uj
             self._sums[zone.path] = self._sums.get(zone.path, 0) + max(0, used)
             yield zone.metric, {"index": zone.index, "path": zone.path}, self._sums[zone.path] / 1e6
 

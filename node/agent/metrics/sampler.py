@@ -96,7 +96,7 @@ class DiskReader(threading.Thread):
 
 
 def _errors(errors: dict[tuple[int, int], tuple[int, float]]) -> Iterator[Figure]:
-    rows = [({"gpu": str(gpu), "code": str(code)}, *told) for (gpu, code), told in sorted(errors.copy().items())]
+    rows = [({"gpu": str(gpu), "code": str(code)}, *values) for (gpu, code), values in sorted(errors.copy().items())]
     yield from (("headway_xid_errors_total", labels, often) for labels, often, _ in rows)
     yield from (("headway_xid_last_seconds", labels, last) for labels, _, last in rows)
 

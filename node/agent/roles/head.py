@@ -52,10 +52,10 @@ class NodeMessages:
         self._faults: list[str] = []
         self._checks: dict[tuple[str, str], tuple[Any, ...]] = {}  # (node, check) -> its last result
         for line in whole_lines(faults):
-            told = json.loads(line)
-            self._faults.append(told["id"])
-            if "check" in told:
-                self._checks[told["node"], told["check"]] = _gist(told)
+            message = json.loads(line)
+            self._faults.append(message["id"])
+            if "check" in message:
+                self._checks[message["node"], message["check"]] = _gist(message)
         self.beats: dict[str, float] = {}  # node -> Unix time of its last message
         self.addresses: dict[str, str] = {}  # node -> the address it sent from
         self.last = ""  # node of the last message
@@ -69,15 +69,15 @@ class NodeMessages:
         """Stores one message of a node's agent, whose seal was verified. Returns the answer if it is a heartbeat, None
         otherwise. `at`: Unix seconds."""
         try:
-            told = json.loads(data)
-            jobs = told.get("jobs", {})
+            message = json.loads(data)
+            jobs = message.get("jobs", {})
             rows = [
                 (int(job), str(values.pop("n")), at - max(0.0, float(values.pop("ago_s", 0.0))), values)
                 for job, values in jobs.items()
             ]
-            node, faults = str(told.get("node", "")), [dict(fault) for fault in told.get("faults", ())]
-            checks = [dict(result) for result in told.get("checks", ())]
-            turns = dict(told.get("turns", {}))
+            node, faults = str(message.get("node", "")), [dict(fault) for fault in message.get("faults", ())]
+            checks = [dict(result) for result in message.get("checks", ())]
+            turns = dict(message.get("turns", {}))
         except (ValueError, KeyError, TypeError, AttributeError):
             log("a message without a valid format")
             return None
@@ -103,8 +103,8 @@ class NodeMessages:
         except OSError as error:  # a full disk: the node sends the rest again, and its heartbeat still counts
             log(f"{self._faults_file}: {error}")
         self._turn(node, turns, at)
-        told = {"got": got, "now": round(at, 3), "leads": self.leads, "controller": self.controller}
-        return {**told, "others": self._others(node, at)}
+        answer = {"got": got, "now": round(at, 3), "leads": self.leads, "controller": self.controller}
+        return {**answer, "others": self._others(node, at)}
 
     def _others(self, node: str, at: float) -> list[str]:
         """Returns the addresses of up to MOST_OTHERS other nodes that were heard recently."""

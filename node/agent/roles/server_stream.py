@@ -93,7 +93,7 @@ def stream_events(
     faults: str = FAULTS,
     beats: str = BEATS,
     turns: str = TURNS,
-    asked: str = f"{ASKED}/{FILE}",
+    power_requests: str = f"{ASKED}/{FILE}",
     journal: Sequence[str] = JOURNAL,
 ) -> None:
     """Prints events for the server until it stops reading, one JSON object a line.
@@ -105,7 +105,7 @@ def stream_events(
     - each second {"alive": number of nodes, "silent": {node: seconds}}, or {"relay": seconds} if the head's agent itself is
     away"""
     due, spool, begun = 0.0, NewLines(faults, old=True), NewLines(turns, old=False)
-    wishes, named = NewLines(asked, old=False), ControllerLog(journal)
+    wishes, named = NewLines(power_requests, old=False), ControllerLog(journal)
     for line in whole_lines(ACTIONS):  # printed before the faults they belong to
         # The key is "deed" because servers of other versions read this too.
         print(f'{{"deed": {line.rstrip()}}}', flush=True)
@@ -115,8 +115,8 @@ def stream_events(
             print(f'{{"{kind}": {line}}}', flush=True)
         turned = begun.read_new()
         if turned:
-            told = {job for line in turned for job in json.loads(line)["jobs"]}
-            print(json.dumps({"turns": sorted(told)}), flush=True)
+            numbers = {job for line in turned for job in json.loads(line)["jobs"]}
+            print(json.dumps({"turns": sorted(numbers)}), flush=True)
         jobs = named.new_job_numbers()
         if 0 < len(jobs) <= MOST_NAMED:
             print(json.dumps({"named": jobs}), flush=True)

@@ -79,9 +79,9 @@ class TakeoverRecovery(threading.Thread):
             os.unlink(f"{self._folder}/{name}")
         if found:
             jobs = ", ".join(str(one.note.job) for one in found)
-            told = f"the first head had accepted jobs without saving them: {jobs}; they are submitted again when it is back"
+            message = f"the first head had accepted jobs without saving them: {jobs}; they are submitted again when it is back"
             # printed directly: `log` drops lines, and this one must not be dropped
-            print(told, file=sys.stderr, flush=True)
+            print(message, file=sys.stderr, flush=True)
 
     def _forget(self) -> None:
         """Removes the copies when the first head's controller went on. A list from before is kept."""

@@ -102,13 +102,13 @@ class Checkpointer:
     def _save(self, step: int, training: dict[str, Any], *, background: bool) -> None:
         self.wait()
         self._agree(step)
-        held = state.hold(training, self._ranks)
+        captured = state.hold(training, self._ranks)
         part = self._begin(step)
         if not background:
-            self._finish(self._ranks, lambda: state.write(held, part, self._ranks), step, part)
+            self._finish(self._ranks, lambda: state.write(captured, part, self._ranks), step, part)
             return
         finish: list[Callable[[], object]] = []
-        self._ranks.together(lambda: finish.append(state.write_beside(held, part, self._beside)))
+        self._ranks.together(lambda: finish.append(state.write_beside(captured, part, self._beside)))
         self._writing = threading.Thread(target=self._in_background, args=(finish[0], step, part), name="checkpoint")
         self._writing.start()
 
@@ -146,7 +146,7 @@ class Checkpointer:
             return {path.name: files.describe(path) for path in part.iterdir() if _writer(path.name) == ranks.rank}
 
         def publish() -> Path:
-            names = {name: entry for told in described for name, entry in (told or {}).items()}
+            names = {name: entry for entries in described for name, entry in (entries or {}).items()}
             manifest = Manifest(step, files.now(), ranks.size, state.FORMAT, names)
             place = files.publish(part, manifest)
             files.prune(self.directory, self._keep, step)
@@ -166,8 +166,8 @@ class Checkpointer:
         for _, place in ranks.chosen(files.published(self.directory) if ranks.rank == 0 else []):
             manifest, wrong = ranks.chosen(_manifest(place) if ranks.rank == 0 else (None, ""))
             if manifest is not None:
-                told = ranks.gather(files.faults(place, manifest, share=ranks.rank, of=ranks.size))
-                wrong = "; ".join(words for said in told for words in said[:2])
+                faults_by_rank = ranks.gather(files.faults(place, manifest, share=ranks.rank, of=ranks.size))
+                wrong = "; ".join(words for rank_faults in faults_by_rank for words in rank_faults[:2])
                 if not wrong:
                     return place, manifest
             if ranks.rank == 0:
@@ -188,8 +188,8 @@ def _writer(name: str) -> int:
     return int(first) if name.startswith("__") and first.isdigit() else 0
 
 
-def _listen(name: str, heard: Callable[..., None]) -> None:
-    """Calls `heard` on the signal, and then the handler that was set before. Does nothing outside of the main thread,
+def _listen(name: str, callback: Callable[..., None]) -> None:
+    """Calls `callback` on the signal, and then the handler that was set before. Does nothing outside of the main thread,
     where Python can't set handlers."""
     if threading.current_thread() is not threading.main_thread():
         return
@@ -197,7 +197,7 @@ def _listen(name: str, heard: Callable[..., None]) -> None:
     before = signals.getsignal(number)
 
     def on_signal(got: int, frame: Any) -> None:
-        heard()
+        callback()
         if callable(before):
             before(got, frame)
 

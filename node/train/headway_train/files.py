@@ -52,9 +52,15 @@ class Manifest:
     def parse(text: str) -> Manifest:
         """Returns the manifest in `text`. Raises ValueError if it is none."""
         try:
-            told = json.loads(text)
-            files = {str(name): Entry(int(one["size"]), str(one["blake2b"])) for name, one in told["files"].items()}
-            return Manifest(int(told["step"]), float(told["time"]), int(told["world_size"]), str(told["format"]), files)
+            document = json.loads(text)
+            files = {str(name): Entry(int(one["size"]), str(one["blake2b"])) for name, one in document["files"].items()}
+            return Manifest(
+                int(document["step"]),
+                float(document["time"]),
+                int(document["world_size"]),
+                str(document["format"]),
+                files,
+            )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"is no manifest: {error!r}") from None
 
@@ -157,9 +163,9 @@ def faults(place: Path, manifest: Manifest, *, share: int = 0, of: int = 1) -> l
     """Returns what is wrong with the files, as sentences; [] when they are unchanged. Each of `of` readers checks its
     own share. Sizes are checked first, so a truncated file is found without reading any."""
     mine = sorted(manifest.files)[share::of]
-    said = [words for name in mine if (words := _size_fault(place / name, manifest.files[name]))]
-    if said:
-        return said
+    size_faults = [words for name in mine if (words := _size_fault(place / name, manifest.files[name]))]
+    if size_faults:
+        return size_faults
     return [words for name in mine if (words := _content_fault(place / name, manifest.files[name]))]
 
 

@@ -59,11 +59,11 @@ def _pickled(value: Any) -> bytes:
         return b""
 
 
-def differing(told: Sequence[Mapping[str, str]]) -> set[str]:
-    """Returns the names of the entries that are not the same on all ranks that have them. `told`: each rank's marks by
+def differing(marks_by_rank: Sequence[Mapping[str, str]]) -> set[str]:
+    """Returns the names of the entries that are not the same on all ranks that have them. `marks_by_rank`: each rank's marks by
     entry name."""
     seen: dict[str, set[str]] = {}
-    for marks in told:
+    for marks in marks_by_rank:
         for name, one in marks.items():
             seen.setdefault(name, set()).add(one)
     return {name for name, marks in seen.items() if len(marks) > 1 and "" not in marks}

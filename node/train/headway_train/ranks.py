@@ -66,11 +66,11 @@ class Ranks:
                 fault = str(error)
             except BaseException as error:  # torch's CheckpointException is no Exception; all ranks must get any error
                 fault = _words(error)
-        told = self.gather((value, fault))
-        faults = {fault: rank for rank, (_, fault) in reversed(list(enumerate(told))) if fault}
+        results = self.gather((value, fault))
+        faults = {fault: rank for rank, (_, fault) in reversed(list(enumerate(results))) if fault}
         if faults:
             raise _Agreed("; ".join(f"rank {rank}: {fault}" for fault, rank in sorted(faults.items())[:3]))
-        return [value for value, _ in told]
+        return [value for value, _ in results]
 
 
 def _words(error: BaseException) -> str:

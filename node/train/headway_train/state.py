@@ -54,14 +54,15 @@ class Held:
 def hold(state: Mapping[str, Any], ranks: Ranks) -> Held:
     """Returns the state as `capture` does, divided into common entries and this rank's own: those that are neither
     model nor optimizer and differ between ranks. All ranks call it."""
-    held = capture(state)
+    captured = capture(state)
     if ranks.size == 1:
-        return Held(held)
+        return Held(captured)
     plain = [name for name, value in state.items() if not isinstance(value, (nn.Module, Optimizer))]
-    told = ranks.together(lambda: {name: per_rank.mark(held[name], _pieces) for name in plain})
-    mine = per_rank.differing([marks or {} for marks in told]) & held.keys()
+    marks_by_rank = ranks.together(lambda: {name: per_rank.mark(captured[name], _pieces) for name in plain})
+    mine = per_rank.differing([marks or {} for marks in marks_by_rank]) & captured.keys()
     return Held(
-        {name: value for name, value in held.items() if name not in mine}, {name: held[name] for name in sorted(mine)}
+        {name: value for name, value in captured.items() if name not in mine},
+        {name: captured[name] for name in sorted(mine)},
     )
 
 
@@ -78,8 +79,8 @@ def _pieces(value: Any) -> list[bytes | memoryview] | None:
     size = flat.numel() * flat.element_size()
     # without numpy, which may not be installed
     content = (ctypes.c_char * size).from_address(flat.data_ptr()) if size else b""
-    told = f"{value.dtype} {tuple(value.shape)}".encode()
-    return [told, bytes(content)]
+    header = f"{value.dtype} {tuple(value.shape)}".encode()
+    return [header, bytes(content)]
 
 
 def capture(state: Mapping[str, Any], form: str = FORMAT) -> dict[str, Any]:
@@ -97,17 +98,17 @@ def _capture(value: Any, state: Mapping[str, Any], form: str) -> Any:
     return _bare(value).state_dict() if hasattr(value, "state_dict") else value
 
 
-def restore(state: dict[str, Any], held: Mapping[str, Any], form: str = FORMAT) -> None:
+def restore(state: dict[str, Any], saved: Mapping[str, Any], form: str = FORMAT) -> None:
     """Puts the content of a checkpoint into the objects of `state`, and replaces its plain values."""
     for name, value in list(state.items()):
         if form == "dcp" and isinstance(value, nn.Module):
-            set_model_state_dict(value, held[name])
+            set_model_state_dict(value, saved[name])
         elif form == "dcp" and isinstance(value, Optimizer):
-            set_optimizer_state_dict(_owner(value, state), value, held[name])
+            set_optimizer_state_dict(_owner(value, state), value, saved[name])
         elif hasattr(value, "load_state_dict"):
-            _bare(value).load_state_dict(held[name])
+            _bare(value).load_state_dict(saved[name])
         else:
-            state[name] = held[name]
+            state[name] = saved[name]
 
 
 def _bare(value: Any) -> Any:
@@ -131,24 +132,24 @@ def _owner(optimizer: Optimizer, state: Mapping[str, Any]) -> nn.Module:
     )
 
 
-def write(held: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> None:
+def write(captured: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> None:
     """Writes the state into the folder `part`; returns when this rank's files are complete."""
-    _write_own(held, part, ranks)
+    _write_own(captured, part, ranks)
     if form == "dcp":
-        dcp.save(held.common, storage_writer=dcp.FileSystemWriter(part), process_group=ranks.group)
+        dcp.save(captured.common, storage_writer=dcp.FileSystemWriter(part), process_group=ranks.group)
     elif ranks.rank == 0:
-        torch.save(held.common, part / _FILE)
+        torch.save(captured.common, part / _FILE)
 
 
-def _write_own(held: Held, part: Path, ranks: Ranks) -> None:
-    if held.own:
-        torch.save(copied(held.own, all_of_it=True), part / per_rank.file_of(ranks.rank))
+def _write_own(captured: Held, part: Path, ranks: Ranks) -> None:
+    if captured.own:
+        torch.save(copied(captured.own, all_of_it=True), part / per_rank.file_of(ranks.rank))
 
 
-def write_beside(held: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> Callable[[], object]:
+def write_beside(captured: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> Callable[[], object]:
     """Copies the state to main memory and starts writing the copy while the training continues. Returns a function that
     finishes the write, to be called in another thread."""
-    mine = Held(copied(held.common), copied(held.own, all_of_it=True))
+    mine = Held(copied(captured.common), copied(captured.own, all_of_it=True))
     if form == "dcp" and hasattr(dcp, "async_save"):
         writer = dcp.FileSystemWriter(part)
         writing: Future[Any] = dcp.async_save(mine.common, storage_writer=writer, process_group=ranks.group)
@@ -187,20 +188,20 @@ def read(state: dict[str, Any], place: Path, ranks: Ranks, manifest: Manifest) -
     ranks.together(lambda: found.append(_read_own(place, ranks, manifest)))
     mine = found[0]
     if form == "torch":
-        held = torch.load(place / _FILE, map_location="cpu")
-        restore(state, {**held, **mine}, form)
+        loaded = torch.load(place / _FILE, map_location="cpu")
+        restore(state, {**loaded, **mine}, form)
         return
     if form != FORMAT:
         raise CheckpointError(f"torch {torch.__version__} can't read the form {form!r} it was written in")
-    held = capture(state, form)
-    common = {name: value for name, value in held.items() if name not in mine}
+    loaded = capture(state, form)
+    common = {name: value for name, value in loaded.items() if name not in mine}
     # A mismatch shows when each rank plans its reads. dcp.load finds it too, but on Python 3.13 with torch 2.6 the
     # ranks then fail while they exchange the error.
     planner = dcp.DefaultLoadPlanner()
     planner.set_up_planner(common, dcp.FileSystemReader(place).read_metadata(), ranks.rank == 0)
     ranks.together(planner.create_local_plan)
     dcp.load(common, storage_reader=dcp.FileSystemReader(place), process_group=ranks.group)
-    restore(state, {**common, **{name: _into(held[name], mine[name]) for name in held.keys() & mine.keys()}}, form)
+    restore(state, {**common, **{name: _into(loaded[name], mine[name]) for name in loaded.keys() & mine.keys()}}, form)
 
 
 def _read_own(place: Path, ranks: Ranks, manifest: Manifest) -> dict[str, Any]:

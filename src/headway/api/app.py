@@ -191,10 +191,10 @@ class RequestGuard:
         if refusal is None and ("\0" in scope["path"] or _IN_WORDS.search(scope.get("query_string", b""))):
             refusal = 400, ErrorOut(kind="refused", message=_NUL)
         if refusal is not None:
-            status, said = refusal
-            plain = PlainTextResponse(said.message, status)
+            status, error = refusal
+            plain = PlainTextResponse(error.message, status)
             page = not scope["path"].startswith(API_PREFIX)
-            await (plain if page else error_handlers.problem_response(status, said))(scope, receive, send_with_headers)
+            await (plain if page else error_handlers.problem_response(status, error))(scope, receive, send_with_headers)
             return
         await self._app(scope, receive_bounded, send_with_headers)
 

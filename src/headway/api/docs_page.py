@@ -85,7 +85,7 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
         f"<tr><td><code>{escape(p['name'])}</code><td>{escape(p['in'])}<td>{escape(_type(p.get('schema', {})))}"
         for p in operation.get("parameters", ())
     )
-    asked = _shape(operation.get("requestBody", {}).get("content", {}))
+    body = _shape(operation.get("requestBody", {}).get("content", {}))
     given = ", ".join(
         f"{code} {shape}"
         for code, a in operation.get("responses", {}).items()
@@ -94,7 +94,7 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
     return (
         f"<details><summary><b>{method.upper()}</b><code>{escape(path)}</code></summary><p>{text}</p>"
         + (f"<table><tr><th>name<th>in<th>type{rows}</table>" if rows else "")
-        + (f"<p>Body: {asked}</p>" if asked else "")
+        + (f"<p>Body: {body}</p>" if body else "")
         + (f"<p>Answers: {given}</p>" if given else "")
         + "</details>"
     )

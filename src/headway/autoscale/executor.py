@@ -67,8 +67,8 @@ class Autoscaler:
             self.checked_at = self.clock()
             async with self._report_faults("machines"):
                 await self._scale_once()
-        said, self.messages = self.messages, []
-        return said
+        messages, self.messages = self.messages, []
+        return messages
 
     async def pause(self) -> None:
         """Waits until no machine is being created, and starts no further one, because an apply works on the same
@@ -248,7 +248,7 @@ class Autoscaler:
         """Creates one machine. If that fails, the machine is deleted at once, so that it costs nothing and Slurm powers
         up other nodes."""
         group = self.cluster.group_of[node]
-        began, asked = time.monotonic(), self.clock()
+        began, requested_at = time.monotonic(), self.clock()
 
         try:
             async with asyncio.timeout(MAKE_S):
@@ -259,13 +259,13 @@ class Autoscaler:
                 row.pop(group.name, None)
             self.messages.append((node, f"is ready after {time.monotonic() - began:.0f} s"))
         except HeadwayError as error:
-            await self._handle_failed_creation(node, head, asked, fault_text(error)[:200])
+            await self._handle_failed_creation(node, head, requested_at, fault_text(error)[:200])
         except TimeoutError:
-            await self._handle_failed_creation(node, head, asked, f"its machine did not exist after {MAKE_S} s")
+            await self._handle_failed_creation(node, head, requested_at, f"its machine did not exist after {MAKE_S} s")
         except Exception as error:
             # Any error closes the slots in Slurm, otherwise the next tries would follow without a pause.
             await self._handle_failed_creation(
-                node, head, asked, f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                node, head, requested_at, f"{type(error).__name__}: {error}".splitlines()[0][:200]
             )
         finally:
             self.tasks.pop(node, None)
@@ -283,8 +283,8 @@ class Autoscaler:
                 self.messages.append((node, f"waits: {error.first_line}"))
                 await asyncio.sleep(STORE_RETRY_S)
 
-    async def _handle_failed_creation(self, node: str, head: Machine, asked: float, why: str) -> None:
-        """Reports a failed creation, deletes the machine and closes the slots of an autoscaled group. `asked`: when the
+    async def _handle_failed_creation(self, node: str, head: Machine, requested_at: float, why: str) -> None:
+        """Reports a failed creation, deletes the machine and closes the slots of an autoscaled group. `requested_at`: when the
         creation began, in unix seconds. Machines requested together, such as those of one job, count as one try."""
         group = self.cluster.group_of[node]
         states: dict[str, planner.StateAndReason] = {}
@@ -301,7 +301,7 @@ class Autoscaler:
         except HeadwayError as error:
             unasked = error.first_line
         now = self.clock()
-        if asked > self.failed_at.get(group.name, 0.0):
+        if requested_at > self.failed_at.get(group.name, 0.0):
             self.failures[group.name] = self.failures.get(group.name, 0) + 1
             self.not_before[group.name] = now + planner.retry_delay_s(self.failures[group.name])
             self.failed_at[group.name] = now

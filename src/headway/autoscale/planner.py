@@ -158,7 +158,7 @@ def _fill_targets(cluster: Cluster, after: Cluster | None) -> dict[str, int]:
 
 def _missing_slots(
     group: Group,
-    wanted: int,
+    count: int,
     states: Mapping[str, StateAndReason],
     machines: Collection[str],
     making: Collection[str],
@@ -171,7 +171,7 @@ def _missing_slots(
         for name in group.slots
         if name not in machines and name not in making and _slot_is_free(states.get(name, ("", "")))
     ]
-    return tuple(free[: max(0, wanted - len(there))])
+    return tuple(free[: max(0, count - len(there))])
 
 
 def _slot_is_free(state: StateAndReason) -> bool:
@@ -233,13 +233,13 @@ class _Budget:
 
     def has_room(self, names: Collection[str]) -> bool:
         """Returns whether these machines fit the limits too. If they do, they count from then on."""
-        wanted = [(file, there | set(names)) for file, there in self.files]
-        for file, there in wanted:
+        files = [(file, there | set(names)) for file, there in self.files]
+        for file, there in files:
             limit = file.max_usd_per_hour
             if limit is not None and _usd_per_hour(file, there) > limit:
                 self.limit = limit
                 return False
-        self.files = wanted
+        self.files = files
         return True
 
 

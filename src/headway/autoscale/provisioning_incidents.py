@@ -67,7 +67,7 @@ async def close_resolved(
 ) -> list[tuple[str, str]]:
     """Closes incidents of groups that have a new machine or need no more machines, and of machines that are deleted or
     in use again. `going`: nodes whose machines leave. Returns messages."""
-    said = []
+    messages = []
     for incident in await _open_incidents(cluster, store):
         group = cluster.group_of.get(incident.node)
         words = "its slot is no longer part of the cluster file"
@@ -79,8 +79,8 @@ async def close_resolved(
                 words = GROUP_COMPLETE
         if words:
             await store.incidents.add_step(incident, IncidentState.RETURNED, words)
-            said.append((incident.node, words))
-    return said
+            messages.append((incident.node, words))
+    return messages
 
 
 def _deletion_resolved(node: str, states: Mapping[str, StateAndReason], machines: Mapping[str, Machine]) -> str:
@@ -105,14 +105,14 @@ async def _creation_resolved(
         new = machine is not None and name not in making and machine.started_at > incident.last_symptom_at
         if new and node_commands.is_in_service(states.get(name, ("", ""))[0]):
             return f"{name} is ready"
-    wanted = any(
+    needed = any(
         name in making
         or states.get(name, ("", ""))[0].endswith("#")
         or states.get(name, ("", ""))[1].startswith(CLOSED)
         for name in group.slots
     )
     until = (await store.incidents.get(incident.number)).found("until")
-    if not wanted and isinstance(until, int | float) and now > until + NO_DEMAND_S:
+    if not needed and isinstance(until, int | float) and now > until + NO_DEMAND_S:
         return "no other machine was requested since"
     return ""
 

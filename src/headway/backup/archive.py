@@ -99,8 +99,8 @@ def _header(path: Path, file: IO[bytes]) -> tuple[Header, bytes]:
     try:
         if magic != MAGIC or not line.endswith(b"\n"):
             raise ValueError
-        told = json.loads(line)
-        header = Header(**{name: told[name] for name in Header.__dataclass_fields__})
+        fields = json.loads(line)
+        header = Header(**{name: fields[name] for name in Header.__dataclass_fields__})
         words = (header.cluster, header.headway, header.slurm_version, header.salt, header.file)
         if not all(isinstance(word, str) for word in words) or type(header.at) not in (int, float):
             raise ValueError
@@ -271,8 +271,8 @@ class Reader:
         self._parts[name] = part
 
     def _end(self, payload: bytes) -> None:
-        told = {name: Part(**part) for name, part in json.loads(payload).items()}
-        if told != self._parts or self._file.read(1):
+        parts = {name: Part(**part) for name, part in json.loads(payload).items()}
+        if parts != self._parts or self._file.read(1):
             raise self._damaged("its end was changed")
 
     def _frame(self) -> tuple[bytes, bytes]:

@@ -49,15 +49,15 @@ class BackupContents:
 def read_contents(path: Path, key: bytes) -> BackupContents:
     """Returns the small parts of a backup, after reading and checking the whole file. Raises Damaged."""
     proof = prove(path, key)
-    told: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     uids: dict[str, int] = {}
     with Reader(path, key) as reader:
         for name, pieces in reader.parts():
             if name in ("about", "secrets"):
-                told[name] = json.loads(b"".join(pieces))
+                contents[name] = json.loads(b"".join(pieces))
             elif name == "records":
                 uids = {values["name"]: values["uid"] for table, values in rows(pieces) if table == "uids"}
-    return BackupContents(told["about"], told["secrets"], uids, proof)
+    return BackupContents(contents["about"], contents["secrets"], uids, proof)
 
 
 async def require_matching_uids(cluster: str, env_store: Any, kept: BackupContents) -> None:
@@ -225,13 +225,13 @@ async def _send(context: ClusterContext, head: Machine, argv: list[str], pieces:
         while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
             yield piece
 
-    said = b""
+    output = b""
     async with asyncio.timeout(_PART_S):
         async for kind, data in context.connections.converse(head, argv, feed()):
             if kind == "code" and data != b"0":
-                raise CommandFailed(argv[-2:], int(data), said.decode(errors="replace"), where=head.name)
+                raise CommandFailed(argv[-2:], int(data), output.decode(errors="replace"), where=head.name)
             if kind != "code":
-                said = (said + data)[-2000:]
+                output = (output + data)[-2000:]
 
 
 async def _close_runaways(cluster: Cluster, context: ClusterContext, report: ReportProgress) -> None:

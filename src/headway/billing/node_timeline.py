@@ -45,16 +45,16 @@ def intervals(
     by_node: dict[str, list[MachineLifetime]] = {}
     for life in lives:
         by_node.setdefault(life.machine, []).append(life)
-    said: dict[str, list[NodeSpan]] = {}
+    spans_by_node: dict[str, list[NodeSpan]] = {}
     for state in states:
-        said.setdefault(state.node, []).append(state)
+        spans_by_node.setdefault(state.node, []).append(state)
     found = []
     for node in sorted(by_node, key=natural_key):
         mine = sorted(by_node[node], key=lambda life: life.began)
         parts = [
             NodeInterval(node, life.group, state, *span, reason)
             for life in mine
-            for state, span, reason in _of_life(life, said.get(node, ()), start, until, now)
+            for state, span, reason in _of_life(life, spans_by_node.get(node, ()), start, until, now)
         ]
         alive = spans.union((life.began, life.ended or now) for life in mine)
         off = spans.without([(max(start, mine[0].began), until)], alive)
@@ -64,7 +64,7 @@ def intervals(
 
 
 def _of_life(
-    life: MachineLifetime, said: Sequence[NodeSpan], start: int, until: int, now: int
+    life: MachineLifetime, reported: Sequence[NodeSpan], start: int, until: int, now: int
 ) -> Iterable[tuple[NodeCondition, Span, str]]:
     left = spans.common([(life.began, life.ended or now)], [(start, until)]) if start < until else []
     for kind, state in (
@@ -72,7 +72,7 @@ def _of_life(
         (SpanKind.DOWN, NodeCondition.DOWN),
         (SpanKind.DRAINED, NodeCondition.DRAINED),
     ):
-        known = [one for one in said if one.kind is kind]
+        known = [one for one in reported if one.kind is kind]
         there = spans.common(left, spans.union((one.began, one.ended or now) for one in known))
         for span in there:
             yield state, span, _reason(known, span) if state is not NodeCondition.SPARE else ""

@@ -180,9 +180,9 @@ def _member_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
 
 
 def _removals(desired: Accounts, observed: Accounts) -> Iterator[Change]:
-    wanted = {(a.user, a.account) for a in desired.associations}
-    staying = {user for user, _ in wanted} | set(desired.operators)
-    gone = [a for a in observed.associations if (a.user, a.account) not in wanted]
+    desired_pairs = {(a.user, a.account) for a in desired.associations}
+    staying = {user for user, _ in desired_pairs} | set(desired.operators)
+    gone = [a for a in observed.associations if (a.user, a.account) not in desired_pairs]
     busy_accounts = set()
     ended: dict[str, list[Association]] = {}
     for member in gone:

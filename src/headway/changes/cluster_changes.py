@@ -82,31 +82,31 @@ def _second_leads(goal: DesiredState) -> DesiredState:
     role = goal.cluster.role_of(goal.cluster.heads[-1])
     if goal.cluster.controllers == 1 or role not in goal.roles:
         return goal
-    wanted = goal.roles[role]
+    desired = goal.roles[role]
     units = [
         replace(unit, disturbs=Disturbs.CONTROLLER_RESTART) if unit.name == "slurmctld.service" else unit
-        for unit in wanted.units
+        for unit in desired.units
     ]
-    return replace(goal, roles={**goal.roles, role: replace(wanted, units=tuple(units))})
+    return replace(goal, roles={**goal.roles, role: replace(desired, units=tuple(units))})
 
 
 def _ended_jobs_text(cluster: Cluster, observed: Observed, ending: AbortingChanges) -> str:
     """Returns which jobs Slurm ends when it reads the new file, as text; "" if there are none."""
     if ending and observed.unasked:
-        told = [f"partition {name} is removed" for name in sorted(ending.partitions)]
+        reasons = [f"partition {name} is removed" for name in sorted(ending.partitions)]
         if ending.nodes:
-            told.append(f"other processors or GPUs on {compress(ending.nodes)}")
-        return f"{', '.join(told)}; the jobs that Slurm ends for that are unknown: {observed.unasked}"
+            reasons.append(f"other processors or GPUs on {compress(ending.nodes)}")
+        return f"{', '.join(reasons)}; the jobs that Slurm ends for that are unknown: {observed.unasked}"
     nodes = {name: jobs for name, jobs in observed.aborted.items() if name in cluster.group_of}
-    told = [
+    reasons = [
         f"partition {name} is removed and Slurm ends {_jobs_text(jobs)}"
         for name, jobs in sorted(observed.aborted.items())
         if name not in nodes
     ]
     if nodes:
         jobs = tuple(sorted({job for some in nodes.values() for job in some}))
-        told.append(f"other processors or GPUs on {compress(nodes)}: Slurm ends {_jobs_text(jobs)} there")
-    return "; ".join(told)
+        reasons.append(f"other processors or GPUs on {compress(nodes)}: Slurm ends {_jobs_text(jobs)} there")
+    return "; ".join(reasons)
 
 
 def _all_changes(goal: DesiredState, observed: Observed) -> Iterator[Change]:
@@ -131,10 +131,10 @@ def _all_changes(goal: DesiredState, observed: Observed) -> Iterator[Change]:
 def _storage(cluster: Cluster, observed: Observed) -> Iterator[Change]:
     if not observed.machines or not cluster.provider.volumes_on_server:
         return
-    wanted = {dataset.name for dataset in cluster.storage.datasets}
-    for name in sorted(wanted - observed.datasets):
+    names = {dataset.name for dataset in cluster.storage.datasets}
+    for name in sorted(names - observed.datasets):
         yield Change("dataset.attach", "cluster", name, "is not mounted yet")
-    for name in sorted(observed.datasets - wanted):
+    for name in sorted(observed.datasets - names):
         why = (
             "is no longer part of the cluster file: running programs keep their open files there and can't open others"
         )
@@ -143,11 +143,11 @@ def _storage(cluster: Cluster, observed: Observed) -> Iterator[Change]:
 
 def _machines(goal: DesiredState, observed: Observed) -> Iterator[Change]:
     cluster = goal.cluster
-    wanted = goal.machines
+    desired = goal.machines
     spares = {name for group in cluster.groups if group.spares for name in group.slots[group.most :]}
-    for name in sorted(set(observed.machines) - set(wanted)):
+    for name in sorted(set(observed.machines) - set(desired)):
         yield _removal(name, cluster, observed.jobs.get(name, ()))
-    for name in wanted:
+    for name in desired:
         machine = observed.machines.get(name)
         kind = "head" if name in cluster.heads else "spare" if name in spares else "node"
         if machine is None and name in observed.replaced:

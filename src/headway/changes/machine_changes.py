@@ -49,16 +49,16 @@ def _loaded_digest(unit: Unit, digests: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def machine_changes(name: str, wanted: DesiredMachine, seen: ObservedMachine) -> Iterator[Change]:
+def machine_changes(name: str, desired: DesiredMachine, seen: ObservedMachine) -> Iterator[Change]:
     """Yields the changes in the order of execution: files, folders and homes, removed files, units."""
-    yield from _software(name, wanted, seen)
-    changed = [path for path, file in wanted.files.items() if _differs(path, file, wanted, seen)]
+    yield from _software(name, desired, seen)
+    changed = [path for path, file in desired.files.items() if _differs(path, file, desired, seen)]
     for path in changed:
-        yield Change("file.write", name, path, _why_file(path, wanted, seen), data={"path": path})
-    for path, owner, mode in wanted.dirs:
+        yield Change("file.write", name, path, _why_file(path, desired, seen), data={"path": path})
+    for path, owner, mode in desired.dirs:
         if path not in seen.dirs:
             yield Change("dir.make", name, path, "is missing", data={"path": path, "owner": owner, "mode": mode})
-    for path, user, uid in wanted.homes:
+    for path, user, uid in desired.homes:
         if path not in seen.dirs:
             yield Change(
                 "home.make",
@@ -68,76 +68,76 @@ def machine_changes(name: str, wanted: DesiredMachine, seen: ObservedMachine) ->
                 data={"path": path, "user": user, "uid": uid},
             )
     for path in seen.managed:
-        if path not in wanted.files:
+        if path not in desired.files:
             if path.endswith(".mount"):
                 why = "is detached: running programs keep their open files there and can't open others"
                 yield Change("file.remove", name, path, why, Disturbs.JOBS)
             else:
                 yield Change("file.remove", name, path, "is no longer part of the cluster file")
-    if changed or set(seen.managed) != set(wanted.files):
+    if changed or set(seen.managed) != set(desired.files):
         yield Change("managed.write", name, "list of Headway's files", "files were added or removed")
-    for user in wanted.departed:
+    for user in desired.departed:
         if user in seen.sessions:
             yield Change("user.end", name, user, "left the cluster file and still has processes", Disturbs.NOTHING)
     changed_set = set(changed)
-    for unit in wanted.units:
-        change = _unit_change(name, unit, wanted, seen, changed_set)
+    for unit in desired.units:
+        change = _unit_change(name, unit, desired, seen, changed_set)
         if change is not None:
             yield change
 
 
-def _software(name: str, wanted: DesiredMachine, seen: ObservedMachine) -> Iterator[Change]:
+def _software(name: str, desired: DesiredMachine, seen: ObservedMachine) -> Iterator[Change]:
     """Yields the changes to the software of an owned machine. A machine that was never observed may lack all
     packages."""
-    if wanted.packages and set(wanted.files) - set(seen.managed):
+    if desired.packages and set(desired.files) - set(seen.managed):
         yield Change("file.keep", name, "existing files", "they are restored when the machine is returned")
-    missing = wanted.packages if seen is NOT_OBSERVED else seen.missing
+    missing = desired.packages if seen is NOT_OBSERVED else seen.missing
     if missing:
-        count = f"{len(missing)} of {len(wanted.packages)}"
+        count = f"{len(missing)} of {len(desired.packages)}"
         yield Change(
             "package.install",
             name,
             "packages",
             f"{count} may be missing" if seen is NOT_OBSERVED else f"{count} are missing",
         )
-    if wanted.parts != seen.parts and wanted.parts:
+    if desired.parts != seen.parts and desired.parts:
         yield Change("parts.make", name, "plugins", "are not there" if not seen.parts else "are of another Headway")
-    if wanted.parts and seen.hostname != name:
+    if desired.parts and seen.hostname != name:
         was = seen.hostname or "the former name"
         yield Change("machine.name", name, name, f"replaces {was}, which is restored when the machine is returned")
 
 
-def _differs(path: str, file: File, wanted: DesiredMachine, seen: ObservedMachine) -> bool:
+def _differs(path: str, file: File, desired: DesiredMachine, seen: ObservedMachine) -> bool:
     found = seen.files.get(path)
     return (
         found is None
-        or found.digest != wanted.digests[path]
+        or found.digest != desired.digests[path]
         or found.mode != file.mode
         or found.owner != file.owner
         or found.group != file.group
     )
 
 
-def _why_file(path: str, wanted: DesiredMachine, seen: ObservedMachine) -> str:
+def _why_file(path: str, desired: DesiredMachine, seen: ObservedMachine) -> str:
     found = seen.files.get(path)
     if found is None:
         return "is missing"
-    if path in wanted.unread:
-        return f"can't be parsed and is replaced: {wanted.unread[path]}"
-    return "differs from the cluster file" if found.digest != wanted.digests[path] else "has another owner or mode"
+    if path in desired.unread:
+        return f"can't be parsed and is replaced: {desired.unread[path]}"
+    return "differs from the cluster file" if found.digest != desired.digests[path] else "has another owner or mode"
 
 
 def _unit_change(
-    name: str, unit: Unit, wanted: DesiredMachine, seen: ObservedMachine, changed: set[str]
+    name: str, unit: Unit, desired: DesiredMachine, seen: ObservedMachine, changed: set[str]
 ) -> Change | None:
     found = seen.units.get(unit.name)
-    data = {"unit": unit.name, "loaded": wanted.loaded[unit.name], "stage": unit.stage}
-    ends = "; ".join(wanted.ends[path] for path in (*unit.restart_on, *unit.reload_on) if wanted.ends.get(path))
+    data = {"unit": unit.name, "loaded": desired.loaded[unit.name], "stage": unit.stage}
+    ends = "; ".join(desired.ends[path] for path in (*unit.restart_on, *unit.reload_on) if desired.ends.get(path))
     # a stopped slurmctld has kept its jobs, and ends them when it starts with the new file
     if found is None or not found.active:
         disturbs, why = (Disturbs.JOBS, f"is not running; {ends}") if ends else (Disturbs.NOTHING, "is not running")
         return Change("unit.start", name, unit.name, why, disturbs, data=data)
-    current = found.loaded == wanted.loaded[unit.name]
+    current = found.loaded == desired.loaded[unit.name]
     again = not current and _stale(unit.restart_on, seen, found.started, changed)
     # The daemon reads its files at its start, but slurmd on the nodes only gets them by a reload. A stamp of older
     # files says that this reload was not done.
@@ -148,13 +148,13 @@ def _unit_change(
         return Change("unit.restart", name, unit.name, why, disturbs, data={**data, "reload": reload})
     if reload:
         effect = max(
-            (wanted.effects[path] for path in unit.reload_on if path in wanted.effects),
+            (desired.effects[path] for path in unit.reload_on if path in desired.effects),
             key=list(Disturbs).index,
             default=Disturbs.RECONFIGURE,
         )
         disturbs = Disturbs.JOBS if ends else effect
         if effect is Disturbs.CONTROLLER_RESTART:
-            unread = any(path in wanted.unread for path in unit.reload_on)
+            unread = any(path in desired.unread for path in unit.reload_on)
             why = ends or ("its file can't be parsed" if unread else "a changed setting is read only at start")
             return Change("unit.restart", name, unit.name, why, disturbs, data={**data, "reload": True})
         return Change("unit.reload", name, unit.name, ends or "has not read its changed files yet", disturbs, data=data)

@@ -328,8 +328,8 @@ class ApplyRun:
     async def _set_up(self, name: str, seen: ObservedMachine, *, fresh: bool) -> None:
         began = time.monotonic()
         cluster = self.goal.cluster
-        wanted = self.goal.roles[cluster.role_of(name)]
-        stages = steps_by_stage(machine_changes(name, wanted, seen), wanted, self.secrets, fresh=fresh)
+        desired = self.goal.roles[cluster.role_of(name)]
+        stages = steps_by_stage(machine_changes(name, desired, seen), desired, self.secrets, fresh=fresh)
         is_head = name == cluster.head
         for stage, steps in stages.items():
             if stage == "node" or (stage == "controller" and not is_head):
@@ -351,10 +351,10 @@ class ApplyRun:
             if stage == "software" and any(step["op"] == "packages" for step in steps):
                 await self.report(name, "packages are being installed from the machine's package sources")
             patience = stage_timeout_s(stage, steps)
-            said = await remote_steps.run_steps(
+            warnings = await remote_steps.run_steps(
                 self.context.connections, self.machines[name], steps, timeout_s=patience
             )
-            for warning in said:
+            for warning in warnings:
                 await self.report(name, f"without a volume: {warning}", level="warning", done=True)
             if machine_claims.loads_firewall_rules(steps):
                 await machine_claims.check_ssh_after_firewall(self.context, self.machines[name])

@@ -24,9 +24,9 @@ async def reset_due_usage(
         if last.get(team.name, float("inf")) > now.timestamp():
             await context.store.cap_refills.record(cluster.name, team.name, now.timestamp())
     known = {name: datetime.fromtimestamp(at, now.tzinfo) for name, at in last.items()}
-    said = []
+    messages = []
     for change in usage_resets_due(capped, known, now):
         await account_commands.apply_account_change(context.connections, head, change.data)
         await context.store.cap_refills.record(cluster.name, change.what, now.timestamp())
-        said.append((change.what, f"GPU-hours reset: {change.why}"))
-    return said
+        messages.append((change.what, f"GPU-hours reset: {change.why}"))
+    return messages

@@ -189,17 +189,17 @@ async def check_shared_folders(
     head = next((machines[name] for name in cluster.heads if name in machines), None)
     if head is None:
         return
-    asked = [machine for machine in machines.values() if machine is not head]
+    others = [machine for machine in machines.values() if machine is not head]
     token = secrets.token_hex(8)
     for where in sorted({cluster.storage.home, cluster.storage.scratch} - set(nfs)):
         file = f"{where}/{_SIGN}-{token}"
         await context.connections.remote(head, ["sh", "-c", ': >"$1"', "sh", file], timeout_s=30)
         try:
-            tests = [context.connections.remote(one, ["test", "-e", file], timeout_s=30, check=False) for one in asked]
+            tests = [context.connections.remote(one, ["test", "-e", file], timeout_s=30, check=False) for one in others]
             seen = await asyncio.gather(*tests)
         finally:
             await context.connections.remote(head, ["rm", "-f", file], timeout_s=30, check=False)
-        lacking = [machine.name for machine, ran in zip(asked, seen, strict=True) if ran.code != 0]
+        lacking = [machine.name for machine, ran in zip(others, seen, strict=True) if ran.code != 0]
         if lacking:
             raise Refused(
                 f"{where} looks alike on all machines, but files of {head.name} there do not appear on {compress(lacking)}",
@@ -254,10 +254,10 @@ async def check_ssh_after_firewall(context: ClusterContext, machine: Machine) ->
             await context.connections.knock(machine)
             return
         except Unreachable as error:
-            said = error.message
+            reason = error.message
     await context.connections.remote(machine, ["systemctl", "disable", "--now", firewall.SERVICE], timeout_s=30)
     raise Refused(
-        f"{machine.name} ({machine.address}) accepts no SSH connection with firewall.ssh_from: {said}",
+        f"{machine.name} ({machine.address}) accepts no SSH connection with firewall.ssh_from: {reason}",
         hint="the rules are removed again; add the network of the server to firewall.ssh_from",
     )
 

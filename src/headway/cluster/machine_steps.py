@@ -51,25 +51,25 @@ _ACTION = {"unit.start": "start", "unit.restart": "restart", "unit.reload": "rel
 
 
 def steps_by_stage(
-    changes: Iterable[Change], wanted: DesiredMachine, secrets: Mapping[str, str], *, fresh: bool
+    changes: Iterable[Change], desired: DesiredMachine, secrets: Mapping[str, str], *, fresh: bool
 ) -> dict[str, list[Step]]:
     """Returns the steps of each stage of bring-up. `fresh`: the machine was just created, so units that the image
     started are restarted instead of started."""
     rows = list(changes)
     stages: dict[str, list[Step]] = {stage: [] for stage in STAGES}
-    switched = _files_of_running_slurmctld(rows, wanted, fresh)
+    switched = _files_of_running_slurmctld(rows, desired, fresh)
     files = [c for c in rows if c.kind == "file.write" and c.what not in switched]
-    stages["software"] += _software_steps(rows, wanted)
+    stages["software"] += _software_steps(rows, desired)
     base = stages["base"]
-    base += _candidate_steps(rows, wanted, secrets)
-    base += [file_step(c.what, wanted.files[c.what], _secret(wanted, c.what, secrets)) for c in files]
+    base += _candidate_steps(rows, desired, secrets)
+    base += [file_step(c.what, desired.files[c.what], _secret(desired, c.what, secrets)) for c in files]
     gone = [c.what for c in rows if c.kind == "file.remove" and c.what not in switched]
     detached = [path for path in gone if path.endswith(".mount")]
     base += [{"op": "remove", "path": path} for path in gone if path not in detached]
     base += [{"op": "name", "name": c.what} for c in rows if c.kind == "machine.name"]
     managed: list[Step] = []
     if any(c.kind == "managed.write" for c in rows):
-        managed.append({"op": "managed", "paths": sorted(wanted.files)})
+        managed.append({"op": "managed", "paths": sorted(desired.files)})
         base += [] if detached else managed
     touched = [c.what for c in rows if c.kind in ("file.write", "file.remove")]
     # Also before any unit starts, because an earlier run may have been killed right after it wrote the files that these
@@ -84,7 +84,7 @@ def steps_by_stage(
         base.append({"op": "daemon_reload"})
     if starting or _under("/etc/tmpfiles.d/", touched):
         base.append({"op": "run", "argv": ["systemd-tmpfiles", "--create"], "ok": [0, 65, 73]})
-    if any(unit.stage == "database" for unit in wanted.units):
+    if any(unit.stage == "database" for unit in desired.units):
         base.append({"op": "seed", "sources": ["/var/lib/mysql", "/var/lib/mariadb"], "target": DATADIR})
         base += [{"op": "own", "paths": list(paths), "owner": owner} for owner, paths in _KEPT_OF.items()]
         if fresh:  # the database takes longest to start, so it starts while the rest is set up
@@ -95,11 +95,11 @@ def steps_by_stage(
         if c.kind == "dir.make"
     }
     # other folders are on volumes that these units mount
-    base += [dirs.pop(path) for path in _mount_points(wanted) if path in dirs]
+    base += [dirs.pop(path) for path in _mount_points(desired) if path in dirs]
     for stage in STAGES:
-        stages[stage] += _unit_steps(rows, stage, fresh, switched, wanted, secrets)
+        stages[stage] += _unit_steps(rows, stage, fresh, switched, desired, secrets)
     if detached:  # after the agent has its new list: it would drain the node for a missing volume
-        last = stages["controller" if any(unit.stage == "controller" for unit in wanted.units) else "node"]
+        last = stages["controller" if any(unit.stage == "controller" for unit in desired.units) else "node"]
         unmounts: list[Step] = [{"op": "unmount", "unit": path.rpartition("/")[2]} for path in detached]
         last += unmounts  # while the unit file exists, so that an apply that is killed here repeats the unmount
         last += [{"op": "remove", "path": path} for path in detached]
@@ -115,9 +115,9 @@ def steps_by_stage(
     return {stage: steps for stage, steps in stages.items() if _does_something(steps)}
 
 
-def _mount_points(wanted: DesiredMachine) -> tuple[str, ...]:
+def _mount_points(desired: DesiredMachine) -> tuple[str, ...]:
     """Returns the folders that bind mounts need as their source. A mount whose source is missing does not start."""
-    units = (file.text for path, file in wanted.files.items() if path.endswith(".mount"))
+    units = (file.text for path, file in desired.files.items() if path.endswith(".mount"))
     return tuple(line.removeprefix("What=") for text in units for line in text.splitlines() if line.startswith("What="))
 
 
@@ -131,19 +131,19 @@ def stage_timeout_s(stage: str, steps: Iterable[Step]) -> float:
     return STAGE_S + max((start.get("timeout_s", 0.0) for start in starts), default=0.0) + max(waits, default=0.0)
 
 
-def _software_steps(rows: list[Change], wanted: DesiredMachine) -> list[Step]:
+def _software_steps(rows: list[Change], desired: DesiredMachine) -> list[Step]:
     """Returns the first steps on an owned machine: its present files are saved, packages installed, and Headway's own
     parts built."""
     kinds = {change.kind for change in rows}
     steps: list[Step] = []
     if "file.keep" in kinds:
-        steps.append({"op": "keep", "paths": sorted({*wanted.files, "/etc/hostname"})})
+        steps.append({"op": "keep", "paths": sorted({*desired.files, "/etc/hostname"})})
     if "package.install" in kinds:
-        own = {unit.name for unit in wanted.units}
+        own = {unit.name for unit in desired.units}
         steps.append(
             {
                 "op": "packages",
-                "names": list(wanted.packages),
+                "names": list(desired.packages),
                 "keep_off": [unit for unit in DAEMONS if unit not in own],
             }
         )
@@ -170,25 +170,25 @@ def _after_files(steps: list[Step]) -> int:
     return 0
 
 
-def _secret(wanted: DesiredMachine, path: str, secrets: Mapping[str, str]) -> bytes | None:
-    name = wanted.files[path].secret
+def _secret(desired: DesiredMachine, path: str, secrets: Mapping[str, str]) -> bytes | None:
+    name = desired.files[path].secret
     return cluster_secrets.secret_content(secrets, name) if name else None
 
 
-def _files_of_running_slurmctld(rows: list[Change], wanted: DesiredMachine, fresh: bool) -> set[str]:
+def _files_of_running_slurmctld(rows: list[Change], desired: DesiredMachine, fresh: bool) -> set[str]:
     """Returns the files of a running slurmctld that change. They are written in the same step that activates them, so
     that the old files can be restored."""
     taken_up = any(c.kind in ("unit.restart", "unit.reload") and c.what == "slurmctld.service" for c in rows)
     if fresh or not taken_up:
         return set()
-    unit = next(unit for unit in wanted.units if unit.name == "slurmctld.service")
+    unit = next(unit for unit in desired.units if unit.name == "slurmctld.service")
     own = set(unit.restart_on) | set(unit.reload_on)
     return {c.what for c in rows if c.kind in ("file.write", "file.remove") and c.what in own}
 
 
-def _candidate_steps(rows: list[Change], wanted: DesiredMachine, secrets: Mapping[str, str]) -> list[Step]:
+def _candidate_steps(rows: list[Change], desired: DesiredMachine, secrets: Mapping[str, str]) -> list[Step]:
     """Returns the step in which the real programs read the whole new Slurm configuration before anything is changed."""
-    controller = next((unit for unit in wanted.units if unit.name == "slurmctld.service"), None)
+    controller = next((unit for unit in desired.units if unit.name == "slurmctld.service"), None)
     if controller is None:
         return []
     own = {*controller.restart_on, *controller.reload_on}
@@ -197,8 +197,8 @@ def _candidate_steps(rows: list[Change], wanted: DesiredMachine, secrets: Mappin
     if any(c.kind == "unit.start" and c.what == "slurmctld.service" for c in rows):
         return []  # no running slurmctld could be stopped by a fault, and its start is the test
     files = [
-        file_step(path, file, _secret(wanted, path, secrets))
-        for path, file in wanted.files.items()
+        file_step(path, file, _secret(desired, path, secrets))
+        for path, file in desired.files.items()
         if path.startswith("/etc/slurm/") and path.endswith(".conf") and not path.endswith("slurmdbd.conf")
     ]
     for file in files:
@@ -211,7 +211,7 @@ def _unit_steps(
     stage: str,
     fresh: bool,
     switched: set[str],
-    wanted: DesiredMachine,
+    desired: DesiredMachine,
     secrets: Mapping[str, str],
 ) -> list[Step]:
     steps: list[Step] = []
@@ -219,7 +219,7 @@ def _unit_steps(
         if not change.kind.startswith("unit.") or change.data["stage"] != stage:
             continue
         name = change.what
-        unit = next(unit for unit in wanted.units if unit.name == name)
+        unit = next(unit for unit in desired.units if unit.name == name)
         action = _ACTION[change.kind]
         if fresh and stage == "base" and name.endswith(".service"):
             action = "restart"
@@ -232,14 +232,14 @@ def _unit_steps(
         }
         if action == "reload" and unit.reload:
             step["argv"] = list(unit.reload)
-        elif name == "slurmctld.service" and slurm_state_folder.PROGRAM in wanted.files:
+        elif name == "slurmctld.service" and slurm_state_folder.PROGRAM in desired.files:
             step["timeout_s"] = slurm_state_folder.START_S + 60
         if name == "slurmctld.service" and switched:
-            own = [p for p in switched if p in wanted.files]
+            own = [p for p in switched if p in desired.files]
             steps.append(
                 {
                     "op": "switch",
-                    "files": [file_step(p, wanted.files[p], _secret(wanted, p, secrets)) for p in own],
+                    "files": [file_step(p, desired.files[p], _secret(desired, p, secrets)) for p in own],
                     "remove": sorted(switched - set(own)),
                     "take_up": step,
                     "probe": {

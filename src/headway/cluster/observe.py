@@ -115,9 +115,9 @@ async def _aborted(
 ) -> AbortedJobs:
     """Returns the jobs that Slurm ends when it reads the new slurm.conf, and why they can't be known. If the old text
     is unreadable there is nothing to compare; the plan reports that."""
-    wanted, old = goal.roles.get("head"), texts.get(SLURM_CONF, "")
+    desired, old = goal.roles.get("head"), texts.get(SLURM_CONF, "")
     ending = (
-        aborting_changes(old, wanted.files[SLURM_CONF].text) if wanted and not unreadable(old) else AbortingChanges()
+        aborting_changes(old, desired.files[SLURM_CONF].text) if desired and not unreadable(old) else AbortingChanges()
     )
     if not ending:
         return {}, ""
@@ -177,20 +177,20 @@ async def _with_one_retry(look: Callable[[], Awaitable[MachineFacts]]) -> Machin
 
 
 async def observe_machine(
-    context: ClusterContext, machine: Machine, wanted: DesiredMachine, *, with_texts: bool = False
+    context: ClusterContext, machine: Machine, desired: DesiredMachine, *, with_texts: bool = False
 ) -> MachineFacts:
     """Returns one machine's facts. Raises Unreachable."""
     return await remote_steps.read_facts(
         context.connections,
         machine,
-        files=wanted.files,
-        units=[unit.name for unit in wanted.units],
-        dirs=[*(path for path, _, _ in wanted.dirs), *(path for path, _, _ in wanted.homes)],
-        owners={path: owner for path, owner, _ in wanted.dirs},
-        users=wanted.departed,
-        blocks=[path for path, file in wanted.files.items() if file.block],
-        packages=wanted.packages,
-        texts=[p for p, f in wanted.files.items() if p.startswith("/etc/slurm/") and not f.secret]
+        files=desired.files,
+        units=[unit.name for unit in desired.units],
+        dirs=[*(path for path, _, _ in desired.dirs), *(path for path, _, _ in desired.homes)],
+        owners={path: owner for path, owner, _ in desired.dirs},
+        users=desired.departed,
+        blocks=[path for path, file in desired.files.items() if file.block],
+        packages=desired.packages,
+        texts=[p for p, f in desired.files.items() if p.startswith("/etc/slurm/") and not f.secret]
         if with_texts
         else (),
     )

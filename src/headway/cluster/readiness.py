@@ -134,20 +134,20 @@ async def return_nodes(
 
 def _may_return(reason: str) -> bool:
     """Returns whether the reason in Slurm was set by Headway or slurmctld, but not for an incident."""
-    told = is_headway_reason(reason) or reason.startswith(_TOO_LATE) or not reason
-    return told and not reason.startswith(INCIDENT_REASON)
+    by_headway = is_headway_reason(reason) or reason.startswith(_TOO_LATE) or not reason
+    return by_headway and not reason.startswith(INCIDENT_REASON)
 
 
 async def hold_spares(cluster: Cluster, context: ClusterContext, head: Machine, report: ReportProgress) -> None:
     """Updates the reservation of spares to the nodes that are usable. If Slurm refuses, the cluster works all the same,
     and the health reconciler tries again."""
     states = await read_node_states(cluster, context, head)
-    held = frozenset(await reservations.reserved_nodes(context.connections, head))
-    wanted = spares_to_reserve(cluster, states, held)
-    if wanted == held:
+    reserved = frozenset(await reservations.reserved_nodes(context.connections, head))
+    to_reserve = spares_to_reserve(cluster, states, reserved)
+    if to_reserve == reserved:
         return
     try:
-        await reservations.set_reserved_nodes(context.connections, head, sorted(wanted))
+        await reservations.set_reserved_nodes(context.connections, head, sorted(to_reserve))
     except CommandFailed as error:
         await report("spares", error.first_line, level="warning", done=True)
     else:
@@ -157,10 +157,10 @@ async def hold_spares(cluster: Cluster, context: ClusterContext, head: Machine, 
 async def readiness_checks(cluster: Cluster, context: ClusterContext) -> tuple[Check, ...]:
     """Returns the readiness checks, one per subject, in the order of their dependencies."""
     machines = await context.machines(cluster.name)
-    wanted = (*cluster.heads, *choose_slots(cluster, machines))
-    stopped = [n for n in wanted if n not in machines or machines[n].state is not MachineState.RUNNING]
+    names = (*cluster.heads, *choose_slots(cluster, machines))
+    stopped = [n for n in names if n not in machines or machines[n].state is not MachineState.RUNNING]
     head = await active_head(cluster, context, machines)
-    found = [_machines_check(stopped, len(wanted))]
+    found = [_machines_check(stopped, len(names))]
     if head is None:
         return (*found, Check("head", False, f"{cluster.head} is not running; run headway apply"))
     accounting = ("mariadb", "slurmdbd") if head.name == cluster.head else ()
@@ -171,23 +171,23 @@ async def readiness_checks(cluster: Cluster, context: ClusterContext) -> tuple[C
         return (*found, Check("head", False, error.message))
     found.append(_head_check(cluster, head))
     for unit, state in zip(units, ran.stdout.split(), strict=False):
-        said = "is running" if state == "active" else f"is {state}; headway exec {cluster.name} -- journalctl -u {unit}"
-        found.append(Check(unit, state == "active", said))
+        text = "is running" if state == "active" else f"is {state}; headway exec {cluster.name} -- journalctl -u {unit}"
+        found.append(Check(unit, state == "active", text))
     if not all(check.ok for check in found if check.name in ("slurmctld", "slurmrestd")):
         return tuple(found)  # slurmctld or slurmrestd would not answer, and the reason is in the checks already
     try:
         states = await read_node_states(cluster, context, head)
-        held = await reservations.reserved_nodes(context.connections, head)
+        reserved = await reservations.reserved_nodes(context.connections, head)
     except HeadwayError as error:
         return (*found, Check("slurm", False, error.message))
-    return (*found, *_slurm_checks(cluster, wanted[cluster.controllers :], states, held))
+    return (*found, *_slurm_checks(cluster, names[cluster.controllers :], states, reserved))
 
 
 def _head_check(cluster: Cluster, head: Machine) -> Check:
     if head.name == cluster.head:
         return Check("head", True, f"{head.name} answers at {head.address}")
-    said = f"{cluster.head} is away and {head.name} is the active head: jobs continue, accounting catches up when it is back"
-    return Check("head", False, said)
+    text = f"{cluster.head} is away and {head.name} is the active head: jobs continue, accounting catches up when it is back"
+    return Check("head", False, text)
 
 
 def _machines_check(stopped: list[str], count: int) -> Check:
@@ -198,20 +198,20 @@ def _machines_check(stopped: list[str], count: int) -> Check:
 
 
 def _slurm_checks(
-    cluster: Cluster, wanted: tuple[str, ...], states: dict[str, NodeState], held: tuple[str, ...]
+    cluster: Cluster, names: tuple[str, ...], states: dict[str, NodeState], reserved: tuple[str, ...]
 ) -> list[Check]:
-    bad = {n: states[n] for n in wanted if n in states and not (states[n].usable or states[n].changes)}
+    bad = {n: states[n] for n in names if n in states and not (states[n].usable or states[n].changes)}
     missing = [n for n in cluster.slot_names if n not in states]
-    usable = len(wanted) - len(bad) - len(set(missing) & set(wanted))
-    lines = [Check("nodes", not bad and not missing, f"{usable} of {len(wanted)} usable")]
+    usable = len(names) - len(bad) - len(set(missing) & set(names))
+    lines = [Check("nodes", not bad and not missing, f"{usable} of {len(names)} usable")]
     for name, node in bad.items():
         lines.append(Check(name, False, f"{'+'.join(node.states).lower()}: {node.reason or 'no reason given'}"))
     if missing:
         lines.append(Check("slurm.conf", False, f"slurmctld does not know {compress(missing)}; headway apply"))
     if cluster.spares:
-        short = cluster.spares - len(held)
-        said = f"{compress(held)} ready" if held else "no spare is left: all replace failed nodes"
-        lines.append(Check("spares", short <= 0, said))
+        short = cluster.spares - len(reserved)
+        text = f"{compress(reserved)} ready" if reserved else "no spare is left: all replace failed nodes"
+        lines.append(Check("spares", short <= 0, text))
     return lines
 
 

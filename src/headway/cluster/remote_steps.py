@@ -81,26 +81,26 @@ async def read_facts(
     }
     ran = await connections.remote(machine, ["python3", "-c", _LOADER], timeout_s=60, input=_stdin(ask))
     try:
-        told = json.loads(ran.stdout)
+        facts = json.loads(ran.stdout)
     except ValueError:
         raise Unreachable(f"{machine.name}: gave an unreadable answer: {ran.stdout[-200:]!r}") from None
     seen = ObservedMachine(
         files={
             path: ObservedFile(f["sha"], f["mode"], f["owner"], f["group"], f["ctime"])
-            for path, f in told["files"].items()
+            for path, f in facts["files"].items()
         },
         units={
             name: ObservedUnit(u["active"], u["enabled"], u["started"], u["pid"], u["loaded"])
-            for name, u in told["units"].items()
+            for name, u in facts["units"].items()
         },
-        managed=tuple(told["managed"]),
-        dirs=frozenset(told["dirs"]),
-        missing=tuple(told["missing"]),
-        parts=told["parts"],
-        hostname=told["hostname"],
-        sessions=tuple(told["sessions"]),
+        managed=tuple(facts["managed"]),
+        dirs=frozenset(facts["dirs"]),
+        missing=tuple(facts["missing"]),
+        parts=facts["parts"],
+        hostname=facts["hostname"],
+        sessions=tuple(facts["sessions"]),
     )
-    return seen, told["texts"]
+    return seen, facts["texts"]
 
 
 async def run_steps(

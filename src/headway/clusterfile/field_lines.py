@@ -39,9 +39,9 @@ def field_lines(text: str) -> dict[str, int]:
 
 def line_of(path: str, lines: Mapping[str, int]) -> int:
     """Returns the line of a fault's path. A missing field gets the line of its parent; 0 if there is no line."""
-    said = _LINE.fullmatch(path)
-    if said:
-        return int(said[1])
+    match = _LINE.fullmatch(path)
+    if match:
+        return int(match[1])
     while path:
         if path in lines:
             return lines[path]

@@ -14,13 +14,13 @@ from headway.errors import Conflict, HeadwayError, NotFound, Refused
 _NODES = re.compile(r"^(nodes:[ \t]*)\d+", re.MULTILINE)
 
 
-def target_node_counts(cluster: Cluster, asked: Mapping[str, int]) -> dict[str, int]:
+def target_node_counts(cluster: Cluster, counts: Mapping[str, int]) -> dict[str, int]:
     """Returns the requested numbers of nodes by group name; the key "" means the only group.
 
     Raises NotFound for an unknown group, Conflict for an autoscaled one, and Refused if "" is ambiguous."""
     names = [group.name for group in cluster.groups]
     found: dict[str, int] = {}
-    for name, nodes in asked.items():
+    for name, nodes in counts.items():
         if not name and len(names) > 1:
             raise Refused(
                 f"{cluster.name} has several groups: {', '.join(names)}", hint=f"name the group: {names[0]}={nodes}"
@@ -69,8 +69,8 @@ def edit_node_counts(text: str, before: Mapping[str, Any], after: Mapping[str, A
         if most is not None:
             made = re.sub(r"^(nodes:.*)$", rf"\g<1>\nmax: {most}", made, count=1, flags=re.MULTILINE)
     try:
-        told, old = parse_yaml(made), parse_yaml(text)
+        parsed, old = parse_yaml(made), parse_yaml(text)
     except HeadwayError:
         return text
     rest = {key: value for key, value in old.items() if key != "max"}
-    return made if told == {**rest, "nodes": nodes, **({} if most is None else {"max": most})} else text
+    return made if parsed == {**rest, "nodes": nodes, **({} if most is None else {"max": most})} else text

@@ -295,13 +295,13 @@ def _partition_names(draft: Draft) -> None:
     partitions, groups_known = dict.fromkeys(draft.names("partitions")), dict.fromkeys(draft.names("groups"))
     teams = dict.fromkeys(draft.names("teams") or ["default"])
     for name, part in draft.file.partitions.items():
-        for what, field_name, said, known in (
+        for what, field_name, names, known in (
             ("partition", "preempts", part.preempts, partitions),
             ("group", "groups", part.groups, groups_known),
             ("team", "teams", part.teams, teams),
         ):
             seen = set[str]()
-            for index, other in enumerate(said):
+            for index, other in enumerate(names):
                 where = draft.item(f"partitions.{name}.{field_name}", index)
                 if other == name and what == "partition":
                     draft.fault(where, f"{name} can't preempt itself", "remove it")

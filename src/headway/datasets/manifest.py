@@ -148,7 +148,7 @@ class Folder:
         links: list[tuple[str, str]] = []
         folders: list[str] = []
         faults: list[str] = []
-        wanted: set[str] = set()  # folders that were found and not yet walked
+        unvisited: set[str] = set()  # folders that were found and not yet walked
         closed: dict[str, str] = {}  # name of a folder that could not be opened -> why
 
         def note(error: OSError) -> None:
@@ -156,12 +156,12 @@ class Folder:
 
         for base, below, names, handle in os.fwalk(".", onerror=note, dir_fd=self._root, follow_symlinks=False):
             inside = "" if base == "." else base.removeprefix("./") + "/"
-            wanted.discard(inside[:-1])
+            unvisited.discard(inside[:-1])
             if inside and not below and not names:
                 folders.append(inside[:-1])
             try:
                 linked = {one for one in below if _is_link(one, handle)}
-                wanted |= {inside + one for one in below if one not in linked}
+                unvisited |= {inside + one for one in below if one not in linked}
                 for name in [*names, *sorted(linked)]:
                     fault = self._take(inside + name, name, handle, files, links)
                     faults += [fault] if fault else []
@@ -170,8 +170,8 @@ class Folder:
                     f"{self._path}/{inside}{error.filename}: {error.strerror}",
                     hint="add it when no program writes there",
                 ) from error
-        if wanted:  # a version without them would be incomplete
-            raise self._not_whole(sorted(wanted), closed)
+        if unvisited:  # a version without them would be incomplete
+            raise self._not_whole(sorted(unvisited), closed)
         for path in folders:
             faults += [f"{path!r} is not a name in UTF-8"] if _odd(path) else []
         if faults:

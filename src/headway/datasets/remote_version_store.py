@@ -41,17 +41,17 @@ class RemoteLibrary:
         listing = await asyncio.to_thread(source.listing)
         progress.of_files, progress.of_bytes = len(listing.files), listing.size
         feed: asyncio.Queue[bytes] = asyncio.Queue(2)
-        wanted: asyncio.Queue[Item] = asyncio.Queue()
+        requested: asyncio.Queue[Item] = asyncio.Queue()
         feed.put_nowait(_line(listing))
-        sends = asyncio.create_task(_send(source, wanted, progress, feed))
+        sends = asyncio.create_task(_send(source, requested, progress, feed))
         try:
-            async with aclosing(self._talk(["bring", name, str(before)], progress, feed)) as told:  # type: ignore[type-var]
-                while (answer := await _beside(sends, anext(told, None))) is not None:
+            async with aclosing(self._talk(["bring", name, str(before)], progress, feed)) as answers:  # type: ignore[type-var]
+                while (answer := await _beside(sends, anext(answers, None))) is not None:
                     if "text" in answer:
                         progress.files = progress.of_files
                         return await asyncio.to_thread(Manifest.read, answer["text"])
                     progress.files, progress.bytes = answer["files"], answer["bytes"]
-                    wanted.put_nowait(listing.files[answer["send"]])
+                    requested.put_nowait(listing.files[answer["send"]])
         finally:
             sends.cancel()
             await asyncio.gather(sends, return_exceptions=True)
@@ -81,8 +81,8 @@ class RemoteLibrary:
     ) -> dict[str, Any]:
         """Returns the last answer; earlier answers update `progress`."""
         last: dict[str, Any] = {}
-        async with aclosing(self._talk(words, progress, feed)) as told:  # type: ignore[type-var]
-            async for last in told:
+        async with aclosing(self._talk(words, progress, feed)) as answers:  # type: ignore[type-var]
+            async for last in answers:
                 for name in {"files", "bytes", "of_files", "of_bytes"} & last.keys():
                     setattr(progress, name, last[name])
         if not last:
@@ -97,9 +97,9 @@ class RemoteLibrary:
         head = await require_active_head(self._cluster, self._context, await self._context.machines(self._cluster.name))
         what, name, *more = words
         argv = _argv(what, self._cluster.dataset_library, name, *more)
-        async with aclosing(self._context.connections.converse(head, argv, _fed(feed))) as said:  # type: ignore[type-var]
+        async with aclosing(self._context.connections.converse(head, argv, _fed(feed))) as output:  # type: ignore[type-var]
             answers = Answers()
-            while (part := await _unless_stopped(anext(said, None), progress)) is not None:
+            while (part := await _unless_stopped(anext(output, None), progress)) is not None:
                 kind, data = part
                 if kind == "out":
                     for answer in answers.of(data):
@@ -111,11 +111,11 @@ class RemoteLibrary:
 
 
 async def _send(
-    source: Source, wanted: asyncio.Queue[Item], progress: Progress, feed: asyncio.Queue[bytes]
+    source: Source, requested: asyncio.Queue[Item], progress: Progress, feed: asyncio.Queue[bytes]
 ) -> NoReturn:
     """Sends each requested file, in pieces. Raises Stopped, or Refused when a file can't be read."""
     while True:
-        pieces = source.read(await wanted.get())
+        pieces = source.read(await requested.get())
         while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
             await feed.put(len(piece).to_bytes(MARK, "big") + piece)
             progress.step(len(piece))

@@ -87,15 +87,15 @@ class Bucket:
             answer = self._client.get_object(
                 Bucket=self._bucket, Key=self._keys[item.path], IfMatch=f'"{etag}"', ChecksumMode="ENABLED"
             )
-            body, told = answer["Body"], hashlib.md5(usedforsecurity=False)
+            body, digest = answer["Body"], hashlib.md5(usedforsecurity=False)
             try:
                 while piece := body.read(PIECE):
-                    told.update(piece)
+                    digest.update(piece)
                     yield piece
             finally:
                 body.close()
         md5 = _PLAIN_ETAG.fullmatch(etag) and answer.get("ServerSideEncryption") not in _KEYED
-        if md5 and "SSECustomerAlgorithm" not in answer and told.hexdigest() != etag:
+        if md5 and "SSECustomerAlgorithm" not in answer and digest.hexdigest() != etag:
             raise Refused(f"{self._url}: {item.path} has content that does not match its ETag", hint="add it again")
 
     @contextmanager
@@ -109,8 +109,8 @@ class Bucket:
         except ClientError as error:
             raise _refusal(error, where) from None
         except (BotoCoreError, ResponseStreamingError) as error:
-            told = " ".join(str(error).split())
-            raise Unreachable(f"{where}: {told}", hint="add it again: it continues where it stopped") from None
+            reason = " ".join(str(error).split())
+            raise Unreachable(f"{where}: {reason}", hint="add it again: it continues where it stopped") from None
 
 
 def _refusal(error: Any, where: str) -> HeadwayError:

@@ -126,9 +126,9 @@ class Library:
 
     @staticmethod
     def _copy(item: Item, source: Source, to: IO[bytes] | None, progress: Progress) -> str:
-        told, count = hashlib.sha256(), 0
+        digest, count = hashlib.sha256(), 0
         for piece in source.read(item):
-            told.update(piece)
+            digest.update(piece)
             if to is not None:
                 to.write(piece)
             count += len(piece)
@@ -138,7 +138,7 @@ class Library:
                 f"{item.path}: {count} bytes arrived instead of {item.bytes}",
                 hint="add it again when no program writes there",
             )
-        return told.hexdigest()
+        return digest.hexdigest()
 
     def _object(self, digest: str, *, executable: bool) -> Path:
         return self._objects / digest[:2] / (digest + ".x" * executable)
@@ -237,11 +237,11 @@ class Library:
                 wrong.append(f"{one.path} {fault}")
                 self._drop(tree / one.path, one)
             progress.files += 1
-        wanted = {one.path for one in manifest.files} | {path for path, _ in manifest.links}
+        expected = {one.path for one in manifest.files} | {path for path, _ in manifest.links}
         wrong += [
             f"{path} {_link_fault(tree / path, to)}" for path, to in manifest.links if _link_fault(tree / path, to)
         ]
-        wrong += [f"{path} does not belong to it" for path in sorted(_there(tree) - wanted)]
+        wrong += [f"{path} does not belong to it" for path in sorted(_there(tree) - expected)]
         return wrong
 
     def _drop(self, place: Path, entry: Entry) -> None:
@@ -273,16 +273,16 @@ class Library:
 
     def _sweep(self) -> int:
         """Deletes content that no version links to and no unfinished addition needs. Returns the freed bytes."""
-        wanted: set[str] = set()
+        needed: set[str] = set()
         for journal in self._drafts.glob("*.journal"):
             if time.time() - journal.stat().st_mtime > _JOURNAL_S:
                 journal.unlink()
             else:
-                wanted |= Journal.digests(journal)
+                needed |= Journal.digests(journal)
         freed = 0
         for place in self._objects.glob("*/*"):
             found = place.stat()
-            if found.st_nlink == 1 and place.name.removesuffix(".x") not in wanted:
+            if found.st_nlink == 1 and place.name.removesuffix(".x") not in needed:
                 place.unlink()
                 freed += found.st_size
         return freed

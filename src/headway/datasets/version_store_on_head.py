@@ -35,11 +35,11 @@ class Sent:
     def __init__(self, progress: Progress) -> None:
         self._in = sys.stdin.buffer
         self._progress = progress
-        told = json.loads(self._in.readline())
+        listing = json.loads(self._in.readline())
         self._listing = Listing(
-            tuple(Item(path, size, executable, stamp) for path, size, executable, stamp in told["files"]),
-            tuple((path, target) for path, target in told["links"]),
-            tuple(told["folders"]),
+            tuple(Item(path, size, executable, stamp) for path, size, executable, stamp in listing["files"]),
+            tuple((path, target) for path, target in listing["links"]),
+            tuple(listing["folders"]),
         )
         self._place = {item.path: place for place, item in enumerate(self._listing.files)}
 
@@ -63,9 +63,9 @@ class Sent:
         return data
 
 
-def say(**told: Any) -> None:
+def say(**message: Any) -> None:
     """Writes one line of JSON."""
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 

@@ -52,14 +52,14 @@ class HealthReconciler:
     async def reconcile(self, nodes: Iterable[NodeState], jobs: Iterable[JobState]) -> list[tuple[str, str]]:
         """Runs one pass. Returns messages as (node or job, text)."""
         machines = await self.context.machines(self.cluster.name)
-        said = (
+        messages = (
             await self.head_recovery.recover_first_head(self.cluster, self.context, machines)
             if self.cluster.health.act
             else []
         )
         head = await active_head(self.cluster, self.context, machines)
         if head is None:
-            return said
+            return messages
         all_jobs = {job.id: job for job in jobs}
         reserved = frozenset(await reservations.reserved_nodes(self.context.connections, head))
         by_name = {node.name: node for node in nodes if not node.absent}
@@ -69,7 +69,7 @@ class HealthReconciler:
         for action in plan_actions(self.cluster, machines, by_name, all_jobs.values(), reserved):
             if isinstance(action, DeadNode):
                 if not action.running or await self.incidents.confirm_dead(action.node, action.jobs):
-                    said += await self.incidents.handle_dead_node(
+                    messages += await self.incidents.handle_dead_node(
                         action.node, action.what, at=action.at, runs_again=action.running, fence=action.what
                     )
                 continue
@@ -81,28 +81,28 @@ class HealthReconciler:
                     waited = True
             words = await self._carry_out(action, head, all_jobs)
             if words:
-                said.append(words)
+                messages.append(words)
         if self.cluster.health.act:
-            said += await self._repeat_returns(by_name.values())
-            said += await self.short_runs.requeue_short_runs(self.context.connections, head, all_jobs.values())
+            messages += await self._repeat_returns(by_name.values())
+            messages += await self.short_runs.requeue_short_runs(self.context.connections, head, all_jobs.values())
         if self.clock() - self.caps_checked_at >= CAPS_EVERY_S:
             self.caps_checked_at = self.clock()
             now = datetime.fromtimestamp(self.caps_checked_at).astimezone()
-            said += await reset_due_usage(self.cluster, self.context, head, now)
+            messages += await reset_due_usage(self.cluster, self.context, head, now)
             await flaky_node_reservation.update_flaky_reservation(self.incidents.context)
-        said += await self.stall_watchdog.check_jobs(head, all_jobs.values())
-        return said
+        messages += await self.stall_watchdog.check_jobs(head, all_jobs.values())
+        return messages
 
     async def _repeat_returns(self, nodes: Iterable[NodeState]) -> list[tuple[str, str]]:
         """Returns nodes to service that are still out for a closed incident. slurmctld forgets the last seconds before
         it is killed, and with them the return of a node."""
-        said = []
+        messages = []
         for node in nodes:
             if not (node.reason.startswith(INCIDENT_REASON) and OUT & set(node.states)):
                 continue
             words = await repeat_return(self.incidents.context, node.name)
-            said += [(node.name, words)] if words else []
-        return said
+            messages += [(node.name, words)] if words else []
+        return messages
 
     async def _carry_out(
         self, action: ReserveSpares | StartRequeuedJob, head: Machine, jobs: Mapping[int, JobState]

@@ -39,9 +39,9 @@ def parse_one_line(text: str) -> Iterator[SourceEntry]:
     for line in text.splitlines():
         match = re.match(r"deb\s+(\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s+(.*)", line.strip())
         if match and "main" in match[4].split("#")[0].split():
-            said = (match[1] or "").strip("[] ").lower().split()
+            options = (match[1] or "").strip("[] ").lower().split()
             yield SourceEntry(
-                match[2].rstrip("/"), match[3], _options("trusted=yes" in said, "check-valid-until=no" in said)
+                match[2].rstrip("/"), match[3], _options("trusted=yes" in options, "check-valid-until=no" in options)
             )
 
 
@@ -71,8 +71,8 @@ def parse_deb822(text: str) -> Iterator[SourceEntry]:
 
 def _options(trusted: bool, frozen: bool) -> str:
     """Returns the options for a mirror that the host trusts (`trusted`) or whose lists may be outdated (`frozen`)."""
-    said = [word for word, yes in (("trusted=yes", trusted), ("check-valid-until=no", frozen)) if yes]
-    return f"[{' '.join(said)}]" if said else ""
+    options = [word for word, yes in (("trusted=yes", trusted), ("check-valid-until=no", frozen)) if yes]
+    return f"[{' '.join(options)}]" if options else ""
 
 
 def read_sources(folder: Path = Path("/etc/apt")) -> list[SourceEntry]:

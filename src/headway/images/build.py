@@ -73,12 +73,12 @@ async def _build(made_from: Recipe, report: ReportProgress, state_dir: Path | No
         folder = Path(shutil.copytree(files_folder(), Path(snapshot) / "image"))
         base = await _ensure_base(made_from, folder, report, started)
         manifest = _manifest(made_from, folder)
-        wanted = f"{REPOSITORY}:{made_from.name}-{manifest['hash']}"
-        await _build_upper_layer(made_from, folder, base, manifest, wanted)
+        tag = f"{REPOSITORY}:{made_from.name}-{manifest['hash']}"
+        await _build_upper_layer(made_from, folder, base, manifest, tag)
     clear_cache()
-    info = next((info for info in await list_images() if info.tag == wanted), None)
+    info = next((info for info in await list_images() if info.tag == tag), None)
     if info is None:
-        raise Refused(f"the image {wanted} vanished right after it was built", hint="build it again")
+        raise Refused(f"the image {tag} vanished right after it was built", hint="build it again")
     if state_dir is not None:
         await _keep_manifest(info, manifest, state_dir)
     seconds = time.monotonic() - started
@@ -88,9 +88,9 @@ async def _build(made_from: Recipe, report: ReportProgress, state_dir: Path | No
 
 async def _ensure_base(made_from: Recipe, folder: Path, report: ReportProgress, started: float) -> str:
     """Returns the tag of the base image, which is built if needed."""
-    wanted = f"{BASE_REPOSITORY}:{made_from.name}-{base_hash(made_from.name, folder)}"
-    if (await run(["podman", "image", "exists", wanted], timeout_s=30, check=False)).code == 0:
-        return wanted
+    tag = f"{BASE_REPOSITORY}:{made_from.name}-{base_hash(made_from.name, folder)}"
+    if (await run(["podman", "image", "exists", tag], timeout_s=30, check=False)).code == 0:
+        return tag
     free_mib = shutil.disk_usage(_work_folder()).free >> 20
     if free_mib < _DISK_NEEDED_MIB:
         raise Refused(
@@ -109,15 +109,15 @@ async def _ensure_base(made_from: Recipe, folder: Path, report: ReportProgress, 
     try:
         (work / "base.tar").write_bytes(_archive(folder / "base"))
         await _bootstrap_and_import(made_from, folder, mirror, work, draft)
-        await run(["podman", "tag", draft, wanted], timeout_s=60)
+        await run(["podman", "tag", draft, tag], timeout_s=60)
     finally:
         progress.cancel()
         await run(["podman", "rmi", draft], timeout_s=60, check=False)
         await asyncio.to_thread(shutil.rmtree, work, True)
-    return wanted
+    return tag
 
 
-async def _build_upper_layer(made_from: Recipe, folder: Path, base: str, manifest: dict[str, Any], wanted: str) -> None:
+async def _build_upper_layer(made_from: Recipe, folder: Path, base: str, manifest: dict[str, Any], tag: str) -> None:
     """Builds the second layer in the folder of a container that never runs, and commits it."""
     named = f"{_DRAFT}{made_from.name}-"
     left = await run(["podman", "ps", "--all", "--quiet", "--filter", f"name=^{named}"], timeout_s=60)
@@ -140,7 +140,7 @@ async def _build_upper_layer(made_from: Recipe, folder: Path, base: str, manifes
             "headway.built": manifest["built"],
         }
         changes = [f"LABEL {key}={value}" for key, value in labels.items()]
-        argv = [*(part for text in changes for part in ("--change", text)), container, wanted]
+        argv = [*(part for text in changes for part in ("--change", text)), container, tag]
         await run(["podman", "commit", "--quiet", *argv], timeout_s=600)
     finally:
         await run(["podman", "rm", "--force", "--time", "0", container], timeout_s=60, check=False)
@@ -268,11 +268,11 @@ _STAGES = ("fetching package lists", "downloading packages", "setting up package
 async def _report_progress(work: Path, report: ReportProgress, started: float) -> None:
     """Reports the progress of a build until it is cancelled. The stage never decreases, although files vanish at the
     end of a build."""
-    stage, told = -1, 0
+    stage, reported_mb = -1, 0
     while True:
         now_stage, mb = await asyncio.to_thread(_build_stage, work)
-        if now_stage > stage or (now_stage == stage == 1 and mb >= told + 50):
-            stage, told = now_stage, mb
+        if now_stage > stage or (now_stage == stage == 1 and mb >= reported_mb + 50):
+            stage, reported_mb = now_stage, mb
             text = _STAGES[stage] + (f": {mb} MB so far" if mb and stage == 1 else "")
             await report("image", text, seconds=time.monotonic() - started)
         await asyncio.sleep(1)

@@ -79,13 +79,13 @@ _current_images: dict[str, tuple[float, ImageInfo]] = {}
 
 async def find_current_image(name: str) -> ImageInfo | None:
     """Returns the image made from the present inputs, or None. The answer is cached for 20 seconds."""
-    wanted = current_tag(name)
-    known = _current_images.get(wanted)
+    tag = current_tag(name)
+    known = _current_images.get(tag)
     if known is not None and time.monotonic() - known[0] < 20:
         return known[1]
     for info in await list_images():
-        if info.tag == wanted:
-            _current_images[wanted] = (time.monotonic(), info)
+        if info.tag == tag:
+            _current_images[tag] = (time.monotonic(), info)
             return info
     return None
 

@@ -58,21 +58,21 @@ class Provider:
         await state.store.sessions.start_oidc_flow(secret, nonce, verifier)
         return str(url), str(secret)
 
-    async def finish_flow(self, state: AppState, asked: Mapping[str, str], kept: str) -> Person:
-        """Returns the person who comes back from the provider. `asked` are the query parameters of the redirect, `kept`
+    async def finish_flow(self, state: AppState, parameters: Mapping[str, str], kept: str) -> Person:
+        """Returns the person who comes back from the provider. `parameters` are the query parameters of the redirect, `kept`
         is the state in the browser's cookie. Raises NotSignedIn for an invalid response, and NotAllowed for a person
         without a role."""
-        secret = asked.get("state", "")
+        secret = parameters.get("state", "")
         if not secret or not hmac.compare_digest(secret.encode(), kept.encode()):
             raise NotSignedIn("this sign-in did not start in this browser", hint="start again on the sign-in page")
         flow = await state.store.sessions.finish_oidc_flow(secret)
         if flow is None:
             raise NotSignedIn("this sign-in took too long, or has ended already", hint="begin again")
-        if asked.get("error") or not asked.get("code"):
-            why = asked.get("error_description") or asked.get("error") or "no reason given"
+        if parameters.get("error") or not parameters.get("code"):
+            why = parameters.get("error_description") or parameters.get("error") or "no reason given"
             raise NotSignedIn(f"the sign-in provider refused: {why[:200]}", hint="begin again, or ask an admin")
         nonce, verifier = flow
-        id_token, access_token = await self._tokens(state, asked["code"], verifier)
+        id_token, access_token = await self._tokens(state, parameters["code"], verifier)
         claims = await self._claims(id_token, nonce)
         return await self._person(state, {**await self._more(access_token, str(claims["sub"])), **claims})
 
@@ -112,8 +112,8 @@ class Provider:
         from joserfc.errors import JoseError
 
         about = await self._description()
-        said = about.get("id_token_signing_alg_values_supported")
-        usable = sorted(ALGORITHMS.intersection(said) if isinstance(said, list) else {"RS256"})
+        supported = about.get("id_token_signing_alg_values_supported")
+        usable = sorted(ALGORITHMS.intersection(supported) if isinstance(supported, list) else {"RS256"})
         try:
             try:
                 found = jwt.decode(token, await self._keyset(), algorithms=usable)
@@ -154,10 +154,12 @@ class Provider:
             await state.store.audit.record(
                 known.name, "person.add", known.name, {"by": "sign-in provider", "role": known.role}
             )
-        wanted = (role or known.role, known.user if user is None else user)
-        if wanted != (known.role, known.user):
-            check = _free(known.name, wanted[1])
-            known = await state.store.people.change(known.name, role=wanted[0], user=wanted[1], check=check)
+        role_and_user = (role or known.role, known.user if user is None else user)
+        if role_and_user != (known.role, known.user):
+            check = _free(known.name, role_and_user[1])
+            known = await state.store.people.change(
+                known.name, role=role_and_user[0], user=role_and_user[1], check=check
+            )
             await state.store.audit.record(
                 known.name, "person.change", known.name, {"by": "sign-in provider", "role": known.role}
             )
@@ -168,8 +170,8 @@ class Provider:
         name no role claim. Raises NotAllowed for a person with none of the values."""
         if not self.settings.role_claim:
             return None
-        said = claims.get(self.settings.role_claim)
-        words = set(said) if isinstance(said, list) else set(said.split()) if isinstance(said, str) else set()
+        claim = claims.get(self.settings.role_claim)
+        words = set(claim) if isinstance(claim, list) else set(claim.split()) if isinstance(claim, str) else set()
         for word, role in self.settings.roles:
             if word in words:
                 return role
@@ -180,8 +182,8 @@ class Provider:
         name no claim."""
         if not self.settings.user_claim:
             return None
-        said = claims.get(self.settings.user_claim)
-        return said if isinstance(said, str) and said and not user_name_fault(said) else ""
+        claim = claims.get(self.settings.user_claim)
+        return claim if isinstance(claim, str) and claim and not user_name_fault(claim) else ""
 
     def _client(self, state: AppState) -> Any:
         with warnings.catch_warnings():
@@ -243,16 +245,16 @@ class Provider:
 
 
 def _unreachable(settings: Oidc, error: httpx.HTTPError | ValueError) -> Unreachable:
-    said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-    return Unreachable(f"the sign-in provider {settings.issuer} can't be used: {said}", hint=_HINT)
+    reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    return Unreachable(f"the sign-in provider {settings.issuer} can't be used: {reason}", hint=_HINT)
 
 
 def _name(claims: Mapping[str, Any]) -> str:
     """Returns the name for a new person. If two people have the same name, the caller adds a hash of the subject."""
     for claim in ("preferred_username", "email", "sub"):
-        said = claims.get(claim)
-        if isinstance(said, str) and said.isprintable():
-            name = said.strip().replace("/", "-")[:64]
+        value = claims.get(claim)
+        if isinstance(value, str) and value.isprintable():
+            name = value.strip().replace("/", "-")[:64]
             if name.strip(".-"):  # "." and ".." are not possible in an address
                 return name
     return "person"

@@ -59,18 +59,18 @@ async def sign_in_by_code(state: AppState, request: Request, code: str) -> tuple
 async def sign_in_by_token(state: AppState, request: Request, person: str, token: str) -> Person:
     """Returns the person for their name and one of their tokens. Raises NotSignedIn. Raises NotAllowed for a token that
     is limited to scopes or a cluster, because a browser session has all rights of its person."""
-    held = await state.store.tokens.holder(token)
-    good = held is not None and held.person.name == person
+    holder = await state.store.tokens.holder(token)
+    good = holder is not None and holder.person.name == person
     # A valid token is never throttled, even if others try to guess this account's token: with 256 bits, guessing cannot
     # succeed.
     async with sign_in_attempt(state, request, "token", person, sure=good):
-        if held is None or not good:
+        if holder is None or not good:
             raise NotSignedIn("the token is not valid for this person", hint="create one with headway token create")
-        if "all" not in held.scopes or held.cluster:
+        if "all" not in holder.scopes or holder.cluster:
             raise NotAllowed(
                 "this token is restricted and can't be used to sign in", hint="create a link with headway token link"
             )
-    return held.person
+    return holder.person
 
 
 async def start_provider_flow(state: AppState, answer_to: Request) -> tuple[str, str]:
@@ -80,11 +80,11 @@ async def start_provider_flow(state: AppState, answer_to: Request) -> tuple[str,
     return await provider.start_flow(state)
 
 
-async def sign_in_by_provider(state: AppState, request: Request, asked: Mapping[str, str]) -> Person:
-    """Returns the person who comes back from the provider. `asked` are the query parameters of the redirect. Raises as
+async def sign_in_by_provider(state: AppState, request: Request, parameters: Mapping[str, str]) -> Person:
+    """Returns the person who comes back from the provider. `parameters` are the query parameters of the redirect. Raises as
     `Provider.finish_flow`."""
     async with sign_in_attempt(state, request, "provider"):
-        return await _provider(state).finish_flow(state, asked, request.cookies.get(flow_cookie(state), ""))
+        return await _provider(state).finish_flow(state, parameters, request.cookies.get(flow_cookie(state), ""))
 
 
 async def open_session(state: AppState, request: Request, person: Person, answer: Response, how: str) -> None:

@@ -78,9 +78,9 @@ async def _paging(
 Page = Annotated[Paging, Depends(_paging)]
 
 
-def fits(value: str, wanted: frozenset[str]) -> bool:
-    """Returns whether the value is one of the wanted ones; an empty set accepts every value."""
-    return not wanted or value in wanted
+def fits(value: str, allowed: frozenset[str]) -> bool:
+    """Returns whether the value is one of `allowed`; an empty set accepts every value."""
+    return not allowed or value in allowed
 
 
 def says(text: str, *values: str) -> bool:

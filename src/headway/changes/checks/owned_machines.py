@@ -109,27 +109,27 @@ def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings) -> Iterat
 
 
 def _holder(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
-    held = survey.held
-    if held is None:
+    claim = survey.held
+    if claim is None:
         return
     if not ours:
-        whose = f"cluster {held.cluster}" + (" of another Headway server" if held.cluster == cluster.name else "")
+        whose = f"cluster {claim.cluster}" + (" of another Headway server" if claim.cluster == cluster.name else "")
         yield _stop(
             survey,
-            f"is held by {whose}, as {held.machine}",
-            f"headway down {held.cluster} returns it; if that cluster no longer exists, remove /etc/headway/held-by there",
+            f"is held by {whose}, as {claim.machine}",
+            f"headway down {claim.cluster} returns it; if that cluster no longer exists, remove /etc/headway/held-by there",
         )
-    elif held.machine != survey.machine and held.machine not in cluster.machine_names:
+    elif claim.machine != survey.machine and claim.machine not in cluster.machine_names:
         count = len(cluster.slot_names)
         yield _stop(
             survey,
-            f"is {held.machine} of this cluster, and the file has no such node any more",
+            f"is {claim.machine} of this cluster, and the file has no such node any more",
             f"headway scale {cluster.name} {count} with the previous file removes it after its jobs end; then change hosts",
         )
-    elif held.machine != survey.machine:
+    elif claim.machine != survey.machine:
         yield _stop(
             survey,
-            f"is {held.machine} of this cluster already",
+            f"is {claim.machine} of this cluster already",
             "remove its second address from hosts, or check the server's state folder",
         )
 
@@ -137,21 +137,21 @@ def _holder(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
 def _system(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
     if survey.system == cluster.image:
         return
-    wanted = IMAGES[cluster.image].debian
+    debian = IMAGES[cluster.image].debian
     tested = {image.name: image.debian for image in IMAGES.values() if image.tested_on_owned_machines}
     if survey.system in tested:
         yield _stop(
             survey,
-            f"runs {tested[survey.system]}, and image: {cluster.image} is {wanted}",
+            f"runs {tested[survey.system]}, and image: {cluster.image} is {debian}",
             f"give image: {survey.system} if all machines run that",
         )
     elif not survey.packages:
-        yield _stop(survey, f"runs {survey.system_name}, which has no Debian packages", f"install {wanted}")
+        yield _stop(survey, f"runs {survey.system_name}, which has no Debian packages", f"install {debian}")
     else:
         yield _warn(
             survey,
             f"runs {survey.system_name}, which is untested; tested systems are {' and '.join(tested.values())}",
-            f"it is set up like {wanted}: its Slurm packages must have version {cluster.slurm_version}",
+            f"it is set up like {debian}: its Slurm packages must have version {cluster.slurm_version}",
         )
 
 
@@ -229,9 +229,9 @@ def _differences(cluster: Cluster, found: DetectedHardware, name: str) -> Iterat
     plan = cluster.largest_plan if group is None else group.plan
     gpus = found.usable_gpus
     there = f"{len(gpus)} x {gpu_type(plan, gpus[0].product)}" if gpus else "none"
-    wanted = f"{plan.gpus} x {plan.gpu_type}" if plan.gpus else "none"
-    if there != wanted:
-        yield Difference(name, "GPUs", wanted, f"{there} ({gpus[0].product})" if gpus else there)
+    expected = f"{plan.gpus} x {plan.gpu_type}" if plan.gpus else "none"
+    if there != expected:
+        yield Difference(name, "GPUs", expected, f"{there} ({gpus[0].product})" if gpus else there)
     if found.cpus != plan.cpus:
         yield Difference(name, "CPUs", str(plan.cpus), str(found.cpus))
     if not plan.memory_mib * _ALMOST <= found.memory_mib <= plan.memory_mib / _ALMOST:

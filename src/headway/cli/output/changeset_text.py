@@ -43,10 +43,10 @@ def changeset_lines(changes: ChangeSetOut, terminal: Terminal, *, diffs: bool = 
         f"{paint(changes.cluster, 'bold', terminal)}: {formatting.plural(len(changes.changes), 'change')}{price}"
     )
     out += _counted(changes.changes, terminal)
-    asked = [c for c in changes.changes if c.disturbs in _ASK]
-    if asked:
+    disturbing = [c for c in changes.changes if c.disturbs in _ASK]
+    if disturbing:
         out += ["", paint("These disturb running work:", "warn", terminal)]
-        out += _grouped(asked, terminal)
+        out += _grouped(disturbing, terminal)
     if diffs:
         for change in changes.changes:
             out += _diff(change, terminal)
@@ -97,10 +97,10 @@ def _different(found: Sequence[DifferenceOut], terminal: Terminal) -> list[str]:
     ]
 
 
-def _grouped(asked: Sequence[ChangeOut], terminal: Terminal) -> list[str]:
+def _grouped(changes: Sequence[ChangeOut], terminal: Terminal) -> list[str]:
     """Returns a line per change; the same change on several machines is one line."""
     groups: dict[tuple[str, str, str, str], list[str]] = {}
-    for c in asked:
+    for c in changes:
         what = "" if c.what == c.where else c.what
         groups.setdefault((c.kind, what, c.why, c.disturbs), []).append(c.where)
     out = []

@@ -55,19 +55,19 @@ class JobEviction:
         left = {job for numbers in jobs.values() for job in numbers} - self.warned
         await self._read_warnings(left)
         for job in sorted(left & self.warnings.keys()):
-            left_s, asked = ends - self.clock(), self.warnings[job].wish
-            if left_s > max(self.cluster.health.warning_s, asked.before_s if asked else 0):
+            left_s, request = ends - self.clock(), self.warnings[job].wish
+            if left_s > max(self.cluster.health.warning_s, request.before_s if request else 0):
                 continue
             self.warned.add(job)
             with contextlib.suppress(HeadwayError):
                 await job_commands.notify_job(run, head, job, f"headway: {self.why} in {max(0, round(left_s))} s")
-                if asked is not None:
-                    await job_commands.signal_job(run, head, job, asked.signal, batch_only=asked.batch_only)
+                if request is not None:
+                    await job_commands.signal_job(run, head, job, request.signal, batch_only=request.batch_only)
 
     async def _read_warnings(self, jobs: Collection[int]) -> None:
         """Reads which signal each job asked for, for jobs not read yet. The results are kept, because a deadline may be
         days away and each pass calls this."""
-        self.warnings = {job: asked for job, asked in self.warnings.items() if job in jobs}
+        self.warnings = {job: request for job, request in self.warnings.items() if job in jobs}
         now, places = self.clock(), asyncio.Semaphore(COMMANDS_AT_ONCE)
 
         async def ask(job: int) -> None:

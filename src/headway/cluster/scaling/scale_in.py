@@ -98,7 +98,7 @@ class ScaleIn:
         raises Refused if jobs still run after LATE_JOB_S."""
         known: tuple[str, ...] = ()  # the nodes that Slurm knows
         ends = self.clock() + LATE_JOB_S if until is None else until
-        said: dict[str, tuple[int, ...]] = {}
+        reported: dict[str, tuple[int, ...]] = {}
         while left := [name for name in names if name not in self.gone]:
             known = await self._drain(head, left)
             busy = await node_jobs.jobs_by_node(self.context.connections, head)
@@ -107,8 +107,8 @@ class ScaleIn:
             if idle and len(idle) < len(left) and until is not None and not self.keeps_slot:
                 await self._update_prometheus(head)
             jobs = {name: busy[name] for name in left if name in busy}
-            if jobs and jobs != said and until is not None:
-                said = jobs
+            if jobs and jobs != reported and until is not None:
+                reported = jobs
                 await self._report_waits(jobs, ends)
             if jobs and self.clock() >= ends:
                 if until is None:

@@ -53,12 +53,12 @@ async def reclaim_notices(provider: Provider, cluster: Cluster) -> dict[str, flo
 
 
 async def _chosen(cluster: Cluster, context: ClusterContext, machines: Mapping[str, Machine]) -> tuple[str, ...]:
-    wanted = choose_slots(cluster, machines)
-    if machines.keys() - set(cluster.heads) <= set(wanted):
-        return wanted
+    slots = choose_slots(cluster, machines)
+    if machines.keys() - set(cluster.heads) <= set(slots):
+        return slots
     head = await active_head(cluster, context, machines)
     if head is None:
-        return wanted
+        return slots
     worth: dict[str, KeepPriority] = {}
     with contextlib.suppress(HeadwayError):
         busy = await node_jobs.jobs_by_node(context.connections, head)

@@ -90,38 +90,38 @@ async def stream_events(links: StreamsOutput, head: Machine) -> AsyncIterator[Ag
 def parse_event(line: bytes) -> AgentEvent | None:
     """Returns the event of one line. Returns None for an unreadable line and for a check that is OK again."""
     try:
-        told = json.loads(line)
-        if "fault" in told:
-            return _parse_symptom(told["fault"])
-        if "check" in told:
-            return _parse_check(told["check"])
-        if OFFLINE_ACTION in told:
-            return _parse_offline_action(told[OFFLINE_ACTION])
-        if "power" in told:
+        message = json.loads(line)
+        if "fault" in message:
+            return _parse_symptom(message["fault"])
+        if "check" in message:
+            return _parse_check(message["check"])
+        if OFFLINE_ACTION in message:
+            return _parse_offline_action(message[OFFLINE_ACTION])
+        if "power" in message:
             return PowerRequest()
-        if "turns" in told:
-            return JobEvents(tuple(int(job) for job in told["turns"]))
-        if "named" in told:
-            return JobEvents(tuple(int(job) for job in told["named"]), certain=False)
-        if "relay" in told:
-            return Heartbeats(relay_away_s=float(told["relay"]))
-        silent = {str(node): float(age) for node, age in told["silent"].items()}
-        return Heartbeats(int(told["alive"]), silent)
+        if "turns" in message:
+            return JobEvents(tuple(int(job) for job in message["turns"]))
+        if "named" in message:
+            return JobEvents(tuple(int(job) for job in message["named"]), certain=False)
+        if "relay" in message:
+            return Heartbeats(relay_away_s=float(message["relay"]))
+        silent = {str(node): float(age) for node, age in message["silent"].items()}
+        return Heartbeats(int(message["alive"]), silent)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def _parse_symptom(told: dict[str, Any]) -> Symptom:
-    gpu, job, action = told.get("gpu"), told.get("job"), str(told.get("action") or "")
+def _parse_symptom(message: dict[str, Any]) -> Symptom:
+    gpu, job, action = message.get("gpu"), message.get("job"), str(message.get("action") or "")
     return Symptom(
-        id=str(told["id"])[:128],
-        at=float(told["at"]),
-        node=str(told["node"]),
-        code=int(told.get("code") or 0),
+        id=str(message["id"])[:128],
+        at=float(message["at"]),
+        node=str(message["node"]),
+        code=int(message.get("code") or 0),
         gpu=None if gpu is None else int(gpu),
-        text="".join(c for c in str(told.get("text", "")) if c.isprintable())[:_MAX_TEXT],
+        text="".join(c for c in str(message.get("text", "")) if c.isprintable())[:_MAX_TEXT],
         job=None if job is None else int(job),
-        kind=str(told.get("kind") or "xid")[:32],
+        kind=str(message.get("kind") or "xid")[:32],
         action=FaultAction(action) if action in {one.value for one in FaultAction} else None,
     )
 
@@ -132,25 +132,25 @@ _SUGGESTED = {
 }  # fmt: skip
 
 
-def _parse_check(told: dict[str, Any]) -> Symptom | None:
+def _parse_check(message: dict[str, Any]) -> Symptom | None:
     """Returns the symptom of a check of the node's agent, or None if the check is OK. A failed check (state "bad") gets
     the action that the agent suggests; a warning is only recorded."""
-    state = str(told["state"])
+    state = str(message["state"])
     if state == "ok":
         return None
-    suggested = _SUGGESTED.get(str(told.get("action") or ""), FaultAction.WATCH)
-    words = f"{told['check']}: {told.get('reason') or state}"
-    row = {**told, "kind": str(told["check"]), "text": words}
+    suggested = _SUGGESTED.get(str(message.get("action") or ""), FaultAction.WATCH)
+    words = f"{message['check']}: {message.get('reason') or state}"
+    row = {**message, "kind": str(message["check"]), "text": words}
     return replace(_parse_symptom(row), action=suggested if state == "bad" else FaultAction.WATCH)
 
 
-def _parse_offline_action(told: dict[str, Any]) -> OfflineAction:
-    symptom = str(told["signal"])[:100]
+def _parse_offline_action(message: dict[str, Any]) -> OfflineAction:
+    symptom = str(message["signal"])[:100]
     return OfflineAction(
         id=f"{OFFLINE_ACTION} {symptom}",
-        at=float(told["at"]),
-        node=str(told["node"]),
+        at=float(message["at"]),
+        node=str(message["node"]),
         symptom_id=symptom,
-        requeued=tuple(int(job) for job in told.get("requeued", ())),
-        not_requeueable=tuple(int(job) for job in told.get("stay", ())),
+        requeued=tuple(int(job) for job in message.get("requeued", ())),
+        not_requeueable=tuple(int(job) for job in message.get("stay", ())),
     )

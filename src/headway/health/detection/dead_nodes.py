@@ -49,14 +49,14 @@ class DeadNodeDetector:
             return []
         self.checked_at.update(dict.fromkeys(new, now))
         machines = await context.machines()
-        said: Messages = []
+        messages: Messages = []
         for node in new:
             machine = machines.get(node)
             if (machine and machine.state is MachineState.RUNNING) or await _drained_by_person(context, node):
                 continue
             what = f"its machine is {'stopped' if machine else 'gone'}"
-            said += await self.on_dead(node, what, at=now - beats.silent_s[node], fence=what)
-        return said
+            messages += await self.on_dead(node, what, at=now - beats.silent_s[node], fence=what)
+        return messages
 
     async def _probe_silent(self, context: HealthContext, beats: Heartbeats, now: float) -> Messages:
         """Probes the nodes that have been silent long enough and calls `on_dead` for those that do not answer. Returns
@@ -74,7 +74,7 @@ class DeadNodeDetector:
         self.probed_at.update({node: now for node in due if node not in started or found.hold_reason})
         if found.hold_reason:
             return [("nodes", found.hold_reason)]
-        said: Messages = []
+        messages: Messages = []
         for node in found.nodes:
             if now - self.probed_at.get(node, 0.0) < PROBE_EVERY_S:
                 continue
@@ -88,29 +88,29 @@ class DeadNodeDetector:
             # the probes took seconds: check again whether many nodes are silent by now
             hold = await _mass_silence(context, started, late_s)
             if hold:
-                return [*said, ("nodes", hold)]
+                return [*messages, ("nodes", hold)]
             silent_s = beats.silent_s[node]
             fence = (
                 ""
                 if context.cluster_context.provider.traits.powers_off_machines
                 else "its agent lost contact with the head and ended the jobs"
             )
-            said += await self.on_dead(
+            messages += await self.on_dead(
                 node, "no heartbeat, and SSH does not answer", at=now - silent_s, silent_s=silent_s, fence=fence
             )
-        return said
+        return messages
 
 
 async def _mass_silence(context: HealthContext, started: Mapping[str, float], late_s: float) -> str:
     """Returns why no node is treated as dead: by now many nodes are silent, or the head's heartbeat ages could not be
     read. Returns "" if there is no such reason."""
     try:
-        heard = {node: age for node, age in (await read_heartbeat_ages(context)).items() if node in started}
+        ages = {node: age for node, age in (await read_heartbeat_ages(context)).items() if node in started}
     except HeadwayError as error:
         return f"the head can't report heartbeats: {error.first_line}; no node is changed"
     share = context.cluster.health.silent_share
-    silent = {node: age for node, age in heard.items() if age >= QUIET_S}
-    fresh = Heartbeats(len(heard) - len(silent), silent)
+    silent = {node: age for node, age in ages.items() if age >= QUIET_S}
+    fresh = Heartbeats(len(ages) - len(silent), silent)
     return find_suspects(
         fresh, started, context.clock(), silent_after_s=late_s, share=share, quiet_after_s=QUIET_S
     ).hold_reason

@@ -15,8 +15,8 @@ _DISK = "disk: "  # prefix of the agent's disk check in the symptom text
 
 def waits_for_disk_space(incident: Incident) -> bool:
     """Returns whether the incident is about a full disk."""
-    said = (str(step.evidence.get("text") or "") for step in incident.current)
-    return incident.action is FaultAction.MOUNT and any(text.startswith(_DISK) for text in said)
+    texts = (str(step.evidence.get("text") or "") for step in incident.current)
+    return incident.action is FaultAction.MOUNT and any(text.startswith(_DISK) for text in texts)
 
 
 async def wait_for_disk_space(context: HealthContext, incident: Incident) -> str:

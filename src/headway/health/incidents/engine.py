@@ -143,11 +143,11 @@ class IncidentEngine:
         if incident is not None and not incident.state.closed:
             incident = await self._merge_offline_action(incident, symptom)
         words = verdict.why if verdict.acts else f"{verdict.why}; {_NOTED_ONLY.get(verdict.action, 'recorded')}"
-        said = [(symptom.node, words)]
+        messages = [(symptom.node, words)]
         if incident is not None and not incident.state.closed:
-            said += await self._run_guarded(incident)
+            messages += await self._run_guarded(incident)
         await self._release_epilog(symptom.node)
-        return said
+        return messages
 
     async def handle_offline_action(self, action: OfflineAction) -> Messages:
         """Records what the head's agent did about a symptom while no server was connected. The record arrives before the
@@ -160,8 +160,8 @@ class IncidentEngine:
         incident = await self._incident_of_silence(action, jobs) if silent else None
         text = json.dumps({"requeued": action.requeued, "stay": action.not_requeueable})
         await store.symptoms.add(name, Symptom(action.id, action.at, action.node, 0, None, text, kind=OFFLINE_ACTION))
-        said = [(action.node, f"the head's agent had {'marked it DOWN' if silent else 'drained it'}; {jobs}")]
-        return said + (await self.run_due_steps(incident) if incident else [])
+        messages = [(action.node, f"the head's agent had {'marked it DOWN' if silent else 'drained it'}; {jobs}")]
+        return messages + (await self.run_due_steps(incident) if incident else [])
 
     async def _incident_of_silence(self, action: OfflineAction, jobs: str) -> Incident:
         """Returns the incident of a silence that the head's agent has dealt with. No symptom follows such a silence, so
@@ -200,11 +200,11 @@ class IncidentEngine:
         )
         if action is None:
             return incident
-        told: dict[str, list[int]] = json.loads(action.text)
-        await self.cluster_context.store.incidents.record_requeued_jobs(incident.number, told["requeued"], action.at)
-        words = f"drained, and jobs requeued: {', '.join(map(str, told['requeued'])) or 'none'}"
+        content: dict[str, list[int]] = json.loads(action.text)
+        await self.cluster_context.store.incidents.record_requeued_jobs(incident.number, content["requeued"], action.at)
+        words = f"drained, and jobs requeued: {', '.join(map(str, content['requeued'])) or 'none'}"
         return await self.context.add_step(
-            incident, incident.state, words, actor="relay", evidence=told | {"done_at": action.at}
+            incident, incident.state, words, actor="relay", evidence=content | {"done_at": action.at}
         )
 
     async def handle_dead_node(self, node: str, what: str, **evidence: object) -> Messages:
@@ -265,10 +265,10 @@ class IncidentEngine:
 
     async def handle_reclaim_notices(self) -> Messages:
         """Opens incidents for machines that the provider is about to reclaim. Returns messages."""
-        said: Messages = []
+        messages: Messages = []
         for node, at in (await reclaim_notices(self.cluster_context.provider, self.cluster)).items():
-            said += await self._handle_reclaim(node, at)
-        return said
+            messages += await self._handle_reclaim(node, at)
+        return messages
 
     async def _handle_reclaim(self, node: str, at: float) -> Messages:
         """Opens or extends the incident of a machine that is reclaimed at `at`. Cancels a running repair or test of the
@@ -302,7 +302,7 @@ class IncidentEngine:
             self.cluster.name, unfinished=True, limit=MAX_OPEN_INCIDENTS
         )
         moved = await machine_gone.close_orphaned(self.context, unfinished, self.tasks.cancel) if only is None else []
-        said = [(one.node, one.steps[-1].text) for one in moved]
+        messages = [(one.node, one.steps[-1].text) for one in moved]
         after = {one.number: one for one in moved}
         tried_last = {number: place for place, number in enumerate(self.last_faults, 1)}
         failed = 0
@@ -313,26 +313,26 @@ class IncidentEngine:
                 and only in (None, incident.action)
                 and failed < MAX_FAULTS_PER_PASS
             ):
-                said += await self._run_guarded(incident)
+                messages += await self._run_guarded(incident)
                 failed += incident.number in self.last_faults
-        return said
+        return messages
 
     async def _run_guarded(self, incident: Incident) -> Messages:
         """Calls `run_due_steps`. An error is reported once, and the step is tried again in the next pass. Unexpected
         exceptions are handled the same way, because a bug in one incident must not stop the others."""
         try:
-            said = await self.run_due_steps(incident)
+            messages = await self.run_due_steps(incident)
         except HeadwayError as error:
             return self.report_once(incident.number, incident.node, fault_text(error))
         except Exception as error:
-            said = self.report_once(
+            messages = self.report_once(
                 incident.number, incident.node, f"internal error in this step: {type(error).__name__}"
             )
-            if said:
+            if messages:
                 log.error("incident", cluster=self.cluster.name, number=incident.number, exc_info=error)
-            return said
+            return messages
         self.last_faults.pop(incident.number, None)
-        return said
+        return messages
 
     def report_once(self, number: int, where: str, fault: str) -> Messages:
         """Returns the fault as a message unless it was the last fault reported for the incident. `number`: the

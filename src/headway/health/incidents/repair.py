@@ -144,20 +144,20 @@ async def _reboot_over_ssh(context: HealthContext, machine: Machine, began: floa
     person starts it, and it is tested once it answers. Raises HeadwayError after RESTART_S."""
     began = min(began, silent_since or began)
     ends, pause_s = context.clock() + RESTART_S, _PROBE_S
-    answered = told = silent = False
+    answered = sent = silent = False
     while True:
         try:
             started_at = await _started_at(context, machine)
             answered = True
             if silent or started_at >= began:
                 return
-            if not told:
+            if not sent:
                 ran = await context.cluster_context.connections.remote(
                     machine, ["systemctl", "reboot"], timeout_s=30, check=False
                 )
                 if 0 < ran.code < 128:  # 128 or more: the command was killed by the shutdown
                     raise Refused(f"{machine.name} does not restart: {(ran.stderr or ran.stdout).strip()[-200:]}")
-                told = True
+                sent = True
             fault = f"{machine.name} did not restart when asked to"
         except (Refused, HostKeyChanged, SudoRefused):  # another try would fail too, and wrong passwords lock accounts
             raise

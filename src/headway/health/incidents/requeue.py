@@ -216,13 +216,13 @@ async def _warn_jobs(context: HealthContext, incident: Incident, jobs: set[int])
     run, head = context.cluster_context.connections, await context.head()
     until: dict[str, float] = {}
     for job in sorted(jobs):
-        asked = requested_signal(*await job_commands.read_script_and_command(run, head, job))
-        time_s = min(asked.before_s, _warning_limit_s(context, incident)) if asked else 0
-        if asked is None or time_s <= 0:
+        request = requested_signal(*await job_commands.read_script_and_command(run, head, job))
+        time_s = min(request.before_s, _warning_limit_s(context, incident)) if request else 0
+        if request is None or time_s <= 0:
             continue
         with contextlib.suppress(HeadwayError):
             await run.remote(await context.running_machine(incident.node), ["touch", f"{HOLD}/{job}"], timeout_s=10)
-            await job_commands.signal_job(run, head, job, asked.signal, batch_only=asked.batch_only)
+            await job_commands.signal_job(run, head, job, request.signal, batch_only=request.batch_only)
             until[str(job)] = context.clock() + time_s
     if not until:
         return incident

@@ -43,10 +43,10 @@ class Stall:
 def job_rules(comment: str, hang: StallRule, idle: StallRule) -> tuple[StallRule, StallRule]:
     """Returns the stall rules (hang, idle) of a job. `--comment "hang=600 idle=0"` on a job overrides the cluster's
     times, in seconds."""
-    said = {kind: int(text) for kind, text in _COMMENT_RULES.findall(comment)}
+    limits = {kind: int(text) for kind, text in _COMMENT_RULES.findall(comment)}
     return (
-        StallRule(said.get("hang", hang.after_s), hang.acts),
-        StallRule(said.get("idle", idle.after_s), idle.acts),
+        StallRule(limits.get("hang", hang.after_s), hang.acts),
+        StallRule(limits.get("idle", idle.after_s), idle.acts),
     )
 
 
@@ -55,11 +55,11 @@ def detect_hang(rule: StallRule, quiet_s: float, use: GpuUsage | None) -> Stall 
     since its start. `use`: GPU usage over the last `after_s` seconds; with None (not known) nothing is reported."""
     if not rule.after_s or quiet_s < rule.after_s or use is None:
         return None
-    told = f"no report and no output for {format_duration(rule.after_s)}"
+    text = f"no report and no output for {format_duration(rule.after_s)}"
     if use.most < IDLE_BELOW:
-        return Stall(StallKind.HANG, f"{told}, and its GPUs did nothing")
+        return Stall(StallKind.HANG, f"{text}, and its GPUs did nothing")
     if use.least >= SPINNING_FROM and use.traffic < IDLE_BELOW:
-        return Stall(StallKind.HANG, f"{told}, and all its GPUs are at 100 % without memory traffic")
+        return Stall(StallKind.HANG, f"{text}, and all its GPUs are at 100 % without memory traffic")
     return None
 
 

@@ -101,12 +101,12 @@ class StallWatchdog:
             rows = await query_instant(self.context.connections, head, gpu_usage_queries(window_s))
         except HeadwayError:
             return {}
-        told: dict[int, dict[str, float]] = {}
+        usage: dict[int, dict[str, float]] = {}
         for row in rows:
             if (job := row.labels.get("hpc_job", "")).isdigit():
-                told.setdefault(int(job), {})[row.key] = row.values[0][1]
+                usage.setdefault(int(job), {})[row.key] = row.values[0][1]
         complete = {field.name for field in fields(GpuUsage)}
-        return {number: GpuUsage(**use) for number, use in told.items() if use.keys() == complete}
+        return {number: GpuUsage(**use) for number, use in usage.items() if use.keys() == complete}
 
     async def _read_last_output(self, head: Machine, jobs: Iterable[JobState]) -> dict[int, float]:
         """Returns when each job last reported or wrote output, in unix seconds. Jobs that never did are missing."""

@@ -70,9 +70,9 @@ def plan_actions(
             if found is not None:
                 actions.append(found)
                 expected[name] = replace(nodes[name], states=("DOWN",))
-    wanted = spares_to_reserve(cluster, expected, reserved)
-    if wanted != reserved:
-        actions.append(ReserveSpares(wanted))
+    spares = spares_to_reserve(cluster, expected, reserved)
+    if spares != reserved:
+        actions.append(ReserveSpares(spares))
     actions += [StartRequeuedJob(job.id) for job in jobs if _waits_after_requeue(job)]
     return actions
 

@@ -27,7 +27,7 @@ def audit(
     """Export the audit trail, oldest first: who did what, from where, when, and the result.
 
     headway audit --person ann --format csv > audit.csv"""
-    asked = {"person": person, "action": action, "target": target, "format": form.value}
-    for piece in session.connect().people.audit_trail({name: word for name, word in asked.items() if word}):
+    filters = {"person": person, "action": action, "target": target, "format": form.value}
+    for piece in session.connect().people.audit_trail({name: word for name, word in filters.items() if word}):
         sys.stdout.buffer.write(piece)
     sys.stdout.flush()

@@ -43,7 +43,7 @@ def create(
     """Create a token. It is shown only once."""
     from headway.schemas.people import TokenIn
 
-    asked = {
+    fields = {
         "person": person,
         "role": role and role.value,
         "label": name,
@@ -51,7 +51,7 @@ def create(
         "scopes": [scope.value],
         "cluster": "" if cluster is None else session.require_cluster_name(cluster),
     }
-    made = session.connect().tokens.create(TokenIn.model_validate(asked))
+    made = session.connect().tokens.create(TokenIn.model_validate(fields))
     if quiet:
         session.print_line(made.token or "")
         return

@@ -12,19 +12,19 @@ from headway.sdk.server_address import NO_SERVER
 def version(output: Output = Format.table) -> None:
     """Print versions of this client and of the server in reach."""
     server: str | None = None
-    said, failed = "none in reach", None
+    server_text, failed = "none in reach", None
     try:
         api = session.connect()
-        said = f"at {api.url}"
-        said = server = api.server().version
+        server_text = f"at {api.url}"
+        server_text = server = api.server().version
     except Unreachable as error:
-        said = "none in reach" + ("" if error.message == NO_SERVER else f": {error.message}")
+        server_text = "none in reach" + ("" if error.message == NO_SERVER else f": {error.message}")
     except HeadwayError as error:
         failed = error
     if output is Format.json:
         session.print_json({"client": __version__, "server": server})
     else:
         session.print_line(f"headway {__version__}")
-        session.print_line(f"server  {said}")
+        session.print_line(f"server  {server_text}")
     if failed is not None:  # there is one, which refuses us or which we can't read
         raise failed

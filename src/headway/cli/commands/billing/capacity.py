@@ -18,8 +18,8 @@ def capacity(cluster: ClusterName = None, period: Month = "", output: Output = F
         busiest = max(one.hours, key=lambda hour: hour.held / hour.there if hour.there else 0, default=None)
         words = f"{one.gpu_type}: {formatting.share(one.utilisation)} held"
         if busiest is not None and busiest.there:
-            held = formatting.share(busiest.held / busiest.there)
-            words += f", {held} in the fullest hour ({formatting.local_time(busiest.at)})"
+            held_share = formatting.share(busiest.held / busiest.there)
+            words += f", {held_share} in the fullest hour ({formatting.local_time(busiest.at)})"
         session.print_line(words)
         if one.fragmentation is not None:
             worst = max(one.hours, key=lambda hour: hour.fragmented)

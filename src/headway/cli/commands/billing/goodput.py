@@ -31,9 +31,9 @@ def goodput(
         require_unset({"period": period}, "--job", "--job reports all runs of a job")
     api = session.connect()
     if job:
-        told = api.billing.job_goodput(session.choose_cluster(api, cluster), job)
-        if not print_for_programs(told, output):
-            _print_parts("JOB", [(f"{job} ({told.user}), {told.runs} run{'s' * (told.runs != 1)}", told.total)])
+        report = api.billing.job_goodput(session.choose_cluster(api, cluster), job)
+        if not print_for_programs(report, output):
+            _print_parts("JOB", [(f"{job} ({report.user}), {report.runs} run{'s' * (report.runs != 1)}", report.total)])
         return
     found = api.billing.goodput(session.choose_cluster(api, cluster), period)
     if print_for_programs(found, output):

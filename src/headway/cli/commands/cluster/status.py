@@ -82,11 +82,11 @@ def _headlines(c: ClusterOut, terminal: Terminal) -> list[str]:
 
 
 def _group(group: GroupOut) -> str:
-    wanted = f"{group.nodes} to {group.max} on demand" if group.idle_s is not None else f"{group.nodes} wanted"
+    count_text = f"{group.nodes} to {group.max} on demand" if group.idle_s is not None else f"{group.nodes} wanted"
     more = f" and {formatting.plural(group.spares, 'spare')}" if group.spares else ""
     price = f", ${group.price_usd_per_node_hour} a node and hour" if group.price_usd_per_node_hour else ""
     machines = formatting.plural(group.machines, "machine")
-    return f"{machines} of {group.plan}{', spot' if group.spot else ''}; {wanted}{more}{price}"
+    return f"{machines} of {group.plan}{', spot' if group.spot else ''}; {count_text}{more}{price}"
 
 
 def check_lines(checks: list[CheckOut], terminal: Terminal) -> list[str]:

@@ -85,14 +85,14 @@ def rm(
 def _ask(cluster: str | None, *words: str) -> str:
     """The runtime's answer on the head, as root: the server lets administrators alone. Raises Refused with its words."""
     api = session.connect()
-    said = {"out": b"", "err": b"", "code": b"1"}
+    output = {"out": b"", "err": b"", "code": b"1"}
     with closing(api.commands.stream(session.choose_cluster(api, cluster), [*RUNTIME, *words])) as pieces:
         for kind, data in pieces:
-            said[kind] = data if kind == "code" else said[kind] + data
-    words_said = said["err"].decode(errors="replace").strip()
-    if code := int(said["code"]):
+            output[kind] = data if kind == "code" else output[kind] + data
+    words_said = output["err"].decode(errors="replace").strip()
+    if code := int(output["code"]):
         message, _, hint = words_said.rpartition("headway: ")[2].partition("\n")
         raise Refused(message or f"the head answered with {code}", hint=hint.strip())
     for line in words_said.splitlines():
         session.print_note(line.removeprefix("headway: "))
-    return said["out"].decode()
+    return output["out"].decode()

@@ -184,16 +184,16 @@ def _course(j: JobOut) -> str:
     return f"{course.ettr:.3f}: {course.lost_s:.0f} s of repeated work, {course.down_s:.0f} s between its runs"
 
 
-def _array_facts(j: JobOut, told: ArrayOut, cluster: str, gpus: list[Span]) -> list[tuple[str, tables.Cell]]:
+def _array_facts(j: JobOut, array: ArrayOut, cluster: str, gpus: list[Span]) -> list[tuple[str, tables.Cell]]:
     """Returns facts of all tasks: Slurm's record under the array's number is only one of them."""
-    waits = j.state in WAITING and bool(told.pending)
-    state = "RUNNING" if told.running else "PENDING" if told.pending else "FAILED" if told.failed else "COMPLETED"
+    waits = j.state in WAITING and bool(array.pending)
+    state = "RUNNING" if array.running else "PENDING" if array.pending else "FAILED" if array.failed else "COMPLETED"
     each: list[Span] = [*gpus, (" for each task", "")] if gpus else []
     return [
         ("array", f"{j.array_job_id} {j.name}"),
         ("state", [(state, formatting.job_style(state))]),
         ("why", j.why if waits else ""),
-        ("tasks", _tasks(told)),
+        ("tasks", _tasks(array)),
         ("cluster", cluster),
         ("user", f"{j.user} ({j.account})" if j.account else j.user),
         ("partition", f"{j.partition}, QOS {j.qos}" if j.qos else j.partition),
@@ -205,9 +205,11 @@ def _array_facts(j: JobOut, told: ArrayOut, cluster: str, gpus: list[Span]) -> l
     ]
 
 
-def _tasks(told: ArrayOut) -> str:
-    text = f"{told.done} of {told.total} done, {told.failed} failed, {told.running} running, {told.pending} waiting"
-    return f"{text}; failed: {told.failed_tasks}" if told.failed_tasks else text
+def _tasks(array: ArrayOut) -> str:
+    text = (
+        f"{array.done} of {array.total} done, {array.failed} failed, {array.running} running, {array.pending} waiting"
+    )
+    return f"{text}; failed: {array.failed_tasks}" if array.failed_tasks else text
 
 
 class _ShowsByDefault(TyperGroup):

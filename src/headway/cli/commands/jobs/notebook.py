@@ -68,7 +68,7 @@ def notebook(
 
 def _running(api: Client, cluster: str, found: NotebookOut) -> NotebookOut:
     """Waits until it answers, and says why it does not yet. Raises Conflict when it ended instead."""
-    said = ""
+    shown = ""
     while found.state != "running":
         if found.state == "ended":
             raise Conflict(
@@ -76,9 +76,9 @@ def _running(api: Client, cluster: str, found: NotebookOut) -> NotebookOut:
                 hint=f"headway logs {cluster} {found.job_id}",
             )
         now = f"waits: {found.why}" if found.state == "waiting" and found.why else found.state
-        if now != said:
+        if now != shown:
             session.print_note(f"job {found.job_id} {now}")
-            said = now
+            shown = now
         clock.sleep(POLL_S)
         found = api.notebooks.get(cluster, found.id)
     return found

@@ -64,8 +64,8 @@ def submit(
         from headway.cli.output.cost_estimate import print_estimate
         from headway.schemas.submission.submissions import CheckJobIn
 
-        told = api.billing.estimate(name, CheckJobIn(submit=request.model_copy(update={"bundle": "", "git": None})))
-        session.print_json(told) if "json" in line.own else print_estimate(told)
+        estimate = api.billing.estimate(name, CheckJobIn(submit=request.model_copy(update={"bundle": "", "git": None})))
+        session.print_json(estimate) if "json" in line.own else print_estimate(estimate)
         return
     done = api.jobs.sbatch(name, request)
     if "json" in line.own:
@@ -148,7 +148,7 @@ def _wait(api: Client, cluster: str, job_id: int) -> int:
         session.print_note(f"\njob {job_id} continues; headway logs {cluster} -f {job_id}")
         return 130
     if job.state != "COMPLETED":
-        told = f"; failed: {job.tasks.failed_tasks}" if job.tasks else f" after {formatting.duration(job.elapsed_s)}"
-        session.print_note(f"job {job_id}: {job.state}{told}")
+        outcome = f"; failed: {job.tasks.failed_tasks}" if job.tasks else f" after {formatting.duration(job.elapsed_s)}"
+        session.print_note(f"job {job_id}: {job.state}{outcome}")
         return job.exit_code or 1
     return job.exit_code

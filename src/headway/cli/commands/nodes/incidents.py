@@ -117,11 +117,11 @@ def _print(found: IncidentOut, output: Format) -> None:
 def _after(found: IncidentOut) -> str:
     """Returns the times in one line, in the order in which they should come."""
     times = found.times
-    told = (
+    durations = (
         ("seen", times.detect_s), ("drained", times.drain_s), ("requeued", times.requeue_s),
         ("running again", times.running_s), ("first step", times.step_s), ("returned", times.closed_s),
     )  # fmt: skip
-    return ", ".join(f"{word} {formatting.seconds(value)}" for word, value in told if value is not None)
+    return ", ".join(f"{word} {formatting.seconds(value)}" for word, value in durations if value is not None)
 
 
 def _began(found: IncidentOut) -> float:

@@ -198,7 +198,7 @@ class Place:
             faults=str(folder / "faults"),
             devices=str(folder / "dev"),
             cgroups=str(folder / "cgroup"),
-            held=str(folder / "held"),
+            jobs=str(folder / "held"),
             host="lab-1-1",
         )
 

@@ -24,7 +24,7 @@ import syscalls
 from messages import Failed, say
 
 
-def step(asked: argparse.Namespace) -> None:
+def step(arguments: argparse.Namespace) -> None:
     """Creates the step's container and stays as the process that holds it, or finds the running container of that name.
     Writes `ready HOLDER [OTHERS]` (pids) to the descriptor `--report`. Raises Failed."""
     environment = dict(os.environ)
@@ -33,67 +33,69 @@ def step(asked: argparse.Namespace) -> None:
     home = environment.setdefault("HOME", "/")
     with contextlib.suppress(KeyError):
         home = environment["HOME"] = pwd.getpwuid(os.getuid()).pw_dir
-    mounts = reference.mounts(asked.mounts)
-    name = f"name-{asked.name}" if asked.name else f"step-{asked.step}"
-    made = sandbox.Sandbox(os.path.join(asked.folder, name), environment)
+    mounts = reference.mounts(arguments.mounts)
+    name = f"name-{arguments.name}" if arguments.name else f"step-{arguments.step}"
+    made = sandbox.Sandbox(os.path.join(arguments.folder, name), environment)
     made.make()
     lock = os.open(os.path.join(made.folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.lockf(lock, fcntl.LOCK_EX)
-    running = _running(made.folder) if asked.name else 0
+    running = _running(made.folder) if arguments.name else 0
     if running:
-        _must_show(asked, made, mounts)
-        os.write(asked.report, f"ready {running}\n".encode())
+        _must_show(arguments, made, mounts)
+        os.write(arguments.report, f"ready {running}\n".encode())
         return
-    image = _image(asked, made, environment)
-    if asked.name:
-        shown = {"home": asked.home, "mounts": [dataclasses.astuple(mount) for mount in mounts]}
+    image = _image(arguments, made, environment)
+    if arguments.name:
+        shown = {"home": arguments.home, "mounts": [dataclasses.astuple(mount) for mount in mounts]}
         _write(os.path.join(made.folder, "shown"), json.dumps(shown).encode())
     syscalls.own_namespaces()
     made.mount(image)
-    words = made.arguments(mounts, home=home, show_home=asked.home, script=asked.script)
+    words = made.arguments(mounts, home=home, show_home=arguments.home, script=arguments.script)
     _write(os.path.join(made.folder, "state"), made.state(driver=sandbox.DRIVER_PLACE in " ".join(words)))
-    _hold(made, words, asked.report, lock, named=bool(asked.name))
+    _hold(made, words, arguments.report, lock, named=bool(arguments.name))
 
 
-def _image(asked: argparse.Namespace, made: sandbox.Sandbox, environment: dict[str, str]) -> str:
+def _image(arguments: argparse.Namespace, made: sandbox.Sandbox, environment: dict[str, str]) -> str:
     """Returns the path of the squashfs file. A named container keeps its first image. Raises Failed."""
-    if path := _kept_image(asked, made):
+    if path := _kept_image(arguments, made):
         if not os.path.exists(path):
-            raise Failed(f"the image of container {asked.name} was removed: {path}", "use another --container-name")
+            raise Failed(f"the image of container {arguments.name} was removed: {path}", "use another --container-name")
         return path
-    if not asked.image:
+    if not arguments.image:
         raise Failed(
-            f"this job has no container {asked.name} on {os.uname().nodename}",
+            f"this job has no container {arguments.name} on {os.uname().nodename}",
             "give --container-image at its first step",
         )
-    step_name = f"{environment.get('SLURM_JOB_ID')}.{asked.step}.{environment.get('SLURM_RESTART_COUNT', '0')}"
+    step_name = f"{environment.get('SLURM_JOB_ID')}.{arguments.step}.{environment.get('SLURM_RESTART_COUNT', '0')}"
     user = pwd.getpwuid(os.getuid()).pw_name
-    kept = image_store.ImageStore(asked.cache.replace("%u", user), asked.shared, environment, step=step_name)
-    path = kept.squashfs(reference.parse(asked.image))
+    kept = image_store.ImageStore(arguments.cache.replace("%u", user), arguments.shared, environment, step=step_name)
+    path = kept.squashfs(reference.parse(arguments.image))
     if environment.get("SLURM_NODEID", "0") == "0":
-        kept.note(environment.get("SLURM_JOB_ID", ""), asked.image, path)
-    if asked.name:
-        _write(os.path.join(made.folder, "image"), f"{path}\n{reference.parse(asked.image)}".encode())
+        kept.note(environment.get("SLURM_JOB_ID", ""), arguments.image, path)
+    if arguments.name:
+        _write(os.path.join(made.folder, "image"), f"{path}\n{reference.parse(arguments.image)}".encode())
     return path
 
 
-def _kept_image(asked: argparse.Namespace, made: sandbox.Sandbox) -> str:
+def _kept_image(arguments: argparse.Namespace, made: sandbox.Sandbox) -> str:
     """Returns the path of a named container's first image, "" if it has none yet. Raises Failed if the step requests
     another image."""
     note = os.path.join(made.folder, "image")
-    if not asked.name or not os.path.exists(note):
+    if not arguments.name or not os.path.exists(note):
         return ""
     with open(note, encoding="utf-8") as file:
         path, _, name = file.read().partition("\n")
-    if asked.image and name and str(reference.parse(asked.image)) != name:
-        raise Failed(f"container {asked.name} was made of {name}, not of {asked.image}", "use another --container-name")
+    if arguments.image and name and str(reference.parse(arguments.image)) != name:
+        raise Failed(
+            f"container {arguments.name} was made of {name}, not of {arguments.image}", "use another --container-name"
+        )
     return path
 
 
-def _must_show(asked: argparse.Namespace, made: sandbox.Sandbox, mounts: list[reference.Mount]) -> None:
+def _must_show(arguments: argparse.Namespace, made: sandbox.Sandbox, mounts: list[reference.Mount]) -> None:
     """Raises Failed if the running container lacks mounts that this step requests: the mounts of a running container
     can't change."""
-    _kept_image(asked, made)
+    _kept_image(arguments, made)
     try:
         with open(os.path.join(made.folder, "shown"), encoding="utf-8") as file:
             shown = json.load(file)
@@ -102,10 +104,10 @@ def _must_show(asked: argparse.Namespace, made: sandbox.Sandbox, mounts: list[re
     missing = [
         f"{mount.source}:{mount.target}" for mount in mounts if list(dataclasses.astuple(mount)) not in shown["mounts"]
     ]
-    missing += ["your home"] if asked.home and not shown["home"] else []
+    missing += ["your home"] if arguments.home and not shown["home"] else []
     if missing:
         raise Failed(
-            f"container {asked.name} runs already, without {', '.join(missing)}",
+            f"container {arguments.name} runs already, without {', '.join(missing)}",
             "request them at the first step of the container, or use another --container-name",
         )
 
@@ -134,9 +136,9 @@ def _hold(made: sandbox.Sandbox, words: list[str], report: int, lock: int, *, na
     ]
     child = os.fork()
     if child == 0:
-        said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.dup2(said, 1)
-        os.dup2(said, 2)
+        log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(log_fd, 1)
+        os.dup2(log_fd, 2)
         os.execv("/usr/bin/bwrap", argv)
     os.close(theirs)
     with os.fdopen(own, "rb") as file:
@@ -201,16 +203,16 @@ def _shared() -> str:
     return found[1]
 
 
-def import_(asked: argparse.Namespace) -> None:
+def import_(arguments: argparse.Namespace) -> None:
     """Imports an image for all users and prints it as JSON. Raises Failed."""
-    kept = image_store.ImageStore(asked.shared or _shared(), "", dict(os.environ), own=False)
-    path = kept.squashfs(reference.parse(asked.image))
-    print(json.dumps({"image": asked.image, "path": path, "bytes": os.path.getsize(path)}))
+    kept = image_store.ImageStore(arguments.shared or _shared(), "", dict(os.environ), own=False)
+    path = kept.squashfs(reference.parse(arguments.image))
+    print(json.dumps({"image": arguments.image, "path": path, "bytes": os.path.getsize(path)}))
 
 
-def list_(asked: argparse.Namespace) -> None:
+def list_(arguments: argparse.Namespace) -> None:
     """Prints the images for all users as a JSON list."""
-    rows, shared = [], asked.shared or _shared()
+    rows, shared = [], arguments.shared or _shared()
     if os.path.isdir(shared):
         for entry in sorted(os.scandir(shared), key=lambda entry: entry.name):
             if entry.name.endswith(".sqsh") and not entry.name.startswith("."):
@@ -220,14 +222,16 @@ def list_(asked: argparse.Namespace) -> None:
     print(json.dumps(rows))
 
 
-def remove(asked: argparse.Namespace) -> None:
+def remove(arguments: argparse.Namespace) -> None:
     """Removes an image for all users. Running steps keep it until they end, because they hold the file open."""
-    if not re.fullmatch(r"sha256:[0-9a-f]{64}", asked.image):
-        raise Failed(f"{asked.image} is not a digest", "`headway container ls` shows the digests")
+    if not re.fullmatch(r"sha256:[0-9a-f]{64}", arguments.image):
+        raise Failed(f"{arguments.image} is not a digest", "`headway container ls` shows the digests")
     try:
-        os.unlink(os.path.join(asked.shared or _shared(), f"{asked.image.replace(':', '-')}.sqsh"))
+        os.unlink(os.path.join(arguments.shared or _shared(), f"{arguments.image.replace(':', '-')}.sqsh"))
     except FileNotFoundError:
-        raise Failed(f"there is no shared image {asked.image}", "`headway container ls` shows the digests") from None
+        raise Failed(
+            f"there is no shared image {arguments.image}", "`headway container ls` shows the digests"
+        ) from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -251,10 +255,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    asked = _parser().parse_args()
+    arguments = _parser().parse_args()
     os.umask(0o022)
     try:
-        asked.work(asked)
+        arguments.work(arguments)
     except Failed as error:
         say(str(error))
         return 1

@@ -30,8 +30,8 @@ def find(folder: str, home: str, host: str, user: str, environment: dict[str, st
 def knows(path: str, host: str) -> bool:
     """Returns whether the file has a password or a credential helper for the registry. Raises Failed if it is not JSON."""
     try:
-        told = json.loads(_read(path) or "{}")
-        known = [*told.get("auths", {}), *told.get("credHelpers", {})]
+        config = json.loads(_read(path) or "{}")
+        known = [*config.get("auths", {}), *config.get("credHelpers", {})]
         return any(name.removeprefix("https://").startswith(_names(host)) for name in known)
     except (ValueError, AttributeError, TypeError):
         raise Failed(

@@ -117,14 +117,14 @@ def _mount(entry: str) -> Mount:
     form = "write SRC:DST or SRC:DST:ro; separate several by commas"
     source, _, rest = entry.partition(":")
     target, _, flags = rest.partition(":")
-    wanted = set(flags.split("+")) if flags else set()
+    mount_flags = set(flags.split("+")) if flags else set()
     if not source or "\0" in entry:
         raise Failed(f"--container-mounts: {entry!r} can't be read", form)
-    if unknown := wanted - _FLAGS:
+    if unknown := mount_flags - _FLAGS:
         raise Failed(f"--container-mounts: {entry}: {', '.join(sorted(unknown))} is no flag that is supported", form)
-    if {"ro", "rw"} <= wanted:
+    if {"ro", "rw"} <= mount_flags:
         raise Failed(f"--container-mounts: {entry}: both ro and rw", form)
     inside = os.path.normpath("/" + (target or source)).replace("//", "/")
     if inside in ("/", "/proc"):  # bubblewrap starts the holding process from /proc/self/fd
         raise Failed(f"--container-mounts: {entry}: nothing can be mounted over the container's {inside}", form)
-    return Mount(source if source == "tmpfs" else os.path.abspath(source), inside, "ro" in wanted)
+    return Mount(source if source == "tmpfs" else os.path.abspath(source), inside, "ro" in mount_flags)

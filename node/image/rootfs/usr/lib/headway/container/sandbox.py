@@ -63,10 +63,15 @@ class Sandbox:
     def mount(self, image: str) -> None:
         """Mounts the image and the writable layer on `root`. Call it in own namespaces. Raises Failed."""
         log = os.path.join(self.folder, "squashfuse.log")
-        with open(log, "wb") as said:
+        with open(log, "wb") as output:
             argv = ["/usr/bin/squashfuse", "-f", "-o", "uid=0,gid=0", image, self.lower]
             server = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, preexec_fn=syscalls.die_with_parent, cwd="/"
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                preexec_fn=syscalls.die_with_parent,
+                cwd="/",
             )
         self.server = server.pid
         outside, ends = os.stat(self.folder).st_dev, time.monotonic() + MOUNTED_S
