@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from headway.web.pages.admin import audit, people, settings, signin, tokens
+from headway.web.pages.access import audit, people, settings, signin, tokens
 from headway.web.pages.billing import costs, teams
 from headway.web.pages.cluster import (
     cluster_form,

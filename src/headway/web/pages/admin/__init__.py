@@ -1,1 +1,0 @@
-"""Pages of the server: sign-in, people, tokens, audit trail, settings."""
