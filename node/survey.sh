@@ -1,4 +1,4 @@
-# What is on a machine that is not set up yet, for headway.providers.inventory.survey to read. Needs a shell and nothing else, reads
+# What is on a machine that is not set up yet, for headway.providers.ssh.survey to read. Needs a shell and nothing else, reads
 # only, and passes over whatever is missing. $1: paths to look at, $2: user names, $4: uids, all separated by blanks; $3: a folder
 # that may not be there yet, whose file system is asked for.
 LC_ALL=C

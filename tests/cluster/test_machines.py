@@ -24,9 +24,9 @@ from headway.domain.cluster import Cluster, Dataset, Host
 from headway.domain.machines.machine import Machine, MachineRequest, MachineState
 from headway.errors import Refused, Unreachable
 from headway.providers.base import Provider
-from headway.providers.inventory.provider import SshProvider
 from headway.providers.local import mounts
 from headway.providers.local.provider import LocalProvider
+from headway.providers.ssh.provider import SshProvider
 from headway.transport.ssh import Connections
 
 pytestmark = pytest.mark.usefixtures("node_image")

@@ -9,8 +9,8 @@ from headway.catalog.providers import LOCAL, SSH
 from headway.domain.cluster import Host
 from headway.errors import Refused
 from headway.providers.base import Provider
-from headway.providers.inventory.provider import SshProvider
 from headway.providers.local.provider import LocalProvider
+from headway.providers.ssh.provider import SshProvider
 
 _OPEN: Mapping[str, Callable[[Path, Sequence[Host]], Provider]] = {
     LOCAL.name: lambda state_dir, _hosts: LocalProvider(state_dir),

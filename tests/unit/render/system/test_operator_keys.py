@@ -14,7 +14,7 @@ from headway.catalog.providers import SSH
 from headway.cluster.desired_state import read_site
 from headway.cluster.keys import secrets
 from headway.domain.cluster import Cluster, Host, Site
-from headway.providers.inventory.provider import SshProvider
+from headway.providers.ssh.provider import SshProvider
 from headway.render.system import sshd
 from headway.render.system.users import KEYS, people
 from tests.support import builders

@@ -19,7 +19,7 @@ from headway.domain.machines.machine import Gap, Machine, MachineRequest, Machin
 from headway.domain.machines.survey import DetectedHardware
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.providers.base import Placement
-from headway.providers.inventory.records import ClaimedHost, Inventory
+from headway.providers.ssh.records import ClaimedHost, HostRecords
 from headway.transport.connect import Dialer, HostKeyChanged, fingerprint, public_of
 
 
@@ -30,7 +30,7 @@ class SshProvider:
 
     def __init__(self, state_dir: Path, hosts: Sequence[Host]) -> None:
         self._hosts = tuple(hosts)
-        self._kept = Inventory(state_dir.absolute())
+        self._kept = HostRecords(state_dir.absolute())
 
     @property
     def server_id(self) -> str:

@@ -25,9 +25,9 @@ from headway.domain.machines.managed_file import File
 from headway.domain.machines.survey import DetectedHardware
 from headway.errors import Unreachable
 from headway.health.policy.reconcile_rules import plan_actions
-from headway.providers.inventory import provider as ssh_provider
-from headway.providers.inventory.provider import SshProvider
-from headway.providers.inventory.records import ClaimedHost
+from headway.providers.ssh import provider as ssh_provider
+from headway.providers.ssh.provider import SshProvider
+from headway.providers.ssh.records import ClaimedHost
 from headway.services.cluster import planning
 from headway.transport.process import CommandResult
 from tests.support import builders

@@ -34,7 +34,7 @@ class ClusterRecord:
     nfs: tuple[str, ...] = ()
 
 
-class Inventory:
+class HostRecords:
     """Reads and writes the files of `state_dir/hosts`."""
 
     def __init__(self, state_dir: Path) -> None:

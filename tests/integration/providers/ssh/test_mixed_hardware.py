@@ -14,8 +14,8 @@ from agent.gpu import interface
 from headway.domain.cluster import Host
 from headway.domain.incident import IncidentState
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware, DetectedNic
-from headway.providers.inventory.provider import SshProvider
-from headway.providers.inventory.records import ClaimedHost
+from headway.providers.ssh.provider import SshProvider
+from headway.providers.ssh.records import ClaimedHost
 from headway.render.system import agent_config
 from tests.support.incident_cluster import NODE, Ward, symptom
 from tests.support.render_cases import H100, group, own_gpu_cluster, own_site
