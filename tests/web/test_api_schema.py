@@ -20,7 +20,7 @@ from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.storage import VolumeSpeedOut
 from headway.schemas.submission.commands import ExecOut
 from headway.schemas.submission.submissions import SubmitOut
-from headway.server.backend.lifecycle import Lifecycle
+from headway.server.backend.cluster_lifecycle import ClusterLifecycle
 
 JOBS = (builders.job(1, nodes=("lab-1-1",)), builders.job(2, "PENDING", more={"nice": 5}), builders.job(3, "FAILED"))
 
@@ -87,7 +87,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     async def serve(folder: Path) -> None:
         server = await server_fakes.start(folder, builders.Clock())
         server.backend.answers.update(answers())
-        server.backend.lifecycle.resolve = Lifecycle(None).resolve  # type: ignore[method-assign,arg-type]
+        server.backend.lifecycle.resolve = ClusterLifecycle(None).resolve  # type: ignore[method-assign,arg-type]
         await furnish(server)
         _, token = await server.store.tokens.create("ann")
         config = uvicorn.Config(server.app, port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1)

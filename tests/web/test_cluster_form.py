@@ -11,7 +11,7 @@ from tests.support.server_fakes import changes
 from tests.support.site.server import Site
 
 from headway.domain.changeset import Disturbs
-from headway.server.backend.lifecycle import Lifecycle
+from headway.server.backend.cluster_lifecycle import ClusterLifecycle
 from headway.services.read_model.snapshot import operation_topic
 from headway.store import Operation
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def real(demo: Site) -> Site:
     """Returns the demo with the real validation of cluster files."""
-    demo.backend.lifecycle.resolve = Lifecycle(None).resolve  # type: ignore[method-assign,arg-type]
+    demo.backend.lifecycle.resolve = ClusterLifecycle(None).resolve  # type: ignore[method-assign,arg-type]
     demo.backend.answers["plan"] = lambda cluster: changes(
         Disturbs.NOTHING, Disturbs.CONTROLLER_RESTART, cluster=cluster.name
     )

@@ -21,7 +21,7 @@ from agent.contact.node_lease import Lease, other_node_addresses
 from agent.gpu.factory import open_source
 from agent.gpu.interface import Source
 from agent.gpu.nvml import Nvml
-from agent.jobs.lifecycle import LOOK_S, JobChanges
+from agent.jobs.job_changes import LOOK_S, JobChanges
 from agent.jobs.training_reports import MOST_BYTES, Reports
 from agent.journal import log, touch_file
 from agent.metrics.exporter import MetricsServer

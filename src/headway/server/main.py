@@ -31,8 +31,8 @@ from headway.server.notebook_proxy import NotebookProxy, origin_of
 from headway.server.workers.backup_schedule import BackupSchedule
 from headway.server.workers.billing_worker import BillingWorker
 from headway.server.workers.event_listener import EventListener, EventSource
+from headway.server.workers.leader_election import LeaderElection
 from headway.server.workers.operation_worker import OperationWorker
-from headway.server.workers.server_election import LeaderElection
 from headway.server.workers.snapshot_worker import HealthLoop, SnapshotWorker
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import ClusterBackend

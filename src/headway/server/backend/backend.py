@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway.server.backend.backups import Backups
+from headway.server.backend.cluster_lifecycle import ClusterLifecycle
 from headway.server.backend.commands import Commands
 from headway.server.backend.connections import ConnectionPool
 from headway.server.backend.health_loop import HealthLoop
 from headway.server.backend.jobs import Jobs
 from headway.server.backend.key_rotation import KeyRotation
-from headway.server.backend.lifecycle import Lifecycle
 from headway.server.backend.monitoring import Monitoring
 from headway.server.backend.node_actions import NodeActions
 from headway.server.backend.rollouts import Rollouts
-from headway.server.backend.slurm_reader import SlurmState
+from headway.server.backend.slurm_state import SlurmState
 from headway.server.backend.storage import Storage
 from headway.server.backend.usage import Usage
 from headway.store import Store
@@ -26,7 +26,7 @@ class Backend:
 
     def __init__(self, store: Store, state_dir: Path) -> None:
         self._pool = pool = ConnectionPool(store, state_dir)
-        self.lifecycle = Lifecycle(pool)
+        self.lifecycle = ClusterLifecycle(pool)
         self.backups = Backups(pool)
         self.keys = KeyRotation(pool)
         self.rollouts = Rollouts(pool)

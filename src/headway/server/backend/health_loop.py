@@ -12,7 +12,7 @@ from headway.domain.incident import FaultAction
 from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import HeadwayError
 from headway.server.backend.connections import ClusterConnections, ConnectionPool
-from headway.server.backend.slurm_reader import SlurmState
+from headway.server.backend.slurm_state import SlurmState
 
 if TYPE_CHECKING:
     from headway.domain.incident import Symptom

@@ -12,7 +12,7 @@ from headway.domain.slurm.state import JobState
 from headway.schemas.jobs import LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 from headway.server.backend.connections import ConnectionPool
-from headway.server.backend.slurm_reader import SlurmState
+from headway.server.backend.slurm_state import SlurmState
 from headway.services.to_schemas import course_out
 
 if TYPE_CHECKING:

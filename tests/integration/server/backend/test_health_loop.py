@@ -14,10 +14,10 @@ from headway.autoscale import executor
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys.secrets import new_key
 from headway.errors import Unreachable
+from headway.server.backend.cluster_lifecycle import ClusterLifecycle
 from headway.server.backend.connections import ClusterConnections, ConnectionPool
 from headway.server.backend.health_loop import HealthLoop
-from headway.server.backend.lifecycle import Lifecycle
-from headway.server.backend.slurm_reader import SlurmState
+from headway.server.backend.slurm_state import SlurmState
 from headway.server.operations.apply_wait import WatchWhileWaiting
 from headway.transport.ssh import Connections
 from tests.support import builders
@@ -164,7 +164,7 @@ async def test_replacement_skips_a_machine_recreated_by_others(
     lab.world.machine, lab.world.jobs = replace(lab.world.machine, started_at=started_at), jobs
     opened = ClusterConnections(lab.responder.cluster_context, None)
     monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
-    lifecycle = Lifecycle(Pool(lab.store, opened))
+    lifecycle = ClusterLifecycle(Pool(lab.store, opened))
     await lifecycle.replace_machine(lab.responder.cluster, report, NODE, since)
     assert brought == ([(NODE, "the previous machine failed")] if made else [])
 
@@ -189,7 +189,7 @@ async def test_replacement_skips_a_node_that_is_no_longer_wanted(lab: Ward, monk
         cluster = replace(cluster, groups=(replace(group, slots=tuple(one for one in group.slots if one != NODE)),))
     opened = ClusterConnections(lab.responder.cluster_context, None)
     monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
-    lifecycle = Lifecycle(Pool(lab.store, opened))
+    lifecycle = ClusterLifecycle(Pool(lab.store, opened))
     await lifecycle.replace_machine(cluster, report, NODE, None)
     assert brought == ([NODE] if fate == "missing" else [])
     assert said == ([] if brought else ["gets no new machine: the cluster file has no place for it now"])

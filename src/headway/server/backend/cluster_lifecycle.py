@@ -14,7 +14,7 @@ from headway.server.operations.apply_wait import WatchWhileWaiting
 from headway.services.cluster_backend import ResolvedCluster, WaitForJobs
 
 
-class Lifecycle:
+class ClusterLifecycle:
     """Implements services.cluster_backend.ClusterLifecycle."""
 
     def __init__(self, pool: ConnectionPool) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headway.errors import Unreachable
-from headway.server.workers import server_election
-from headway.server.workers.server_election import Follower, LeaderElection
+from headway.server.workers import leader_election
+from headway.server.workers.leader_election import Follower, LeaderElection
 from headway.services.app_state import AppState
 from headway.services.read_model.snapshot import LiveState
 from headway.services.settings import Settings
@@ -32,8 +32,8 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 async def stores(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Store, Store]]:
-    monkeypatch.setattr(server_election, "GRACE_S", 0.1)
-    monkeypatch.setattr(server_election, "LOOK_S", 0.02)
+    monkeypatch.setattr(leader_election, "GRACE_S", 0.1)
+    monkeypatch.setattr(leader_election, "LOOK_S", 0.02)
     # no database is lost in these tests, however busy the machine is
     monkeypatch.setattr(advisory_locks, "ANSWER_S", 60.0)
     one, two = await open_store(tmp_path, url), await open_store(tmp_path, url)
@@ -134,7 +134,7 @@ class Stuck(One):
 async def test_stuck_loop_does_not_block_failover_or_run_twice(
     stores: tuple[Store, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_election, "END_S", 0.5)
+    monkeypatch.setattr(leader_election, "END_S", 0.5)
     one = Stuck(stores[0], tmp_path)
     await eventually(lambda: one.runs)
     two = One(stores[1], tmp_path)

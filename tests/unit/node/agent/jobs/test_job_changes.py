@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent.jobs import lifecycle
+from agent.jobs import job_changes
 from agent.roles import head as relay
 from agent.roles import server_stream
 from headway.catalog.releases import slurm_release
@@ -23,7 +23,7 @@ from tests.support.paths import NODE
 def test_prolog_and_epilog_runs_are_reported_as_job_changes(tmp_path: Path) -> None:
     folder = tmp_path / "job-tmp"
     (tmp_path / "looked").touch()  # the agent has: until then a prolog waits
-    heard = lifecycle.JobChanges(str(folder))
+    heard = job_changes.JobChanges(str(folder))
     assert not heard.has_changed(1.0)
     assert heard.message_part(1.0) == {}
 
@@ -51,7 +51,7 @@ def test_prolog_and_epilog_runs_are_reported_as_job_changes(tmp_path: Path) -> N
 
 def test_job_that_came_and_went_between_two_looks_is_reported(tmp_path: Path) -> None:
     os.utime(tmp_path, (1, 1))
-    heard = lifecycle.JobChanges(str(tmp_path))
+    heard = job_changes.JobChanges(str(tmp_path))
     (tmp_path / "12").mkdir()
     (tmp_path / "12").rmdir()
     assert heard.has_changed(1.0)
@@ -60,7 +60,7 @@ def test_job_that_came_and_went_between_two_looks_is_reported(tmp_path: Path) ->
 
 def test_epilog_start_is_reported_even_if_the_folder_appears_later(tmp_path: Path) -> None:
     folder = tmp_path / "job-tmp"
-    heard = lifecycle.JobChanges(str(folder))
+    heard = job_changes.JobChanges(str(folder))
     (folder / "7").mkdir(parents=True)
     assert heard.has_changed(1.0)
     (folder / "7.ends").write_text("")
