@@ -19,9 +19,9 @@ DOES = {
 
 
 def main():
-    """Carries out the request."""
-    # The request is a line on standard input with data after it, as for `serve`. Requests that need standard input for
-    # their whole life come as an argument, which all users on this machine can read.
+    """Reads the request and carries it out."""
+    # All users of this machine can read arguments, so the request is the first line of standard input, as for `serve`.
+    # Only requests that use standard input until they end come as an argument.
     ask = json.loads(sys.argv[1]) if len(sys.argv) > 1 else json.loads(sys.stdin.buffer.readline())["ask"]
     module, name = DOES[ask["do"]]
     getattr(import_module(f"user_helper.{module}"), name)(ask)

@@ -14,7 +14,7 @@ BUNDLE_KEPT_S = 30 * 86400
 
 
 def bundle(ask):
-    """Stores the bundle on standard input, as the user, and prints whether it is there."""
+    """Stores the bundle on standard input as the user, and prints whether it is stored now."""
     import resource
     import tarfile
 
@@ -29,13 +29,13 @@ def bundle(ask):
         present = keep_bundle(ask["root"], ask["digest"], data)
     except (OSError, EOFError, ValueError, MemoryError, RecursionError, tarfile.TarError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error or type(error).__name__
-        identity.refuse(f"{os.uname().nodename}: the files can't be kept in {ask['root']}: {reason}")
+        identity.refuse(f"{os.uname().nodename}: the files can't be stored in {ask['root']}: {reason}")
     print(json.dumps({"present": present}), flush=True)
 
 
 def keep_bundle(root, digest, data):
-    """Stores a bundle and returns whether it is there now. It is verified before it gets its name, so an incomplete
-    bundle never has one. Raises ValueError, or what tarfile and the file system raise; then nothing is left."""
+    """Stores a bundle and returns whether it is stored now. The bundle gets its name after its digest was verified. Raises
+    ValueError, or the errors of tarfile and the file system; then nothing remains on disk."""
     import io
     import tarfile
 
@@ -51,7 +51,7 @@ def keep_bundle(root, digest, data):
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz", encoding="utf-8") as archive:
             unpack(archive, part)
         if tree_digest(part) != digest:
-            raise ValueError("they arrived damaged: send them again")
+            raise ValueError("they were damaged in transfer: send them again")
         for path in under(part):
             if not os.path.islink(path):
                 os.chmod(path, 0o555 if os.path.isdir(path) or os.access(path, os.X_OK) else 0o444)
@@ -66,8 +66,8 @@ def keep_bundle(root, digest, data):
 
 
 def stage(ask):
-    """Creates the job's own folder, as the user: a copy of the bundle that the job may write to. A folder that exists
-    is used as it is, because the steps of a pipeline share one and it may outlive the bundle."""
+    """Copies the bundle to the job's work folder, where the job may write. Runs as the user. An existing folder stays
+    unchanged: the steps of a pipeline share it, and the bundle may already be deleted."""
     import shutil
 
     for path, text in ask["files"].items():
@@ -87,7 +87,7 @@ def stage(ask):
     if os.path.isdir(work):  # complete: it gets its name only after everything was copied
         return
     if not known:
-        identity.refuse(f"the files of this job are not on {os.uname().nodename} any more: send them again")
+        identity.refuse(f"the files of this job are no longer on {os.uname().nodename}: send them again")
     part = f"{work}.{os.getpid()}"
     shutil.copytree(source, part, symlinks=True)
     for path in under(part):
@@ -97,7 +97,7 @@ def stage(ask):
 
 
 def used(place):
-    """Returns whether the bundle is there, and marks it as just used."""
+    """Returns whether the bundle is stored, and sets the time of its last use."""
     try:
         os.utime(place)
     except FileNotFoundError:
@@ -106,16 +106,16 @@ def used(place):
 
 
 def forget_unused(folder):
-    """Deletes bundles, and remains of interrupted transfers, that no job was made of for BUNDLE_KEPT_S. Each job has
-    its own copy."""
+    """Deletes bundles that no job has used for BUNDLE_KEPT_S, and interrupted transfers of that age. Each job has its
+    own copy."""
     for entry in os.scandir(folder):
         if time.time() - entry.stat(follow_symlinks=False).st_mtime > BUNDLE_KEPT_S:
             erase(entry.path)
 
 
 def unpack(archive, folder):
-    """Unpacks plain files, folders and links, none of them outside of `folder`. Raises ValueError for bad names and too
-    much data."""
+    """Unpacks plain files, folders and links into `folder`, and nothing outside of it. Raises ValueError for names that
+    lead out and for too much data."""
     import shutil
 
     links, left = [], MOST_UNPACKED
@@ -139,7 +139,7 @@ def unpack(archive, folder):
 
 
 def tree_digest(folder):
-    """Returns SHA-256 over every file's kind, content and name; headway.sdk.bundle computes the same."""
+    """Returns the SHA-256 over kind, content and name of every file. headway.sdk.bundle computes the same digest."""
     import hashlib
 
     lines = []
@@ -162,7 +162,7 @@ def make_folder(path):
     try:
         os.makedirs(path, mode=0o755, exist_ok=True)
     except OSError as error:
-        identity.refuse(f"{os.uname().nodename}: {path} can't be made: {error.strerror}")
+        identity.refuse(f"{os.uname().nodename}: {path} can't be created: {error.strerror}")
 
 
 def under(folder):
@@ -174,7 +174,7 @@ def under(folder):
 
 
 def erase(folder):
-    """Deletes a folder with everything in it, although bundles are read-only."""
+    """Deletes a folder with all its content, also a read-only bundle."""
     import shutil
 
     if not os.path.isdir(folder) or os.path.islink(folder):

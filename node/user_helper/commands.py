@@ -28,8 +28,8 @@ def exec_(ask):
 
 
 def run(ask):
-    """Runs the command in a session of its own, so that everything it started can be ended, and waits for it in this
-    process. Ends it on SIGTERM, and when its output is no longer read."""
+    """Runs the command in its own session, so that all its processes can be signalled, and exits with its exit code. Ends
+    it on SIGTERM and when its output is no longer read."""
     identity.mark = "\0refused\0"
     if ask["user"] != "root":
         identity.must_be_current(identity.person(ask["user"]))

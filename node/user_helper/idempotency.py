@@ -1,8 +1,8 @@
 """Runs a request once per tag: a repeated request gets the first one's answer, also when it comes through another
 server.
 
-Each tag has a file in the user's home for a day. The file is locked while the request runs, so a second one waits for
-the first. It is marked before the request begins, so that an interrupted request differs from one that never ran."""
+Each tag has a file in the user's home for a day. The file is locked while the request runs, so a repeated request waits.
+It is marked before the request starts, so that an interrupted request can be told from one that never started."""
 
 import errno
 import json
@@ -12,12 +12,14 @@ import time
 from user_helper import identity
 
 FOLDER = ".headway-once"
-KEPT_S = 86400 - 600  # shorter than the server keeps a key, so that a key that is accepted again also runs again
+KEPT_S = 86400 - 600  # shorter than the server keeps a key, so that a key that the server accepts again also runs again
 NOBODY_KNOWS = 98
-SIGNALLED = range(128, 193)  # ended by a signal, perhaps after it did its work; 255 is sbatch's own refusal
-# Messages of Slurm's commands when the controller received the request but did not answer; it may still carry it out.
+# Exit codes of a program that a signal ended, perhaps after its work was done. 255 is sbatch's code for a refusal.
+SIGNALLED = range(128, 193)
+# Messages of Slurm's commands when the controller received the request but did not answer; the request may succeed.
 UNSURE = (b"timed out on send/recv", b"Zero Bytes were transmitted", b"Unexpected message received")
-# Lustre without flock, NFSv3 without lockd; runs unlocked, because nearly always one server sends the requests
+# Errors of Lustre without flock and of NFSv3 without lockd. The request then runs without a lock: two servers rarely send
+# the same request at the same time.
 NO_LOCKS = (
     errno.ENOSYS,
     errno.ENOLCK,
@@ -27,11 +29,12 @@ NO_LOCKS = (
 
 def once(tag, work):
     """Runs `work` once for this tag, writes its output to standard output and error, and returns its exit code. `work`
-    replaces its process with a program. A request that failed may be tried again."""
+    replaces its process by a program. A request that failed runs again when it is repeated. Returns NOBODY_KNOWS if an
+    earlier run was interrupted, because its effect is unknown."""
     try:
         file = opened(tag)
     except OSError as error:
-        identity.refuse(f"{os.environ['HOME']} can't be written, so this can't be sent: {error.strerror}")
+        identity.refuse(f"{os.environ['HOME']} can't be written, so nothing was submitted: {error.strerror}")
     try:
         os.lockf(file, os.F_LOCK, 0)
     except OSError as error:
@@ -39,7 +42,7 @@ def once(tag, work):
             raise
     stored = os.pread(file, 1 << 22, 0)
     if stored == b"begun":
-        os.write(2, b"what ran for this request before was cut off half-way\n")
+        os.write(2, b"an earlier try of this request was interrupted\n")
         return NOBODY_KNOWS
     if stored:
         answer = json.loads(stored)
@@ -81,7 +84,7 @@ def forget_old(folder):
 
 def keep(file, data):
     """Writes the answer to the tag's file and syncs it."""
-    # written before truncating: if the machine dies in between, no empty file is left, which would run again
+    # Written before truncating: if the machine fails in between, the file is not empty. An empty file would run again.
     os.pwrite(file, data, 0)
     os.ftruncate(file, len(data))
     os.fsync(file)

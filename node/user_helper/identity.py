@@ -1,4 +1,4 @@
-"""Becomes the user of a request: gives up root for good, under the limits of the user's own logins."""
+"""Becomes the user of a request: drops root for good and applies the limits of the user's logins."""
 
 import os
 import pwd
@@ -38,7 +38,7 @@ def must_be_current(entry):
 
 
 def become(entry):
-    """Gives up root for good and becomes the user. The environment is replaced by the one a login gives."""
+    """Drops root for good and becomes the user, with the environment of a login."""
     os.initgroups(entry.pw_name, entry.pw_gid)
     os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
     os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
@@ -55,7 +55,7 @@ def become(entry):
 
 
 def limit(entry):
-    """Puts this process under the limits of the user's logins, so that Headway is no way around them."""
+    """Applies the limits of the user's logins to this process, so that users can't exceed them through Headway."""
     global limited
     if limited:
         return
@@ -70,7 +70,7 @@ def limit(entry):
 
 
 def quietly(argv, env):
-    """Runs a program to its end. If it is missing or fails, the request goes on, as a login would."""
+    """Runs a program to its end without output. Ignores a missing program and its errors, as a login does."""
     null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
     try:
         child = os.posix_spawnp(argv[0], argv, {"PATH": PATH, **env}, file_actions=null)
@@ -80,8 +80,7 @@ def quietly(argv, env):
 
 
 def enter(entry, cwd):
-    """Changes to `cwd`, relative to the home folder; to the home itself if it is empty. Refuses the request if that
-    fails."""
+    """Changes to the folder `cwd`, relative to the home folder; "" is the home folder. Refuses the request if that fails."""
     place = os.path.join(entry.pw_dir, cwd) if cwd else entry.pw_dir
     try:
         os.chdir(place)
@@ -91,7 +90,7 @@ def enter(entry, cwd):
 
 
 def in_child(work):
-    """Runs `work` in a child process, which may give up root, and returns its exit code as `end_of` does."""
+    """Runs `work` in a child process, which may drop root, and returns its exit code as `end_of` does."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:

@@ -16,7 +16,7 @@ LOGIN_FILES = (".bash_profile", ".bash_login", ".profile", ".bashrc")
 
 
 def login_stamp(entry):
-    """Returns a value that changes when a file that a login reads changes."""
+    """Returns a value that changes when one of the files that a login reads changes."""
     paths = ["/etc/profile", "/etc/bash.bashrc", "/etc/environment", "/etc/profile.d"]
     paths += sorted(os.path.join("/etc/profile.d", name) for name in os.listdir("/etc/profile.d"))
     paths += [os.path.join(entry.pw_dir, name) for name in LOGIN_FILES]
@@ -31,8 +31,8 @@ def login_stamp(entry):
 
 
 def login_environment(entry):
-    """Returns the environment that a login sets, as sbatch would find it. A login shell (Lmod) takes longer than
-    sbatch, so it is run once, and again when its files change or LOGIN_KEPT_S have passed."""
+    """Returns the environment in which sbatch runs after a login. It is cached, because a login shell with Lmod takes
+    longer than sbatch; a new one is read when the login files change and every LOGIN_KEPT_S seconds."""
     os.makedirs(LOGINS, mode=0o700, exist_ok=True)
     kept, stamp = os.path.join(LOGINS, str(entry.pw_uid)), login_stamp(entry)
     try:
@@ -51,8 +51,8 @@ def login_environment(entry):
 
 
 def ask_login(entry):
-    """Runs a login shell and returns its environment. The environment comes through a separate pipe because a profile
-    may print; that output is dropped, as when ssh runs a command."""
+    """Runs a login shell and returns its environment. The shell writes it to a separate pipe, because a profile may print;
+    that output is dropped. Refuses the request if the shell returns none."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -87,5 +87,5 @@ def ask_login(entry):
     words = (word.partition("=") for word in data.decode(errors="surrogateescape").split("\0") if "=" in word)
     env = {name: value for name, _, value in words if name not in ("_", "SHLVL", "PWD", "OLDPWD")}
     if not env:
-        identity.refuse(f"a login shell of {entry.pw_name} does not get to run anything: look at their .profile")
+        identity.refuse(f"a login shell of {entry.pw_name} runs no command: check their .profile")
     return env

@@ -18,7 +18,7 @@ LONGEST = 500  # bytes shown of a line in search results
 
 
 def follow(ask):
-    """Sends what is added to a file, as the user, until this process's parent ends."""
+    """Sends the file as it grows, read as the user, until the parent of this process ends."""
     entry = identity.person(ask["user"])
     identity.limit(entry)
     identity.become(entry)
@@ -59,7 +59,7 @@ def send(head, body=b""):
 
 
 def replaced(path, handle):
-    """Returns whether another file now has this name. A file that was only deleted is followed further."""
+    """Returns whether another file has this name now. False if the file was only deleted: its open handle is still read."""
     try:
         now = os.stat(path)
     except OSError:
@@ -100,8 +100,8 @@ def read_part(one):
 
 
 def search(ask):
-    """Prints the lines that contain a text, ignoring case: at most `most`, each with its number and offset. Stops after
-    SEARCH_S and says how far it has searched."""
+    """Prints up to `most` lines that contain a text, in upper or lower case, each with its number and offset. Stops after
+    SEARCH_S; `looked` is the number of bytes that were searched."""
     entry = identity.person(ask["user"])
     identity.limit(entry)
     identity.become(entry)
@@ -129,13 +129,13 @@ def search(ask):
 
 
 def open_log(path):
-    """Returns a handle of a regular file; None if there is none. Never blocks on a FIFO. Raises OSError for anything
-    else."""
+    """Opens a regular file and returns its handle; None if the file does not exist. Never blocks on a FIFO. Raises OSError
+    for other kinds of files."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "is not a plain file")
+        raise OSError(errno.EINVAL, "is not a regular file")
     return handle

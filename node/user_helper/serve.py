@@ -1,10 +1,10 @@
-"""A helper process that stays and serves many requests of one user, or reads of any user's files, one after the other."""
+"""A helper process that serves many requests one after another: of one user, or reads of any user's files."""
 
 import json
 import os
 import select
 import sys
-import warnings  # noqa: F401  (os.execvpe does: here once, not in each child)
+import warnings  # noqa: F401  (os.execvpe imports it; imported here once instead of in each child)
 
 from user_helper import identity
 from user_helper.logs import read
@@ -16,9 +16,9 @@ DOES = {"sbatch": sbatch, "read": read}
 
 
 def serve(ask):
-    """Answers requests until standard input ends or IDLE_S pass without one. A helper for one user has the user's
-    limits from the start, so requests need not wait for them. Each request gives up root in its own child process,
-    which can't reach the pipes of the helper."""
+    """Answers requests until standard input ends or no request has come for IDLE_S. A helper for one user applies the
+    user's limits at its start, which saves time in each request. Each request drops root in its own child process, which
+    can't use the pipes of the helper."""
     user = ask["user"]
     if user:
         entry = identity.person(user)
@@ -38,7 +38,7 @@ def serve(ask):
         data = questions.read(request["size"])
         if len(data) < request["size"]:
             return
-        # a helper that ends before this has done nothing, so the request can be sent to another
+        # If the helper ends before this line, the request has not started and can be sent to another helper.
         answers.write(b"begun\n")
         answers.flush()
         code, out, err = served(request["ask"], data, user, (questions, answers))
@@ -49,14 +49,14 @@ def serve(ask):
 def served(ask, data, user, ours):
     """Returns (exit code, standard output, standard error) of one request, run in a child process."""
     if (ask["do"], ask.get("user", "")) not in (("sbatch", user), ("read", user)):
-        return identity.REFUSED, b"", b"this helper is not for that\n"
+        return identity.REFUSED, b"", b"this helper process does not serve this request\n"
     out, err = os.pipe(), os.pipe()
     try:
         child = os.fork()
     except OSError as error:
         for number in (*out, *err):
             os.close(number)
-        output = f"{os.uname().nodename}: nothing can be started for {user or 'root'}: {error.strerror}\n"
+        output = f"{os.uname().nodename}: no process can be started for {user or 'root'}: {error.strerror}\n"
         return identity.REFUSED, b"", output.encode()
     if child == 0:
         be_served(ask, data, out[1], err[1], ours)
@@ -90,8 +90,8 @@ def be_served(ask, data, out, err, ours):
 
 
 def gather(child, *numbers):
-    """Returns what the child writes until it has ended. Processes that it leaves behind may keep the pipes open; they
-    are not waited for."""
+    """Returns the child's output up to its end. Does not wait for processes that it leaves behind, which may keep the
+    pipes open."""
     found = {number: bytearray() for number in numbers}
     ended = os.pidfd_open(child)
     watch = select.poll()
@@ -111,8 +111,8 @@ def gather(child, *numbers):
 
 
 def pour(number, data, watch):
-    """Reads what is in a pipe now. Eight reads are enough for a full pipe, so a process that keeps writing is not
-    waited for."""
+    """Reads the present content of a pipe. Stops after eight reads, enough for a full pipe, so that a process that keeps
+    writing can't block the helper."""
     for _ in range(8):
         try:
             piece = os.read(number, identity.CHUNK)

@@ -1,4 +1,4 @@
-"""Runs sbatch with the user's script in a file of its own."""
+"""Runs sbatch as the user, with the script in a temporary file."""
 
 import os
 import sys
@@ -7,9 +7,9 @@ from user_helper import bundles, idempotency, identity, login_environment
 
 
 def sbatch(ask):
-    """Runs sbatch as the user. The script is a file with its own name, because sbatch names the job after it, in a
-    folder that only the user can read. slurmctld has its own copy when sbatch has ended, so the folder is then
-    deleted."""
+    """Runs sbatch as the user and exits with its exit code. The script keeps its file name, because sbatch names the job
+    after it, and lies in a folder that only the user can read. The folder is deleted when sbatch has ended: slurmctld
+    then has its own copy."""
     entry = identity.person(ask["user"])
     identity.must_be_current(entry)
     text = sys.stdin.buffer.read() if ask["has_script"] else b""
@@ -44,13 +44,13 @@ def sbatch(ask):
 
     code = identity.in_child(work)
     if folder:
-        remove(entry, folder)  # this process becomes the user and does nothing else afterwards
+        remove(entry, folder)  # drops root, so it is the last action of this process
     sys.exit(code)
 
 
 def remove(entry, folder):
-    """Deletes the script's folder as the user, who may have replaced it with a link. Anything but plain files in one
-    level is left to the cleaning of /tmp."""
+    """Deletes the script's folder. Runs as the user, who may have replaced the folder by a link. Other content than plain
+    files remains until /tmp is cleaned."""
     identity.become(entry)
     try:
         for name in os.listdir(folder):

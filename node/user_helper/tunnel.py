@@ -1,9 +1,9 @@
-"""Carries connections to one of the user's sockets over standard input and output.
+"""Carries connections to a Unix socket of the user over standard input and output.
 
-A frame is the connection's number, a letter, and the length of what follows. From the server: O opens a connection, D
-is data, F the end of its data, X closes both directions, A acknowledges a number of bytes (at most WINDOW are
-unacknowledged, so a slow reader does not fill memory). From here: K says that it is open, D, F and X mean the same, E
-says why it could not be opened."""
+A frame is the connection's number, a letter, the length of the data, and the data. From the server: O opens a
+connection, D is data, F the end of the data, X closes both directions, A acknowledges a number of bytes (at most WINDOW
+bytes are unacknowledged, so that a slow reader does not fill memory). From the helper: K confirms an open connection, E is
+the reason why it could not be opened; D, F and X have the same meaning."""
 
 import asyncio
 import os

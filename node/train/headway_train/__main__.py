@@ -1,9 +1,8 @@
 """`srun python3 -m headway_train torchrun ... train.py`: passes Slurm's warning signal on to the ranks.
 
-Slurm signals only the processes that srun started. That is the launcher, which would end on the signal, and not the
-ranks. This program runs between srun and the launcher. It starts the launcher with the signal ignored, passes a warning
-(USR1, USR2) to all processes below it that have a handler, as soon as there is one, and ends with the launcher's exit
-code."""
+Slurm signals only the processes that srun started: the launcher, which would end, but not the ranks. This program runs
+between srun and the launcher. It starts the launcher with the signals USR1 and USR2 ignored, passes a signal to all
+processes below it that handle it, and exits with the launcher's exit code."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ def main() -> int:
         print("usage: python3 -m headway_train COMMAND ...", file=sys.stderr)
         return 2
     ours = {*WARNINGS, *ENDINGS}
-    # a signal that comes too early stays pending until it can be passed on
+    # A signal that arrives before the handlers are set stays pending.
     signal.pthread_sigmask(signal.SIG_BLOCK, ours)
 
     def in_child() -> None:
@@ -48,8 +47,8 @@ def main() -> int:
 
 
 def hand_on(top: int, number: int) -> None:
-    """Passes the warning to the processes below `top`. Tries again each second while none has a handler, as when a
-    training is still starting."""
+    """Passes the signal to the processes below `top`. Tries again each second while no process handles it, because the
+    training may still be starting."""
     if warn(top, number):
         signal.setitimer(signal.ITIMER_REAL, 0)
         return
@@ -58,7 +57,7 @@ def hand_on(top: int, number: int) -> None:
 
 
 def warn(top: int, number: int) -> int:
-    """Sends the signal to every process below `top` that has a handler for it, and returns their number."""
+    """Sends the signal to every process below `top` that handles it, and returns their number."""
     warned = 0
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):

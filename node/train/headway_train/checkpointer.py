@@ -19,19 +19,19 @@ from headway_train.ranks import Flag, Ranks
 class Checkpointer:
     """Saves and loads a training's state in one folder on shared storage.
 
-    All ranks create one, after init_process_group, and all call its methods at the same steps. `directory` defaults to
-    $HEADWAY_CHECKPOINT_DIR, which is the same again when the job is requeued. The newest `keep` checkpoints are kept.
-    `signal` is the warning signal that the job asked for (`#SBATCH --signal=USR1@120`); see `warned`. Raises
-    CheckpointError, on all ranks, in a job that has neither that variable nor a scratch folder."""
+    All ranks create it after init_process_group, and all call its methods at the same steps. `directory` defaults to
+    $HEADWAY_CHECKPOINT_DIR, which a requeued job keeps. The newest `keep` checkpoints are kept. `signal` is the warning
+    signal that the job requests (`#SBATCH --signal=USR1@120`); see `warned`. Raises CheckpointError on all ranks in a job
+    that has neither that variable nor a scratch folder."""
 
     def __init__(self, directory: str | Path | None = None, *, keep: int = 3, signal: str = "USR1") -> None:
         if keep < 1:
             raise ValueError(f"keep must be at least 1, not {keep}")
         self._ranks = Ranks()
-        # a group of its own, so that background writes do not mix with messages of `_ranks`
+        # a separate process group, so that background writes do not mix with messages of `_ranks`
         self._beside = Ranks()
-        # Rank 0's environment decides: if one machine's path differed, by a symbolic link for example, the parts of a
-        # checkpoint would be in different folders.
+        # All ranks use rank 0's path: if the paths differed, for example by a symbolic link, the parts of a checkpoint
+        # would be in different folders.
         self.directory = self._folder(directory)
         self._keep = keep
         self._swept = False
@@ -46,8 +46,8 @@ class Checkpointer:
 
         Returns when the checkpoint is published. With `background` it returns when the state is copied to main memory
         (one more copy of this rank's part), and the next `save`, `load` or `wait` waits for the write. Raises
-        CheckpointError, on all ranks, when it could not be written, here or at that next call; earlier checkpoints are
-        unchanged."""
+        CheckpointError on all ranks if the write fails; with `background` that next call raises it. Earlier checkpoints
+        stay unchanged."""
         began = time.monotonic()
         self._save(step, training, background=background)
         saved(time.monotonic() - began)
@@ -63,16 +63,16 @@ class Checkpointer:
             raise failed
 
     def latest(self) -> Path | None:
-        """Returns the newest checkpoint whose files are all unchanged; None if there is none. A damaged checkpoint is
-        skipped, with a line on standard error."""
+        """Returns the newest undamaged checkpoint, None if no checkpoint is undamaged. Prints a line on standard error for
+        each damaged one that it skips."""
         found = self._newest()
         return found[0] if found else None
 
     def load(self, training: dict[str, Any]) -> int:
-        """Reads the newest undamaged checkpoint into a dict of the same kind as `save` was given, and returns its step;
-        0 if there is none. If the number of ranks has changed, all ranks get rank 0's copy of entries that were saved
-        for each rank, with a line on standard error. Raises CheckpointError when it does not fit, for example after a
-        change of the model."""
+        """Reads the newest undamaged checkpoint into `training`, a dict with the entries that were saved. Returns its
+        step, 0 if no checkpoint exists. If the number of ranks has changed, all ranks get rank 0's copy of the entries
+        that were saved for each rank, and a line on standard error names them. Raises CheckpointError if the checkpoint
+        does not fit, for example after a change of the model."""
         self.wait()
         found = self._newest()
         if found is None:
@@ -85,8 +85,8 @@ class Checkpointer:
         return manifest.step
 
     def warned(self) -> bool:
-        """Returns True once, at the same step on all ranks, after any of them got the signal that the job is about to
-        be preempted or to reach its time limit. Call it at every step: it costs one message that is not waited for."""
+        """Returns True once, at the same step on all ranks, after one of them received the warning signal: the job will
+        soon be preempted or reach its time limit. Call it at every step; it sends one message and does not wait."""
         return self._warned.seen()
 
     def _folder(self, given: str | Path | None) -> Path:
@@ -116,7 +116,7 @@ class Checkpointer:
         steps = self._ranks.gather(step)
         if len(set(steps)) > 1:
             raise CheckpointError(
-                f"the ranks are at different steps ({sorted(set(steps))}); all must save the same one"
+                f"the ranks are at different steps ({sorted(set(steps))}); all ranks must save the same step"
             )
 
     def _begin(self, step: int) -> Path:
@@ -171,7 +171,7 @@ class Checkpointer:
                 if not wrong:
                     return place, manifest
             if ranks.rank == 0:
-                print(f"checkpoint {place} is damaged, trying the one before it: {wrong}", file=sys.stderr, flush=True)
+                print(f"checkpoint {place} is damaged, trying the previous one: {wrong}", file=sys.stderr, flush=True)
         return None
 
 
@@ -189,8 +189,8 @@ def _writer(name: str) -> int:
 
 
 def _listen(name: str, callback: Callable[..., None]) -> None:
-    """Calls `callback` on the signal, and then the handler that was set before. Does nothing outside of the main thread,
-    where Python can't set handlers."""
+    """Calls `callback` on the signal, and then the previous handler. Does nothing in other threads than the main thread,
+    because Python can't set handlers there."""
     if threading.current_thread() is not threading.main_thread():
         return
     number = signals.Signals["SIG" + name.removeprefix("SIG")]

@@ -4,9 +4,9 @@
     .step-00000120.x7f3a9c1.part/  being written, or left by a run that was killed
     .step-00000100.b81c04d2.gone/  being deleted
 
-A checkpoint gets its name by one rename, after everything in it is on disk and the manifest names each file with its
-size and hash. So whenever a run is killed, a name without a dot means a complete checkpoint. If the disk loses data
-later, comparing the files with the manifest shows it."""
+A checkpoint gets its final name by one rename after all its files are on disk and the manifest has the size and hash of
+each file. So a name without a dot is a complete checkpoint, even if the run was killed. If the disk loses data later, the
+files differ from the manifest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHUNK = 4 * 1024 * 1024
 
 
 class CheckpointError(Exception):
-    """A checkpoint could not be written or read; the message says which and why."""
+    """A checkpoint could not be written or read. The message names the checkpoint and the cause."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of a checkpoint. `time` is Unix seconds; `format` says how to read `files`."""
+    """The files of a checkpoint. `time`: Unix seconds; `format`: "dcp" or "torch", see state.py."""
 
     step: int
     time: float
@@ -50,7 +50,7 @@ class Manifest:
 
     @staticmethod
     def parse(text: str) -> Manifest:
-        """Returns the manifest in `text`. Raises ValueError if it is none."""
+        """Returns the manifest in `text`. Raises ValueError if `text` is not a manifest."""
         try:
             document = json.loads(text)
             files = {str(name): Entry(int(one["size"]), str(one["blake2b"])) for name, one in document["files"].items()}
@@ -62,12 +62,12 @@ class Manifest:
                 files,
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"is no manifest: {error!r}") from None
+            raise ValueError(f"is not a manifest: {error!r}") from None
 
 
 def default_folder() -> Path:
-    """Returns $HEADWAY_CHECKPOINT_DIR; else a folder on shared scratch named by the job's id, which a requeued job
-    keeps; outside of a job ./checkpoints. Raises CheckpointError in a job without scratch."""
+    """Returns $HEADWAY_CHECKPOINT_DIR; otherwise, in a job, a folder on shared scratch that is named by the job's id, which
+    a requeued job keeps; outside of a job ./checkpoints. Raises CheckpointError in a job without scratch."""
     if given := os.environ.get("HEADWAY_CHECKPOINT_DIR"):
         return Path(given)
     if job := os.environ.get("SLURM_JOB_ID"):
@@ -78,12 +78,12 @@ def default_folder() -> Path:
 
 
 def _must_be_there(place: Path) -> None:
-    """Raises CheckpointError if the folder is missing. A shared folder is never created: it would be in the container
-    or on this node's disk, and be lost with it."""
+    """Raises CheckpointError if the folder is missing. A missing shared folder is not created: it would lie in the
+    container or on this node's disk, and be lost with them."""
     if not place.is_dir():
         raise CheckpointError(
-            f"{place} is not there on {os.uname().nodename}, so checkpoints would not outlive the job: in a container mount it "
-            f"(--container-mounts={SCRATCH}), or set HEADWAY_CHECKPOINT_DIR to a folder on shared storage"
+            f"{place} does not exist on {os.uname().nodename}, so checkpoints would be lost with the job: in a container mount "
+            f"it (--container-mounts={SCRATCH}), or set HEADWAY_CHECKPOINT_DIR to a folder on shared storage"
         )
 
 
@@ -103,8 +103,8 @@ def published(folder: Path) -> list[tuple[int, Path]]:
 
 
 def begin(folder: Path, step: int) -> Path:
-    """Creates and returns a new folder to write this step into. Raises CheckpointError if it would be on scratch and
-    there is none."""
+    """Creates and returns a new folder for the files of this step. Raises CheckpointError if it would be on scratch and
+    scratch is missing."""
     if SCRATCH in folder.parents:
         _must_be_there(SCRATCH)
     folder.mkdir(parents=True, exist_ok=True)
@@ -129,19 +129,19 @@ def _entry(file: object) -> Entry:
 
 
 def publish(part: Path, manifest: Manifest) -> Path:
-    """Gives a written folder its name and returns the path. Raises CheckpointError when its files are not those of the
-    manifest: then not all ranks wrote to the same folder."""
+    """Renames a written folder to its final name and returns the path. Raises CheckpointError if its files are not those
+    of the manifest, because then the ranks wrote to different folders."""
     there = {name for name in os.listdir(part) if name != MANIFEST}
     if there != manifest.files.keys():
         odd = ", ".join(sorted(there ^ manifest.files.keys())[:4])
-        raise CheckpointError(f"{part.parent}: {odd} is not seen by all ranks; is this folder on shared storage?")
+        raise CheckpointError(f"{part.parent}: {odd} is not seen by all ranks: use a folder on shared storage")
     target = part.parent / name_of(manifest.step)
     with (part / MANIFEST).open("w", encoding="utf-8") as file:
         json.dump(asdict(manifest), file, indent=1)
         file.flush()
         os.fsync(file.fileno())
     _sync(part)
-    if target.exists():  # from an earlier run of this job; this run has resumed from before this step
+    if target.exists():  # from an earlier run of this job; this run has resumed from an earlier step
         _discard(target)
     part.rename(target)
     _sync(part.parent)
@@ -149,7 +149,7 @@ def publish(part: Path, manifest: Manifest) -> Path:
 
 
 def read_manifest(place: Path) -> Manifest:
-    """Returns the checkpoint's manifest. Raises ValueError that says what is wrong with it."""
+    """Returns the checkpoint's manifest. Raises ValueError with the cause if it can't be used."""
     try:
         manifest = Manifest.parse((place / MANIFEST).read_text(encoding="utf-8"))
     except OSError as error:
@@ -160,8 +160,8 @@ def read_manifest(place: Path) -> Manifest:
 
 
 def faults(place: Path, manifest: Manifest, *, share: int = 0, of: int = 1) -> list[str]:
-    """Returns what is wrong with the files, as sentences; [] when they are unchanged. Each of `of` readers checks its
-    own share. Sizes are checked first, so a truncated file is found without reading any."""
+    """Returns the faults of the files as sentences; [] if the files are unchanged. `of` readers share the work; this one
+    checks share number `share`. Sizes are checked first, so that a truncated file is found without reading."""
     mine = sorted(manifest.files)[share::of]
     size_faults = [words for name in mine if (words := _size_fault(place / name, manifest.files[name]))]
     if size_faults:
@@ -187,15 +187,15 @@ def _content_fault(path: Path, entry: Entry) -> str:
 
 
 def prune(folder: Path, keep: int, newest: int) -> None:
-    """Deletes all but the `keep` newest checkpoints up to step `newest`, which was just written. Later ones are kept:
-    this run found them damaged and has resumed from before them, and they must not push out the good ones."""
+    """Deletes all but the `keep` newest checkpoints up to step `newest`, which was just written. Checkpoints of later steps
+    do not count and are kept: this run found them damaged when it resumed."""
     old = [place for step, place in published(folder) if step <= newest][keep:]
     for place in old:
         _discard(place)
 
 
 def sweep(folder: Path, mine: Iterable[Path] = ()) -> None:
-    """Deletes half-written and half-deleted folders that killed runs have left."""
+    """Deletes incomplete folders that killed runs have left."""
     kept = {path.name for path in mine}
     for name in os.listdir(folder) if folder.is_dir() else ():
         if re.fullmatch(r"\.step-\d{8,}\.[0-9a-f]{8}\.(part|gone)", name) and name not in kept:
@@ -203,8 +203,8 @@ def sweep(folder: Path, mine: Iterable[Path] = ()) -> None:
 
 
 def _discard(place: Path) -> None:
-    """Renames the folder before deleting it, so that an interrupted deletion leaves nothing that looks like a
-    checkpoint."""
+    """Deletes the folder. It is renamed first, so that an interrupted deletion leaves no folder with a checkpoint's
+    name."""
     gone = place.with_name(f".{place.name}.{os.urandom(4).hex()}.gone")
     place.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)

@@ -1,8 +1,8 @@
 """Finds which entries of a training's state differ from rank to rank, by content and without torch.
 
-torch.distributed.checkpoint assumes that a plain tensor or value is the same on all ranks, and saves one rank's copy.
-The state of a random generator or the position in the data differs; such an entry is saved in a file for each rank,
-next to torch's files."""
+torch.distributed.checkpoint assumes that a plain tensor or value is the same on all ranks, and saves one rank's copy. The
+state of a random generator or the position in the data differs between ranks; such an entry is saved in one file per
+rank, next to torch's files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pieces = Callable[[Any], Iterable[bytes | memoryview] | None]
 
 
 class Divided(Exception):
-    """Raised for a tensor that is sharded over the ranks; torch itself saves all of its parts."""
+    """Raised for a tensor that is sharded over the ranks. torch itself saves all its parts."""
 
 
 def file_of(rank: int) -> str:
@@ -52,7 +52,7 @@ def _mark(value: Any, pieces: Pieces) -> bytes:
 
 
 def _pickled(value: Any) -> bytes:
-    """Returns the pickled value; b"" if it can't be pickled. The save then fails with its own error."""
+    """Returns the pickled value; b"" if it can't be pickled, because the save then reports the error."""
     try:
         return pickle.dumps(value, protocol=4)
     except Exception:
@@ -60,8 +60,8 @@ def _pickled(value: Any) -> bytes:
 
 
 def differing(marks_by_rank: Sequence[Mapping[str, str]]) -> set[str]:
-    """Returns the names of the entries that are not the same on all ranks that have them. `marks_by_rank`: each rank's marks by
-    entry name."""
+    """Returns the names of the entries that differ between the ranks that have them. `marks_by_rank`: each rank's marks
+    by entry name."""
     seen: dict[str, set[str]] = {}
     for marks in marks_by_rank:
         for name, one in marks.items():
@@ -70,8 +70,8 @@ def differing(marks_by_rank: Sequence[Mapping[str, str]]) -> set[str]:
 
 
 def source(rank: int, ranks: int, written_by: int, names: Iterable[str]) -> tuple[str, bool]:
-    """Returns (the file from which this rank takes its own entries, "" for none; whether it is another rank's).
-    `names`: the checkpoint's files. With another number of ranks than saved it, all ranks take rank 0's."""
+    """Returns (name of the file with this rank's own entries, "" if the checkpoint has none; whether it is another rank's
+    file). `names`: the checkpoint's files. If the number of ranks has changed, all ranks use rank 0's file."""
     same = ranks == written_by
     name = file_of(rank if same else 0)
     return (name if name in set(names) else ""), not same

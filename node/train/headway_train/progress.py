@@ -1,4 +1,4 @@
-"""`report(...)` sends one datagram to the node's agent, which takes the job from the sender's cgroup."""
+"""`report(...)` sends one datagram to the node's agent, which finds the job by the sender's cgroup."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 SOCKET = "/run/headway/report/socket"
-LEAST_S = 0.05  # least time between two datagrams; of faster calls the newest is sent
+LEAST_S = 0.05  # least time between two datagrams; of several calls within this time the newest is sent
 MOST_BYTES = 4096
 MOST_MORE = 16  # additional values in one report
 
@@ -18,9 +18,9 @@ MOST_MORE = 16  # additional values in one report
 def report(*, step: int | None = None, loss: Any = None, tokens: int | None = None, **more: Any) -> None:
     """Reports the training's progress. `tokens` counts all tokens up to this step; the agent computes the rate from it.
 
-    `more` may contain further numbers (lr=..., grad_norm=...). Only rank 0 sends. The call never blocks or raises, and
-    does nothing without an agent. A loss that is still a tensor on a GPU has to be waited for: pass `loss.item()` where
-    you have it anyway, or call this only every few steps."""
+    `more` may contain further numbers (lr=..., grad_norm=...). Only rank 0 sends. The call never raises, never waits for
+    the agent, and does nothing without one. It waits for the GPU if `loss` is a tensor there: pass `loss.item()` if you
+    compute it anyway, or call `report` only every few steps."""
     try:
         _sender.take({"step": step, "loss": loss, "tokens": tokens, **more})
     except Exception:  # a training must never end because of its report
@@ -43,7 +43,7 @@ class _Sender:
         self._socket: socket.socket | None = None
         self._sent = 0.0
         self._held: dict[str, Any] | None = None
-        self._began = round(time.time(), 3)  # tells a restarted training from one that continues
+        self._began = round(time.time(), 3)  # another value shows that the training was restarted
         self.saves = 0
         self.stalled_s = 0.0
 
@@ -51,7 +51,7 @@ class _Sender:
         """Keeps the values, and sends them if the last datagram is at least LEAST_S old."""
         if int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0) != 0:
             return
-        # Detached, so that a value that waits does not keep the memory of a whole step.
+        # Detached, so that the kept tensors do not hold the autograd graph of a whole step in memory.
         self._held = {name: value.detach() if hasattr(value, "detach") else value for name, value in values.items()}
         self._held = {"run_began": self._began, **self._held}
         if self.saves:
@@ -80,8 +80,8 @@ class _Sender:
 
 
 def encode(values: dict[str, Any]) -> bytes:
-    """Returns the report as one JSON object: whole numbers for step and tokens, numbers for the rest; other values are
-    left out. Raises ValueError when it is longer than MOST_BYTES."""
+    """Returns the report as one JSON object: step and tokens as integers, other numbers as floats. Omits values that are
+    not numbers. Raises ValueError if it is longer than MOST_BYTES."""
     known: dict[str, Any] = {}
     for name, value in values.items():
         if value is None or (len(known) >= MOST_MORE + 4):

@@ -1,5 +1,5 @@
-"""Communication between the ranks of a training around a checkpoint: over gloo, in a process group of its own, so that it
-needs no GPU and does not mix with the training's own messages."""
+"""Communication between the ranks of a training about a checkpoint. It uses gloo in a separate process group, so that it
+needs no GPU and does not mix with the training's messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE = timedelta(hours=2)  # time limit for the slowest rank's write; a rank
 
 
 class _Agreed(CheckpointError):
-    """An error that is raised on all ranks at the same place, so it need not be passed on again."""
+    """An error that all ranks raise at the same place, so it is not sent to the other ranks again."""
 
 
 class Ranks:
@@ -31,7 +31,7 @@ class Ranks:
         self.rank = dist.get_rank() if together else 0
         if not together and int(os.environ.get("WORLD_SIZE") or 1) > 1:
             raise CheckpointError(
-                f"WORLD_SIZE says {os.environ['WORLD_SIZE']} ranks, but they can't speak to each other yet: "
+                f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but this process is not in a process group: "
                 "call torch.distributed.init_process_group before Checkpointer"
             )
         self.group = dist.new_group(backend="gloo", timeout=PATIENCE) if self.size > 1 else None
@@ -53,8 +53,8 @@ class Ranks:
         return box[0]
 
     def together(self, work: Callable[[], T], *, only: int | None = None) -> list[T | None]:
-        """Runs `work` on every rank, or on rank `only`, and returns every rank's result. Raises CheckpointError on all
-        ranks when it failed on any; otherwise the others would wait for the failed one."""
+        """Runs `work` on every rank, or on rank `only`, and returns every rank's result. If it fails on one rank, raises
+        CheckpointError on all ranks, so that no rank waits for the failed one."""
         value: T | None = None
         fault = ""
         if only in (None, self.rank):
@@ -64,7 +64,7 @@ class Ranks:
                 raise
             except CheckpointError as error:
                 fault = str(error)
-            except BaseException as error:  # torch's CheckpointException is no Exception; all ranks must get any error
+            except BaseException as error:  # torch's CheckpointException is not a subclass of Exception
                 fault = _words(error)
         results = self.gather((value, fault))
         faults = {fault: rank for rank, (_, fault) in reversed(list(enumerate(results))) if fault}
@@ -74,8 +74,7 @@ class Ranks:
 
 
 def _words(error: BaseException) -> str:
-    """Returns the error as one line. torch collects the errors of all ranks, each with its traceback; the first one is
-    used."""
+    """Returns the error as one line. torch collects the errors of all ranks with tracebacks; the first one is used."""
     failures = getattr(error, "failures", None)
     if isinstance(failures, dict) and failures:
         first = next(iter(failures.values()))
@@ -84,8 +83,8 @@ def _words(error: BaseException) -> str:
 
 
 class Flag:
-    """A flag that any rank can raise and that all ranks see at the same call of `seen`. It does not block: what is sent
-    at one call is read at the next."""
+    """A flag that any rank can raise and that all ranks see at the same call of `seen`. It does not block: a message sent
+    at one call is read at the next call."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks

@@ -1,8 +1,8 @@
-"""Converts a training's state to what a checkpoint holds, and back: models, optimizers and any object with a state_dict.
+"""Converts a training's state to the content of a checkpoint and back: models, optimizers and any object with a state_dict.
 
-There are two formats. "dcp": torch.distributed.checkpoint, where each rank writes its own part and a run with another number
-of ranks can read it. "torch": one file written by rank 0, for torch before 2.3, which lacks the first; it can't hold a
-sharded model."""
+There are two formats. "dcp": torch.distributed.checkpoint; each rank writes its own part, and a run with another number of
+ranks can read it. "torch": one file written by rank 0, for torch before 2.3, which does not support the first format; it
+can't contain a sharded model."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Held:
 
 
 def hold(state: Mapping[str, Any], ranks: Ranks) -> Held:
-    """Returns the state as `capture` does, divided into common entries and this rank's own: those that are neither
-    model nor optimizer and differ between ranks. All ranks call it."""
+    """Returns the state as `capture` does, divided into common entries and this rank's own entries: those that differ
+    between ranks and are neither model nor optimizer. All ranks must call it."""
     captured = capture(state)
     if ranks.size == 1:
         return Held(captured)
@@ -84,8 +84,8 @@ def _pieces(value: Any) -> list[bytes | memoryview] | None:
 
 
 def capture(state: Mapping[str, Any], form: str = FORMAT) -> dict[str, Any]:
-    """Returns plain values and tensors under the same names. The tensors are the training's own, not copies. All ranks
-    call it."""
+    """Returns plain values and tensors under the same names. The tensors are those of the training, not copies. All ranks
+    must call it."""
     return {name: _capture(value, state, form) for name, value in state.items()}
 
 
@@ -99,7 +99,7 @@ def _capture(value: Any, state: Mapping[str, Any], form: str) -> Any:
 
 
 def restore(state: dict[str, Any], saved: Mapping[str, Any], form: str = FORMAT) -> None:
-    """Puts the content of a checkpoint into the objects of `state`, and replaces its plain values."""
+    """Loads the content of a checkpoint into the objects of `state`, and replaces its plain values."""
     for name, value in list(state.items()):
         if form == "dcp" and isinstance(value, nn.Module):
             set_model_state_dict(value, saved[name])
@@ -115,12 +115,12 @@ def _bare(value: Any) -> Any:
     """Returns the model inside DistributedDataParallel, so that a run without it can read the checkpoint. Raises
     CheckpointError for a sharded model, which this format can't hold."""
     if type(value).__name__ == "FullyShardedDataParallel":
-        raise CheckpointError(f"torch {torch.__version__} can't save a sharded model this way; it takes torch 2.3")
+        raise CheckpointError(f"torch {torch.__version__} can't save a sharded model: use torch 2.3 or newer")
     return value.module if isinstance(value, nn.parallel.DistributedDataParallel) else value
 
 
 def _owner(optimizer: Optimizer, state: Mapping[str, Any]) -> nn.Module:
-    """Returns the model of `state` that this optimizer trains. Raises CheckpointError if there is none."""
+    """Returns the model of `state` that this optimizer trains. Raises CheckpointError if it trains none of them."""
     models = [value for value in state.values() if isinstance(value, nn.Module)]
     trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
     for model in models:
@@ -147,8 +147,8 @@ def _write_own(captured: Held, part: Path, ranks: Ranks) -> None:
 
 
 def write_beside(captured: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> Callable[[], object]:
-    """Copies the state to main memory and starts writing the copy while the training continues. Returns a function that
-    finishes the write, to be called in another thread."""
+    """Copies the state to main memory and starts to write the copy. Returns a function that finishes the write; call it in
+    another thread, so that the training continues."""
     mine = Held(copied(captured.common), copied(captured.own, all_of_it=True))
     if form == "dcp" and hasattr(dcp, "async_save"):
         writer = dcp.FileSystemWriter(part)
@@ -165,9 +165,9 @@ def write_beside(captured: Held, part: Path, ranks: Ranks, form: str = FORMAT) -
 
 
 def copied(value: Any, *, all_of_it: bool = False) -> Any:
-    """Returns a copy that the next training step does not change. async_save itself copies tensors on a GPU (unless
-    `all_of_it`). Tensors in main memory are copied here, because async_save would write the training's own ones, half
-    of one step and half of the next."""
+    """Returns a copy that the next training step does not change. Tensors on a GPU are copied only with `all_of_it`, because
+    async_save copies them itself. Tensors in main memory are copied always: async_save would write them while the next
+    step changes them."""
     if isinstance(value, torch.Tensor):
         value = value.detach()
         if value.device.type == "cpu":
@@ -183,7 +183,7 @@ def copied(value: Any, *, all_of_it: bool = False) -> Any:
 
 
 def read(state: dict[str, Any], place: Path, ranks: Ranks, manifest: Manifest) -> None:
-    """Reads a checkpoint into the objects of `state`. All ranks call it. Raises CheckpointError."""
+    """Reads a checkpoint into the objects of `state`. All ranks must call it. Raises CheckpointError."""
     form, found = manifest.format, list[dict[str, Any]]()
     ranks.together(lambda: found.append(_read_own(place, ranks, manifest)))
     mine = found[0]
@@ -192,11 +192,11 @@ def read(state: dict[str, Any], place: Path, ranks: Ranks, manifest: Manifest) -
         restore(state, {**loaded, **mine}, form)
         return
     if form != FORMAT:
-        raise CheckpointError(f"torch {torch.__version__} can't read the form {form!r} it was written in")
+        raise CheckpointError(f"torch {torch.__version__} can't read the checkpoint's format {form!r}")
     loaded = capture(state, form)
     common = {name: value for name, value in loaded.items() if name not in mine}
-    # A mismatch shows when each rank plans its reads. dcp.load finds it too, but on Python 3.13 with torch 2.6 the
-    # ranks then fail while they exchange the error.
+    # Each rank's plan of its reads finds a mismatch. dcp.load finds it too, but with Python 3.13 and torch 2.6 the ranks
+    # fail when they exchange that error.
     planner = dcp.DefaultLoadPlanner()
     planner.set_up_planner(common, dcp.FileSystemReader(place).read_metadata(), ranks.rank == 0)
     ranks.together(planner.create_local_plan)
@@ -213,8 +213,8 @@ def _read_own(place: Path, ranks: Ranks, manifest: Manifest) -> dict[str, Any]:
     mine: dict[str, Any] = torch.load(place / name, map_location="cpu", weights_only=False)
     if of_another and ranks.rank == 0:
         print(
-            f"checkpoint {place} is of {manifest.world_size} ranks, this run has {ranks.size}: of {', '.join(mine)}, which "
-            "each rank had its own of, all have rank 0's now",
+            f"checkpoint {place} was saved by {manifest.world_size} ranks, this run has {ranks.size}: all ranks use rank 0's "
+            f"copy of {', '.join(mine)}, which was saved for each rank",
             file=sys.stderr,
             flush=True,
         )
@@ -222,8 +222,8 @@ def _read_own(place: Path, ranks: Ranks, manifest: Manifest) -> dict[str, Any]:
 
 
 def _into(there: Any, read: Any) -> Any:
-    """Returns the read values, copied into the training's own tensors where they fit, as torch does with common
-    entries."""
+    """Returns the values that were read. Copies them into the training's tensors where these have the same shape and
+    type, as torch does with common entries."""
     if isinstance(there, torch.Tensor) and isinstance(read, torch.Tensor):
         if there.shape != read.shape or there.dtype != read.dtype:
             return read.to(there.device)

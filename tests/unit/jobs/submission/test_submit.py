@@ -322,4 +322,4 @@ login.ask_login(entry)
     argv = [sys.executable, "-I", "-S", "-c", code]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 97, ran.stderr
-    assert "look at their .profile" in ran.stderr
+    assert "check their .profile" in ran.stderr

@@ -145,7 +145,7 @@ def test_prune_keeps_the_checkpoint_just_written(tmp_path: Path) -> None:
 def test_publish_refuses_a_file_that_not_all_ranks_see(tmp_path: Path) -> None:
     part = files.begin(tmp_path, 1)
     entry = files.Entry(1, "x")
-    with pytest.raises(CheckpointError, match=r"__1_0.distcp is not seen by all ranks; is this folder on shared"):
+    with pytest.raises(CheckpointError, match=r"__1_0.distcp is not seen by all ranks: use a folder on shared storage"):
         files.publish(part, Manifest(1, 1.0, 2, "dcp", {"__1_0.distcp": entry}))
     assert steps(tmp_path) == []
 
@@ -171,13 +171,13 @@ def test_default_checkpoint_folder_requires_the_scratch_folder(tmp_path: Path, m
     monkeypatch.delenv("HEADWAY_CHECKPOINT_DIR", raising=False)
     monkeypatch.setenv("USER", "ann")
     monkeypatch.setenv("SLURM_JOB_ID", "12")
-    with pytest.raises(CheckpointError, match=r"scratch/ann is not there.*--container-mounts=.*HEADWAY_CHECKPOINT_DIR"):
+    with pytest.raises(CheckpointError, match=r"scratch/ann does not exist.*--container-mounts=.*HEADWAY_CHECKPOINT_DIR"):
         files.default_folder()
-    with pytest.raises(CheckpointError, match="scratch is not there"):
+    with pytest.raises(CheckpointError, match="scratch does not exist"):
         files.begin(scratch / "ann" / "run", 1)
     assert not scratch.exists()
     scratch.mkdir()
-    with pytest.raises(CheckpointError, match="scratch/ann is not there"):
+    with pytest.raises(CheckpointError, match="scratch/ann does not exist"):
         files.default_folder()
     files.begin(scratch / "ann" / "runs" / "deep", 1)
     assert files.default_folder().parent == scratch / "ann"

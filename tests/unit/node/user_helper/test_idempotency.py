@@ -66,7 +66,7 @@ def test_tag_expires_before_the_server_may_reuse_its_key(tmp_path: Path) -> None
 )
 def test_submission_with_an_uncertain_outcome_is_not_repeated(tmp_path: Path, unsure: str) -> None:
     work = PROGRAM.replace("wc -l <{path}", f"echo 'Batch job submission failed: {unsure}' >&2; exit 1")
-    for told in (unsure, "cut off half-way"):
+    for told in (unsure, "was interrupted"):
         done = subprocess.run(
             [sys.executable, "-c", work, "a", "0"],
             cwd=NODE, env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60,
