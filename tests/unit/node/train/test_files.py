@@ -171,7 +171,9 @@ def test_default_checkpoint_folder_requires_the_scratch_folder(tmp_path: Path, m
     monkeypatch.delenv("HEADWAY_CHECKPOINT_DIR", raising=False)
     monkeypatch.setenv("USER", "ann")
     monkeypatch.setenv("SLURM_JOB_ID", "12")
-    with pytest.raises(CheckpointError, match=r"scratch/ann does not exist.*--container-mounts=.*HEADWAY_CHECKPOINT_DIR"):
+    with pytest.raises(
+        CheckpointError, match=r"scratch/ann does not exist.*--container-mounts=.*HEADWAY_CHECKPOINT_DIR"
+    ):
         files.default_folder()
     with pytest.raises(CheckpointError, match="scratch does not exist"):
         files.begin(scratch / "ann" / "run", 1)
