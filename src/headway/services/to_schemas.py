@@ -17,9 +17,9 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import FLAKY_NODES, SPARES, JobState, NodeState
 from headway.errors import Fault
 from headway.health.incidents.timings import incident_timings
+from headway.jobs.explain.job_reasons import job_reason
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import format_phrase
-from headway.jobs.explain.slurm_messages import job_reason
 from headway.jobs.view.ettr import EffectiveTime
 from headway.schemas.base import ErrorOut, FaultOut
 from headway.schemas.clusters import (

@@ -30,7 +30,7 @@ class Jobs:
     async def submit(
         self, cluster: Cluster, request: SubmitIn, user: str, stage: JobFiles | None = None, *, tag: str = ""
     ) -> SubmitOut:
-        from headway.jobs.explain.slurm_messages import with_sbatch_hints
+        from headway.jobs.explain.sbatch_errors import with_sbatch_hints
         from headway.jobs.submission.submit import run_sbatch
 
         opened = await self._pool.opened(cluster)

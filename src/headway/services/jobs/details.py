@@ -12,7 +12,7 @@ from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import HeadwayError, NotFound
-from headway.jobs.explain.slurm_messages import CONTAINER_FAILED_CODE, container_error
+from headway.jobs.explain.job_failures import CONTAINER_FAILED_CODE, container_error
 from headway.jobs.submission.secret_masking import mask_script_text, mask_words
 from headway.jobs.view.array_tasks import array_out
 from headway.jobs.view.placement import fewest_leaves, leaves_of

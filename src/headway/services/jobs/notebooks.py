@@ -14,7 +14,7 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused, Unanswered
 from headway.jobs import jupyter_job as jupyter
-from headway.jobs.explain.slurm_messages import explain_reason
+from headway.jobs.explain.job_reasons import explain_reason
 from headway.schemas.submission.notebooks import NotebookIn, NotebookLinkOut, NotebookOut
 from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, command_slot, require_still_listed, write_audit_line

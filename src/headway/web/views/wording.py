@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.domain.durations import split_duration
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import BUSY
-from headway.jobs.explain.slurm_messages import explain_reason
+from headway.jobs.explain.job_reasons import explain_reason
 from headway.schemas.clusters import NodeOut
 
 _DOWN = {"DOWN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN"}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headway.domain.slurm.state import JobState
-from headway.jobs.explain.slurm_messages import REASON_SENTENCES
+from headway.jobs.explain.job_reasons import REASON_SENTENCES
 from headway.schemas.clusters import CheckOut, GpuOut, NodeOut, StatusOut
 from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import ProgressOut

@@ -1,0 +1,49 @@
+"""Why a job failed: its exit code or signal, and what its log says of a container that did not start. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+from headway.domain.slurm.state import JobState
+
+# Exit code of a task when its container could not be created (node/image/spank/container.c).
+CONTAINER_FAILED_CODE = 125
+_UNDER_WAY = ("importing ", "imported ", "waiting ")
+_CODES = {
+    1: "the program reported an error (exit code 1)",
+    2: "the program got wrong arguments or a file is missing (exit code 2)",
+    CONTAINER_FAILED_CODE: "its container could not be started (exit code 125): headway logs says why",
+    126: "the program can't be run (exit code 126): make the file executable",
+    127: "the program was not found (exit code 127)",
+}
+
+
+def explain_failure(job: JobState) -> str:
+    """Returns why a job failed, from its exit code and Slurm's reason, or "" if that is unknown."""
+    code = job.exit_code
+    if code > 128 and code - 128 in {int(number) for number in signal.Signals}:
+        name = signal.Signals(code - 128).name
+        more = {"SIGKILL": ": out of memory, or killed from outside", "SIGSEGV": ": a memory error of the program"}.get(
+            name, ""
+        )
+        return f"the program was ended by {name}{more}"
+    if code:
+        return _CODES.get(code, f"the program ended with exit code {code}")
+    match = re.match(r"RaisedSignal:(\d+)", job.reason)
+    if match:
+        return f"the program was ended by signal {match[1]}"
+    return "could not be started" if job.reason in ("JobLaunchFailure", "LaunchFailure") else ""
+
+
+def container_error(log: str) -> str:
+    """Returns why a container did not start, from the end of the job's error file, or "" when the file does not
+    say."""
+    lines = log.splitlines()
+    for at in range(len(lines) - 1, -1, -1):
+        said = lines[at].removeprefix("headway: ")
+        if said != lines[at] and not said.startswith(_UNDER_WAY):
+            more = lines[at + 1].strip() if lines[at + 1 : at + 2] and lines[at + 1].startswith("  ") else ""
+            text = f"its container could not be started: {said}" + (f"; {more}" if more else "")
+            return "".join(letter if letter.isprintable() else "?" for letter in text)[:600]
+    return ""

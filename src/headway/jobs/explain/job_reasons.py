@@ -1,0 +1,91 @@
+"""The reason of a job in one line: why it waits or how it ended, in the words that pages, commands and logs show. Pure."""
+
+from __future__ import annotations
+
+from headway.domain.slurm.job_states import WAITING
+from headway.domain.slurm.state import JobState
+from headway.jobs.explain.job_failures import explain_failure
+from headway.jobs.explain.limits import describe_limit, parse_limit
+from headway.jobs.explain.phrases import format_duration
+from headway.jobs.explain.placement_search import reason_word
+
+# Slurm's reasons for a waiting job, in words, for the pages and the commands. Any other reason is shown unchanged.
+REASON_SENTENCES = {
+    "Resources": "waits until enough nodes or GPUs are free",
+    "Priority": "waits behind jobs of higher priority",
+    "Dependency": "waits for another job to end",
+    "DependencyNeverSatisfied": "its dependency can't be satisfied any more: cancel it, or run headway pipeline retry",
+    "BeginTime": "waits for its begin time (a requeued job waits briefly)",
+    "JobHeldUser": "is held by its user",
+    "JobHeldAdmin": "is held by an administrator",
+    "JobArrayTaskLimit": "its array runs as many tasks at once as it may",
+    "Licenses": "waits for a licence",
+    "Reservation": "waits for its reservation",
+    "ReqNodeNotAvail": "nodes it needs are out of service or reserved",
+    "NodeDown": "a node it needs is down",
+    "BadConstraints": "no node fits what it asks for",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition takes no jobs now",
+    "PartitionNodeLimit": "asks for more nodes than its partition has",
+    "PartitionTimeLimit": "asks for more time than its partition allows",
+    "PartitionConfig": "its partition does not allow this request",
+    "MaxMemPerLimit": "asks for more memory per CPU or node than its partition allows",
+    "AccountNotAllowed": "its team may not use this partition",
+    "Cleaning": "its last run is still being cleaned up",
+    "SchedDefer": "the scheduler considers new jobs with a delay",
+    "BurstBufferStageIn": "its files are being copied in",
+    "Prolog": "its nodes are being prepared (prolog)",
+    "InvalidAccount": "its team no longer exists",
+    "InvalidQOS": "its limits (QOS) no longer exist",
+    "DeadLine": "can't end before its deadline",
+    "ReservationDeleted": "its reservation was deleted",
+    "QOSNotAllowed": "its limits (QOS) are not allowed there",
+    # The ledger sets this limit for a team that has spent its budget.
+    "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team allows, or the team's budget is spent",
+    "QOSUsageThreshold": "its team has used so much that it may not start jobs now",
+    "BurstBufferResources": "waits for room in the burst buffer",
+    "job requeued in held state": "was requeued and is held",
+    "JobHoldMaxRequeue": "was requeued too often and is held",
+    "launch_failed_requeued_held": "could not be started on its nodes and is held: headway logs says why",
+    "launch failed requeued held": "could not be started on its nodes and is held: headway logs says why",
+}
+
+
+def job_reason(job: JobState) -> str:
+    """Returns why a job waits or how it ended, or "" for a job without problems."""
+    if job.state in WAITING:
+        return explain_reason(job.reason)
+    if job.state == "OUT_OF_MEMORY":
+        return "used more memory than it asked for and was ended: ask for more with --mem"
+    if job.state == "TIMEOUT":
+        return f"reached its time limit of {format_duration(job.time_limit_s or 0)}: ask for more with --time"
+    if job.state == "NODE_FAIL":
+        return f"a node of it died ({', '.join(job.nodes) or 'unknown'}) and the job allows no requeue"
+    if job.state == "PREEMPTED":
+        return "was preempted by a job of a higher tier"
+    if job.state == "BOOT_FAIL":
+        return "a node could not be started for it"
+    if job.state == "CANCELLED":
+        return "was cancelled"
+    if job.state in ("FAILED", "COMPLETING"):  # the code is known while its nodes are still cleaned up
+        return explain_failure(job)
+    return ""
+
+
+def explain_reason(reason: str) -> str:
+    """Returns Slurm's reason in words; Slurm's own words where there is no explanation; "" for no reason."""
+    word = reason_word(reason)
+    limit = parse_limit(word)
+    if word in ("", "None"):
+        return ""
+    return REASON_SENTENCES.get(word) or (describe_limit(limit) if limit else word.replace("_", " "))
+
+
+def pending_line(job: JobState) -> str:
+    """Returns the line that a log shows while its job waits, as in "pending (Priority): waits behind jobs of
+    higher priority"."""
+    reason = reason_word(job.reason)
+    if reason in ("", "None"):
+        return "pending: waits for its turn"
+    words = explain_reason(job.reason)
+    return f"pending: {job.reason}" if words == reason.replace("_", " ") else f"pending ({reason}): {words}"
