@@ -1,12 +1,12 @@
-# Marks a machine as a cluster's, and gives it what the next steps need. $1: the mark, one line of JSON. Prints the mark that is
-# there: ours, or that of the first to write it. Needs a shell and, where Python is missing, apt.
+# Claims a machine for a cluster and installs Python for the next steps. $1: the claim, one line of JSON. Prints the claim that
+# the machine has: this one, or an earlier one of another cluster. Needs a shell and, if Python is missing, apt.
 LC_ALL=C
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
 set -eu
 umask 022
 mkdir -p /etc/headway /var/lib/headway
-# Whole or not at all, and never over another's.
+# ln creates the complete file at once and fails if the machine has a claim.
 mark=$(mktemp /etc/headway/held-by.XXXXXX)
 printf '%s\n' "$1" >"$mark"
 chmod 0644 "$mark"
@@ -17,7 +17,7 @@ command -v python3 >/dev/null 2>&1 && exit 0
 command -v apt-get >/dev/null 2>&1 || { echo "there is neither python3 nor apt-get" >&2; exit 1; }
 export DEBIAN_FRONTEND=noninteractive
 {
-    # Another program may be installing: an upgrade, or what a killed apply left.
+    # Another program may hold dpkg's lock: an upgrade, or an installation of an apply that was killed.
     tries=0
     until dpkg --configure -a; do
         tries=$((tries + 1))

@@ -1,6 +1,6 @@
-# What is on a machine that is not set up yet, for headway.providers.ssh.survey to read. Needs a shell and nothing else, reads
-# only, and passes over whatever is missing. $1: paths to look at, $2: user names, $4: uids, all separated by blanks; $3: a folder
-# that may not be there yet, whose file system is asked for.
+# Prints the facts of a machine before its first set-up; headway.providers.ssh.survey parses them. Needs only a shell,
+# changes nothing, and skips missing facts. $1: paths to check, $2: user names, $4: uids, each separated by blanks; $3: a folder,
+# which may be missing, whose file system is printed.
 LC_ALL=C
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
@@ -17,7 +17,7 @@ uname -r
 part hostname
 uname -n
 part boot
-# A container shares its host's: the file that its own init made is another one in each.
+# Containers share the boot id of their host, so the inode of a file that their own init creates is added.
 echo "$(first /proc/sys/kernel/random/boot_id) $(stat -c '%i %Z' /etc/hostname 2>/dev/null) $(first /etc/machine-id)"
 part memory
 cat /proc/meminfo

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Runs on the building host when all packages are installed ($1: the root folder of the image to be), before anything
-# of a node is set: drops what no node needs, so that it takes no place in the image.
+# Runs on the building host after the packages are installed. $1: the root folder of the image. Removes files that no node
+# needs and identities that belong to one machine.
 set -eu
 umask 022
 root=$1
 chroot "$root" localedef -i en_US -f UTF-8 en_US.UTF-8
 
-# JupyterLab's package also asks for the tools that build it, a gigabyte of them: only its own files are taken. What it
-# needs in Python is installed as packages.
+# JupyterLab's package depends on a gigabyte of build tools, so only its own files are unpacked. The Python packages that it
+# needs are installed as packages.
 if [ -d "$root/usr/lib/python3/dist-packages/jupyterlab_server" ]; then
     lab=$(mktemp -d "$root/tmp/lab.XXXXXX")
     (cd "$lab" && APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get --quiet download jupyterlab)
@@ -24,7 +24,7 @@ rm -rf "$root"/usr/share/i18n/charmaps "$root"/var/log/apt "$root"/var/log/*.log
     "$root"/var/cache/ldconfig "$root"/var/lib/dpkg/*-old "$root"/usr/lib/systemd/hwdb "$root"/usr/lib/udev/hwdb.* \
     "$root"/etc/apt/apt.conf.d/99mmdebstrap "$root"/usr/bin/promtool "$root"/usr/bin/amtool "$root"/usr/lib/libtorch-test
 
-# Identities are a machine's or a cluster's own, never the image's.
+# Host keys, the MUNGE key and the machine id differ by machine or cluster, so the image has none.
 rm -f "$root"/etc/ssh/ssh_host_* "$root/etc/munge/munge.key" "$root/var/lib/dbus/machine-id"
 : >"$root/etc/machine-id"
 rm -f "$root/etc/hostname" "$root/etc/resolv.conf"

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Makes Headway's own parts on a machine that has the packages: usage: build_parts.sh ROOT (/, or a root folder entered by chroot).
-# Next to it lie spank/, pam/, container/ and torch-without-libuv.sh. Running it twice changes nothing.
+# Builds and installs Headway's own parts on a machine that has the packages. Usage: build_parts.sh ROOT (/, or a root folder
+# that is entered by chroot). Needs spank/, pam/, container/ and torch-without-libuv.sh in its own folder. Can be run again.
 set -eu
 umask 022
 root=${1%/}
 here=$(dirname "$0")
 own=$root/usr/lib/headway
 
-# Users' files may come from /var/lib/extrausers.
+# passwd, group and shadow entries of users are in /var/lib/extrausers.
 sed -i -E 's/^((passwd|group|shadow):.*)$/\1 extrausers/; s/( extrausers)+$/ extrausers/' "$root/etc/nsswitch.conf"
 mkdir -p "$root/var/lib/extrausers"
 sh "$here/torch-without-libuv.sh" "$root/"
 
-# Small plugins, against the headers of the Slurm that is there; two programs that run inside containers of any image. Each is
-# made under a temporary name: a daemon may have the old one open.
+# Plugins, compiled against the headers of the installed Slurm, and two static programs that run inside containers. Each is
+# written under a temporary name, because a daemon may have the old file open.
 mkdir -p "$own/spank" "$own/pam"
 for plugin in spank/private_tmp spank/container pam/job_tmp; do
     gcc -O2 -Wall -Wextra -Werror -fPIC -shared -o "$own/$plugin.new" "$here/$plugin.c"
@@ -27,5 +27,5 @@ if [ ! "$here/container" -ef "$own/container" ]; then
     mkdir -p "$own/container"
     cp "$here"/container/*.py "$own/container/"
 fi
-chmod 0755 "$own" "$own/container" # made with whatever umask the builder has
+chmod 0755 "$own" "$own/container" # the builder's umask may have made them private
 python3 -m compileall -q "$own/container"

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Runs on the building host over the base image and the files of rootfs/; $1 is the root folder of the image to be.
-# Cheap to repeat: a change here or in rootfs/ does not install the packages again.
+# Runs on the building host after base.sh and after the files of rootfs/ were copied. $1: the root folder of the image.
+# A change here or in rootfs/ repeats only this script; the packages are not installed again.
 set -eu
 umask 022
 root=$1
 in_root() { chroot "$root" "$@"; }
 
-# Started by `headway apply` when their configuration is there, never by the image.
+# `headway apply` starts these units after it has written their configuration. The image must not start them.
 for unit in slurmd slurmctld slurmdbd slurmrestd prometheus prometheus-alertmanager mariadb; do
     in_root systemctl disable "$unit.service" 2>/dev/null || true
 done
@@ -16,7 +16,7 @@ if [ "$(in_root systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')" -
     ln -sf ../lib/headway/init "$root/usr/sbin/init"
 fi
 
-# What a container neither needs nor may do (udev and sysctl would act on the host), and what would slow the boot.
+# Units that a container does not need or may not run (udev and sysctl would change the host), and units that slow the boot.
 for unit in \
     systemd-udevd.service systemd-udevd-control.socket systemd-udevd-kernel.socket systemd-udev-trigger.service \
     systemd-udev-settle.service systemd-sysctl.service systemd-modules-load.service systemd-binfmt.service \
@@ -45,12 +45,13 @@ mkdir -p "$root/etc/headway/boot" "$root/srv/headway" "$root/srv/headway-state" 
 # slurmrestd refuses to run as root or SlurmUser.
 in_root useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin slurmrestd
 
-# Slurm counts far more CPUs here than there are. MPI's processes ask for the next message without pause, and the daemons
-# they wait for would hardly run: they let others run in between. Not by sched_yield, of which they make 50,000 a second: on
-# Linux 6.18 a few of them kept everything else on the host from running for minutes ("workqueue lockup" in its log).
-# And they speak through UCX: with the other layer (ob1) a rank that Slurm's PMIx has freed early from the barrier at the end of
-# MPI_Init kills those that still wait in it with its first message (open-mpi/ompi issue 12495; one run in 40 when cores are busy).
-# (Debian's file has no end of its last line, and rules UCX out for windows too: they go the way of the messages.)
+# Local machines have far more CPUs in Slurm than the host has. MPI processes poll for messages without pause, so the
+# daemons that they wait for would hardly run: they must yield the CPU. They yield by nanosleep and not by sched_yield, of
+# which they make 50,000 calls a second: on Linux 6.18 a few such processes blocked the host for minutes ("workqueue lockup"
+# in its log).
+# UCX is required: with ob1, a rank that Slurm's PMIx releases early from the barrier at the end of MPI_Init kills the waiting
+# ranks with its first message (open-mpi/ompi issue 12495; one run in 40 when all cores are busy).
+# Debian's file does not end with a line break, and excludes UCX for one-sided communication (osc), which is set here too.
 cat >>"$root/etc/openmpi/openmpi-mca-params.conf" <<'END'
 
 mpi_yield_when_idle = 1
@@ -62,11 +63,11 @@ opal_common_ucx_tls = any
 opal_common_ucx_devices = any
 END
 
-# Root signs in only to administer (every remote command of Headway does): no login session, no user manager for that.
+# Every remote command of Headway signs in as root. Such a login needs no systemd session and no user manager.
 sed -i -E 's/^session[[:space:]].*pam_systemd\.so.*$/session [success=1 default=ignore] pam_succeed_if.so quiet uid = 0\n&/' \
     "$root/etc/pam.d/common-session"
 
-# The parts that machines without a node image get too.
+# The parts that machines without a node image also get.
 parts=$root/usr/lib/headway/parts
 mkdir -p "$parts"
 cp -r "$(dirname "$0")"/spank "$(dirname "$0")"/pam "$(dirname "$0")"/*.sh "$parts/"

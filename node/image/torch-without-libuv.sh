@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes Debian's torchrun meet: usage: torch-without-libuv.sh ROOT   (a root file system that is being built, or /)
+# Makes the rendezvous of Debian's torchrun work. Usage: torch-without-libuv.sh ROOT (the root folder of an image, or /)
 #
-# Debian builds PyTorch without libuv, yet PyTorch 2.4 and later ask for a libuv store wherever a caller does not say
-# otherwise, and torchrun does not let one say it: it ends with "use_libuv was requested but PyTorch was build without
-# libuv support". Such a store can never be had here, so the other kind is made instead, for torchrun and for scripts.
-# Versions before libuv (Debian 12) are left as they are. Running it twice changes nothing.
+# Debian builds PyTorch without libuv, but PyTorch 2.4 and later request a libuv store by default. torchrun has no option
+# against this and ends with "use_libuv was requested but PyTorch was build without libuv support". This script changes the
+# default of the store for torchrun and for scripts. It does not change versions without libuv (Debian 12). It can be run
+# again.
 set -eu
 package=${1%/}/usr/lib/python3/dist-packages/torch/distributed
 [ -d "$package" ] || exit 0
@@ -13,7 +13,7 @@ grep -q 'Headway: ' "$package/__init__.py" && exit 0
 cat >>"$package/__init__.py" <<'PYTHON'
 
 
-# Headway: this build has no libuv, so a store that asks for it is made without.
+# Headway: this build has no libuv, so stores are created without it.
 if is_available():
     from torch._C import _distributed_c10d as _c10d
 

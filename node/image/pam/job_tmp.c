@@ -1,10 +1,10 @@
-/* Gives an SSH session on a node the /tmp and /dev/shm of the job that pam_slurm_adopt has put it in.
+/* Gives an SSH session on a node the /tmp and /dev/shm of its job, into which pam_slurm_adopt has moved the session.
  *
- * Slurm's own way needs job_container/tmpfs, which spank/private_tmp.c stands in for. As there, the folders that the
- * prolog made are bound in a mount namespace of the session's own; which job it is, the session's cgroup says. A session
- * in no job (root's) stays as it is.
+ * Slurm does this only with job_container/tmpfs, which spank/private_tmp.c replaces. As there, the folders that the prolog
+ * created are bound in a new mount namespace of the session. The session's cgroup names the job. A session without a job
+ * (root's) stays unchanged.
  *
- * Compiled into the node image. PAM's headers are not there: what is needed of them is two numbers and two functions.
+ * Compiled on the machine without PAM's headers: it needs only two numbers and two functions of them.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,7 +22,7 @@
 int pam_sm_open_session(void *handle, int flags, int argc, const char **argv);
 int pam_sm_close_session(void *handle, int flags, int argc, const char **argv);
 
-/* The job whose cgroup this process is in, on cgroup v1 and v2; 0 for none. */
+/* Returns the job whose cgroup this process is in, on cgroup v1 and v2; 0 if it is in no job. */
 static unsigned int job_of_session(void)
 {
     char line[4096];
@@ -50,7 +50,7 @@ static int bind_over(unsigned int job, const char *part, const char *target)
     return -1;
 }
 
-/* As root, in the process that all of the connection's sessions come from. */
+/* Runs as root in the process that starts all sessions of the connection. */
 int pam_sm_open_session(void *handle, int flags, int argc, const char **argv)
 {
     unsigned int job = job_of_session();
@@ -71,7 +71,7 @@ int pam_sm_open_session(void *handle, int flags, int argc, const char **argv)
     return bind_over(job, "tmp", "/tmp") || bind_over(job, "shm", "/dev/shm") ? PAM_SESSION_ERR : PAM_SUCCESS;
 }
 
-/* The namespace ends with its last process. */
+/* Does nothing: the namespace ends with its last process. */
 int pam_sm_close_session(void *handle, int flags, int argc, const char **argv)
 {
     (void)handle;

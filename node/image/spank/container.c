@@ -1,12 +1,12 @@
-/* --container-image and its companions for srun, sbatch and salloc: a step's tasks run inside a container image.
+/* --container-image and the other --container-* options of srun, sbatch and salloc: a step's tasks run in a container.
  *
- * Everything happens in the tasks themselves, as the user and inside the step's cgroup, so that a limit, a time limit or
- * scancel reaches it like any other process of the step, and no mistake of a user can fail what would drain the node.
- * A node's first task starts the runtime (/usr/lib/headway/container), which fetches the image if need be, builds the
- * root file system in namespaces of its own and leaves one process there that holds them open. All tasks of the node
- * then enter these namespaces and start the user's program.
+ * All work runs in the tasks, as the user and inside the step's cgroup. So limits, the time limit and scancel apply to it
+ * as to any process of the step, and an error of a user can't make a plugin call fail that would drain the node. A node's
+ * first task starts the runtime (/usr/lib/headway/container). The runtime imports the image if it is missing, builds the
+ * root file system in new namespaces and leaves one process that holds them open. All tasks of the step on the node enter
+ * these namespaces and start the user's program.
  *
- * Compiled into the node image against the headers of the Slurm that is there.
+ * Compiled on the machine against the headers of its Slurm.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -34,11 +34,11 @@ SPANK_PLUGIN(headway_container, 1);
 #define RUNTIME "/usr/lib/headway/container"
 #define ON_DISK "/var/lib/headway/containers"
 #define IN_MEMORY "/run/headway/containers"
-#define OVERLAY_MAGIC 0x794c7630 /* an overlay can't be the writable layer of another one */
+#define OVERLAY_MAGIC 0x794c7630 /* an overlay can't be the writable layer of another overlay */
 #define MOST_STATE (1 << 20)
-#define NO_CONTAINER 125 /* a task's exit code when its container did not come to be; as podman and docker have it */
+#define NO_CONTAINER 125 /* a task's exit code when its container could not start, as with podman and docker */
 
-/* What the command line asked for; mount_home: -1 not said. */
+/* Options of the command line; mount_home is -1 if not given. */
 static struct {
     char *image, *mounts, *workdir, *name;
     int mount_home;
@@ -46,18 +46,18 @@ static struct {
 
 static char *cache = "", *shared = "";
 
-/* Seen by all tasks of the step on this node: the first one tells the others how it went. */
+/* Shared memory of all tasks of the step on this node: the first task stores here whether the container started. */
 enum { WAITING, READY, FAILED };
 static struct told {
     atomic_int state;
-    pid_t holder;    /* has the namespaces that tasks enter */
-    pid_t helper;    /* all that this step started for its container ends with it: */
+    pid_t holder;    /* process whose namespaces the tasks enter */
+    pid_t helper;    /* process that this step started for its container; `others` end with it */
     pid_t others[2]; /* squashfuse and bubblewrap */
 } *told;
 
 static uint32_t tasks_ended;
 
-static char folder[PATH_MAX]; /* the job's, on this node */
+static char folder[PATH_MAX]; /* folder of the job on this node */
 static uint32_t step_id;
 static uid_t uid = (uid_t)-1;
 static gid_t gid = (gid_t)-1;
@@ -76,7 +76,7 @@ static int keep(char **where, const char *option, const char *value)
         return -1;
     }
     free(*where);
-    *where = strdup(value); /* said twice: the later one counts, as for sbatch's own options */
+    *where = strdup(value); /* the last of several values counts, as for sbatch's own options */
     return *where == NULL ? -1 : 0;
 }
 
@@ -120,13 +120,13 @@ static int on_home(int val, const char *value, int remote)
 static struct spank_option options[] = {
     {"container-image", "IMAGE", "[headway] run in this image: REPO:TAG, REGISTRY#REPO:TAG, docker://..., a .sqsh file or"
      " an OCI layout folder", 1, 0, on_image},
-    {"container-mounts", "SRC:DST[:ro|rw],...", "[headway] show these files and folders of the node in the container", 1, 0,
+    {"container-mounts", "SRC:DST[:ro|rw],...", "[headway] mount these files and folders of the node in the container", 1, 0,
      on_mounts},
     {"container-workdir", "PATH", "[headway] start in this folder of the container", 1, 0, on_workdir},
     {"container-name", "NAME", "[headway] keep the container's files under this name for later steps of the job", 1, 0,
      on_name},
-    {"container-mount-home", NULL, "[headway] show the home folder in the container", 0, 1, on_home},
-    {"no-container-mount-home", NULL, "[headway] don't show the home folder in the container (default)", 0, 0, on_home},
+    {"container-mount-home", NULL, "[headway] mount the home folder in the container", 0, 1, on_home},
+    {"no-container-mount-home", NULL, "[headway] don't mount the home folder in the container (default)", 0, 0, on_home},
 };
 
 int slurm_spank_init(spank_t spank, int argc, char **argv)
@@ -150,7 +150,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
     return 0;
 }
 
-/* ---- the step, as root, before any task: a folder for its files. A failure here is said by the tasks. */
+/* ---- the step, as root, before any task: creates the folder for its files. The tasks report an error of this. */
 
 static void make_folder(uint32_t job)
 {
@@ -179,7 +179,7 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
     (void)argc, (void)argv;
     if (!wanted()) {
         if (spank_context() != S_CTX_REMOTE && (asked.mounts || asked.workdir || asked.mount_home != -1))
-            slurm_error("headway: --container-* options mean nothing without --container-image or --container-name");
+            slurm_error("headway: --container-* options have no effect without --container-image or --container-name");
         return 0;
     }
     if (spank_context() != S_CTX_REMOTE)
@@ -198,7 +198,7 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 
 /* ---- a task, as the user */
 
-/* On the task's own stderr, where its user looks. */
+/* Prints on the task's stderr, where the user sees it. */
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
 {
     char text[1024];
@@ -217,7 +217,7 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
         return;
 }
 
-/* The job's environment without what would change how the runtime itself is loaded. */
+/* Returns the job's environment without variables that change how the runtime itself is loaded. */
 static char **plain(char **environment)
 {
     size_t count = 0, kept = 0;
@@ -271,7 +271,7 @@ static void run_runtime(spank_t spank, int report)
     _exit(1);
 }
 
-/* Starts the runtime and waits for its one line, "ready HOLDER [OTHERS]". Returns the pid, or 0; what went wrong has been said. */
+/* Starts the runtime and waits for its line "ready HOLDER [OTHERS]". Returns HOLDER's pid, or 0 after an error was printed. */
 static pid_t start(spank_t spank)
 {
     char line[64] = "";
@@ -284,7 +284,7 @@ static pid_t start(spank_t spank)
         return 0;
     }
     if (child == 0) {
-        setsid(); /* what is sent to the task's process group is not meant for its file system */
+        setsid(); /* signals to the task's process group must not end its file system */
         for (int number = 1; number < NSIG; number++)
             if (number != SIGCHLD)
                 signal(number, SIG_IGN);
@@ -324,7 +324,7 @@ static int enter(pid_t holder)
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)holder, kinds[i]);
         if ((handles[i] = open(path, O_RDONLY | O_CLOEXEC)) < 0) {
-            say("headway: the container is gone: %s: %s", path, strerror(errno));
+            say("headway: the container has ended: %s: %s", path, strerror(errno));
             return -1;
         }
     }
@@ -338,7 +338,7 @@ static int enter(pid_t holder)
     return 0;
 }
 
-/* The runtime's word about the container: working folder, then NAME=VALUE of the image; each ends with a NUL. */
+/* Returns the runtime's file about the container: working folder, then NAME=VALUE of the image, each ended by a NUL. */
 static char *read_state(const char *name, size_t *size)
 {
     char path[PATH_MAX + 160], *text = malloc(MOST_STATE + 1);
@@ -361,8 +361,8 @@ static char *read_state(const char *name, size_t *size)
     return text;
 }
 
-/* srun looks a program up on the machine it is typed on ("ls" becomes /usr/bin/ls). Where the image has it elsewhere,
- * the plain name is looked up again, in the container's own PATH. */
+/* srun looks a program up on the submitting machine ("ls" becomes /usr/bin/ls). If the image does not have that path, the
+ * name is looked up in the container's PATH. */
 static void find_program(spank_t spank)
 {
     int words = 0;
@@ -405,10 +405,10 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
     if (!wanted() || step_id == SLURM_EXTERN_CONT)
         return 0;
     if (told == NULL || folder[0] == '\0') {
-        say("headway: no room for a container on this node: " ON_DISK " can't be written");
+        say("headway: no container can be created on this node: " ON_DISK " can't be written");
         _exit(NO_CONTAINER);
     }
-    signal(SIGTERM, SIG_DFL); /* slurmstepd's own handler is still there: a cancelled import would not notice */
+    signal(SIGTERM, SIG_DFL); /* slurmstepd's handler is still set; with it scancel would not end an import */
     spank_get_item(spank, S_TASK_ID, &task);
     if (task == 0) {
         told->holder = start(spank);
@@ -417,7 +417,7 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
     while (atomic_load(&told->state) == WAITING)
         usleep(2000);
     if (atomic_load(&told->state) == FAILED)
-        _exit(NO_CONTAINER); /* the first task said why; an error of ours to Slurm would only say that a plugin failed */
+        _exit(NO_CONTAINER); /* the first task printed the reason; Slurm would only report that a plugin failed */
     if (asked.name)
         snprintf(name, sizeof(name), "name-%s", asked.name);
     else
@@ -429,7 +429,7 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
     set_environment(spank, rest, state + size > rest ? (size_t)(state + size - rest) : 0);
     if (chdir(asked.workdir ? asked.workdir : state) != 0) {
         if (asked.workdir) {
-            say("headway: --container-workdir: %s: %s; name a folder that is in the image or mounted", asked.workdir,
+            say("headway: --container-workdir: %s: %s; give a folder of the image or of --container-mounts", asked.workdir,
                 strerror(errno));
             _exit(NO_CONTAINER);
         }
@@ -441,9 +441,9 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
     return 0;
 }
 
-/* ---- the end of a step, as root; what is done to the user's processes and files is done as the user */
+/* ---- the end of a step, as root; the user's processes and files are handled as the user */
 
-/* A child that is the user; 0 in it. */
+/* Forks a child that becomes the user. Returns 0 in the child. */
 static pid_t fork_as_user(void)
 {
     pid_t child = fork();
@@ -453,7 +453,7 @@ static pid_t fork_as_user(void)
     return child;
 }
 
-/* Whether a process is still in its cgroup: until it is a zombie. */
+/* Returns whether a process is still in its cgroup, that is, not yet a zombie. */
 static int runs(pid_t pid)
 {
     char text[512], *end;
@@ -472,7 +472,8 @@ static int runs(pid_t pid)
     return end != NULL && strncmp(end, ") Z", 3) != 0 && strncmp(end, ") X", 3) != 0;
 }
 
-/* Slurm ends what is left in a step's cgroup, but looks only each second whether it is gone. */
+/* Ends the container's processes with the step's last task. Slurm would kill them too, but it checks the cgroup only once
+ * a second, and the step would end later. */
 int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
 {
     uint32_t tasks = 0;
@@ -482,7 +483,7 @@ int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
     (void)argc, (void)argv;
     if (!wanted() || told == NULL)
         return 0;
-    if (spank_get_item(spank, S_TASK_ID, &task) == ESPANK_SUCCESS && task == 0) /* killed while the others wait for it */
+    if (spank_get_item(spank, S_TASK_ID, &task) == ESPANK_SUCCESS && task == 0) /* it was killed while other tasks wait for it */
         atomic_compare_exchange_strong(&told->state, &waiting, FAILED);
     if (told->helper <= 0)
         return 0;
@@ -492,7 +493,7 @@ int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
         kill(told->helper, SIGKILL);
         for (int i = 0; i < 500 && (runs(told->helper) || runs(told->others[0]) || runs(told->others[1])); i++)
             usleep(1000);
-        for (int i = 0; i < 50 && runs(told->holder); i++) /* of another step, where this one only entered it */
+        for (int i = 0; i < 50 && runs(told->holder); i++) /* in a named container it may be of another step */
             usleep(1000);
         _exit(0);
     }
@@ -501,7 +502,7 @@ int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
     return 0;
 }
 
-/* An unnamed container's files go. */
+/* Deletes the files of an unnamed container. */
 int slurm_spank_exit(spank_t spank, int argc, char **argv)
 {
     char path[PATH_MAX + 32];

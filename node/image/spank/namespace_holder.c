@@ -1,5 +1,5 @@
-/* The one process that keeps a container's namespaces open. Linked statically: the image it runs in need not have anything.
- * Says "ready PID" on the descriptor it is given and then waits to be killed with its step. */
+/* The process that keeps a container's namespaces open. It is linked statically, because the image may have no libraries.
+ * It writes "ready PID" to the descriptor in its argument and then waits until it is killed with its step. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

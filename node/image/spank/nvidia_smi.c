@@ -1,5 +1,5 @@
-/* Stands for nvidia-smi inside containers on machines with SIMULATED GPUs: the real stand-in is a Python program, and an
- * image need not have a Python, so the machine's own /usr is bound to SIM and its loader starts the machine's Python. */
+/* nvidia-smi inside containers on machines with SIMULATED GPUs. It starts the machine's nvidia-smi, which is a Python
+ * program. An image may have no Python, so the machine's /usr is mounted at SIM, and its loader starts its Python. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

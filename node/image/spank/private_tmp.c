@@ -1,11 +1,11 @@
-/* Gives every task of a job the job's own /tmp and /dev/shm, made by the prolog and removed by the epilog.
+/* Gives all tasks of a job the job's own /tmp and /dev/shm. The prolog creates the folders, the epilog deletes them.
  *
- * Slurm's job_container/tmpfs keeps one mount namespace per job alive by binding it to a file. Linux refuses that bind
- * whenever the new namespace's number is not higher than the caller's, and kernels that hand numbers out per processor
- * (seen on 6.18) make that a matter of luck: steps then fail at random. Here nothing is kept: each task unshares a mount
- * namespace of its own and binds the same folders, so all tasks of a job on a node see the same files.
+ * Slurm's job_container/tmpfs keeps one mount namespace per job alive by a bind mount of it on a file. Linux refuses this
+ * mount if the new namespace's number is not higher than the caller's. Kernels that assign numbers per processor (seen on
+ * 6.18) therefore make steps fail at random. This plugin keeps no namespace: each task unshares its own mount namespace
+ * and binds the same folders, so that all tasks of a job on a node see the same files.
  *
- * Compiled into the node image against the headers of the Slurm that is there.
+ * Compiled on the machine against the headers of its Slurm.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -34,9 +34,9 @@ static int bind_over(uint32_t job, const char *part, const char *target)
     return -1;
 }
 
-/* slurmstepd lies in the job's own memory cgroup under cgroup v1, and may not protect itself where the machine is a
- * container. A task that fills shared memory is small itself (the files count, not the process), so the kernel ended
- * slurmstepd instead and the job hung. Tasks go first. */
+/* Makes the OOM killer choose the task before slurmstepd. Under cgroup v1 slurmstepd is in the job's memory cgroup, and on a
+ * machine that is a container it may not protect itself. A task that fills shared memory has a small process itself, so the
+ * kernel killed slurmstepd instead and the job hung. */
 static void go_first(void)
 {
     int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -47,7 +47,7 @@ static void go_first(void)
         close(file);
 }
 
-/* As root, in the task's own process, before it becomes the user. */
+/* Runs as root in the task's process, before it becomes the user. */
 int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 {
     uint32_t job = 0;
@@ -61,7 +61,7 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
         return 0;
     snprintf(folder, sizeof(folder), BASE "/%u", job);
     if (stat(folder, &info) != 0) {
-        /* The prolog always makes it; without it the shared /tmp is better than no job. */
+        /* The prolog always creates it. If it is missing, the job runs with the shared /tmp instead of failing. */
         slurm_error("headway: %s is missing, job %u shares the node's /tmp", folder, job);
         return 0;
     }

@@ -128,7 +128,7 @@ def test_job_without_gpus_gets_a_hint_on_stderr(
     assert (told.out, "on the nodes: srun --gpus 1 nvidia-smi" in told.err) == ("No devices were found\n", True)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     assert module.main(["-L"]) == 6
-    assert "this job asked for no GPU" in capsys.readouterr().err
+    assert "this job has no GPU" in capsys.readouterr().err
 
 
 def test_gpus_are_labelled_simulated_without_settings_file(module: ModuleType, smi: Smi) -> None:
