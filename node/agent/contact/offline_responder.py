@@ -19,8 +19,8 @@ from typing import Any
 
 from agent.config import Config
 from agent.contact.node_lease import LEASE_OVER_S
+from agent.failover.leader import LeaderFile
 from agent.journal import log, whole_lines
-from agent.two_heads.leading_head import LeaderFile
 
 ACTIONS = "/var/lib/headway/deeds.jsonl"  # a name that agents of other versions have too
 WATCHED = "/run/headway/watched"  # touched by `watch` while a server reads from it

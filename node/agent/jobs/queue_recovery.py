@@ -8,7 +8,7 @@ the old order and so usually under the old number. A run that may still exist is
 registers. What the controller does not accept because it went away again is kept on a list and tried again.
 
 With two heads, the second one takes over without the first one's last seconds, while accounting is away. It writes the list
-(agent/two_heads/takeover_recovery.py), which the first head carries out here when it is back."""
+(agent/failover/takeover_recovery.py), which the first head carries out here when it is back."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from agent.checks.runner import BAD, MOUNT, OK
 from agent.config import Config
 from agent.contact.key_change import UNREAD, key_change_begun
 from agent.contact.node_lease import Lease, other_node_addresses
+from agent.failover.reregistration import Reregistration
 from agent.gpu.factory import open_source
 from agent.gpu.interface import Source
 from agent.gpu.nvml import Nvml
@@ -28,7 +29,6 @@ from agent.metrics.exporter import MetricsServer
 from agent.metrics.sampler import Sampler
 from agent.munge import Munge
 from agent.roles.head import PORT
-from agent.two_heads.reregister import Reregistration
 
 SOCKET = "/run/headway/report/socket"
 FLUSH_S = 2.0

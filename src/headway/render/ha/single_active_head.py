@@ -8,7 +8,7 @@ first one does not start, because both would schedule.
 
 A controller that becomes active writes its name to the state folder. If it was frozen or could not reach that folder,
 and continues after the other has taken over, it finds another name there, and the agent ends it
-(node/agent/two_heads/leading_head.py)."""
+(node/agent/failover/leader.py)."""
 
 from __future__ import annotations
 

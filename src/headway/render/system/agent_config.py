@@ -19,7 +19,7 @@ AGENT = "headway-agent.service"
 CONFIG = "/etc/headway/agent.json"
 METRICS_PORT = 6822
 SIMULATED_LOG = "/run/headway/kmsg"
-# For a second head, see node/agent/two_heads/first_head_away.py.
+# For a second head, see node/agent/failover/first_head_monitor.py.
 _LETS_IN = """\
 # A rule against a first head that is gone does not outlive who takes it away again.
 ExecStopPost=-/usr/sbin/ip rule del pref 6817

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from headway.jobs.explain.job_failures import container_error
-from tests.support import builders
-
-LAB = builders.cluster(4)
 
 
 def test_container_error_is_read_from_the_log() -> None:

@@ -9,8 +9,6 @@ import pytest
 from headway.jobs.explain.job_reasons import job_reason
 from tests.support import builders
 
-LAB = builders.cluster(4)
-
 
 @pytest.mark.parametrize(
     ("change", "said"),

@@ -6,10 +6,6 @@ import pytest
 
 from headway.jobs.submission.requested_resources import without_dependency
 from headway.schemas.submission.submissions import SubmitIn
-from tests.support import builders
-
-LAB = builders.cluster(4)
-
 
 WAITED = """#!/bin/bash
 #SBATCH -N2 --dependency=afterok:12 --comment="a --dependency=b" # why

@@ -11,8 +11,6 @@ from headway.jobs.view.array_tasks import array_out, failed_tasks, tasks_of, wit
 from headway.schemas.submission.submissions import SubmitIn
 from tests.support import builders
 
-LAB = builders.cluster(4)
-
 
 def test_array_counts_its_tasks_by_state() -> None:
     words = ["COMPLETED", "RUNNING", "PENDING", "FAILED", "TIMEOUT", "CANCELLED", "COMPLETED"]

@@ -422,9 +422,9 @@ def test_new_leader_waits_for_leases_renewed_by_the_other_head(world: World) -> 
 def test_lease_is_renewed_by_the_leading_head_or_any_if_unknown(
     world: World, first: bool, number: int | None, age_s: int, renews: bool
 ) -> None:
+    from agent.failover.leader import LeaderFile
     from agent.roles.head import NodeMessages as Keeper
     from agent.roles.node import renews_lease as renewed
-    from agent.two_heads.leading_head import LeaderFile
 
     if number is not None:
         leads(world, number, age_s)
@@ -438,7 +438,7 @@ def test_lease_is_renewed_by_the_leading_head_or_any_if_unknown(
 
 
 def test_leader_file_ignores_a_heartbeat_being_written(world: World) -> None:
-    from agent.two_heads.leading_head import LeaderFile
+    from agent.failover.leader import LeaderFile
 
     leads(world, 0)
     leading = LeaderFile(first=False, state=str(world.folder))
@@ -462,17 +462,15 @@ def test_leader_file_ignores_a_heartbeat_being_written(world: World) -> None:
 def test_controller_that_lost_leadership_is_ended(
     world: World, monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str, ended: int
 ) -> None:
-    from agent.two_heads import leading_head
+    from agent.failover import leader
 
     done: list[str] = []
-    monkeypatch.setattr(leading_head, "_end", lambda: done.append("kill"))
+    monkeypatch.setattr(leader, "_end", lambda: done.append("kill"))
     for name, text in (("ours", ours), ("leads", theirs)):
         if text:
             (world.folder / name).write_text(f"{text} {world.folder}\n")
     # Its own folder counts: the file may name another one by now.
-    looks = leading_head.LeaderMonitor(
-        leading_head.LeaderFile(True, str(world.folder / "another")), str(world.folder / "ours")
-    )
+    looks = leader.LeaderMonitor(leader.LeaderFile(True, str(world.folder / "another")), str(world.folder / "ours"))
     assert not looks.check(), "the two files are not written at one moment"
     assert looks.check() is bool(ended)
     assert len(done) == ended

@@ -7,30 +7,30 @@ from pathlib import Path
 
 import pytest
 
+from agent.failover import reregistration
 from agent.roles import head
-from agent.two_heads import reregister
 
 FIRST, SECOND = "10.0.0.1", "10.0.0.2"
 
 
 def test_node_registers_again_once_after_a_head_change_and_a_delay() -> None:
     asked: list[Sequence[str]] = []
-    registers = reregister.Reregistration(lambda argv: asked.append(argv) or 0)
+    registers = reregistration.Reregistration(lambda argv: asked.append(argv) or 0)
     registers.note_leader(FIRST, 7, 10.0)
     registers.register_if_due(1000.0)
     assert asked == [], "an agent that has just started is no change"
     for at in (1000.0, 1001.0, 1002.0):
         registers.note_leader(SECOND, 7, at)
-    registers.register_if_due(1000.0 + reregister.AFTER_S - 1)
+    registers.register_if_due(1000.0 + reregistration.AFTER_S - 1)
     assert asked == []
     for at in (1000.0, 1300.0):
-        registers.register_if_due(at + reregister.AFTER_S)
+        registers.register_if_due(at + reregistration.AFTER_S)
     assert asked == [("systemctl", "reload", "--no-block", "slurmd.service")]
 
 
 def test_restarted_controller_of_the_same_head_counts_as_a_change() -> None:
     asked: list[Sequence[str]] = []
-    registers = reregister.Reregistration(lambda argv: asked.append(argv) or 0)
+    registers = reregistration.Reregistration(lambda argv: asked.append(argv) or 0)
     for at, controller in (
         (10.0, 7),
         (11.0, 7),
@@ -42,21 +42,21 @@ def test_restarted_controller_of_the_same_head_counts_as_a_change() -> None:
     assert asked == []
     registers.note_leader(FIRST, 0, 1000.0)
     registers.note_leader(FIRST, 8, 1001.0)
-    registers.register_if_due(1000.9 + reregister.AFTER_S)
+    registers.register_if_due(1000.9 + reregistration.AFTER_S)
     assert asked == []
-    registers.register_if_due(1001.0 + reregister.AFTER_S)
+    registers.register_if_due(1001.0 + reregistration.AFTER_S)
     assert len(asked) == 1
 
 
 def test_registration_waits_until_only_one_head_claims_to_lead() -> None:
     asked: list[Sequence[str]] = []
-    registers = reregister.Reregistration(lambda argv: asked.append(argv) or 0)
+    registers = reregistration.Reregistration(lambda argv: asked.append(argv) or 0)
     for at in (10.0, 11.0, 12.0):
         registers.note_leader(FIRST, 7, at)
         registers.note_leader(SECOND, 7, at + 0.1)
-    registers.register_if_due(12.0 + reregister.AFTER_S)
+    registers.register_if_due(12.0 + reregistration.AFTER_S)
     assert asked == []
-    registers.register_if_due(12.1 + reregister.AFTER_S)
+    registers.register_if_due(12.1 + reregistration.AFTER_S)
     assert len(asked) == 1
 
 
@@ -64,7 +64,7 @@ def test_failed_slurmd_reload_is_logged(capsys: pytest.CaptureFixture[str]) -> N
     from agent import journal
 
     journal._said[0] = -1.0
-    registers = reregister.Reregistration(lambda argv: 1)
+    registers = reregistration.Reregistration(lambda argv: 1)
     registers.note_leader(FIRST, 7, 1.0)
     registers.note_leader(SECOND, 7, 2.0)
     registers.register_if_due(100.0)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from agent import config
+from agent.failover import takeover_recovery
 from agent.jobs import queue_recovery
-from agent.two_heads import takeover_recovery
 
 ME = pwd.getpwuid(os.getuid())
 SAVED = 1_000_000  # when the first one's controller wrote its queue last

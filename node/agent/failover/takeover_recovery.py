@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 
 from agent.config import Config
+from agent.failover.first_head_monitor import STILL_S
+from agent.failover.leader import LeaderFile
 from agent.jobs.queue_recovery import (
     BEGAN,
     DUE,
@@ -30,8 +32,6 @@ from agent.jobs.queue_recovery import (
 )
 from agent.jobs.submission_notes import read_bytes
 from agent.journal import log
-from agent.two_heads.first_head_away import STILL_S
-from agent.two_heads.leading_head import LeaderFile
 
 LOOK_S = 0.25
 

@@ -1,4 +1,5 @@
-"""Runs on a second head: while the first head's machine is gone, connections to its slurmctld and slurmdbd fail at once.
+"""Runs on a second head, which is Slurm's backup controller: while the machine of the first head, the primary controller, is
+gone, connections to its slurmctld and slurmdbd fail at once.
 
 A slurmctld that takes over asks slurmdbd four or five times before it serves. It waits a second each time for a machine that is
 switched off, and minutes for one that hangs while its kernel accepts connections. squeue waits for the first controller in the
@@ -16,9 +17,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from agent.config import Config
+from agent.failover.leader import LeaderFile
 from agent.journal import log
 from agent.metrics.exporter import PORT
-from agent.two_heads.leading_head import LeaderFile
 
 WAIT_S = 1.0
 LOOK_S = 0.5
