@@ -33,7 +33,7 @@ from headway.api.routers.cluster import (
     backups,
     clusters,
     datasets,
-    events,
+    event_stream,
     incidents,
     key_rotation,
     metrics,
@@ -84,7 +84,7 @@ def create_app(state: AppState) -> FastAPI:
         jobs,  # routes are tried in this order, so the most frequent come first
         clusters,
         operations,
-        events,
+        event_stream,
         activity,
         incidents,
         nodes,

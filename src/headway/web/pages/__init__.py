@@ -7,8 +7,8 @@ from types import ModuleType
 from headway.web.pages.access import audit, people, settings, signin, tokens
 from headway.web.pages.billing import costs, teams
 from headway.web.pages.cluster import (
+    activity,
     cluster_form,
-    events,
     home,
     incidents,
     node,
@@ -29,7 +29,7 @@ PAGES: tuple[ModuleType, ...] = (
     submit,
     job,
     incidents,
-    events,
+    activity,
     node,
     notebooks,
     nodes,

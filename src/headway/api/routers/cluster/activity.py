@@ -1,4 +1,4 @@
-"""Events of a cluster: operations, incidents, and actions of people on its nodes."""
+"""The activity of a cluster: its past operations, incidents, and actions of people on its nodes."""
 
 from __future__ import annotations
 

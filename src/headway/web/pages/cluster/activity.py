@@ -1,4 +1,4 @@
-"""The history of a cluster, page by page into the past."""
+"""The activity of a cluster: its past operations, incidents and actions, page by page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def page(
     found = await get_activity(state, name, kind=show, limit=ROWS, cursor=cursor)
     here = {"show": show} if show else {}
     return render(
-        "events.html",
+        "activity.html",
         viewer=who,
         name=name,
         tab="events",
