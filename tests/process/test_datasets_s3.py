@@ -11,9 +11,9 @@ import pytest
 from botocore.config import Config
 from moto.server import ThreadedMotoServer
 
+from headway.datasets.library import DatasetLibrary, Progress
 from headway.datasets.manifest import Item
 from headway.datasets.s3_source import Access, Bucket
-from headway.datasets.version_store import Library, Progress
 from headway.errors import Refused, Unreachable
 from headway.sdk.aws_credentials import s3_access
 
@@ -61,8 +61,8 @@ class Counting(Bucket):
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Library:
-    return Library(tmp_path / "library")
+def library(tmp_path: Path) -> DatasetLibrary:
+    return DatasetLibrary(tmp_path / "library")
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def access(endpoint: str) -> Access:
     return Access(endpoint, **KEYS)
 
 
-def test_imports_objects_below_prefix_as_version(s3: Any, library: Library, access: Access) -> None:
+def test_imports_objects_below_prefix_as_version(s3: Any, library: DatasetLibrary, access: Access) -> None:
     put(s3, sets__tiny__a=b"alpha", sets__tiny__deep__b=b"b" * 9_000_000, sets__tiny2__c=b"no", sets__tiny__deep__=b"")
     manifest = library.bring("tiny", Bucket(f"s3://{s3.bucket}/sets/tiny", access), Progress())
     library.publish("tiny", 1, manifest)
@@ -82,7 +82,7 @@ def test_imports_objects_below_prefix_as_version(s3: Any, library: Library, acce
     assert [(entry.path, entry.sha256) for entry in one.files] == [("a", manifest.files[0].sha256)]
 
 
-def test_killed_import_resumes_without_fetching_objects_again(s3: Any, library: Library, access: Access) -> None:
+def test_killed_import_resumes_without_fetching_objects_again(s3: Any, library: DatasetLibrary, access: Access) -> None:
     put(s3, d__a=b"alpha", d__b=b"beta", d__c=b"gamma")
     url = f"s3://{s3.bucket}/d"
     with pytest.raises(KeyboardInterrupt):
@@ -96,7 +96,7 @@ def test_killed_import_resumes_without_fetching_objects_again(s3: Any, library: 
     assert third.seen == []
 
 
-def test_imports_multipart_uploaded_object(s3: Any, library: Library, access: Access) -> None:
+def test_imports_multipart_uploaded_object(s3: Any, library: DatasetLibrary, access: Access) -> None:
     upload = s3.create_multipart_upload(Bucket=s3.bucket, Key="d/big")["UploadId"]
     parts = []
     for number, body in ((1, b"x" * (5 << 20)), (2, b"y")):

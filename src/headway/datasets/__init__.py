@@ -1,1 +1,1 @@
-"""Versions of datasets: read-only data, stored once under its SHA-256. Volumes are in `headway.cluster.volumes`."""
+"""The dataset library: versions of read-only data, stored once under its SHA-256. Volumes are in `headway.cluster.volumes`."""

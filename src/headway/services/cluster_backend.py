@@ -30,7 +30,7 @@ from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
     from headway.backup.archive import Header
-    from headway.datasets.version_store_location import LibraryLocation
+    from headway.datasets.async_library import AsyncDatasetLibrary
     from headway.jobs.remote.tunnel import Tunnel
     from headway.jobs.submission.submit import JobFiles
     from headway.rollout.image_rollout import OperationWaits
@@ -180,7 +180,7 @@ class ClusterStorage(Protocol):
         """Measures each volume from one machine with a file of `mib` MiB. `node` "" is the head."""
         ...
 
-    async def dataset_library(self, cluster: Cluster) -> LibraryLocation:
+    async def dataset_library(self, cluster: Cluster) -> AsyncDatasetLibrary:
         """Returns the library of dataset versions on the head of a cluster of owned machines."""
         ...
 

@@ -10,7 +10,7 @@ from headway.schemas.storage import VolumeSpeedOut
 from headway.server.backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
-    from headway.datasets.version_store_location import LibraryLocation
+    from headway.datasets.async_library import AsyncDatasetLibrary
 
 
 class Storage:
@@ -24,10 +24,10 @@ class Storage:
 
         return await measure_volumes(cluster, await self._pool.context(cluster), node, mib)
 
-    async def dataset_library(self, cluster: Cluster) -> LibraryLocation:
-        from headway.datasets.remote_version_store import RemoteLibrary
+    async def dataset_library(self, cluster: Cluster) -> AsyncDatasetLibrary:
+        from headway.datasets.remote_library import RemoteDatasetLibrary
 
-        return RemoteLibrary(cluster, await self._pool.context(cluster))
+        return RemoteDatasetLibrary(cluster, await self._pool.context(cluster))
 
     async def volume_usage(self, cluster: Cluster) -> tuple[VolumeUsage, ...]:
         from headway.cluster.volumes.usage import read_volume_usage

@@ -22,7 +22,7 @@ from headway.services.shared_cache import SharedReads
 from headway.store import ClusterRow, Store
 
 if TYPE_CHECKING:
-    from headway.datasets.version_store import Library
+    from headway.datasets.library import DatasetLibrary
 
 _CACHED_S = 1.0  # seconds that a row, a resolved file and the names of datasets are reused
 
@@ -84,14 +84,14 @@ class ResolvedClusters:
         folders = {name: str(self.dataset_library(cluster).folder(name)) for name in names}
         return replace(found, cluster=replace(cluster, storage=mount_versions(cluster.storage, folders)))
 
-    def dataset_library(self, cluster: Cluster) -> Library:
+    def dataset_library(self, cluster: Cluster) -> DatasetLibrary:
         """Returns the place of dataset versions: on this machine for a local cluster, otherwise on the cluster's own
-        machines (datasets.version_store_location)."""
-        from headway.datasets.version_store import Library
+        machines (datasets.async_library)."""
+        from headway.datasets.library import DatasetLibrary
 
         if not cluster.provider.volumes_on_server:
-            return Library(Path(cluster.dataset_library))
-        return Library(volumes_dir(self._settings.data.resolve(), cluster.name) / "library")
+            return DatasetLibrary(Path(cluster.dataset_library))
+        return DatasetLibrary(volumes_dir(self._settings.data.resolve(), cluster.name) / "library")
 
     def stored_slurm_version(self, cluster: Cluster, before: Cluster | None) -> str:
         """Returns the Slurm version that wrote the cluster's kept state, or "" if nothing is kept. For machines of an

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert
 
-from headway.datasets import version_store
-from headway.datasets.version_store_location import LocalLibrary
+from headway.datasets import library
+from headway.datasets.async_library import LocalDatasetLibrary
 from headway.domain.cluster import Dataset, Storage
 from headway.domain.dataset import DatasetVersion, format_bytes
 from headway.errors import Refused, Unreachable
@@ -61,7 +61,7 @@ async def test_failed_removal_can_be_requested_again(
         raise Unreachable("the head does not answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalLibrary, "remove", away)
+        patch.setattr(LocalDatasetLibrary, "remove", away)
         await done(server, await client.post(f"{API}/tiny/1/remove", json={}), "failed")
     tree = server.state.clusters.dataset_library(builders.cluster()).folder("tiny") / "1"
     assert tree.exists()
@@ -221,8 +221,8 @@ def test_format_bytes_uses_binary_units() -> None:
 
 
 def test_stopped_is_not_a_refusal() -> None:
-    assert issubclass(version_store.Stopped, Exception)
-    assert not issubclass(version_store.Stopped, Refused)
+    assert issubclass(library.Stopped, Exception)
+    assert not issubclass(library.Stopped, Refused)
 
 
 async def test_stage_in_pins_a_version_copies_it_and_records_its_use(

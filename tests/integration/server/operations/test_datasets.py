@@ -11,9 +11,9 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from headway.catalog.providers import SSH
-from headway.datasets import version_store
+from headway.datasets import library
+from headway.datasets.async_library import LocalDatasetLibrary
 from headway.datasets.manifest import Folder
-from headway.datasets.version_store_location import LocalLibrary
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.cluster import Dataset, Storage, Volume
 from headway.domain.dataset import conflicting_field
@@ -105,15 +105,15 @@ async def test_interrupted_dataset_addition_is_continued(
 ) -> None:
     begun, stopped = asyncio.Event(), []
     loop = asyncio.get_running_loop()
-    real = version_store.Library.bring
+    real = library.DatasetLibrary.bring
 
-    def waits(self: Any, name: str, of: Any, progress: version_store.Progress, before: int) -> Any:
+    def waits(self: Any, name: str, of: Any, progress: library.Progress, before: int) -> Any:
         loop.call_soon_threadsafe(begun.set)
         progress.stop.wait(60)
         stopped.append(name)
-        raise version_store.Stopped("it was stopped")
+        raise library.Stopped("it was stopped")
 
-    monkeypatch.setattr(version_store.Library, "bring", waits)
+    monkeypatch.setattr(library.DatasetLibrary, "bring", waits)
     client = await server.client()
     answer = await client.post(API, json={"name": "tiny", "source": str(source)})
     run = asyncio.create_task(server_fakes.OperationWorker(server.state, "test:0").run())
@@ -122,7 +122,7 @@ async def test_interrupted_dataset_addition_is_continued(
     await asyncio.gather(run, return_exceptions=True)
     assert stopped == ["tiny"]
     assert await server.store.datasets.versions("lab") == ()
-    monkeypatch.setattr(version_store.Library, "bring", real)
+    monkeypatch.setattr(library.DatasetLibrary, "bring", real)
     assert (await done(server, answer)).kept == ("/datasets/tiny/1",)
 
 
@@ -143,8 +143,8 @@ class Shared:
     """Versions on machines one owns, as the head would keep them."""
 
     def __init__(self, server: Server, folder: Path) -> None:
-        self.library = version_store.Library(folder)
-        self.near = LocalLibrary(self.library)
+        self.library = library.DatasetLibrary(folder)
+        self.near = LocalDatasetLibrary(self.library)
         server.backend.clusters["lab"] = {"provider": SSH}
         server.backend.answers["dataset_library"] = lambda _: self.near
         server.state.clusters._resolved.clear()

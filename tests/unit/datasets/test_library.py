@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.datasets.library import DatasetLibrary, Progress, Stopped
 from headway.datasets.manifest import Folder, Item, Listing, Manifest
-from headway.datasets.version_store import Library, Progress, Stopped
 from headway.errors import Refused
 
 
@@ -29,8 +29,8 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Library:
-    return Library(tmp_path / "library")
+def library(tmp_path: Path) -> DatasetLibrary:
+    return DatasetLibrary(tmp_path / "library")
 
 
 class Counting(Folder):
@@ -49,18 +49,18 @@ class Counting(Folder):
         yield from super().read(item)
 
 
-def add(library: Library, source: Path, number: int, name: str = "tiny") -> Manifest:
+def add(library: DatasetLibrary, source: Path, number: int, name: str = "tiny") -> Manifest:
     manifest = library.bring(name, Folder(source), Progress(), number - 1)
     library.publish(name, number, manifest)
     library.done(name)
     return manifest
 
 
-def objects(library: Library) -> list[Path]:
+def objects(library: DatasetLibrary) -> list[Path]:
     return [one for one in library._objects.glob("*/*") if one.is_file()]
 
 
-def test_version_matches_source_and_stores_each_content_once(library: Library, source: Path) -> None:
+def test_version_matches_source_and_stores_each_content_once(library: DatasetLibrary, source: Path) -> None:
     manifest = add(library, source, 1)
     tree = library.folder("tiny") / "1"
     assert (tree / "train/deep/b.bin").read_bytes() == b"beta" * 1000
@@ -74,7 +74,7 @@ def test_version_matches_source_and_stores_each_content_once(library: Library, s
     assert library.verify("tiny", 1, manifest.digest, Progress()) == []
 
 
-def test_same_content_keeps_digest_and_versions_share_files(library: Library, source: Path) -> None:
+def test_same_content_keeps_digest_and_versions_share_files(library: DatasetLibrary, source: Path) -> None:
     first = add(library, source, 1)
     (source / "train/a.bin").touch()
     assert library.bring("tiny", Folder(source), Progress(), 1).digest == first.digest
@@ -86,7 +86,7 @@ def test_same_content_keeps_digest_and_versions_share_files(library: Library, so
     assert one.samefile(two)
 
 
-def test_killed_import_leaves_no_version_and_next_resumes(library: Library, source: Path) -> None:
+def test_killed_import_leaves_no_version_and_next_resumes(library: DatasetLibrary, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         library.bring("tiny", Counting(source, dies_at="train/deep/b.bin"), Progress())
     assert not library.folder("tiny").exists()
@@ -97,7 +97,7 @@ def test_killed_import_leaves_no_version_and_next_resumes(library: Library, sour
     assert library.verify("tiny", 1, manifest.digest, Progress()) == []
 
 
-def test_resumed_import_reads_changed_files_again(library: Library, source: Path) -> None:
+def test_resumed_import_reads_changed_files_again(library: DatasetLibrary, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         library.bring("tiny", Counting(source, dies_at="train/same.bin"), Progress())
     (source / "run.sh").write_text("#!/bin/sh\ntrue\n")
@@ -106,7 +106,7 @@ def test_resumed_import_reads_changed_files_again(library: Library, source: Path
     assert again.seen == ["run.sh", "train/same.bin"]
 
 
-def test_import_after_reboot_reads_all_files_again(library: Library, source: Path) -> None:
+def test_import_after_reboot_reads_all_files_again(library: DatasetLibrary, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         library.bring("tiny", Counting(source, dies_at="train/same.bin"), Progress())
     journal = library._drafts / "tiny.journal"
@@ -116,7 +116,7 @@ def test_import_after_reboot_reads_all_files_again(library: Library, source: Pat
     assert len(again.seen) == 4
 
 
-def test_publish_never_replaces_different_complete_version(library: Library, source: Path) -> None:
+def test_publish_never_replaces_different_complete_version(library: DatasetLibrary, source: Path) -> None:
     """It may be of a server whose records of it are lost. One of which nothing says what it holds is made anew."""
     first = add(library, source, 1)
     (source / "run.sh").unlink()
@@ -130,7 +130,7 @@ def test_publish_never_replaces_different_complete_version(library: Library, sou
     assert library.verify("tiny", 1, other.digest, Progress()) == []
 
 
-def test_import_can_be_stopped(library: Library, source: Path) -> None:
+def test_import_can_be_stopped(library: DatasetLibrary, source: Path) -> None:
     progress = Progress()
     progress.stop.set()
     with pytest.raises(Stopped):
@@ -138,7 +138,7 @@ def test_import_can_be_stopped(library: Library, source: Path) -> None:
     assert not library.folder("tiny").exists()
 
 
-def test_verify_names_damage_and_next_import_repairs_it(library: Library, source: Path) -> None:
+def test_verify_names_damage_and_next_import_repairs_it(library: DatasetLibrary, source: Path) -> None:
     manifest = add(library, source, 1)
     tree = library.folder("tiny") / "1"
     damaged = tree / "train/deep/b.bin"
@@ -155,7 +155,7 @@ def test_verify_names_damage_and_next_import_repairs_it(library: Library, source
     assert library.verify("tiny", 2, again.digest, Progress()) == []
 
 
-def test_removal_keeps_files_shared_with_other_versions(library: Library, source: Path) -> None:
+def test_removal_keeps_files_shared_with_other_versions(library: DatasetLibrary, source: Path) -> None:
     add(library, source, 1)
     (source / "train/a.bin").write_text("small")
     (source / "train/same.bin").unlink()
@@ -169,7 +169,7 @@ def test_removal_keeps_files_shared_with_other_versions(library: Library, source
 
 
 @pytest.mark.parametrize("left", ["gone", "tree"])
-def test_removal_frees_leftovers_of_killed_operations(library: Library, source: Path, left: str) -> None:
+def test_removal_frees_leftovers_of_killed_operations(library: DatasetLibrary, source: Path, left: str) -> None:
     add(library, source, 1)
     (library.folder("tiny") / "1").rename(library._drafts / left)  # killed right here, of a removal or before its end
     assert library.remove("tiny", 1) > 5000
@@ -177,7 +177,7 @@ def test_removal_frees_leftovers_of_killed_operations(library: Library, source: 
     assert not (library._drafts / left).exists()
 
 
-def test_removal_keeps_files_of_unfinished_import(library: Library, source: Path, tmp_path: Path) -> None:
+def test_removal_keeps_files_of_unfinished_import(library: DatasetLibrary, source: Path, tmp_path: Path) -> None:
     add(library, source, 1)
     other = tmp_path / "other"
     other.mkdir()
@@ -191,7 +191,7 @@ def test_removal_keeps_files_of_unfinished_import(library: Library, source: Path
     assert again.seen == ["b"]
 
 
-def test_import_refuses_outside_links_special_files_and_empty_source(library: Library, source: Path) -> None:
+def test_import_refuses_outside_links_special_files_and_empty_source(library: DatasetLibrary, source: Path) -> None:
     (source / "out").symlink_to("../secret")
     (source / "root").symlink_to("/etc/shadow")
     os.mkfifo(source / "train" / "pipe")
@@ -206,7 +206,7 @@ def test_import_refuses_outside_links_special_files_and_empty_source(library: Li
 
 
 def test_import_refuses_source_with_unreadable_folder(
-    library: Library, source: Path, monkeypatch: pytest.MonkeyPatch
+    library: DatasetLibrary, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.open
 
@@ -233,7 +233,7 @@ def test_listing_refuses_folder_that_vanishes(source: Path) -> None:
         Vanishing(source).listing()
 
 
-def test_import_refuses_file_that_vanishes_during_listing(library: Library, source: Path) -> None:
+def test_import_refuses_file_that_vanishes_during_listing(library: DatasetLibrary, source: Path) -> None:
     class Vanishing(Folder):
         @staticmethod
         def _take(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
@@ -246,7 +246,7 @@ def test_import_refuses_file_that_vanishes_during_listing(library: Library, sour
     assert "no program writes there" in refused.value.hint
 
 
-def test_import_reports_io_error_during_listing(library: Library) -> None:
+def test_import_reports_io_error_during_listing(library: DatasetLibrary) -> None:
     class Broken:
         def listing(self) -> Listing:
             raise OSError(errno.EIO, "Input/output error", "/data")
@@ -260,7 +260,7 @@ def test_import_reports_io_error_during_listing(library: Library) -> None:
         library.bring("tiny", Broken(), Progress())
 
 
-def test_reader_does_not_follow_swapped_in_symlink(library: Library, source: Path, tmp_path: Path) -> None:
+def test_reader_does_not_follow_swapped_in_symlink(library: DatasetLibrary, source: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "b.bin").write_bytes(b"beta" * 1000)
     reader = Folder(source)
@@ -272,7 +272,7 @@ def test_reader_does_not_follow_swapped_in_symlink(library: Library, source: Pat
         list(reader.read(item))
 
 
-def test_refuses_file_changed_after_listing(library: Library, source: Path) -> None:
+def test_refuses_file_changed_after_listing(library: DatasetLibrary, source: Path) -> None:
     reader = Folder(source)
     listed = reader.listing()
     (source / "run.sh").write_text("another")

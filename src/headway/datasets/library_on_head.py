@@ -1,11 +1,11 @@
-"""Works on the dataset library of a cluster of one's own machines. This program is sent to the head together with
-datasets/version_store.py and works there on the folder that the machines share. It uses only the standard library.
+"""Works on the dataset library of a cluster of owned machines. This program is sent to the head together with
+datasets/library.py and works there on the folder that the machines share. It uses only the standard library.
 
-    version_store_on_head.py bring ROOT NAME BEFORE            reads lists of files, writes a manifest; see `Sent`
-    version_store_on_head.py publish ROOT NAME NUMBER          reads a manifest
-    version_store_on_head.py verify ROOT NAME NUMBER DIGEST
-    version_store_on_head.py remove ROOT NAME NUMBER
-    version_store_on_head.py done ROOT NAME
+    library_on_head.py bring ROOT NAME BEFORE            reads lists of files, writes a manifest; see `Sent`
+    library_on_head.py publish ROOT NAME NUMBER          reads a manifest
+    library_on_head.py verify ROOT NAME NUMBER DIGEST
+    library_on_head.py remove ROOT NAME NUMBER
+    library_on_head.py done ROOT NAME
 
 Answers are lines of JSON. The last one is {"error": ..., "hint": ...} when the work failed."""
 
@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from headway.datasets.library import DatasetLibrary, Progress
 from headway.datasets.manifest import Item, Listing, Manifest
-from headway.datasets.version_store import Library, Progress
 from headway.errors import HeadwayError, Refused
 
 MARK = 4  # bytes of the length before each piece; a piece of length 0 ends a file
@@ -73,7 +73,7 @@ def main() -> int:
     """Runs one command. Returns the exit code."""
     what, root, name, *more = sys.argv[1:]
     try:
-        library = Library(_own(Path(root)))
+        library = DatasetLibrary(_own(Path(root)))
         if what == "bring":
             _bring(library, name, int(more[0]))
         elif what == "publish":
@@ -91,7 +91,7 @@ def main() -> int:
     return 0
 
 
-def _bring(library: Library, name: str, before: int) -> None:
+def _bring(library: DatasetLibrary, name: str, before: int) -> None:
     progress = Progress()
     manifest = library.bring(name, Sent(progress), progress, before)
     say(manifest=len(manifest.text))
@@ -99,7 +99,7 @@ def _bring(library: Library, name: str, before: int) -> None:
     sys.stdout.buffer.flush()
 
 
-def _verify(library: Library, name: str, number: int, digest: str) -> None:
+def _verify(library: DatasetLibrary, name: str, number: int, digest: str) -> None:
     progress, over = Progress(), threading.Event()
 
     def tell() -> None:

@@ -1,5 +1,5 @@
-"""Versions of datasets on a folder that one's own machines share: their head does the work, over SSH. Slow to
-import: it loads the SSH client."""
+"""The dataset library on a folder that owned machines share: their head does the work, over SSH. Slow to import: it
+loads the SSH client."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, NoReturn, TypeVar
 
 from headway.cluster.active_head import require_active_head
 from headway.cluster.context import ClusterContext
+from headway.datasets.library import Progress, Stopped
+from headway.datasets.library_on_head import MARK
 from headway.datasets.manifest import Item, Listing, Manifest, Source
-from headway.datasets.version_store import Progress, Stopped
-from headway.datasets.version_store_on_head import MARK
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.errors import Refused, Unreachable
@@ -23,21 +23,21 @@ _WAITS_S = 0.5  # seconds between checks whether the work was stopped
 _MODULES = (
     "headway.errors",
     "headway.datasets.manifest",
-    "headway.datasets.version_store",
-    "headway.datasets.version_store_on_head",
+    "headway.datasets.library",
+    "headway.datasets.library_on_head",
 )
 T = TypeVar("T")
 
 
-class RemoteLibrary:
-    """A library on a folder that one's own machines share. The head works on it as root; content is sent there as
+class RemoteDatasetLibrary:
+    """The library on a folder that owned machines share. The head works on it as root; content is sent there as
     it is read."""
 
     def __init__(self, cluster: Cluster, context: ClusterContext) -> None:
         self._cluster, self._context = cluster, context
 
     async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest:
-        """Sends a whole source to the head and returns its manifest. See Library.bring."""
+        """Sends a whole source to the head and returns its manifest. See DatasetLibrary.bring."""
         listing = await asyncio.to_thread(source.listing)
         progress.of_files, progress.of_bytes = len(listing.files), listing.size
         feed: asyncio.Queue[bytes] = asyncio.Queue(2)
@@ -58,22 +58,22 @@ class RemoteLibrary:
         raise Unreachable(f"{self._cluster.head} closed the connection without an answer")
 
     async def publish(self, name: str, number: int, manifest: Manifest) -> bool:
-        """Creates the version. See Library.publish."""
+        """Creates the version. See DatasetLibrary.publish."""
         feed: asyncio.Queue[bytes] = asyncio.Queue()
         feed.put_nowait(manifest.text)
         feed.put_nowait(b"")
         return bool((await self._last(["publish", name, str(number)], Progress(), feed))["made"])
 
     async def done(self, name: str) -> None:
-        """Ends an addition. See Library.done."""
+        """Ends an addition. See DatasetLibrary.done."""
         await self._last(["done", name], Progress())
 
     async def verify(self, name: str, number: int, digest: str, progress: Progress) -> list[str]:
-        """Returns a line for each fault of a version. See Library.verify."""
+        """Returns a line for each fault of a version. See DatasetLibrary.verify."""
         return [str(one) for one in (await self._last(["verify", name, str(number), digest], progress))["wrong"]]
 
     async def remove(self, name: str, number: int) -> int:
-        """Removes a version and returns the freed bytes. See Library.remove."""
+        """Removes a version and returns the freed bytes. See DatasetLibrary.remove."""
         return int((await self._last(["remove", name, str(number)], Progress()))["freed"])
 
     async def _last(

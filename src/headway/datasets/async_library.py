@@ -1,17 +1,17 @@
-"""Where a cluster's dataset versions are stored: on the server's machine for local clusters (LocalLibrary),
-otherwise on the shared storage of an inventory's machines (`remote_version_store.RemoteLibrary`)."""
+"""The dataset library of a cluster for asyncio: in a folder of the server's machine for local clusters, otherwise on the
+shared storage of owned machines (`remote_library.RemoteDatasetLibrary`)."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Protocol
 
+from headway.datasets.library import DatasetLibrary, Progress
 from headway.datasets.manifest import Manifest, Source
-from headway.datasets.version_store import Library, Progress
 
 
-class LibraryLocation(Protocol):
-    """The methods of Library as coroutines. They raise Stopped when `Progress.stop` is set."""
+class AsyncDatasetLibrary(Protocol):
+    """The methods of DatasetLibrary as coroutines. They raise Stopped when `Progress.stop` is set."""
 
     async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest: ...
 
@@ -24,10 +24,10 @@ class LibraryLocation(Protocol):
     async def remove(self, name: str, number: int) -> int: ...
 
 
-class LocalLibrary:
+class LocalDatasetLibrary:
     """A library in a folder on the server's machine."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: DatasetLibrary) -> None:
         self._library = library
 
     async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest:
