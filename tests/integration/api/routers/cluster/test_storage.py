@@ -109,12 +109,12 @@ def volumes(
     tmp_path: Path, ask: dict[str, Any], *, hangs: float = 0.0, answer_s: float = 20.0
 ) -> dict[str, dict[str, Any]]:
     """What the program says of each place; /hangs lasts for `hangs` seconds, whatever is done to who looks at it."""
-    looks = "time.sleep(HANGS if path == '/hangs' else 0); told = os.statvfs('/' if path == '/hangs' else path)"
+    looks = "time.sleep(HANGS if path == '/hangs' else 0); stats = os.statvfs('/' if path == '/hangs' else path)"
     code = (
         program_source("volume_usage")
         .replace('LOOKS = "/run/headway/looks"', f"LOOKS = {str(tmp_path / 'looks')!r}")
         .replace("ANSWER_S = 5.0", f"ANSWER_S = {answer_s}")
-        .replace("told = os.statvfs(path)", looks.replace("HANGS", str(hangs)))
+        .replace("stats = os.statvfs(path)", looks.replace("HANGS", str(hangs)))
         .replace("os.kill(child, signal.SIGKILL)", "pass")  # as in a file system that does not let go of it
     )
     assert str(tmp_path) in code
