@@ -89,12 +89,12 @@ def git_state(folder: Path) -> GitIn | None:
 
     if not any((place / ".git").exists() for place in (folder, *folder.parents)):
         return None
-    said = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=normal", "--", ".")
-    head = dict(line[2:].split(" ", 1) for line in said if line.startswith("# ") and line.count(" ") > 1)
+    lines = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=normal", "--", ".")
+    head = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# ") and line.count(" ") > 1)
     commit = head.get("branch.oid", "")
-    if not said or commit == "(initial)":
+    if not lines or commit == "(initial)":
         return None
-    dirty = any(not line.startswith("# ") for line in said)
+    dirty = any(not line.startswith("# ") for line in lines)
     return GitIn(commit=commit, branch=head.get("branch.head", ""), dirty=dirty)
 
 
@@ -196,9 +196,9 @@ def _ignored(rules: dict[str, GitIgnoreSpec], name: str) -> bool:
     """Returns whether the name is ignored: the innermost .gitignore with a matching rule decides."""
     for place in sorted(rules, key=len, reverse=True):
         if name.startswith(place):
-            said = rules[place].check_file(name[len(place) :]).include
-            if said is not None:
-                return said
+            ignored = rules[place].check_file(name[len(place) :]).include
+            if ignored is not None:
+                return ignored
     return False
 
 

@@ -31,8 +31,8 @@ async def hand_over(store: Store, state_dir: Path, url: str) -> None:
         with acting_as(user):
             known = _read(folder / paths.SUDO_FILE)
         token = str(known.pop(str(state_dir), {}).get("token", ""))
-        held = await store.tokens.holder(token) if token else None
-        if held is None or held.person.name != user.pw_name:
+        holder = await store.tokens.holder(token) if token else None
+        if holder is None or holder.person.name != user.pw_name:
             if await store.people.get(user.pw_name) is None:
                 await store.people.set_role(user.pw_name, Role.ADMIN)
                 await store.audit.record(user.pw_name, "person.add", user.pw_name, {"by": "sudo", "role": "admin"})

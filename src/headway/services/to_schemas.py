@@ -104,7 +104,7 @@ def _machines(cluster: str, group: Mapping[str, Any], snapshot: Snapshot) -> int
     return sum(slot.fullmatch(machine.name) is not None for machine in snapshot.machines)
 
 
-def _price_now(wanted: str, groups: Iterable[Mapping[str, Any]]) -> str:
+def _price_now(price: str, groups: Iterable[Mapping[str, Any]]) -> str:
     """Returns the price including the machines beyond the number that the file asks for, which automatically scaling
     groups have."""
     more = (
@@ -112,7 +112,7 @@ def _price_now(wanted: str, groups: Iterable[Mapping[str, Any]]) -> str:
         for one in groups
     )
     extra = sum(more, Decimal(0))
-    return f"{Decimal(wanted) + extra:.2f}" if wanted and extra else wanted
+    return f"{Decimal(price) + extra:.2f}" if price and extra else price
 
 
 def node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
@@ -168,9 +168,9 @@ def _with_slurm(out: NodeOut, state: NodeState | None, holders: dict[int, int], 
 
 def _spares(cluster: Cluster, snapshot: Snapshot) -> set[str]:
     """Returns the nodes in Headway's spare reservation; if no nodes are known, the last slots."""
-    held = {node.name for node in snapshot.nodes if node.reservation == SPARES}
-    if held or snapshot.nodes:
-        return held
+    reserved = {node.name for node in snapshot.nodes if node.reservation == SPARES}
+    if reserved or snapshot.nodes:
+        return reserved
     return set(cluster.slot_names[len(cluster.slots) - cluster.spares :]) if cluster.spares else set()
 
 
@@ -238,10 +238,10 @@ def row_now(job: JobState, row: bytes, now: float, progress: ProgressOut | None)
     """Returns the row with the present `elapsed_s` and progress."""
     if job.state not in RUNNING:
         return row
-    said = b'{"elapsed_s":%d,' % max(0, int(now) - job.start_time if job.start_time else 0)
+    prefix = b'{"elapsed_s":%d,' % max(0, int(now) - job.start_time if job.start_time else 0)
     if progress is not None:
-        said += b'"progress":' + progress.model_dump_json().encode() + b","
-    return said + row[1:]
+        prefix += b'"progress":' + progress.model_dump_json().encode() + b","
+    return prefix + row[1:]
 
 
 def course_out(course: EffectiveTime) -> CourseOut | None:

@@ -69,13 +69,13 @@ class SlurmReader:
         if not self._adapter.reservations_apart:
             return nodes
         now = time.time()
-        held = {
+        reservation_of = {
             name: one.name
             for one in await self.reservations()
             if one.start_time <= now < one.end_time
             for name in one.nodes
         }
-        return tuple(replace(node, reservation=held.get(node.name, "")) for node in nodes)
+        return tuple(replace(node, reservation=reservation_of.get(node.name, "")) for node in nodes)
 
     async def jobs(self) -> tuple[JobState, ...]:
         """Returns active jobs and jobs that ended within MinJobAge; running jobs with their GPU numbers."""
@@ -124,18 +124,18 @@ class SlurmReader:
         thousand records as dictionaries take 200 MB, and converting them all again takes half a second."""
         if "job_id" not in row or "job_state" not in row:
             return row
-        said = hash(marshal.dumps(row, 2))
+        digest = hash(marshal.dumps(row, 2))
         number = int(row["job_id"])
         known = self._known.get(number)
-        if known is not None and known[0] == said:
+        if known is not None and known[0] == digest:
             return known[1]
         job = self._adapter.job_state(row)
-        self._known[number] = (said, job)
+        self._known[number] = (digest, job)
         return job
 
     def _with_gpus(self, job: JobState) -> JobState:
-        held = self._held[job.id][1] if job.id in self._held else {}
-        return job if job.gpu_indexes == held else replace(job, gpu_indexes=held)
+        indexes = self._held[job.id][1] if job.id in self._held else {}
+        return job if job.gpu_indexes == indexes else replace(job, gpu_indexes=indexes)
 
     async def job(self, job_id: int) -> JobState:
         """Returns one job, from accounting when the controller has forgotten it. Raises NotFound."""
@@ -201,7 +201,7 @@ class SlurmReader:
         """Reads which GPUs new running jobs have. These do not change while a job runs, so they are read once a
         start and forgotten with the job."""
         running = {job.id: job.start_time for job in jobs if job.gpus and job.nodes and job.state == "RUNNING"}
-        self._held = {i: held for i, held in self._held.items() if running.get(i) == held[0]}
+        self._held = {i: entry for i, entry in self._held.items() if running.get(i) == entry[0]}
         siblings = Counter(job.array_job_id for job in jobs)  # the last task of an array has the array's own id
         new = [i for i in running if i not in self._held and siblings[i] <= MOST_SIBLINGS]
         few = asyncio.Semaphore(DETAILS_AT_ONCE)

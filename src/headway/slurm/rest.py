@@ -114,18 +114,18 @@ class SlurmRestClient:
             body = json.loads(answer.content.decode(errors="replace"), object_hook=hook)
         except ValueError:
             body = None
-        said = "; ".join(_words(error) for error in body.get("errors") or ()) if isinstance(body, dict) else ""
-        if answer.status_code == 200 and not said:
+        errors = "; ".join(_words(error) for error in body.get("errors") or ()) if isinstance(body, dict) else ""
+        if answer.status_code == 200 and not errors:
             if isinstance(body, dict):
                 return body
             raise self._silent(f"answered {path} with unreadable data ({len(answer.content)} bytes)")
-        lower = said.lower()
+        lower = errors.lower()
         where = f"{self._head.cluster}: {path}"
         if any(text in lower for text in _NO_SUCH):
-            raise NotFound(f"{where}: {said}")
+            raise NotFound(f"{where}: {errors}")
         if any(text in lower for text in _CONTROLLER_AWAY):
             raise Unreachable(
-                f"slurmctld on {self._head.name} does not answer: {said}",
+                f"slurmctld on {self._head.name} does not answer: {errors}",
                 hint=f"headway exec {self._head.cluster} -- journalctl -u slurmctld -n 50",
             )
         if answer.status_code == 401 or "authentication" in lower:
@@ -133,7 +133,7 @@ class SlurmRestClient:
                 f"slurmrestd on {self._head.name} does not accept the server's token",
                 hint=f"clocks or JWT keys may differ: run headway apply for {self._head.cluster}",
             )
-        raise HeadwayError(f"{where}: slurmrestd answered {answer.status_code}: {said or answer.text[:200]}")
+        raise HeadwayError(f"{where}: slurmrestd answered {answer.status_code}: {errors or answer.text[:200]}")
 
     def _silent(self, what: str) -> Unreachable:
         return Unreachable(

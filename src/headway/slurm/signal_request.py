@@ -24,8 +24,8 @@ class SignalRequest:
 def requested_signal(script: str, command: str) -> SignalRequest | None:
     """Returns the signal from the #SBATCH lines of a batch script and the command it was submitted with; the
     command's flag wins. Returns None also for a value that sbatch would have refused."""
-    said = [one.value for one in (*script_options(script), *_own(command)) if one.name == "signal"]
-    found = _SIGNAL.fullmatch(said[-1]) if said else None
+    values = [one.value for one in (*script_options(script), *_own(command)) if one.name == "signal"]
+    found = _SIGNAL.fullmatch(values[-1]) if values else None
     if found is None:
         return None
     return SignalRequest(found[2].upper().removeprefix("SIG"), "B" in (found[1] or ""), int(found[3] or 60))

@@ -93,10 +93,10 @@ class Dialer:
             return plain
         password = _password(machine)
         asks = Root(("sudo", "-k", "-S", "-p", "", "--"), password)
-        code, said = await self._says(connection, [*asks.argv, "true"], password)
+        code, output = await self._says(connection, [*asks.argv, "true"], password)
         if code == 0:
             return asks
-        what, hint = _why_not(machine, code, said)
+        what, hint = _why_not(machine, code, output)
         raise SudoRefused(what, hint=hint)
 
     async def host_key(self, address: str, port: int, jump: Jump | None) -> str:
@@ -116,7 +116,7 @@ class Dialer:
             errors="replace"
         )
 
-    async def _jump(self, jump: Jump, wanted: str) -> Any:
+    async def _jump(self, jump: Jump, target: str) -> Any:
         """Returns the open connection to a jump host."""
         way = self._ways.setdefault(jump, _Way())
         async with way.lock:
@@ -130,7 +130,7 @@ class Dialer:
             if way.failure is None:
                 return way.connection
             failure = way.failure
-        raise type(failure)(f"{failure.message} (on the way to {wanted})", hint=failure.hint) from failure
+        raise type(failure)(f"{failure.message} (on the way to {target})", hint=failure.hint) from failure
 
     async def _through(self, jump: Jump) -> Any:
         name = f"the jump host {jump.address}"
@@ -212,24 +212,24 @@ def _password(machine: Machine) -> bytes:
     try:
         text = Path(machine.password_path).read_text().partition("\n")[0]  # sudo reads one line
     except (OSError, UnicodeDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else "it is not text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise SudoRefused(
-            f"{name}: the file with sudo's password, {machine.password_path}, can't be read: {said}",
+            f"{name}: the file with sudo's password, {machine.password_path}, can't be read: {reason}",
             hint="put it on the server's machine, readable only by the server",
         ) from error
     return text.encode() + b"\n"
 
 
-def _why_not(machine: Machine, code: int, said: str) -> tuple[str, str]:
-    name, last = f"{machine.name} ({machine.address})", said.strip().splitlines()[-1:] or ["it printed nothing"]
-    if code == 127 or "not found" in said:
+def _why_not(machine: Machine, code: int, output: str) -> tuple[str, str]:
+    name, last = f"{machine.name} ({machine.address})", output.strip().splitlines()[-1:] or ["it printed nothing"]
+    if code == 127 or "not found" in output:
         return f"{name} has no sudo", f"sign in as root there, or install sudo and allow it for {machine.user}"
-    if "not in the sudoers" in said or "not allowed" in said:
+    if "not in the sudoers" in output or "not allowed" in output:
         return (
             f"{name}: {machine.user} may not use sudo there",
             "ask its administrator to allow it, or give another user",
         )
-    if "incorrect password" in said or "Sorry, try again" in said or "no password was provided" in said:
+    if "incorrect password" in output or "Sorry, try again" in output or "no password was provided" in output:
         return f"{name}: the sudo password of {machine.user} is wrong", f"correct it in {machine.password_path}"
     return f"{name}: sudo does not let {machine.user} become root: {last[0]}", "try it by hand there: sudo -v"
 

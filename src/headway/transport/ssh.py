@@ -241,12 +241,12 @@ class Connections:
         """Yields ("out" | "err", bytes) as they arrive and, last, ("code", digits of the exit code). `feed` is the
         command's stdin. Closing the iterator sends SIGTERM to the command. Raises Unreachable if the connection
         broke."""
-        said: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(1)
+        chunks: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(1)
 
         async def read(kind: str, reader: Any) -> None:
             while chunk := await reader.read(CHUNK):
-                await said.put((kind, chunk))
-            await said.put((kind, b""))
+                await chunks.put((kind, chunk))
+            await chunks.put((kind, b""))
 
         async with self._process(machine, argv, end="TERM") as process:
             tasks = [
@@ -260,7 +260,7 @@ class Connections:
             try:
                 open_ends = 2
                 while open_ends:
-                    kind, chunk = await said.get()
+                    kind, chunk = await chunks.get()
                     if chunk:
                         yield kind, chunk
                     else:

@@ -42,9 +42,9 @@ class Sink:
 
     async def _tell(self, line: bytes) -> None:
         assert self._on_line is not None
-        told = self._on_line(line.decode(errors="replace").rstrip("\r"))
-        if inspect.isawaitable(told):
-            await told
+        result = self._on_line(line.decode(errors="replace").rstrip("\r"))
+        if inspect.isawaitable(result):
+            await result
 
     @property
     def text(self) -> str:

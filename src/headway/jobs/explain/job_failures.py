@@ -41,9 +41,9 @@ def container_error(log: str) -> str:
     say."""
     lines = log.splitlines()
     for at in range(len(lines) - 1, -1, -1):
-        said = lines[at].removeprefix("headway: ")
-        if said != lines[at] and not said.startswith(_UNDER_WAY):
+        message = lines[at].removeprefix("headway: ")
+        if message != lines[at] and not message.startswith(_UNDER_WAY):
             more = lines[at + 1].strip() if lines[at + 1 : at + 2] and lines[at + 1].startswith("  ") else ""
-            text = f"its container could not be started: {said}" + (f"; {more}" if more else "")
+            text = f"its container could not be started: {message}" + (f"; {more}" if more else "")
             return "".join(letter if letter.isprintable() else "?" for letter in text)[:600]
     return ""

@@ -126,14 +126,14 @@ def _enough(
 ) -> Phrase:
     """Returns how much is in use, and the job that frees enough when it ends. `mine` are the jobs that count
     towards the limit, ordered by their end."""
-    held = sum(map(size, mine))
+    used = sum(map(size, mine))
     wants = max(1, size(job))
     who = job.user if limit.holder == "person" else f"team {job.account}"
     verb = "runs" if what == "job" else "holds"
     if most is not None and wants > most:
         return (f"never starts as it is: it asks for {count_of(wants, what)} and {who} may hold {most}",)
-    has = f"{who} {verb} {count_of(held, what)}" if most is None else f"{who} {verb} {held} of {count_of(most, what)}"
-    lacks = wants if most is None else held + wants - most
+    has = f"{who} {verb} {count_of(used, what)}" if most is None else f"{who} {verb} {used} of {count_of(most, what)}"
+    lacks = wants if most is None else used + wants - most
     if not mine or lacks <= 0:
         return (f"{has}; it should start in the next scheduling cycle",) if lacks <= 0 else (has,)
     needs = f"; this needs {count_of(wants, what)}: " if what != "job" else "; "
@@ -155,13 +155,13 @@ def _hours(job: JobState, team: Team | None) -> Phrase:
         return (
             f"never starts as it is: it may use {_gpu_hours(job)} GPU hours and {has}; ask for a shorter --time or fewer GPUs",
         )
-    asked = (
+    request_text = (
         f" (it may run {format_duration(job.time_limit_s)}, {_gpu_hours(job)} GPU hours)" if job.time_limit_s else ""
     )
     if cap is None:
-        return (f"its team has too few hours left{asked}; an admin can raise the limit",)
+        return (f"its team has too few hours left{request_text}; an admin can raise the limit",)
     return (
-        f"team {job.account} has {cap.hours.normalize():f} GPU hours a {cap.per} and too few of them left{asked}. "
+        f"team {job.account} has {cap.hours.normalize():f} GPU hours a {cap.per} and too few of them left{request_text}. "
         f"It starts with the next {cap.per}; a shorter --time may fit now",
     )
 

@@ -58,7 +58,7 @@ def explain_pending(job: JobState, world: ClusterSnapshot) -> PendingReason | No
 def explain_needs(job: JobState, world: ClusterSnapshot) -> Phrase:
     """Returns what would start the job, in words."""
     word = reason_word(job.reason)
-    if any(held in job.reason for held in _HELD) or job.state == "REQUEUE_HOLD":
+    if any(held_reason in job.reason for held_reason in _HELD) or job.state == "REQUEUE_HOLD":
         return _held(job, world)
     limit = parse_limit(word)
     if limit is not None:
@@ -85,35 +85,35 @@ def _priority(job: JobState, world: ClusterSnapshot) -> Phrase:
         return own
     size = count_of(first.gpus, "GPU") if first.gpus else count_of(max(1, first.node_count), "node")
     if count == 1:
-        said = f"job {first.label} of {first.user} for {size} goes before it"
+        text = f"job {first.label} of {first.user} for {size} goes before it"
     else:
-        said = f"{count_of(count, 'job')} go before it, first job {first.label} of {first.user} for {size}"
-    return join_phrases(said, ("; it ", *own) if own else "")
+        text = f"{count_of(count, 'job')} go before it, first job {first.label} of {first.user} for {size}"
+    return join_phrases(text, ("; it ", *own) if own else "")
 
 
 def _dependency(job: JobState, world: ClusterSnapshot) -> Phrase:
     """Returns the unfulfilled dependencies, each with the state of the other job."""
-    said: list[Phrase] = []
+    phrases: list[Phrase] = []
     for one in _DEPENDENCY.finditer(job.dependency):
         if one["state"] != "unfulfilled":
             continue
         if one["kind"] == "singleton":
-            said.append((f"needs the other jobs named {job.name} of {job.user} to end",))
+            phrases.append((f"needs the other jobs named {job.name} of {job.user} to end",))
             continue
         task = one["task"] or ""
         name = f"{one['job']}_{task}" if task else one["job"]
         of = tasks_of(world.jobs, int(one["job"] or 0), task) if task.isdigit() else _of(int(one["job"] or 0), world)
         if one["kind"] == "after":
-            said.append(_after(name, int(one["later"] or 0), of))
+            phrases.append(_after(name, int(one["later"] or 0), of))
         else:
-            said.append(join_phrases(f"needs job {name} {_TO.get(one['kind'], 'to end')}", _stands(of)))
+            phrases.append(join_phrases(f"needs job {name} {_TO.get(one['kind'], 'to end')}", _stands(of)))
     either = "?" in job.dependency
     joined: list[str | Moment] = []
-    for words in said[:3]:
+    for words in phrases[:3]:
         joined += [" or " if either else "; "] if joined else []
         joined += words
-    if len(said) > 3:
-        joined.append(f"; and {count_of(len(said) - 3, 'more')}".removesuffix("s"))
+    if len(phrases) > 3:
+        joined.append(f"; and {count_of(len(phrases) - 3, 'more')}".removesuffix("s"))
     return tuple(joined)
 
 
@@ -125,7 +125,7 @@ def _of(number: int, world: ClusterSnapshot) -> list[JobState]:
 def _after(name: str, minutes: int, jobs: list[JobState]) -> Phrase:
     """Returns the words for an `after` dependency: the job may start when the other has started, or so many
     minutes later."""
-    said = (
+    text = (
         f"may start {format_duration(60 * minutes)} after job {name} starts"
         if minutes
         else f"needs job {name} to start"
@@ -133,8 +133,8 @@ def _after(name: str, minutes: int, jobs: list[JobState]) -> Phrase:
     started = [job.start_time for job in jobs if job.state in RUNNING]
     waiting = [job for job in jobs if job.state in WAITING]
     if waiting or not started:
-        return join_phrases(said, _stands(waiting or jobs))
-    return (said, ", ", Moment(max(started) + 60 * minutes)) if minutes else (said, ", which has started")
+        return join_phrases(text, _stands(waiting or jobs))
+    return (text, ", ", Moment(max(started) + 60 * minutes)) if minutes else (text, ", which has started")
 
 
 def _stands(jobs: list[JobState]) -> Phrase:
@@ -167,7 +167,7 @@ def _held(job: JobState, _world: ClusterSnapshot) -> Phrase:
 
 
 def _time_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
-    asked = format_duration(job.time_limit_s) if job.time_limit_s else "no limit"
+    limit_text = format_duration(job.time_limit_s) if job.time_limit_s else "no limit"
     mine = [one for one in world.cluster.partitions if one.name in job.partition.split(",")]
     less = [one for one in mine if one.max_time_s and one.max_time_s < (job.time_limit_s or 10**9)]
     allow = ", ".join(f"{one.name} allows {format_duration(one.max_time_s or 0)}" for one in less)
@@ -178,7 +178,7 @@ def _time_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
     ]
     ways = f" or use {' or '.join(others)}" if others else ""
     allow = allow or f"more than {job.partition} allows now"
-    return (f"never starts as it is: it asks for {asked}, {allow}; ask for less{ways}",)
+    return (f"never starts as it is: it asks for {limit_text}, {allow}; ask for less{ways}",)
 
 
 def _node_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
@@ -241,8 +241,8 @@ def _array_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
         if job.array_limit
         else count_of(len(tasks), "task")
     )
-    said = f"its array runs {most}"
-    return join_phrases(said, "; ", describe_end(tasks[0], tasks[0].label))
+    text = f"its array runs {most}"
+    return join_phrases(text, "; ", describe_end(tasks[0], tasks[0].label))
 
 
 def _licenses(job: JobState, _world: ClusterSnapshot) -> Phrase:
@@ -250,8 +250,8 @@ def _licenses(job: JobState, _world: ClusterSnapshot) -> Phrase:
 
 
 def _constraints(job: JobState, _world: ClusterSnapshot) -> Phrase:
-    asked = f" (--constraint={job.features})" if job.features else ""
-    return (f"no node fits its request{asked}: cancel it and submit it with another request",)
+    features_text = f" (--constraint={job.features})" if job.features else ""
+    return (f"no node fits its request{features_text}: cancel it and submit it with another request",)
 
 
 def _never(_job: JobState, _world: ClusterSnapshot) -> Phrase:

@@ -20,10 +20,10 @@ Phrase = tuple[str | Moment, ...]
 
 def join_phrases(*parts: str | Moment | Sequence[str | Moment]) -> Phrase:
     """Returns texts, moments and phrases as one phrase, without empty texts."""
-    said: list[str | Moment] = []
+    joined: list[str | Moment] = []
     for part in parts:
-        said += [part] if isinstance(part, str | Moment) else part
-    return tuple(one for one in said if one != "")
+        joined += [part] if isinstance(part, str | Moment) else part
+    return tuple(one for one in joined if one != "")
 
 
 def format_phrase(words: Iterable[str | Moment], now: float) -> str:

@@ -271,11 +271,11 @@ def _describe_reserved(job: JobState, need: NodeResources, world: ClusterSnapsho
     if not names:
         return ()
     kept = [node.name for node in fit if node.reservation == names[0]]
-    said = f"; {compress(kept)} {'is' if len(kept) == 1 else 'are'} "
+    text = f"; {compress(kept)} {'is' if len(kept) == 1 else 'are'} "
     if names[0] == SPARES:
-        return (f"{said}kept as {'a spare' if len(kept) == 1 else 'spares'}",)
+        return (f"{text}kept as {'a spare' if len(kept) == 1 else 'spares'}",)
     until = next((one.end_time for one in world.reservations if one.name == names[0]), 0)
-    return join_phrases(f"{said}reserved by {names[0]}", (", which ends ", Moment(until)) if until else ())
+    return join_phrases(f"{text}reserved by {names[0]}", (", which ends ", Moment(until)) if until else ())
 
 
 def _total(node: NodeState) -> NodeResources:
@@ -323,14 +323,14 @@ def _candidates(job: JobState, world: ClusterSnapshot) -> Iterator[NodeState]:
 def _nodes_with_features(job: JobState, world: ClusterSnapshot) -> Iterator[NodeState]:
     """Yields nodes with the requested features and GPU types. A node that is not in the cluster file counts as
     having the features."""
-    wanted, kinds = re.findall(_FEATURE, job.features), set(requested_gpu_types(job))
+    required, kinds = re.findall(_FEATURE, job.features), set(requested_gpu_types(job))
     enough = any if "|" in job.features else all
     for node in world.nodes:
         if kinds and kinds.isdisjoint(map(str.lower, node.gpu_types)):
             continue
         group = world.cluster.group_of.get(node.name)
-        has = features(group, world.leaf_of[node.name]) if wanted and group else wanted
-        if not wanted or enough(one in has for one in wanted):
+        has = features(group, world.leaf_of[node.name]) if required and group else required
+        if not required or enough(one in has for one in required):
             yield node
 
 

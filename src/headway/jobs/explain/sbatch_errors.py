@@ -21,27 +21,27 @@ def with_sbatch_hints(cluster: Cluster, user: str) -> Iterator[None]:
         raise
 
 
-def sbatch_hint(said: str, cluster: Cluster, user: str) -> str:
-    """Returns what to do about sbatch's message `said`, or "" when the message already says it."""
+def sbatch_hint(message: str, cluster: Cluster, user: str) -> str:
+    """Returns what to do about sbatch's message `message`, or "" when the message already says it."""
     teams = [team.name for team in cluster.teams if user in team.users]
-    if "invalid account" in said.lower():
+    if "invalid account" in message.lower():
         mine = f"{user} is in {' and '.join(teams)}" if teams else f"{user} is in no team of {cluster.name}"
         return f"{mine}; {cluster.name} has {_list(team.name for team in cluster.teams)}"
-    if "invalid partition" in said.lower():
+    if "invalid partition" in message.lower():
         return f"{cluster.name} has {_list(partition.name for partition in cluster.partitions)}"
-    if "Requested node configuration is not available" in said or "Invalid generic resource" in said:
+    if "Requested node configuration is not available" in message or "Invalid generic resource" in message:
         return _node(cluster)
-    if "group not permitted" in said:
+    if "group not permitted" in message:
         return f"{user} is in {_list(teams)}; the cluster file says which teams may use a partition"
-    if "time limit is invalid" in said:
+    if "time limit is invalid" in message:
         return "no partition allows that much time: ask for less with --time"
-    if "Job dependency problem" in said:
+    if "Job dependency problem" in message:
         return f"Slurm on {cluster.name} has no such job: it forgets jobs minutes after they end. Leave out ended jobs"
-    if "accounting/QOS policy" in said:
+    if "accounting/QOS policy" in message:
         return f"a limit of {_list(teams)} is reached: run sshare and sacctmgr show qos on the login"
-    if "DOS line breaks" in said:
+    if "DOS line breaks" in message:
         return DOS_LINES_HINT
-    if "unrecognized option" in said and "--container" in said:
+    if "unrecognized option" in message and "--container" in message:
         return f"{cluster.name}'s image has no container plugin yet: headway apply brings it up to date"
     return ""
 

@@ -56,7 +56,7 @@ async def follow_array_logs(
     """Yields what all tasks have written; with `follow`, until the last task has ended. Raises NotFound when no
     task wrote a log."""
     files: dict[str, _File] = {}
-    said, anything = "", False
+    shown, anything = "", False
     while True:
         tasks = await tasks_now()
         _learn(files, tasks, err=err)
@@ -73,9 +73,9 @@ async def follow_array_logs(
         if not going:
             break
         words = _waiting(tasks)
-        if words and words != said and not any(task.state in ("RUNNING", "COMPLETING") for task in tasks):
+        if words and words != shown and not any(task.state in ("RUNNING", "COMPLETING") for task in tasks):
             yield f"--- {words} ---\n".encode()
-        said = words
+        shown = words
         await asyncio.sleep(poll_s)
     if not anything and not any(file.offset for file in files.values()):
         nowhere = sorted({_log(task, err=err) for task in tasks if not is_log_file(_log(task, err=err))})

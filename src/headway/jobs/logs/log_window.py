@@ -28,10 +28,10 @@ async def read_log_window(
     limit = WINDOW_BYTES if before is None else before - start
     ask = {"do": "read", "files": [{"user": job.user, "path": path, "offset": start, "limit": limit}]}
     ran = await call_helper(links, head, ask, timeout_s=30)
-    told = _told(ran.stdout, path, head)
-    if told.get("missing"):
+    answer = _told(ran.stdout, path, head)
+    if answer.get("missing"):
         return LogPartOut(text="", start=0, end=0, size=0)
-    return last_lines(base64.b64decode(told["b64"]), int(told["offset"]), int(told["size"]), lines)
+    return last_lines(base64.b64decode(answer["b64"]), int(answer["offset"]), int(answer["size"]), lines)
 
 
 def last_lines(data: bytes, offset: int, size: int, lines: int) -> LogPartOut:
@@ -61,11 +61,11 @@ async def search_log(links: HelperConnections, head: Machine, job: JobState, tex
     path = _path(job, err)
     ask = {"do": "search", "user": job.user, "path": path, "text": text, "most": MAX_MATCHES}
     ran = await call_helper(links, head, ask, timeout_s=30)
-    told = _told(ran.stdout, path, head)
-    if told.get("missing"):
+    answer = _told(ran.stdout, path, head)
+    if answer.get("missing"):
         return LogFoundOut(found=[])
-    found = [LogLineOut.model_validate(one) for one in told["found"]]
-    return LogFoundOut(found=found, more=told["looked"] < told["size"])
+    found = [LogLineOut.model_validate(one) for one in answer["found"]]
+    return LogFoundOut(found=found, more=answer["looked"] < answer["size"])
 
 
 def _path(job: JobState, err: bool) -> str:
@@ -76,7 +76,7 @@ def _path(job: JobState, err: bool) -> str:
 
 
 def _told(stdout: str, path: str, head: Machine) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(stdout or '{"error": "no answer"}')
-    if told.get("error"):
-        raise HeadwayError(f"{path} on {head.name}: {told['error']}")
-    return told
+    answer: dict[str, Any] = json.loads(stdout or '{"error": "no answer"}')
+    if answer.get("error"):
+        raise HeadwayError(f"{path} on {head.name}: {answer['error']}")
+    return answer

@@ -152,17 +152,19 @@ def _graph_faults(document: Mapping[str, Any]) -> Iterator[Fault]:
     if not isinstance(steps, dict):
         return
     needs = {
-        name: [need for need in wanted if isinstance(need, str)]
+        name: [need for need in step_needs if isinstance(need, str)]
         for name, step in steps.items()
-        if isinstance(step, dict) and isinstance(wanted := step.get("needs", []), list) and len(wanted) <= MAX_STEPS
+        if isinstance(step, dict)
+        and isinstance(step_needs := step.get("needs", []), list)
+        and len(step_needs) <= MAX_STEPS
     }
     there = ", ".join([*map(_shown, islice(steps, _NAMED)), *(["..."] if len(steps) > _NAMED else [])])
-    for name, wanted in needs.items():
-        for need in wanted:
+    for name, step_needs in needs.items():
+        for need in step_needs:
             if need not in steps:
                 yield Fault(f"steps.{_shown(name)}.needs", f"unknown step {need[:60]!r}", f"steps: {there}")
-    left = {name: [need for need in wanted if need in needs] for name, wanted in needs.items()}
-    while ready := [name for name, wanted in left.items() if not any(need in left for need in wanted)]:
+    left = {name: [need for need in step_needs if need in needs] for name, step_needs in needs.items()}
+    while ready := [name for name, step_needs in left.items() if not any(need in left for need in step_needs)]:
         for name in ready:
             del left[name]
     if left:

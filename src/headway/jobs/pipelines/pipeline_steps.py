@@ -35,10 +35,10 @@ def latest_jobs(made: Sequence[tuple[str, int]]) -> dict[str, int]:
     return dict(made)
 
 
-def steps_to_retry(pipeline: Pipeline, states: Mapping[str, str], asked: Sequence[str]) -> list[str]:
+def steps_to_retry(pipeline: Pipeline, states: Mapping[str, str], names: Sequence[str]) -> list[str]:
     """Returns the steps to run again, in order: the requested steps, or else those that failed, and all that need
     them."""
-    first = set(asked) or {name for name, state in states.items() if state in FAILED}
+    first = set(names) or {name for name, state in states.items() if state in FAILED}
     again = pipeline.steps_after(first)
     return [name for name in pipeline.steps_in_order() if name in again]
 

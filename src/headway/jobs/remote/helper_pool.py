@@ -54,12 +54,12 @@ class _NotBegun(Unanswered):
 
 
 class _Helper:
-    def __init__(self, held: RemoteProcess, user: str, used_at: float) -> None:
-        self.held = held
+    def __init__(self, process: RemoteProcess, user: str, used_at: float) -> None:
+        self.process = process
         self.user = user
         self.used_at = used_at
         self.busy = True
-        self._answers = Reader(held.read)
+        self._answers = Reader(process.read)
 
     async def started(self) -> bool:
         """Returns whether the helper is ready. Where it is not, a new process will say why."""
@@ -73,17 +73,17 @@ class _Helper:
         """Returns (exit code, stdout, stderr). Raises Unanswered when the helper ends before it answers, and
         _NotBegun when it had not begun."""
         with contextlib.suppress(Unreachable):  # a part may have arrived; only the answer shows it
-            await self.held.write(question)
+            await self.process.write(question)
         line = await self._answers.line()
-        if line is None and await self.held.ended():
+        if line is None and await self.process.ended():
             raise _NotBegun("the helper on the head ended at its start")
         if line == b"begun":
             line = await self._answers.line()
         if line is None:
             raise Unanswered("the helper on the head ended without an answer")
-        told = json.loads(line)
-        out, err = await self._answers.exactly(told["out"]), await self._answers.exactly(told["err"])
-        return int(told["code"]), out, err
+        header = json.loads(line)
+        out, err = await self._answers.exactly(header["out"]), await self._answers.exactly(header["err"])
+        return int(header["code"]), out, err
 
 
 class HelperPool:
@@ -138,7 +138,7 @@ class HelperPool:
         """Ends all helpers."""
         helpers, self._helpers = self._helpers, []
         for helper in helpers:
-            await helper.held.close()
+            await helper.process.close()
 
     async def _asked(
         self,
@@ -174,12 +174,12 @@ class HelperPool:
             return None
         self._starting += 1
         try:
-            held = await self._links.hold(machine, helper_argv({"do": "serve", "user": user}))
+            process = await self._links.hold(machine, helper_argv({"do": "serve", "user": user}))
         except Unreachable:
             return None
         finally:
             self._starting -= 1
-        helper = _Helper(held, user, self._clock())
+        helper = _Helper(process, user, self._clock())
         self._helpers.append(helper)
         try:
             if await helper.started():
@@ -197,10 +197,10 @@ class HelperPool:
         # Removed before the awaits below, so that no other request takes one.
         self._helpers = [helper for helper in self._helpers if helper not in old]
         for helper in old:
-            await helper.held.close()
+            await helper.process.close()
 
     def _stale(self, helper: _Helper) -> bool:
-        return helper.held.over or self._clock() - helper.used_at > HELPER_IDLE_S
+        return helper.process.over or self._clock() - helper.used_at > HELPER_IDLE_S
 
     async def _room(self) -> bool:
         """Returns whether one more helper may start, after ending the helper that has been idle longest if the
@@ -215,7 +215,7 @@ class HelperPool:
     async def _drop(self, helper: _Helper) -> None:
         if helper in self._helpers:
             self._helpers.remove(helper)
-        await helper.held.close()
+        await helper.process.close()
 
 
 def _served(argv: Sequence[str], question: bytes) -> dict[str, Any] | None:

@@ -70,9 +70,9 @@ async def call_helper(
     return ran
 
 
-def helper_error(said: str) -> HeadwayError:
+def helper_error(output: str) -> HeadwayError:
     """Returns the error for a refusal of the program, from its message."""
-    sentence = said.strip().splitlines()[-1] if said.strip() else "refused"
+    sentence = output.strip().splitlines()[-1] if output.strip() else "refused"
     if "there is no user" in sentence:
         return NotFound(sentence, hint="add the person to a team in the cluster file, then headway apply")
     if "may not work" in sentence or "as root" in sentence:

@@ -24,10 +24,10 @@ def largest_node(cluster: Cluster, nodes: Iterable[NodeState] = ()) -> NodeCapac
     """Returns the largest amount of each resource on any node. `nodes` are the nodes as Slurm lists them: a
     machine of one's own may differ from its plan, and Slurm has the hardware that was found. Nodes that Slurm does
     not list count as their plan says."""
-    told = {node.name: node for node in nodes if node.cpus}
+    reported = {node.name: node for node in nodes if node.cpus}
     gpus, types, cpus, memory = [0], [], [0], [0]
     for group in cluster.groups:
-        seen = [told[name] for name in group.slots if name in told]
+        seen = [reported[name] for name in group.slots if name in reported]
         gpus += [node.gpus for node in seen]
         cpus += [node.cpus for node in seen]
         memory += [node.memory_mib for node in seen]

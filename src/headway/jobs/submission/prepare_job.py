@@ -125,7 +125,7 @@ def prepare_resubmit(
     there = user_folders(cluster, user)
     launcher, checkpoints = str(facts.get("launcher", "")), str(facts.get("checkpoints", ""))
     new = change or request
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "script": new.script,
         "script_name": new.script_name,
         "script_args": new.script_args,
@@ -133,7 +133,7 @@ def prepare_resubmit(
     }
     old = job_own_folder(request, cluster, user)
     if not old:
-        fresh = request.model_copy(update={**told, "chdir": new.chdir})
+        fresh = request.model_copy(update={**fields, "chdir": new.chdir})
         return PreparedJob(fresh, None, launcher=launcher, checkpoints=checkpoints)
     work = there.job_folder(_MARKED.sub("", PurePosixPath(old).name), mark)
 
@@ -142,9 +142,9 @@ def prepare_resubmit(
         return [text.replace(old, work) if text in known else text for text in texts]
 
     if new.script is not None:
-        told["script"] = "\n".join(moved(new.script.split("\n"), (request.script or "").split("\n")))
-    told |= {"script_args": moved(new.script_args, request.script_args), "args": moved(new.args, request.args)}
-    fresh = request.model_copy(update={**told, "chdir": request.chdir.replace(old, work)})
+        fields["script"] = "\n".join(moved(new.script.split("\n"), (request.script or "").split("\n")))
+    fields |= {"script_args": moved(new.script_args, request.script_args), "args": moved(new.args, request.args)}
+    fresh = request.model_copy(update={**fields, "chdir": request.chdir.replace(old, work)})
     stage = JobFiles(there.root, request.bundle, work)
     return PreparedJob(fresh, stage, launcher=launcher, checkpoints=checkpoints.replace(old, work))
 

@@ -59,14 +59,14 @@ class RequestedResources:
     @property
     def has_node_range(self) -> bool:
         """Returns whether --nodes leaves the number of nodes to Slurm."""
-        said = _range(self.options.get("nodes", ""))
-        return said is not None and said[0] != said[1]
+        node_range = _range(self.options.get("nodes", ""))
+        return node_range is not None and node_range[0] != node_range[1]
 
     def max_nodes_on(self, gpus: int, cpus: int) -> int:
         """Returns the largest number of nodes, on nodes with `gpus` GPUs and `cpus` CPUs each: the upper end of
         --nodes, else as many nodes as the requested tasks and GPUs fill."""
-        if said := _range(self.options.get("nodes", "")):
-            return max(said[1], self._named or 0)
+        if node_range := _range(self.options.get("nodes", "")):
+            return max(node_range[1], self._named or 0)
         tasks_on_each = max(1, cpus // (self._number("cpus-per-task") or 1))
         return max(self.min_nodes, _over(self.min_tasks, tasks_on_each), _over(self.gpus, gpus))
 

@@ -55,37 +55,37 @@ def _of_component(fault: Fault, number: int, of: int) -> Fault:
     return replace(fault, message=f"component {number} of {of}: {fault.message}")
 
 
-def parse_test_only(said: str, now: float) -> tuple[int, str, str]:
+def parse_test_only(output: str, now: float) -> tuple[int, str, str]:
     """Returns (unix seconds, nodes, partition) from the output of sbatch --test-only under SLURM_TIME_FORMAT=%s.
     The time is 0 and nodes are "" where it does not say, or where it names the end of a permanent reservation
     (spare nodes), when no job will start."""
-    found = _START.search(said)
+    found = _START.search(output)
     if found is None:
         return 0, "", ""
     at, partition = int(found["at"]) if found["at"].isdigit() else 0, found["part"] or ""
     return (0, "", partition) if at > now + _HORIZON_S else (at, found["nodes"] or "", partition)
 
 
-def explain_unavailable(said: str, request: SubmitIn, cluster: Cluster, nodes: Iterable[NodeState]) -> str:
+def explain_unavailable(output: str, request: SubmitIn, cluster: Cluster, nodes: Iterable[NodeState]) -> str:
     """Returns why --test-only refuses a job that sbatch itself accepts and lets wait: --test-only considers only
     nodes in service. Returns "" where all nodes are in service, or the message is another one."""
-    if "node configuration is not available" not in said:
+    if "node configuration is not available" not in output:
         return ""
-    wanted = {
+    suitable = {
         node
         for want in requested_resources(request)
         for one in requested_partitions(want, cluster)
         for node in one.nodes
     }
-    serve = {one.name for one in nodes if one.name in wanted and one.usable and not one.absent}
-    if len(serve) == len(wanted):
+    serve = {one.name for one in nodes if one.name in suitable and one.usable and not one.absent}
+    if len(serve) == len(suitable):
         return ""
-    return f"the job would wait for nodes to return to service: {len(serve)} of {len(wanted)} are in service"
+    return f"the job would wait for nodes to return to service: {len(serve)} of {len(suitable)} are in service"
 
 
-def sbatch_fault(said: str, hint: str) -> Fault:
+def sbatch_fault(output: str, hint: str) -> Fault:
     """Returns sbatch's own words as a fault of the field that they refer to."""
-    lines = [line.partition("error: ")[2] or line for line in said.splitlines() if line.strip()]
+    lines = [line.partition("error: ")[2] or line for line in output.splitlines() if line.strip()]
     text = "; ".join(dict.fromkeys(line.removeprefix("allocation failure: ") for line in lines)) or "sbatch refuses it"
     field = next((field for word, field in _ABOUT if word in text), "script")
     return Fault(field, text, hint)

@@ -79,16 +79,16 @@ async def run_sbatch(
             hint="move data into files and submit them with --with-files",
         )
     ran = await _once(links, head, ask, text)
-    said = "\n".join(part for part in (ran.stdout.strip(), ran.stderr.strip()) if part)
+    output = "\n".join(part for part in (ran.stdout.strip(), ran.stderr.strip()) if part)
     if ran.code != 0:
-        raise Refused(said or f"sbatch ended with exit code {ran.code} and printed nothing")
+        raise Refused(output or f"sbatch ended with exit code {ran.code} and printed nothing")
     found = _SUBMITTED.search(ran.stdout) or _PARSABLE.search(ran.stdout)
     return SubmitOut(
         job_id=int(found[1]) if found else 0,
         cluster=head.cluster,
         user=user,
         workdir=request.chdir or "~",
-        message=said,
+        message=output,
     )
 
 
@@ -147,13 +147,13 @@ async def cancel_jobs(
     }
     ran = await call_helper(links, head, ask, timeout_s=30)
     errors = [line.partition("error: ")[2] for line in ran.stderr.splitlines() if "error: " in line]
-    said = "; ".join(errors) or ran.stderr.strip()
-    if "Access/permission denied" in said:
+    message = "; ".join(errors) or ran.stderr.strip()
+    if "Access/permission denied" in message:
         raise NotAllowed(f"{', '.join(jobs)}: {user} may not cancel it", hint="ask a lead of the team or an admin")
-    if "Invalid job id" in said:
-        raise NotFound(f"{head.cluster}: {said}", hint="headway queue lists active jobs")
+    if "Invalid job id" in message:
+        raise NotFound(f"{head.cluster}: {message}", hint="headway queue lists active jobs")
     if ran.code != 0:
-        raise CommandFailed(scancel_argv(jobs), ran.code, said, where=head.name)
+        raise CommandFailed(scancel_argv(jobs), ran.code, message, where=head.name)
 
 
 async def control_job(
@@ -173,8 +173,8 @@ async def control_job(
         "cwd": "/",
     }
     ran = await call_helper(links, head, ask, timeout_s=30)
-    said = (ran.stderr.strip() or ran.stdout.strip()).splitlines()
-    words = said[0] if said else ""
+    lines = (ran.stderr.strip() or ran.stdout.strip()).splitlines()
+    words = lines[0] if lines else ""
     if "permission denied" in words.lower():
         raise NotAllowed(
             f"Slurm does not let {user} {verb} job {job}: {words}", hint="ask a lead of the team or an admin"

@@ -38,8 +38,8 @@ def with_array(request: SubmitIn, tasks: str) -> SubmitIn:
     """Returns the request for these tasks only, with the same limit of tasks at once. The new --array flag
     overrides the script's #SBATCH line."""
     flags = (*script_options(request.script or ""), *parse_options(request.args))
-    asked = [one.value for one in flags if one.name == "array"]
-    _, percent, most = asked[-1].partition("%") if asked else ("", "", "")
+    values = [one.value for one in flags if one.name == "array"]
+    _, percent, most = values[-1].partition("%") if values else ("", "", "")
     return request.model_copy(
         update={"args": [*remove_options(request.args, ("array",)), f"--array={tasks}{percent}{most}"]}
     )

@@ -20,13 +20,13 @@ def fewest_leaves(
 ) -> int:
     """Returns the fewest leaves that had room for the run's nodes when it started. A node had room where the other
     jobs of that time left as many GPUs as the run uses on a node (for a run without GPUs: as many CPUs)."""
-    held = _held(run, others)
+    used = _held(run, others)
     own = set(run.nodes)
     gpus = -(-run.gpus // max(1, len(run.nodes)))
     cpus = -(-run.cpus // max(1, len(run.nodes)))
     room: Counter[str] = Counter()
     for node in nodes:
-        used_gpus, used_cpus = held.get(node.name, (0, 0))
+        used_gpus, used_cpus = used.get(node.name, (0, 0))
         fits = node.gpus - used_gpus >= gpus if gpus else node.cpus - used_cpus >= cpus
         in_service = node.usable and not node.reservation and run.partition in node.partitions
         if node.name in own or (in_service and fits):

@@ -69,27 +69,27 @@ class Progress:
         """Adds the next piece of the reports: JSON objects, one a line. A report may lack some of the values."""
         for line in self._lines(data):
             with contextlib.suppress(ValueError):
-                told = json.loads(line)
-                if isinstance(told, dict):
-                    self._report(told)
+                values = json.loads(line)
+                if isinstance(values, dict):
+                    self._report(values)
 
-    def _report(self, told: dict[str, object]) -> None:
-        step, loss, at = _whole(told, "step", _MOST), _number(told, "loss"), _bounded(told, "t", _MOST) or 0.0
+    def _report(self, values: dict[str, object]) -> None:
+        step, loss, at = _whole(values, "step", _MOST), _number(values, "loss"), _bounded(values, "t", _MOST) or 0.0
         saves, stalled_s = (
-            _whole(told, "checkpoints", MAX_STORED_INTEGER),
-            _bounded(told, "checkpoints_s", MAX_STORED_INTEGER),
+            _whole(values, "checkpoints", MAX_STORED_INTEGER),
+            _bounded(values, "checkpoints_s", MAX_STORED_INTEGER),
         )
         if step is not None:
             self._step(step)
             if loss is not None:
                 self._measure(loss)
             self.at = at
-        self.tokens_per_s = _number(told, "tokens_per_s")
+        self.tokens_per_s = _number(values, "tokens_per_s")
         # Already read: the head has thinned the file, and it is read from its beginning.
         if at < self.course.last_report_at:
             return
         if step is not None:
-            self._mark_run(_bounded(told, "run_began", _MOST) or 0.0)
+            self._mark_run(_bounded(values, "run_began", _MOST) or 0.0)
         if saves is not None and stalled_s is not None:
             self.stalls.add_report(saves, stalled_s)
 
@@ -158,22 +158,22 @@ class Progress:
         self._skipped = 0
 
 
-def _number(told: dict[str, object], name: str) -> float | None:
+def _number(values: dict[str, object], name: str) -> float | None:
     try:
-        return float(str(told[name]))
+        return float(str(values[name]))
     except (KeyError, ValueError):
         return None
 
 
-def _bounded(told: dict[str, object], name: str, most: int) -> float | None:
+def _bounded(values: dict[str, object], name: str, most: int) -> float | None:
     """Returns the value as a number, or None where it is missing or outside 0 to `most`. The sums and the database
     that take these values would fail on larger ones."""
-    found = _number(told, name)
+    found = _number(values, name)
     return found if found is not None and 0 <= found <= most else None  # nan fails both comparisons
 
 
-def _whole(told: dict[str, object], name: str, most: int) -> int | None:
-    found = _bounded(told, name, most)
+def _whole(values: dict[str, object], name: str, most: int) -> int | None:
+    found = _bounded(values, name, most)
     return None if found is None else int(found)
 
 
@@ -241,21 +241,21 @@ class ProgressReader:
     def progress_of(self, job_id: int) -> Progress | None:
         """Returns the progress at the last look, or None when the job has reported nothing."""
         found = [source[job_id].progress for source in (self._reports, self._logs) if job_id in source]
-        said = [progress for progress in found if progress.seen]
-        return next((progress for progress in said if progress.measured), said[0] if said else None)
+        reporting = [progress for progress in found if progress.seen]
+        return next((progress for progress in reporting if progress.measured), reporting[0] if reporting else None)
 
     def losses_by_job(self) -> dict[int, tuple[tuple[float, float], ...]]:
         """Returns for each restarted job: (time of the last report before the restart, seconds of work that was
         repeated) for each restart."""
-        told = {job: one.progress.course.losses for job, one in self._reports.items()}
-        return {job: tuple(losses) for job, losses in told.items() if losses}
+        losses_of = {job: one.progress.course.losses for job, one in self._reports.items()}
+        return {job: tuple(losses) for job, losses in losses_of.items() if losses}
 
     def stalls_by_job(self) -> dict[int, CheckpointStats]:
         """Returns the checkpoint figures of each job that reports its checkpoints."""
-        told = {job: one.progress for job, one in self._reports.items()}
+        progress_of = {job: one.progress for job, one in self._reports.items()}
         return {
             job: CheckpointStats(one.stalls.count, one.stalls.stalled_s, one.course.up_s)
-            for job, one in told.items()
+            for job, one in progress_of.items()
             if one.stalls.count
         }
 
@@ -279,14 +279,14 @@ class ProgressReader:
 def _questions(files: Iterable[_Followed]) -> Iterator[list[_Followed]]:
     """Splits the files into groups, each as large as one command can name and one answer can contain."""
     some: list[_Followed] = []
-    asked = answered = 0
+    asked_bytes = answer_bytes = 0
     for one in files:
         size = len(json.dumps(one.ask()))
-        if some and (asked + size > _MOST_ASKED or answered + one.limit > _MOST_ANSWERED):
+        if some and (asked_bytes + size > _MOST_ASKED or answer_bytes + one.limit > _MOST_ANSWERED):
             yield some
-            some, asked, answered = [], 0, 0
+            some, asked_bytes, answer_bytes = [], 0, 0
         some.append(one)
-        asked += size
-        answered += one.limit
+        asked_bytes += size
+        answer_bytes += one.limit
     if some:
         yield some

@@ -112,14 +112,14 @@ def attach_datasets(shared: Path, datasets: Sequence[Dataset]) -> None:
 
     Raises Refused for a source that is no folder or is reached through a symbolic link, and for an invalid name. The
     other datasets are attached anyway."""
-    wanted = {dataset.name: dataset for dataset in datasets}
+    by_name = {dataset.name: dataset for dataset in datasets}
     faults = []
     with _places(shared) as places:
-        for name in set(attached_datasets(shared)) - wanted.keys():
+        for name in set(attached_datasets(shared)) - by_name.keys():
             _umount(f"{_at(places)}/{name}")
             with contextlib.suppress(OSError):
                 os.rmdir(name, dir_fd=places)
-        for dataset in wanted.values():
+        for dataset in by_name.values():
             try:
                 _attach_one(shared, places, dataset)
             except Refused as fault:

@@ -106,9 +106,9 @@ class SshProvider:
         not answer or shows another key than the pinned one."""
         host = self._host(request.cluster, [host.name for host in self._hosts if host.name], request.name)
         key = await self._shown(host)
-        wanted = _line(host.host_key) or key
+        host_key = _line(host.host_key) or key
         pinned = await asyncio.to_thread(
-            self._kept.pin_host_key, request.cluster, request.name, ClaimedHost(host, wanted)
+            self._kept.pin_host_key, request.cluster, request.name, ClaimedHost(host, host_key)
         )
         if pinned != key:
             raise HostKeyChanged(

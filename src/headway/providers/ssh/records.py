@@ -52,9 +52,9 @@ class HostRecords:
         """Returns the record of a cluster, an empty one if there is none. Raises Refused if the file is damaged."""
         path = self._path(cluster)
         try:
-            told = json.loads(path.read_text())
-            machines = {name: _taken(name, one) for name, one in told["machines"].items()}
-            return ClusterRecord(machines, tuple(told["nfs"]))
+            document = json.loads(path.read_text())
+            machines = {name: _taken(name, one) for name, one in document["machines"].items()}
+            return ClusterRecord(machines, tuple(document["nfs"]))
         except FileNotFoundError:
             return ClusterRecord()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -130,19 +130,21 @@ class HostRecords:
             machines = dict(kept.machines)
             change(machines)
             kept = ClusterRecord(machines, kept.nfs if nfs is None else tuple(nfs))
-            told = {"machines": {name: asdict(one) for name, one in machines.items()}, "nfs": list(kept.nfs)}
+            document = {"machines": {name: asdict(one) for name, one in machines.items()}, "nfs": list(kept.nfs)}
             draft = path.with_suffix(".draft")
-            draft.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
+            draft.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
             draft.replace(path)
         return kept
 
 
-def _taken(name: str, told: dict[str, Any]) -> ClaimedHost:
-    jump = told["host"].pop("jump", None)
-    host = Host(**{**told["host"], "name": name, "jump": Jump(**jump) if jump else None})
-    return ClaimedHost(host, told["key"], _found(told["found"]) if told.get("found") else None, told.get("address", ""))
+def _taken(name: str, fields: dict[str, Any]) -> ClaimedHost:
+    jump = fields["host"].pop("jump", None)
+    host = Host(**{**fields["host"], "name": name, "jump": Jump(**jump) if jump else None})
+    return ClaimedHost(
+        host, fields["key"], _found(fields["found"]) if fields.get("found") else None, fields.get("address", "")
+    )
 
 
-def _found(told: dict[str, Any]) -> DetectedHardware:
-    gpus = tuple(DetectedGpu(**{**gpu, "cores": tuple(gpu["cores"])}) for gpu in told["gpus"])
-    return DetectedHardware(**{**told, "gpus": gpus, "nics": tuple(DetectedNic(**nic) for nic in told["nics"])})
+def _found(fields: dict[str, Any]) -> DetectedHardware:
+    gpus = tuple(DetectedGpu(**{**gpu, "cores": tuple(gpu["cores"])}) for gpu in fields["gpus"])
+    return DetectedHardware(**{**fields, "gpus": gpus, "nics": tuple(DetectedNic(**nic) for nic in fields["nics"])})

@@ -43,8 +43,10 @@ async def survey_machine(
     ran = await connections.remote(machine, argv, timeout_s=_SURVEY_S, input=script, check=False)
     parts = split_sections(ran.stdout)
     if "end" not in parts:
-        said = (ran.stderr or ran.stdout).strip()[-200:]
-        raise Unreachable(f"{machine.name} ({machine.address}) could not be inspected: {said or 'it printed nothing'}")
+        output = (ran.stderr or ran.stdout).strip()[-200:]
+        raise Unreachable(
+            f"{machine.name} ({machine.address}) could not be inspected: {output or 'it printed nothing'}"
+        )
     return parse_survey(machine.name, machine.address, parts, began, time.time())
 
 
@@ -103,10 +105,10 @@ def parse_survey(name: str, address: str, parts: Mapping[str, list[str]], began:
 def _clock_off_s(lines: list[str], began: float, ended: float) -> float:
     """Returns by how many seconds the machine's clock is certainly ahead, or behind (negative). The script may wait
     long for a connection or a driver; but it printed its first time after `began` and its last one before `ended`."""
-    told = [float(line) for line in lines]
-    if not told:
+    times = [float(line) for line in lines]
+    if not times:
         return 0.0
-    return round(max(told[-1] - ended, 0.0) + min(told[0] - began, 0.0), 2)
+    return round(max(times[-1] - ended, 0.0) + min(times[0] - began, 0.0), 2)
 
 
 def _ipv4(text: str) -> str:
@@ -147,8 +149,8 @@ def _gpus(parts: Mapping[str, list[str]], core_of: Mapping[int, int]) -> Iterato
     silent: list[str] = []
     for line in parts["pci"]:
         bus, kind, vendor, *rest = line.split()
-        told = dict(_pairs(rest, "="))
-        cores = {core_of[cpu] for cpu in _cpus(told.get("cpus", "")) if cpu in core_of}
+        attributes = dict(_pairs(rest, "="))
+        cores = {core_of[cpu] for cpu in _cpus(attributes.get("cpus", "")) if cpu in core_of}
         near[_bus(bus)] = () if len(cores) == len(set(core_of.values())) else tuple(sorted(cores))
         if vendor == _NVIDIA and kind.startswith("0x03"):
             silent.append(_bus(bus))
@@ -183,14 +185,14 @@ def _driver(lines: list[str]) -> str:
 def _nics(lines: list[str]) -> Iterator[DetectedNic]:
     for line in lines:
         name, _, *rest = line.split()
-        told = dict(_pairs(rest, "="))
-        rate = re.match(r"\d+", told.get("rate", ""))
-        numa = told.get("numa", "")
+        fields = dict(_pairs(rest, "="))
+        rate = re.match(r"\d+", fields.get("rate", ""))
+        numa = fields.get("numa", "")
         yield DetectedNic(
             name,
-            told.get("layer", ""),
+            fields.get("layer", ""),
             int(rate[0]) if rate else 0,
-            "ACTIVE" in told.get("state", ""),
+            "ACTIVE" in fields.get("state", ""),
             int(numa) if numa.lstrip("-").isdigit() else -1,
         )
 
@@ -214,8 +216,8 @@ def _state(lines: list[str]) -> DetectedMount | None:
         return None
     at, inode, *rest = lines[0].split()
     kind, source, options = (*rest, "", "", "")[:3]
-    told = dict(_pairs(options.split(","), "="))
-    return DetectedMount(source, kind, inode, at, told.get("addr", ""))
+    fields = dict(_pairs(options.split(","), "="))
+    return DetectedMount(source, kind, inode, at, fields.get("addr", ""))
 
 
 def _packages(lines: list[str]) -> dict[str, str]:
@@ -227,8 +229,8 @@ def _holder(lines: list[str]) -> MachineClaim | None:
     if not lines:
         return None
     try:
-        told = json.loads("".join(lines))
-        return MachineClaim(str(told["cluster"]), str(told["server"]), str(told["machine"]))
+        claim = json.loads("".join(lines))
+        return MachineClaim(str(claim["cluster"]), str(claim["server"]), str(claim["machine"]))
     except (ValueError, KeyError, TypeError):
         return MachineClaim("?", "?", "?")  # an unreadable mark still means that the machine is in use
 

@@ -13,7 +13,7 @@ _TITLE = "{{ .CommonAnnotations.title }}"
 
 def alertmanager_yml(cluster: Cluster) -> str:
     """Returns Alertmanager's configuration."""
-    told = {
+    settings = {
         "route": {
             "receiver": "people",
             "group_by": ["alertname", "node"],
@@ -42,7 +42,7 @@ def alertmanager_yml(cluster: Cluster) -> str:
             {"name": "news", **_ways(cluster, cluster.alerts, news=True)},
         ],
     }
-    return as_yaml(told)
+    return as_yaml(settings)
 
 
 def _ways(cluster: Cluster, alerts: Alerts, *, news: bool = False) -> dict[str, object]:
@@ -51,11 +51,11 @@ def _ways(cluster: Cluster, alerts: Alerts, *, news: bool = False) -> dict[str, 
     ways: dict[str, object] = {}
     if alerts.webhook:
         ways["webhook_configs"] = [{"url": alerts.webhook, "send_resolved": not news}]
-    said = "{{ range .Alerts }}{{ .Annotations.summary }}\n{{ end }}"
+    text = "{{ range .Alerts }}{{ .Annotations.summary }}\n{{ end }}"
     if alerts.chat:
         title = f"[{{{{ .Status }}}}] {cluster.name}: {{{{ .CommonLabels.alertname }}}} {{{{ .CommonLabels.node }}}}"
         title = _TITLE if news else title
-        ways["slack_configs"] = [{"api_url": alerts.chat, "send_resolved": not news, "title": title, "text": said}]
+        ways["slack_configs"] = [{"api_url": alerts.chat, "send_resolved": not news, "title": title, "text": text}]
     if alerts.mail:
         ways["email_configs"] = [
             {
@@ -65,12 +65,12 @@ def _ways(cluster: Cluster, alerts: Alerts, *, news: bool = False) -> dict[str, 
                 "hello": cluster.head,
                 "require_tls": False,
                 "send_resolved": not news,
-                **({"headers": {"Subject": _TITLE}, "html": "", "text": said} if news else {}),
+                **({"headers": {"Subject": _TITLE}, "html": "", "text": text} if news else {}),
             }
         ]
     return ways
 
 
-def as_yaml(told: object) -> str:
+def as_yaml(value: object) -> str:
     """Returns JSON, which is valid YAML 1.2, so that no value can change the structure."""
-    return f"# {MARK}\n{json.dumps(told, indent=2)}\n"
+    return f"# {MARK}\n{json.dumps(value, indent=2)}\n"

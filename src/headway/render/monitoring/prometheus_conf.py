@@ -78,7 +78,7 @@ def prometheus_yml(cluster: Cluster) -> str:
         {"targets": [f"127.0.0.1:{PROMETHEUS_PORT}"], "labels": {"service": "prometheus"}},
         {"targets": [f"127.0.0.1:{ALERTS_PORT}"], "labels": {"service": "alertmanager"}},
     ]
-    told = {
+    settings = {
         "global": {
             "scrape_interval": f"{SCRAPE_S}s",
             "scrape_timeout": "5s",
@@ -92,7 +92,7 @@ def prometheus_yml(cluster: Cluster) -> str:
             {"job_name": "head", "static_configs": own},
         ],
     }
-    return as_yaml(told)
+    return as_yaml(settings)
 
 
 def targets(cluster: Cluster, site: Site) -> str:

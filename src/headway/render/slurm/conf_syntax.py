@@ -79,7 +79,7 @@ GROUPED = frozenset(
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
     """Yields (number, text) of each logical line. A comment ends at its physical line; then continuations are joined."""
-    held, start = "", 0
+    joined, start = "", 0
     number = 0
     for number, raw in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):
         start = start or number
@@ -87,12 +87,12 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
         body, note = (raw, "") if mark is None else (raw[: mark.start()], raw[mark.start() :])
         body = body.rstrip("\r")
         if not note and body.endswith("\\"):
-            held += body[:-1]
+            joined += body[:-1]
             continue
-        yield start, held + body + note.rstrip("\r")
-        held, start = "", 0
-    if held:
-        yield number, held
+        yield start, joined + body + note.rstrip("\r")
+        joined, start = "", 0
+    if joined:
+        yield number, joined
 
 
 def _line(raw: str, number: int) -> Line:

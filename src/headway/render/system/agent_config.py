@@ -35,9 +35,9 @@ def node_files(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
 
 def head_files(cluster: Cluster, site: Site, head: str) -> dict[str, File]:
     """Returns the agent's files on a head."""
-    told = config(cluster, site, cluster.groups[0], head=head)
+    settings = config(cluster, site, cluster.groups[0], head=head)
     unit = _unit("head", _LETS_IN if head != cluster.head else "")
-    return {f"{UNITS}/{AGENT}": File(unit), CONFIG: File(told)}
+    return {f"{UNITS}/{AGENT}": File(unit), CONFIG: File(settings)}
 
 
 def _unit(role: str, more: str = "") -> str:
@@ -74,7 +74,7 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
     mounts += [
         {"path": where, "source": "/", "read_only": read_only, "outside": True} for where, read_only in elsewhere
     ]
-    told = {
+    settings = {
         "head": word(site.addresses[head] if head else site.head_address, "address"),
         **_second(cluster, site, head),
         **({"cluster": word(cluster.name, "name")} if head else {}),
@@ -94,8 +94,8 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
         "drain_codes": sorted(draining_codes(cluster.health.xid_classes)),
     }
     if not head and site.found:
-        told["machines"] = {name: _machine(cluster, site, name) for name in group.slots if name in site.found}
-    return json.dumps(told, indent=1) + "\n"
+        settings["machines"] = {name: _machine(cluster, site, name) for name in group.slots if name in site.found}
+    return json.dumps(settings, indent=1) + "\n"
 
 
 def _machine(cluster: Cluster, site: Site, name: str) -> dict[str, object]:
@@ -103,14 +103,14 @@ def _machine(cluster: Cluster, site: Site, name: str) -> dict[str, object]:
     expected figures only apply to the plan's GPU."""
     found, plan = site.found[name], cluster.group_of[name].plan
     node, gpus = hardware_of(cluster, site, name), found.usable_gpus
-    told: dict[str, object] = {"gpus": node.gpus, "memory_mib": found.memory_mib}
+    settings: dict[str, object] = {"gpus": node.gpus, "memory_mib": found.memory_mib}
     plans = {plan.gpu_product or gpus[0].product} if gpus else set()
     if {gpu.product for gpu in gpus} != plans or node.gpu_type != plan.gpu_type:
-        told |= {"gpu_type": node.gpu_type, "product": gpus[0].product if gpus else "", "expects": {}}
-        told["gpu_memory_mib"] = max((gpu.memory_mib for gpu in gpus), default=0)
+        settings |= {"gpu_type": node.gpu_type, "product": gpus[0].product if gpus else "", "expects": {}}
+        settings["gpu_memory_mib"] = max((gpu.memory_mib for gpu in gpus), default=0)
     down = {nic.name for nic in found.nics if not nic.up}
-    told["fabric"] = sorted({nic.name for nic in found.nics} - down)
-    return told
+    settings["fabric"] = sorted({nic.name for nic in found.nics} - down)
+    return settings
 
 
 def _second(cluster: Cluster, site: Site, head: str) -> dict[str, object]:

@@ -22,15 +22,15 @@ def frame(kind: str, data: bytes) -> bytes:
 def frames(pieces: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
     """Yields (kind, data) of each frame. `pieces` may be cut anywhere. Raises ValueError for an unknown kind. An
     incomplete last frame is left out."""
-    held = b""
+    buffer = b""
     for piece in pieces:
-        held += piece
-        while len(held) >= _HEAD.size:
-            number, length = _HEAD.unpack_from(held)
+        buffer += piece
+        while len(buffer) >= _HEAD.size:
+            number, length = _HEAD.unpack_from(buffer)
             if number >= len(KINDS):
                 raise ValueError(f"not a frame: kind {number}")
             end = _HEAD.size + length
-            if len(held) < end:
+            if len(buffer) < end:
                 break
-            yield KINDS[number], held[_HEAD.size : end]
-            held = held[end:]
+            yield KINDS[number], buffer[_HEAD.size : end]
+            buffer = buffer[end:]

@@ -47,13 +47,13 @@ class HealthLoop:
         opened.jobs = tuple(jobs)
         async with self._pool.turn(cluster, opened):
             try:
-                said = await engine.handle_reclaim_notices() + await engine.resume_open()
+                messages = await engine.handle_reclaim_notices() + await engine.resume_open()
                 engine.last_faults.pop(0, None)
             except HeadwayError as error:  # a failed reclaim must not stop the handling of dead nodes
-                said = engine.report_once(0, cluster.name, fault_text(error))
-            said += await opened.reconciler.reconcile(nodes, opened.jobs)
+                messages = engine.report_once(0, cluster.name, fault_text(error))
+            messages += await opened.reconciler.reconcile(nodes, opened.jobs)
             await self._follow(cluster, opened)
-        return said + await self._wake(cluster, opened)
+        return messages + await self._wake(cluster, opened)
 
     async def handle_urgent(self, cluster: Cluster) -> list[tuple[str, str]]:
         """Handles machines that the provider reclaims. This also runs during an operation, because the provider takes
@@ -74,9 +74,9 @@ class HealthLoop:
         from headway.health.detection.agent_events import JobEvents, PowerRequest, stream_events
 
         slurm, opened = await self._pool.slurm(cluster), await self._pool.opened(cluster)
-        async with contextlib.aclosing(stream_events(slurm.links, slurm.head)) as heard:  # type: ignore[type-var]
+        async with contextlib.aclosing(stream_events(slurm.links, slurm.head)) as events:  # type: ignore[type-var]
             before: Messages = []
-            async for news in heard:
+            async for news in events:
                 if isinstance(news, JobEvents):
                     on_jobs(news.jobs, news.certain)
                     continue
@@ -85,11 +85,11 @@ class HealthLoop:
                     if is_idle():
                         yield await self._wake(newest, opened, at_once=True)
                     continue
-                said = await self._act(newest, opened, news, is_idle())
-                if said and said != before:  # the report that many nodes are silent is not repeated
-                    yield said
+                messages = await self._act(newest, opened, news, is_idle())
+                if messages and messages != before:  # the report that many nodes are silent is not repeated
+                    yield messages
                     yield await self._settle(newest)
-                before = said or before
+                before = messages or before
 
     async def _act(
         self, cluster: Cluster, opened: ClusterConnections, news: Symptom | Heartbeats | OfflineAction, idle: bool

@@ -175,6 +175,6 @@ class SlurmPoller:
                 await stop_process(process)
 
 
-def _error(said: dict[str, str]) -> HeadwayError:
-    kind = Unreachable if said.get("kind") == Unreachable.kind else HeadwayError
-    return kind(said.get("message", "the poller failed"), hint=said.get("hint", ""))
+def _error(fields: dict[str, str]) -> HeadwayError:
+    kind = Unreachable if fields.get("kind") == Unreachable.kind else HeadwayError
+    return kind(fields.get("message", "the poller failed"), hint=fields.get("hint", ""))

@@ -97,17 +97,17 @@ async def reading(reader: SlurmReader, changes: SnapshotChanges) -> list[bytes]:
     try:
         nodes, jobs, reservations = await asyncio.gather(reader.nodes(), reader.jobs(), reader.reservations())
     except HeadwayError as error:
-        said = {"kind": error.kind, "message": error.message, "hint": error.hint}
-        return [frame(END, json.dumps(said).encode())]
+        fields = {"kind": error.kind, "message": error.message, "hint": error.hint}
+        return [frame(END, json.dumps(fields).encode())]
     return [*changes.of(nodes, jobs, reservations), frame(END)]
 
 
 async def main() -> None:
     """Answers requests on standard input until it is closed."""
-    told = asyncio.StreamReader(limit=1024 * 1024)
+    stdin = asyncio.StreamReader(limit=1024 * 1024)
     loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(told), sys.stdin.buffer)
-    settings = json.loads(await told.readline())
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin.buffer)
+    settings = json.loads(await stdin.readline())
     told_head = settings["head"]
     jump = told_head["jump"] and Jump(**told_head["jump"])
     head = Machine(**{**told_head, "state": MachineState(told_head["state"]), "jump": jump})
@@ -115,7 +115,7 @@ async def main() -> None:
     async with Connections(settings["bootstrap_key"]) as connections:
         reader = SlurmReader(connections, head, bytes.fromhex(settings["jwt_key"]), settings["version"])
         _write([frame(BEGIN)])
-        while await told.readline():
+        while await stdin.readline():
             _write(await reading(reader, changes))
         await reader.close()
 

@@ -95,9 +95,9 @@ class BackupSchedule:
         )
         seen = self._seen[name] = min(self._seen.get(name, now), now)
         since = done.created_at if done and done.created_at <= now else seen
-        told = self._told.get(name, float("-inf"))
-        told = told if told <= now else float("-inf")
-        if (last is not None and not last.finished) or now <= max(since + LATE_S, told) + rule.every_s:
+        told_at = self._told.get(name, float("-inf"))
+        told_at = told_at if told_at <= now else float("-inf")
+        if (last is not None and not last.finished) or now <= max(since + LATE_S, told_at) + rule.every_s:
             return
         self._told[name] = now
         when = f"since {day(done.created_at)}" if done else "yet"

@@ -73,13 +73,13 @@ class EventListener:
     async def _listen(self, row: ClusterRow) -> None:
         try:
             cluster = await self._state.clusters.resolved(row)
-            heard = self._source.listen(
+            batches = self._source.listen(
                 cluster,
                 lambda: self._states.get(row.name) in _CALM,
                 partial(self._on_jobs, row.name),
             )
-            async for said in heard:
-                for where, text in said:
+            async for messages in batches:
+                for where, text in messages:
                     log.info("heard", cluster=row.name, where=where, did=text)
                     self._state.live.add_notice(row.name, text, level="warning", where=where)
                 await self._state.readings.publish_incident_changes(row.name)

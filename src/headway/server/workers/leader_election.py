@@ -58,7 +58,7 @@ class LeaderElection:
             await self._end()
 
     async def _until_it_leads(self) -> None:
-        presence, said = self._presence, ""
+        presence, reported = self._presence, ""
         while presence.shared:
             try:
                 await presence.appear()
@@ -72,9 +72,9 @@ class LeaderElection:
                         log.info("this server is active", freed_leases=freed)
                         return
             except Exception as error:  # the database may be unreachable for a while
-                if str(error) != said:
+                if str(error) != reported:
                     log.warning("the database does not answer, so no server is active", error=str(error))
-                said = str(error)
+                reported = str(error)
             await asyncio.sleep(LOOK_S)
 
     async def _lead(self) -> None:
@@ -149,12 +149,12 @@ class Follower:
         state.live.publish_events(operation_news(operation, operation.state, state.clock(), text))
         state.live.hub.publish(operation_topic(operation.id))
         if operation.finished:
-            said = (
+            notice = (
                 f"{operation.kind} failed: {text}"
                 if operation.error
                 else f"{operation.kind} by {operation.person} is done"
             )
-            state.live.add_notice(name, said, level="error" if operation.error else "info")
+            state.live.add_notice(name, notice, level="error" if operation.error else "info")
             state.live.hub.publish(OPERATIONS_TOPIC)
             if operation.kind.invalidates_connections:
                 await state.forget(name)

@@ -69,8 +69,8 @@ class OperationWorker:
 
     async def _claim(self) -> Operation | None:
         try:
-            held = [task.get_name() for task in self._tasks]
-            return await self._state.store.operations.claim(self._owner, self._state.clock(), self._lease_s, held)
+            running = [task.get_name() for task in self._tasks]
+            return await self._state.store.operations.claim(self._owner, self._state.clock(), self._lease_s, running)
         except Exception as error:  # the database may be unreachable for a while
             log.error("claim", error=str(error))
             return None
@@ -148,12 +148,12 @@ class OperationWorker:
         server. If the database is unreachable for longer than a lease, this ends with the lease, and the server that
         claims the operation next continues it. An operation fails if MOST_LATE of its statements are not answered in
         time. Returns what the handler returned."""
-        said = "the server was restarted; continuing" if operation.attempts > 1 else ""
+        note = "the server was restarted; continuing" if operation.attempts > 1 else ""
         late = 0
         while True:
             try:
-                if said:
-                    await self._report(operation, "server", said, level="warning")
+                if note:
+                    await self._report(operation, "server", note, level="warning")
                 return await HANDLERS[operation.kind](
                     OperationRun(self._state, operation, partial(self._report, operation), self._replanned)
                 )
@@ -162,7 +162,7 @@ class OperationWorker:
                 if late == MOST_LATE:
                     raise
                 log.warning("the database is away", operation=operation.id, error=error.message)
-                said = WAS_AWAY
+                note = WAS_AWAY
                 await asyncio.sleep(AWAY_S)
 
     async def _written(self, operation: Operation, error: ErrorOut | None, kept: tuple[str, ...]) -> None:

@@ -64,8 +64,8 @@ class CheckpointStall:
 
     def out(self) -> AdviceOut:
         """Returns the advice in the form of the API, with what it would save in the period."""
-        told = advice_out(self.job, self.saves.write_s, self.failure_s, self.advice)
-        return told.model_copy(update={"saves_usd": usd(cents(self.usd * Fraction(self.advice.saves)))})
+        advice = advice_out(self.job, self.saves.write_s, self.failure_s, self.advice)
+        return advice.model_copy(update={"saves_usd": usd(cents(self.usd * Fraction(self.advice.saves)))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +104,15 @@ async def advise_checkpoints(
     return advice_out(job, write_s, failure_s, good.advice(every_s, failure_s, write_s))
 
 
-def advice_out(job: int, write_s: float, failure_s: float, told: Advice) -> AdviceOut:
+def advice_out(job: int, write_s: float, failure_s: float, advice: Advice) -> AdviceOut:
     """Returns the advice in the form of the API."""
     return AdviceOut(
         job=job,
-        now_s=round(told.now_s, 1),
-        best_s=round(told.best_s, 1),
+        now_s=round(advice.now_s, 1),
+        best_s=round(advice.best_s, 1),
         write_s=round(write_s, 3),
         failure_s=round(failure_s),
-        saves=round(told.saves, 6),
+        saves=round(advice.saves, 6),
     )
 
 

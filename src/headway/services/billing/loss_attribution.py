@@ -161,11 +161,11 @@ async def _losers(
 ) -> dict[CutShort, tuple[int, ...]]:
     """Returns the jobs that lost most, by how they ended, for shown causes that no incident explains."""
     names = {(one.kind, one.what) for one in shown if not one.jobs}
-    wanted, others = [how for how in hows if _words(how) in names], {one.run for one in blamed}
+    chosen, others = [how for how in hows if _words(how) in names], {one.run for one in blamed}
     runs: dict[CutShort, list[tuple[Fraction, int]]] = {}
     for segment in segments:
         found = await state.store.losses.largest_losses(
-            scope.billed.name, *_of(segment, scope), wanted, _TOP_RUNS + len(others)
+            scope.billed.name, *_of(segment, scope), chosen, _TOP_RUNS + len(others)
         )
         for how, piece in found:
             if piece.run not in others:

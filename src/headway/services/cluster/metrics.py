@@ -50,8 +50,8 @@ async def get_metrics(state: AppState, name: str, query: MetricsQuery) -> Metric
         raise Refused("start must be before end, by at most 31 days", hint="times are unix seconds")
     step_s = max(SCRAPE_S, math.ceil((until - since) / points))
     since, until = since // step_s * step_s, math.ceil(until / step_s) * step_s
-    asked = known.queries(keys, over, str(job) if job else node, step_s, gpus)
-    rows = await state.backend.monitoring.query_metrics(cluster, asked, since, until, step_s)
+    queries = known.queries(keys, over, str(job) if job else node, step_s, gpus)
+    rows = await state.backend.monitoring.query_metrics(cluster, queries, since, until, step_s)
     times = [since + i * step_s for i in range(int((until - since) / step_s) + 1)]
     charts = [_chart(key, [row for row in rows if row.key == key], times, over) for key in keys]
     return MetricsOut(

@@ -84,8 +84,8 @@ def _lost_by(path: str, nodes: list[NodeState], incidents: tuple[Incident, ...])
     """Yields the nodes whose checks say that the volume is missing or unusable, with the text of their incident or
     drain reason."""
     named = re.compile(rf"(?<![\w/.-]){re.escape(path)}(?![\w/.-])")
-    told = {one.node: one.what for one in incidents if named.search(one.what)}
+    incident_texts = {one.node: one.what for one in incidents if named.search(one.what)}
     for node in nodes:
-        why = told.get(node.name) or (node.reason if not node.usable and named.search(node.reason) else "")
+        why = incident_texts.get(node.name) or (node.reason if not node.usable and named.search(node.reason) else "")
         if why:
             yield LostOut(node=node.name, why=why)

@@ -141,23 +141,23 @@ async def find_page(
     # The order stays valid as long as the snapshot: a column that grows with time grows equally for all rows.
     whole = replace(question, cursor="", limit=0)
     orders = snapshot.job_orders
-    held = orders.get(whole)
-    if held is not None and held[0].of is snapshot.by_id:
-        return PageOfSnapshot(page_of_result(held[0], question), snapshot)
-    if held is not None and (news := diff_since(snapshot, held[0].of)).is_cheap(
+    cached = orders.get(whole)
+    if cached is not None and cached[0].of is snapshot.by_id:
+        return PageOfSnapshot(page_of_result(cached[0], question), snapshot)
+    if cached is not None and (news := diff_since(snapshot, cached[0].of)).is_cheap(
         filter_fields(whole) | sort_fields(whole)
     ):
-        found = update_result(held[0], news, whole, now)
+        found = update_result(cached[0], news, whole, now)
         if found is not None:
             orders[whole] = found, snapshot
             return PageOfSnapshot(page_of_result(found, question), snapshot)
     looking: asyncio.Task[QueryResult] | None = snapshot.derived.get(("order", whole))
     if looking is None:
-        made = _order(snapshot, whole, now, held[0] if held is not None else None)
+        made = _order(snapshot, whole, now, cached[0] if cached is not None else None)
         looking = snapshot.derived["order", whole] = asyncio.create_task(made)
-    young = held is not None and (snapshot.as_of or 0.0) - (held[1].as_of or 0.0) < MAX_OLD_PAGE_S
-    if held is not None and young and not (await asyncio.wait({looking}, timeout=patience_s))[0]:
-        return PageOfSnapshot(page_of_result(held[0], question), held[1])
+    young = cached is not None and (snapshot.as_of or 0.0) - (cached[1].as_of or 0.0) < MAX_OLD_PAGE_S
+    if cached is not None and young and not (await asyncio.wait({looking}, timeout=patience_s))[0]:
+        return PageOfSnapshot(page_of_result(cached[0], question), cached[1])
     return PageOfSnapshot(page_of_result(await asyncio.shield(looking), question), snapshot)
 
 

@@ -78,8 +78,8 @@ class QueueSearch:
         """Adds the matching jobs of a piece."""
         key, fitting = self._key, _fitting(jobs, self._ask)
         self._states.update(job.state for job in fitting)
-        wanted = {state for state in self._states if kind_of(state) in self._ask.kinds}
-        self._keys.update((job.id, key(job)) for job in fitting if job.state in wanted)
+        states = {state for state in self._states if kind_of(state) in self._ask.kinds}
+        self._keys.update((job.id, key(job)) for job in fitting if job.state in states)
 
     def result(self, of: Mapping[int, JobState]) -> QueryResult:
         """Returns the result. `of` are all jobs that were searched."""
@@ -194,12 +194,12 @@ def _asks_nothing(ask: QueueQuery) -> bool:
 
 
 def _fits(job: JobState, ask: QueueQuery) -> bool:
-    for wanted, value in (
+    for allowed, value in (
         (ask.users, job.user),
         (ask.accounts, job.account),
         (ask.states, job.state),
     ):
-        if wanted and value not in wanted:
+        if allowed and value not in allowed:
             return False
     if ask.partitions and ask.partitions.isdisjoint(job.partition.split(",")):
         return False
@@ -215,14 +215,14 @@ def _said(job: JobState, word: str) -> bool:
 
 def filter_fields(ask: QueueQuery) -> frozenset[str]:
     """Returns the fields of a job that decide whether it matches and of which kind it is."""
-    asked: tuple[tuple[object, tuple[str, ...]], ...] = (
+    filters: tuple[tuple[object, tuple[str, ...]], ...] = (
         (ask.users, ("user",)),
         (ask.accounts, ("account",)),
         (ask.partitions, ("partition",)),
         (ask.node, ("nodes",)),
         (ask.search, ("name", *LABEL, "user", "account", "partition", "reason", "nodes")),
     )
-    return frozenset(("state", *(name for wanted, names in asked if wanted for name in names)))
+    return frozenset(("state", *(name for values, names in filters if values for name in names)))
 
 
 def sort_fields(ask: QueueQuery) -> frozenset[str]:

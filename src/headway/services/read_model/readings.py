@@ -93,13 +93,13 @@ class ClusterReadings:
 
     async def refresh_jobs(self, cluster: Cluster, numbers: Iterable[int]) -> None:
         """Updates only these jobs, independently of complete readings. Raises the errors of the request to Slurm."""
-        at, asked = time.monotonic(), set(numbers)
+        at, requested = time.monotonic(), set(numbers)
         tasks = Counter(job.array_job_id for job in self._live.snapshot(cluster.name).jobs)
-        many = {number for number in asked if number and tasks[number] > MOST_SIBLINGS}
+        many = {number for number in requested if number and tasks[number] > MOST_SIBLINGS}
         if many:  # an array's number would return all its tasks
             self._live.request_refresh(cluster.name)
         async with asyncio.timeout(READ_TIMEOUT_S):
-            found = await self._backend.slurm.jobs_by_id(cluster, tuple(sorted(asked - many)))
+            found = await self._backend.slurm.jobs_by_id(cluster, tuple(sorted(requested - many)))
         if self._read_from.get(cluster.name, 0.0) > at:  # a newer reading is stored already
             return
         known = self._live.snapshot(cluster.name)

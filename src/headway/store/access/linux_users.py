@@ -28,17 +28,17 @@ class LinuxUsers(StorePart):
 
         With `give=False` nothing is assigned: a new name gets the uid that it would be assigned now. `wishes`:
         preferred uids for new names, used if they are free. Raises Refused if no uid is left."""
-        wanted = sorted(set(names))
-        if not wanted:
+        users = sorted(set(names))
+        if not users:
             return {}
         async with self._database.read() as db:
-            known = await self._query_uids(db, wanted)
-        if len(known) == len(wanted):
+            known = await self._query_uids(db, users)
+        if len(known) == len(users):
             return known
         async with self._database.write() if give else self._database.read() as db:
-            known = await self._query_uids(db, wanted)
+            known = await self._query_uids(db, users)
             taken = {row.uid for row in await db.execute(select(t.uids.c.uid))}
-            for name, uid in _new_uids([name for name in wanted if name not in known], taken, wishes or {}):
+            for name, uid in _new_uids([name for name in users if name not in known], taken, wishes or {}):
                 if give:
                     await db.execute(insert(t.uids).values(name=name, uid=uid))
                 known[name] = uid

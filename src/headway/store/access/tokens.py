@@ -90,9 +90,9 @@ class Tokens(StorePart):
             with suppress(DatabaseLocked):  # failing to record the use must not reject the token
                 async with self._database.write() as db:
                     await db.execute(update(t.tokens).where(t.tokens.c.id == row.id).values(last_used_at=now))
-        held = TokenHolder(person_of_row(row), tuple(row.scopes.split()), row.cluster)
-        self._credentials.put(key, held, row.expires_at, changes)
-        return held
+        holder = TokenHolder(person_of_row(row), tuple(row.scopes.split()), row.cluster)
+        self._credentials.put(key, holder, row.expires_at, changes)
+        return holder
 
     async def all(self, person: str | None = None) -> tuple[Token, ...]:
         """Returns all tokens, or those of one person, the oldest first."""

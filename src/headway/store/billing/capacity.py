@@ -83,16 +83,16 @@ class CapacityReports(StorePart):
         async with self._database.read() as db:
             for at in range(0, len(parts), _PARTS):
                 rows = values(column("node", String), column("low", BigInteger), column("high", BigInteger))
-                asked = rows.data(list(parts[at : at + _PARTS])).cte("asked")
+                spans = rows.data(list(parts[at : at + _PARTS])).cte("spans")
                 ended = case((n.c.end == 0, self._sums.most(n.c.start, now)), else_=n.c.end)
-                low, high = self._sums.most(n.c.start, asked.c.low), self._sums.least(ended, asked.c.high)
+                low, high = self._sums.most(n.c.start, spans.c.low), self._sums.least(ended, spans.c.high)
                 query = (
                     select(n.c.node, n.c.units, n.c.per_node, low, high)
-                    .select_from(asked.join(n, n.c.node == asked.c.node))
-                    .where(n.c.cluster == cluster, n.c.start < asked.c.high, low < high)
+                    .select_from(spans.join(n, n.c.node == spans.c.node))
+                    .where(n.c.cluster == cluster, n.c.start < spans.c.high, low < high)
                     .where(
                         n.c.start
-                        >= (self._sums.least(asked.c.low - longest, still) if still else asked.c.low - longest)
+                        >= (self._sums.least(spans.c.low - longest, still) if still else spans.c.low - longest)
                     )
                 )
                 found += [HeldOn(*row) for row in await db.execute(query)]

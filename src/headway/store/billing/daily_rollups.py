@@ -92,7 +92,7 @@ class DailyRollups(StorePart):
         yield
         after = await self._run_facts(db, cluster, numbers, ended)
         began: set[int] = set()
-        held: list[tuple[int, int]] = []
+        spans: list[tuple[int, int]] = []
         for part in before.keys() | after.keys():
             was, is_ = before.get(part), after.get(part)
             if was != is_:
@@ -100,36 +100,36 @@ class DailyRollups(StorePart):
                 if min(ends) < _EVER:
                     began.add(start // DAY_S * DAY_S)
                 if was is None or is_ is None or was[1] != is_[1]:
-                    held.append((start, max(ends)))
+                    spans.append((start, max(ends)))
                 elif ends[0] != ends[1]:
-                    held.append((min(ends), max(ends)))
+                    spans.append((min(ends), max(ends)))
         await self._drop_days(db, cluster, RUNS, began, _EVER)
         days = {
             day
-            for start, end in held
+            for start, end in spans
             if end < _EVER
             for day in range(start // DAY_S * DAY_S, max(end, start + 1), DAY_S)
         }
-        still = min((start for start, end in held if end >= _EVER), default=_EVER)
+        still = min((start for start, end in spans if end >= _EVER), default=_EVER)
         await self._drop_days(db, cluster, HOURS, days, still)
 
     async def _drop_days(self, db: AsyncConnection, cluster: str, what: str, days: Iterable[int], since: int) -> None:
         """Invalidates these days, and every day that was not over at `since`."""
-        s, wanted = t.summed_days, sorted(days)
-        if not wanted and since >= _EVER:
+        s, sorted_days = t.summed_days, sorted(days)
+        if not sorted_days and since >= _EVER:
             return
         mine = and_(s.c.cluster == cluster, s.c.what == what)
-        await db.execute(delete(s).where(mine, or_(s.c.day > since - DAY_S, s.c.day.in_(wanted[:_BATCH]))))
-        for at in range(_BATCH, len(wanted), _BATCH):
-            await db.execute(delete(s).where(mine, s.c.day.in_(wanted[at : at + _BATCH])))
+        await db.execute(delete(s).where(mine, or_(s.c.day > since - DAY_S, s.c.day.in_(sorted_days[:_BATCH]))))
+        for at in range(_BATCH, len(sorted_days), _BATCH):
+            await db.execute(delete(s).where(mine, s.c.day.in_(sorted_days[at : at + _BATCH])))
 
     async def _run_facts(self, db: AsyncConnection, cluster: str, jobs: Sequence[int], ended: bool) -> Facts:
         r, found = t.runs, Facts()
         columns = [r.c[name] for name in ("job", "start", "group", "end", *_HOLDS, *_ADDS)]
-        query, held = select(*columns).where(r.c.cluster == cluster), 4 + len(_HOLDS)
+        query, split = select(*columns).where(r.c.cluster == cluster), 4 + len(_HOLDS)
         if ended:
             query = query.where(r.c.end > 0)
         for at in range(0, len(jobs), _BATCH):
             for row in await db.execute(query.where(r.c.job.in_(jobs[at : at + _BATCH]))):
-                found[row[0], row[1], row[2]] = (row[3] or _EVER, tuple(row[4:held]), tuple(row[held:]))
+                found[row[0], row[1], row[2]] = (row[3] or _EVER, tuple(row[4:split]), tuple(row[split:]))
         return found

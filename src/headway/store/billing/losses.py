@@ -197,20 +197,22 @@ class LossReports(StorePart):
         """Returns the runs in the span that lost work and whose job was requeued by an incident within `apart_s`
         seconds of the run's end. If there are several incidents, the nearest one counts."""
         k, r, i, m = t.run_kinds, t.runs, others.incidents, others.incident_jobs
-        said: dict[int, list[tuple[float, str, str]]] = {}
+        incidents_by_job: dict[int, list[tuple[float, str, str]]] = {}
         async with self._database.read() as db:
             query = select(m.c.job, m.c.requeued_at, i.c.what, i.c.node).join(m, m.c.incident == i.c.number)
             mine = (i.c.cluster == cluster, m.c.requeued_at >= span.start - apart_s)
             for job, at, what, node in await db.execute(query.where(*mine)):
-                said.setdefault(int(job), []).append((at, what, node))
+                incidents_by_job.setdefault(int(job), []).append((at, what, node))
         state, nodes = _how()
         columns = (r.c.job, r.c.start, k.c.group, r.c.end, r.c.units, k.c.per_node, r.c.gpus, r.c.lost_s)
         runs = (
             select(*columns, state, nodes).select_from(r.join(k, r.c.kind == k.c.id)).where(fits(cluster, only), LOST)
         )
         found = []
-        for row in await self._of_jobs(runs.where(await self._sums.within(cluster, span)), cluster, list(said)):
-            apart, what, node = min((abs(at - row.end), what, node) for at, what, node in said[row.job])
+        for row in await self._of_jobs(
+            runs.where(await self._sums.within(cluster, span)), cluster, list(incidents_by_job)
+        ):
+            apart, what, node = min((abs(at - row.end), what, node) for at, what, node in incidents_by_job[row.job])
             if apart <= apart_s:
                 found.append(Blamed(*(*row[:8], CutShort(*row[8:]), what, node)))
         return found

@@ -234,18 +234,18 @@ class RunSums(StorePart):
 def fits(cluster: str, only: Only) -> ColumnElement[bool]:
     """Returns the condition that selects the runs (joined with their kinds) that match the filter."""
     k = t.run_kinds
-    wanted = [k.c.cluster == cluster]
+    conditions = [k.c.cluster == cluster]
     if only.teams is not None:
-        wanted.append(k.c.team.in_(only.teams))
+        conditions.append(k.c.team.in_(only.teams))
     names = {name: getattr(only, name) for name in ("user", "partition", "gpu_type", "group")}
-    wanted += [k.c[name] == ("" if value == NONE else value) for name, value in names.items() if value]
+    conditions += [k.c[name] == ("" if value == NONE else value) for name, value in names.items() if value]
     if only.gpus is not None:
-        wanted.append(_size(cluster).between(*only.gpus))
+        conditions.append(_size(cluster).between(*only.gpus))
     if only.lossy:
-        wanted.append(t.runs.c.units * (t.runs.c.lost_s + t.runs.c.idle_s) > 0)
+        conditions.append(t.runs.c.units * (t.runs.c.lost_s + t.runs.c.idle_s) > 0)
     if only.since is not None:
-        wanted += [t.runs.c.start >= only.since, t.runs.c.first == 1]
-    return and_(*wanted)
+        conditions += [t.runs.c.start >= only.since, t.runs.c.first == 1]
+    return and_(*conditions)
 
 
 def _size(cluster: str) -> ColumnElement[int]:

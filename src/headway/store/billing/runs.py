@@ -62,14 +62,14 @@ class Runs(StorePart):
         not change what a run held. If Slurm moves the start of a run, as it does when the nodes it waited for have
         booted, it stays the same run."""
         # Two halves of an accounting answer may both contain a run.
-        told = {(one[0].job, one[0].start): one for one in runs}.values()
+        latest = {(one[0].job, one[0].start): one for one in runs}.values()
         rows, nodes, kinds, longest, others = [], [], [], 0, []
         async with self._database.write() as db:
-            were = await self._known_parts(db, cluster, {run.job for run, _, _ in told})
-            for run, held, lost_s in told:
+            were = await self._known_parts(db, cluster, {run.job for run, _, _ in latest})
+            for run, allocations, lost_s in latest:
                 longest = max(longest, (run.end or run.start) - run.start)
                 before = were.get((run.job, run.start), [])
-                parts = as_known(held, before)
+                parts = as_known(allocations, before)
                 if before and parts is not before:
                     others.append((run, run.start, {part.group for part in parts}))
                 for number, part in enumerate(parts):
@@ -81,9 +81,9 @@ class Runs(StorePart):
                 row["kind"] = ids[kind]
             others += [
                 (run, start, set[str]())
-                for run, start in await self._moved_starts(db, cluster, [run for run, _, _ in told], were)
+                for run, start in await self._moved_starts(db, cluster, [run for run, _, _ in latest], were)
             ]
-            async with self._rollups.invalidating(db, cluster, {run.job for run, _, _ in told}):
+            async with self._rollups.invalidating(db, cluster, {run.job for run, _, _ in latest}):
                 drawn = [
                     (run, await self._take_out(db, cluster, run.job, start, groups)) for run, start, groups in others
                 ]
@@ -117,7 +117,7 @@ class Runs(StorePart):
         self,
         db: AsyncConnection,
         cluster: str,
-        told: Iterable[JobRun],
+        runs: Iterable[JobRun],
         were: Mapping[tuple[int, int], Sequence[GroupAllocation]],
     ) -> list[tuple[JobRun, int]]:
         """Returns (run, earlier start) for the runs that are stored with an earlier start on the same nodes and have
@@ -125,7 +125,7 @@ class Runs(StorePart):
 
         Accounting has one record per job and submit time, and a requeue changes the submit time. After a restore that
         record may belong to another run, so the nodes must be the same; if not, the earlier run did hold its nodes."""
-        r, of = t.runs, {(run.job, run.submit): run for run in told}
+        r, of = t.runs, {(run.job, run.submit): run for run in runs}
         jobs, found = sorted({job for job, _ in of}), []
         known = select(r.c.job, r.c.submit, r.c.start).where(r.c.cluster == cluster, OPEN, r.c.first == 1)
         for at in range(0, len(jobs), _BATCH):
@@ -149,11 +149,11 @@ class Runs(StorePart):
         energy_j, cpu_s = (await db.execute(of_gone)).one()
         await db.execute(delete(r).where(*gone))
         await db.execute(delete(n).where(n.c.cluster == cluster, n.c.job == job, n.c.start == start))
-        said = {} if saved_at is None else {"saved_at": saved_at, "lost_s": lost_s}
+        marks = {} if saved_at is None else {"saved_at": saved_at, "lost_s": lost_s}
         return {
             "measured_s": measured_s,
             "idle_s": idle_s,
-            **said,
+            **marks,
             "energy_j": int(energy_j or 0),
             "cpu_s": int(cpu_s or 0),
         }
@@ -170,7 +170,7 @@ class Runs(StorePart):
         }
         await db.execute(update(r).where(*mine, r.c.first == 1).values(**drawn))
 
-    async def _kind_ids(self, db: AsyncConnection, cluster: str, wanted: Iterable[Kind]) -> dict[Kind, int]:
+    async def _kind_ids(self, db: AsyncConnection, cluster: str, kinds: Iterable[Kind]) -> dict[Kind, int]:
         """Returns the id of each kind; missing kinds are created."""
         k = t.run_kinds
         names = [k.c[name] for name in KIND]
@@ -180,7 +180,7 @@ class Runs(StorePart):
             return {(row[1], row[2], row[3], row[4], row[5], row[6]): int(row[0]) for row in rows}
 
         found = await known()
-        new = [kind for kind in dict.fromkeys(wanted) if kind not in found]
+        new = [kind for kind in dict.fromkeys(kinds) if kind not in found]
         if not new:
             return found
         rows = [{"cluster": cluster, **dict(zip(KIND, kind, strict=True))} for kind in new]
@@ -273,11 +273,11 @@ class Runs(StorePart):
 
         Each transaction ends a limited number of runs, because it blocks other writers. If the call is interrupted,
         the remaining runs stay open and are checked again later."""
-        r, n, wanted = t.runs, t.run_nodes, sorted(runs)
+        r, n, ended = t.runs, t.run_nodes, sorted(runs)
         of_run = (r.c.cluster == cluster, r.c.job == bindparam("its_job"), r.c.start == bindparam("its_start"))
         of_node = (n.c.cluster == cluster, n.c.job == bindparam("its_job"), n.c.start == bindparam("its_start"))
-        for i in range(0, len(wanted), _BATCH):
-            some = wanted[i : i + _BATCH]
+        for i in range(0, len(ended), _BATCH):
+            some = ended[i : i + _BATCH]
             ends = [{"its_job": job, "its_start": start, "its_end": max(at, start)} for job, start in some]
             async with self._database.write() as db:
                 parts = await self._known_parts(db, cluster, {job for job, _ in some})

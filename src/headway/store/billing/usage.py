@@ -262,8 +262,8 @@ def _narrowed(query: Select[Any], cluster: str, behind: Behind) -> Select[Any]:
     if behind.idle:
         query = query.where(r.c.idle_s > 0, or_(r.c.end == 0, r.c.lost_s < r.c.end - r.c.start))
     if behind.saved:
-        told = select(s.c.job).where(s.c.cluster == cluster, s.c.saves >= 2, s.c.up_s > 0)
-        query = query.where(r.c.job.in_(told), r.c.start >= behind.since)
+        jobs = select(s.c.job).where(s.c.cluster == cluster, s.c.saves >= 2, s.c.up_s > 0)
+        query = query.where(r.c.job.in_(jobs), r.c.start >= behind.since)
     if behind.state != "*":
         query = query.where(r.c.state == behind.state if behind.state else r.c.state.not_in(named))
     if behind.nodes:

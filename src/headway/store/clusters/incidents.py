@@ -190,8 +190,8 @@ class Incidents(StorePart):
         first, without their steps."""
         i = t.incidents
         last = select(i.c.number).where(i.c.cluster == cluster).order_by(i.c.number.desc()).limit(latest)
-        wanted = or_(i.c.state.not_in(_CLOSED), i.c.number.in_(last), i.c.number.in_(tuple(also)))
-        query = select(i).where(i.c.cluster == cluster, wanted).order_by(i.c.number.desc())
+        condition = or_(i.c.state.not_in(_CLOSED), i.c.number.in_(last), i.c.number.in_(tuple(also)))
+        query = select(i).where(i.c.cluster == cluster, condition).order_by(i.c.number.desc())
         async with self._database.read() as db:
             return tuple(_incident(row) for row in await db.execute(query))
 

@@ -115,9 +115,9 @@ class Operations(StorePart):
         query = select(*(column for column in o if column.name not in ("document", "params")))
         if ask.cluster:
             query = query.where(o.cluster == ask.cluster)
-        for column, wanted in ((o.kind, ask.kinds), (o.state, ask.states), (o.person, ask.people)):
-            if wanted:
-                query = query.where(column.in_(sorted(wanted)))
+        for column, values in ((o.kind, ask.kinds), (o.state, ask.states), (o.person, ask.people)):
+            if values:
+                query = query.where(column.in_(sorted(values)))
         if after is not None:
             query = query.where(tuple_(o.created_at, o.id) < tuple_(*after))
         async with self._database.read() as db:
@@ -169,11 +169,11 @@ class Operations(StorePart):
         return _operation(row) if row else None
 
     async def claim(
-        self, owner: str, now: float, lease_s: float, held: Collection[str] = frozenset()
+        self, owner: str, now: float, lease_s: float, running: Collection[str] = frozenset()
     ) -> Operation | None:
         """Takes the next operation that may run: a queued one, or a running one whose lease has expired.
 
-        Returns None if there is none or if another server took it at the same moment. `held`: ids of the operations
+        Returns None if there is none or if another server took it at the same moment. `running`: ids of the operations
         that the owner is running now; their leases may look expired after the machine slept."""
         o, earlier = t.operations, t.operations.alias("earlier")
         first_in_line = ~exists().where(
@@ -182,7 +182,7 @@ class Operations(StorePart):
         alone = ~exists().where(
             earlier.c.cluster == o.c.cluster, earlier.c.state == "running", earlier.c.number != o.c.number
         )
-        passed = and_(o.c.state == "running", o.c.lease_until < now, o.c.id.not_in(held))
+        passed = and_(o.c.state == "running", o.c.lease_until < now, o.c.id.not_in(running))
         free = or_(o.c.state == "queued", passed)
         candidate = select(o.c.number).where(free, first_in_line, alone).order_by(o.c.number).limit(1)
         async with self._database.read() as db:  # usually there is nothing to do: avoid the write lock in that case

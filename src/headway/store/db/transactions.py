@@ -101,11 +101,11 @@ def said_where_away() -> Iterator[None]:
             f"the server's database can't be reached: {error.strerror or error}", hint=AWAY_HINT
         ) from error
     except DBAPIError as error:
-        told = str(error.orig).strip().partition("\n")[0]
-        if "database is locked" not in told:
-            if _away(error, told):
+        message = str(error.orig).strip().partition("\n")[0]
+        if "database is locked" not in message:
+            if _away(error, message):
                 raise StoreUnavailable(
-                    f"the server's database does not answer: {told[:200]}", hint=AWAY_HINT
+                    f"the server's database does not answer: {message[:200]}", hint=AWAY_HINT
                 ) from error
             raise
         raise DatabaseLocked(
@@ -114,9 +114,9 @@ def said_where_away() -> Iterator[None]:
         ) from error
 
 
-def _away(error: DBAPIError, told: str) -> bool:
+def _away(error: DBAPIError, message: str) -> bool:
     state = str(getattr(error.orig, "sqlstate", None) or "")
-    return error.connection_invalidated or state.startswith(_STATES) or told.startswith(_DISK)
+    return error.connection_invalidated or state.startswith(_STATES) or message.startswith(_DISK)
 
 
 def insert_into(db: AsyncConnection, table: Table) -> Any:

@@ -37,8 +37,8 @@ class Pipelines(StorePart):
         p, now, number = t.pipelines, self._database.now(), random.token_hex(4)
         async with self._database.write() as db:
             if key:
-                said = json.dumps([key, cluster, user, dict(document)], sort_keys=True)
-                of_key = hashlib.sha256(said.encode()).hexdigest()[:24]
+                content = json.dumps([key, cluster, user, dict(document)], sort_keys=True)
+                of_key = hashlib.sha256(content.encode()).hexdigest()[:24]
                 known = (await db.execute(select(p).where(p.c.id == f"p-{of_key}"))).first()
                 if known is not None and known.at > now - KEPT_S:
                     return PipelineRow(**known._mapping)

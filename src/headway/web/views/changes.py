@@ -29,11 +29,11 @@ def grouped(changes: ChangeSetOut) -> list[Group]:
     found: dict[tuple[str, str], list[ChangeOut]] = {}
     for change in changes.changes:
         found.setdefault((change.kind, change.disturbs), []).append(change)
-    asked = {str(one) for one in ASK_FROM}
-    return [_group(kind, disturbs, some, disturbs in asked) for (kind, disturbs), some in found.items()]
+    asking = {str(one) for one in ASK_FROM}
+    return [_group(kind, disturbs, some, disturbs in asking) for (kind, disturbs), some in found.items()]
 
 
-def _group(kind: str, disturbs: str, some: list[ChangeOut], asked: bool) -> Group:
+def _group(kind: str, disturbs: str, some: list[ChangeOut], asks: bool) -> Group:
     machines = dict.fromkeys(one.where for one in some if one.where and one.where != "cluster")
     things = list(dict.fromkeys(one.what for one in some if one.what and one.what != one.where))
     named = ", ".join(things[:THINGS]) + (f" and {len(things) - THINGS} more" if len(things) > THINGS else "")
@@ -42,4 +42,4 @@ def _group(kind: str, disturbs: str, some: list[ChangeOut], asked: bool) -> Grou
         if one.diff:
             diffs.setdefault(tuple(one.diff), f"{one.what} on {one.where}")
     lines = [line for diff, title in list(diffs.items())[:12] for line in (f"  {title}", *diff)]
-    return Group(kind, len(some), compress(machines) or "the cluster", named, disturbs, asked, tuple(lines[:400]))
+    return Group(kind, len(some), compress(machines) or "the cluster", named, disturbs, asks, tuple(lines[:400]))

@@ -99,8 +99,8 @@ def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, 
     """Returns the top of the page. `mine`: the person may act on the job; `clone`: the person may submit a copy."""
     kind, word = job_word(job.state, job.reason)
     actions = [action for action, states in ACTIONS.items() if mine and job.state in states]
-    held = word == "held"
-    actions = [action for action in actions if action != ("hold" if held else "release")]
+    is_held = word == "held"
+    actions = [action for action in actions if action != ("hold" if is_held else "release")]
     return Head(
         id=job.id,
         cluster=cluster,

@@ -75,9 +75,11 @@ def _heat(kind: str, part: _Part, squares: dict[tuple[int, int], float], days: i
         paths.setdefault(level(share), []).append(f"M{day} {row}h1v1h-1z")
     (day, hour), most = max(squares.items(), key=lambda square: square[1])
     none = sum(share <= 0 for share in squares.values())
-    said = f"{part.of}: at most {most:.0%}, on day {day + 1} at {hour} h; {part.none} in {none} of {len(squares)} hours"
+    summary = (
+        f"{part.of}: at most {most:.0%}, on day {day + 1} at {hour} h; {part.none} in {none} of {len(squares)} hours"
+    )
     levels = {n: "".join(paths[n]) for n in sorted(paths)}
-    return Heatmap(kind, f"{kind.upper()}, {part.title}", part.ends, tuple(range(1, days + 1)), levels, said)
+    return Heatmap(kind, f"{kind.upper()}, {part.title}", part.ends, tuple(range(1, days + 1)), levels, summary)
 
 
 def level(share: float) -> int:

@@ -61,11 +61,11 @@ class NodeView:
             return f"{count(len(self.cells), 'GPU')}, none usable"
         if not self.holders:
             return f"{count(len(self.cells), 'GPU')}, none in use"
-        held = ", ".join(
+        text = ", ".join(
             f"{sum(c.holder == holder for c in self.cells)} held by job {holder.id} {holder.name}"
             for holder in self.holders
         )
-        return f"{count(len(self.cells), 'GPU')}, {held}"
+        return f"{count(len(self.cells), 'GPU')}, {text}"
 
 
 @dataclass(frozen=True, slots=True)

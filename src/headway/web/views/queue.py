@@ -43,8 +43,8 @@ class Query:
             return next(iter(words(name)), "").strip()[:200]
 
         def several(name: str, known: Iterable[str]) -> tuple[str, ...]:
-            asked = [part for value in words(name) for part in value.split(",")]
-            return tuple(dict.fromkeys(part for part in asked if part in known))
+            values = [part for value in words(name) for part in value.split(",")]
+            return tuple(dict.fromkeys(part for part in values if part in known))
 
         size = one("size")
         sort = one("sort")

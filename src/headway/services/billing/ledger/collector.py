@@ -128,14 +128,14 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
             gone = [one for one in await store.runs.still_running(name) if one not in here]
             await store.runs.end(name, gone, last)
         at, step = until, DAY_S if len(found) > FEW_RUNS else min(2 * step, SWEEP_S)
-    told = await state.backend.usage.node_events(cluster, since)
-    known = {(one.node, one.kind, one.began) for one in told}
+    spans = await state.backend.usage.node_events(cluster, since)
+    known = {(one.node, one.kind, one.began) for one in spans}
     lost = [
         replace(one, ended=max(one.began, last))
         for one in await store.node_spans.running(name)
         if one.kind is not SpanKind.SPARE and (one.node, one.kind, one.began) not in known
     ]
-    await store.node_spans.save(name, [*told, *lost])
+    await store.node_spans.save(name, [*spans, *lost])
     await _losses(state, cluster)
     await _saves(state, cluster, now)
     await store.ledger_progress.update(name, swept_at=swept, error="")
@@ -161,9 +161,9 @@ async def _losses(state: AppState, cluster: Cluster) -> None:
 
 async def _saves(state: AppState, cluster: Cluster, now: int) -> None:
     """Stores the checkpoint statistics that trainings reported. Invalid ones are skipped and logged."""
-    told = await state.backend.usage.checkpoint_stats(cluster)
-    saves = {job: one for job, one in told.items() if one.fits_database}
-    if left := sorted(told.keys() - saves.keys()):
+    stats = await state.backend.usage.checkpoint_stats(cluster)
+    saves = {job: one for job, one in stats.items() if one.fits_database}
+    if left := sorted(stats.keys() - saves.keys()):
         log.info("checkpoints not kept", cluster=cluster.name, jobs=left[:10])
     if saves:
         await state.store.checkpoints.record(cluster.name, saves, now)
@@ -238,8 +238,8 @@ def job_samples(rows: Iterable[Row]) -> list[Sample]:
             job,
             at,
             SAMPLE_S,
-            SAMPLE_S if said.get("use", 100.0) < IDLE_PERCENT else 0,
-            round(said["power"] * SAMPLE_S) if "power" in said else None,
+            SAMPLE_S if values.get("use", 100.0) < IDLE_PERCENT else 0,
+            round(values["power"] * SAMPLE_S) if "power" in values else None,
         )
-        for (job, at), said in sorted(found.items())
+        for (job, at), values in sorted(found.items())
     ]

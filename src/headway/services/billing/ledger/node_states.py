@@ -67,8 +67,8 @@ async def load_node_states(state: AppState, billed: BilledCluster, period: Perio
     if reserved:  # they are paid for while off too, and an earlier machine shows since when they are off
         before = await state.store.machine_lives.between(billed.name, 0, period.start)
         lives += [one for one in before if one.group in reserved and one not in lives]
-    said = await state.store.node_spans.between(billed.name, period.start, period.end)
-    return node_timeline.intervals(lives, said, period.start, period.end, billed.now)
+    spans = await state.store.node_spans.between(billed.name, period.start, period.end)
+    return node_timeline.intervals(lives, spans, period.start, period.end, billed.now)
 
 
 def _node_states_out(

@@ -61,7 +61,7 @@ _BY = {one: ("gpu" if one == "gpu_type" else one) for one in BY}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CostsQuery:
     """The runs or node states that a figure links to."""
 
     which: UsageFilter
@@ -138,8 +138,8 @@ async def page(
     shown = tuple(one for one in SECTIONS if one[0] != "invoice" or _sees_all(who))
     section = section if section in dict(shown) else "usage"
     by = by if by in _BY.values() else "team"
-    asked = Asked(which, start, end, job, lossy, waited, node_states, cause, cursor)
-    found = await _found(state, billed, who, section, month, by, asked)
+    query = CostsQuery(which, start, end, job, lossy, waited, node_states, cause, cursor)
+    found = await _found(state, billed, who, section, month, by, query)
 
     def link(to: str = section, **others: str) -> str:
         words = {"section": to, "period": month.name, **others}
@@ -164,7 +164,7 @@ async def page(
         columns=COLUMNS,
         nothing=NONE,
         sizes=_sizes(),
-        narrowed=asked.words,
+        narrowed=query.words,
         link=link,
         cluster=billed.cluster,
         may_close=who.may(Right.ADMIN),
@@ -195,21 +195,21 @@ async def _found(
     section: str,
     month: Period,
     by: str,
-    asked: Asked,
+    query: CostsQuery,
 ) -> Any:
     """Returns the API's data of the section."""
     scope = ReportScope(billed, month, visible_teams(billed, who))
     if section == "usage":
         key = "gpu_type" if by == "gpu" else by
-        only = usage_selection(billed, who, asked.which)
+        only = usage_selection(billed, who, query.which)
         return await load_usage(state, billed, month, [key], only, await refresh_ledger(state, billed))
     if section == "runs":
-        return await _runs(state, billed, who, asked, asked.span(billed, month))
+        return await _runs(state, billed, who, query, query.span(billed, month))
     if section == "nodes":
-        span = asked.span(billed, month)
-        filters = NodeStateFilter(group=asked.which.group, states=parse_states(asked.node_states))
+        span = query.span(billed, month)
+        filters = NodeStateFilter(group=query.which.group, states=parse_states(query.node_states))
         await refresh_ledger(state, billed)
-        return await load_node_states_page(state, billed, span, filters, asked.cursor, MAX_NODE_STATES)
+        return await load_node_states_page(state, billed, span, filters, query.cursor, MAX_NODE_STATES)
     await refresh_ledger(state, billed)
     if section == "invoice":
         return await load_invoice(state, billed, month)
@@ -233,23 +233,25 @@ def _sizes() -> dict[str, dict[str, str]]:
     }
 
 
-async def _runs(state: AppState, billed: BilledCluster, who: Principal, asked: Asked, span: Period) -> Runs:
-    only = usage_selection(billed, who, asked.which)
+async def _runs(state: AppState, billed: BilledCluster, who: Principal, query: CostsQuery, span: Period) -> Runs:
+    only = usage_selection(billed, who, query.which)
     await refresh_ledger(state, billed)
-    page = await load_runs(state, billed, span, only, asked.runs, asked.cursor, MAX_RUNS)
-    if asked.job:
+    page = await load_runs(state, billed, span, only, query.runs, query.cursor, MAX_RUNS)
+    if query.job:
         return Runs(page, None, span)
-    if asked.cause:
-        return Runs(page, None, span, await _cause(state, billed, who, asked, span))
-    only = listed(only, asked.runs.order, span.start)
+    if query.cause:
+        return Runs(page, None, span, await _cause(state, billed, who, query, span))
+    only = listed(only, query.runs.order, span.start)
     sums = await load_usage(state, billed, span, ["team"], only)
     return Runs(page, sums.total, span)
 
 
-async def _cause(state: AppState, billed: BilledCluster, who: Principal, asked: Asked, span: Period) -> CauseOut | None:
+async def _cause(
+    state: AppState, billed: BilledCluster, who: Principal, query: CostsQuery, span: Period
+) -> CauseOut | None:
     """Returns the figures of a cause of loss. Only for its first page without filters, because a whole month's
     goodput is computed for it."""
-    if asked.cursor or asked.which != UsageFilter():
+    if query.cursor or query.which != UsageFilter():
         return None
     found = (await load_goodput(state, ReportScope(billed, span, visible_teams(billed, who)))).causes
-    return next((one for one in found if one.what == asked.cause), None)
+    return next((one for one in found if one.what == query.cause), None)

@@ -33,30 +33,30 @@ Word = Annotated[str, Form(max_length=400)]
 @router.get("/clusters/{name}/nodes/{node}")
 async def page(name: str, node: str, state: State, who: Anyone) -> Response:
     """Returns the page of one node."""
-    told = await service.get_node(state, name, node)
+    detail = await service.get_node(state, name, node)
     past = await get_node_history(state, name, node)
     jobs = [job_out(job, state.clock()) for job in state.live.snapshot(name).jobs if node in job.nodes]
-    kind, word = node_kind(told.node)
-    states = set(told.node.states)
+    kind, word = node_kind(detail.node)
+    states = set(detail.node.states)
     return render(
         "node.html",
         viewer=who,
         name=name,
         tab="nodes",
-        node=told.node,
-        simulated=told.simulated_gpus,
+        node=detail.node,
+        simulated=detail.simulated_gpus,
         word=word,
         looks=_LOOKS[kind],
-        incident=told.incident,
-        action=told.action,
+        incident=detail.incident,
+        action=detail.action,
         past=past,
         jobs=[(job, *_looks(job)) for job in jobs],
         names={job.id: job.name for job in jobs},
-        charts_url=_charts(name, node, bool(told.node.gpus)),
+        charts_url=_charts(name, node, bool(detail.node.gpus)),
         may=who.may(Right.OPERATE_NODES),
         out=bool(states & OUT),
         busy=bool(states & BUSY),
-        under_way=told.action is not None and told.action.ended_at is None,
+        under_way=detail.action is not None and detail.action.ended_at is None,
     )
 
 

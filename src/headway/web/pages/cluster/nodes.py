@@ -64,13 +64,13 @@ async def fabric(name: str, state: State, _: Anyone, use: bool = False) -> Respo
     snapshot = state.live.snapshot(name)
     nodes = node_outs(cluster, snapshot)[1:]
     known, trouble = await get_gpu_utilisation(state, cluster) if use else ({}, "")
-    held = {gpu.job_id for node in nodes for gpu in node.gpus if gpu.job_id is not None}
-    told = {
+    job_ids = {gpu.job_id for node in nodes for gpu in node.gpus if gpu.job_id is not None}
+    content = {
         "leaves": _leaves(nodes, known),
-        "jobs": {job.id: job.name for job in snapshot.jobs if job.id in held},
+        "jobs": {job.id: job.name for job in snapshot.jobs if job.id in job_ids},
         "trouble": trouble,
     }
-    return JSONResponse(told, headers=HEADERS)
+    return JSONResponse(content, headers=HEADERS)
 
 
 @router.get("/clusters/{name}/nodes")
@@ -112,9 +112,9 @@ def _address(show: str, q: str, after: int) -> str:
 
 def _row(node: NodeOut, names: Mapping[int, str]) -> Row:
     kind, word = node_kind(node)
-    held = Counter(gpu.job_id for gpu in node.gpus if gpu.job_id is not None)
-    jobs = tuple((job, names.get(job, "")) for job in sorted(held))
-    return Row(node, kind, word, LOOKS[kind], sum(held.values()), jobs)
+    gpus_by_job = Counter(gpu.job_id for gpu in node.gpus if gpu.job_id is not None)
+    jobs = tuple((job, names.get(job, "")) for job in sorted(gpus_by_job))
+    return Row(node, kind, word, LOOKS[kind], sum(gpus_by_job.values()), jobs)
 
 
 def _matches(row: Row, words: str) -> bool:

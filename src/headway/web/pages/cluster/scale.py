@@ -41,8 +41,8 @@ async def plan(name: str, request: Request, state: State, who: Planner) -> Respo
     """Returns the page with the planned changes."""
     sent = await _sent(request)
     try:
-        asked = await _asked(name, state, sent)
-        changes = await planning.plan_scale(state, who, name, ScaleIn(groups=asked))
+        counts = await _asked(name, state, sent)
+        changes = await planning.plan_scale(state, who, name, ScaleIn(groups=counts))
     except HeadwayError as error:
         return await _page(name, state, who, sent, error=error)
     return await _page(name, state, who, sent, changes=changes)
@@ -53,9 +53,9 @@ async def apply(name: str, request: Request, state: State, who: Admin) -> Respon
     """Queues the change and redirects to its progress."""
     sent = await _sent(request)
     try:
-        asked, minutes_s = await _asked(name, state, sent), deadline_s(sent.get("deadline", ""))
+        counts, minutes_s = await _asked(name, state, sent), deadline_s(sent.get("deadline", ""))
         ask = ScaleIn(
-            groups=asked,
+            groups=counts,
             digest=sent.get("digest", ""),
             confirmed=bool(sent.get("confirmed")),
             deadline_s=minutes_s,

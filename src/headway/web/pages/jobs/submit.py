@@ -50,12 +50,12 @@ async def form(name: str, request: Request, state: State, who: Member) -> Respon
 async def check(name: str, request: Request, state: State, who: Member) -> Response:
     """Checks the form and returns the parts of the page with faults or the expected start."""
     draft = Draft.of(await request.form())
-    told = await _checked(name, state, who, draft)
-    price = await _price(name, state, who, draft, told)
-    faults_by_field = view.faults_by_field(told.faults, draft.how)
+    checked = await _checked(name, state, who, draft)
+    price = await _price(name, state, who, draft, checked)
+    faults_by_field = view.faults_by_field(checked.faults, draft.how)
     values = {
         "draft": draft,
-        "told": told,
+        "checked": checked,
         "price": price,
         "budgets": [],
         "faults_by_field": faults_by_field,
@@ -78,10 +78,10 @@ async def send(name: str, request: Request, state: State, who: Member) -> Respon
 async def _send(
     name: str, draft: Draft, request: Request, state: AppState, who: Principal
 ) -> form_idempotency.FormDone | Response:
-    told = await _checked(name, state, who, draft)
+    checked = await _checked(name, state, who, draft)
     ask, _ = view.request(draft)
-    if told.faults or ask is None:
-        return await _page(name, state, who, draft, told, status=422)
+    if checked.faults or ask is None:
+        return await _page(name, state, who, draft, checked, status=422)
     try:
         number = await _sent(name, draft, ask, state, who)
     except NotAllowed:
@@ -95,7 +95,7 @@ async def _send(
                 (await request.form()).get(form_idempotency.KEY_FIELD, "")
             )  # with the same key a resent form is submitted only once
             return await _page(
-                name, state, who, draft, told, status=error.http_status, unsure=error.message, again=again
+                name, state, who, draft, checked, status=error.http_status, unsure=error.message, again=again
             )
         return await _page(name, state, who, draft, _refused(error), status=error.http_status)
     return form_idempotency.FormDone(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
@@ -122,13 +122,13 @@ async def _checked(name: str, state: AppState, who: Principal, draft: Draft) -> 
         return _refused(error)
 
 
-async def _price(name: str, state: AppState, who: Principal, draft: Draft, told: CheckJobOut) -> EstimateOut | None:
+async def _price(name: str, state: AppState, who: Principal, draft: Draft, checked: CheckJobOut) -> EstimateOut | None:
     """Returns the estimated price of a job that could be submitted; None for one with faults."""
     ask, _ = view.request(draft)
-    if ask is None or told.faults:
+    if ask is None or checked.faults:
         return None
     _, cluster = await state.clusters.get(name)
-    return await estimate_cost(state, who, cluster, ask, told, submission.node_offer(state, cluster))
+    return await estimate_cost(state, who, cluster, ask, checked, submission.node_offer(state, cluster))
 
 
 def _refused(error: HeadwayError) -> CheckJobOut:
@@ -144,7 +144,7 @@ async def _page(
     state: AppState,
     who: Principal,
     draft: Draft,
-    told: CheckJobOut,
+    checked: CheckJobOut,
     *,
     status: int = 200,
     copied: str = "",
@@ -162,10 +162,10 @@ async def _page(
         name=name,
         tab="submit",
         draft=draft,
-        told=told,
+        checked=checked,
         price=None,
         budgets=[one for one in await cached_budgets(state, cluster) if one.team in mine],
-        faults_by_field=view.faults_by_field(told.faults, draft.how),
+        faults_by_field=view.faults_by_field(checked.faults, draft.how),
         partitions=[one.name for one in cluster.partitions],
         teams=mine or [team.name for team in cluster.teams],
         node_gpus=submission.node_offer(state, cluster).gpus,
