@@ -1,6 +1,6 @@
 """Headway: one YAML file becomes a self-healing Slurm GPU cluster on machines you own.
 
-`from headway import Client` is the way in for programs; it is loaded when it is asked for."""
+Programs use `from headway import Client`. Nothing is imported before that name is used."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
-"""The REST API: routers, authentication and errors. HTTP only; code that the web pages also need is in
-`headway.services`."""
+"""The REST API over HTTP: the FastAPI application, its endpoints, authentication and error answers. Use cases are in
+`headway.services`, requests and answers in `headway.schemas`, the dashboard in `headway.web`."""

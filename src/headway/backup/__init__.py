@@ -1,1 +1,2 @@
-"""Backups of clusters: written, verified, restored and removed when newer ones replace them."""
+"""Backups of clusters: the file format, writing, restoring, and deleting old files. When scheduled backups run is
+decided in `server.workers`; keys are replaced in `cluster.keys`."""

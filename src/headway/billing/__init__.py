@@ -1,2 +1,2 @@
-"""Rules for usage and money: invoices, chargeback, budgets, goodput, energy, capacity. The functions here are pure and
-the arithmetic is exact. The data comes from `headway.store.billing`; `headway.services.billing` connects the two."""
+"""The rules of usage and money: invoices, chargeback, budgets, goodput, energy, capacity. Pure functions with exact
+arithmetic. The data comes from `store.billing`; `services.billing` connects the two."""

@@ -1,2 +1,3 @@
-"""Tables of facts from outside Headway, as data: node plans, XID codes, advisories, slurm.conf keys, Slurm releases and
-their features. Nothing here depends on a cluster or a user's file."""
+"""Tables of facts from outside Headway: node plans, providers, Slurm releases, slurm.conf keys, XID codes, advisories.
+Nothing here depends on a cluster; what Headway does with a fact is decided by its users, for example
+`health.policy`."""

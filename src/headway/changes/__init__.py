@@ -1,2 +1,2 @@
-"""The difference between the desired and the present state, as a ChangeSet. Pure: facts come from
-`headway.cluster.observe`, and `headway.cluster.apply` carries a ChangeSet out."""
+"""Compares the desired with the observed state and returns a ChangeSet. Pure: `cluster.observe` reads the facts,
+`headway.render` makes the desired files, and `cluster.apply` carries a ChangeSet out."""

@@ -1,1 +1,2 @@
-"""The `headway` command."""
+"""The `headway` command: its entry point, the list of commands, the session with the server, and SSH from the user's
+machine. It calls the server through `headway.sdk` and contains no rules of its own."""

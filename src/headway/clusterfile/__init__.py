@@ -1,2 +1,3 @@
-"""cluster.yaml: its model, its rules, and the step from a valid file to a resolved `domain.cluster.Cluster`. No I/O.
-`headway.render` makes the machines' files from the resolved cluster."""
+"""The cluster file: its model, the rules across fields, JSON Schema, and the step from a valid file to a resolved
+`domain.cluster.Cluster`. No I/O. Values of one field are checked in `headway.validation`; machines' files are made in
+`headway.render`."""

@@ -1,1 +1,2 @@
-"""The dataset library: versions of read-only data, stored once under its SHA-256. Volumes are in `headway.cluster.volumes`."""
+"""Dataset versions: read-only folders that are stored once under their SHA-256, imported from a folder or from S3.
+Volumes are in `cluster.volumes`."""

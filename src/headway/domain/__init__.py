@@ -1,2 +1,2 @@
-"""Frozen types that every other package may use: clusters, machines, changes, jobs. They do no I/O, and their rules
-need only the values themselves."""
+"""Frozen types that all packages share: clusters, machines, changes, jobs, incidents. No I/O; a rule is here only if it
+needs nothing but the values themselves."""

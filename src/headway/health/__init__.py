@@ -1,1 +1,2 @@
-"""Faults of nodes and jobs: detection, policy, incidents. Scaling is in `headway.autoscale`, node images in `headway.rollout`."""
+"""Faults of nodes and jobs: finds them, decides what to do, and repairs. Autoscaling is in `headway.autoscale`, the
+rollout of node images in `headway.rollout`."""

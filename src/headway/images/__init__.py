@@ -1,1 +1,2 @@
-"""Node images of local machines: their recipes, how they are built, and podman, which stores them."""
+"""Node images for the provider `local`: their recipes, their build, and podman, which stores them. Rolling a new image
+out is in `headway.rollout`."""

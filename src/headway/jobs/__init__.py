@@ -1,2 +1,2 @@
-"""Jobs of users: submission, reasons to wait, progress, logs. Jobs are submitted, cancelled and read as the user,
-with Slurm's own programs."""
+"""Jobs of users: submission, reasons to wait, logs, progress, pipelines. All requests run as the job's user with
+Slurm's own programs. Argument lists of Slurm commands are built in `headway.slurm`."""

@@ -1,2 +1,2 @@
-"""Providers of machines. A provider creates, lists, starts, stops and deletes machines that answer SSH; work inside a
-machine is the same code for all providers (`headway.cluster`)."""
+"""Providers create, list, start, stop and delete machines that accept SSH. Work on a machine is the same for all
+providers and is in `headway.cluster`."""

@@ -1,5 +1,5 @@
-"""Renders the text of every file on every machine, as pure functions of a resolved cluster and its site; one module per
-kind of file.
+"""Renders the text of every file on every machine, as pure functions of a resolved cluster; one module per kind of
+file. `headway.changes` compares the files with those on the machines, and `headway.cluster` writes them.
 
-`files.render_files` returns all of them, `system.unit_list.units_by_role` the systemd units that read them, and
-`slurm.change_impact` tells what a changed slurm.conf restarts."""
+`files.render_files` returns all files, `system.unit_list.units_by_role` the systemd units that read them, and
+`slurm.change_impact` what a changed slurm.conf restarts."""

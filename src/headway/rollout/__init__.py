@@ -1,1 +1,2 @@
-"""Rolls a new node image or another Slurm version out on a running cluster."""
+"""Replaces the machines of a running cluster by machines of another node image or Slurm version. The images are built
+in `headway.images`."""

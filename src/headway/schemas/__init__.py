@@ -1,1 +1,2 @@
-"""Request and response models of the REST API, shared by the server and the client. Times are unix seconds, sizes MiB."""
+"""Request and response models of the REST API, shared by the server and `headway.sdk`. Times are Unix seconds, sizes
+MiB. Types inside the server are in `headway.domain`."""

@@ -1,1 +1,2 @@
-"""The typed client of the API: `Client`, `AsyncClient`, and job handles."""
+"""The typed Python client of the REST API: `Client`, `AsyncClient`, job handles, and what a client does before a
+request (cluster file, upload of job files, local server). Commands are in `headway.cli`."""

@@ -1,1 +1,2 @@
-"""The server process: it composes the parts, answers HTTP and runs the workers."""
+"""The server process: reads its settings, creates the application and the backend, answers HTTP and runs the workers.
+Use cases are in `headway.services`, endpoints in `headway.api`, pages in `headway.web`."""

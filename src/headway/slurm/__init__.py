@@ -1,1 +1,2 @@
-"""Commands and reads of Slurm: the argv of every Slurm program, and slurmrestd. Callers decide what to do."""
+"""Builds all Slurm commands and reads Slurm: slurmrestd, squeue, sacct, sacctmgr, scontrol. Types of the results are in
+`domain.slurm`; callers decide what to do."""

@@ -1,4 +1,5 @@
-"""The store: persistent data in SQL. SQLite by default, PostgreSQL if a URL is given."""
+"""The store: all persistent data of the server in SQL, SQLite by default or PostgreSQL. SQL is used in this package
+alone; rules are in its callers."""
 
 from headway.store.access.audit import AuditAsk
 from headway.store.clusters.operations import OperationAsk

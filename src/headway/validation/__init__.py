@@ -1,2 +1,2 @@
-"""Strict parsing of user input: YAML, field types, syntax rules, and the path of each error. Nothing here is specific
-to cluster files; see `headway.clusterfile`."""
+"""Strict parsing of what people write: YAML, types of fields, syntax rules of single values, and the path of each
+error. Rules across fields of the cluster file are in `headway.clusterfile`."""

@@ -1,1 +1,2 @@
-"""Authentication of requests, and browser sign-in."""
+"""Finds out who sends a request (token, session cookie, OpenID Connect) and signs browsers in. What a person may do is
+decided in `services.authorization`."""

@@ -1,1 +1,2 @@
-"""HTTP details that endpoints share: errors, pagination, compression, idempotency keys, streams."""
+"""HTTP details that endpoints share: error answers, pagination, compression, idempotency keys, streams. Endpoints are
+in `api.routers`."""

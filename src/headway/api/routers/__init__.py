@@ -1,1 +1,2 @@
-"""Endpoints, one module per resource."""
+"""The endpoints of the REST API, one module per resource. An endpoint reads the request, calls one function of
+`headway.services` and returns its result."""

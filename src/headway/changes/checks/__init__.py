@@ -1,1 +1,2 @@
-"""Checks of machines before an apply changes anything: what stops it and what only causes a warning. Pure."""
+"""Checks of the observed machines before an apply: what refuses the apply and what only causes a warning. Pure. Checks
+of the cluster file alone are in `headway.clusterfile`."""

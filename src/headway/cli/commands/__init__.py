@@ -1,1 +1,2 @@
-"""The commands, a folder for each theme of `headway --help`."""
+"""The commands, one folder per theme of `headway --help`. A command reads its options, calls `headway.sdk` and prints
+the answer with `cli.output`."""

@@ -1,1 +1,1 @@
-"""Options and arguments that commands share. What a command does with them is in `commands`."""
+"""Options and arguments that several commands share, and how they are parsed. `cli.commands` decides what they do."""

@@ -1,1 +1,1 @@
-"""Printing answers: tables, progress, formats of values. No command is here."""
+"""Prints answers: tables, progress, JSON, formats of values. Commands are in `cli.commands`."""

@@ -1,1 +1,1 @@
-"""Keys of a cluster: secrets in the server's store, and the replacement of the MUNGE key on running machines."""
+"""Secrets of a cluster in the server's store, and the replacement of its MUNGE, JWT and SSH keys while jobs run."""

@@ -1,1 +1,1 @@
-"""Requests to the Prometheus and the Alertmanager of a cluster's head."""
+"""HTTP requests to Prometheus and Alertmanager on the head. Their configuration is rendered in `render.monitoring`."""

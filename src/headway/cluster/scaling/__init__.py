@@ -1,1 +1,2 @@
-"""Which slots of a cluster have a machine, and how a machine joins or leaves a running cluster."""
+"""Chooses which slots of a group have a machine, creates machines for slots, and drains and deletes machines.
+Autoscaling is in `headway.autoscale`."""

@@ -1,1 +1,1 @@
-"""Volumes of a running cluster: how full and how fast they are."""
+"""Measures the volumes of a running cluster: use and speed. Mount units are rendered in `render.system`."""

@@ -1,1 +1,2 @@
-"""Machines: what one is, what it should have, what was seen on it. Slurm's nodes are in `domain.slurm`."""
+"""Types of machines: their slots, the files and systemd units that they should have, and what was observed on them.
+Slurm's nodes are in `domain.slurm`."""

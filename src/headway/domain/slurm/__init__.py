@@ -1,2 +1,2 @@
-"""Slurm's terms as types: accounts, host lists, job and node states, sbatch's options. The code that talks to Slurm is
-in `headway.slurm`."""
+"""Slurm's terms as types: accounts, host lists, states of jobs and nodes, options of sbatch. Commands and requests to
+Slurm are in `headway.slurm`."""

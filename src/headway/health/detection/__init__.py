@@ -1,1 +1,2 @@
-"""Detection of faults: events of the nodes' agents, missing heartbeats, probes."""
+"""Finds faults: events of the nodes' agents, missing heartbeats, probes over SSH. `health.policy` decides what
+follows."""

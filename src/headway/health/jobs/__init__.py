@@ -1,1 +1,1 @@
-"""Jobs that use GPUs without progress, and runs that a restart of the controller killed."""
+"""Finds and requeues jobs that use GPUs without progress, and short runs that a restart of the controller killed."""

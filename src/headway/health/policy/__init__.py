@@ -1,1 +1,1 @@
-"""What a fault means and what should be done about it. Pure."""
+"""Decides what a symptom means and which repair follows. Pure: `health.incidents` carries the decision out."""

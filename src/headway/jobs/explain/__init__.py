@@ -1,1 +1,1 @@
-"""Explains why a job waits and what would start it. Pure."""
+"""Explains why a job waits or failed, and what sbatch's errors mean. Pure."""

@@ -1,1 +1,1 @@
-"""Logs of jobs: followed as they grow, or read in parts."""
+"""Reads logs of jobs: follows them as they grow, returns parts, searches."""

@@ -1,1 +1,1 @@
-"""Pipelines: the file, and its steps as jobs with dependencies."""
+"""Pipelines: parses the file and turns its steps into jobs with dependencies."""

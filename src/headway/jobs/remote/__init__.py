@@ -1,1 +1,2 @@
-"""Requests that the head carries out as a user: `node/user_helper`, pooled helpers, tunnels, interactive commands."""
+"""Requests that run on the head as a user: calls of `node/user_helper`, the pool of helper processes, tunnels,
+interactive commands."""

@@ -1,1 +1,1 @@
-"""What pages and commands show of a job: columns, array tasks, placement, progress."""
+"""Values that pages and commands show of a job: queue columns, array tasks, placement, progress."""

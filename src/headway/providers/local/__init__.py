@@ -1,1 +1,1 @@
-"""Machines of the provider `local`: podman system containers on this host, with simulated GPUs."""
+"""The provider `local`: machines are podman system containers on the server's host, with simulated GPUs."""

@@ -1,1 +1,2 @@
-"""Machines of the provider `ssh`: hosts that the user owns, listed in cluster.yaml."""
+"""The provider `ssh`: your own machines, listed in the cluster file. It assigns hosts to slots and surveys them; it
+creates no machines."""

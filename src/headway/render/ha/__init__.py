@@ -1,1 +1,1 @@
-"""Files that a second head needs: they place Slurm's state and prevent two active controllers."""
+"""Files for a second head: they place Slurm's state folder and prevent two active controllers."""

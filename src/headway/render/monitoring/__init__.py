@@ -1,1 +1,2 @@
-"""Prometheus, Alertmanager and Grafana: their configuration, alert rules (data/alert_rules.yml), and Headway's queries."""
+"""Configuration of Prometheus, Alertmanager and Grafana, and alert rules (data/alert_rules.yml). Requests to these
+services are in `cluster.monitoring`."""

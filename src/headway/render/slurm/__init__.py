@@ -1,2 +1,2 @@
 """Slurm's configuration files and the programs that Slurm runs (prolog, epilog, power saving), and the effects of a
-change of them."""
+changed slurm.conf."""

@@ -1,1 +1,2 @@
-"""Requests that start work (jobs, commands, notebooks, pipelines), and their answers. Jobs that exist are in `schemas.jobs`."""
+"""Requests that start work (jobs, commands, notebooks, pipelines) and their answers. Jobs that exist are in
+`schemas.jobs`."""

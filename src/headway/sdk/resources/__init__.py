@@ -1,1 +1,1 @@
-"""The parts of a client, one class a subject: `client.clusters`, `client.jobs`, `client.billing`, ..."""
+"""The parts of a client, one class per subject: `client.clusters`, `client.jobs`, `client.billing`, ..."""

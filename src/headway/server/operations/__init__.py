@@ -1,1 +1,2 @@
-"""What an operation of each kind does, one module a subject."""
+"""Runs operations (apply, down, roll, backup, ...), one module per subject. `server.workers` claims an operation;
+`domain.operation` declares the kinds."""

@@ -1,1 +1,1 @@
-"""The process that reads one cluster's Slurm, and the server's end of it."""
+"""The process that reads Slurm of one cluster, and its client in the server."""

@@ -1,1 +1,2 @@
-"""Loops that run as long as the server does."""
+"""Loops that run as long as the server: leader election, operations, snapshots, agent events, billing, scheduled
+backups."""

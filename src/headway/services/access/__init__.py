@@ -1,1 +1,1 @@
-"""People and their roles, access tokens, teams, and the audit log."""
+"""Use cases of people and their roles, access tokens, teams, and the audit log."""

@@ -1,2 +1,2 @@
-"""Billing reports: applies the rules of `headway.billing` to the facts in the store (invoices, chargeback, goodput,
-notifications)."""
+"""Use cases of billing: apply the rules of `headway.billing` to the data of `store.billing` (usage, invoices, budgets,
+goodput, capacity, notifications)."""

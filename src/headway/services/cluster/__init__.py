@@ -1,1 +1,1 @@
-"""Use cases on clusters that the API and the pages share: planning, status, nodes, incidents, storage, backups, metrics."""
+"""Use cases of clusters: planning, status, nodes, incidents, operations, storage, backups, metrics."""

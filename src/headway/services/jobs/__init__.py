@@ -1,1 +1,2 @@
-"""Use cases on jobs that the API and the pages share: submission, actions, logs, lineage, notebooks, pipelines."""
+"""Use cases of jobs: submission, actions, logs, lineage, notebooks, pipelines. The work on the head is in
+`headway.jobs`."""

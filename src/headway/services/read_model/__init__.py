@@ -1,1 +1,2 @@
-"""The snapshot of each cluster in memory, and the lists made from it. Slurm is read once for all requests."""
+"""The snapshot of each cluster in memory, and the lists and differences made from it. Slurm is read once for all
+viewers, by `server.slurm_poller`."""

@@ -1,5 +1,4 @@
-"""One adapter per slurmrestd version that has been run with Headway. `adapter(slurm_version)` returns the right
-one."""
+"""One adapter per slurmrestd version that has been run with Headway. `adapter(slurm_version)` returns the right one."""
 
 from __future__ import annotations
 

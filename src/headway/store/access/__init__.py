@@ -1,1 +1,1 @@
-"""Stored data about people: their tokens, sessions and Linux users, and the audit trail."""
+"""Stored data about people: roles, tokens, sessions, Linux users, idempotency keys, and the audit log."""

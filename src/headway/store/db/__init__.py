@@ -1,2 +1,2 @@
-"""The database: engine, tables, rows, transactions, advisory locks, migrations. The stored data is read and written in
-`store.access`, `store.clusters`, `store.jobs` and `store.billing`."""
+"""The database itself: engine, tables, rows, transactions, advisory locks, migrations. Queries are in `store.access`,
+`store.clusters`, `store.jobs` and `store.billing`."""

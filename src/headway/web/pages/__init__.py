@@ -1,4 +1,5 @@
-"""One module per page (with small pages that belong to it): its router, and the view of the API's data."""
+"""The routes of the dashboard, one module per page. A page calls `headway.services`, passes the result through
+`web.views` and renders a template."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From a snapshot to the values that a page shows. Pure."""
+"""Turns a snapshot and answers of `headway.services` into the values that a template shows. Pure."""

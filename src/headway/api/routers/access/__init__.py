@@ -1,1 +1,1 @@
-"""Endpoints of people, tokens, teams and the audit log."""
+"""Endpoints of people, access tokens, teams, the audit log, and the server itself."""

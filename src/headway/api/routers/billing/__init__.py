@@ -1,1 +1,1 @@
-"""Endpoints of usage, invoices, budgets, goodput, energy and capacity."""
+"""Endpoints of usage, invoices, budgets, cost estimates, goodput, energy and capacity."""

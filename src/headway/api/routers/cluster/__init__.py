@@ -1,1 +1,1 @@
-"""Endpoints of a cluster, its nodes, storage, incidents, metrics and backups."""
+"""Endpoints of a cluster, its nodes, operations, storage, datasets, incidents, metrics and backups."""

@@ -1,1 +1,1 @@
-"""Endpoints of jobs: queue, submission, logs, pipelines, notebooks."""
+"""Endpoints of jobs: queue, submission, logs, commands, pipelines, notebooks."""

@@ -1,1 +1,1 @@
-"""ssh and files, tokens, people, audit trail."""
+"""Commands for ssh, file copies, tokens, people, and the audit log."""

@@ -1,1 +1,1 @@
-"""The server, node images, doctor, version."""
+"""Commands for the server, node images, `doctor` and `version`."""

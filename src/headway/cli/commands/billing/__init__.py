@@ -1,1 +1,1 @@
-"""Usage, invoices, chargeback, goodput, budgets, energy, capacity."""
+"""Commands for usage, invoices, chargeback, goodput, budgets, energy and capacity."""

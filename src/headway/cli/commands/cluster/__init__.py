@@ -1,1 +1,1 @@
-"""init, plan, apply, scale, roll, ls, status, secrets, down."""
+"""Commands for a whole cluster: init, plan, apply, scale, roll, ls, status, secrets, down."""

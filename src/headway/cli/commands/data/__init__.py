@@ -1,1 +1,1 @@
-"""Volumes, datasets, container images, backups."""
+"""Commands for volumes, datasets, container images and backups."""

@@ -1,1 +1,1 @@
-"""run, submit, queue, logs, pipelines, notebooks."""
+"""Commands for jobs: run, submit, queue, logs, cancel, shell, pipelines, notebooks."""

@@ -1,1 +1,1 @@
-"""Nodes, incidents, faults."""
+"""Commands for nodes, incidents and injected faults."""

@@ -1,2 +1,1 @@
-"""The ledger: facts collected from Slurm, the provider and Prometheus, daily sums of them, and notices that are sent
-once."""
+"""The ledger: collects usage from Slurm, the provider and Prometheus into `store.billing`, and computes daily sums."""

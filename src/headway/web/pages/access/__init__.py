@@ -1,1 +1,1 @@
-"""Pages of access to the server: sign-in, people, tokens, audit trail, and the server's settings."""
+"""Pages of sign-in, people, tokens, audit log, and settings."""

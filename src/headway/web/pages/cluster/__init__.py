@@ -1,1 +1,1 @@
-"""Pages of a cluster: overview, nodes, incidents, storage, scaling, operations."""
+"""Pages of a cluster: overview, nodes, incidents, events, storage, scaling, operations, cluster file."""
