@@ -15,21 +15,22 @@ from headway.billing import intervals
 from headway.billing.invoice import Invoice, MeteredMachine, Segment
 from headway.billing.money import apportion
 from headway.domain.billing import GroupUsage
+from headway.domain.cluster import BY_SHARE, BY_USE, COST_CENTRE
 
 HELD = ("productive", "lost", "held_idle")
 CAPACITY = ("idle", "spare", "broken")
 COLUMNS = (*HELD, *CAPACITY)
-CENTRE = "centre:"
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How each kind of capacity is shared: "use" (in proportion to the cost of what each team held), "share" (in
-    proportion to the teams' shares in the cluster file), or "centre:NAME" (no team pays; that cost centre does)."""
+    """How each kind of capacity is shared: BY_USE (in proportion to the cost of what each team held), BY_SHARE (in
+    proportion to the teams' shares in the cluster file), or COST_CENTRE with a name (no team pays; that cost centre
+    does)."""
 
-    idle: str = "use"
-    spare: str = "share"
-    broken: str = "share"
+    idle: str
+    spare: str
+    broken: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def share_out(invoice: Invoice, costs: Costs, rules: Rules, shares: Mapping[str,
         weights = _weights(rule, used, shares)
         whole = sum(weights.values(), Fraction(0))
         if not whole:
-            key = (kind, rule.removeprefix(CENTRE) if rule.startswith(CENTRE) else "")
+            key = (kind, rule.removeprefix(COST_CENTRE) if rule.startswith(COST_CENTRE) else "")
             by_centre[key] = by_centre.get(key, Fraction(0)) + amount
             continue
         for team, weight in weights.items():
@@ -126,9 +127,9 @@ def share_out(invoice: Invoice, costs: Costs, rules: Rules, shares: Mapping[str,
 
 
 def _weights(rule: str, used: Mapping[str, Fraction], shares: Mapping[str, int]) -> dict[str, Fraction]:
-    if rule == "share":
+    if rule == BY_SHARE:
         return {team: Fraction(share) for team, share in shares.items()}
-    return dict(used) if rule == "use" else {}
+    return dict(used) if rule == BY_USE else {}
 
 
 def _whole_cents(

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from headway.catalog.providers import LOCAL, PROVIDERS
 from headway.catalog.releases import DEFAULT_IMAGE, IMAGES, images_in_words
 from headway.clusterfile.health_model import HealthPart
+from headway.domain.cluster import BUDGET_WARN_SHARE, DEFAULT_COSTS
 from headway.validation import syntax_rules
 from headway.validation.field_types import (
     MOST_NODES,
@@ -162,7 +163,7 @@ class BudgetPart(Part):
     )
     per: Literal["day", "week", "month", "quarter", "year"] = Field("month", description="The period.")
     warn: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
-        0.8, description="Warn the team when it has used this share."
+        BUDGET_WARN_SHARE, description="Warn the team when it has used this share."
     )
     cap: bool = Field(
         True, description="Start no more jobs of the team when the budget is spent; running jobs continue."
@@ -327,15 +328,18 @@ class CostPart(Part):
         None, description="Limit for all machines together; nodes above it are not created."
     )
     timezone: Annotated[str, checked_by(syntax_rules.zone_fault)] = Field(
-        "UTC", description="Time zone in which the months of invoices begin.", examples=["Europe/Berlin"]
+        DEFAULT_COSTS.timezone,
+        description="Time zone in which the months of invoices begin.",
+        examples=["Europe/Berlin"],
     )
-    idle: SharedBy = Field("use", description=f"Division of the cost of idle capacity: {SHARED_BY}")
-    spare: SharedBy = Field("share", description=f"Division of the cost of spares: {SHARED_BY}")
+    idle: SharedBy = Field(DEFAULT_COSTS.idle, description=f"Division of the cost of idle capacity: {SHARED_BY}")
+    spare: SharedBy = Field(DEFAULT_COSTS.spare, description=f"Division of the cost of spares: {SHARED_BY}")
     broken: SharedBy = Field(
-        "share", description=f"Division of the cost of nodes that are down or drained: {SHARED_BY}"
+        DEFAULT_COSTS.broken, description=f"Division of the cost of nodes that are down or drained: {SHARED_BY}"
     )
     pue: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = Field(
-        1.3, description="Power usage effectiveness: energy of the site divided by energy of the machines."
+        DEFAULT_COSTS.pue,
+        description="Power usage effectiveness: energy of the site divided by energy of the machines.",
     )
     usd_per_kwh: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = Field(
         None, description="USD per kilowatt-hour (default: energy has no price)."

@@ -118,6 +118,9 @@ class GpuHourCap:
     per: str  # "day" | "week" | "month" | "quarter" | "year"
 
 
+BUDGET_WARN_SHARE = 0.8  # default share of a budget at which its team is warned
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """The most that a team's jobs may use in one period. `unit`: "usd" | "gpu_hours"."""
@@ -125,21 +128,30 @@ class Budget:
     unit: str
     limit: Decimal
     per: str  # the same values as in GpuHourCap
-    warn: float = 0.8  # share of the limit
+    warn: float = BUDGET_WARN_SHARE  # share of the limit
     cap: bool = True  # when it is used up, no further job starts
+
+
+# Who pays for capacity that no job held: teams in proportion to their use, teams by their shares, or a cost centre.
+BY_USE = "use"
+BY_SHARE = "share"
+COST_CENTRE = "centre:"  # followed by its name
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """How costs are computed. `idle`, `spare`, `broken`: who pays for capacity that no job held, "use" | "share" |
-    "centre:NAME"."""
+    """How costs are computed. `idle`, `spare`, `broken`: who pays for capacity that no job held, BY_USE, BY_SHARE or
+    COST_CENTRE with a name. The defaults are those of the cluster file."""
 
     timezone: str = "UTC"
-    idle: str = "use"
-    spare: str = "share"
-    broken: str = "share"
+    idle: str = BY_USE
+    spare: str = BY_SHARE
+    broken: str = BY_SHARE
     pue: float = 1.3
     usd_per_kwh: Decimal | None = None
+
+
+DEFAULT_COSTS = Costs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +259,7 @@ class StallRule:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The cluster file's settings for faults and repairs."""
+    """The cluster file's settings for faults and repairs, with its defaults."""
 
     # GPU error code -> class, where it differs from the catalogue
     xid_classes: Mapping[int, str] = field(default_factory=dict)
@@ -262,6 +274,9 @@ class Health:
     warning_s: int = 60  # time that a job which asked for a signal has before it is requeued
     hang: StallRule = StallRule(1800)
     idle: StallRule = StallRule(7200)
+
+
+DEFAULT_HEALTH = Health()
 
 
 @dataclass(frozen=True, slots=True)

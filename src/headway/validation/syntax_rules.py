@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
+from headway.domain.cluster import BY_SHARE, BY_USE, COST_CENTRE
+
 NAME = r"[a-z][a-z0-9_-]{0,30}"
 CLUSTER_NAME = r"[a-z][a-z0-9-]{0,20}"
 GROUP_NAME = r"[a-z][a-z0-9]{0,11}"
@@ -233,11 +235,11 @@ def zone_fault(name: str) -> str:
 
 def shared_by_fault(rule: str) -> str:
     """Checks a rule for who pays for capacity: use, share or centre:NAME."""
-    if rule in ("use", "share"):
+    if rule in (BY_USE, BY_SHARE):
         return ""
-    if not rule.startswith("centre:"):
+    if not rule.startswith(COST_CENTRE):
         return "must be use, share or centre:NAME"
-    return name_fault(rule.removeprefix("centre:"))
+    return name_fault(rule.removeprefix(COST_CENTRE))
 
 
 def mail_fault(address: str) -> str:

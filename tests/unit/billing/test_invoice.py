@@ -140,7 +140,7 @@ def test_shares_idle_spare_and_broken_costs_by_rules() -> None:
 
 def test_unused_month_is_charged_to_no_team() -> None:
     bill = billed([life("lab-1-1", 0, H)], priced((0, "10")))
-    found = chargeback.share_out(bill, Costs(), Rules(), {})
+    found = chargeback.share_out(bill, Costs(), Rules("use", "share", "share"), {})
     assert [(one.what, one.cents) for one in found.unassigned] == [("idle", 1000)]
 
 
