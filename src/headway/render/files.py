@@ -11,15 +11,16 @@ from headway.render.ha import single_active_head, slurm_state_folder
 from headway.render.monitoring import prometheus_conf
 from headway.render.slurm import (
     cgroup_conf,
+    cli_filter,
     container_conf,
     gres_conf,
     mpi_conf,
     power_saving,
     prolog_epilog,
+    queue_recovery_unit,
     slurm_conf,
     slurm_version_marker,
     slurmdbd_conf,
-    submission_notes,
     topology_conf,
 )
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
@@ -91,7 +92,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         sshd.PAM: File(sshd.pam_head()),
         sshd.PAM_MANAGER: File(sshd.pam_manager()),
         session_limits.PROGRAM: File(session_limits.session_program(head_cpus), mode=0o755),
-        **systemd_files.controller_units(cluster, known, name, around=submission_notes.AROUND if first else ""),
+        **systemd_files.controller_units(cluster, known, name, around=queue_recovery_unit.AROUND if first else ""),
         **volume_mounts.files(cluster, site, head=True),
         **agent_config.head_files(cluster, site, name),
         **systemd_files.user_limits(head_cpus),
@@ -99,7 +100,8 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         **(_accounting(cluster, site) if first else {}),
         **single_active_head.files(cluster, first=first),
         **slurm_state_folder.files(cluster, first=first),
-        **submission_notes.files(cluster, recalls=first),
+        **cli_filter.files(cluster),
+        **(queue_recovery_unit.files() if first else {}),
     }
     if any(hardware_of(cluster, site, name).gpus for name in cluster.slot_names):
         files["/etc/slurm/gres.conf"] = File(gres_conf.gres_conf(cluster, site))

@@ -1,16 +1,13 @@
-"""The log of submissions that sbatch writes, and the unit that resubmits what a killed slurmctld had not saved
-(node/agent/jobs/queue_recovery.py)."""
+"""cli_filter.lua: sbatch notes each submission, for the resubmission of those that a killed slurmctld had not saved
+(`queue_recovery_unit`)."""
 
 from __future__ import annotations
 
 from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, word
-from headway.render.machine_paths import AGENT_PROGRAM
-from headway.render.system.systemd_files import UNITS
 
-FILTER = "/etc/slurm/cli_filter.lua"
-RECALL = "headway-recall.service"
+PATH = "/etc/slurm/cli_filter.lua"
 
 # Lua 5.1, run by sbatch, srun and salloc. An error here does not stop the submission.
 _FILTER = f"""\
@@ -55,30 +52,7 @@ function slurm_cli_post_submit(offset, job, step)
 end
 """
 
-_UNIT = f"""\
-# {MARK}
-[Unit]
-Description=Headway: jobs that the controller forgot
-After=slurmctld.service
-StartLimitIntervalSec=3600
-StartLimitBurst=20
-[Service]
-Type=oneshot
-ExecStart=/usr/bin/python3 -I -S {AGENT_PROGRAM} recall
-# The accounting database may take its time after the same crash.
-Restart=on-failure
-RestartSec=10
-"""
 
-# For slurmctld's unit: `keep` runs before slurmctld deletes the scripts of unknown jobs, the recall unit after it
-# answers.
-AROUND = f"""\
-ExecStartPre=+-/usr/bin/python3 -I -S {AGENT_PROGRAM} keep
-ExecStartPost=+-/usr/bin/systemctl start --no-block {RECALL}
-"""
-
-
-def files(cluster: Cluster, *, recalls: bool) -> dict[str, File]:
-    """Returns the files of a head. `recalls`: this head resubmits lost jobs; only one may, or they would run twice."""
-    notes = _FILTER.replace("@CLUSTER@", word(cluster.name, "name"))
-    return {FILTER: File(notes), **({f"{UNITS}/{RECALL}": File(_UNIT)} if recalls else {})}
+def files(cluster: Cluster) -> dict[str, File]:
+    """Returns the plugin's file, which every head has."""
+    return {PATH: File(_FILTER.replace("@CLUSTER@", word(cluster.name, "name")))}

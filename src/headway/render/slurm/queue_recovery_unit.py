@@ -1,0 +1,38 @@
+"""The unit that resubmits jobs which a killed slurmctld had not saved (node/agent/jobs/queue_recovery.py), by the notes that
+sbatch writes (`cli_filter`)."""
+
+from __future__ import annotations
+
+from headway.domain.machines.managed_file import File
+from headway.render.escaping import MARK
+from headway.render.machine_paths import AGENT_PROGRAM
+from headway.render.system.systemd_files import UNITS
+
+RECALL = "headway-recall.service"
+
+_UNIT = f"""\
+# {MARK}
+[Unit]
+Description=Headway: jobs that the controller forgot
+After=slurmctld.service
+StartLimitIntervalSec=3600
+StartLimitBurst=20
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/python3 -I -S {AGENT_PROGRAM} recall
+# The accounting database may take its time after the same crash.
+Restart=on-failure
+RestartSec=10
+"""
+
+# For slurmctld's unit: `keep` runs before slurmctld deletes the scripts of unknown jobs, the recall unit after it
+# answers.
+AROUND = f"""\
+ExecStartPre=+-/usr/bin/python3 -I -S {AGENT_PROGRAM} keep
+ExecStartPost=+-/usr/bin/systemctl start --no-block {RECALL}
+"""
+
+
+def files() -> dict[str, File]:
+    """Returns the files of the head that resubmits lost jobs. Only one head may, or they would run twice."""
+    return {f"{UNITS}/{RECALL}": File(_UNIT)}
