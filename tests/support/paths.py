@@ -7,4 +7,4 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 NODE = ROOT / "node"
 EXAMPLES = ROOT / "examples"
-RECORDINGS = ROOT / "tests" / "slurm"  # answers of real Slurm, one folder per version
+RECORDINGS = ROOT / "tests" / "recorded_slurm"  # answers of real Slurm, one folder per version

@@ -1,7 +1,7 @@
 """The only declaration of which node image has which Debian and Slurm, and of how those Slurm releases differ.
 
 To support another Slurm release: add a row to SLURM_RELEASES and one to IMAGES; if its slurmrestd has a new REST
-version, add an adapter in slurm/adapters; record its answers with tests/slurm/record.py."""
+version, add an adapter in slurm/adapters; record its answers with tests/recorded_slurm/record.py."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from headway.slurm.account_commands import account_change_argv
 from headway.slurm.sacctmgr import parse_accounts
 from tests.support.builders import cluster
 
-RECORDED = Path(__file__).parents[2] / "slurm"
+RECORDED = Path(__file__).parents[2] / "recorded_slurm"
 
 
 def lab(*teams: Team, departed_jobs: str = "cancel") -> Cluster:

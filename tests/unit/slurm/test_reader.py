@@ -19,7 +19,7 @@ from headway.slurm.reader import FULL_READ_S, MANY_JOBS, MAX_CHANGED, MAX_DETAIL
 from headway.transport.process import CommandResult
 from tests.support.builders import job, machine
 
-RECORDED = Path(__file__).parents[2] / "slurm" / "24.11"
+RECORDED = Path(__file__).parents[2] / "recorded_slurm" / "24.11"
 V42 = adapter("24.11")
 
 

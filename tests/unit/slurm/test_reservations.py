@@ -11,7 +11,7 @@ from headway.slurm import reservations
 from tests.support.slurm_commands import HEAD, OK, Scontrol
 
 SHOW = ("scontrol", "--oneliner", "show", "reservation", "headway_spares")
-HELD = (Path(__file__).parents[2] / "slurm" / "24.11" / "reservation.txt").read_text()
+HELD = (Path(__file__).parents[2] / "recorded_slurm" / "24.11" / "reservation.txt").read_text()
 NONE = (1, "", "Reservation headway_spares not found")
 
 

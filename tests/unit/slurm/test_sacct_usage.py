@@ -14,7 +14,7 @@ from headway.slurm import sacct_usage
 from headway.transport.process import CommandResult
 from tests.support import builders
 
-SAID = Path(__file__).parents[2] / "slurm" / "24.11"
+SAID = Path(__file__).parents[2] / "recorded_slurm" / "24.11"
 
 
 def test_parses_each_run_of_requeued_job_with_its_own_usage() -> None:

@@ -13,7 +13,7 @@ from headway.slurm import sacctmgr
 from headway.transport.process import CommandResult
 from tests.support.builders import machine
 
-RECORDED = Path(__file__).parents[2] / "slurm" / "24.11"
+RECORDED = Path(__file__).parents[2] / "recorded_slurm" / "24.11"
 SQUEUE = ("squeue", "-h", "-o", "%u|%a")
 
 

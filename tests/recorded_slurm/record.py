@@ -1,6 +1,6 @@
 """Records what a real Slurm answers, for the tests in tests/unit/slurm/.
 
-    python -m tests.slurm.record --version 24.11 --address 10.87.3.10 --key KEYFILE --host-key "ssh-ed25519 AAAA..." \
+    python -m tests.recorded_slurm.record --version 24.11 --address 10.87.3.10 --key KEYFILE --host-key "ssh-ed25519 AAAA..." \
         --jwt-key KEYFILE
 
 The cluster needs two idle nodes named lab-1-1 and lab-1-2 with eight GPUs each, teams vision (alice) and speech (carol),
