@@ -13,12 +13,12 @@ from typing import Any
 from agent.checks import gpu_checks, node_checks  # noqa: F401  (checks register themselves)
 from agent.checks.runner import LEVELS, MachineState, Process, Runner
 from agent.config import Config
-from agent.contact.node_lease import end_jobs
 from agent.gpu.interface import Gpu, Source
 from agent.gpu.job_gpus import jobs_on_node
 from agent.jobs.lost_stepd import OrphanedJobs
 from agent.jobs.processes import list_processes, runs_as_root
 from agent.journal import log
+from agent.lost_contact.node_lease import end_jobs
 from agent.metrics import exporter, host
 from agent.metrics.host import Figure
 from agent.metrics.rapl import Rapl

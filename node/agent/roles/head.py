@@ -14,12 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.config import Config
-from agent.contact.key_change import UNREAD, Sender, SenderLimits, key_change_begun
-from agent.contact.offline_responder import OfflineResponder
 from agent.failover.first_head_monitor import FirstHeadMonitor
 from agent.failover.leader import LeaderFile, LeaderMonitor
 from agent.failover.takeover_recovery import TakeoverRecovery
 from agent.journal import log, whole_lines
+from agent.lost_contact.key_change import UNREAD, Sender, SenderLimits, key_change_begun
+from agent.lost_contact.offline_responder import OfflineResponder
 from agent.metrics.exporter import MetricsServer
 from agent.metrics.head import HeadSampler
 from agent.munge import Munge

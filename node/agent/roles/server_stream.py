@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any
 
-from agent.contact.offline_responder import ACTIONS, WATCHED
 from agent.journal import touch_file, whole_lines
+from agent.lost_contact.offline_responder import ACTIONS, WATCHED
 from agent.roles.head import BEATS, FAULTS, TURNS
 from agent.roles.power_hints import ASKED, FILE
 

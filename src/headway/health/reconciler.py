@@ -10,7 +10,7 @@ from datetime import datetime
 
 from headway.cluster.active_head import active_head, leader_file
 from headway.cluster.context import ClusterContext
-from headway.cluster.gpu_hour_caps import reset_due_usage
+from headway.cluster.gpu_hour_cap_resets import reset_due_usage
 from headway.domain.cluster import Cluster
 from headway.domain.incident import INCIDENT_REASON
 from headway.domain.machines.machine import Machine

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.checks import node_tests
-from agent.contact import node_lease
+from agent.lost_contact import node_lease
 from agent.metrics import exporter
 from agent.roles import head
 from headway.cluster import machine_claims

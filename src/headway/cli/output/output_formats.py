@@ -39,7 +39,7 @@ def print_for_programs(found: Any, output: Sheet | Format) -> bool:
     if output.value == "json":
         session.print_json(found)
     elif output.value == "csv":
-        from headway.schemas import spreadsheets
+        from headway.schemas import csv_export
 
-        sys.stdout.write(spreadsheets.text(found))
+        sys.stdout.write(csv_export.to_csv(found))
     return output.value != "table"

@@ -3,7 +3,7 @@ then activated.
 
 A head ignores messages of a machine with another key. So a machine that can't take the new key stops the change before
 it has begun anywhere. A head activates the key before any node does, or gets the old one back. Until all machines have
-activated it, agents know why they can't read each other's messages (node/agent/contact/key_change.py). Once the heads have
+activated it, agents know why they can't read each other's messages (node/agent/lost_contact/key_change.py). Once the heads have
 the key, it is the cluster's key, which machines that are created or started get. After a killed run, the next one
 continues if a head has the new key; otherwise an apply with the cluster's old key undoes the change."""
 
@@ -23,7 +23,7 @@ from headway.errors import HeadwayError, Refused
 from headway.render.system.agent_config import AGENT
 from headway.render.system.unit_list import MUNGE_KEY
 
-MARK = "/run/headway/keys-change"  # node/agent/contact/key_change.py
+MARK = "/run/headway/keys-change"  # node/agent/lost_contact/key_change.py
 NEXT = f"{MUNGE_KEY}.next"
 MUNGED = "munge.service"
 STAMP = f"/run/headway/loaded/{MUNGED}"  # node/ops/files.py

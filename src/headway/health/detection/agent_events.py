@@ -42,7 +42,7 @@ class OfflineAction:
     @property
     def silent_since(self) -> float | None:
         """Returns when the node was last heard, in unix seconds, if the head's agent set it down because of its silence
-        (node/agent/contact/offline_responder.py). Returns None for other symptoms."""
+        (node/agent/lost_contact/offline_responder.py). Returns None for other symptoms."""
         word, _, rest = self.symptom_id.partition(" ")
         at = rest.rpartition(" ")[2]
         return float(at) if word == "silent" and at.isdigit() else None

@@ -10,7 +10,9 @@ from headway.health.detection.agent_events import Heartbeats
 SILENT_S = 5.0
 QUIET_S = 3.0  # two missed heartbeats: counted as silent when another node is about to be fenced
 BOOTING_S = 90.0  # a machine that started less than this ago may not send heartbeats yet
-LEASE_EXPIRED_S = 28.0  # by then an agent without contact has ended its node's jobs: node/agent/contact/node_lease.py
+LEASE_EXPIRED_S = (
+    28.0  # by then an agent without contact has ended its node's jobs: node/agent/lost_contact/node_lease.py
+)
 CHECK_EVERY_S = 2.0  # how often the provider is asked whether a silent node's machine runs
 PROBE_EVERY_S = 10.0  # how often a node is probed that answers although its agent is silent
 

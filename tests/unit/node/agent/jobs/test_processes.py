@@ -40,7 +40,7 @@ def proc(tmp_path: Path) -> Path:
 
 
 def test_end_jobs_kills_processes_with_undecodable_names(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agent.contact import node_lease
+    from agent.lost_contact import node_lease
 
     killed: set[int] = set()
 
@@ -56,7 +56,7 @@ def test_end_jobs_kills_processes_with_undecodable_names(proc: Path, monkeypatch
 
 
 def test_end_jobs_kills_user_processes_named_slurmstepd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agent.contact import node_lease
+    from agent.lost_contact import node_lease
 
     process(tmp_path, 1, b"systemd")
     process(tmp_path, HIGH + 1, b"slurmstepd", job=12, uid=1000)

@@ -24,7 +24,7 @@ class Jobs:
 
 
 def lease(jobs: Jobs, asked: Sequence[str] = (), answers: dict[str, tuple[float, float]] | None = None) -> Any:
-    from agent.contact.node_lease import Lease
+    from agent.lost_contact.node_lease import Lease
 
     made = Lease(lambda: list(asked), jobs)
     made.heard = made._ticked = 1000.0
@@ -142,7 +142,7 @@ def test_suspended_machine_ends_its_jobs_without_asking() -> None:
 
 
 def test_other_node_addresses_lists_every_node_but_the_head(tmp_path: Path) -> None:
-    from agent.contact.node_lease import other_node_addresses
+    from agent.lost_contact.node_lease import other_node_addresses
 
     hosts = tmp_path / "hosts"
     hosts.write_text(
@@ -210,7 +210,7 @@ class World:
 
     def relay(self, **config: Any) -> Any:
         from agent.config import Config
-        from agent.contact.offline_responder import OfflineResponder
+        from agent.lost_contact.offline_responder import OfflineResponder
 
         known: dict[str, Any] = {
             "offline_response": True,
@@ -485,7 +485,7 @@ def test_answer_without_leads_field_renews_the_lease() -> None:
 
 def test_other_node_addresses_excludes_all_heads(tmp_path: Path) -> None:
     from agent.config import load
-    from agent.contact.node_lease import other_node_addresses
+    from agent.lost_contact.node_lease import other_node_addresses
 
     place = tmp_path / "agent.json"
     place.write_text(json.dumps({"head": "10.0.0.1", "other_heads": ["10.0.0.2"]}))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from headway.cluster.context import ClusterContext
-from headway.cluster.gpu_hour_caps import reset_due_usage
+from headway.cluster.gpu_hour_cap_resets import reset_due_usage
 from headway.domain.cluster import GpuHourCap, Team
 from headway.domain.machines.machine import Machine
 from headway.transport.process import CommandResult

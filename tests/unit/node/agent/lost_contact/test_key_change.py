@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.contact import key_change
+from agent.lost_contact import key_change
 from agent.roles import head, node
 
 OLD, NEW = ("10.0.0.3", 40_001), ("10.0.0.4", 40_002)

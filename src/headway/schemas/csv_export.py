@@ -28,13 +28,13 @@ _FORMULA_STARTS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # also the full-w
 
 
 @singledispatch
-def text(found: ResponseModel) -> str:
+def to_csv(found: ResponseModel) -> str:
     """Returns the report as CSV, with the column names in the first line. Raises TypeError for a report without a
     table."""
     raise TypeError(f"{type(found).__name__} has no spreadsheet form")
 
 
-@text.register
+@to_csv.register
 def _usage(found: UsageOut) -> str:
     fields = [name for name in UsageRow.model_fields if name != "by"]
     names = list(found.rows[0].by) if found.rows else []
@@ -42,22 +42,22 @@ def _usage(found: UsageOut) -> str:
     return _lines([[*names, *fields], *rows])
 
 
-@text.register
+@to_csv.register
 def _runs(found: RunsOut) -> str:
     return _lines(_table(RunLine, found.runs))
 
 
-@text.register
+@to_csv.register
 def _nodes(found: NodeStatesOut) -> str:
     return _lines(_table(NodeStateOut, found.states))
 
 
-@text.register
+@to_csv.register
 def _invoice(found: InvoiceOut) -> str:
     return _lines(_table(InvoiceLineOut, found.lines))
 
 
-@text.register
+@to_csv.register
 def _chargeback(found: ChargebackOut) -> str:
     """Returns the chargeback as CSV. Each unassigned cost is a row of its own, with its name in brackets."""
     rows = _table(TeamCostOut, found.teams)

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent.config import Config
-from agent.contact.node_lease import LEASE_OVER_S
 from agent.failover.leader import LeaderFile
 from agent.journal import log, whole_lines
+from agent.lost_contact.node_lease import LEASE_OVER_S
 
 ACTIONS = "/var/lib/headway/deeds.jsonl"  # a name that agents of other versions have too
 WATCHED = "/run/headway/watched"  # touched by `watch` while a server reads from it
