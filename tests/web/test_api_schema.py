@@ -20,7 +20,7 @@ from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.storage import VolumeSpeedOut
 from headway.schemas.submission.commands import ExecOut
 from headway.schemas.submission.submissions import SubmitOut
-from headway.server.backend.cluster_lifecycle import ClusterLifecycle
+from headway.server.cluster_backend.cluster_lifecycle import ClusterLifecycle
 
 JOBS = (builders.job(1, nodes=("lab-1-1",)), builders.job(2, "PENDING", more={"nice": 5}), builders.job(3, "FAILED"))
 

@@ -11,7 +11,7 @@ from tests.support.server_fakes import changes
 from tests.support.site.server import Site
 
 from headway.domain.changeset import Disturbs
-from headway.server.backend.cluster_lifecycle import ClusterLifecycle
+from headway.server.cluster_backend.cluster_lifecycle import ClusterLifecycle
 from headway.services.read_model.snapshot import operation_topic
 from headway.store import Operation
 

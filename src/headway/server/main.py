@@ -25,7 +25,7 @@ from headway.api.app import create_app
 from headway.domain.role import Role
 from headway.errors import HeadwayError, Refused
 from headway.server import logs, state_files, sudo_handover
-from headway.server.backend.backend import Backend
+from headway.server.cluster_backend.backend import Backend
 from headway.server.listen_settings import DEFAULT_LISTEN_SETTINGS, LOOPBACK, ListenSettings
 from headway.server.notebook_proxy import NotebookProxy, origin_of
 from headway.server.workers.backup_schedule import BackupSchedule

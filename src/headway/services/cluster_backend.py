@@ -1,4 +1,4 @@
-"""The calls that requests and workers make on clusters, as Protocols. `server.backend` implements them; the fake of the
+"""The calls that requests and workers make on clusters, as Protocols. `server.cluster_backend` implements them; the fake of the
 tests answers only the calls that a test registered."""
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
 from headway.domain.progress import ReportProgress
-from headway.server.backend.connections import ClusterConnections
+from headway.server.cluster_backend.connections import ClusterConnections
 from headway.services.cluster_backend import WaitForJobs
 
 if TYPE_CHECKING:

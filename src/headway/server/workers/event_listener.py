@@ -23,7 +23,7 @@ log = structlog.get_logger("headway.server.event_listener")
 
 
 class EventSource(Protocol):
-    """A source of events, which also acts on them (server.backend.health_loop)."""
+    """A source of events, which also acts on them (server.cluster_backend.health_loop)."""
 
     def listen(
         self, cluster: Cluster, is_idle: Callable[[], bool], on_jobs: Callable[[tuple[int, ...], bool], None]

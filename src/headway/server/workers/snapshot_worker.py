@@ -34,7 +34,7 @@ log = structlog.get_logger("headway.server.snapshot_worker")
 
 
 class HealthLoop(Protocol):
-    """Acts on the faults of a cluster (server.backend.health_loop)."""
+    """Acts on the faults of a cluster (server.cluster_backend.health_loop)."""
 
     async def step(
         self, cluster: Cluster, nodes: Iterable[NodeState], jobs: Iterable[JobState]

@@ -12,7 +12,7 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.domain.cluster import Cluster, Host
-from headway.server.backend.connections import ConnectionPool
+from headway.server.cluster_backend.connections import ConnectionPool
 from tests.support import builders
 
 OWN = builders.cluster(provider=SSH, hosts=(Host("lab-head", "10.0.0.1"),))

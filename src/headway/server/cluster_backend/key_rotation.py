@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from headway.domain.cluster import Cluster
 from headway.domain.progress import ReportProgress
-from headway.server.backend.connections import ConnectionPool
+from headway.server.cluster_backend.connections import ConnectionPool
 
 
 class KeyRotation:

@@ -11,8 +11,8 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import JobState
 from headway.schemas.jobs import LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.submission.submissions import SubmitIn, SubmitOut
-from headway.server.backend.connections import ConnectionPool
-from headway.server.backend.slurm_state import SlurmState
+from headway.server.cluster_backend.connections import ConnectionPool
+from headway.server.cluster_backend.slurm_state import SlurmState
 from headway.services.to_schemas import course_out
 
 if TYPE_CHECKING:

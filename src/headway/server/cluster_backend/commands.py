@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headway.domain.cluster import Cluster
 from headway.errors import Refused, Unreachable
 from headway.schemas.submission.commands import ExecIn, ExecOut
-from headway.server.backend.connections import ConnectionPool
+from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
     from headway.jobs.remote.tunnel import Tunnel

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.billing import Notification
 from headway.domain.cluster import Cluster
-from headway.server.backend.connections import ConnectionPool
+from headway.server.cluster_backend.connections import ConnectionPool
 
 
 class Monitoring:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headway.server.backend.backups import Backups
-from headway.server.backend.cluster_lifecycle import ClusterLifecycle
-from headway.server.backend.commands import Commands
-from headway.server.backend.connections import ConnectionPool
-from headway.server.backend.health_loop import HealthLoop
-from headway.server.backend.jobs import Jobs
-from headway.server.backend.key_rotation import KeyRotation
-from headway.server.backend.monitoring import Monitoring
-from headway.server.backend.node_actions import NodeActions
-from headway.server.backend.rollouts import Rollouts
-from headway.server.backend.slurm_state import SlurmState
-from headway.server.backend.storage import Storage
-from headway.server.backend.usage import Usage
+from headway.server.cluster_backend.backups import Backups
+from headway.server.cluster_backend.cluster_lifecycle import ClusterLifecycle
+from headway.server.cluster_backend.commands import Commands
+from headway.server.cluster_backend.connections import ConnectionPool
+from headway.server.cluster_backend.health_loop import HealthLoop
+from headway.server.cluster_backend.jobs import Jobs
+from headway.server.cluster_backend.key_rotation import KeyRotation
+from headway.server.cluster_backend.monitoring import Monitoring
+from headway.server.cluster_backend.node_actions import NodeActions
+from headway.server.cluster_backend.rollouts import Rollouts
+from headway.server.cluster_backend.slurm_state import SlurmState
+from headway.server.cluster_backend.storage import Storage
+from headway.server.cluster_backend.usage import Usage
 from headway.store import Store
 
 

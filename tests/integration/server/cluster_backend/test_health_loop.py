@@ -14,10 +14,10 @@ from headway.autoscale import executor
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys.secrets import new_key
 from headway.errors import Unreachable
-from headway.server.backend.cluster_lifecycle import ClusterLifecycle
-from headway.server.backend.connections import ClusterConnections, ConnectionPool
-from headway.server.backend.health_loop import HealthLoop
-from headway.server.backend.slurm_state import SlurmState
+from headway.server.cluster_backend.cluster_lifecycle import ClusterLifecycle
+from headway.server.cluster_backend.connections import ClusterConnections, ConnectionPool
+from headway.server.cluster_backend.health_loop import HealthLoop
+from headway.server.cluster_backend.slurm_state import SlurmState
 from headway.server.operations.apply_wait import WatchWhileWaiting
 from headway.transport.ssh import Connections
 from tests.support import builders

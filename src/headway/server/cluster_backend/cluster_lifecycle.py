@@ -9,7 +9,7 @@ from headway.domain.machines.slots import Deadline
 from headway.domain.progress import ReportProgress
 from headway.domain.readiness import Check
 from headway.schemas.clusters import Document
-from headway.server.backend.connections import ConnectionPool
+from headway.server.cluster_backend.connections import ConnectionPool
 from headway.server.operations.apply_wait import WatchWhileWaiting
 from headway.services.cluster_backend import ResolvedCluster, WaitForJobs
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.progress import ReportProgress
-from headway.server.backend.connections import ConnectionPool
+from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
     from headway.rollout.image_rollout import OperationWaits

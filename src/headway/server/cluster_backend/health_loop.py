@@ -11,8 +11,8 @@ from headway.domain.cluster import Cluster
 from headway.domain.incident import FaultAction
 from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import HeadwayError
-from headway.server.backend.connections import ClusterConnections, ConnectionPool
-from headway.server.backend.slurm_state import SlurmState
+from headway.server.cluster_backend.connections import ClusterConnections, ConnectionPool
+from headway.server.cluster_backend.slurm_state import SlurmState
 
 if TYPE_CHECKING:
     from headway.domain.incident import Symptom

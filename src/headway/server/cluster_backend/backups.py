@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.domain.cluster import Cluster
 from headway.domain.progress import ReportProgress
-from headway.server.backend.connections import ConnectionPool
+from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
     from headway.backup.archive import Header

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headway.domain.cluster import Cluster
 from headway.domain.volume_usage import VolumeUsage
 from headway.schemas.storage import VolumeSpeedOut
-from headway.server.backend.connections import ConnectionPool
+from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
     from headway.datasets.async_library import AsyncDatasetLibrary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.domain.billing import CheckpointStats, JobRun, NodeSpan
 from headway.domain.cluster import Cluster
-from headway.server.backend.connections import ConnectionPool
+from headway.server.cluster_backend.connections import ConnectionPool
 
 
 class Usage:

@@ -13,7 +13,7 @@ from headway.domain.fault import Daemon
 from headway.domain.incident import IncidentState
 from headway.errors import Conflict
 from headway.schemas.incidents import FaultIn
-from headway.server.backend.connections import ConnectionPool
+from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
     from headway.domain.incident import Incident

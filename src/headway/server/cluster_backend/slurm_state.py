@@ -6,7 +6,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.state import JobState
 from headway.errors import NotFound
-from headway.server.backend.connections import ConnectionPool
+from headway.server.cluster_backend.connections import ConnectionPool
 from headway.services.cluster_backend import SlurmReading
 
 
