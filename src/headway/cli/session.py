@@ -46,14 +46,6 @@ ClusterOption = Annotated[
     str | None,
     typer.Option("--cluster", help="Cluster name (default: the only cluster).", autocompletion=complete_cluster),
 ]
-SecretsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--env",
-        metavar="NAME[=VALUE]",
-        help="Secret to pass again (secrets are not stored); without a value, the one of this shell.",
-    ),
-]
 
 
 def connect() -> Client:

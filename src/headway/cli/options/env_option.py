@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import os
+from typing import Annotated
 
 import typer
+
+# For commands that submit a job again.
+EnvOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        metavar="NAME[=VALUE]",
+        help="Secret to pass again (secrets are not stored); without a value, the one of this shell.",
+    ),
+]
 
 
 def parse_env_options(words: list[str]) -> dict[str, str]:

@@ -9,10 +9,11 @@ import typer
 from typer.core import TyperGroup
 
 from headway.cli import session
+from headway.cli.options.env_option import EnvOption, parse_env_options
 from headway.cli.options.job_arguments import JobArgument, parse_job_words
 from headway.cli.output import formatting, tables
 from headway.cli.output.terminal import Span, Terminal, detect_terminal, without_control_characters
-from headway.cli.session import Format, Output, SecretsOption
+from headway.cli.session import Format, Output
 from headway.domain.slurm.job_label import job_label
 from headway.domain.slurm.job_states import ENDED, WAITING
 
@@ -54,7 +55,7 @@ def show_job(
 def retry(
     words: JobArgument,
     failed: Annotated[bool, typer.Option("--failed", help="Retry only failed tasks (the default).")] = True,
-    env: SecretsOption = None,
+    env: EnvOption = None,
     output: Output = Format.table,
 ) -> None:
     """Submit the failed tasks of an array again, or one of them (12_5), in the same folder.
@@ -67,7 +68,7 @@ def retry(
 
 def rerun(
     words: JobArgument,
-    env: SecretsOption = None,
+    env: EnvOption = None,
     output: Output = Format.table,
 ) -> None:
     """Submit the same job again, or one task of an array (12_5), in a new folder.
@@ -79,7 +80,6 @@ def rerun(
 
 
 def _once_more(words: list[str], env: list[str] | None, output: Format, how: str) -> None:
-    from headway.cli.options.env_option import parse_env_options
     from headway.schemas.submission.submissions import RetryIn
 
     cluster, word = parse_job_words(words)

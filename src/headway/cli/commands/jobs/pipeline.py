@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import session
+from headway.cli.options.env_option import EnvOption, parse_env_options
 from headway.cli.output import formatting, tables
-from headway.cli.session import ClusterOption, Format, Output, SecretsOption
+from headway.cli.session import ClusterOption, Format, Output
 from headway.errors import NotFound
 
 if TYPE_CHECKING:
@@ -88,13 +89,12 @@ def retry(
     step: Annotated[
         list[str] | None, typer.Option("--step", help="Retry from this step on, whatever its state.")
     ] = None,
-    env: SecretsOption = None,
+    env: EnvOption = None,
     output: Output = Format.table,
 ) -> None:
     """Submit the failed steps again, and all steps that need them, in the same folder.
 
     headway pipeline retry rlhf"""
-    from headway.cli.options.env_option import parse_env_options
     from headway.schemas.submission.pipelines import PipelineRetryIn
 
     api = session.connect()
