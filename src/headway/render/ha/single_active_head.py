@@ -71,8 +71,8 @@ def listens(name):
 
 
 def leads():
-    # Seconds and number of the controller that wrote them, big-endian; a clock may differ a little. While it is written
-    # there is none for a moment.
+    # Unix seconds and the number of the controller that wrote them, big-endian; clocks may differ a little. The file is
+    # missing for a moment while slurmctld replaces it.
     for _ in range(5):
         try:
             with open(HEARTBEAT, "rb") as file:
@@ -89,7 +89,7 @@ told = False
 while leads():
     there = [name for name in OTHERS if listens(name)]
     if told and not there:
-        break  # it has saved its state; what starts next stands by
+        break  # it has saved its state and will start again as standby
     if there and not told:
         subprocess.run(["scontrol", "shutdown", "slurmctld"], timeout=30, capture_output=True)
         told = True

@@ -29,35 +29,35 @@ def _program(now: str, *, first: bool) -> str:
         f'now={now} last={LAST} own={SLURM_STATE_FOLDER} was=""',
         'die() { echo "$1" >&2; exit 1; }',
         *(_COMES_ALONG if first else ()),
-        '[ -d "$now" ] || die "$now, where Slurm\'s state lies, is not there: is it mounted?"',
+        '[ -d "$now" ] || die "the folder of Slurm\'s state, $now, does not exist: is it mounted?"',
         *(_SHARED if now != SLURM_STATE_FOLDER else ()),
         *(_MOVE if first else ()),
     )
 
 
-# A controller that still runs in the old folder, or was started there meanwhile, would continue there with the queue that
-# was copied. The heartbeat file is missing for a moment while it is written: any difference counts as a heartbeat.
+# A controller that still runs in the old folder would continue with the copied queue. The heartbeat file is missing for a
+# moment while it is replaced, so any difference counts as a heartbeat.
 _QUIET = (
     'beat() { cat "$was/heartbeat" 2>/dev/null | od -A n -t x1; }',
     "quiet() {",
-    '    [ -e "$was/leads" ] || return 0  # only of two heads does one write a heartbeat',
+    '    [ -e "$was/leads" ] || return 0  # only a cluster with two heads has a heartbeat',
     f"    one=$(beat); sleep {BEATS_S}",
-    '    [ "$one" = "$(beat)" ] || die "a controller works in $was, from where Slurm\'s state is to come"',
+    '    [ "$one" = "$(beat)" ] || die "a controller still uses $was, from where Slurm\'s state is to be copied"',
     "}",
 )
 # Completes a move that was interrupted between its last two steps.
 _COMES_ALONG = ('[ -d "$now" ] || [ ! -d "$now.coming" ] || mv "$now.coming" "$now"',)
 _SHARED = (
-    "# With its file system not mounted, a folder of this name would be this machine's alone.",
+    "# If its file system is not mounted, the folder is on this machine's own disk, which the other machines don't share.",
     '[ "$(stat -c %d "$now")" != "$(stat -c %d /)" ] || die "$now is on this machine\'s own disk: is it mounted?"',
 )
 _MOVE = (
     *_QUIET,
     '[ ! -e "$last" ] || was=$(cat "$last")',
-    "# Slurm's state lay elsewhere when slurmctld last wrote it down: it is moved here, and what was here is kept. A start with",
-    "# the folder of before compares and writes nothing: clocks of file servers differ, and disks are full.",
+    "# If the cluster file names a new folder, copies Slurm's state there and keeps the new folder's earlier content. With an",
+    "# unchanged folder it compares no times and writes nothing: clocks of file servers differ, and a disk may be full.",
     'if [ "${was:-$own}" != "$now" ]; then',
-    '    [ -z "$was" ] || [ -d "$was" ] || die "Slurm\'s state is to come from $was, which is not there: is it mounted?"',
+    '    [ -z "$was" ] || [ -d "$was" ] || die "Slurm\'s state is to be copied from $was, which does not exist: is it mounted?"',
     "    was=${was:-$own}",
     '    if [ -e "$was/job_state" ] && { [ ! -e "$now/job_state" ] || [ "$was/job_state" -nt "$now/job_state" ]; }; then',
     "        quiet",

@@ -141,7 +141,7 @@ def _unit(argv: Sequence[str], data: str) -> str:
         "ExecStart=",
         "ExecStart=" + " ".join(argv),
         f"ReadWritePaths={data}",
-        "# It yields to the daemons that jobs need.",
+        "# Slurm's daemons have priority.",
         "Nice=5",
         "OOMScoreAdjust=200",
         "Restart=always",

@@ -13,12 +13,16 @@ def cgroup_conf(*, pretends: bool, old: bool = False) -> str:
     lines = [
         Line(comment=MARK),
         *pair("CgroupPlugin", "cgroup/v1" if old else "autodetect"),
-        *pair("ConstrainDevices", "yes", "A job can't open GPUs that it was not given."),
-        *pair("ConstrainRAMSpace", "yes", "A job over its memory is ended alone, and does not swap instead."),
+        *pair("ConstrainDevices", "yes", "A job can open only the GPUs that are allocated to it."),
+        *pair(
+            "ConstrainRAMSpace",
+            "yes",
+            "A job that exceeds its memory is killed; other jobs are not, and it does not swap.",
+        ),
         *pair("ConstrainSwapSpace", "yes"),
     ]
     if pretends:
-        lines += pair("ConstrainCores", "no", "The machine does not have the cores it is said to have.")
+        lines += pair("ConstrainCores", "no", "The local machine has fewer cores than its node definition.")
     else:
-        lines += pair("ConstrainCores", "yes", "A job runs on the cores it was given.")
+        lines += pair("ConstrainCores", "yes", "A job runs only on its allocated cores.")
     return slurm_text(lines, "cgroup.conf")

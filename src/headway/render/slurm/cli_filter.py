@@ -12,8 +12,8 @@ PATH = "/etc/slurm/cli_filter.lua"
 # Lua 5.1, run by sbatch, srun and salloc. An error here does not stop the submission.
 _FILTER = f"""\
 -- {MARK}
--- A line a submission to this cluster in the person's home: job, second, command line. The head reads the last minute's where
--- the controller was killed, for what it had accepted and not yet saved.
+-- Writes one line per submission to a file in the user's home: job id, time, command line. After a crash of the controller the
+-- head reads the lines of the last minute and resubmits jobs that the controller had accepted but not saved.
 local MOST = 65536
 
 local function read(path)
@@ -45,7 +45,7 @@ function slurm_cli_setup_defaults(options, early_pass) return slurm.SUCCESS end
 
 function slurm_cli_pre_submit(options, offset) return slurm.SUCCESS end
 
--- Called for each component of a heterogeneous job, which is one submission.
+-- Slurm calls this for each component of a heterogeneous job; only the first one is recorded.
 function slurm_cli_post_submit(offset, job, step)
     if offset == 0 then pcall(note, job) end
     return slurm.SUCCESS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.domain.cluster import Cluster
 from headway.render.escaping import MARK, path
 
-SHARED_IMAGES = ".containers"  # folder on scratch: images that an administrator imported for everybody
+SHARED_IMAGES = ".containers"  # folder on scratch: images that an administrator imported for all users
 
 
 def plugstack_conf(cluster: Cluster) -> str:
@@ -15,12 +15,12 @@ def plugstack_conf(cluster: Cluster) -> str:
     if cluster.containers == "builtin":
         scratch = path(cluster.storage.scratch, "storage.scratch")
         rows += [
-            "# --container-image and its companions. Required: a job must not run bare where its container can't.",
+            "# The --container-* options. Required: a job must fail if its container can't start, not run without it.",
             f"required /usr/lib/headway/spank/container.so cache={scratch}/%u/.containers shared={scratch}/{SHARED_IMAGES}",
         ]
     if cluster.containers == "enroot":
         rows += [
-            "# --container-image and its companions: this site's own Pyxis, from Slurm's plugin folder.",
+            "# The --container-* options: the site's Pyxis from Slurm's plugin folder.",
             "required spank_pyxis.so runtime_path=/run/pyxis container_scope=job sbatch_support=1",
         ]
     return "\n".join(rows) + "\n"
@@ -32,9 +32,9 @@ def enroot_conf(cluster: Cluster) -> str:
     scratch = path(cluster.storage.scratch, "storage.scratch")
     rows = [
         f"# {MARK}",
-        "# Layers that were fetched, on shared storage; each user's own.",
+        "# Downloaded layers: on shared storage, one folder per user.",
         f"ENROOT_CACHE_PATH {scratch}/$(id -un)/.enroot",
-        "# Root file systems of running containers, on the node's own disk; the prolog makes the folder.",
+        "# Root file systems of running containers: on the node's disk; the prolog creates the folder.",
         "ENROOT_RUNTIME_PATH /run/enroot/user-$(id -u)",
         "ENROOT_DATA_PATH /var/lib/enroot/user-$(id -u)",
         "ENROOT_SQUASH_OPTIONS -comp zstd -Xcompression-level 3 -noappend",

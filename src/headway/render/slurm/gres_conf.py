@@ -18,7 +18,7 @@ def gres_conf(cluster: Cluster, site: Site) -> str:
         node = hardware_of(cluster, site, name)
         if node.gpus:
             alike.setdefault((node.gpu_type, _places(node)), []).append(name)
-    why = Line(comment="The flag sets CUDA_VISIBLE_DEVICES for jobs; without it they see no GPU.")
+    why = Line(comment="The flag makes Slurm set CUDA_VISIBLE_DEVICES; without it CUDA finds no GPU.")
     lines = [Line(comment=MARK), why]
     for (gpu_type, places), names in alike.items():
         for gpus in places:

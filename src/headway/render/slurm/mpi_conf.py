@@ -12,7 +12,7 @@ def mpi_conf() -> str:
     return slurm_text(
         [
             Line(comment=MARK),
-            *pair("PMIxCliTmpDirBase", PMIX, "Where tasks find it: /tmp is each job's own, slurmd's is another."),
+            *pair("PMIxCliTmpDirBase", PMIX, "Not in /tmp, because a job's /tmp is not the /tmp of slurmd."),
         ],
         "mpi.conf",
     )

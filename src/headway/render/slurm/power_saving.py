@@ -13,7 +13,7 @@ ASKED = "/var/lib/headway-power"  # only Slurm's user can write there
 _FOLDER = "/etc/headway/power"
 UP, DOWN, FAILED = f"{_FOLDER}/up", f"{_FOLDER}/down", f"{_FOLDER}/failed"
 MAKE_S = 900  # seconds until a machine must be created, set up and registered
-GO_S = 30  # seconds until a machine must be gone
+GO_S = 30  # seconds until a machine must be deleted
 
 
 def autoscaled_groups(cluster: Cluster) -> tuple[Group, ...]:
@@ -27,10 +27,14 @@ def settings(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
     if not groups:
         return ()
     return (
-        ("ResumeProgram", UP, "Says that these nodes are wanted; the server makes their machines."),
+        ("ResumeProgram", UP, "Records the nodes that Slurm powers up; Headway's server creates their machines."),
         ("SuspendProgram", DOWN, ""),
         ("ResumeFailProgram", FAILED, ""),
-        ("SuspendTime", str(min(group.idle_s or 0 for group in groups)), "Seconds without a job until a node goes."),
+        (
+            "SuspendTime",
+            str(min(group.idle_s or 0 for group in groups)),
+            "Seconds without a job until a node is powered down.",
+        ),
         *_kept(cluster),
         *_states(cluster),
         ("ResumeTimeout", str(MAKE_S), ""),
@@ -41,25 +45,38 @@ def settings(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
 
 
 def _states(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
-    """Returns settings that keep a node with a person's or Headway's attention (DOWN, DRAIN) from being powered off for
-    lack of jobs."""
+    """Returns settings that prevent Slurm from powering down a node that is out of service (DOWN, DRAIN)."""
     if not slurm_release(cluster.slurm_version).has_suspend_exc_states:
         return ()
     return (
-        ("SuspendExcStates", "DOWN,DRAIN", "Who is out of service is being looked at; closed slots are told to go."),
-        ("ReconfigFlags", "KeepPowerSaveSettings", "A powered-down node stays so when these files are read again."),
+        (
+            "SuspendExcStates",
+            "DOWN,DRAIN",
+            "Never powers down nodes out of service; Headway itself powers down slots that it closes.",
+        ),
+        ("ReconfigFlags", "KeepPowerSaveSettings", "Keeps powered-down nodes powered down at a reconfigure."),
     )
 
 
 def _kept(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
-    """Returns the setting of nodes that are never powered off; no row if there is none, because Slurm has no value for
-    that."""
+    """Returns the setting with the nodes that are never powered down; no row if there are no such nodes, because Slurm
+    does not accept an empty value."""
     fixed = [name for group in cluster.groups if group.idle_s is None for name in group.slots]
     # By name: with a count, Slurm keeps that many idle nodes in addition to the busy ones (power_save.c,
     # _pick_exc_nodes).
     least = [name for group in autoscaled_groups(cluster) for name in group.slots[: group.min_machines]]
     names = ",".join(compress(some) for some in (fixed, least) if some)
-    return (("SuspendExcNodes", names, "Nodes that people scale, and those that always run."),) if names else ()
+    return (
+        (
+            (
+                "SuspendExcNodes",
+                names,
+                "Nodes of groups without autoscaling, and the least number of each group with it.",
+            ),
+        )
+        if names
+        else ()
+    )
 
 
 def tmpfiles(cluster: Cluster) -> tuple[str, ...]:
@@ -79,6 +96,6 @@ def _program(word: str) -> str:
     return f"""\
 #!/bin/sh
 # {MARK}
-# Run by slurmctld as its user with a list of nodes; what it says is a hint to look, the rest is in the nodes' states.
+# slurmctld runs this as its user with a list of nodes. It only wakes Headway's server, which reads the states of the nodes.
 exec /usr/bin/python3 -I -S {AGENT_PROGRAM} power {ASKED} {word} "$1"
 """

@@ -1,7 +1,7 @@
 """Renders the prolog and epilog, which slurmd runs as root on each node of a job: before its first and after its last
 step.
 
-They must be quick and must not fail for reasons that lie in the job: a failing prolog drains the node."""
+They must be fast and must not fail because of the job: a failing prolog drains the node."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from headway.render.machine_paths import EPILOG, JOB_TMP, PMIX, PROLOG
 from headway.render.system.agent_config import LOOKED, UNFIT
 
 JOB_SHM = "/dev/shm/headway"
-# Places besides volumes where everybody may write. Those in memory come first, because the others may hold millions of
-# files.
+# Folders other than volumes where all users may write. Those in memory come first, because the others may contain
+# millions of files.
 LEFT = f"/dev/shm /dev/mqueue {PMIX} /tmp /var/tmp"
 SYSV = "/proc/sysvipc"
 XID_MARK = "/run/headway/xid"  # created by the agent (node/agent), removed by health.incidents.engine
@@ -36,16 +36,15 @@ lost() {{
 _PROLOG = f"""\
 #!/bin/bash
 # {MARK}
-# Runs as root before a job's first step on this node. Output goes to the node's journal; failing drains the node.
+# slurmd runs this as root before a job's first step on this node. Output goes to the node's journal; a failure drains the node.
 set -u
-@LOST@# The first job on a machine that has just booted may start before the agent's first check. Where no agent runs,
-# jobs begin after a while.
+@LOST@# The first job after a boot may start before the agent's first check: waits for that check, at most 20 seconds.
 for ((n = 0; n < 200; n++)); do
     [ -e {LOOKED} ] && break
     sleep 0.1
 done
-# The agent has found something here that would break a job (it looks every few seconds; there is no time for it now): the
-# job goes elsewhere, and is not held for it.
+# The agent checks the machine every few seconds and writes this file while it finds a fault that would break a job. The job is
+# then requeued without a hold and runs on another node.
 if [ -e {UNFIT} ]; then
     echo "headway: $(cat {UNFIT})" >&2
     exit 1
@@ -54,18 +53,17 @@ if lost; then
     echo "headway: ${{volume#*:}} is not mounted" >&2
     exit 1
 fi
-# The job's own /tmp and shared memory: every task sees these folders there (plugstack.conf). Shared memory stays memory:
-# data loaders pass their batches through it. `uid`
-# tells the epilog whose jobs are left.
+# Creates the job's own /tmp and /dev/shm; private_tmp.so (plugstack.conf) binds them for every task. The folder for /dev/shm is
+# in memory, because data loaders exchange batches there. The epilog reads from `uid` which users still have jobs here.
 own={JOB_TMP}/$SLURM_JOB_ID
 shm={JOB_SHM}/$SLURM_JOB_ID
-# Any user may create a folder or link next to shared memory: one that root does not own must not be followed.
+# Any user may create a folder or link in /dev/shm: one that root does not own is removed.
 [ -O {JOB_SHM} ] && [ ! -L {JOB_SHM} ] || rm -rf --one-file-system {JOB_SHM}
 mkdir -m 0700 {JOB_SHM} 2>/dev/null || {{ [ -O {JOB_SHM} ] && [ ! -L {JOB_SHM} ]; }} || exit 1
 mkdir -p -m 0755 {JOB_TMP} && mkdir -p -m 0700 "$own" && mkdir -p "$own/tmp" "$shm" || exit 1
 chmod 1777 "$own/tmp" "$shm"
 ln -sfnT "$shm" "$own/shm" && echo "$SLURM_JOB_UID" >"$own/uid" || exit 1
-# Which GPUs are the job's: the agent's figures carry its number. It sees the folder, and tells the head that a job begins.
+# The agent reads the job's GPUs here to label their metrics with the job. The new folder shows it that a job starts.
 echo "${{SLURM_JOB_GPUS:-}}" >"$own/gpus" || exit 1
 for part in /etc/headway/prolog.d/*; do
     [ -x "$part" ] || continue
@@ -74,8 +72,8 @@ done
 """
 
 _OUTPUT_FOLDERS = """\
-# This version of Slurm does not make the folders of --output and --error. They are made as the user, never as root:
-# the paths are the user's words.
+# This version of Slurm does not create the folders of --output and --error. They are created as the user and never as root,
+# because the user chose the paths.
 if [ -n "${SLURM_JOB_ID:-}" ] && [ "${SLURM_JOB_UID:-0}" -gt 0 ]; then
     job=$(scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null) || job=
     work=$(sed -n 's/.* WorkDir=\\([^ ]*\\).*/\\1/p' <<<"$job")
@@ -92,18 +90,18 @@ exit 0
 _EPILOG = f"""\
 #!/bin/bash
 # {MARK}
-# Runs as root after a job's last step on this node.
+# slurmd runs this as root after a job's last step on this node.
 set -u
 [ -n "${{SLURM_JOB_ID:-}}" ] || exit 0
-# The agent sees this mark, and tells the head that a job ends; and again when it goes below.
+# The agent reports to the head that the job ends when this file appears, and again when it is removed below.
 : >{JOB_TMP}/"$SLURM_JOB_ID".ends
 """
 
 _HOLDS = f"""\
-# A fault usually ends the process before anybody can drain. So a job with GPUs that did not end well waits here a moment for
-# a GPU error to be seen, and while one is (the mark), until Headway has said what it means (it takes the mark away), but not
-# for long: requeued while it is completing, a job is no failure to those that wait for its end. One that Headway has warned
-# waits to be requeued however it ends.
+# A hardware fault usually ends the job before Headway can drain the node. If Headway requeues the job while it is still
+# completing, dependent jobs do not see it as failed. So a failed job with GPUs waits here 2 seconds (8 if a volume is lost)
+# for a GPU error, and then at most 10 seconds until Headway has handled the error and removes its mark. A job that Headway
+# will requeue (it has a file in {HOLD}) waits at most 15 seconds.
 seen() {{ [ -e {XID_MARK} ] && [ $(($(date +%s) - $(stat -c %Y {XID_MARK} 2>/dev/null || echo 0))) -lt 60 ]; }}
 held() {{ [ -e {HOLD}/"$SLURM_JOB_ID" ]; }}
 failed() {{
@@ -124,7 +122,7 @@ rm -f {HOLD}/"$SLURM_JOB_ID"
 """
 
 _CLEANS = f"""\
-# Millions of files take longer than slurmd gives an epilog, which drains the node: they go on their own, under another name.
+# An epilog that takes too long drains the node. So folders with millions of files are renamed and deleted in the background.
 for place in {JOB_TMP} {JOB_SHM} /var/lib/headway/containers /run/headway/containers; do
     own="$place/$SLURM_JOB_ID"
     [ -e "$own" ] || continue
@@ -134,14 +132,14 @@ for place in {JOB_TMP} {JOB_SHM} /var/lib/headway/containers /run/headway/contai
         systemd-run --quiet --collect --no-block rm -rf --one-file-system "$place/gone-$SLURM_JOB_ID"
 done
 rm -f {JOB_TMP}/"$SLURM_JOB_ID".ends
-# A person's last job here removes what they left outside their jobs' own folders: sbcast writes to the node's /tmp. Their
-# next job may begin meanwhile: what is newer than this moment stays, and jobs' own shared memory.
+# The last job of a user on this node deletes the user's files outside of the jobs' folders (sbcast writes to the node's /tmp).
+# The user's next job may start meanwhile, so files that are newer than this moment and jobs' own shared memory stay.
 now=@$(date +%s.%N)
 if [ "${{SLURM_JOB_UID:-0}}" -ge 1000 ] && ! grep -qsx "$SLURM_JOB_UID" {JOB_TMP}/*/uid; then
     clean=(find {LEFT} -xdev -mindepth 1 -user "$SLURM_JOB_UID" ! -newerct "$now" ! -path "{JOB_SHM}/*" -delete)
     timeout 30 "${{clean[@]}}" 2>/dev/null
     [ $? -ne 124 ] || systemd-run --quiet --collect --no-block "${{clean[@]}}"
-    # System V's shared memory, queues and semaphores are in no folder. What a process still has attached stays.
+    # System V shared memory, queues and semaphores are not files. Segments that a process has attached stay.
     for kind in shm:-m msg:-q sem:-s; do
         awk -v uid="$SLURM_JOB_UID" -v now="${{now#@}}" -v option="${{kind#*:}}" '
             NR == 1 {{ for (i = 1; i <= NF; i++) at[$i] = i; next }}
@@ -158,7 +156,7 @@ exit 0
 
 
 _ENROOT_FOLDERS = """\
-# Enroot's folders of this user: made here, so that no other user can make them first.
+# Enroot's folders of this user. They are created here, so that no other user can create them first.
 for place in /run/enroot /var/lib/enroot; do
     install -d -m 0700 -o "$SLURM_JOB_UID" -g "${SLURM_JOB_GID:-$SLURM_JOB_UID}" "$place/user-$SLURM_JOB_UID" || exit 1
 done

@@ -13,14 +13,14 @@ RECALL = "headway-recall.service"
 _UNIT = f"""\
 # {MARK}
 [Unit]
-Description=Headway: jobs that the controller forgot
+Description=Headway: resubmits jobs that the controller lost
 After=slurmctld.service
 StartLimitIntervalSec=3600
 StartLimitBurst=20
 [Service]
 Type=oneshot
 ExecStart=/usr/bin/python3 -I -S {AGENT_PROGRAM} recall
-# The accounting database may take its time after the same crash.
+# After the same crash the accounting database may need longer to start.
 Restart=on-failure
 RestartSec=10
 """

@@ -17,9 +17,11 @@ from headway.render.slurm.nodes_partitions import node_lines, partition_lines
 
 PATH = "/etc/slurm/slurm.conf"
 LEADS = "/usr/lib/headway/leads"
-LEADS_WHY = "It says in the state folder who leads: a controller that comes late finds another name there."
-SUBMITTED_WHY = "sbatch notes its command in the home: a controller that is killed may not have saved it yet."
-# The same rule as in headway.services.authorization: everybody sees the queue; only a team's members see its use.
+LEADS_WHY = (
+    "Writes the active controller's name to the state folder, so that a controller that hung learns it lost control."
+)
+SUBMITTED_WHY = "sbatch logs its command in the user's home, to resubmit jobs that a killed controller had not saved."
+# The same rule as in headway.services.authorization: all users see the queue; only a team's members see its usage.
 PRIVATE = "usage"
 PRIVATE_WHY = "Every user sees the whole queue; usage is visible to its user and the user's team."
 SRUN_PORTS = (60001, 63000)  # ports where srun listens for its tasks, on owned machines
@@ -29,7 +31,7 @@ BACKFILL_LOOK_AHEAD_MAX_S = 14 * 86400
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One cluster-wide key and the reason for its value ("" if the name says enough)."""
+    """One cluster-wide key and the reason for its value ("" if it needs no explanation)."""
 
     key: str
     value: str
@@ -97,7 +99,7 @@ def _with_overrides(sections: list[Section], overrides: Mapping[str, str]) -> li
 def _control(cluster: Cluster, site: Site) -> Section:
     state = "On the head's own volume, so that a new head finds the queue."
     if cluster.controllers > 1:
-        state = "Where every controller reads and writes it: the next one goes on from where the last one was."
+        state = "A folder that all controllers share, so that the standby continues with the same queue."
     return Section(
         "controller and identity",
         (
@@ -111,7 +113,7 @@ def _control(cluster: Cluster, site: Site) -> Section:
             Setting(
                 "CommunicationParameters",
                 "block_null_hash",
-                "Only messages whose content is part of what their sender signed.",
+                "Rejects messages without a signature of their content.",
             ),
             Setting("StateSaveLocation", path(cluster.state_folder, "storage.state"), state),
             Setting("CliFilterPlugins", "lua", SUBMITTED_WHY),
@@ -123,7 +125,7 @@ def _control(cluster: Cluster, site: Site) -> Section:
 def _ports(site: Site) -> tuple[Setting, ...]:
     """Returns srun's ports for owned machines, whose firewall opens them to the cluster's machines only."""
     first, last = SRUN_PORTS
-    why = "Tasks speak to srun on these; the firewall keeps others from them."
+    why = "Ports on which srun listens for its tasks; the firewall opens them to the cluster's machines only."
     return (Setting("SrunPortRange", f"{first}-{last}", why),) if site.own else ()
 
 
@@ -144,7 +146,7 @@ def _daemons(cluster: Cluster, known: SlurmRelease, *, pretends: bool) -> Sectio
             Setting(
                 "SlurmdParameters",
                 "config_overrides",
-                "The machines have less than the plan says: nodes are taken to be as written below.",
+                "Uses the node definitions below: the local machines have less hardware than their plan.",
             )
         )
     return Section("daemons (they log to the journal)", tuple(rows))
@@ -153,7 +155,7 @@ def _daemons(cluster: Cluster, known: SlurmRelease, *, pretends: bool) -> Sectio
 def _resources(each: Share) -> Section:
     rows = [
         Setting(
-            "SelectType", "select/cons_tres", "Jobs share a node: cores, memory and GPUs are given out one by one."
+            "SelectType", "select/cons_tres", "Jobs may share a node: cores, memory and GPUs are allocated separately."
         ),
         Setting("SelectTypeParameters", "CR_Core_Memory"),
     ]
@@ -162,50 +164,58 @@ def _resources(each: Share) -> Section:
     if each.cpus_per_gpu:
         rows += [
             Setting(
-                "DefCpuPerGPU", str(each.cpus_per_gpu), "A GPU brings its part of the node's CPUs and memory, so that"
+                "DefCpuPerGPU",
+                str(each.cpus_per_gpu),
+                "Defaults per GPU: its share of the node's CPUs and memory (MiB), so that",
             ),
             Setting(
-                "DefMemPerGPU", str(each.memory_mib_per_gpu), "one-GPU jobs that ask for neither share a node (MiB)."
+                "DefMemPerGPU",
+                str(each.memory_mib_per_gpu),
+                "one-GPU jobs without their own requests can share a node.",
             ),
         ]
     rows.append(
         Setting(
             "DefMemPerCPU",
             str(each.memory_mib_per_cpu),
-            "Without a default a job takes the node's whole memory (MiB; jobs without GPUs).",
+            "MiB, for jobs without GPUs; without a default a job takes all memory of its node.",
         )
     )
     rows += [
         Setting("MaxJobCount", "200000", "Room for several arrays of 10,000 in addition to the queue."),
         Setting("MaxArraySize", "10001", "Highest array index plus one."),
-        Setting(
-            "EnforcePartLimits", "ANY", "What no partition of a job could ever run is refused at once, not queued."
-        ),
+        Setting("EnforcePartLimits", "ANY", "Rejects a job at submission if no requested partition can ever run it."),
     ]
     return Section("resources", tuple(rows))
 
 
 def _isolation(known: SlurmRelease, *, pretends: bool) -> Section:
     plugins = "task/cgroup" if pretends else "task/cgroup,task/affinity"
-    pinned = "" if not pretends else "No pinning to cores: the machine does not have the cores it is said to have."
+    pinned = (
+        "" if not pretends else "Without task/affinity: the local machine has fewer cores than its node definition."
+    )
     return Section(
         "isolation of jobs",
         (
-            Setting("ProctrackType", "proctrack/cgroup", "A job's processes can't hide from the end of the job."),
+            Setting(
+                "ProctrackType", "proctrack/cgroup", "Finds all processes of a job when it ends, also detached ones."
+            ),
             Setting("TaskPlugin", plugins, pinned),
             Setting("JobAcctGatherType", "jobacct_gather/cgroup"),
             Setting("JobAcctGatherFrequency", "task=15"),
-            Setting("PrologFlags", "Contain", "Every job has a place that SSH sessions into it are put in."),
+            Setting("PrologFlags", "Contain", "Creates an extern step in each job, into which SSH sessions are moved."),
             Setting("Prolog", PROLOG),
             Setting("Epilog", EPILOG),
-            Setting("LaunchParameters", "use_interactive_step", "salloc opens its shell on the first node of the job."),
+            Setting(
+                "LaunchParameters", "use_interactive_step", "salloc starts its shell on the first node of the job."
+            ),
             Setting(
                 "PropagateResourceLimits",
                 "CORE",
-                "Limits of login sessions stay there, but for core files: none unless the submitter asked (ulimit -c).",
+                "Jobs get only the core file limit of the submitting shell (ulimit -c), no other limit of it.",
             ),
-            Setting("TmpFS", JOB_TMP, "Where /tmp of a job is: --tmp means space there."),
-            Setting("MpiDefault", known.mpi_plugin, "srun starts MPI programs by itself."),
+            Setting("TmpFS", JOB_TMP, "The file system of the jobs' /tmp, in which --tmp requests space."),
+            Setting("MpiDefault", known.mpi_plugin, "srun starts MPI programs without mpirun."),
         ),
     )
 
@@ -219,7 +229,7 @@ def _accounting(cluster: Cluster) -> Section:
         Setting(
             "AccountingStorageEnforce",
             "associations,limits,qos,safe",
-            "No job runs without an account; one that could not finish within its team's cap does not start.",
+            "A job needs an account. safe: it starts only if it can finish within the GPU-hour cap of its team.",
         ),
         Setting("AccountingStoreFlags", "job_comment,job_script"),
         Setting("PrivateData", PRIVATE, PRIVATE_WHY),
@@ -229,18 +239,20 @@ def _accounting(cluster: Cluster) -> Section:
 
 def _priority() -> Section:
     return Section(
-        "priority: the team that used less goes first",
+        "priority: fair share by team",
         (
             Setting("PriorityType", "priority/multifactor"),
-            Setting("PriorityDecayHalfLife", "7-0", "Use of a week ago counts half."),
-            Setting("PriorityCalcPeriod", "1", "Minutes; the shortest there is."),
+            Setting("PriorityDecayHalfLife", "7-0", "Usage of a week ago counts half."),
+            Setting("PriorityCalcPeriod", "1", "Minutes; the lowest value that Slurm allows."),
             Setting("PriorityMaxAge", "7-0"),
             Setting("PriorityWeightFairshare", "100000"),
             Setting("PriorityWeightQOS", "10000"),
             Setting("PriorityWeightAge", "1000"),
             Setting("PriorityWeightJobSize", "100"),
             Setting(
-                "PriorityFlags", "MAX_TRES", "A job counts by the largest of its parts of a node, not by their sum."
+                "PriorityFlags",
+                "MAX_TRES",
+                "Usage is the largest share of a node in any resource, not the sum of the shares.",
             ),
         ),
     )
@@ -255,14 +267,14 @@ def _preemption(cluster: Cluster, known: SlurmRelease) -> Section:
         return Section("preemption", (Setting("PreemptType", "preempt/none"),))
     rows = [
         Setting("PreemptType", "preempt/partition_prio"),
-        Setting("PreemptMode", "REQUEUE", "A victim goes back to the queue and runs again."),
+        Setting("PreemptMode", "REQUEUE", "A preempted job is requeued."),
     ]
     if known.preempt_signal_key == "PreemptParameters":
         rows.append(
             Setting(
                 known.preempt_signal_key,
                 known.preempt_signal,
-                "The victim first gets the signal it asked for (--signal).",
+                "A preempted job first receives the signal that it requested (--signal).",
             )
         )
     return Section("preemption", tuple(rows))
@@ -295,11 +307,11 @@ def _scheduling(cluster: Cluster) -> Section:
         Setting(
             "SchedulerParameters",
             ",".join(parameters),
-            "Looks often, far and deep enough; a failing prolog requeues the job without holding it.",
+            "Frequent passes over a long queue; a failed prolog requeues the job without a hold.",
         ),
     ]
     if cluster.switches:
-        rows.append(Setting("TopologyPlugin", "topology/tree", "Jobs are kept under as few switches as can be."))
+        rows.append(Setting("TopologyPlugin", "topology/tree", "Places jobs below as few switches as possible."))
     return Section("scheduling", tuple(rows))
 
 
@@ -308,43 +320,56 @@ def _recovery(cluster: Cluster, known: SlurmRelease) -> Section:
     if cluster.controllers > 1:
         controller = (
             Setting(
-                "SlurmctldTimeout", str(SLURMCTLD_TIMEOUT_S), "Seconds of silence after which the next one takes over."
+                "SlurmctldTimeout",
+                str(SLURMCTLD_TIMEOUT_S),
+                "Seconds without a heartbeat until the standby takes over.",
             ),
             Setting(
-                "TCPTimeout", "1", "Seconds; who takes over asks the dead head's slurmdbd four times before it works."
+                "TCPTimeout",
+                "1",
+                "Seconds; the standby tries the failed head's slurmdbd four times before it schedules.",
             ),
             Setting("SlurmctldPrimaryOnProg", LEADS, LEADS_WHY),
         )
     return Section(
         "faults and recovery",
         (
-            Setting("ReturnToService", "0", "A node that was down is tested before it gets work again."),
+            Setting(
+                "ReturnToService",
+                "0",
+                "A node that was down stays down until Headway or an admin has tested and resumed it.",
+            ),
             Setting(
                 "SlurmdTimeout",
                 "300",
-                "Seconds until a silent node is down. Headway fences it long before, while its server runs.",
+                "Seconds until slurmctld sets a silent node down. Headway's server fences it much earlier.",
             ),
             *controller,
-            Setting("JobRequeue", "1", "A batch job whose node dies goes back to the queue."),
+            Setting("JobRequeue", "1", "A batch job is requeued if one of its nodes fails."),
             Setting("KillWait", str(known.kill_wait_s), "Seconds from SIGTERM to SIGKILL at the time limit."),
             Setting("BatchStartTimeout", "30"),
-            Setting("PrologEpilogTimeout", "300", "Seconds; one that hangs is ended and its node drained."),
+            Setting(
+                "PrologEpilogTimeout",
+                "300",
+                "Seconds; a prolog or epilog that takes longer is killed and drains its node.",
+            ),
             Setting("UnkillableStepTimeout", str(max(120, least_unkillable_s(cluster.slurm)))),
             Setting("MessageTimeout", str(MESSAGE_TIMEOUT_S)),
             Setting("InactiveLimit", "0"),
-            Setting("MinJobAge", "600", "Seconds a finished job stays visible to squeue and scontrol."),
+            Setting("MinJobAge", "600", "Seconds that a finished job stays visible in squeue and scontrol."),
         ),
     )
 
 
 def _power(cluster: Cluster) -> Section:
     rows = tuple(Setting(*row) for row in power_saving.settings(cluster))
-    return Section("groups that scale by themselves", rows)
+    return Section("groups with autoscaling", rows)
 
 
 def _mail(cluster: Cluster) -> Section:
     if not cluster.mail_relay:
         return Section(
-            "mail", (Setting("MailProg", "/bin/true", "No mail_relay in the cluster file: --mail-type sends none."),)
+            "mail",
+            (Setting("MailProg", "/bin/true", "The cluster file has no mail_relay, so --mail-type sends no mail."),),
         )
     return Section("mail", (Setting("MailProg", "/usr/bin/mail"), Setting("MailDomain", cluster.name)))

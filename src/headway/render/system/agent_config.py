@@ -21,7 +21,7 @@ METRICS_PORT = 6822
 SIMULATED_LOG = "/run/headway/kmsg"
 # For a second head, see node/agent/failover/first_head_monitor.py.
 _LETS_IN = """\
-# A rule against a first head that is gone does not outlive who takes it away again.
+# Firewall rules against a first head that does not answer are removed with the agent that added them.
 ExecStopPost=-/usr/sbin/ip rule del pref 6817
 """
 UNFIT = "/run/headway/unfit"  # exists while the agent finds the machine unfit for new jobs
@@ -49,7 +49,7 @@ After=munge.service
 {TRIES}
 [Service]
 ExecStart=/usr/bin/python3 -I -S {AGENT_PROGRAM} {role}
-{more}# It must never take from a training: last in line for the processors, first to go.
+{more}# The agent must not slow down jobs: low CPU priority, and the OOM killer prefers it to the daemons.
 Nice=10
 OOMScoreAdjust=300
 NoNewPrivileges=yes

@@ -53,14 +53,14 @@ def rules(cluster: Cluster, site: Site) -> str:
         "        type filter hook input priority filter - 5; policy accept;",
         '        iifname "lo" accept',
         "        ct state established,related accept",
-        "        # Other machines, also those of another cluster, can't reach Slurm's ports.",
+        "        # Only machines of this cluster can reach the ports of Slurm, storage and metrics.",
         f"        ip saddr != @machines meta l4proto {{ tcp, udp }} th dport {{ {ports} }} drop",
         f"        meta nfproto ipv6 meta l4proto {{ tcp, udp }} th dport {{ {ports} }} drop",
     ]
     if cluster.firewall.ssh_from:
         ssh = ", ".join(map(str, own.ssh_ports))
         rows += [
-            "        # SSH: the cluster's machines, the server, and the networks of the cluster file.",
+            "        # SSH is open to the cluster's machines, Headway's server, and the networks in the cluster file.",
             "        ip saddr @machines accept",
             f"        tcp dport {{ {ssh} }} ip saddr != @ways_in drop",
             f"        meta nfproto ipv6 tcp dport {{ {ssh} }} drop",
@@ -84,7 +84,7 @@ def _unit() -> str:
 Description=Headway firewall
 Before=network-pre.target slurmd.service slurmctld.service slurmdbd.service
 Wants=network-pre.target
-# It flushes all tables when it stops, starts or reloads its rules, this table too.
+# nftables.service flushes all tables, also this one, when it starts, stops or reloads.
 After=nftables.service
 PartOf=nftables.service
 ReloadPropagatedFrom=nftables.service

@@ -30,4 +30,4 @@ def _names(name: str, known_as: Mapping[str, str]) -> str:
 
 def resolv_conf() -> str:
     """Returns resolv.conf. It names no server, because a dead one costs seconds at each reverse look-up."""
-    return script("# Local machines know each other from /etc/hosts and reach no name server.")
+    return script("# Local machines find each other in /etc/hosts and can reach no name server.")

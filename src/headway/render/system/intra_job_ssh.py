@@ -33,7 +33,7 @@ def tmpfiles(cluster: Cluster) -> list[str]:
         return []
     boot = f"/etc/headway/boot/{_KEY}"
     return [
-        "# The machine's own keys, where ssh between nodes of a job looks for them.",
+        "# The machine's host key, at the path where ssh between the nodes of a job reads it.",
         f"L+ /etc/ssh/{_KEY} - - - - {boot}",
         f"C /etc/ssh/{_KEY}.pub 0644 root root - {boot}.pub",
     ]
@@ -41,10 +41,10 @@ def tmpfiles(cluster: Cluster) -> list[str]:
 
 def _sshd() -> str:
     return script(
-        "# A node of this cluster may vouch for its users, by its host key.",
+        "# Host-based authentication: a node of this cluster authenticates its users with its host key.",
         "HostbasedAuthentication yes",
         "HostbasedUsesNameFromPacketOnly yes",
-        "# Which nodes and keys count is written here, never in a home.",
+        "# Trusted hosts and keys come from /etc only, never from home folders.",
         "IgnoreRhosts yes",
         "IgnoreUserKnownHosts yes",
     )

@@ -22,13 +22,13 @@ def session_program(cpus: int) -> str:
     return f"""\
 #!/bin/bash
 # {MARK}
-# Runs as root when a person's session opens on the head. Never keeps anybody out: it always ends well.
+# PAM runs this as root when a user's session starts on the head. It always exits with 0, so that it never prevents a login.
 [ "${{PAM_TYPE:-}}" = open_session ] || exit 0
 uid=$(id -u "$PAM_USER" 2>/dev/null) && [ "$uid" -ge 1000 ] || exit 0
-# The kernel ends people's programs before any daemon.
+# The OOM killer prefers users' processes to daemons.
 echo 500 >"/proc/$PPID/oom_score_adj"
-# With cgroup v2 systemd sets the limits of user.slice. With v1 it may, but knows logins alone, not commands that come
-# through Headway.
+# With cgroup v2 systemd applies the limits of user.slice. With v1 it would apply them only to logins, not to commands that
+# users run through Headway, so they are set here.
 root=/sys/fs/cgroup
 [ -d "$root/memory" ] || exit 0
 total=$(awk '/^MemTotal:/ {{print $2 * 1024}}' /proc/meminfo)

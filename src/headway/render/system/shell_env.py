@@ -25,7 +25,7 @@ def environment() -> str:
     return script(
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         f"MODULEPATH={MODULES}:/etc/lmod/modules:/usr/share/lmod/lmod/modulefiles",
-        "# bash reads this first when it runs a script: it brings the `module` function.",
+        "# bash reads this file when it starts a script; it defines the function `module`.",
         "BASH_ENV=/usr/share/lmod/lmod/init/bash",
     )
 
@@ -44,10 +44,10 @@ setenv("HEADWAY_MODULE_PYTORCH", "system")
 def limits() -> str:
     """Returns the resource limits of login sessions."""
     return script(
-        "# Locked memory for the network cards, many files for data loaders; jobs have Slurm's limits.",
+        "# Locked memory for network cards, many open files for data loaders. Jobs have Slurm's limits.",
         "* soft nofile 16384",
         "* - memlock unlimited",
-        "# No core files unless a person asks for them: ulimit -c unlimited.",
+        "# No core files by default; `ulimit -c unlimited` enables them.",
         "* soft core 0",
     )
 

@@ -20,7 +20,7 @@ def sshd_conf(site: Site) -> str:
     the same name."""
     ours = operators(site)
     deny = [f"DenyUsers {word(name, 'teams')}" for name in site.departed if name not in ours]
-    denied = ["# They left: locked out whatever keys lie in their homes.", *deny] if deny else []
+    denied = ["# Users who left the cluster file; denied also with keys in their homes.", *deny] if deny else []
     return "\n".join(
         [
             f"# {MARK}",
@@ -28,13 +28,13 @@ def sshd_conf(site: Site) -> str:
             "KbdInteractiveAuthentication no",
             "# Accounts and limits come from PAM.",
             "UsePAM yes",
-            "# A reverse look-up would only cost time.",
+            "# Reverse look-ups of clients would only delay logins.",
             "UseDNS no",
-            "# Headway's server runs many commands in one connection, and brings up many machines at once.",
+            "# Headway's server runs many commands over one connection and sets up many machines at once.",
             "MaxSessions 200",
             "MaxStartups 200:30:400",
             "ClientAliveInterval 30",
-            "# Keys from the cluster file, and those people add themselves.",
+            "# Keys from the cluster file, and keys that users add themselves.",
             f"AuthorizedKeysFile {KEYS}/%u .ssh/authorized_keys",
             *denied,
             "Match User root",
@@ -61,14 +61,14 @@ account    required     pam_nologin.so
 @include common-account
 # root is Headway itself and the administrators.
 {also}account    [success=1 default=ignore] pam_succeed_if.so quiet uid = 0
-# Other users come in only with a running job here, inside its limits: its memory and its GPUs.
+# Other users can sign in only with a running job on this node. The session has the job's limits of memory and GPUs.
 account    required     pam_slurm_adopt.so {_ADOPT}
 account    required     pam_permit.so
 session    required     pam_loginuid.so
 session    optional     pam_keyinit.so force revoke
-# The job's own /tmp and shared memory, where the image carries the module (node/image/pam).
+# The job's own /tmp and /dev/shm, if the machine has the module (node/image/pam).
 -session   optional     {JOB_TMP}
-# Not common-session: pam_systemd would take the session out of the job again.
+# Not common-session: pam_systemd would move the session out of the job's cgroup.
 session    required     pam_unix.so
 session    required     pam_limits.so
 session    required     pam_env.so

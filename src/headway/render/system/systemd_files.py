@@ -19,15 +19,17 @@ REST_SOCKET = "/run/headway/slurmrestd.sock"
 _REST_LISTEN = "/run/slurmrestd/slurmrestd.sock"  # in the daemon's own folder; REST_SOCKET is a link to it
 _REST_THREADS = 4
 _REST_MEMORY_PERCENT = 25
-_PROTECT = "# The kernel ends users' programs before this daemon.\nOOMScoreAdjust=-900"
-_MUNGE_THREADS = "# Every message of every node is checked here.\nEnvironment=OPTIONS=--num-threads=10"
-_EVERY_LINE = "# An array of 10,000 logs more in a moment than journald takes from others.\nLogRateLimitIntervalSec=0"
+_PROTECT = "# The OOM killer prefers users' processes to this daemon.\nOOMScoreAdjust=-900"
+_MUNGE_THREADS = "# munged checks every message of every node.\nEnvironment=OPTIONS=--num-threads=10"
+_EVERY_LINE = (
+    "# A job array of 10,000 tasks logs more lines at once than journald's default limit.\nLogRateLimitIntervalSec=0"
+)
 # Debian 12's unit names another pid file than slurm.conf. With a step after the start, systemd would wait for that file
 # forever.
 _NO_PID_FILE = "RuntimeDirectory=slurmctld\nPIDFile="
 # Restarts after any end except systemctl stop. After 100 starts within ten minutes (TRIES) systemd gives up, because
 # more tries would not repair the fault.
-_AGAIN = "# Started again whenever it ends.\nRestart=always\nRestartSec=1"
+_AGAIN = "# Restarts after any exit.\nRestart=always\nRestartSec=1"
 TRIES = "StartLimitIntervalSec=600\nStartLimitBurst=100"
 
 
@@ -57,7 +59,9 @@ def controller_units(cluster: Cluster, known: SlurmRelease, name: str, *, around
     programs += [single_active_head.PROGRAM] if first and cluster.controllers > 1 else []
     before = "".join(f"ExecStartPre=+{program}\n" for program in programs)
     if own:
-        before += f"# It may first bring a large queue over from another folder.\nTimeoutStartSec={slurm_state_folder.START_S}\n"
+        before += (
+            f"# It may first copy a large queue from another folder.\nTimeoutStartSec={slurm_state_folder.START_S}\n"
+        )
     return _drop_ins(
         {
             "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",
@@ -75,7 +79,7 @@ def _unless_half(place: str) -> str:
     """Returns a condition that prevents a start on a half-restored folder. node/slurm_state_copy.py creates and removes the
     marker."""
     return (
-        f"# Not on what a restore has put back in part: run it again.\nConditionPathExists=!{place}{RESTORING_SUFFIX}\n"
+        f"# Not on a half-restored folder: run headway restore again.\nConditionPathExists=!{place}{RESTORING_SUFFIX}\n"
     )
 
 
@@ -90,16 +94,16 @@ def _slurmrestd(known: SlurmRelease) -> str:
 After=slurmctld.service
 {TRIES}
 [Service]
-# It refuses root and SlurmUser; tokens say who asks.
+# slurmrestd refuses to run as root or SlurmUser. A request's token names its user.
 User=slurmrestd
 Group=slurmrestd
 Environment=SLURM_JWT=daemon
-# Only root and the daemon itself reach the socket; Headway's server comes through SSH.
+# Only root and slurmrestd can open the socket. Headway's server connects through SSH.
 RuntimeDirectory=slurmrestd
 RuntimeDirectoryMode=0700
 Environment=SLURMRESTD_DEBUG=2
-# A list of 3,000 jobs takes it 300 MiB while it is made. 20 threads, each with a heap of its own, never gave them back and
-# took all of the head: so few threads, one heap, and what is over is given back at once.
+# A list of 3,000 jobs needs 300 MiB. 20 threads with separate heaps kept that memory and filled the head, so there are few
+# threads and one heap, which returns free memory at once.
 Environment=MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=1048576
 MemoryMax={_REST_MEMORY_PERCENT}%
 ExecStart=
@@ -111,15 +115,15 @@ OOMScoreAdjust=-500
 
 _PMIX_ROOM = "size=256m,nr_inodes=64k,mode=1777,nosuid,nodev"
 _BOOTED = """\
-# slurmctld waits for a node that has booted since it asked for it, and a container tells the boot of its host. So the first
-# slurmd of a boot says that it was one; a later one must not, for jobs would be given up for lost.
+# After a power-up slurmctld accepts only a slurmd that started after a boot, but a container reports its host's boot time. So
+# the first slurmd after a boot gets -b. Later ones must not, because slurmctld would then consider the node's jobs lost.
 ExecStart=/bin/sh -c 'exec /usr/sbin/slurmd {arguments} $$([ -e /run/headway/slurmd-began ] || echo -b) --conf-server {head}'
 ExecStartPost=/usr/bin/touch /run/headway/slurmd-began"""
 
 
 # Does not mount over a folder that steps are using; the next start tries again.
 _OWN_ROOM = f"""\
-# Everybody writes there. It has room of its own, for a full /run stops all of the machine.
+# All users can write to this folder. It is a separate file system, because a full /run would stop the whole machine.
 ExecStartPre=-/bin/sh -c 'mountpoint -q {PMIX} || [ -n "$$(ls -A {PMIX})" ] || exec mount -t tmpfs -o {_PMIX_ROOM} pmix {PMIX}'"""
 
 
@@ -132,7 +136,7 @@ def node_units(cluster: Cluster, known: SlurmRelease, group: Group) -> dict[str,
     slurmd = f"""\
 # {MARK}
 [Unit]
-# The configuration comes from the head; there is no slurm.conf to wait for.
+# slurmd fetches its configuration from the head (configless), so it does not need a slurm.conf to start.
 ConditionPathExists=
 After=munge.service
 {TRIES}
@@ -153,7 +157,7 @@ def user_limits(cpus: int) -> dict[str, File]:
     each = f"""\
 # {MARK}
 [Slice]
-# One person: half of the CPUs, a third of the memory.
+# Limits of each user: half of the CPUs, a third of the memory.
 CPUAccounting=yes
 CPUQuota={session_limits.one_cpu_percent(cpus)}%
 MemoryAccounting=yes
@@ -163,7 +167,7 @@ TasksMax={session_limits.ONE_TASKS}
     everyone = f"""\
 # {MARK}
 [Slice]
-# All people together: the daemons go first and keep a quarter of the memory.
+# Limits of all users together: the daemons have priority and keep a quarter of the memory.
 CPUWeight=50
 MemoryAccounting=yes
 MemoryMax={session_limits.ALL_MEMORY_PERCENT}%
@@ -205,10 +209,10 @@ def tmpfiles(site: Site, *, head: bool, gpus: int = 0, containers: str = "", mor
     else:
         rows += [
             "d /var/lib/slurm/slurmd 0755 root root -",
-            "# What jobs left that the machine died under; only at boot, when nothing runs.",
+            "# Remains of jobs that ran when the machine crashed. Removed only at boot, when no job runs.",
             f"R! {JOB_TMP}/*",
             "R! /var/lib/headway/containers/*",
-            "# A step's socket among it: Slurm would not start that step of the requeued job here again.",
+            "# Sockets of steps: with an old one Slurm does not start the same step of the requeued job here.",
             "R! /var/lib/slurm/slurmd/*_*.[0-9]*",
             "R! /var/lib/slurm/slurmd/*pmix.*",
             f"d {JOB_TMP} 0755 root root -",
@@ -217,19 +221,17 @@ def tmpfiles(site: Site, *, head: bool, gpus: int = 0, containers: str = "", mor
         ]
         if containers == "builtin":
             rows += [
-                "# Containers of jobs show their image by FUSE, without any rights.",
+                "# Containers of jobs mount their image by FUSE, without privileges.",
                 "z /dev/fuse 0666 root root -",
             ]
         if containers == "enroot":
             rows += [f"d {place} 0755 root root -" for place in ("/run/enroot", "/run/pyxis", "/var/lib/enroot")]
             rows.append(
-                "# Enroot brings these, switched off: MPI by PMIx, and torch over several nodes. Its GPU hook is on."
+                "# Enables Enroot's hooks for MPI by PMIx and for torch over several nodes. Its GPU hook is enabled by default."
             )
             rows += [f"L /etc/enroot/hooks.d/{name} - - - - /usr/share/enroot/hooks.d/{name}" for name in _ENROOT_HOOKS]
         if site.simulated_gpus and gpus:
-            rows.append(
-                "# Simulated GPUs: device files that can be given to jobs and withheld, with nothing behind them."
-            )
+            rows.append("# Simulated GPUs: device files without GPUs, which Slurm can allocate to jobs.")
             rows += [f"c+ /dev/nvidia{n} 0666 root root - 195:{n}" for n in range(gpus)]
     return script(*rows, *more)
 
@@ -248,6 +250,6 @@ def sysusers() -> str:
     return script(
         "# Runs slurmrestd, which refuses root and SlurmUser.",
         'u slurmrestd - "Slurm REST daemon"',
-        "# Acts in Slurm for people whose role Headway's server has checked.",
+        "# Slurm operator for actions of people whose rights Headway's server has checked.",
         'u headway - "Headway operator"',
     )

@@ -64,7 +64,7 @@ def nsswitch() -> str:
     """Returns /etc/nsswitch.conf."""
     return f"""\
 # {MARK}
-# People are in /var/lib/extrausers, the same on every machine; names of machines are in /etc/hosts.
+# The cluster's users are in /var/lib/extrausers, with the same ids on every machine; machine names are in /etc/hosts.
 passwd:         files extrausers
 group:          files extrausers
 shadow:         files extrausers

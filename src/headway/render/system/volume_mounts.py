@@ -71,9 +71,9 @@ What={_mount_word(volume.source)}
 Where={path(volume.path, "storage.volumes")}
 Type={word(volume.type, "storage.volumes")}
 Options={options}
-# A server that does not answer keeps no machine from starting: its node is drained, and tries again.
+# A file server that does not answer does not stop the boot: the node is drained, and the mount is tried again.
 TimeoutSec=30
-# It is taken off however it is used: programs keep the files that they have open.
+# A lazy unmount, also of a file system in use: programs keep their open files.
 LazyUnmount=yes
 [Install]
 WantedBy=multi-user.target
@@ -82,12 +82,12 @@ WantedBy=multi-user.target
 
 def _bind_mount(what: str, where: str, read_only: bool) -> str:
     options = "bind,ro" if read_only else "bind"
-    note = "# Read-only here: jobs can't change a dataset.\n" if read_only else ""
+    note = "# Read-only, so that jobs can't change a dataset.\n" if read_only else ""
     return f"""\
 # {MARK}
 [Unit]
 Description=Headway volume {path(where, "storage")}
-# Before anything that may write under it.
+# Mounted before any daemon that may write below it.
 Before=slurmd.service ssh.service systemd-user-sessions.service
 ConditionPathIsDirectory={what}
 [Mount]
@@ -113,7 +113,7 @@ Before=slurmd.service systemd-user-sessions.service
 What={word(site.head_address, "address")}:{path(where, "storage")}
 Where={path(where, "storage")}
 Type=nfs
-# A program that reads while the head restarts waits, and goes on.
+# hard: a program that reads during a restart of the head waits and then continues.
 Options=vers=4.2,hard,noatime,_netdev
 [Install]
 WantedBy=multi-user.target

@@ -129,7 +129,7 @@ def test_refuses_start_when_state_folder_is_not_mounted(place: Place) -> None:
     done = place.start(place.shared)
     assert (done.returncode, done.stderr) == (
         1,
-        f"{place.shared}, where Slurm's state lies, is not there: is it mounted?\n",
+        f"the folder of Slurm's state, {place.shared}, does not exist: is it mounted?\n",
     )
     place.shared.mkdir(parents=True)
     place.other_disk = False
@@ -144,7 +144,7 @@ def test_refuses_start_when_previous_state_is_missing(place: Place) -> None:
     place.shared.rename(place.folder / "not mounted")
     place.own.mkdir()
     done = place.start(place.own)
-    assert (done.returncode, "is to come from" in done.stderr) == (1, True)
+    assert (done.returncode, "is to be copied from" in done.stderr) == (1, True)
 
 
 def test_interrupted_move_is_completed(place: Place) -> None:
@@ -173,4 +173,4 @@ def test_does_not_move_state_in_use_by_another_controller(place: Place, works: b
     done = place.start(another)
     assert done.returncode == int(works)
     assert (another / "job_state").exists() is not works
-    assert (f"a controller works in {place.shared}" in done.stderr) is works
+    assert (f"a controller still uses {place.shared}" in done.stderr) is works
