@@ -96,7 +96,7 @@ def wait_saved(folder: str, since: float) -> None:
         time.sleep(0.1)
 
 
-def give_state(folder: str, since: float) -> int:
+def send_state(folder: str, since: float) -> int:
     """Writes the compressed tar to standard output. Returns the exit status."""
     if not os.path.isdir(folder):
         print(f"there is no {folder}", file=sys.stderr)
@@ -120,7 +120,7 @@ def give_state(folder: str, since: float) -> int:
     return 0
 
 
-def take_state(folder: str) -> int:
+def replace_state(folder: str) -> int:
     """Replaces the state folder by the tar on standard input. Returns the exit status."""
     temporary, before = f"{folder}.headway-new", f"{folder}{_BEFORE}"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -205,7 +205,7 @@ def keep_database(name: str, place: str) -> int:
     return failed
 
 
-def take_database(place: str) -> int:
+def replace_database(place: str) -> int:
     """Replaces the database by the dump on standard input. Returns the exit status."""
     name = os.path.basename(place)
     if keep_database(name, f"{place}{_DUMP_BEFORE}"):
@@ -221,12 +221,12 @@ def take_database(place: str) -> int:
 def main() -> int:
     what, where, *more = sys.argv[1:]
     if what == "state":
-        return give_state(where, float(more[0]))
+        return send_state(where, float(more[0]))
     if what == "begin":
         return begin(where, *more)
     if what == "end":
         return end(where, *more)
-    return take_state(where) if what == "take" else take_database(where)
+    return replace_state(where) if what == "take" else replace_database(where)
 
 
 if __name__ == "__main__":

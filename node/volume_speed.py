@@ -80,7 +80,7 @@ def tidy(path: str) -> None:
                     shutil.rmtree(entry.path, ignore_errors=True)
 
 
-def look(path: str, mib: int) -> dict[str, Any]:
+def measure(path: str, mib: int) -> dict[str, Any]:
     """Returns the speeds of a folder in MiB per second, or an error."""
     tidy(path)
     try:
@@ -103,7 +103,7 @@ def look(path: str, mib: int) -> dict[str, Any]:
 def main() -> int:
     ask = json.loads(sys.argv[1])
     for path in ask["paths"]:
-        print(json.dumps(look(path, ask["mib"])), flush=True)
+        print(json.dumps(measure(path, ask["mib"])), flush=True)
     return 0
 
 

@@ -52,12 +52,12 @@ def mounted(path: str, within_s: float) -> bool:
         time.sleep(0.05)
 
 
-def tell(path: str, error: str) -> None:
+def print_error(path: str, error: str) -> None:
     """Prints an error line for the path."""
     print(json.dumps({"path": path, "error": error}), flush=True)
 
 
-def look(path: str) -> dict[str, object]:
+def read_usage(path: str) -> dict[str, object]:
     """Returns size and free space of the file system in bytes, or an error."""
     try:
         stats = os.statvfs(path)
@@ -72,11 +72,11 @@ def main() -> None:
     children = {}
     for path in ask["paths"]:
         if "mounted_s" in ask and not mounted(path, ask["mounted_s"]):
-            tell(path, "is not mounted")
+            print_error(path, "is not mounted")
             continue
         lock, since_s = begin(path)
         if lock < 0:
-            tell(path, f"no answer for {since_s:.0f} s")
+            print_error(path, f"no answer for {since_s:.0f} s")
             continue
         answer, says = os.pipe()
         child = os.fork()
@@ -84,7 +84,7 @@ def main() -> None:
             # else a caller that reads until they are closed would wait for a child that can't end
             for number in (0, 1, 2):
                 os.close(number)
-            os.write(says, json.dumps(look(path)).encode())  # short enough to be written in one piece
+            os.write(says, json.dumps(read_usage(path)).encode())  # short enough to be written in one piece
             os._exit(0)
         os.close(says)
         os.close(lock)  # the child holds it as long as it lives
@@ -101,7 +101,7 @@ def main() -> None:
             os.waitpid(child, 0)
     for child, path in children.values():
         os.kill(child, signal.SIGKILL)  # it ends when its server answers
-        tell(path, f"no answer for {ANSWER_S:g} s")
+        print_error(path, f"no answer for {ANSWER_S:g} s")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def missing(names: Any) -> list[str]:
 def install(names: list[str], keep_off: list[str]) -> None:
     """Installs the packages that are missing. `keep_off`: units that must not start by themselves, now or at boot,
     unless they were installed before. Raises StepFailed."""
-    _let_start()
+    _remove_policy()
     missing_names = missing(names)
     if not missing_names:
         return
@@ -63,12 +63,12 @@ def install(names: list[str], keep_off: list[str]) -> None:
         _run([*apt, "update"], env, 300)
         _run([*apt, *old, "install", "--yes", "--no-install-recommends", *missing_names], env, 3000)
     finally:
-        _let_start()
+        _remove_policy()
     for unit in new:
         subprocess.run(["systemctl", "disable", "--quiet", unit], capture_output=True, timeout=60, check=False)
 
 
-def _let_start() -> None:
+def _remove_policy() -> None:
     """Removes Headway's policy-rc.d, also one that a killed try has left. A policy-rc.d of someone else stays."""
     if read_text(_POLICY) == _POLICY_TEXT:
         os.unlink(_POLICY)
@@ -108,7 +108,7 @@ def build(archive: bytes, stamp: str) -> None:
 def leave() -> None:
     """Removes the parts and the references to them."""
     shutil.rmtree(OWN, ignore_errors=True)
-    _let_start()
+    _remove_policy()
     with contextlib.suppress(OSError):
         with open(_NAMES) as file:
             text = file.read()

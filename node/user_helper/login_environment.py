@@ -42,7 +42,7 @@ def login_environment(entry):
             return found["env"]
     except (OSError, ValueError, KeyError):
         pass
-    env = ask_login(entry)
+    env = read_login_environment(entry)
     part = f"{kept}.{os.getpid()}"
     with open(part, "w") as file:
         json.dump({"stamp": stamp, "at": time.time(), "env": env}, file)
@@ -50,7 +50,7 @@ def login_environment(entry):
     return env
 
 
-def ask_login(entry):
+def read_login_environment(entry):
     """Runs a login shell and returns its environment. The shell writes it to a separate pipe, because a profile may print;
     that output is dropped. Refuses the request if the shell returns none."""
     ours, theirs = os.pipe()

@@ -52,9 +52,9 @@ class Tunnel:
                 end = self.ends[number] = End(self, number)
                 end.task = asyncio.ensure_future(end.run())
             elif number in self.ends:
-                await self.ends[number].take(kind, data)
+                await self.ends[number].handle_frame(kind, data)
 
-    async def say(self, number, kind, data=b""):
+    async def send(self, number, kind, data=b""):
         """Sends one frame."""
         self.out.write(HEAD.pack(number, kind, len(data)) + data)
         await self.out.drain()
@@ -68,7 +68,7 @@ class End:
         self.early, self.writer = [], None
         self.left, self.more = WINDOW, asyncio.Event()
 
-    async def take(self, kind, data):
+    async def handle_frame(self, kind, data):
         """Handles one frame from the server."""
         if kind == b"A":
             self.left += int.from_bytes(data, "big")
@@ -89,17 +89,17 @@ class End:
 
     async def run(self):
         """Opens the connection and sends its data until it is closed."""
-        say, number = self.tunnel.say, self.number
+        send, number = self.tunnel.send, self.number
         try:
             try:
                 reader, self.writer = await asyncio.open_unix_connection(self.tunnel.path)
             except OSError as error:
-                await say(number, b"E", (error.strerror or str(error)).encode())
+                await send(number, b"E", (error.strerror or str(error)).encode())
                 return
-            await say(number, b"K")
+            await send(number, b"K")
             early, self.early = self.early, []
             for kind, data in early:
-                await self.take(kind, data)
+                await self.handle_frame(kind, data)
             while True:
                 while self.left <= 0:
                     self.more.clear()
@@ -108,11 +108,11 @@ class End:
                 if not data:
                     break
                 self.left -= len(data)
-                await say(number, b"D", data)
-            await say(number, b"F")
+                await send(number, b"D", data)
+            await send(number, b"F")
             await asyncio.Event().wait()  # the other direction may still be open; X ends it
         except OSError:
-            await say(number, b"X")
+            await send(number, b"X")
         finally:
             self.tunnel.ends.pop(number, None)
             if self.writer is not None:

@@ -196,16 +196,16 @@ async def test_follower_reports_leader_operations_and_forgets_clusters_taken_dow
 
     monkeypatch.setattr(server.state, "forget", forget)
     follower = Follower(server.state)
-    await follower.look(silent=True)
+    await follower.publish_changes(silent=True)
     seen = server.state.live.last_event_number
     operation = await server.store.operations.enqueue("lab", "down", "ann")
-    await follower.look()
+    await follower.publish_changes()
     assert server.state.live.last_event_number == seen
     await server.store.operations.claim("far:1", 1000, 30)
-    await follower.look()
+    await follower.publish_changes()
     await server.store.operations.finish(operation.id, "far:1", "failed", error={"message": "no disk\nmore"})
-    await follower.look()
-    await follower.look()
+    await follower.publish_changes()
+    await follower.publish_changes()
     said = [one.text for one in server.state.live.events_after(seen) or []]
     assert ['"state":"running"' in said[0], '"state":"failed"' in said[1], len(said)] == [True, True, 2]
     assert forgotten == ["lab"]

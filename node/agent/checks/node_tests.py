@@ -274,7 +274,9 @@ class TorchTests:
         else:
             context = self.torch.multiprocessing.get_context("spawn")
             answers = context.SimpleQueue()
-            ranks = [context.Process(target=_tell, args=(answers, local, *ask)) for local in range(each)]
+            ranks = [
+                context.Process(target=_put_allreduce_result, args=(answers, local, *ask)) for local in range(each)
+            ]
             for one in ranks:
                 one.start()
             for one in ranks:
@@ -289,7 +291,7 @@ class TorchTests:
         return TestResult(test, True, self._config.simulated, float(f"{figure:.4g}"), unit, least)
 
 
-def _tell(answers: Any, local: int, *ask: Any) -> None:
+def _put_allreduce_result(answers: Any, local: int, *ask: Any) -> None:
     answers.put(_allreduce(local, *ask))
 
 

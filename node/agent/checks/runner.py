@@ -157,7 +157,7 @@ class Runner:
         GPUs were read)."""
         changed = []
         for state in self.states.values():
-            found = self._look(state, seen)
+            found = self._run_if_due(state, seen)
             if found is not None and self._counts(state, found):
                 state.result, state.at, state.odd = found, wall, 0
                 changed.append(result_message(state))
@@ -172,7 +172,7 @@ class Runner:
             if state.check.prolog:
                 state.due = 0.0
 
-    def _look(self, state: _State, seen: MachineState) -> Result | None:
+    def _run_if_due(self, state: _State, seen: MachineState) -> Result | None:
         """Returns the check's result; None if it is not due or has not answered yet."""
         one = state.check
         if state.thread is not None:

@@ -54,7 +54,7 @@ class Simulated:
         self._at = now
         here = jobs_on_node(self._jobs)
         for job in here:
-            self._look(job, now)
+            self._update_busy_cpus(job, now)
         self._used = {job.number: self._used[job.number] for job in here if job.number in self._used}
         owner = {index: job for job in here for index in job.gpus}
         faults = self._injected()
@@ -119,7 +119,7 @@ class Simulated:
 
     # A job's CPU time and memory come from its cgroup, which counts all its processes.
 
-    def _look(self, job: Job, now: float) -> None:
+    def _update_busy_cpus(self, job: Job, now: float) -> None:
         """Updates how many CPUs a job keeps busy. A job that keeps one CPU busy shows its GPUs as fully used."""
         used = self._processor_s(job.number)
         at, before = self._used.get(job.number, (now, used))

@@ -28,9 +28,9 @@ class JobChanges:
         self._count = 0
         self._recent: deque[tuple[float, int]] = deque(maxlen=MOST)
         self._told_at = float("-inf")
-        self._changed_at, self._names = self._look()
+        self._changed_at, self._names = self._read_folder()
 
-    def _look(self) -> tuple[int, frozenset[str]]:
+    def _read_folder(self) -> tuple[int, frozenset[str]]:
         """Returns the folder's modification time and its names. The time shows a job that came and went between two
         looks."""
         try:
@@ -40,7 +40,7 @@ class JobChanges:
 
     def has_changed(self, now: float) -> bool:
         """Returns whether a job began or ended since the last call."""
-        changed_at, names = self._look()
+        changed_at, names = self._read_folder()
         if (changed_at, names) == (self._changed_at, self._names):
             return False
         for name in names ^ self._names:

@@ -109,25 +109,25 @@ class Slurm:
 
     def controller_start(self) -> int:
         """Returns the start time of the controller in Unix seconds; 0 if scontrol does not show it."""
-        found = re.search(r"^BOOT_TIME\s*=\s*(\d+)", self._ask("scontrol", "show", "config"), re.MULTILINE)
+        found = re.search(r"^BOOT_TIME\s*=\s*(\d+)", self._run_command("scontrol", "show", "config"), re.MULTILINE)
         return int(found[1]) if found else 0
 
     def known_jobs(self) -> dict[int, int]:
         """Returns job -> uid of all jobs in the queue. An array counts by its own number, because its tasks' numbers
         may have belonged to other jobs before."""
-        rows = self._ask("squeue", "--all", "--noheader", "--states=all", "--format=%F %U").splitlines()
+        rows = self._run_command("squeue", "--all", "--noheader", "--states=all", "--format=%F %U").splitlines()
         return {int(job): int(uid) for job, uid in (row.split() for row in rows)}
 
     def resubmitted_jobs(self) -> list[Resubmission]:
         """Returns the jobs that this module submitted again. Jobs with a comment of their owner can't be recognized."""
-        rows = self._ask("squeue", "--all", "--noheader", "--states=all", "--format=%F %U %V %k").splitlines()
+        rows = self._run_command("squeue", "--all", "--noheader", "--states=all", "--format=%F %U %V %k").splitlines()
         found = (re.match(rf"(\d+) (\d+) (\d+) {RESUBMITTED} (\d+)$", row.strip()) for row in rows)
         return [Resubmission(*map(int, match.groups())) for match in found if match]
 
     def records(self, job: int) -> list[AccountingRecord]:
         """Returns all accounting records of a job number, including earlier jobs with the same number."""
         argv = ("sacct", "-D", "-X", "-a", "-n", "-P", "-o", "User,State,Submit,Start,End", "-j", str(job))
-        rows = (line.split("|") for line in self._ask(*argv).splitlines())
+        rows = (line.split("|") for line in self._run_command(*argv).splitlines())
         return [
             AccountingRecord(row[0], int(row[2]), row[3].isdigit(), _number(row[4]) if row[1].startswith(_ENDED) else 0)
             for row in rows
@@ -144,7 +144,7 @@ class Slurm:
             path = b""
             if kept.script and at is not None:
                 path = os.path.join(folder.encode(), os.path.basename(note.argv[1 + at]))
-                _give(path, kept.script, owner)
+                _write_owned_file(path, kept.script, owner)
                 os.chown(folder, owner.pw_uid, owner.pw_gid)
             words = [
                 b"/bin/sh",
@@ -184,7 +184,7 @@ class Slurm:
             ["sacctmgr", "-i", "show", "runawayjobs"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60
         )
 
-    def _ask(self, *argv: str) -> str:
+    def _run_command(self, *argv: str) -> str:
         """Returns a command's standard output, with times in Unix seconds. Raises CalledProcessError or
         TimeoutExpired."""
         env = {**os.environ, **_UNIX_TIMES}
@@ -351,7 +351,7 @@ def write_atomically(path: str, text: str) -> None:
     os.replace(f"{path}.new", path)
 
 
-def _give(path: bytes, text: bytes, owner: pwd.struct_passwd) -> None:
+def _write_owned_file(path: bytes, text: bytes, owner: pwd.struct_passwd) -> None:
     with open(path, "xb") as file:
         file.write(text)
         os.fchmod(file.fileno(), 0o700)

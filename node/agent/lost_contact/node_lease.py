@@ -51,8 +51,8 @@ class Lease(threading.Thread):
         self.heard = self._ticked = time.monotonic()
         self.ended: deque[tuple[int, str]] = deque()
         self.known: list[str] = []  # addresses of nodes that the head hears, from its last answer
-        self._asked: list[str] = []
-        self._asked_since = 0.0  # value of `heard` when _asked was chosen
+        self._queried: list[str] = []
+        self._queried_since = 0.0  # value of `heard` when _queried was chosen
         self._answers: dict[str, tuple[float, float]] = {}  # node -> (when it answered, when it last heard the head)
         self._testified: float | None = None  # since when other nodes have said that they hear the head
         self._over = False
@@ -68,7 +68,7 @@ class Lease(threading.Thread):
             self.check(now)
             if now - self.heard >= ASK_S and now - asked_at >= 1:
                 asked_at = now
-                self._ask(ears, munge)
+                self._query_other_nodes(ears, munge)
             self._listen(ears, munge)
 
     def check(self, now: float) -> None:
@@ -96,16 +96,16 @@ class Lease(threading.Thread):
         yet."""
         if self._testified is not None:
             return "other nodes reach the head and this node does not" if now - self._testified >= TESTIFIED_S else ""
-        if answered * 2 >= len(self._asked):
+        if answered * 2 >= len(self._queried):
             return ""
         return f"no contact for {now - self.heard:.0f} s"
 
-    def _ask(self, ears: socket.socket, munge: Munge) -> None:
-        if not self._asked or self._asked_since != self.heard:  # choose other nodes for each outage
-            self._asked_since = self.heard
+    def _query_other_nodes(self, ears: socket.socket, munge: Munge) -> None:
+        if not self._queried or self._queried_since != self.heard:  # choose other nodes for each outage
+            self._queried_since = self.heard
             others = self.known or self._others()
-            self._asked = random.sample(others, min(_MOST_ASKED, len(others)))
-        for address in self._asked:
+            self._queried = random.sample(others, min(_MOST_ASKED, len(others)))
+        for address in self._queried:
             self._send(ears, munge, {"hears": None}, (address, PORT))
 
     def _listen(self, ears: socket.socket, munge: Munge) -> None:
@@ -120,7 +120,7 @@ class Lease(threading.Thread):
         now = time.monotonic()
         if message["hears"] is None:
             self._send(ears, munge, {"hears": round(now - self.heard, 2)}, sender)
-        elif sender[0] in self._asked:
+        elif sender[0] in self._queried:
             self._answers[sender[0]] = (now, now - float(message["hears"]))
 
     @staticmethod

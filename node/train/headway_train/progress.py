@@ -22,7 +22,7 @@ def report(*, step: int | None = None, loss: Any = None, tokens: int | None = No
     the agent, and does nothing without one. It waits for the GPU if `loss` is a tensor there: pass `loss.item()` if you
     compute it anyway, or call `report` only every few steps."""
     try:
-        _sender.take({"step": step, "loss": loss, "tokens": tokens, **more})
+        _sender.add({"step": step, "loss": loss, "tokens": tokens, **more})
     except Exception:  # a training must never end because of its report
         pass
 
@@ -47,7 +47,7 @@ class _Sender:
         self.saves = 0
         self.stalled_s = 0.0
 
-    def take(self, values: dict[str, Any]) -> None:
+    def add(self, values: dict[str, Any]) -> None:
         """Keeps the values, and sends them if the last datagram is at least LEAST_S old."""
         if int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0) != 0:
             return

@@ -89,7 +89,7 @@ class Flag:
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
         self._raised = False
-        self._asked: tuple[Any, torch.Tensor] | None = None
+        self._pending: tuple[Any, torch.Tensor] | None = None
 
     def raise_(self, *_: object) -> None:
         """Raises the flag; usable as a signal handler."""
@@ -103,12 +103,12 @@ class Flag:
         answer = self._answer()
         tensor = torch.tensor([int(mine)])
         work = dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self._ranks.group, async_op=True)
-        self._asked = (work, tensor)
+        self._pending = (work, tensor)
         return answer
 
     def _answer(self) -> bool:
-        if self._asked is None:
+        if self._pending is None:
             return False
-        work, tensor = self._asked
+        work, tensor = self._pending
         work.wait()
         return bool(tensor.item())

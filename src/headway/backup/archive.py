@@ -141,7 +141,7 @@ class Writer:
         self._name = ""
         self._bytes = 0
         self._sum = hashlib.sha256()
-        with _said(self._beside):
+        with _disk_errors(self._beside):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._beside.unlink(missing_ok=True)
             self._file = os.fdopen(
@@ -172,7 +172,7 @@ class Writer:
     def finish(self) -> Path:
         """Writes the end and syncs the file to disk. Returns its path, which is still temporary."""
         self._frame(b"Z", json.dumps({name: asdict(part) for name, part in self._parts.items()}).encode())
-        with _said(self._beside):
+        with _disk_errors(self._beside):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
@@ -180,7 +180,7 @@ class Writer:
 
     def name(self) -> None:
         """Gives the finished file its final name."""
-        with _said(self.path):
+        with _disk_errors(self.path):
             self._beside.replace(self.path)
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -198,12 +198,12 @@ class Writer:
     def _frame(self, kind: bytes, payload: bytes) -> None:
         sealed = self._sealed.encrypt(self._number.to_bytes(12, "big"), kind + payload, self._vouched)
         self._number += 1
-        with _said(self._beside):
+        with _disk_errors(self._beside):
             self._file.write(_LENGTH.pack(len(sealed)) + sealed)
 
 
 @contextlib.contextmanager
-def _said(path: Path) -> Iterator[None]:
+def _disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -37,7 +37,7 @@ async def plan_changes(cluster: Cluster, context: ClusterContext) -> ChangeSet:
     have = {**await context.store.secrets.of_cluster(cluster.name), **await secrets.read_given_secrets(cluster)}
     goal = await render_desired_state(cluster, site, have)
     changes = changeset(goal, await observe_cluster(goal, context))
-    return seen.told(changes) if seen else changes
+    return seen.with_notes(changes) if seen else changes
 
 
 async def _chosen(cluster: Cluster, context: ClusterContext, *, asks: bool) -> tuple[tuple[str, ...], frozenset[str]]:
@@ -108,7 +108,7 @@ async def apply_cluster(
         goal, context, report, place, have, observed, changes, deadline, waiting_work, before or {}, new, rests, leaving
     )
     if seen:
-        site = await run.take(seen)
+        site = await run.claim_machines(seen)
         run.goal = with_effects(await render_desired_state(cluster, site, have), observed)
     if await run.clear():  # read all facts again, because machines were created or deleted meanwhile
         await apply_cluster(cluster, context, report, deadline, before=before, new=new)

@@ -107,7 +107,7 @@ class ApplyRun:
         if self.failures:
             raise failed_machines_error(self.failures, self.goal)
 
-    async def take(self, seen: machine_claims.InventorySurvey) -> Site:
+    async def claim_machines(self, seen: machine_claims.InventorySurvey) -> Site:
         """Claims new machines that the user owns. All of them are marked and their host keys pinned before any is set
         up, because nodes trust each other's users by these keys. Returns the site with what was found. Raises Refused
         naming the machines that failed."""
@@ -217,15 +217,15 @@ class ApplyRun:
         failed |= await munge_key.activate_key(context, nodes)
         done = [name for name in names if name not in failed]
         self.machines.update(machines)
-        await asyncio.gather(*(self._look_again(name) for name in done))
+        await asyncio.gather(*(self._observe_again(name) for name in done))
         if done:
             count = f"{len(done)} machine{'s have' if len(done) != 1 else ' has'}"
             await self.report("key", f"{count} the new MUNGE key", done=True)
 
-    async def _look_again(self, name: str) -> None:
+    async def _observe_again(self, name: str) -> None:
         """Reads the facts of one machine again."""
         with contextlib.suppress(HeadwayError):  # a machine that does not answer is reported when it is set up
-            found = await self._look(name)
+            found = await self._observe(name)
             self.observed = replace(self.observed, seen={**self.observed.seen, name: found})
 
     async def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> ScaleIn:
@@ -247,14 +247,14 @@ class ApplyRun:
         seen, fresh = self.observed.seen.get(name), False
         if kinds.intersection(BRINGS_UP):
             fresh = await self._make(name, kinds)
-            seen = NOT_OBSERVED if fresh else await self._look(name)
+            seen = NOT_OBSERVED if fresh else await self._observe(name)
         if seen is None:
             raise Refused(f"{name}: {self.observed.unreachable.get(name, 'is not there')}", hint="run apply again")
         await self._set_up(name, seen, fresh=fresh)
         if fresh and name in self.goal.cluster.group_of and self.observed.seen.keys() & set(self.goal.cluster.heads):
-            await return_new_node(self.context, await self._asked(), name)
+            await return_new_node(self.context, await self._commanded_head(), name)
 
-    async def _asked(self) -> Machine:
+    async def _commanded_head(self) -> Machine:
         """Returns the head that gets commands about nodes. The first head may be down while the second one is
         active."""
         return (
@@ -300,7 +300,7 @@ class ApplyRun:
         try:
             await self.context.connections.wait_ready(machine, timeout_s=BOOT_S)
         except Unreachable as error:
-            error.hint = error.hint or self.context.provider.look_inside(machine)
+            error.hint = error.hint or self.context.provider.inspection_hint(machine)
             raise
 
     async def _request(self, name: str) -> MachineRequest:
@@ -320,7 +320,7 @@ class ApplyRun:
             image_tag=tag,
         )
 
-    async def _look(self, name: str) -> ObservedMachine:
+    async def _observe(self, name: str) -> ObservedMachine:
         role = self.goal.cluster.role_of(name)
         seen, _ = await observe_machine(self.context, self.machines[name], self.goal.roles[role])
         return seen
@@ -337,7 +337,7 @@ class ApplyRun:
                 if cluster.head in self.failures:
                     raise Refused(f"{name}: waits for the head, which did not come up")
             if stage == "node" and cluster.group_of[name].idle_s is not None:
-                await node_commands.power_up_node(self.context.connections, await self._asked(), name)
+                await node_commands.power_up_node(self.context.connections, await self._commanded_head(), name)
             if is_head:
                 await self.report(name, f"{stage}: {len(steps)} steps")
                 if stage in self.before:

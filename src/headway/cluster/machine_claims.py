@@ -83,7 +83,7 @@ class InventorySurvey:
         several addresses they differ from those that the server knows, so each machine reports its own."""
         return tuple(sorted({*known, *(one.seen_from for one in self.surveys.values() if one.seen_from)}))
 
-    def told(self, changes: ChangeSet) -> ChangeSet:
+    def with_notes(self, changes: ChangeSet) -> ChangeSet:
         """Returns the ChangeSet with notes on what a user should know before an apply."""
         notes = [f"apply would stop: {gap.what}; {gap.fix}" for gap in self.stops]
         notes += [f"{gap.what}; {gap.fix}" for gap in self.judgement.gaps if not gap.fatal]
@@ -106,7 +106,7 @@ async def survey_machines(cluster: Cluster, context: ClusterContext) -> Inventor
     surveys: dict[str, Survey] = {}
     silent: dict[str, HeadwayError] = {}
 
-    async def ask(name: str) -> None:
+    async def survey(name: str) -> None:
         async with limit:
             try:
                 machines[name] = await provider.candidate(cluster, name)
@@ -122,7 +122,7 @@ async def survey_machines(cluster: Cluster, context: ClusterContext) -> Inventor
                 silent[name] = error
 
     names = cluster.machine_names
-    await asyncio.gather(*(ask(name) for name in names))
+    await asyncio.gather(*(survey(name) for name in names))
     agreed = agreed_uids(surveys, users)
     known = EarlierFindings(
         provider.server_id,

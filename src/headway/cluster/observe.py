@@ -41,7 +41,7 @@ async def observe_cluster(goal: DesiredState, context: ClusterContext) -> Observ
     failed: list[CommandFailed] = []
     texts: dict[str, dict[str, str]] = {}  # head -> path -> text
 
-    async def look(machine: Machine) -> None:
+    async def observe(machine: Machine) -> None:
         role = cluster.role_of(machine.name)
         async with limit:
             try:
@@ -63,7 +63,7 @@ async def observe_cluster(goal: DesiredState, context: ClusterContext) -> Observ
         m for m in machines.values() if m.state is MachineState.RUNNING and m.name in wanted_names - other.keys()
     ]
     head = machines.get(cluster.head)
-    looking = [asyncio.create_task(look(machine)) for machine in running]
+    looking = [asyncio.create_task(observe(machine)) for machine in running]
     images = asyncio.create_task(_of_earlier_image(cluster.image, running))
     accounts = await read_accounts(context, head)
     attached = await context.provider.attached(cluster.name)

@@ -72,18 +72,18 @@ class DatasetLibrary:
     def bring(self, name: str, source: Source, progress: Progress, before: int = 0) -> Manifest:
         """Reads a whole source and stores its content; no version has it yet. `before` is the number of a similar
         version, 0 for none. Raises Refused when a file can't be read or stored."""
-        with self._said():
+        with self._disk_errors():
             listing = source.listing()
         progress.of_files, progress.of_bytes = len(listing.files), listing.size
         if not listing.files:
             raise Refused("the dataset has no file", hint="add at least one file")
-        with self._said():
+        with self._disk_errors():
             self._objects.mkdir(parents=True, exist_ok=True)
             self._drafts.mkdir(exist_ok=True)
             self._root.chmod(0o711)
         known = self._known(name, before)
         entries = []
-        with self._said(), Journal(self._drafts / f"{name}.journal") as journal:
+        with self._disk_errors(), Journal(self._drafts / f"{name}.journal") as journal:
             for item in listing.files:
                 entries.append(self._bring_one(item, source, journal, known, progress))
                 progress.files += 1
@@ -151,7 +151,7 @@ class DatasetLibrary:
 
     def ready(self, name: str) -> None:
         """Creates the folder that is mounted, also for a dataset whose versions are gone."""
-        with self._said():
+        with self._disk_errors():
             self.folder(name).mkdir(parents=True, exist_ok=True)
             self._root.chmod(0o711)
             self._open_to_all(name)
@@ -166,7 +166,7 @@ class DatasetLibrary:
         """Creates the version from content that `bring` stored. Does nothing when the same version exists already.
         Returns False where the number belongs to a version with another content, which stays."""
         target, record = self.folder(name) / str(number), self._manifest(name, number)
-        with self._said():
+        with self._disk_errors():
             if target.exists():
                 kept = record.read_bytes() if record.is_file() else b""
                 if kept == manifest.text:
@@ -253,7 +253,7 @@ class DatasetLibrary:
 
     def remove(self, name: str, number: int) -> int:
         """Removes a version and returns the bytes that this frees. Does nothing when the version is gone."""
-        with self._said():
+        with self._disk_errors():
             self._drafts.mkdir(parents=True, exist_ok=True)
             target = self.folder(name) / str(number)
             if target.exists():
@@ -288,7 +288,7 @@ class DatasetLibrary:
         return freed
 
     @contextlib.contextmanager
-    def _said(self) -> Iterator[None]:
+    def _disk_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -347,7 +347,7 @@ class Journal:
         return {row[2] for row in Journal._rows(path) if len(row) == 3}
 
 
-def told(damage: list[str]) -> str:
+def damage_text(damage: list[str]) -> str:
     """Returns faults as indented lines for a message."""
     more = len(damage) - _NAMED
     return "\n".join([f"  {one}" for one in damage[:_NAMED]] + ([f"  and {more} more"] if more > 0 else []))

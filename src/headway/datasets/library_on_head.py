@@ -49,7 +49,7 @@ class Sent:
 
     def read(self, item: Item) -> Iterator[bytes]:
         """Requests a file and yields its content as it arrives."""
-        say(send=self._place[item.path], files=self._progress.files, bytes=self._progress.bytes)
+        send(send=self._place[item.path], files=self._progress.files, bytes=self._progress.bytes)
         while length := int.from_bytes(self._exactly(MARK), "big"):
             yield self._exactly(length)
 
@@ -63,7 +63,7 @@ class Sent:
         return data
 
 
-def say(**message: Any) -> None:
+def send(**message: Any) -> None:
     """Writes one line of JSON."""
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
@@ -77,16 +77,16 @@ def main() -> int:
         if what == "bring":
             _bring(library, name, int(more[0]))
         elif what == "publish":
-            say(made=library.publish(name, int(more[0]), Manifest.read(sys.stdin.buffer.read())))
+            send(made=library.publish(name, int(more[0]), Manifest.read(sys.stdin.buffer.read())))
         elif what == "verify":
             _verify(library, name, int(more[0]), more[1])
         elif what == "remove":
-            say(freed=library.remove(name, int(more[0])))
+            send(freed=library.remove(name, int(more[0])))
         else:
             library.done(name)
-            say(done=True)
+            send(done=True)
     except HeadwayError as error:
-        say(error=error.message, hint=error.hint)
+        send(error=error.message, hint=error.hint)
         return 1
     return 0
 
@@ -94,7 +94,7 @@ def main() -> int:
 def _bring(library: DatasetLibrary, name: str, before: int) -> None:
     progress = Progress()
     manifest = library.bring(name, Sent(progress), progress, before)
-    say(manifest=len(manifest.text))
+    send(manifest=len(manifest.text))
     sys.stdout.buffer.write(manifest.text)
     sys.stdout.buffer.flush()
 
@@ -102,18 +102,18 @@ def _bring(library: DatasetLibrary, name: str, before: int) -> None:
 def _verify(library: DatasetLibrary, name: str, number: int, digest: str) -> None:
     progress, over = Progress(), threading.Event()
 
-    def tell() -> None:
+    def send_progress() -> None:
         while not over.wait(_TOLD_S):
-            say(files=progress.files, bytes=progress.bytes, of_files=progress.of_files, of_bytes=progress.of_bytes)
+            send(files=progress.files, bytes=progress.bytes, of_files=progress.of_files, of_bytes=progress.of_bytes)
 
-    teller = threading.Thread(target=tell)
+    teller = threading.Thread(target=send_progress)
     teller.start()
     try:
         wrong = library.verify(name, number, digest, progress)
     finally:
         over.set()
         teller.join()
-    say(wrong=wrong)
+    send(wrong=wrong)
 
 
 def _own(root: Path) -> Path:

@@ -163,7 +163,7 @@ class Folder:
                 linked = {one for one in below if _is_link(one, handle)}
                 unvisited |= {inside + one for one in below if one not in linked}
                 for name in [*names, *sorted(linked)]:
-                    fault = self._take(inside + name, name, handle, files, links)
+                    fault = self._add_entry(inside + name, name, handle, files, links)
                     faults += [fault] if fault else []
             except OSError as error:
                 raise Refused(
@@ -194,7 +194,7 @@ class Folder:
         )
 
     @staticmethod
-    def _take(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
+    def _add_entry(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
         """Adds the file or link to its list. Returns why it can't be part of a dataset, or ""."""
         if _odd(path):
             return f"{path!r} is not a name in UTF-8"

@@ -46,7 +46,7 @@ class Bucket:
 
     def listing(self) -> Listing:
         """Returns the objects as files. Raises Refused when there are none, or a key can't be a file's path."""
-        with self._said():
+        with self._s3_errors():
             found = list(self._objects(f"{self._prefix}/" if self._prefix else ""))
             if not found and self._prefix:
                 found = [one for one in self._objects(self._prefix) if one[0] == self._prefix]
@@ -83,7 +83,7 @@ class Bucket:
         that S3 stored with it (by boto3), and against its ETag where that is an MD5. Raises Refused where it
         differs."""
         etag = item.stamp.partition(" ")[2]
-        with self._said(item.path):
+        with self._s3_errors(item.path):
             answer = self._client.get_object(
                 Bucket=self._bucket, Key=self._keys[item.path], IfMatch=f'"{etag}"', ChecksumMode="ENABLED"
             )
@@ -99,7 +99,7 @@ class Bucket:
             raise Refused(f"{self._url}: {item.path} has content that does not match its ETag", hint="add it again")
 
     @contextmanager
-    def _said(self, path: str = "") -> Iterator[None]:
+    def _s3_errors(self, path: str = "") -> Iterator[None]:
         """Turns errors of boto3 into Headway's, without the keys."""
         from botocore.exceptions import BotoCoreError, ClientError, ResponseStreamingError
 

@@ -60,6 +60,6 @@ class ChangeSet:
         return not self.changes
 
     @property
-    def asks(self) -> tuple[Change, ...]:
+    def disturbing_changes(self) -> tuple[Change, ...]:
         """Changes that disturb running work and need a person's confirmation."""
         return tuple(c for c in self.changes if c.disturbs in ASK_FROM)

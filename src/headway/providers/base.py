@@ -150,7 +150,7 @@ class Provider(Protocol):
 
     async def delete(self, machine: Machine) -> None: ...
 
-    def look_inside(self, machine: Machine) -> str:
+    def inspection_hint(self, machine: Machine) -> str:
         """Returns advice for a person: how to see what a machine does that does not answer SSH."""
         ...
 

@@ -107,14 +107,14 @@ def _git(folder: Path, *words: str) -> list[str]:
     from headway.errors import HeadwayError
     from headway.transport.process import run
 
-    async def ask() -> list[str]:
+    async def run_git() -> list[str]:
         try:
             return (await run(["git", "-C", str(folder), *words], timeout_s=20)).stdout.splitlines()
         except (HeadwayError, OSError):
             return []
 
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lambda: asyncio.run(ask())).result()
+        return pool.submit(lambda: asyncio.run(run_git())).result()
 
 
 def _files(folder: Path) -> list[str]:

@@ -108,7 +108,7 @@ def serve(
     one is taken. Raises Refused if another server uses the state folder."""
     os.umask(0o077)
     _allow_files()
-    lock = state_files.take(state_dir)
+    lock = state_files.lock_state_dir(state_dir)
     try:
         state_files.need_room(state_dir)
         logs.configure(state_dir)
@@ -227,13 +227,13 @@ class _Server:
         if backend.health is not None:
             led["events"] = EventListener(state, backend.health).run
 
-        async def let_go() -> None:
-            poller.let_go()
+        async def stop_leading() -> None:
+            poller.cancel_readings()
             await backend.stand_by()
 
         loops = [
             asyncio.create_task(poller.run(), name="poll"),
-            asyncio.create_task(LeaderElection(state, led, let_go, _say_if_broken).run(), name="lead"),
+            asyncio.create_task(LeaderElection(state, led, stop_leading, _say_if_broken).run(), name="lead"),
             asyncio.create_task(_tidy(), name="tidy"),
         ]
         for task in loops:

@@ -237,7 +237,9 @@ class _ProxiedConnection:
         if urlsplit(_text(request.target)).path == "/open" and request.method == b"GET":
             headers, where = await self.door.hand_over(request)
             await self._drain()
-            await self._say(303, [*headers, (b"location", where.encode()), (b"cache-control", b"no-store")], b"")
+            await self._send_response(
+                303, [*headers, (b"location", where.encode()), (b"cache-control", b"no-store")], b""
+            )
             return
         row = await self.door.admit(request)
         wire = await self.door.wire(row)
@@ -368,7 +370,7 @@ class _ProxiedConnection:
             self.writer.write(data)
             await self.writer.drain()
 
-    async def _say(self, status: int, headers: Pairs, body: bytes) -> None:
+    async def _send_response(self, status: int, headers: Pairs, body: bytes) -> None:
         every = [*headers, *_OURS, (b"content-length", str(len(body)).encode())]
         await self._send(h11.Response(status_code=status, headers=every))
         if body:
@@ -384,7 +386,7 @@ class _ProxiedConnection:
             (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'"),
             (b"connection", b"close"),
         ]
-        await self._say(refused.status, headers, text.encode())
+        await self._send_response(refused.status, headers, text.encode())
 
 
 def _upgrades(request: h11.Request) -> bool:

@@ -18,7 +18,7 @@ from headway.sdk.process_liveness import process_start_time
 LEAST_MIB = 16  # MiB that must be free on the state folder's disk when the server starts
 
 
-def take(state_dir: Path) -> IO[str]:
+def lock_state_dir(state_dir: Path) -> IO[str]:
     """Creates the folder and takes its lock for the life of the process. The kernel releases the lock however the
     process ends, so the process that has it knows that every earlier server of the folder is dead. Raises Refused."""
     try:

@@ -89,11 +89,11 @@ class Dialer:
         if machine.user == "root":
             return Root()
         plain = Root(("sudo", "-n", "--"))
-        if (await self._says(connection, ["sudo", "-k", "-n", "true"], b""))[0] == 0:
+        if (await self._run_command(connection, ["sudo", "-k", "-n", "true"], b""))[0] == 0:
             return plain
         password = _password(machine)
         asks = Root(("sudo", "-k", "-S", "-p", "", "--"), password)
-        code, output = await self._says(connection, [*asks.argv, "true"], password)
+        code, output = await self._run_command(connection, [*asks.argv, "true"], password)
         if code == 0:
             return asks
         what, hint = _why_not(machine, code, output)
@@ -104,7 +104,7 @@ class Dialer:
         tunnel = await self._jump(jump, address) if jump else ()
         return await _shown(address, port, tunnel, self._timeout_s * 2)
 
-    async def _says(self, connection: Any, argv: list[str], stdin: bytes) -> tuple[int, str]:
+    async def _run_command(self, connection: Any, argv: list[str], stdin: bytes) -> tuple[int, str]:
         import asyncssh
 
         try:

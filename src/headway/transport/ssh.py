@@ -51,7 +51,7 @@ class _Link:
         """Returns whether it takes new sessions."""
         return not self.over and not self.connection.is_closed()
 
-    def give_back(self) -> None:
+    def end_session(self) -> None:
         """Counts one session less; a retired connection is closed after its last session."""
         self.busy -= 1
         self._end()
@@ -288,7 +288,7 @@ class Connections:
         pause_s = 0.05
         while True:
             try:
-                (await self._take(machine)).give_back()
+                (await self._link_with_room(machine)).end_session()
                 return
             except (HostKeyChanged, SudoRefused):
                 raise
@@ -323,13 +323,13 @@ class Connections:
             if known is not None and known.link.alive and known.link.machine == machine:
                 return known.path
             if known is not None:
-                known.link.give_back()
+                known.link.end_session()
                 known.listener.close()
             if self._folder is None:
                 self._folder = tempfile.mkdtemp(prefix="headway-ssh-")
             path = known.path if known else str(Path(self._folder) / f"{len(self._forwards)}.sock")
             Path(path).unlink(missing_ok=True)
-            link = await self._take(machine)
+            link = await self._link_with_room(machine)
             try:
                 if isinstance(goal, int):
                     listener = await link.connection.forward_local_path_to_port(path, "127.0.0.1", goal)
@@ -339,7 +339,7 @@ class Connections:
                     listener = await link.connection.forward_local_path(path, goal)
                 Path(path).chmod(0o600)
             except BaseException:
-                link.give_back()
+                link.end_session()
                 raise
             self._forwards[machine.name, goal] = _Forward(path, link, listener)
             return path
@@ -382,7 +382,7 @@ class Connections:
                 hint="put the arguments into a file that the command reads",
             )
         for attempt in (1, 2):
-            link = await self._take(machine)
+            link = await self._link_with_room(machine)
             try:
                 process = await link.connection.create_process(shlex.join([*link.root.argv, *argv]), encoding=None)
                 if link.root.first:
@@ -394,11 +394,11 @@ class Connections:
                 if not isinstance(error, asyncssh.ChannelOpenError):
                     link.connection.abort()
                 link.retire()  # asyncssh reports an aborted connection as open until the next turn of the event loop
-                link.give_back()
+                link.end_session()
                 if attempt == 2:
                     raise Unreachable(f"{machine.name} did not start {argv[0]}: {error}") from error
             except BaseException:
-                link.give_back()
+                link.end_session()
                 raise
         try:
             yield process
@@ -409,9 +409,9 @@ class Connections:
                 with contextlib.suppress(OSError, asyncssh.Error):
                     process.send_signal(end)
             process.close()
-            link.give_back()
+            link.end_session()
 
-    async def _take(self, machine: Machine) -> _Link:
+    async def _link_with_room(self, machine: Machine) -> _Link:
         """Returns a live connection with room for one more session."""
         peer = self._peers.setdefault(machine.name, _Peer())
         async with peer.lock:

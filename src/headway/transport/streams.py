@@ -32,15 +32,15 @@ class Sink:
             return
         *whole, self._part = (self._part + chunk).split(b"\n")
         for line in whole:
-            await self._tell(line)
+            await self._pass_line(line)
 
     async def end(self) -> None:
         """Passes a last line without a line end to the listener."""
         if self._on_line is not None and self._part:
-            await self._tell(self._part)
+            await self._pass_line(self._part)
             self._part = b""
 
-    async def _tell(self, line: bytes) -> None:
+    async def _pass_line(self, line: bytes) -> None:
         assert self._on_line is not None
         result = self._on_line(line.decode(errors="replace").rstrip("\r"))
         if inspect.isawaitable(result):

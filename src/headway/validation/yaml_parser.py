@@ -99,7 +99,7 @@ class _Builder:
 
     def _open(self, event: yaml.CollectionStartEvent, value: dict[str, Any] | list[Any]) -> None:
         _no_tag(event)
-        if self._wants_key():
+        if self._expects_key():
             raise _invalid("a field's name must be plain text", event.start_mark)
         if len(self.stack) >= DEEPEST:
             raise _invalid(f"nested more than {DEEPEST} levels deep", event.start_mark)
@@ -111,7 +111,7 @@ class _Builder:
         value = event.value if event.style else _plain(event.value)
         if event.anchor:
             self.anchors[event.anchor] = (value, 1)
-        if self._wants_key():
+        if self._expects_key():
             self._key(event)
         else:
             self._put(value, 1, event)
@@ -131,7 +131,7 @@ class _Builder:
         mapping.key = key
 
     def _alias(self, event: yaml.AliasEvent) -> None:
-        if self._wants_key():
+        if self._expects_key():
             raise _invalid("a field's name must be plain text", event.start_mark)
         if event.anchor not in self.anchors:
             raise _invalid(
@@ -155,7 +155,7 @@ class _Builder:
             parent.value[parent.key] = value
             parent.key = None
 
-    def _wants_key(self) -> bool:
+    def _expects_key(self) -> bool:
         return bool(self.stack) and isinstance(self.stack[-1].value, dict) and self.stack[-1].key is None
 
 

@@ -92,7 +92,7 @@ async def _news(
         if before.get(f"/{word}", before) != shown:
             before[f"/{word}"] = shown
             events.append(ServerSentEvent(render_part(word, shown), event=word))
-    for key, value in (await _made(make, who)).items():
+    for key, value in (await _make_parts(make, who)).items():
         last = before.get(key, before)
         if _another(state, name, last, value):
             before[key] = value
@@ -123,7 +123,7 @@ def _text(state: AppState, name: str, template: str, value: object) -> str:
     return str(kept[key][1])
 
 
-async def _made(make: MakeParts, who: Principal) -> Parts:
+async def _make_parts(make: MakeParts, who: Principal) -> Parts:
     """Returns the parts; none if something does not answer: the page keeps what it shows, and `notice` gives the reason."""
     try:
         return await make(who)

@@ -261,7 +261,7 @@ async def turned(
     async def look(name: str) -> ObservedMachine:
         return machines.seen(name)
 
-    monkeypatch.setattr(run, "_look", look)
+    monkeypatch.setattr(run, "_observe", look)
     try:
         await run.turn_key()
     except Refused as error:

@@ -19,7 +19,7 @@ from headway.errors import Conflict, NotFound, Refused, Unanswered, Unreachable
 from headway.store import DatabaseLocked, Store, StoreUnavailable, open_store
 from headway.store.db.engine import database_url, migrate, open_engine, shown_url
 from headway.store.db.schema import HEAD, metadata
-from headway.store.db.transactions import said_where_away
+from headway.store.db.transactions import database_errors
 from tests.support import builders
 from tests.support.builders import Clock
 
@@ -369,7 +369,7 @@ class Told(Exception):
     ],
 )
 def test_driver_errors_of_an_unavailable_database_become_store_unavailable(error: Exception) -> None:
-    with pytest.raises(StoreUnavailable, match="the server's database") as caught, said_where_away():
+    with pytest.raises(StoreUnavailable, match="the server's database") as caught, database_errors():
         raise error
     assert isinstance(caught.value, Unreachable)
     assert caught.value.hint
@@ -386,5 +386,5 @@ def test_driver_errors_of_an_unavailable_database_become_store_unavailable(error
     ],
 )
 def test_programming_errors_are_not_reported_as_unavailable_database(error: Exception) -> None:
-    with pytest.raises(type(error)), said_where_away():
+    with pytest.raises(type(error)), database_errors():
         raise error

@@ -75,7 +75,7 @@ def test_head_with_another_slurm_version_is_only_rebuilt() -> None:
     (change,) = [one for one in found.changes if one.where == LAB.head]
     assert (change.kind, change.disturbs) == ("machine.rebuild", Disturbs.REBUILD)
     assert "Slurm 24.05 becomes 24.11" in change.why
-    assert change in found.asks
+    assert change in found.disturbing_changes
 
 
 async def test_slurm_version_of_a_head_is_that_of_its_image(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,13 +97,13 @@ def test_plan_names_jobs_ended_by_partition_and_node_changes() -> None:
     old = "NodeName=lab-1-[1-2] CPUs=64\nPartitionName=train Nodes=ALL\nPartitionName=debug Nodes=ALL\n"
     observed = Observed(machines, {LAB.head: seen}, texts={SLURM_CONF: old}, aborted={"debug": (4, 5), "lab-1-1": (6,)})
     goal = DesiredState(LAB, {"head": wanted, "node": DesiredMachine.build({}, {}, ())}, desired_accounts(LAB))
-    (told,) = [one for one in changeset(goal, observed).asks if one.disturbs is Disturbs.JOBS]
+    (told,) = [one for one in changeset(goal, observed).disturbing_changes if one.disturbs is Disturbs.JOBS]
     assert (told.kind, told.what) == ("unit.reload", CONTROLLER.name)
     assert told.why == (
         "partition debug is removed and Slurm ends jobs 4, 5; other processors or GPUs on lab-1-1: Slurm ends job 6 there"
     )
     nobody = changeset(goal, replace(observed, aborted={}))
-    assert not [one for one in nobody.asks if one.disturbs is Disturbs.JOBS]
+    assert not [one for one in nobody.disturbing_changes if one.disturbs is Disturbs.JOBS]
 
 
 DAMAGES = (
@@ -149,7 +149,7 @@ async def test_plan_asks_if_jobs_to_be_ended_cannot_be_determined(monkeypatch: p
     assert (jobs, why) == ({}, "the controller does not answer")
     seen = ObservedMachine({SLURM_CONF: ObservedFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
     observed = Observed({LAB.head: head}, {LAB.head: seen}, texts={SLURM_CONF: old}, unasked=why)
-    (told,) = [one for one in changeset(goal, observed).asks if one.disturbs is Disturbs.JOBS]
+    (told,) = [one for one in changeset(goal, observed).disturbing_changes if one.disturbs is Disturbs.JOBS]
     assert told.why == (
         "partition debug is removed, other processors or GPUs on lab-1-[1-2]; "
         "the jobs that Slurm ends for that are unknown: the controller does not answer"

@@ -95,7 +95,7 @@ class World:
             SimpleNamespace(nfs=()),  # type: ignore[arg-type]
         )
         seen.__dict__["place"] = lambda place: place
-        await run.take(seen)
+        await run.claim_machines(seen)
 
 
 @pytest.fixture

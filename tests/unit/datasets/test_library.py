@@ -224,10 +224,10 @@ def test_import_refuses_source_with_unreadable_folder(
 def test_listing_refuses_folder_that_vanishes(source: Path) -> None:
     class Vanishing(Folder):
         @staticmethod
-        def _take(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
+        def _add_entry(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
             if name == "run.sh":  # of the topmost folder: what is below is opened after this
                 (source / "train").rename(source.parent / "old")
-            return Folder._take(path, name, handle, files, links)
+            return Folder._add_entry(path, name, handle, files, links)
 
     with pytest.raises(Refused, match="can't be read completely: train: No such file"):
         Vanishing(source).listing()
@@ -236,10 +236,10 @@ def test_listing_refuses_folder_that_vanishes(source: Path) -> None:
 def test_import_refuses_file_that_vanishes_during_listing(library: DatasetLibrary, source: Path) -> None:
     class Vanishing(Folder):
         @staticmethod
-        def _take(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
+        def _add_entry(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
             if path == "train/a.bin":
                 os.unlink(name, dir_fd=handle)
-            return Folder._take(path, name, handle, files, links)
+            return Folder._add_entry(path, name, handle, files, links)
 
     with pytest.raises(Refused, match=r"from/train/a\.bin: No such file") as refused:
         library.bring("tiny", Vanishing(source), Progress())

@@ -270,10 +270,10 @@ def _free(name: str, user: str | None) -> Callable[[Sequence[Person]], None]:
     """Returns a check that raises NotAllowed if another person already has this Linux user: two people must not act as
     one."""
 
-    def look(people: Sequence[Person]) -> None:
+    def check(people: Sequence[Person]) -> None:
         try:
             require_unused_user(name, user or "")(people)
         except Refused as error:
             raise NotAllowed(error.message, hint="ask an admin to merge the two people") from None
 
-    return look
+    return check

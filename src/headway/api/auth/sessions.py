@@ -152,9 +152,9 @@ def delete_flow_cookie(state: AppState, answer: Response) -> None:
 def _provider(state: AppState) -> Provider:
     if state.settings.oidc is None:
         raise NotFound("this server has no sign-in provider", hint="set HEADWAY_OIDC_ISSUER to use one")
-    return _made(state.settings.oidc)
+    return _new_provider(state.settings.oidc)
 
 
 @lru_cache(maxsize=4)
-def _made(settings: Oidc) -> Provider:
+def _new_provider(settings: Oidc) -> Provider:
     return Provider(settings)

@@ -83,6 +83,6 @@ def fits(value: str, allowed: frozenset[str]) -> bool:
     return not allowed or value in allowed
 
 
-def says(text: str, *values: str) -> bool:
+def contains(text: str, *values: str) -> bool:
     """Returns whether one of the values contains the text, ignoring case."""
     return not text or any(text.casefold() in value.casefold() for value in values)

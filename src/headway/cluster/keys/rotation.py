@@ -56,7 +56,7 @@ async def rotate(
 
 async def _nothing_else_asks(cluster: Cluster, context: ClusterContext) -> None:
     """Raises Refused when other changes need a confirmation: the apply would carry them out too."""
-    asks = (await plan_changes(cluster, context)).asks
+    asks = (await plan_changes(cluster, context)).disturbing_changes
     if asks:
         first = asks[0]
         more = f", and {len(asks) - 1} more" if len(asks) > 1 else ""

@@ -59,7 +59,7 @@ def explain_needs(job: JobState, world: ClusterSnapshot) -> Phrase:
     """Returns what would start the job, in words."""
     word = reason_word(job.reason)
     if any(held_reason in job.reason for held_reason in _HELD) or job.state == "REQUEUE_HOLD":
-        return _held(job, world)
+        return _held_by_person(job, world)
     limit = parse_limit(word)
     if limit is not None:
         return explain_limit(limit, job, world)
@@ -161,7 +161,7 @@ def _begin(job: JobState, world: ClusterSnapshot) -> Phrase:
     return ("may start ", Moment(at))
 
 
-def _held(job: JobState, _world: ClusterSnapshot) -> Phrase:
+def _held_by_person(job: JobState, _world: ClusterSnapshot) -> Phrase:
     who = " by an operator" if "Admin" in job.reason else ""
     return (f"needs a release{who}: on its page, or scontrol release {job.label}",)
 

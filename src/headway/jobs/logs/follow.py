@@ -132,7 +132,7 @@ class _Follow:
         self._job, self._job_now, self._poll_s = job, job_now, poll_s
         self._queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(64)
         self._offset = start
-        self._said = ""
+        self._reported = ""
         self._restarts = job.restarts
         self._ended = asyncio.Event()
 
@@ -160,7 +160,7 @@ class _Follow:
     async def _watch(self) -> None:
         silent_s = 0.0
         while True:
-            await self._tell()
+            await self._report_state()
             if self._job.state in ENDED:
                 self._ended.set()
                 return
@@ -173,17 +173,17 @@ class _Follow:
                 if silent_s > _RECONNECT_S:
                     raise
 
-    async def _tell(self) -> None:
+    async def _report_state(self) -> None:
         """Reports why the job does not run yet, and each restart; repeats nothing."""
         job = self._job
         if job.restarts > self._restarts:
             self._restarts = job.restarts
-            self._said = ""
+            self._reported = ""
             await self._queue.put(f"--- restarted ({job.restarts}) ---\n".encode())
         if job.state == "PENDING":
             words = f"--- {pending_line(job)} ---\n"
-            if words != self._said:
-                self._said = words
+            if words != self._reported:
+                self._reported = words
                 await self._queue.put(words.encode())
 
     async def _read(self) -> None:
@@ -242,4 +242,4 @@ class _Follow:
         self._offset = 0
         with contextlib.suppress(HeadwayError):
             self._job = await self._job_now()
-        await self._tell()
+        await self._report_state()

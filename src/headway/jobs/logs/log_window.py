@@ -28,7 +28,7 @@ async def read_log_window(
     limit = WINDOW_BYTES if before is None else before - start
     ask = {"do": "read", "files": [{"user": job.user, "path": path, "offset": start, "limit": limit}]}
     ran = await call_helper(links, head, ask, timeout_s=30)
-    answer = _told(ran.stdout, path, head)
+    answer = _parse_answer(ran.stdout, path, head)
     if answer.get("missing"):
         return LogPartOut(text="", start=0, end=0, size=0)
     return last_lines(base64.b64decode(answer["b64"]), int(answer["offset"]), int(answer["size"]), lines)
@@ -61,7 +61,7 @@ async def search_log(links: HelperConnections, head: Machine, job: JobState, tex
     path = _path(job, err)
     ask = {"do": "search", "user": job.user, "path": path, "text": text, "most": MAX_MATCHES}
     ran = await call_helper(links, head, ask, timeout_s=30)
-    answer = _told(ran.stdout, path, head)
+    answer = _parse_answer(ran.stdout, path, head)
     if answer.get("missing"):
         return LogFoundOut(found=[])
     found = [LogLineOut.model_validate(one) for one in answer["found"]]
@@ -75,7 +75,7 @@ def _path(job: JobState, err: bool) -> str:
     return path
 
 
-def _told(stdout: str, path: str, head: Machine) -> dict[str, Any]:
+def _parse_answer(stdout: str, path: str, head: Machine) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(stdout or '{"error": "no answer"}')
     if answer.get("error"):
         raise HeadwayError(f"{path} on {head.name}: {answer['error']}")

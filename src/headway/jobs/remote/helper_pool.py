@@ -112,7 +112,7 @@ class HelperPool:
         helper = await self._helper(machine, str(ask.get("user", ""))) if ask else None
         if ask is not None and helper is not None:
             try:
-                return await self._asked(helper, machine, argv, question, timeout_s, check)
+                return await self._send_to_helper(helper, machine, argv, question, timeout_s, check)
             except Unanswered as error:
                 if ask["do"] != "read" and not isinstance(error, _NotBegun):
                     raise
@@ -140,7 +140,7 @@ class HelperPool:
         for helper in helpers:
             await helper.process.close()
 
-    async def _asked(
+    async def _send_to_helper(
         self,
         helper: _Helper,
         machine: Machine,
@@ -164,7 +164,7 @@ class HelperPool:
 
     async def _helper(self, machine: Machine, user: str) -> _Helper | None:
         """Returns a free helper or a new one; None where no more may start, or the new one does not start."""
-        await self._let_go()
+        await self._drop_idle_helpers()
         mine = [helper for helper in self._helpers if helper.user == user]
         free = next((helper for helper in mine if not helper.busy), None)
         if free is not None:
@@ -190,7 +190,7 @@ class HelperPool:
         await self._drop(helper)
         return None
 
-    async def _let_go(self) -> None:
+    async def _drop_idle_helpers(self) -> None:
         """Drops helpers that have ended or have been idle for HELPER_IDLE_S. Their processes end by themselves
         some time later."""
         old = [helper for helper in self._helpers if not helper.busy and self._stale(helper)]

@@ -134,7 +134,7 @@ def mask_words(words: Sequence[str]) -> list[str]:
         option = _OPTION.fullmatch(word)
         if option and is_secret(option[1]):
             found.append(f"{option[1]}={MASK}")
-        elif _takes_secret(before, word):
+        elif _is_secret_value(before, word):
             found.append(MASK)
         else:
             found.append(mask_script_text(word))
@@ -155,7 +155,7 @@ def masked_names(words: Sequence[str]) -> list[str]:
     """Returns the options and variables among these words whose value is still the mask."""
     found = []
     for before, word in pairwise(["", *words]):
-        if word == MASK and _takes_secret(before, word):
+        if word == MASK and _is_secret_value(before, word):
             found.append(before)
         found += [name for _, name in masked_lines(word)]
     return found
@@ -186,6 +186,6 @@ def _secrets(text: str) -> Iterator[_Secret]:
             yield _Secret(name, value.start(), value[0])
 
 
-def _takes_secret(option: str, word: str) -> bool:
+def _is_secret_value(option: str, word: str) -> bool:
     """Returns whether the word is the value of that option, and the option names a secret."""
     return option.startswith("-") and "=" not in option and is_secret(option) and not re.match(r"--?[A-Za-z]", word)

@@ -20,7 +20,7 @@ def fewest_leaves(
 ) -> int:
     """Returns the fewest leaves that had room for the run's nodes when it started. A node had room where the other
     jobs of that time left as many GPUs as the run uses on a node (for a run without GPUs: as many CPUs)."""
-    used = _held(run, others)
+    used = _used_by_others(run, others)
     own = set(run.nodes)
     gpus = -(-run.gpus // max(1, len(run.nodes)))
     cpus = -(-run.cpus // max(1, len(run.nodes)))
@@ -40,7 +40,7 @@ def fewest_leaves(
     return count
 
 
-def _held(run: JobState, others: Iterable[JobState]) -> dict[str, tuple[int, int]]:
+def _used_by_others(run: JobState, others: Iterable[JobState]) -> dict[str, tuple[int, int]]:
     """Returns node -> (GPUs, CPUs) that other jobs used when the run started."""
     found: dict[str, tuple[int, int]] = {}
     for other in others:

@@ -192,12 +192,12 @@ class _Followed:
         """Returns the bytes to read with the next look."""
         return FIRST_READ_BYTES if self.offset < 0 else READ_BYTES
 
-    def ask(self) -> dict[str, object]:
+    def request(self) -> dict[str, object]:
         """Returns the entry for this file in the request to node/user_helper."""
         place = {"user": self.user, "path": self.path} if self.path else {"job": self.job}
         return {**place, "offset": self.offset, "limit": self.limit}
 
-    def take(self, answer: dict[str, object], now: float) -> None:
+    def add_answer(self, answer: dict[str, object], now: float) -> None:
         """Adds what the helper answered for this file. `now` is in unix seconds."""
         first = self.offset < 0
         if "size" not in answer:
@@ -270,10 +270,14 @@ class ProgressReader:
         }
         for some in _questions([*self._logs.values(), *self._reports.values()]):
             logs, reports = [one for one in some if one.path], [one for one in some if not one.path]
-            ask = {"do": "read", "files": [one.ask() for one in logs], "reports": [one.ask() for one in reports]}
+            ask = {
+                "do": "read",
+                "files": [one.request() for one in logs],
+                "reports": [one.request() for one in reports],
+            }
             ran = await call_helper(self._links, self._head, ask, timeout_s=30)
             for followed, line in zip([*logs, *reports], ran.stdout.splitlines(), strict=False):
-                followed.take(json.loads(line), time.time())
+                followed.add_answer(json.loads(line), time.time())
 
 
 def _questions(files: Iterable[_Followed]) -> Iterator[list[_Followed]]:
@@ -281,7 +285,7 @@ def _questions(files: Iterable[_Followed]) -> Iterator[list[_Followed]]:
     some: list[_Followed] = []
     asked_bytes = answer_bytes = 0
     for one in files:
-        size = len(json.dumps(one.ask()))
+        size = len(json.dumps(one.request()))
         if some and (asked_bytes + size > _MOST_ASKED or answer_bytes + one.limit > _MOST_ANSWERED):
             yield some
             some, asked_bytes, answer_bytes = [], 0, 0

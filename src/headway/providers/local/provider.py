@@ -353,7 +353,7 @@ class LocalProvider:
                 await asyncio.sleep(pause_s)
         await self._podman(*argv, timeout_s=120)
 
-    def look_inside(self, machine: Machine) -> str:
+    def inspection_hint(self, machine: Machine) -> str:
         return f"podman exec {self._container(machine.cluster, machine.name)} journalctl -b shows its boot log"
 
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:

@@ -148,7 +148,7 @@ class SshProvider:
         """Frees the machine's slot; the machine itself stays."""
         await asyncio.to_thread(self._kept.release_host, machine.cluster, machine.name)
 
-    def look_inside(self, machine: Machine) -> str:
+    def inspection_hint(self, machine: Machine) -> str:
         return f"check on its console that {machine.address} and its SSH server are running"
 
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:

@@ -53,7 +53,7 @@ class HostRecords:
         path = self._path(cluster)
         try:
             document = json.loads(path.read_text())
-            machines = {name: _taken(name, one) for name, one in document["machines"].items()}
+            machines = {name: _parse_host(name, one) for name, one in document["machines"].items()}
             return ClusterRecord(machines, tuple(document["nfs"]))
         except FileNotFoundError:
             return ClusterRecord()
@@ -137,14 +137,17 @@ class HostRecords:
         return kept
 
 
-def _taken(name: str, fields: dict[str, Any]) -> ClaimedHost:
+def _parse_host(name: str, fields: dict[str, Any]) -> ClaimedHost:
     jump = fields["host"].pop("jump", None)
     host = Host(**{**fields["host"], "name": name, "jump": Jump(**jump) if jump else None})
     return ClaimedHost(
-        host, fields["key"], _found(fields["found"]) if fields.get("found") else None, fields.get("address", "")
+        host,
+        fields["key"],
+        _parse_hardware(fields["found"]) if fields.get("found") else None,
+        fields.get("address", ""),
     )
 
 
-def _found(fields: dict[str, Any]) -> DetectedHardware:
+def _parse_hardware(fields: dict[str, Any]) -> DetectedHardware:
     gpus = tuple(DetectedGpu(**{**gpu, "cores": tuple(gpu["cores"])}) for gpu in fields["gpus"])
     return DetectedHardware(**{**fields, "gpus": gpus, "nics": tuple(DetectedNic(**nic) for nic in fields["nics"])})

@@ -74,7 +74,7 @@ def parse_survey(name: str, address: str, parts: Mapping[str, list[str]], began:
     return Survey(
         machine=name,
         address=address,
-        found=_found(parts, disk),
+        found=_parse_hardware(parts, disk),
         system=f"{release.get('ID', 'unknown')}{version[0] if version else ''}",
         system_name=release.get("PRETTY_NAME") or release.get("ID", "") or "an unknown system",
         kernel=_first(parts["kernel"]),
@@ -119,7 +119,7 @@ def _ipv4(text: str) -> str:
         return ""
 
 
-def _found(parts: Mapping[str, list[str]], disk: list[str]) -> DetectedHardware:
+def _parse_hardware(parts: Mapping[str, list[str]], disk: list[str]) -> DetectedHardware:
     memory = dict(_pairs(parts["memory"], ":"))
     allowed = _cpus(_first(parts["allowed"]))
     rows = sorted(

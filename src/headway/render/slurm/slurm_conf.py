@@ -63,7 +63,7 @@ def slurm_conf(cluster: Cluster, site: Site) -> str:
         _power(cluster),
         _mail(cluster),
     ]
-    lines = [Line(comment=MARK), *_settings(_with_overrides(sections, _said(cluster.slurm)))]
+    lines = [Line(comment=MARK), *_settings(_with_overrides(sections, _own_keys(cluster.slurm)))]
     lines += [Line(), *node_lines(cluster, site), Line(), *partition_lines(cluster, site)]
     return slurm_text(lines, "slurm")
 
@@ -77,7 +77,7 @@ def _settings(sections: Iterable[Section]) -> Iterator[Line]:
             yield from pair(setting.key, setting.value, setting.why)
 
 
-def _said(slurm: Mapping[str, str]) -> dict[str, str]:
+def _own_keys(slurm: Mapping[str, str]) -> dict[str, str]:
     """Returns the cluster file's own keys. An UnkillableStepTimeout that Slurm would report as an error is raised to
     the lowest allowed value."""
     least = least_unkillable_s(slurm)

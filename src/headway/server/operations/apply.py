@@ -30,7 +30,7 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
     cluster = (await state.clusters.resolve(document)).cluster
     if params.look_again and operation.attempts == 1 and operation.id not in run.replanned:
         changes = await state.backend.lifecycle.plan(cluster)
-        if changes.asks:
+        if changes.disturbing_changes:
             raise NeedsConfirmation(
                 f"after the previous apply, it would disturb jobs or sessions on {name}",
                 hint="headway plan, then apply",

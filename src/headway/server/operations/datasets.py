@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.datasets.async_library import AsyncDatasetLibrary, LocalDatasetLibrary
-from headway.datasets.library import Progress, told
+from headway.datasets.library import Progress, damage_text
 from headway.datasets.manifest import Folder, Manifest, Source
 from headway.datasets.s3_source import SCHEME, Access, Bucket
 from headway.domain.changeset import Change
@@ -133,10 +133,10 @@ class DatasetOperations:
             return await self._library.verify(one.name, one.number, one.digest, progress)
 
         damage = await self._watched("files", "read again", read)
-        await self._state.store.datasets.record_verification(one, told(damage))
+        await self._state.store.datasets.record_verification(one, damage_text(damage))
         if damage:
             raise Refused(
-                f"{one.label} is damaged:\n{told(damage)}",
+                f"{one.label} is damaged:\n{damage_text(damage)}",
                 hint=f"add it again as a new version: headway dataset add {one.name} --from {one.source}",
             )
         text = f"{one.files} files, {format_bytes(one.bytes)} are complete"
@@ -164,7 +164,7 @@ class DatasetOperations:
         changes = await state.backend.lifecycle.plan(cluster)
         if not any(self._mine(change) for change in changes.changes):
             return
-        if any(not self._mine(change) for change in changes.asks):
+        if any(not self._mine(change) for change in changes.disturbing_changes):
             todo = "mounts it" if attached else "unmounts it"
             text = f"{cluster.name} has other disturbing changes: headway apply {todo} with them"
             await self._report("machines", text, level="warning", done=True)

@@ -146,10 +146,10 @@ class SlurmPoller:
                 break
         if text:
             raise _error(json.loads(text))
-        self._take(jobs, rows, gone)
+        self._apply_changes(jobs, rows, gone)
         self._nodes, self._reservations = nodes, reservations
 
-    def _take(self, jobs: dict[int, JobState], rows: dict[int, bytes], gone: list[int]) -> None:
+    def _apply_changes(self, jobs: dict[int, JobState], rows: dict[int, bytes], gone: list[int]) -> None:
         if self._anew:
             # Jobs that did not change while there was no poller keep the same object.
             jobs = {

@@ -39,7 +39,7 @@ class BackupSchedule:
         """Checks all clusters every LOOK_S seconds, until cancelled."""
         while True:
             for row in await self._rows():
-                await self._look(row)
+                await self._check(row)
             await self._pause(LOOK_S)
 
     async def _rows(self) -> tuple[ClusterRow, ...]:
@@ -49,7 +49,7 @@ class BackupSchedule:
             log.warning("clusters", error=str(error))
             return ()
 
-    async def _look(self, row: ClusterRow) -> None:
+    async def _check(self, row: ClusterRow) -> None:
         """Queues a backup of one cluster if it is due, and reports a missing one."""
         state, name = self._state, row.name
         if not row.document.get("spec", {}).get("backup"):
@@ -60,8 +60,8 @@ class BackupSchedule:
                 return
             busy = await state.store.operations.active(name)  # a rollout may wait for days, and gives way to a backup
             if busy is None or (busy.kind, busy.state) == (OperationKind.ROLL, "running"):
-                await self._ask(name, cluster.backup)
-            await self._tell(name, cluster.backup, busy)
+                await self._queue_if_due(name, cluster.backup)
+            await self._warn_if_late(name, cluster.backup, busy)
         except HeadwayError as error:
             self._refused[name] = state.clock()
             log.warning("scheduled backup", cluster=name, error=error.message)
@@ -69,7 +69,7 @@ class BackupSchedule:
         except Exception as error:  # the database may be unreachable for a while
             log.warning("scheduled backup", cluster=name, error=str(error))
 
-    async def _ask(self, name: str, rule: BackupRule) -> None:
+    async def _queue_if_due(self, name: str, rule: BackupRule) -> None:
         """Queues a backup if it is due. After a failure it is due again after AGAIN_S seconds at most."""
         state, now = self._state, self._state.clock()
         last = await state.store.operations.latest_scheduled_backup(name)
@@ -86,7 +86,7 @@ class BackupSchedule:
         ref = f"scheduled-{due:.0f}"  # another server on this database computes the same reference
         await queue_backup(state, name, PERSON, folder, passphrase, keep=rule.keep, ref=ref)
 
-    async def _tell(self, name: str, rule: BackupRule, busy: Operation | None) -> None:
+    async def _warn_if_late(self, name: str, rule: BackupRule, busy: Operation | None) -> None:
         """Adds a notice when there has been no backup for too long, once per backup interval."""
         state, now = self._state, self._state.clock()
         last, done = (

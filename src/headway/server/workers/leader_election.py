@@ -27,20 +27,20 @@ Loops = Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
 
 
 class LeaderElection:
-    """Runs `loops` while this server leads. `let_go` stops everything else that must end with the lead."""
+    """Runs `loops` while this server leads. `stop_leading` stops everything else that must end with the lead."""
 
     def __init__(
         self,
         state: AppState,
         loops: Loops,
-        let_go: Callable[[], Awaitable[None]],
-        broke: Callable[[asyncio.Task[None]], None] = lambda _: None,
+        stop_leading: Callable[[], Awaitable[None]],
+        on_ended: Callable[[asyncio.Task[None]], None] = lambda _: None,
     ) -> None:
         self._state = state
         self._presence = state.store.presence
         self._loops = loops
-        self._let_go = let_go
-        self._broke = broke
+        self._stop_leading = stop_leading
+        self._on_ended = on_ended
         self._ending: set[asyncio.Task[None]] = set()  # loops of the previous lead that have not ended yet
 
     async def run(self) -> None:
@@ -82,7 +82,7 @@ class LeaderElection:
         presence.leads = True
         tasks = [asyncio.create_task(loop(), name=name) for name, loop in self._loops.items()]
         for task in tasks:
-            task.add_done_callback(self._broke)
+            task.add_done_callback(self._on_ended)
         try:
             while True:
                 if not await presence.still():
@@ -100,7 +100,7 @@ class LeaderElection:
     async def _rest(self) -> None:
         try:
             async with asyncio.timeout(END_S):
-                await self._let_go()
+                await self._stop_leading()
         except Exception as error:
             log.error("the background loops did not stop cleanly", exc_info=error)
 
@@ -128,22 +128,22 @@ class Follower:
         first = True
         while True:
             try:
-                await self.look(silent=first)
+                await self.publish_changes(silent=first)
                 first = False
             except Exception as error:
                 log.warning("not followed", error=str(error))
             await asyncio.sleep(FOLLOW_S)
 
-    async def look(self, *, silent: bool = False) -> None:
+    async def publish_changes(self, *, silent: bool = False) -> None:
         """Publishes state changes of operations since the last call. `silent`: only records them."""
         found = await self._state.store.operations.recent(limit=_MANY)
         for operation in reversed(found):
             before = self._known.get(operation.id)
             if operation.state not in (before, "queued") and not silent:
-                await self._tell(operation)
+                await self._publish(operation)
         self._known = {one.id: one.state for one in found}
 
-    async def _tell(self, operation: Operation) -> None:
+    async def _publish(self, operation: Operation) -> None:
         state, name = self._state, operation.cluster
         text = str((operation.error or {}).get("message", "")).partition("\n")[0]
         state.live.publish_events(operation_news(operation, operation.state, state.clock(), text))

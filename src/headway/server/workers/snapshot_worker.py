@@ -84,7 +84,7 @@ class SnapshotWorker:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def let_go(self) -> None:
+    def cancel_readings(self) -> None:
         """Cancels the running readings because this server does not lead any more."""
         for task in self._tasks.values():
             task.cancel()
@@ -108,7 +108,7 @@ class SnapshotWorker:
         known.intersection_update(known - {ALL_JOBS} if many else ())
         if not known:
             self._state.live.refresh_requests.pop(row.name, None)
-        self._tasks[row.name] = asyncio.create_task(self._look(row, 0.0 if poked else BUSY_S / 2))
+        self._tasks[row.name] = asyncio.create_task(self._refresh(row, 0.0 if poked else BUSY_S / 2))
 
     def _glance(self, row: ClusterRow) -> None:
         """Reads only the jobs with known changes, in parallel to full readings: reading a long queue takes seconds."""
@@ -130,7 +130,7 @@ class SnapshotWorker:
             log.info("glance", cluster=row.name, error=str(error))
         await asyncio.sleep(POKED_S)
 
-    async def _look(self, row: ClusterRow, max_age_s: float) -> None:
+    async def _refresh(self, row: ClusterRow, max_age_s: float) -> None:
         loop = asyncio.get_running_loop()
         try:
             cluster = await self._state.clusters.resolved(row)

@@ -53,7 +53,9 @@ async def _types(state: AppState, billed: BilledCluster, span: ReportSpan, marks
     """Returns (hours by GPU type, waiting times). Runs two long queries at a time."""
 
     async def held_and_waits() -> tuple[dict[str, list[float]], Waits]:
-        return await _held(state, billed, span, whole), await state.store.capacity.queue_waits(billed.name, span)
+        return await _held_seconds(state, billed, span, whole), await state.store.capacity.queue_waits(
+            billed.name, span
+        )
 
     lives = await state.store.machine_lives.between(billed.name, span.start, span.end)
     whole = await load_coverage(state.store, billed.name, span, marks)
@@ -80,7 +82,9 @@ async def _types(state: AppState, billed: BilledCluster, span: ReportSpan, marks
     return found, waits
 
 
-async def _held(state: AppState, billed: BilledCluster, span: ReportSpan, whole: Cover) -> dict[str, list[float]]:
+async def _held_seconds(
+    state: AppState, billed: BilledCluster, span: ReportSpan, whole: Cover
+) -> dict[str, list[float]]:
     """Returns the GPU-seconds that runs held in each hour, by GPU type. Only groups that the file still names count,
     because the GPUs of other groups' machines are unknown."""
     every = await load_held_seconds_by_day_sums(state.store, billed.name, span, whole)

@@ -128,7 +128,7 @@ def _dearest_group(
     places = [(group, want) for group in cluster.groups]
     if any(one.nodes for one in partitions):
         places = [
-            (group, replace(want, options={**want.options, "exclusive": ""}) if _gives_whole(one) else want)
+            (group, replace(want, options={**want.options, "exclusive": ""}) if _allocates_whole_nodes(one) else want)
             for one in partitions
             for group in {cluster.group_of[node].name: cluster.group_of[node] for node in one.nodes}.values()
         ]
@@ -144,5 +144,5 @@ def _dearest_group(
     return max(whole or fit or every, key=lambda choice: _usd_per_hour(*choice))
 
 
-def _gives_whole(partition: Partition) -> bool:
+def _allocates_whole_nodes(partition: Partition) -> bool:
     return partition.slurm.get("OverSubscribe") == "EXCLUSIVE"

@@ -191,7 +191,7 @@ def _stored_plan(state: AppState, document: Document, changes: ChangeSet) -> Sho
     goes = ("machine.delete", "machine.create")
     busy = ", ".join(c.where for c in changes.changes if c.kind in goes and c.data.get("jobs"))
     key = fingerprint(document.model_dump())
-    return ShownPlan(key, plan_digest(changes), len(changes.asks), state.clock(), busy)
+    return ShownPlan(key, plan_digest(changes), len(changes.disturbing_changes), state.clock(), busy)
 
 
 async def _compute_changes(state: AppState, cluster: Cluster) -> ChangeSet:

@@ -198,16 +198,16 @@ async def _keys(snapshot: Snapshot, whole: QueueQuery, found: QueryResult, now: 
     """Returns the sort keys of these jobs by number. The positions in the default order serve every query with that
     order."""
     if whole.sort:
-        return await _made(sort_key_of(whole, now), [snapshot.by_id[number] for number in found.order])
+        return await _sort_keys(sort_key_of(whole, now), [snapshot.by_id[number] for number in found.order])
     places: dict[int, int] | None = snapshot.derived.get("places")
     if places is None:
-        keys = await _made(sort_key_of(whole, now), snapshot.jobs)
+        keys = await _sort_keys(sort_key_of(whole, now), snapshot.jobs)
         usual = sorted(keys, key=keys.__getitem__)
         places = snapshot.derived["places"] = {number: place for place, number in enumerate(usual)}
     return places
 
 
-async def _made(key: Callable[[JobState], Any], jobs: Sequence[JobState]) -> dict[int, Any]:
+async def _sort_keys(key: Callable[[JobState], Any], jobs: Sequence[JobState]) -> dict[int, Any]:
     keys: dict[int, Any] = {}
     async for piece in _pieces(jobs):
         keys.update((job.id, key(job)) for job in piece)

@@ -69,16 +69,16 @@ class QueueSearch:
     """Searches jobs, all at once or in pieces. Raises Refused for an order that does not exist."""
 
     def __init__(self, ask: QueueQuery, now: float) -> None:
-        self._ask, self._now = ask, now
+        self._query, self._now = ask, now
         self._key, self._descending = _order(ask.sort, now)
         self._states: Counter[str] = Counter()
         self._keys: dict[int, Any] = {}  # sort key of each matching job; unique
 
     def add_jobs(self, jobs: Iterable[JobState]) -> None:
         """Adds the matching jobs of a piece."""
-        key, fitting = self._key, _fitting(jobs, self._ask)
+        key, fitting = self._key, _fitting(jobs, self._query)
         self._states.update(job.state for job in fitting)
-        states = {state for state in self._states if kind_of(state) in self._ask.kinds}
+        states = {state for state in self._states if kind_of(state) in self._query.kinds}
         self._keys.update((job.id, key(job)) for job in fitting if job.state in states)
 
     def result(self, of: Mapping[int, JobState]) -> QueryResult:
@@ -186,10 +186,10 @@ def page_of_result(whole: QueryResult, ask: QueueQuery) -> QueuePage:
 
 def _fitting(jobs: Iterable[JobState], ask: QueueQuery) -> list[JobState]:
     """Returns the matching jobs of every kind."""
-    return list(jobs) if _asks_nothing(ask) else [job for job in jobs if _fits(job, ask)]
+    return list(jobs) if _is_unfiltered(ask) else [job for job in jobs if _fits(job, ask)]
 
 
-def _asks_nothing(ask: QueueQuery) -> bool:
+def _is_unfiltered(ask: QueueQuery) -> bool:
     return not (ask.users or ask.accounts or ask.states or ask.partitions or ask.node or ask.search)
 
 
@@ -205,10 +205,10 @@ def _fits(job: JobState, ask: QueueQuery) -> bool:
         return False
     if ask.node and ask.node not in job.nodes:
         return False
-    return not ask.search or _said(job, ask.search.casefold())
+    return not ask.search or _contains(job, ask.search.casefold())
 
 
-def _said(job: JobState, word: str) -> bool:
+def _contains(job: JobState, word: str) -> bool:
     texts = (job.name, job.label, str(job.id), job.user, job.account, job.partition, job.reason)
     return any(word in text.casefold() for text in texts) or any(word == node.casefold() for node in job.nodes)
 

@@ -86,7 +86,7 @@ class ClusterReadings:
                         as_of=self._clock(),
                         job_rows=rows,
                         reservations=reading.reservations,
-                        job_orders=known.take_recent_orders(self._clock()),
+                        job_orders=known.pop_recent_orders(self._clock()),
                     )
                 )
             return self._live.snapshot(cluster.name)
@@ -188,10 +188,10 @@ class ClusterReadings:
         if cached and cached[0] == now:
             return dict(cached[1])
 
-        async def ask() -> tuple[object, dict[str, str]]:
+        async def read() -> tuple[object, dict[str, str]]:
             return now, await self._backend.slurm.array_states(cluster, number)
 
-        return (await self._cache.get(key, SHARED_AGE_S, ask))[1]
+        return (await self._cache.get(key, SHARED_AGE_S, read))[1]
 
     async def publish_incident_changes(self, name: str) -> None:
         """Publishes to event streams which incidents have changed their state, including those that were closed."""

@@ -79,7 +79,7 @@ class Snapshot:
         """Returns the jobs by number."""
         return {job.id: job for job in self.jobs}
 
-    def take_recent_orders(self, now: float) -> dict[Any, tuple[Any, Snapshot]]:
+    def pop_recent_orders(self, now: float) -> dict[Any, tuple[Any, Snapshot]]:
         """Returns `job_orders` for the next reading, without those that have not been used for UNUSED_ORDER_S, and
         empties them here: otherwise each reading would keep all earlier ones in memory."""
         young = {

@@ -85,7 +85,8 @@ class Runs(StorePart):
             ]
             async with self._rollups.invalidating(db, cluster, {run.job for run, _, _ in latest}):
                 drawn = [
-                    (run, await self._take_out(db, cluster, run.job, start, groups)) for run, start, groups in others
+                    (run, await self._delete_except(db, cluster, run.job, start, groups))
+                    for run, start, groups in others
                 ]
                 for table, found, key in (
                     (t.runs, rows, _KEY),
@@ -136,7 +137,7 @@ class Runs(StorePart):
                     found.append((run, int(start)))
         return found
 
-    async def _take_out(
+    async def _delete_except(
         self, db: AsyncConnection, cluster: str, job: int, start: int, groups: Collection[str]
     ) -> dict[str, Any]:
         """Deletes the rows of a run except those of these groups; returns the run's measurements."""
@@ -159,7 +160,7 @@ class Runs(StorePart):
         }
 
     async def _put_in(self, db: AsyncConnection, cluster: str, run: JobRun, measured: Mapping[str, Any]) -> None:
-        """Adds the measurements returned by `_take_out` to the present rows of the run."""
+        """Adds the measurements returned by `_delete_except` to the present rows of the run."""
         r = t.runs
         mine = (r.c.cluster == cluster, r.c.job == run.job, r.c.start == run.start)
         of_all = {name: value for name, value in measured.items() if name not in ("energy_j", "cpu_s")}

@@ -199,7 +199,7 @@ async def _bring(
     if parent is not None:
         column, above = parent
         if table is t.incident_steps:
-            some = [_said_anew(values, numbers) for values in some]
+            some = [_renumber(values, numbers) for values in some]
         hung = [(values, numbers.get((above.name, values[column.name]))) for values in some]
         some = [{**values, column.name: number} for values, number in hung if number is not None]
     counted = _counted(table)
@@ -230,7 +230,7 @@ async def _numbered(
         await db.execute(select(func.setval(counter, select(func.max(column)).scalar_subquery())))
 
 
-def _said_anew(step: dict[str, Any], numbers: Mapping[tuple[str, int], int]) -> dict[str, Any]:
+def _renumber(step: dict[str, Any], numbers: Mapping[tuple[str, int], int]) -> dict[str, Any]:
     """Returns the step with the incident's number on this server. If the number changed, the first step records the
     old one, because a reason in Slurm may contain it."""
 

@@ -341,14 +341,14 @@ def _same(one: Operation, cluster: str, kind: str, document: Mapping[str, Any], 
     """Returns whether the operation is the same as the one requested now. Values that differ with every request (a
     salt, a generated name) are ignored."""
 
-    def asked(values: Mapping[str, Any]) -> dict[str, Any]:
+    def relevant(values: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in values.items() if name not in ("ref", "header")}
 
-    return (one.cluster, one.kind, one.document or {}, asked(one.params)) == (
+    return (one.cluster, one.kind, one.document or {}, relevant(one.params)) == (
         cluster,
         kind,
         dict(document),
-        asked(params),
+        relevant(params),
     )
 
 

@@ -55,7 +55,7 @@ class Presence:
         try:
             async with asyncio.timeout(10):
                 self._db = await engine.connect()
-            await self._ask(_TAKE, LIFE, self.number)
+            await self._query(_TAKE, LIFE, self.number)
         except (OSError, TimeoutError, SQLAlchemyError) as error:
             raise Unreachable(f"the database does not answer: {error}", hint="HEADWAY_DATABASE_URL") from None
 
@@ -64,7 +64,7 @@ class Presence:
         if not self.shared:
             return True
         try:
-            if await self._ask(_HELD, LIFE, self.number):
+            if await self._query(_HELD, LIFE, self.number):
                 return True
         except Unreachable:
             return False
@@ -74,7 +74,7 @@ class Presence:
 
     async def take_lead(self) -> bool:
         """Takes the lead; returns False if another server has it."""
-        return not self.shared or bool(await self._ask(_TAKE, LEAD, 0))
+        return not self.shared or bool(await self._query(_TAKE, LEAD, 0))
 
     async def lives(self, number: int) -> bool:
         """Returns whether the server with that number is running now."""
@@ -82,7 +82,7 @@ class Presence:
             return True
         if not self.shared or not number:
             return False
-        return bool(await self._ask(_HELD, LIFE, number))
+        return bool(await self._query(_HELD, LIFE, number))
 
     @contextlib.asynccontextmanager
     async def turn(self, name: str) -> AsyncIterator[None]:
@@ -93,37 +93,37 @@ class Presence:
             return
         lock = _lock_of(name)
         while True:
-            if await self._taken(lock):
+            if await self._try_lock(lock):
                 break
             await asyncio.sleep(WAIT_S)
         try:
             yield
         finally:
-            await self._give_back(lock)
+            await self._release_lock(lock)
 
     async def in_turn(self, name: str) -> bool:
         """Returns whether any server is in the turn of this name. Always False on SQLite, where the only server knows
         it anyway."""
-        return self.shared and bool(await self._ask(_HELD, TURN, _lock_of(name) % 2**32))
+        return self.shared and bool(await self._query(_HELD, TURN, _lock_of(name) % 2**32))
 
-    async def _taken(self, lock: int) -> bool:
-        asking = asyncio.ensure_future(self._ask(_TAKE, TURN, lock))
+    async def _try_lock(self, lock: int) -> bool:
+        asking = asyncio.ensure_future(self._query(_TAKE, TURN, lock))
         try:
             return bool(await asyncio.shield(asking))
         except asyncio.CancelledError:  # the lock may have been granted in the meantime
-            given_up = asyncio.ensure_future(self._give_up(asking, lock))
+            given_up = asyncio.ensure_future(self._abandon_lock(asking, lock))
             self._ends.add(given_up)
             given_up.add_done_callback(self._ends.discard)
             raise
 
-    async def _give_up(self, asking: asyncio.Future[object], lock: int) -> None:
+    async def _abandon_lock(self, asking: asyncio.Future[object], lock: int) -> None:
         with contextlib.suppress(Unreachable):
             if await asking:
-                await self._give_back(lock)
+                await self._release_lock(lock)
 
-    async def _give_back(self, lock: int) -> None:
+    async def _release_lock(self, lock: int) -> None:
         with contextlib.suppress(Unreachable):  # if the connection is lost, the lock is gone as well
-            await self._ask(_GIVE, TURN, lock)
+            await self._query(_GIVE, TURN, lock)
 
     async def close(self) -> None:
         """Closes the connection, which releases all locks."""
@@ -135,7 +135,7 @@ class Presence:
                     await db.close()
             await db.engine.dispose()
 
-    async def _ask(self, query: str, kind: int, one: int) -> object:
+    async def _query(self, query: str, kind: int, one: int) -> object:
         """Returns the result of a lock query. Raises Unreachable, and drops the connection with all locks, if there is
         no answer in time. A cancelled caller does not cancel the query, because that would cost the connection."""
         return await asyncio.shield(asyncio.ensure_future(self._answer(query, kind, one)))

@@ -55,7 +55,7 @@ class Database:
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """Opens a connection for queries. Raises StoreUnavailable if the database does not answer."""
-        with said_where_away():
+        with database_errors():
             async with self.engine.connect() as db:
                 yield db
 
@@ -66,7 +66,7 @@ class Database:
 
         Only one write transaction runs at a time among all servers on the database (SQLite's write lock; an advisory
         lock on PostgreSQL), so what is read inside is still true when it is written."""
-        with said_where_away():
+        with database_errors():
             async with self.engine.connect() as raw:
                 db = await raw.execution_options(**{WRITE: True})
                 async with db.begin():
@@ -88,7 +88,7 @@ class StorePart:
 
 
 @contextmanager
-def said_where_away() -> Iterator[None]:
+def database_errors() -> Iterator[None]:
     """Raises StoreUnavailable for driver errors that mean that the database cannot be reached."""
     try:
         yield

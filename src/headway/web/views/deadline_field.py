@@ -20,7 +20,7 @@ def deadline_s(typed: str) -> int | None:
     return int(text) * 60
 
 
-def asks_minutes(changes: Iterable[ChangeOut]) -> bool:
+def needs_deadline(changes: Iterable[ChangeOut]) -> bool:
     """Returns whether a node is removed, or its machine is replaced by another one."""
     return any(
         one.kind == "machine.delete" or (one.kind == "machine.create" and one.disturbs != "nothing") for one in changes

@@ -58,7 +58,7 @@ class Steps:
     seq: int = 0  # sequence number of the last event
     _found: dict[str, Step] = field(default_factory=dict)
 
-    def tell(self, events: Iterable[OperationEvent]) -> None:
+    def add_events(self, events: Iterable[OperationEvent]) -> None:
         """Adds events."""
         for event in events:
             self.seq = event.seq

@@ -62,7 +62,7 @@ class Query:
             cursor=one("cursor"),
         )
 
-    def ask(self) -> QueueQuery:
+    def to_queue_query(self) -> QueueQuery:
         """Returns the query for the queue."""
 
         def those(text: str) -> frozenset[str]:

@@ -77,7 +77,7 @@ def provider() -> Iterator[Provider]:
 
 @pytest.fixture(autouse=True)
 def fresh(provider: Provider) -> None:
-    sessions._made.cache_clear()
+    sessions._new_provider.cache_clear()
     provider.spoil = ""
 
 

@@ -42,7 +42,7 @@ async def looked(server: Server, rule: BackupRule | None, backups: BackupSchedul
     await server.store.clusters.save("lab", document)
     row = await server.store.clusters.get("lab")
     assert row is not None
-    await (backups or BackupSchedule(server.state))._look(row)
+    await (backups or BackupSchedule(server.state))._check(row)
     if backups is None:
         await server.work_off()
     return len(server.backend.named("back_up"))

@@ -171,7 +171,7 @@ async def test_queue_page_never_uses_an_outdated_order(monkeypatch: pytest.Monke
     def read(state: str, at: float) -> Snapshot:
         before = live.snapshot("lab")
         jobs = tuple(builders.job(number, state) for number in range(1, 2 * queue_pages.BATCH))
-        live.store_snapshot(Snapshot("lab", jobs=jobs, as_of=at, job_orders=before.take_recent_orders(at)))
+        live.store_snapshot(Snapshot("lab", jobs=jobs, as_of=at, job_orders=before.pop_recent_orders(at)))
         return live.snapshot("lab")
 
     async def shown(snapshot: Snapshot, now: float) -> tuple[str, float | None]:
@@ -186,7 +186,7 @@ async def test_queue_page_never_uses_an_outdated_order(monkeypatch: pytest.Monke
     await eventually(lambda: live.snapshot("lab").job_orders[QueueQuery(limit=0)][1].as_of == 1002.0)
     assert await shown(live.snapshot("lab"), 1002.0) == ("RUNNING", 1002.0)
     assert await shown(read("COMPLETING", 1030.0), 1030.0) == ("COMPLETING", 1030.0), "not that of half a minute ago"
-    assert live.snapshot("lab").take_recent_orders(1030.0 + UNUSED_ORDER_S) == {}
+    assert live.snapshot("lab").pop_recent_orders(1030.0 + UNUSED_ORDER_S) == {}
 
 
 async def test_queue_pages_stay_correct_when_all_priorities_change(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ async def test_queue_pages_stay_correct_when_all_priorities_change(monkeypatch: 
                 "lab",
                 jobs=tuple(jobs.values()),
                 as_of=float(turn),
-                job_orders=live.snapshot("lab").take_recent_orders(turn),
+                job_orders=live.snapshot("lab").pop_recent_orders(turn),
             )
         )
         got = await asyncio.gather(

@@ -296,7 +296,7 @@ exec({text("user_helper")!r}, {{"__name__": "p"}})
 from user_helper import identity, login_environment as login
 login.LOGIN_S, identity.SESSION, identity.OLD = 25, "/nowhere", "/"
 entry = pwd.struct_passwd(("nobody", "x", {nobody.pw_uid}, {nobody.pw_gid}, "", {str(tmp_path)!r}, "/bin/bash"))
-print(login.ask_login(entry)["SITE"])
+print(login.read_login_environment(entry)["SITE"])
 """
     ran = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=60, check=False
@@ -317,7 +317,7 @@ exec({text("user_helper")!r}, {{"__name__": "p"}})
 from user_helper import identity, login_environment as login
 login.LOGIN_S, login.MOST_ENVIRONMENT, identity.SESSION, identity.OLD = 1, 100_000, "/nowhere", "/"
 entry = pwd.struct_passwd(("nobody", "x", {nobody.pw_uid}, {nobody.pw_gid}, "", {str(tmp_path)!r}, "/bin/bash"))
-login.ask_login(entry)
+login.read_login_environment(entry)
 """
     argv = [sys.executable, "-I", "-S", "-c", code]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)

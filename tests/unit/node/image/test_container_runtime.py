@@ -329,7 +329,7 @@ def test_all_nodes_of_a_step_use_the_same_image_digest(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, answers = runtime["image_store"], [D, "sha256:" + "b" * 64]
-    monkeypatch.setattr(store.ImageStore, "_ask", lambda *_: answers.pop(0))
+    monkeypatch.setattr(store.ImageStore, "_query_digest", lambda *_: answers.pop(0))
     tag = runtime["reference"].parse("r.test#x:1")
     one, two = (store.ImageStore(str(tmp_path), "", {}, step="7.0") for _ in range(2))
     assert one._digest(tag, "") == two._digest(tag, "") == D

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Admin, State
-from headway.api.http.pagination import ANY, Page, Text, Words, fits, says
+from headway.api.http.pagination import ANY, Page, Text, Words, contains, fits
 from headway.schemas.people import PersonIn, PersonOut
 from headway.services.access.people import list_people, load_person, remove_person, save_person
 
@@ -16,7 +16,7 @@ router = APIRouter(tags=["people"])
 @router.get("/people")
 async def people(state: State, _: Admin, page: Page, role: Words = ANY, q: Text = "") -> list[PersonOut]:
     """Returns all people who may sign in, and the teams in which cluster files list them."""
-    found = [one for one in await list_people(state) if fits(one.role, role) and says(q, one.name, one.user)]
+    found = [one for one in await list_people(state) if fits(one.role, role) and contains(q, one.name, one.user)]
     return page.cut(found, lambda one: (one.name,))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, State
-from headway.api.http.pagination import ANY, Page, Text, Words, says
+from headway.api.http.pagination import ANY, Page, Text, Words, contains
 from headway.schemas.people import TeamsOut, UserOut
 from headway.services.access.teams import list_teams, list_users
 
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/clusters/{name}", tags=["teams"])
 async def teams(name: str, state: State, who: Anyone, page: Page, user: Words = ANY, q: Text = "") -> TeamsOut:
     """Returns the teams of the cluster's file. A team's usage is visible to its own people, operators and admins."""
     report = await list_teams(state, who, name)
-    found = [one for one in report.teams if says(q, one.name) and (not user or not user.isdisjoint(one.users))]
+    found = [one for one in report.teams if contains(q, one.name) and (not user or not user.isdisjoint(one.users))]
     return report.model_copy(update={"teams": page.cut(found, lambda one: (one.name,))})
 
 
@@ -26,6 +26,6 @@ async def users(name: str, state: State, _: Anyone, page: Page, team: Words = AN
     found = [
         one
         for one in await list_users(state, name)
-        if says(q, one.name) and (not team or not team.isdisjoint(one.teams))
+        if contains(q, one.name) and (not team or not team.isdisjoint(one.teams))
     ]
     return page.cut(found, lambda one: (one.name,))

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import State, TokenOwner
-from headway.api.http.pagination import ANY, Page, Text, Words, fits, says
+from headway.api.http.pagination import ANY, Page, Text, Words, contains, fits
 from headway.schemas.people import SignInLinkOut, TokenIn, TokenOut
 from headway.services.access import tokens as service
 
@@ -16,7 +16,9 @@ router = APIRouter(tags=["people"])
 @router.get("/tokens")
 async def tokens(state: State, who: TokenOwner, page: Page, person: Words = ANY, q: Text = "") -> list[TokenOut]:
     """Returns the person's own tokens; for admins the tokens of all people."""
-    found = [one for one in await service.list_tokens(state, who) if fits(one.person, person) and says(q, one.label)]
+    found = [
+        one for one in await service.list_tokens(state, who) if fits(one.person, person) and contains(q, one.label)
+    ]
     return page.cut(found, lambda one: (one.created_at, one.id))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Admin, Anyone, AnyoneAllClusters, Member, Planner, State
-from headway.api.http.pagination import ANY, Page, States, Text, fits, says
+from headway.api.http.pagination import ANY, Page, States, Text, contains, fits
 from headway.schemas.clusters import (
     AccessOut,
     ApplyIn,
@@ -62,7 +62,7 @@ async def clusters(
     """Returns the clusters that the person may see, by name."""
     rows = await state.store.clusters.all()
     found = [cluster_out(row, state.live.snapshot(row.name)) for row in rows if who.may_see_cluster(row.name)]
-    fit = [one for one in found if says(q, one.name) and fits(one.state, status)]
+    fit = [one for one in found if contains(q, one.name) and fits(one.state, status)]
     return page.cut(fit, lambda one: (one.name,))
 
 

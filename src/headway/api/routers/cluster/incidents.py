@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Operator, PathNumber, State
-from headway.api.http.pagination import ANY, DEEP, Page, States, Text, Words, fits, says
+from headway.api.http.pagination import ANY, DEEP, Page, States, Text, Words, contains, fits
 from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
 from headway.services.cluster import incidents as service
 from headway.services.to_schemas import incident_out
@@ -32,7 +32,7 @@ async def incidents(
         for one in await state.store.incidents.search(name, limit=DEEP)
         if fits(one.node, node)
         and (fits(one.state.value, status) or ("closed" if one.state.closed else "open") in status)
-        and says(q, one.what, one.node)
+        and contains(q, one.what, one.node)
     ]
     shown = page.cut(found, lambda one: (one.number,), newest=True)
     return [incident_out(one) for one in (await state.store.incidents.with_steps(shown) if steps else shown)]

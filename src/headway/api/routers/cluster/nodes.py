@@ -7,7 +7,7 @@ from itertools import chain
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Operator, State
-from headway.api.http.pagination import ANY, Page, States, Text, Words, fits, says
+from headway.api.http.pagination import ANY, Page, States, Text, Words, contains, fits
 from headway.domain.slurm.hostlist import natural_key
 from headway.schemas.clusters import NodeOut
 from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeTestIn, RebootIn
@@ -40,7 +40,7 @@ async def nodes(
         and (not status or not {word.upper() for word in status}.isdisjoint(one.states))
         and (not partition or not partition.isdisjoint(one.partitions))
         and usable in (None, one.usable)
-        and says(q, one.name, one.reason)
+        and contains(q, one.name, one.reason)
     ]
     return page.cut(found, lambda one: (one.role != "head", *chain.from_iterable(natural_key(one.name))))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Member, State
-from headway.api.http.pagination import ANY, DEEP, Page, Text, Words, fits, says
+from headway.api.http.pagination import ANY, DEEP, Page, Text, Words, contains, fits
 from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
 from headway.services.jobs import pipelines as service
 
@@ -25,7 +25,7 @@ async def pipelines(
     """Returns the pipelines, the latest first."""
     await state.clusters.row(name)
     rows = await state.store.pipelines.recent(name, limit=DEEP)
-    found = [row for row in rows if fits(row.person, person) and says(q, row.name)]
+    found = [row for row in rows if fits(row.person, person) and contains(q, row.name)]
     return await service.describe_pipelines(state, name, page.cut(found, lambda row: (row.at, row.id), newest=True))
 
 

@@ -134,7 +134,7 @@ def _come_back(error: Unreachable) -> Client:
     from headway.sdk.reconnect import ReconnectDeadline
     from headway.sdk.server_address import start_command
 
-    _say_of_root(error.message, start_command())
+    _print_root_server_hint(error.message, start_command())
     deadline = ReconnectDeadline(AWAY_S)
     deadline.clear()
     while True:
@@ -153,10 +153,10 @@ def _when_lost(api: Client) -> Callable[[], None] | None:
     if address_source(api.url):
         return None
     start = start_command()
-    return (lambda: _say_of_root("the server has stopped", start)) if is_root_server() else _start_again
+    return (lambda: _print_root_server_hint("the server has stopped", start)) if is_root_server() else _start_again
 
 
-def _say_of_root(what: str, start: str) -> None:
+def _print_root_server_hint(what: str, start: str) -> None:
     """Tells how to start root's server: one of the user's own would hide it and know none of its clusters."""
     session.print_note(f"{what}; waiting for it: {start}")
 

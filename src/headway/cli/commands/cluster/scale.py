@@ -31,7 +31,7 @@ def scale(
 
     headway scale lab 8
     headway scale lab gpu=8 cpu=2"""
-    cluster, groups = _asked(words)
+    cluster, groups = _parse_counts(words)
     deadline_s = parse_deadline(deadline)
     api = session.connect()
     name = session.choose_cluster(api, cluster)
@@ -57,7 +57,7 @@ def scale(
     session.print_line("  change the number in the cluster file too, or the next apply restores the old number")
 
 
-def _asked(words: list[str]) -> tuple[str | None, dict[str, int]]:
+def _parse_counts(words: list[str]) -> tuple[str | None, dict[str, int]]:
     """Returns (cluster or None, group -> nodes); the group is "" for a bare number."""
     name, rest = session.split_cluster(words) if "=" not in words[0] else (None, words)
     groups: dict[str, int] = {}

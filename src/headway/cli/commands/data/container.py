@@ -34,7 +34,7 @@ def import_(
     headway container import lab nvcr.io#nvidia/pytorch:25.05-py3"""
     _check(image)
     session.print_note(f"fetching {image} on {cluster}'s head")
-    made = json.loads(_ask(cluster, "import", image))
+    made = json.loads(_run_on_head(cluster, "import", image))
     if output is Format.json:
         session.print_json(made)
         return
@@ -58,7 +58,7 @@ def _check(image: str) -> None:
 @app.command()
 def ls(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """List the shared images."""
-    rows: list[dict[str, Any]] = json.loads(_ask(cluster, "list"))
+    rows: list[dict[str, Any]] = json.loads(_run_on_head(cluster, "list"))
     if output is Format.json:
         session.print_json(rows)
         return
@@ -78,11 +78,11 @@ def rm(
     cluster: Cluster, digest: Annotated[str, typer.Argument(metavar="DIGEST", help="Image digest: sha256:...")]
 ) -> None:
     """Remove a shared image. Running steps keep it until they end."""
-    _ask(cluster, "remove", digest)
+    _run_on_head(cluster, "remove", digest)
     session.print_line(f"removed {digest}")
 
 
-def _ask(cluster: str | None, *words: str) -> str:
+def _run_on_head(cluster: str | None, *words: str) -> str:
     """The runtime's answer on the head, as root: the server lets administrators alone. Raises Refused with its words."""
     api = session.connect()
     output = {"out": b"", "err": b"", "code": b"1"}

@@ -139,7 +139,7 @@ async def page(
     section = section if section in dict(shown) else "usage"
     by = by if by in _BY.values() else "team"
     query = CostsQuery(which, start, end, job, lossy, waited, node_states, cause, cursor)
-    found = await _found(state, billed, who, section, month, by, query)
+    found = await _load_section(state, billed, who, section, month, by, query)
 
     def link(to: str = section, **others: str) -> str:
         words = {"section": to, "period": month.name, **others}
@@ -188,7 +188,7 @@ def _sees_all(who: Principal) -> bool:
     return who.may(Right.ADMIN) or who.may(Right.OPERATE_NODES)
 
 
-async def _found(
+async def _load_section(
     state: AppState,
     billed: BilledCluster,
     who: Principal,

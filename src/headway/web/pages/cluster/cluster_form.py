@@ -33,7 +33,7 @@ from headway.services.identity import Principal
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 from headway.web.views.changes import grouped
-from headway.web.views.deadline_field import asks_minutes, deadline_s
+from headway.web.views.deadline_field import deadline_s, needs_deadline
 
 router = page_router()
 SPARE_ROWS = 1  # empty rows below the filled ones
@@ -118,7 +118,7 @@ async def new(state: State, who: Planner, cluster: str = "") -> Response:
         text = stored.text if _self_contained(stored) else dump_yaml(stored.spec)
     else:
         text = dump_yaml(forms.apply_form(forms.new_form(await _free_name(state)), {}))
-    return _page(who, await look(state, who, text))
+    return _page(who, await check_text(state, who, text))
 
 
 @router.post("/new/check")
@@ -143,7 +143,7 @@ async def post(request: Request, state: State, who: Planner) -> Response:
 async def apply(request: Request, state: State, who: Admin) -> Response:
     """Queues the apply and redirects to its progress."""
     sent = await _sent(request)
-    flow = await look(state, who, _one(sent, "text"))
+    flow = await check_text(state, who, _one(sent, "text"))
     if not flow.sound:
         return _page(who, flow)
     document = await _document(state, flow.text)
@@ -161,7 +161,7 @@ async def apply(request: Request, state: State, who: Admin) -> Response:
     return RedirectResponse(f"/operations/{operation.id}", status_code=303)
 
 
-async def look(state: AppState, who: Principal, text: str) -> Flow:
+async def check_text(state: AppState, who: Principal, text: str) -> Flow:
     """Returns the text parsed and checked like an apply would; contacts no machine."""
     from headway.catalog.plans import load_catalogue
     from headway.clusterfile.field_lines import field_lines
@@ -193,12 +193,12 @@ async def _follow(state: AppState, who: Principal, sent: Mapping[str, list[str]]
 
     text = _one(sent, "text").replace("\r\n", "\n")
     if digest(text) != _one(sent, "was"):
-        return await look(state, who, text), "text"
+        return await check_text(state, who, text), "text"
     typed = forms.form_from_fields(sent)
-    flow = await look(state, who, text)
+    flow = await check_text(state, who, text)
     if not flow.readable or typed == _normal(flow.form):
         return flow, ""
-    led = await look(state, who, dump_yaml(forms.apply_form(typed, parse_yaml(text))))
+    led = await check_text(state, who, dump_yaml(forms.apply_form(typed, parse_yaml(text))))
     return led, "form"
 
 
@@ -229,7 +229,7 @@ async def _with_changes(
         flow,
         changes=changes,
         groups=grouped(changes),
-        goes=asks_minutes(changes.changes),
+        goes=needs_deadline(changes.changes),
         deadline=deadline,
         error=error,
         status=error.http_status if error else 200,

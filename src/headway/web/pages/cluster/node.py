@@ -50,7 +50,7 @@ async def page(name: str, node: str, state: State, who: Anyone) -> Response:
         incident=detail.incident,
         action=detail.action,
         past=past,
-        jobs=[(job, *_looks(job)) for job in jobs],
+        jobs=[(job, *_job_look(job)) for job in jobs],
         names={job.id: job.name for job in jobs},
         charts_url=_charts(name, node, bool(detail.node.gpus)),
         may=who.may(Right.OPERATE_NODES),
@@ -94,7 +94,7 @@ def _back(name: str, node: str, words: str) -> Response:
     return redirect_with_message(f"/clusters/{quote(name)}/nodes/{quote(node)}", f"{node}: {words}")
 
 
-def _looks(job: JobOut) -> tuple[str, str]:
+def _job_look(job: JobOut) -> tuple[str, str]:
     return job_word(job.state, job.reason)
 
 

@@ -72,7 +72,7 @@ class _Looked:
         # read before the events: none is written after the operation's end
         operation = operation_out(await state.store.operations.get(self.operation_id))
         while rows := await state.store.operations.events_after(self.operation_id, self._steps.seq, limit=BATCH):
-            self._steps.tell(rows)
+            self._steps.add_events(rows)
         return self._steps.of(operation)
 
     def drawn(self, state: AppState) -> str:
@@ -86,7 +86,7 @@ class _Looked:
 @router.get("/operations/{operation_id}")
 async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> Response:
     """Returns the page of one operation."""
-    progress = await _looked(state, operation_id).progress(state)
+    progress = await _operation_view(state, operation_id).progress(state)
     who.require_cluster(progress.operation.cluster)
     known = await state.store.operations.recent(progress.operation.cluster, limit=OTHERS + 1)
     others = [operation_out(one) for one in known if one.id != operation_id and who.may_see_cluster(one.cluster)]
@@ -101,7 +101,7 @@ async def live(operation_id: str, request: Request, state: State, who: AnyoneAll
     return EventSourceResponse(stream_while_allowed(request, events(state, operation_id), Right.READ), headers=HEADERS)
 
 
-def _looked(state: AppState, operation_id: str) -> _Looked:
+def _operation_view(state: AppState, operation_id: str) -> _Looked:
     found: _Looked = state.operation_views.setdefault(operation_id, _Looked(operation_id))
     return found
 
@@ -109,7 +109,7 @@ def _looked(state: AppState, operation_id: str) -> _Looked:
 async def events(state: AppState, operation_id: str) -> AsyncIterator[ServerSentEvent]:
     """Yields the progress whenever it changes, and a pulse; `leave` at the end, because the reloaded page links to
     what is next."""
-    looked, shown, seen, pulse_at = _looked(state, operation_id), None, 0, time.monotonic()
+    looked, shown, seen, pulse_at = _operation_view(state, operation_id), None, 0, time.monotonic()
     pulse = templates().get_template("parts/server_clock.html")
 
     async def news() -> list[ServerSentEvent]:

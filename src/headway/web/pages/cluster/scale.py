@@ -41,7 +41,7 @@ async def plan(name: str, request: Request, state: State, who: Planner) -> Respo
     """Returns the page with the planned changes."""
     sent = await _sent(request)
     try:
-        counts = await _asked(name, state, sent)
+        counts = await _parse_counts(name, state, sent)
         changes = await planning.plan_scale(state, who, name, ScaleIn(groups=counts))
     except HeadwayError as error:
         return await _page(name, state, who, sent, error=error)
@@ -53,7 +53,7 @@ async def apply(name: str, request: Request, state: State, who: Admin) -> Respon
     """Queues the change and redirects to its progress."""
     sent = await _sent(request)
     try:
-        counts, minutes_s = await _asked(name, state, sent), deadline_s(sent.get("deadline", ""))
+        counts, minutes_s = await _parse_counts(name, state, sent), deadline_s(sent.get("deadline", ""))
         ask = ScaleIn(
             groups=counts,
             digest=sent.get("digest", ""),
@@ -95,7 +95,7 @@ async def _page(
     )
 
 
-async def _asked(name: str, state: AppState, sent: Mapping[str, str]) -> dict[str, int]:
+async def _parse_counts(name: str, state: AppState, sent: Mapping[str, str]) -> dict[str, int]:
     """Returns the groups whose number differs from the file's. Raises Refused."""
     view = groups_view(cluster_out(await state.clusters.row(name), state.live.snapshot(name)))
     found: dict[str, int] = {}

@@ -63,7 +63,7 @@ async def live(name: str, request: Request, state: State, who: Anyone) -> Respon
 
 async def _parts(state: AppState, cluster: Cluster, query: Query, who: Principal) -> Parts:
     """Returns the page's parts. They are computed once per reading for all viewers with the same query."""
-    now, ask, snapshot = state.clock(), query.ask(), state.live.snapshot(cluster.name)
+    now, ask, snapshot = state.clock(), query.to_queue_query(), state.live.snapshot(cluster.name)
     key = ("queue page", query)
     kept: tuple[QueuePage, Rows, Foot] | None = snapshot.derived.get(key)
     if kept is None:

@@ -282,7 +282,7 @@ def test_uncertain_resubmission_with_own_comment_is_not_repeated(home: Path) -> 
 def test_resubmitted_job_is_recognised_by_its_comment(monkeypatch: pytest.MonkeyPatch) -> None:
     comment = submission_notes.sbatch_argv(note(34), b"", {}, b"")[1].decode().partition("=")[2]
     rows = f"92 1000 {BEGAN + 1} {comment}\n93 1000 {BEGAN} (null)\n94 1000 {BEGAN} about {comment}\n"
-    monkeypatch.setattr(queue_recovery.Slurm, "_ask", lambda *_: rows)
+    monkeypatch.setattr(queue_recovery.Slurm, "_run_command", lambda *_: rows)
     assert queue_recovery.Slurm().resubmitted_jobs() == [queue_recovery.Resubmission(92, 1000, BEGAN + 1, 34)]
 
 

@@ -28,7 +28,7 @@ def lease(jobs: Jobs, asked: Sequence[str] = (), answers: dict[str, tuple[float,
 
     made = Lease(lambda: list(asked), jobs)
     made.heard = made._ticked = 1000.0
-    made._asked, made._answers = list(asked), dict(answers or {})
+    made._queried, made._answers = list(asked), dict(answers or {})
     return made
 
 
@@ -82,13 +82,13 @@ def test_lease_asks_the_same_known_nodes_until_contact_returns() -> None:
     one, ears = lease(Jobs(), ()), Ears()
     one._others = lambda: [f"10.0.1.{number}" for number in range(1, 100)]
     one.known = ["10.0.1.7", "10.0.1.8"]
-    one._ask(ears, Seals())
+    one._query_other_nodes(ears, Seals())
     assert ears.to == {"10.0.1.7", "10.0.1.8"}
     one.known = ["10.0.1.9"]
-    one._ask(ears, Seals())
+    one._query_other_nodes(ears, Seals())
     assert "10.0.1.9" not in ears.to, "the same ones, as long as it asks"
     one.heard = 1010.0
-    one._ask(ears, Seals())
+    one._query_other_nodes(ears, Seals())
     assert "10.0.1.9" in ears.to
 
 

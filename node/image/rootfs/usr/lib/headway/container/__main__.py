@@ -21,7 +21,7 @@ import image_store
 import reference
 import sandbox
 import syscalls
-from messages import Failed, say
+from messages import Failed, print_message
 
 
 def step(arguments: argparse.Namespace) -> None:
@@ -260,10 +260,10 @@ def main() -> int:
     try:
         arguments.work(arguments)
     except Failed as error:
-        say(str(error))
+        print_message(str(error))
         return 1
     except (OSError, subprocess.SubprocessError) as error:
-        say(f"the container can't be started: {error}")
+        print_message(f"the container can't be started: {error}")
         return 1
     return 0
 

@@ -7,7 +7,7 @@ import json
 import os
 import re
 
-from messages import Failed, say
+from messages import Failed, print_message
 
 FILES = (".config/containers/auth.json", ".docker/config.json")
 ENROOT = ".config/enroot/.credentials"
@@ -46,7 +46,7 @@ def _read(path: str) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        say(f"{path} can't be read ({error.__class__.__name__}) and is ignored")
+        print_message(f"{path} can't be read ({error.__class__.__name__}) and is ignored")
         return ""
 
 

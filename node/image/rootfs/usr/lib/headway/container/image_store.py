@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import credentials
-from messages import Failed, say
+from messages import Failed, print_message
 from reference import Path, Registry
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -148,7 +148,7 @@ class ImageStore:
         """Returns the digest of the image for this architecture. All nodes of a step use the first node's answer. Raises
         Failed."""
         if not self.step:
-            return self._ask(reference, auth)
+            return self._query_digest(reference, auth)
         key = hashlib.sha256(f"{self.step} {reference}".encode()).hexdigest()[:24]
         with self._locked(os.path.join(self.cache, f".asked-{key}")) as file:
             known = file.read()
@@ -158,14 +158,14 @@ class ImageStore:
                     raise Failed(answer["error"], answer["hint"])
                 return str(answer["digest"])
             try:
-                digest = self._ask(reference, auth)
+                digest = self._query_digest(reference, auth)
                 file.write(json.dumps({"digest": digest}))
                 return digest
             except Failed as error:
                 file.write(json.dumps({"error": error.message, "hint": error.hint}))
                 raise
 
-    def _ask(self, reference: Registry, auth: str) -> str:
+    def _query_digest(self, reference: Registry, auth: str) -> str:
         raw = self._skopeo(["inspect", "--raw", *_auth(auth), reference.name], str(reference), auth)
         manifest = _json(raw, f"the registry's answer about {reference} is no manifest")
         if "manifests" in manifest:
@@ -209,7 +209,7 @@ class ImageStore:
                 return there
             self._sweep(digest)
             began = time.monotonic()
-            say(f"importing {name}")
+            print_message(f"importing {name}")
             draft = os.path.join(self.cache, f".new-{digest[7:]}-{os.uname().nodename}-{os.getpid()}")
             try:
                 with _work() as folder:
@@ -221,7 +221,7 @@ class ImageStore:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(draft)
             size_mib = os.path.getsize(self._path(digest)) >> 20
-            say(f"imported {name} in {time.monotonic() - began:.1f} s ({size_mib} MiB)")
+            print_message(f"imported {name} in {time.monotonic() - began:.1f} s ({size_mib} MiB)")
             return self._path(digest)
 
     def _build(self, folder: str, source: str, name: str, auth: str, draft: str, digest: str) -> None:
@@ -280,7 +280,7 @@ class ImageStore:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 if waiting:
-                    say(waiting)
+                    print_message(waiting)
                 fcntl.lockf(file, fcntl.LOCK_EX)
             yield file
 

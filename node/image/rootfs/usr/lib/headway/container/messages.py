@@ -16,6 +16,6 @@ class Failed(Exception):
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
 
 
-def say(text: str) -> None:
+def print_message(text: str) -> None:
     """Prints a message on the task's stderr."""
     print(f"headway: {text}", file=sys.stderr, flush=True)
