@@ -160,18 +160,18 @@ def test_refuses_start_on_full_disk(state_dir: Path) -> None:
 
 
 def test_log_handler_survives_full_disk() -> None:
-    from headway.server.logs import RotatingLogHandler
+    from headway.server.logging_config import RotatingLogHandler
 
     with Path("/dev/full").open("w") as full:
         RotatingLogHandler(full.fileno()).write("one more line\n")
 
 
 def test_log_rotates_at_size_limit_and_keeps_previous_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headway.server import logs
+    from headway.server import logging_config
 
-    monkeypatch.setattr(logs, "KEEP_BYTES", 100)
+    monkeypatch.setattr(logging_config, "KEEP_BYTES", 100)
     file = tmp_path / "server.log"
-    out = logs.RotatingLogHandler(logs._opened(file), file)
+    out = logging_config.RotatingLogHandler(logging_config._opened(file), file)
     for number in range(30):
         out.write(f"line {number:02}\n")
     assert file.read_text().splitlines() == [f"line {number}" for number in range(24, 30)]

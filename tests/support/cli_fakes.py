@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from headway.cli import session
+from headway.cli import common
 from headway.cli.main import main
 from headway.schemas.clusters import AccessOut, ChangeOut, ClusterOut, EventOut, GpuOut, NodeOut, OperationOut
 from headway.schemas.incidents import IncidentOut, IncidentStepOut, MovedJobOut, TimesOut
@@ -122,7 +122,7 @@ class Cli:
 def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Returns a Cli: `cli("ls")` runs the command against `cli.api`."""
     api = FakeApi()
-    monkeypatch.setattr(session, "connect", lambda: api)
+    monkeypatch.setattr(common, "connect", lambda: api)
     monkeypatch.delenv("HEADWAY_URL", raising=False)
     return Cli(api, monkeypatch)
 

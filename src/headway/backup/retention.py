@@ -7,7 +7,7 @@ from pathlib import Path
 from headway.errors import Refused
 
 
-def retain(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]:
+def delete_old_backups(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]:
     """Removes old backups of the cluster in this folder. `keep` are kept: the one just made (`made`) and the most
     recent others; the most recent one of another Slurm version is kept as well. Backups may carry later dates than
     `made` if a clock was ahead. Returns one message for each that could not be removed."""

@@ -12,7 +12,7 @@ from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.domain.changeset import REBUILD, Change, ChangeSet, Disturbs
 from headway.domain.cluster import MAIN_GROUP, Cluster
 from headway.domain.machines.machine import MachineState
-from headway.domain.machines.observed import Observed
+from headway.domain.machines.observed_state import Observed
 from headway.domain.slurm.accounts import Accounts
 from headway.domain.slurm.hostlist import compress
 from headway.render.slurm.change_impact import AbortingChanges, aborting_changes, impact_of_change, unreadable

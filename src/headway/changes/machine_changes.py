@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.machines.managed_file import File
-from headway.domain.machines.observed import NOT_OBSERVED, ObservedMachine
+from headway.domain.machines.observed_state import NOT_OBSERVED, ObservedMachine
 from headway.domain.machines.systemd_unit import Unit
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
 from headway.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ def resolve_target(api: Client, words: list[str]) -> tuple[AccessOut, str]:
     if len(words) > 2:
         raise typer.BadParameter(f"unexpected argument {words[2]!r}; put a command after --")
     if not words:
-        access = api.clusters.ssh_access(session.choose_cluster(api, None))
+        access = api.clusters.ssh_access(common.choose_cluster(api, None))
         return access, access.cluster
-    session.require_cluster_name(words[0])
+    common.require_cluster_name(words[0])
     if len(words) == 1:
         return find_access(api, words[0], [c.name for c in api.clusters.list()]), words[0]
     cluster, node = words

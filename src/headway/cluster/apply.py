@@ -19,7 +19,7 @@ from headway.cluster.scaling.scale_in import WaitingWork
 from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slots
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.machines.observed import Observed
+from headway.domain.machines.observed_state import Observed
 from headway.domain.machines.slots import Deadline, choose_slots
 from headway.domain.progress import ReportProgress
 from headway.errors import Refused

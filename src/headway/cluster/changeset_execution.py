@@ -33,7 +33,7 @@ from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside, WaitingWork
 from headway.domain.changeset import REBUILD, Change, ChangeSet
 from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster, Site
 from headway.domain.machines.machine import Machine, MachineRequest
-from headway.domain.machines.observed import NOT_OBSERVED, Observed, ObservedMachine
+from headway.domain.machines.observed_state import NOT_OBSERVED, Observed, ObservedMachine
 from headway.domain.machines.slots import Deadline
 from headway.domain.progress import ReportProgress
 from headway.domain.slurm.accounts import Accounts

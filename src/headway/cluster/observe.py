@@ -13,7 +13,7 @@ from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.machines.observed import Observed, ObservedMachine
+from headway.domain.machines.observed_state import Observed, ObservedMachine
 from headway.domain.slurm.accounts import Accounts
 from headway.errors import CommandFailed, HeadwayError
 from headway.images import local_images

@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.managed_file import File
-from headway.domain.machines.observed import ObservedFile, ObservedMachine, ObservedUnit
+from headway.domain.machines.observed_state import ObservedFile, ObservedMachine, ObservedUnit
 from headway.errors import HeadwayError, Unreachable
 from headway.transport.remote_program import program_source
 from headway.transport.ssh import Connections

@@ -24,7 +24,7 @@ from headway import __version__
 from headway.api.app import create_app
 from headway.domain.role import Role
 from headway.errors import HeadwayError, Refused
-from headway.server import logs, state_files, sudo_handover
+from headway.server import logging_config, state_files, sudo_handover
 from headway.server.cluster_backend.backend import Backend
 from headway.server.listen_settings import DEFAULT_LISTEN_SETTINGS, LOOPBACK, ListenSettings
 from headway.server.notebook_proxy import NotebookProxy, origin_of
@@ -111,7 +111,7 @@ def serve(
     lock = state_files.lock_state_dir(state_dir)
     try:
         state_files.need_room(state_dir)
-        logs.configure(state_dir)
+        logging_config.configure(state_dir)
         server = _Server(state_dir, data_dir, host, port, url, dataset_roots, notebooks, listen, oidc, make_backend)
         asyncio.run(server.run())
     except Exception as error:

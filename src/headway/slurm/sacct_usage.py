@@ -14,8 +14,8 @@ from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError
 from headway.slurm.adapters.base import gpus_of_tres, memory_of_tres, text
 from headway.slurm.sacct_values import parse_integer, parse_nodes, parse_state, parse_time_limit_s, parse_unix_time
+from headway.transport.program_io import MAX_OUTPUT
 from headway.transport.ssh import Remote
-from headway.transport.streams import MAX_OUTPUT
 
 TIMEOUT_S = 120.0
 _TYPE = re.compile(r"\bgres/gpu:([A-Za-z0-9_.-]+)=\d")

@@ -22,7 +22,7 @@ from headway.store.billing.daily_rollups import DailyRollups
 from headway.store.billing.invoices import Invoices
 from headway.store.billing.ledger_progress import LedgerProgress
 from headway.store.billing.losses import LossReports
-from headway.store.billing.machine_lives import MachineLives
+from headway.store.billing.machine_lifetimes import MachineLifetimes
 from headway.store.billing.node_spans import NodeSpans
 from headway.store.billing.notifications import Notifications
 from headway.store.billing.prices import Prices
@@ -85,7 +85,7 @@ class Store:
         self.ledger_progress = LedgerProgress(database)
         self.runs = Runs(database, self.rollups, self.ledger_progress)
         self.checkpoints = Checkpoints(database)
-        self.machine_lives = MachineLives(database)
+        self.machine_lives = MachineLifetimes(database)
         self.node_spans = NodeSpans(database)
         # Billing: reports and their results
         self.run_sums = RunSums(database, self.rollups, self.ledger_progress)

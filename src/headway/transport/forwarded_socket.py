@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from headway.errors import HeadwayError
+from headway.transport.program_io import CHUNK
 from headway.transport.remote_program import program_source
-from headway.transport.streams import CHUNK
 
 Start = Callable[[Sequence[str]], AbstractAsyncContextManager[Any]]
 

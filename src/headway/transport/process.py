@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.errors import CommandFailed, HeadwayError
-from headway.transport.streams import MAX_OUTPUT, OnLine, Sink, pump, write_all
+from headway.transport.program_io import MAX_OUTPUT, OnLine, Sink, pump, write_all
 
 T = TypeVar("T")
 

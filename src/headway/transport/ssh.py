@@ -23,7 +23,7 @@ from headway.errors import CommandFailed, Refused, Unanswered, Unreachable
 from headway.transport.connect import Dialer, HostKeyChanged, Root, SudoRefused
 from headway.transport.forwarded_socket import bridge_socket
 from headway.transport.process import CommandResult, command_result
-from headway.transport.streams import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, write_all, write_pieces
+from headway.transport.program_io import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, write_all, write_pieces
 
 _SESSIONS_PER_LINK = 8  # sshd's default limit is 10 sessions per connection
 _END_S = 5.0  # longest time between the end of a command's output and its exit status

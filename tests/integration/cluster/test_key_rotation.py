@@ -25,7 +25,7 @@ from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster, KeySource
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.managed_file import File
-from headway.domain.machines.observed import Observed, ObservedFile, ObservedMachine, ObservedUnit
+from headway.domain.machines.observed_state import Observed, ObservedFile, ObservedMachine, ObservedUnit
 from headway.errors import Refused, Unreachable
 from headway.render.system.agent_config import AGENT
 from headway.render.system.unit_list import MUNGE_KEY

@@ -19,7 +19,7 @@ from agent.jobs import queue_recovery
 from headway.backup.archive import FRAME, Damaged, Header
 from headway.backup.backup import prove, rows
 from headway.backup.restore import read_contents
-from headway.backup.retention import retain
+from headway.backup.retention import delete_old_backups
 from headway.transport.remote_program import program_source
 from tests.support.backup_archive import DUMP, HEADER, KEY, parts, slurm_state, state_archive, write_archive
 
@@ -118,8 +118,8 @@ def test_reads_records_from_chunks_of_any_size() -> None:
 def test_retention_deletes_only_oldest_backups_of_same_cluster(tmp_path: Path) -> None:
     mine = [write_archive(tmp_path, Header("lab", at, "1", "24.11", HEADER.salt), a=b"") for at in (1e9, 2e9, 3e9)]
     other = write_archive(tmp_path, Header("other", 5e8, "1", "24.11", HEADER.salt), a=b"")
-    retain(tmp_path, "lab", 2, mine[2])
+    delete_old_backups(tmp_path, "lab", 2, mine[2])
     assert {path for path in (*mine, other) if path.exists()} == {mine[1], mine[2], other}
     late = write_archive(tmp_path, Header("lab", 1.5e9, "1", "24.11", HEADER.salt), a=b"")  # the clock had been ahead
-    retain(tmp_path, "lab", 1, late)
+    delete_old_backups(tmp_path, "lab", 1, late)
     assert {path for path in (*mine, late, other) if path.exists()} == {late, other}

@@ -20,7 +20,7 @@ from headway.domain.changeset import Change, Disturbs
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import MachineState
 from headway.domain.machines.managed_file import File
-from headway.domain.machines.observed import Observed, ObservedFile, ObservedMachine, ObservedUnit
+from headway.domain.machines.observed_state import Observed, ObservedFile, ObservedMachine, ObservedUnit
 from headway.domain.machines.systemd_unit import Unit
 from headway.errors import CommandFailed, Unreachable
 from headway.images import local_images

@@ -7,7 +7,7 @@ from dataclasses import replace
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.domain.changeset import Disturbs
 from headway.domain.machines.managed_file import File
-from headway.domain.machines.observed import NOT_OBSERVED, ObservedFile, ObservedMachine, ObservedUnit
+from headway.domain.machines.observed_state import NOT_OBSERVED, ObservedFile, ObservedMachine, ObservedUnit
 from headway.domain.machines.systemd_unit import Unit
 
 CONF = "/etc/slurm/slurm.conf"

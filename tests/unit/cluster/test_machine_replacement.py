@@ -17,7 +17,7 @@ from headway.cluster.changeset_execution import ApplyRun
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machines.machine import Machine
-from headway.domain.machines.observed import Observed
+from headway.domain.machines.observed_state import Observed
 from headway.domain.machines.slots import Deadline
 from headway.domain.machines.survey import MachineClaim
 from headway.errors import Refused

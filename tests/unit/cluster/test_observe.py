@@ -12,7 +12,7 @@ from headway.changes.cluster_changes import changeset
 from headway.cluster import observe as observing
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import build_desired_state
-from headway.domain.machines.observed import ObservedFile, ObservedMachine, ObservedUnit
+from headway.domain.machines.observed_state import ObservedFile, ObservedMachine, ObservedUnit
 from headway.errors import CommandFailed, HeadwayError, Unreachable
 from tests.support import builders
 

@@ -19,7 +19,7 @@ from headway.cluster.context import ClusterContext
 from headway.domain.changeset import ChangeSet
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.managed_file import File
-from headway.domain.machines.observed import Observed, ObservedFile, ObservedMachine, ObservedUnit
+from headway.domain.machines.observed_state import Observed, ObservedFile, ObservedMachine, ObservedUnit
 from headway.domain.machines.systemd_unit import Unit
 from headway.errors import Unreachable
 from headway.render.ha import slurm_state_folder

@@ -12,7 +12,7 @@ from fastapi import Request
 from headway.api.auth.dependencies import require_right
 from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
 from headway.services.identity import Principal, Right
-from headway.services.streams import Interrupted, pieces_until
+from headway.services.interruptible_stream import Interrupted, pieces_until
 
 RECHECK_S = 5.0  # the right is checked this often
 T = TypeVar("T")

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import Format
 from headway.cli.output import formatting, tables
 from headway.cli.output.terminal import Terminal, detect_terminal, display_width, paint, without_control_characters
-from headway.cli.session import Format
 from headway.domain.changeset import ASK_FROM, Disturbs
 from headway.domain.slurm.hostlist import compress
 
@@ -26,10 +26,10 @@ _DIFF_LINES = 12
 def print_changeset(changes: ChangeSetOut, output: Format) -> None:
     """Prints the changes in the output format."""
     if output is Format.json:
-        session.print_json(changes)
+        common.print_json(changes)
         return
     for line in changeset_lines(changes, detect_terminal()):
-        session.print_line(line)
+        common.print_line(line)
 
 
 def changeset_lines(changes: ChangeSetOut, terminal: Terminal, *, diffs: bool = False) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headway.cli import session
+from headway.cli import common
 from headway.cli.output import formatting, tables
 
 if TYPE_CHECKING:
@@ -35,4 +35,4 @@ def print_estimate(found: EstimateOut) -> None:
         facts.append(("budget", (left, formatting.budget_style(found.budget.level))))
     tables.print_facts(facts)
     if found.warning:
-        session.print_note(found.warning)
+        common.print_note(found.warning)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
 from headway.cli.output.terminal import detect_terminal, without_control_characters
 from headway.domain.operation import OperationKind
 from headway.errors import HeadwayError, Refused
@@ -41,12 +41,12 @@ def follow_operation(
                 view.event(event)
     except KeyboardInterrupt:
         name = operation.cluster
-        session.print_note(
+        common.print_note(
             f"\nthe {operation.kind} of {name} continues on the server; "
             f"follow it again: headway apply --follow {operation.id}"
         )
         if operation.kind is OperationKind.APPLY:
-            session.print_note(f"  undo it: headway down {name}; pause it: headway server stop")
+            common.print_note(f"  undo it: headway down {name}; pause it: headway server stop")
         raise typer.Exit(130) from None
     final = api.operations.get(operation.id)
     if final.state == "failed":
@@ -62,7 +62,7 @@ def follow_to_end(
     final = follow_operation(api, operation, quiet=quiet, on_lost=on_lost)
     while final.kept and final.kind.may_continue:
         if not quiet:
-            session.print_note(f"it continues as operation {final.kept[0]}")
+            common.print_note(f"it continues as operation {final.kept[0]}")
         final = follow_operation(api, api.operations.get(final.kept[0]), quiet=quiet, on_lost=on_lost)
     return final
 
@@ -99,7 +99,7 @@ class _Plain(_Quiet):
     def event(self, event: EventOut) -> None:
         mark = "" if event.level == "info" else f"{event.level}: "
         since = max(0.0, event.at - self._started_at)
-        session.print_line(f"{since:7.1f}s  {event.step:<{STEP_WIDTH}}  {mark}{_line(event)}")
+        common.print_line(f"{since:7.1f}s  {event.step:<{STEP_WIDTH}}  {mark}{_line(event)}")
 
 
 class _Live(_Quiet):

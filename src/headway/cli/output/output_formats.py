@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import Format
 from headway.cli.output import tables
-from headway.cli.session import Format
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def print_rows(columns: Sequence[tables.Column], rows: Sequence[Sequence[tables.
 def print_for_programs(found: Any, output: Sheet | Format) -> bool:
     """Prints JSON or CSV and returns True; returns False when a table is to be printed."""
     if output.value == "json":
-        session.print_json(found)
+        common.print_json(found)
     elif output.value == "csv":
         from headway.schemas import csv_export
 

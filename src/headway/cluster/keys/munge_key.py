@@ -18,7 +18,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.remote_steps import Step, file_step
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.managed_file import File
-from headway.domain.machines.observed import Observed, ObservedMachine
+from headway.domain.machines.observed_state import Observed, ObservedMachine
 from headway.errors import HeadwayError, Refused
 from headway.render.system.agent_config import AGENT
 from headway.render.system.unit_list import MUNGE_KEY

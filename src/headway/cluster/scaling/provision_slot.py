@@ -12,7 +12,7 @@ from headway.cluster.desired_state import read_site, render_desired_state
 from headway.cluster.keys import secrets
 from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.machines.observed import NOT_OBSERVED, Observed
+from headway.domain.machines.observed_state import NOT_OBSERVED, Observed
 from headway.domain.machines.slots import choose_slots
 from headway.domain.progress import ReportProgress
 from headway.errors import Refused

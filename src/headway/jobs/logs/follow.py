@@ -17,7 +17,7 @@ from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed, HeadwayError, NotFound, Unreachable
 from headway.jobs.explain.job_reasons import pending_line
 from headway.jobs.remote.user_helper import HelperConnections, call_helper, helper_argv, stream_error
-from headway.transport.streams import Reader
+from headway.transport.program_io import Reader
 
 _READ_LIMIT = 1024 * 1024
 # The most bytes of a frame. node/user_helper sends a quarter of it at once, but runs as the user, so it is not trusted.

@@ -19,7 +19,7 @@ from headway.errors import CommandFailed, Unanswered, Unreachable
 from headway.jobs.remote.interactive_command import InteractiveConnections
 from headway.jobs.remote.user_helper import HelperConnections, helper_argv, stdin_helper_argv
 from headway.transport.process import CommandResult, command_result
-from headway.transport.streams import MAX_OUTPUT, Reader
+from headway.transport.program_io import MAX_OUTPUT, Reader
 
 MAX_HELPERS = 24  # helpers on one head
 MAX_HELPERS_PER_USER = 3  # for one user; further requests at the same time start a new process each

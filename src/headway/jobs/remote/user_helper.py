@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, HeadwayError, NotAllowed, NotFound, Refused
 from headway.transport.process import CommandResult
+from headway.transport.program_io import MAX_OUTPUT
 from headway.transport.remote_program import program_source
-from headway.transport.streams import MAX_OUTPUT
 
 REFUSED_CODE = 97  # exit code of the program when the user or the folder can't be used
 PROGRAM = "user_helper"

@@ -21,7 +21,7 @@ from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.state import JobState
 from headway.jobs.remote.user_helper import HelperConnections, call_helper
 from headway.jobs.view.ettr import CheckpointStalls, EffectiveTime
-from headway.transport.streams import MAX_OUTPUT
+from headway.transport.program_io import MAX_OUTPUT
 
 MAX_POINTS = 500
 FIRST_READ_BYTES = 4 * 1024 * 1024  # bytes read from the end of a log that exists already at the first look

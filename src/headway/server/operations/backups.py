@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.backup.retention import retain
+from headway.backup.retention import delete_old_backups
 from headway.domain.cluster import Cluster
 from headway.domain.operation import BackupParams, RestoreParams
 from headway.domain.progress import ReportProgress
@@ -45,7 +45,7 @@ class BackupOperations:
         path = file_of(Path(params.to), header)
         await back_up(state, row, cluster, self._report, path, header, await self._key())
         if params.keep:
-            stay = await asyncio.to_thread(retain, path.parent, name, params.keep, path)
+            stay = await asyncio.to_thread(delete_old_backups, path.parent, name, params.keep, path)
             if stay:  # still a success: another backup would displace a further good one
                 text = f"older ones could not be removed: {'; '.join(stay)}"
                 await self._report("backup", text, level="warning", done=True)

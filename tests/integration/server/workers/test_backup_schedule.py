@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway.backup.archive import Header
-from headway.backup.retention import retain
+from headway.backup.retention import delete_old_backups
 from headway.domain.cluster import BackupRule
 from headway.errors import Refused
 from headway.server.workers.backup_schedule import AGAIN_S, LATE_S, BackupSchedule
@@ -107,7 +107,7 @@ def test_retention_keeps_the_last_backup_of_the_previous_slurm_version(tmp_path:
     rows = [
         write_archive(tmp_path, Header("lab", at, "1", slurm, HEADER.salt), a=b"") for at, slurm in versions.items()
     ]
-    assert retain(tmp_path, "lab", 2, rows[-1]) == ()
+    assert delete_old_backups(tmp_path, "lab", 2, rows[-1]) == ()
     assert [path.exists() for path in rows] == [False, True, False, True, True]
 
 

@@ -14,7 +14,7 @@ from headway.domain.readiness import Check
 from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import NotFound, Unreachable
 from headway.schemas.jobs import ProgressOut
-from headway.server.logs import BLANK, blank_secrets
+from headway.server.logging_config import BLANK, blank_secrets
 from headway.server.workers.event_listener import EventListener
 from headway.server.workers.snapshot_worker import MANY, SnapshotWorker
 from headway.services.cluster_backend import SlurmReading

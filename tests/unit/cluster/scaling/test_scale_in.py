@@ -18,7 +18,7 @@ from headway.cluster.scaling import scale_in
 from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machines.machine import MachineState
-from headway.domain.machines.observed import Observed
+from headway.domain.machines.observed_state import Observed
 from headway.domain.machines.slots import Deadline
 from headway.errors import Refused
 from tests.support import builders

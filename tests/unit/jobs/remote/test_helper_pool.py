@@ -22,7 +22,7 @@ from headway.jobs.remote.user_helper import call_helper, helper_argv
 from headway.jobs.submission.submit import run_sbatch
 from headway.schemas.submission.submissions import SubmitIn
 from headway.transport.process import CommandResult
-from headway.transport.streams import Reader
+from headway.transport.program_io import Reader
 from tests.support.builders import Clock
 from tests.support.local_head import HEAD, PERSON, Machine, head_here
 from tests.support.waiting import eventually

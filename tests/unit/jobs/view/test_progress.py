@@ -24,7 +24,7 @@ from headway.jobs.view.progress import (
     jobs_to_read,
 )
 from headway.transport.process import CommandResult
-from headway.transport.streams import MAX_OUTPUT
+from headway.transport.program_io import MAX_OUTPUT
 from tests.support.builders import job, machine, question_of
 
 

@@ -16,8 +16,8 @@ from headway.schemas.submission.commands import CommandIn, ExecIn, ExecOut
 from headway.schemas.submission.stream_frames import frame
 from headway.services.app_state import AppState
 from headway.services.identity import Right
+from headway.services.interruptible_stream import Interrupted, pieces_until
 from headway.services.jobs.commands import open_login_command, run_login_command, send_input
-from headway.services.streams import Interrupted, pieces_until
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
 _MAX_PIECE = 1024 * 1024  # bytes

@@ -18,7 +18,7 @@ from headway.api.http.byte_stream import (
     not_allowed_note,
     note_line,
 )
-from headway.api.http.parameters import Task
+from headway.api.http.job_parameters import Task
 from headway.errors import HeadwayError
 from headway.jobs.logs.follow import LogPiece
 from headway.schemas.jobs import LogFoundOut, LogPartOut

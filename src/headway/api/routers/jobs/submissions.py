@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from headway.api.auth.dependencies import Member, PathNumber, State
-from headway.api.http.parameters import Digest
+from headway.api.http.job_parameters import Digest
 from headway.schemas.submission.run_options import RunIn
 from headway.schemas.submission.submissions import (
     BundleOut,

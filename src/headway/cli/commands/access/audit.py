@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
 
 
 class Export(StrEnum):
@@ -28,6 +28,6 @@ def audit(
 
     headway audit --person ann --format csv > audit.csv"""
     filters = {"person": person, "action": action, "target": target, "format": form.value}
-    for piece in session.connect().people.audit_trail({name: word for name, word in filters.items() if word}):
+    for piece in common.connect().people.audit_trail({name: word for name, word in filters.items() if word}):
         sys.stdout.buffer.write(piece)
     sys.stdout.flush()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import session, ssh_files
+from headway.cli import common, ssh_files
 from headway.cli.exec_program import SSH_PACKAGE, exec_program
 from headway.cli.ssh_targets import find_access
 
@@ -23,7 +23,7 @@ def cp(
     """Copy files to and from a cluster. Runs scp with pinned host keys; all flags of scp are accepted.
 
     headway cp -r ./data lab:data"""
-    api = session.connect()
+    api = common.connect()
     names = [c.name for c in api.clusters.list()]
     config = None
     for host in dict.fromkeys(match.group(2) for word in words if (match := _REMOTE.match(word))):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName
 from headway.cli.registry import WORDS_AFTER_DASHES
-from headway.cli.session import ClusterName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,8 +37,8 @@ def exec_(
     argv = ctx.meta.get(WORDS_AFTER_DASHES)
     if not argv:
         raise typer.BadParameter("put the command after --: headway exec CLUSTER -- COMMAND")
-    api = session.connect()
-    pieces = api.commands.stream(session.choose_cluster(api, cluster), argv, user, None if no_stdin else _stdin())
+    api = common.connect()
+    pieces = api.commands.stream(common.choose_cluster(api, cluster), argv, user, None if no_stdin else _stdin())
     with closing(pieces):
         for kind, data in pieces:
             if kind == "code":

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import Format, Output
 from headway.cli.output import tables
-from headway.cli.session import Format, Output
 from headway.domain.role import Role
 from headway.validation.syntax_rules import join_words
 
@@ -23,9 +23,9 @@ app = typer.Typer(
 @app.command()
 def ls(output: Output = Format.table) -> None:
     """List people, their roles and their teams."""
-    people = session.connect().people.list()
+    people = common.connect().people.list()
     if output is Format.json:
-        session.print_json(people)
+        common.print_json(people)
         return
     columns = [
         tables.Column("PERSON"), tables.Column("ROLE"), tables.Column("USER"), tables.Column("SIGNS IN BY", drop_order=2),
@@ -54,15 +54,15 @@ def put(
     """Set a person's role; create the person if needed."""
     from headway.schemas.people import PersonIn
 
-    made = session.connect().people.put(person, PersonIn.model_validate({"role": role.value, "user": user}))
-    session.print_line(
+    made = common.connect().people.put(person, PersonIn.model_validate({"role": role.value, "user": user}))
+    common.print_line(
         f"{made.name} is {made.role}, {f'on clusters as {made.user}' if made.user else 'with read-only access'}"
     )
-    session.print_note(f"  headway token create {person} creates a token for this person")
+    common.print_note(f"  headway token create {person} creates a token for this person")
 
 
 @app.command()
 def rm(person: Annotated[str, typer.Argument(metavar="PERSON", help="Person name.")]) -> None:
     """Remove a person; their tokens and sessions end at once."""
-    session.connect().people.delete(person)
-    session.print_line(f"{person} is removed")
+    common.connect().people.delete(person)
+    common.print_line(f"{person} is removed")

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import session, ssh_files
+from headway.cli import common, ssh_files
+from headway.cli.common import ClusterName, Format, Output, complete_cluster
 from headway.cli.exec_program import SSH_PACKAGE, exec_program
 from headway.cli.registry import WORDS_AFTER_DASHES
-from headway.cli.session import ClusterName, Format, Output, complete_cluster
 from headway.cli.ssh_targets import resolve_target
 
 
@@ -27,7 +27,7 @@ def ssh(
     """Log in to a cluster, or to a node where you have a job. Runs ssh with pinned host keys.
 
     headway ssh lab-1-2 -- nvidia-smi"""
-    access, target = resolve_target(session.connect(), words or [])
+    access, target = resolve_target(common.connect(), words or [])
     config = ssh_files.write_ssh_config(access)
     exec_program(["ssh", "-F", str(config), target, *(ctx.meta.get(WORDS_AFTER_DASHES) or [])], SSH_PACKAGE)
 
@@ -40,19 +40,19 @@ def ssh_config(
     """Print ssh Host blocks with pinned host keys, or install them for ssh, scp, rsync and editors.
 
     headway ssh-config --install"""
-    api = session.connect()
+    api = common.connect()
     every = install and cluster is None
-    names = [c.name for c in api.clusters.list()] if every else [session.choose_cluster(api, cluster)]
+    names = [c.name for c in api.clusters.list()] if every else [common.choose_cluster(api, cluster)]
     found = [api.clusters.ssh_access(name) for name in names]
     for access in found:
         ssh_files.write_ssh_config(access)
     if output is Format.json:
-        session.print_json(found if every else found[0])
+        common.print_json(found if every else found[0])
     elif not install:
         for access in found:
-            session.print_line(ssh_files.config_text(access).rstrip("\n"))
+            common.print_line(ssh_files.config_text(access).rstrip("\n"))
     if install:
         path, new = ssh_files.install_include()
-        session.print_note(f"{path} {'now includes' if new else 'includes already'} {ssh_files.ssh_folder()}/*.conf")
+        common.print_note(f"{path} {'now includes' if new else 'includes already'} {ssh_files.ssh_folder()}/*.conf")
         for access in found:
-            session.print_note(f"  ssh {access.cluster}")
+            common.print_note(f"  ssh {access.cluster}")

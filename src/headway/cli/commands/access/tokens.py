@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import Format, Output
 from headway.cli.output import formatting, tables
-from headway.cli.session import Format, Output
 from headway.domain.role import Role
 
 if TYPE_CHECKING:
@@ -49,26 +49,26 @@ def create(
         "label": name,
         "days": days,
         "scopes": [scope.value],
-        "cluster": "" if cluster is None else session.require_cluster_name(cluster),
+        "cluster": "" if cluster is None else common.require_cluster_name(cluster),
     }
-    made = session.connect().tokens.create(TokenIn.model_validate(fields))
+    made = common.connect().tokens.create(TokenIn.model_validate(fields))
     if quiet:
-        session.print_line(made.token or "")
+        common.print_line(made.token or "")
         return
     if output is Format.json:
-        session.print_json(made)
+        common.print_json(made)
         return
-    session.print_line(made.token or "")
+    common.print_line(made.token or "")
     until = f" until {formatting.local_time(made.expires_at)}" if made.expires_at else ""
-    session.print_note(f"token {made.id} of {made.person} ({made.role}){until}; it is not shown again")
+    common.print_note(f"token {made.id} of {made.person} ({made.role}){until}; it is not shown again")
 
 
 @app.command()
 def ls(output: Output = Format.table) -> None:
     """List tokens; their secrets are never shown."""
-    tokens = session.connect().tokens.list()
+    tokens = common.connect().tokens.list()
     if output is Format.json:
-        session.print_json(tokens)
+        common.print_json(tokens)
         return
     columns = [
         tables.Column("ID"), tables.Column("PERSON"), tables.Column("ROLE"), tables.Column("FOR", drop_order=5),
@@ -90,16 +90,16 @@ def _for(token: TokenOut) -> str:
 @app.command()
 def revoke(token: Annotated[str, typer.Argument(metavar="ID", help="Token id, from headway token ls.")]) -> None:
     """Revoke a token; it stops working at once."""
-    session.connect().tokens.revoke(token)
-    session.print_line(f"revoked {token}")
+    common.connect().tokens.revoke(token)
+    common.print_line(f"revoked {token}")
 
 
 @app.command()
 def link(output: Output = Format.table) -> None:
     """Print a link that signs a browser in as you, once."""
-    made = session.connect().tokens.sign_in_link()
+    made = common.connect().tokens.sign_in_link()
     if output is Format.json:
-        session.print_json(made)
+        common.print_json(made)
         return
-    session.print_line(made.url)
-    session.print_note(f"works once, until {formatting.local_time(made.expires_at)}")
+    common.print_line(made.url)
+    common.print_note(f"works once, until {formatting.local_time(made.expires_at)}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import Format, Output
 from headway.cli.output.terminal import detect_terminal, paint, without_control_characters
-from headway.cli.session import Format, Output
 
 # The quickstart cluster: a head, four nodes and a spare, and the building of their image.
 NEED_MIB = 2000
@@ -22,15 +22,15 @@ def doctor(output: Output = Format.table) -> None:
 
     gaps = [*host_gaps(need_mib=NEED_MIB, need_disk_mib=NEED_DISK_MIB), *asyncio.run(podman_problem())]
     if output is Format.json:
-        session.print_json(gaps)
+        common.print_json(gaps)
     else:
         terminal = detect_terminal()
         for gap in gaps:
             word = paint("FAIL", "bad", terminal) if gap.fatal else paint("warn", "warn", terminal)
-            session.print_line(f"{word}  {without_control_characters(gap.what)}")
+            common.print_line(f"{word}  {without_control_characters(gap.what)}")
             if gap.fix:
-                session.print_line(f"      {gap.fix}")
+                common.print_line(f"      {gap.fix}")
         if not gaps:
-            session.print_line(f"{paint('ok', 'good', terminal)}    this machine can run local clusters")
+            common.print_line(f"{paint('ok', 'good', terminal)}    this machine can run local clusters")
     if any(gap.fatal for gap in gaps):
         raise typer.Exit(1)

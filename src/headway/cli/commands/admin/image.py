@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from headway.catalog.releases import DEFAULT_IMAGE, IMAGES
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import Format, Output
 from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import STEP_WIDTH
-from headway.cli.session import Format, Output
 from headway.validation.syntax_rules import join_words
 
 if TYPE_CHECKING:
@@ -37,15 +37,15 @@ def build(name: Name = DEFAULT_IMAGE, output: Output = Format.table) -> None:
 
     async def report(step: str, text: str, *, level: str = "info", **_: object) -> None:
         mark = "" if level == "info" else f"{level}: "
-        session.print_note(f"{time.monotonic() - started:7.1f}s  {step:<{STEP_WIDTH}}  {mark}{text}")
+        common.print_note(f"{time.monotonic() - started:7.1f}s  {step:<{STEP_WIDTH}}  {mark}{text}")
 
     built = _run(image_build.build_image(name, report))
     if output is Format.json:
-        session.print_json(built)
+        common.print_json(built)
         return
-    session.print_line(f"{built.tag} is ready: Slurm {built.slurm_version}, {built.size_mib} MiB")
+    common.print_line(f"{built.tag} is ready: Slurm {built.slurm_version}, {built.size_mib} MiB")
     if old := sum(i.unused for i in _run(local_images.list_images())):
-        session.print_note(f"{formatting.plural(old, 'image')} outdated and unused; headway image rm --unused")
+        common.print_note(f"{formatting.plural(old, 'image')} outdated and unused; headway image rm --unused")
 
 
 @app.command()
@@ -55,10 +55,10 @@ def ls(output: Output = Format.table) -> None:
 
     images = _run(local_images.list_images())
     if output is Format.json:
-        session.print_json(images)
+        common.print_json(images)
         return
     if not images:
-        session.print_line("no node image yet; headway image build")
+        common.print_line("no node image yet; headway image build")
         return
     columns = [
         tables.Column("NAME"), tables.Column("SLURM"), tables.Column("SIZE", right=True), tables.Column("BUILT", drop_order=2),
@@ -85,9 +85,9 @@ def rm(
         raise typer.BadParameter("name an image, or give --unused")
     removed = _run(local_images.remove_unused_images() if unused else local_images.remove_images(name))
     for tag in removed:
-        session.print_line(f"removed {tag}")
+        common.print_line(f"removed {tag}")
     if unused and not removed:
-        session.print_line("no unused image")
+        common.print_line("no unused image")
 
 
 def _state(info: ImageInfo) -> tables.Cell:

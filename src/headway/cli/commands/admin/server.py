@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from headway import paths
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import Format, Output
 from headway.cli.exec_program import exec_program
 from headway.cli.output import tables
-from headway.cli.session import Format, Output
 from headway.errors import Refused, Unreachable
 
 app = typer.Typer(
@@ -63,7 +63,7 @@ def start(tls_cert: Cert = None, tls_key: Key = None) -> None:
     _set_tls(tls_cert, tls_key)
     already = running_server()
     server = already or start_server()
-    session.print_line(
+    common.print_line(
         f"the server {'is already running' if already else 'is running'} at {server.url} (process {server.pid})"
     )
 
@@ -73,15 +73,15 @@ def stop() -> None:
     """Stop the server. Clusters and jobs continue."""
     from headway.sdk.local_server import stop_server
 
-    session.print_line("the server has stopped" if stop_server() else "no server is running")
+    common.print_line("the server has stopped" if stop_server() else "no server is running")
 
 
 @app.command()
 def status(output: Output = Format.table) -> None:
     """Show the server's address, version and state. Exits with 7 when none answers."""
-    server = session.connect().server()
+    server = common.connect().server()
     if output is Format.json:
-        session.print_json(server)
+        common.print_json(server)
         return
     pairs: list[tuple[str, tables.Cell]] = [
         ("url", server.url), ("version", server.version), ("process", str(server.pid)),
@@ -106,7 +106,7 @@ def logs(
     if follow:
         exec_program(["tail", "-n", str(lines), "-F", str(log)])
     for line in _last(log, lines):
-        session.print_line(line)
+        common.print_line(line)
 
 
 def _last(log: Path, lines: int) -> list[str]:
@@ -188,8 +188,8 @@ def install(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "headway.service").write_text(text)
     systemctl = "systemctl" if root else "systemctl --user"
-    session.print_line(f"wrote {folder / 'headway.service'}")
-    session.print_line(f"  {systemctl} daemon-reload && {systemctl} enable --now headway")
+    common.print_line(f"wrote {folder / 'headway.service'}")
+    common.print_line(f"  {systemctl} daemon-reload && {systemctl} enable --now headway")
 
 
 def _for_a_unit(name: str, text: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headway import __version__
-from headway.cli import session
-from headway.cli.session import Format, Output
+from headway.cli import common
+from headway.cli.common import Format, Output
 from headway.errors import HeadwayError, Unreachable
 from headway.sdk.server_address import NO_SERVER
 
@@ -14,7 +14,7 @@ def version(output: Output = Format.table) -> None:
     server: str | None = None
     server_text, failed = "none in reach", None
     try:
-        api = session.connect()
+        api = common.connect()
         server_text = f"at {api.url}"
         server_text = server = api.server().version
     except Unreachable as error:
@@ -22,9 +22,9 @@ def version(output: Output = Format.table) -> None:
     except HeadwayError as error:
         failed = error
     if output is Format.json:
-        session.print_json({"client": __version__, "server": server})
+        common.print_json({"client": __version__, "server": server})
     else:
-        session.print_line(f"headway {__version__}")
-        session.print_line(f"server  {server_text}")
+        common.print_line(f"headway {__version__}")
+        common.print_line(f"server  {server_text}")
     if failed is not None:  # there is one, which refuses us or which we can't read
         raise failed

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName, Format, Output
 from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import print_for_programs, print_rows
-from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
     from headway.schemas.billing import BudgetOut
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 def budgets(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """Show the budgets of teams: limit, used, left."""
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
     found = api.billing.budgets(name)
     if print_for_programs(found, output):
         return
     if not found:
-        session.print_line(f"no visible team of {name} has a budget; set teams.NAME.budget in its file")
+        common.print_line(f"no visible team of {name} has a budget; set teams.NAME.budget in its file")
         return
     columns = [
         tables.Column("TEAM"),

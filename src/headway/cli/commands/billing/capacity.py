@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName, Format, Output
 from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Month, print_for_programs, print_rows
-from headway.cli.session import ClusterName, Format, Output
 
 
 def capacity(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
     """Report GPU utilisation, fragmentation of free GPUs, and queue waits by job size."""
-    api = session.connect()
-    found = api.billing.capacity(session.choose_cluster(api, cluster), period)
+    api = common.connect()
+    found = api.billing.capacity(common.choose_cluster(api, cluster), period)
     if print_for_programs(found, output):
         return
     for one in found.types:
@@ -20,19 +20,19 @@ def capacity(cluster: ClusterName = None, period: Month = "", output: Output = F
         if busiest is not None and busiest.there:
             held_share = formatting.share(busiest.held / busiest.there)
             words += f", {held_share} in the fullest hour ({formatting.local_time(busiest.at)})"
-        session.print_line(words)
+        common.print_line(words)
         if one.fragmentation is not None:
             worst = max(one.hours, key=lambda hour: hour.fragmented)
             words = f"{one.gpu_type}: {formatting.share(one.fragmentation)} of the free GPU-hours on nodes that also ran a job"
             if worst.fragmented:
                 words += f", most in the hour of {formatting.local_time(worst.at)} ({worst.fragmented:,.2f} of {worst.free:,.2f})"
-            session.print_line(words)
-    session.print_line(
+            common.print_line(words)
+    common.print_line(
         f"free now: {found.free_gpus} GPUs, {found.free_whole_node_gpus} of them on completely free nodes "
         f"({formatting.share(found.fragmentation)} fragmented)"
     )
     if found.waits:
-        session.print_line()
+        common.print_line()
     columns = [
         tables.Column("JOBS OF"),
         *(tables.Column(word, right=True) for word in ("RUNS", "HALF WAIT", "90 %", "99 %")),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName, Format, Output
 from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Month, print_for_programs, print_rows
-from headway.cli.session import ClusterName, Format, Output
 
 
 def energy(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
     """Report kilowatt-hours by team, measured or estimated, including the site's overhead (PUE)."""
-    api = session.connect()
-    found = api.billing.energy(session.choose_cluster(api, cluster), period)
+    api = common.connect()
+    found = api.billing.energy(common.choose_cluster(api, cluster), period)
     if print_for_programs(found, output):
         return
     columns = [
@@ -26,6 +26,6 @@ def energy(cluster: ClusterName = None, period: Month = "", output: Output = For
         for who, one in (*((one.team or "no team", one) for one in found.teams), ("all", found.total))
     ]  # fmt: skip
     print_rows(columns, rows)
-    session.print_note(f"PUE {found.pue:g}: energy of the site divided by energy of the machines")
+    common.print_note(f"PUE {found.pue:g}: energy of the site divided by energy of the machines")
     if found.simulated:
-        session.print_note("power is of SIMULATED GPUs")
+        common.print_note("power is of SIMULATED GPUs")

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName, Format, Output
 from headway.cli.options.option_conflicts import require_unset
 from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Month, print_for_programs, print_rows
-from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,18 +29,18 @@ def goodput(
     headway goodput --job 104"""
     if job:
         require_unset({"period": period}, "--job", "--job reports all runs of a job")
-    api = session.connect()
+    api = common.connect()
     if job:
-        report = api.billing.job_goodput(session.choose_cluster(api, cluster), job)
+        report = api.billing.job_goodput(common.choose_cluster(api, cluster), job)
         if not print_for_programs(report, output):
             _print_parts("JOB", [(f"{job} ({report.user}), {report.runs} run{'s' * (report.runs != 1)}", report.total)])
         return
-    found = api.billing.goodput(session.choose_cluster(api, cluster), period)
+    found = api.billing.goodput(common.choose_cluster(api, cluster), period)
     if print_for_programs(found, output):
         return
     _print_parts("TEAM", [*((one.team or "no team", one) for one in found.teams), ("all", found.total)])
     if found.causes:
-        session.print_line()
+        common.print_line()
     columns = [
         tables.Column("USD", right=True),
         tables.Column("GPU-HOURS", right=True),
@@ -54,7 +54,7 @@ def goodput(
     print_rows(columns, rows)
     better = [one for one in found.checkpoints if one.saves_usd]
     if better:
-        session.print_line()
+        common.print_line()
     columns = [
         tables.Column(word, right=True) for word in ("JOB", "SAVES FOR", "EVERY", "BETTER EVERY", "WOULD SAVE USD")
     ]

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName
 from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Month, Sheet, SheetOutput, print_for_programs, print_rows
-from headway.cli.session import ClusterName
 from headway.errors import Refused
 
 
@@ -24,8 +24,8 @@ def invoice(
     """Show a month's invoice: machines billed by the second, spares listed separately.
 
     headway invoice lab --period 2026-10 --close"""
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
     if close and not period:
         raise Refused("give the month to close", hint="headway invoice --period 2026-10 --close")
     found = api.billing.close_invoice(name, period) if close else api.billing.invoice(name, period)
@@ -36,7 +36,7 @@ def invoice(
         if found.state == "closed"
         else f"open, until {formatting.local_time(found.as_of)}"
     )
-    session.print_line(f"{name} {found.period} ({found.timezone}): {state}")
+    common.print_line(f"{name} {found.period} ({found.timezone}): {state}")
     columns = [
         tables.Column("WHAT"), tables.Column("GROUP"), tables.Column("BILLING"), tables.Column("HOURS", right=True),
         tables.Column("USD AN HOUR", right=True), tables.Column("USD", right=True), tables.Column("OF"),
@@ -56,8 +56,8 @@ def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOut
     """Split a month's invoice among teams, to the cent.
 
     headway chargeback lab --period 2026-10 -o json"""
-    api = session.connect()
-    found = api.billing.chargeback(session.choose_cluster(api, cluster), period)
+    api = common.connect()
+    found = api.billing.chargeback(common.choose_cluster(api, cluster), period)
     if print_for_programs(found, output):
         return
     fields = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd", "broken_usd", "total_usd")
@@ -76,4 +76,4 @@ def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOut
         rows.append(["invoice", *[""] * 6, (formatting.usd(found.invoice_total_usd), "bold")])
     print_rows(columns, rows)
     if found.state == "open":
-        session.print_note(f"{found.period} is open: these figures may still change")
+        common.print_note(f"{found.period} is open: these figures may still change")

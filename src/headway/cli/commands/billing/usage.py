@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName
 from headway.cli.options.option_conflicts import require_unset
 from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Sheet, SheetOutput, print_for_programs, print_rows
-from headway.cli.session import ClusterName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,8 +61,8 @@ def usage(
         require_unset(of_runs, "--nodes", "node states are selected by --group, --from and --to")
     if nodes or runs or job or cause:
         require_unset({"by": by != "team"}, "--nodes" if nodes else "--runs, --job and --cause", "it applies to sums")
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
     if nodes:
         _print_node_states(
             _pages(
@@ -84,11 +84,11 @@ def usage(
 
 def _print_sums(found: UsageOut, output: Sheet) -> None:
     if found.stale:
-        session.print_note(f"accounting can't be read now, the data is old: {found.stale}")
+        common.print_note(f"accounting can't be read now, the data is old: {found.stale}")
     if print_for_programs(found, output):
         return
     if not found.rows:
-        session.print_line(
+        common.print_line(
             f"nothing ran on {found.cluster} from {formatting.local_time(found.start)} to {formatting.local_time(found.end)}"
         )
         return
@@ -107,9 +107,9 @@ def _print_sums(found: UsageOut, output: Sheet) -> None:
     rows.append(_usage_cells(found.total, ["all", *blank]))
     print_rows(columns, rows)
     if any(row.energy_estimated for row in found.rows):
-        session.print_note("~ energy is partly estimated, not measured")
+        common.print_note("~ energy is partly estimated, not measured")
     if found.simulated:
-        session.print_note(formatting.SIMULATED_NOTE)
+        common.print_note(formatting.SIMULATED_NOTE)
 
 
 def _usage_cells(row: UsageRow, names: Sequence[str]) -> list[tables.Cell]:
@@ -178,5 +178,5 @@ def _print_runs(found: Any, output: Sheet) -> None:
         for one in found.runs
     ]  # fmt: skip
     if not rows:
-        session.print_line("no matching run")
+        common.print_line("no matching run")
     print_rows(columns, rows)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import Format, Output
 from headway.cli.options.deadline_option import Deadline, parse_deadline
 from headway.cli.output import changeset_text, formatting
 from headway.cli.output.operation_progress import follow_to_end
 from headway.cli.output.terminal import detect_terminal
-from headway.cli.session import Format, Output
 from headway.domain.operation import OperationKind
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ AWAY_S = 60.0  # limit of waiting for root's server
 def plan(file: File = DEFAULT_FILE, diff: Diff = False, output: Output = Format.table) -> None:
     """Show what apply would change and what each change disturbs. Change nothing."""
     document = _document(file)
-    _show(session.connect().clusters.plan(document), diff=diff, output=output)
+    _show(common.connect().clusters.plan(document), diff=diff, output=output)
 
 
 def apply(
@@ -54,7 +54,7 @@ def apply(
     continues on the server when this command is interrupted. Starts the server when none is running here."""
     quiet = output is Format.json
     if follow_id:
-        api = session.connect()
+        api = common.connect()
         _end(follow_to_end(api, api.operations.get(follow_id), quiet=quiet), output)
         return
     deadline_s = parse_deadline(deadline)
@@ -68,10 +68,10 @@ def apply(
         _print_changes(changes, diff=diff)
     if not changes.changes and _settled(api, changes.cluster):
         if quiet:
-            session.print_json(_nothing_done(api, changes.cluster))
+            common.print_json(_nothing_done(api, changes.cluster))
         return
     if changes.asks:
-        session.confirm(
+        common.confirm(
             "Continue?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'change')} would disturb jobs or sessions"
         )
     operation = api.clusters.apply(document, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s)
@@ -114,7 +114,7 @@ def _reach(*, quiet: bool) -> Client:
 
     api: Client | None = None
     try:
-        api = session.connect()
+        api = common.connect()
         api.me()
         return api
     except Unreachable as error:
@@ -124,8 +124,8 @@ def _reach(*, quiet: bool) -> Client:
             return _come_back(error)
     url = _start_server()
     if url and not quiet:
-        session.print_line(f"started the server at {url}; stop it with headway server stop")
-    return session.connect()
+        common.print_line(f"started the server at {url}; stop it with headway server stop")
+    return common.connect()
 
 
 def _come_back(error: Unreachable) -> Client:
@@ -139,7 +139,7 @@ def _come_back(error: Unreachable) -> Client:
     deadline.clear()
     while True:
         try:
-            api = session.connect()
+            api = common.connect()
             api.me()
             return api
         except Unreachable as caught:
@@ -158,7 +158,7 @@ def _when_lost(api: Client) -> Callable[[], None] | None:
 
 def _print_root_server_hint(what: str, start: str) -> None:
     """Tells how to start root's server: one of the user's own would hide it and know none of its clusters."""
-    session.print_note(f"{what}; waiting for it: {start}")
+    common.print_note(f"{what}; waiting for it: {start}")
 
 
 def _start_server() -> str:
@@ -174,33 +174,33 @@ def _start_again() -> None:
     try:
         _start_server()
     except HeadwayError as error:
-        session.print_note(f"the server has stopped and did not start again: {error.message}")
+        common.print_note(f"the server has stopped and did not start again: {error.message}")
 
 
 def _show(changes: ChangeSetOut, *, diff: bool, output: Format) -> None:
     if output is Format.json:
-        session.print_json(changes)
+        common.print_json(changes)
     else:
         _print_changes(changes, diff=diff)
 
 
 def _print_changes(changes: ChangeSetOut, *, diff: bool) -> None:
     for line in changeset_text.changeset_lines(changes, detect_terminal(), diffs=diff):
-        session.print_line(line)
+        common.print_line(line)
 
 
 def _end(operation: OperationOut, output: Format) -> None:
     if output is Format.json:
-        session.print_json(operation)
+        common.print_json(operation)
         return
     name = operation.cluster
     took = ""
     if operation.finished_at is not None:
         took = f" in {operation.finished_at - operation.created_at:.1f} s"
-    session.print_line(f"{operation.kind.success(name)}{took}")
+    common.print_line(f"{operation.kind.success(name)}{took}")
     for kept in operation.kept:
-        session.print_line(f"  {kept}")
+        common.print_line(f"  {kept}")
     if operation.kind is not OperationKind.APPLY:
         return
-    session.print_line(f"  use it: headway submit {name} SCRIPT · headway queue {name} · headway ssh {name}")
-    session.print_line(f"  remove: headway down {name}")
+    common.print_line(f"  use it: headway submit {name} SCRIPT · headway queue {name} · headway ssh {name}")
+    common.print_line(f"  remove: headway down {name}")

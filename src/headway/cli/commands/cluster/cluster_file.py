@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
 from headway.errors import Refused
 
 
@@ -30,12 +30,12 @@ def init(
             out.write(text)
     except FileExistsError:
         raise Refused(f"{file} already exists", hint="give another file with --file, or --file - to print") from None
-    session.print_line(f"wrote {file}")
-    session.print_line(f"  edit it, then: headway apply {file}")
+    common.print_line(f"wrote {file}")
+    common.print_line(f"  edit it, then: headway apply {file}")
 
 
 def schema() -> None:
     """Print the JSON Schema of cluster.yaml, for editors and checks."""
     from headway.clusterfile.json_schema import cluster_file_schema as json_schema
 
-    session.print_json(json_schema())
+    common.print_json(json_schema())

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session, ssh_files
+from headway.cli import common, ssh_files
+from headway.cli.common import ClusterName, Format, Output
 from headway.cli.output import formatting
 from headway.cli.output.operation_progress import follow_operation
-from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
     from headway.schemas.clusters import ClusterOut
@@ -25,25 +25,25 @@ def down(
 ) -> None:
     """Remove a cluster's machines and network. Home, scratch and accounting are kept for the next apply of the same name,
     unless --delete-data is given."""
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
     quiet = output is Format.json
     if not yes:
         message = _what_happens(api.clusters.get(name), delete_data=delete_data)
-        if session.is_interactive():
-            session.print_line(message)
-        session.confirm(f"Take {name} down?", yes=False, refusal=message)
+        if common.is_interactive():
+            common.print_line(message)
+        common.confirm(f"Take {name} down?", yes=False, refusal=message)
     operation = api.clusters.down(name, delete_data=delete_data)
     ssh_files.remove_ssh_config(name)  # now, not at the end: the operation continues when this command is interrupted
     final = follow_operation(api, operation, quiet=quiet)
     if quiet:
-        session.print_json(final)
+        common.print_json(final)
         return
-    session.print_line(f"{name} is down")
+    common.print_line(f"{name} is down")
     for kept in final.kept:
-        session.print_line(f"  kept {kept}")
+        common.print_line(f"  kept {kept}")
     if final.kept:
-        session.print_line(
+        common.print_line(
             f"  the next headway apply of {name} uses them; headway down {name} --delete-data deletes them"
         )
 

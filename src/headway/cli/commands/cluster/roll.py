@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName, Format, Output
 from headway.cli.options.deadline_option import By, parse_by
 from headway.cli.output import changeset_text, formatting
 from headway.cli.output.operation_progress import follow_to_end
-from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
     from headway.schemas.clusters import OperationOut
@@ -40,8 +40,8 @@ def roll(
     headway roll lab --dry-run
     headway roll lab --by 2h
     headway roll lab --back"""
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
     quiet = output is Format.json
     if stop:
         _end(
@@ -57,14 +57,14 @@ def roll(
     if dry_run:
         return
     if changes.asks:
-        session.confirm("Continue?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'machine')} would be rebuilt")
+        common.confirm("Continue?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'machine')} would be rebuilt")
     operation = api.clusters.roll(name, back=back, head=head, by_s=by_s)
     _end(follow_to_end(api, operation, quiet=quiet), output, f"{name} is rolled")
 
 
 def _end(final: OperationOut, output: Format, words: str) -> None:
     if output is Format.json:
-        session.print_json(final)
+        common.print_json(final)
         return
     took = f" in {final.finished_at - final.created_at:.1f} s" if final.finished_at else ""
-    session.print_line(f"{words}{took}")
+    common.print_line(f"{words}{took}")

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import Format, Output
 from headway.cli.options.deadline_option import Deadline, parse_deadline
 from headway.cli.output import changeset_text, formatting
 from headway.cli.output.operation_progress import follow_to_end
-from headway.cli.session import Format, Output
 
 
 def scale(
@@ -33,8 +33,8 @@ def scale(
     headway scale lab gpu=8 cpu=2"""
     cluster, groups = _parse_counts(words)
     deadline_s = parse_deadline(deadline)
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
     quiet = output is Format.json
     changes = api.clusters.plan_scale(name, groups)
     if not quiet or dry_run:
@@ -42,7 +42,7 @@ def scale(
     if dry_run:
         return
     if changes.asks:
-        session.confirm(
+        common.confirm(
             "Continue?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'change')} would disturb jobs or sessions"
         )
     operation = api.clusters.scale(
@@ -50,16 +50,16 @@ def scale(
     )
     final = follow_to_end(api, operation, quiet=quiet)
     if quiet:
-        session.print_json(final)
+        common.print_json(final)
         return
     took = f" in {final.finished_at - final.created_at:.1f} s" if final.finished_at else ""
-    session.print_line(f"{name} is scaled{took}")
-    session.print_line("  change the number in the cluster file too, or the next apply restores the old number")
+    common.print_line(f"{name} is scaled{took}")
+    common.print_line("  change the number in the cluster file too, or the next apply restores the old number")
 
 
 def _parse_counts(words: list[str]) -> tuple[str | None, dict[str, int]]:
     """Returns (cluster or None, group -> nodes); the group is "" for a bare number."""
-    name, rest = session.split_cluster(words) if "=" not in words[0] else (None, words)
+    name, rest = common.split_cluster(words) if "=" not in words[0] else (None, words)
     groups: dict[str, int] = {}
     for word in rest:
         group, _, number = word.rpartition("=")

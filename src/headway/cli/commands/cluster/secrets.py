@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName, Format, Output
 from headway.cli.output.operation_progress import follow_operation
-from headway.cli.session import ClusterName, Format, Output
 
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Rotate a cluster's keys while jobs run."
@@ -36,10 +36,10 @@ def rotate(
     """Replace one of a cluster's keys. Jobs continue.
 
     headway secrets rotate munge lab"""
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
     final = follow_operation(api, api.clusters.rotate_secret(name, what.value), quiet=output is Format.json)
     if output is Format.json:
-        session.print_json(final)
+        common.print_json(final)
         return
-    session.print_line(f"{name} has a new {what.value} key")
+    common.print_line(f"{name} has a new {what.value} key")

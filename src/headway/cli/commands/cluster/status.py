@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName, Format, Output
 from headway.cli.output import formatting, tables
 from headway.cli.output.node_table import node_lines
 from headway.cli.output.terminal import Terminal, detect_terminal, paint, without_control_characters, wrap_text
-from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
     from headway.schemas.clusters import CheckOut, ClusterOut, GroupOut
@@ -22,12 +22,12 @@ _STATE_STYLE = {
 
 def ls(output: Output = Format.table) -> None:
     """List clusters."""
-    clusters = session.connect().clusters.list()
+    clusters = common.connect().clusters.list()
     if output is Format.json:
-        session.print_json(clusters)
+        common.print_json(clusters)
         return
     if not clusters:
-        session.print_line("no cluster yet; headway init, then headway apply")
+        common.print_line("no cluster yet; headway init, then headway apply")
         return
     columns = [
         tables.Column("CLUSTER"), tables.Column("STATE"), tables.Column("NODES", right=True), tables.Column("PLAN", drop_order=2),
@@ -55,16 +55,16 @@ def status(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """Show whether a cluster is ready. Exits with 1 when it is not.
 
     Prints a line per check: ok or FAIL, and what to do."""
-    api = session.connect()
-    answer = api.clusters.status(session.choose_cluster(api, cluster))
+    api = common.connect()
+    answer = api.clusters.status(common.choose_cluster(api, cluster))
     if output is Format.json:
-        session.print_json(answer)
+        common.print_json(answer)
     else:
         terminal = detect_terminal()
         lines = [*_headlines(answer.cluster, terminal), "", *check_lines(answer.checks, terminal)]
         lines += ["", *node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, terminal=terminal)]
         for line in lines:
-            session.print_line(line)
+            common.print_line(line)
     if not all(check.ok for check in answer.checks) or answer.cluster.state in {"failed", "down"}:
         raise typer.Exit(1)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName, Format, Output
 from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import follow_operation
-from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
     from headway.schemas.backups import BackupOut
@@ -40,16 +40,16 @@ def backup(
     The file is verified before it gets its final name. Users' files (home, scratch) are not included.
 
     headway backup lab --to /backup"""
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
     phrase = passphrase(key_file, twice=True)
     final = follow_operation(api, api.backups.create(name, _absolute(to), phrase), quiet=output is Format.json)
     if output is Format.json:
-        session.print_json(final)
+        common.print_json(final)
         return
     for kept in final.kept:
-        session.print_line(kept)
-        session.print_note(f"restore it: headway restore {name} --from {kept}")
+        common.print_line(kept)
+        common.print_note(f"restore it: headway restore {name} --from {kept}")
 
 
 def backups(
@@ -70,7 +70,7 @@ def backups(
 
     headway backups
     headway backups --in /backup --verify all"""
-    api = session.connect()
+    api = common.connect()
     found = api.backups.list(_absolute(folder) if folder else "")
     if verify:
         named = [one.path for one in found if verify in ("all", one.path, Path(one.path).name)]
@@ -78,10 +78,10 @@ def backups(
         phrase = passphrase(key_file) if paths else ""
         found = [api.backups.verify(one, phrase) for one in paths]
     if output is Format.json:
-        session.print_json(found)
+        common.print_json(found)
         return
     if not found:
-        session.print_line(f"no backup in {_absolute(folder) if folder else 'the folders of the cluster files'}")
+        common.print_line(f"no backup in {_absolute(folder) if folder else 'the folders of the cluster files'}")
         return
     columns = [
         tables.Column("CLUSTER"), tables.Column("MADE"), tables.Column("SIZE", right=True), tables.Column("SLURM", drop_order=2),
@@ -114,27 +114,27 @@ def restore(
     Queue, history, fair share, people and their uids are restored; the head's current state is replaced.
 
     headway restore lab --from /backup/lab-20260101-020000.headway-backup"""
-    session.require_cluster_name(cluster)
-    api = session.connect()
+    common.require_cluster_name(cluster)
+    api = common.connect()
     path = _absolute(source)
     here = any(one.name == cluster for one in api.clusters.list())
     if here:
         message = f"queue and accounting of {cluster} are replaced by those of {path}"
-        if session.is_interactive():
-            session.print_line(message)
-        session.confirm(f"Restore {cluster}?", yes=yes, refusal=message)
+        if common.is_interactive():
+            common.print_line(message)
+        common.confirm(f"Restore {cluster}?", yes=yes, refusal=message)
     phrase = passphrase(key_file)
     final = follow_operation(
         api, api.backups.restore(cluster, path, phrase, confirmed=True), quiet=output is Format.json
     )
     if output is Format.json:
-        session.print_json(final)
+        common.print_json(final)
         return
-    session.print_line(f"{cluster} is restored: headway queue {cluster}")
+    common.print_line(f"{cluster} is restored: headway queue {cluster}")
 
 
 def _absolute(path: Path) -> str:
-    return os.path.normpath(Path.cwd() / session.expand_home(path))
+    return os.path.normpath(Path.cwd() / common.expand_home(path))
 
 
 def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
@@ -145,7 +145,7 @@ def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
 
     if key_file is not None:
         try:
-            lines = session.expand_home(key_file).read_text().strip().splitlines()
+            lines = common.expand_home(key_file).read_text().strip().splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise Refused(
                 f"{key_file} can't be read: {error}", hint="give a file with the passphrase in its first line"
@@ -153,7 +153,7 @@ def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
         found = lines[0] if lines else ""
     elif os.environ.get(PASSPHRASE):
         found = os.environ[PASSPHRASE]
-    elif session.is_interactive():
+    elif common.is_interactive():
         found = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=twice)
     else:
         raise NeedsConfirmation(

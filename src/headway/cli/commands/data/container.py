@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName, Format, Output
 from headway.cli.output import tables
-from headway.cli.session import ClusterName, Format, Output
 from headway.errors import Refused
 
 RUNTIME = ("python3", "-IS", "/usr/lib/headway/container")
@@ -33,12 +33,12 @@ def import_(
 
     headway container import lab nvcr.io#nvidia/pytorch:25.05-py3"""
     _check(image)
-    session.print_note(f"fetching {image} on {cluster}'s head")
+    common.print_note(f"fetching {image} on {cluster}'s head")
     made = json.loads(_run_on_head(cluster, "import", image))
     if output is Format.json:
-        session.print_json(made)
+        common.print_json(made)
         return
-    session.print_line(f"{made['image']} is available to all users: {made['path']}, {made['bytes'] >> 20} MiB")
+    common.print_line(f"{made['image']} is available to all users: {made['path']}, {made['bytes'] >> 20} MiB")
 
 
 def _check(image: str) -> None:
@@ -60,10 +60,10 @@ def ls(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """List the shared images."""
     rows: list[dict[str, Any]] = json.loads(_run_on_head(cluster, "list"))
     if output is Format.json:
-        session.print_json(rows)
+        common.print_json(rows)
         return
     if not rows:
-        session.print_line("no shared container image; headway container import CLUSTER IMAGE")
+        common.print_line("no shared container image; headway container import CLUSTER IMAGE")
         return
     columns = [tables.Column("DIGEST"), tables.Column("SIZE", right=True), tables.Column("IMPORTED")]
     cells: list[list[tables.Cell]] = [
@@ -79,14 +79,14 @@ def rm(
 ) -> None:
     """Remove a shared image. Running steps keep it until they end."""
     _run_on_head(cluster, "remove", digest)
-    session.print_line(f"removed {digest}")
+    common.print_line(f"removed {digest}")
 
 
 def _run_on_head(cluster: str | None, *words: str) -> str:
     """The runtime's answer on the head, as root: the server lets administrators alone. Raises Refused with its words."""
-    api = session.connect()
+    api = common.connect()
     output = {"out": b"", "err": b"", "code": b"1"}
-    with closing(api.commands.stream(session.choose_cluster(api, cluster), [*RUNTIME, *words])) as pieces:
+    with closing(api.commands.stream(common.choose_cluster(api, cluster), [*RUNTIME, *words])) as pieces:
         for kind, data in pieces:
             output[kind] = data if kind == "code" else output[kind] + data
     words_said = output["err"].decode(errors="replace").strip()
@@ -94,5 +94,5 @@ def _run_on_head(cluster: str | None, *words: str) -> str:
         message, _, hint = words_said.rpartition("headway: ")[2].partition("\n")
         raise Refused(message or f"the head answered with {code}", hint=hint.strip())
     for line in words_said.splitlines():
-        session.print_note(line.removeprefix("headway: "))
+        common.print_note(line.removeprefix("headway: "))
     return output["out"].decode()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterOption, Format, Output
 from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import follow_operation
-from headway.cli.session import ClusterOption, Format, Output
 from headway.domain.dataset import format_bytes
 from headway.errors import NotFound, Refused
 
@@ -49,15 +49,15 @@ def add(
     A bucket is read with this machine's AWS credentials (environment, AWS_PROFILE).
 
     headway dataset add tiny --from ./data/tiny"""
-    api = session.connect()
-    picked = session.choose_cluster(api, cluster)
+    api = common.connect()
+    picked = common.choose_cluster(api, cluster)
     begun = _begin(api, picked, name, source, endpoint_url)
     final = follow_operation(api, begun, quiet=output is Format.json)
     if output is Format.json:
-        session.print_json(final)
+        common.print_json(final)
         return
     for place in final.kept:
-        session.print_line(place)
+        common.print_line(place)
 
 
 def _begin(api: Client, cluster: str, name: str, source: str, endpoint_url: str) -> OperationOut:
@@ -69,7 +69,7 @@ def _begin(api: Client, cluster: str, name: str, source: str, endpoint_url: str)
         raise Refused(
             "--endpoint-url needs an s3:// source", hint=f"headway dataset add {name} --from s3://BUCKET/PREFIX"
         )
-    return api.datasets.add(cluster, name, os.path.normpath(Path.cwd() / session.expand_home(source)))
+    return api.datasets.add(cluster, name, os.path.normpath(Path.cwd() / common.expand_home(source)))
 
 
 @app.command("list")
@@ -81,14 +81,14 @@ def list_all(
     """List versions: size, number of jobs that used it, state.
 
     headway dataset list tiny"""
-    api = session.connect()
-    picked = session.choose_cluster(api, cluster)
+    api = common.connect()
+    picked = common.choose_cluster(api, cluster)
     found = [one for one in api.datasets.list(picked) if name in ("", one.name)]
     if output is Format.json:
-        session.print_json(found)
+        common.print_json(found)
         return
     if not found:
-        session.print_line(f"no dataset {name} on {picked}" if name else f"no dataset on {picked}")
+        common.print_line(f"no dataset {name} on {picked}" if name else f"no dataset on {picked}")
         return
     columns = [
         tables.Column("DATASET"), tables.Column("FILES", right=True), tables.Column("SIZE", right=True),
@@ -104,14 +104,14 @@ def verify(which: Which, cluster: ClusterOption = None, output: Output = Format.
     """Read every file again and report damaged ones.
 
     headway dataset verify tiny@1"""
-    api = session.connect()
-    picked = session.choose_cluster(api, cluster)
+    api = common.connect()
+    picked = common.choose_cluster(api, cluster)
     name, number = _version(api, picked, which)
     final = follow_operation(api, api.datasets.verify(picked, name, number), quiet=output is Format.json)
     if output is Format.json:
-        session.print_json(final)
+        common.print_json(final)
         return
-    session.print_line(f"{name}@{number} is complete")
+    common.print_line(f"{name}@{number} is complete")
 
 
 @app.command("remove")
@@ -129,17 +129,17 @@ def remove(
     headway dataset remove tiny@1"""
     if "@" not in which:
         raise Refused(f"give a version of {which}", hint=f"headway dataset remove {which}@1")
-    api = session.connect()
-    picked = session.choose_cluster(api, cluster)
+    api = common.connect()
+    picked = common.choose_cluster(api, cluster)
     name, number = _version(api, picked, which)
-    session.confirm(
+    common.confirm(
         f"Remove {name}@{number} from {picked}?", yes=yes, refusal=f"{name}@{number} would be deleted permanently"
     )
     final = follow_operation(api, api.datasets.remove(picked, name, number, force=force), quiet=output is Format.json)
     if output is Format.json:
-        session.print_json(final)
+        common.print_json(final)
         return
-    session.print_line(f"{name}@{number} is removed")
+    common.print_line(f"{name}@{number} is removed")
 
 
 def _version(api: Client, cluster: str, which: str) -> tuple[str, int]:

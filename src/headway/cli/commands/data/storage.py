@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName, Format, Output
 from headway.cli.output import tables
-from headway.cli.session import ClusterName, Format, Output
 from headway.domain.dataset import format_bytes
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ def show_volumes(cluster: ClusterName = None, output: Output = Format.table) -> 
     """List volumes: nodes that have or lost them, usage, last measured throughput.
 
     headway storage show lab"""
-    api = session.connect()
-    found = api.storage.get(session.choose_cluster(api, cluster))
+    api = common.connect()
+    found = api.storage.get(common.choose_cluster(api, cluster))
     if output is Format.json:
-        session.print_json(found)
+        common.print_json(found)
         return
     if found.stale:
-        session.print_note(f"the usage of volumes can't be read: {found.stale}")
+        common.print_note(f"the usage of volumes can't be read: {found.stale}")
     columns = [
         tables.Column("VOLUME"), tables.Column("TYPE"), tables.Column("USED", right=True), tables.Column("FREE", right=True),
         tables.Column("NODES", right=True), tables.Column("WRITE", right=True), tables.Column("READ", right=True),
@@ -70,10 +70,10 @@ def bench(
     """Measure write, read and checkpoint throughput of each volume from one machine. Files written are removed.
 
     headway storage bench lab --node lab-1-1"""
-    api = session.connect()
-    found = api.storage.benchmark(session.choose_cluster(api, cluster), node=node, mib=mib)
+    api = common.connect()
+    found = api.storage.benchmark(common.choose_cluster(api, cluster), node=node, mib=mib)
     if output is Format.json:
-        session.print_json(found)
+        common.print_json(found)
         return
     columns = [
         tables.Column("VOLUME"), tables.Column("WRITE", right=True), tables.Column("READ", right=True),

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import Format, Output
 from headway.cli.options.env_option import EnvOption, parse_env_options
 from headway.cli.options.job_arguments import JobArgument, parse_job_words
 from headway.cli.output import formatting, tables
 from headway.cli.output.terminal import Span, Terminal, detect_terminal, without_control_characters
-from headway.cli.session import Format, Output
 from headway.domain.slurm.job_label import job_label
 from headway.domain.slurm.job_states import ENDED, WAITING
 
@@ -35,17 +35,17 @@ def show_job(
 
     headway job show 12 --lineage"""
     cluster, word = parse_job_words(words)
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
     if lineage:
-        number, task = session.split_job_id(word)
-        _show_lineage(api.jobs.lineage(name, session.get_job(api, name, word).id if task else number), output)
+        number, task = common.split_job_id(word)
+        _show_lineage(api.jobs.lineage(name, common.get_job(api, name, word).id if task else number), output)
         return
-    found = session.get_job(api, name, word)
+    found = common.get_job(api, name, word)
     if found.array_job_id and word == str(found.array_job_id):
         found.tasks = api.jobs.tasks(name, found.array_job_id)
     if output is Format.json:
-        session.print_json(found)
+        common.print_json(found)
         return
     simulated = bool(found.gpus) and api.clusters.get(name).simulated_gpus
     terminal = detect_terminal()
@@ -83,15 +83,15 @@ def _once_more(words: list[str], env: list[str] | None, output: Format, how: str
     from headway.schemas.submission.submissions import RetryIn
 
     cluster, word = parse_job_words(words)
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
-    number, task = session.split_job_id(word)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
+    number, task = common.split_job_id(word)
     request = RetryIn(env=parse_env_options(env or []), task=task)
     done = api.jobs.retry(name, number, request) if how == "retry" else api.jobs.rerun(name, number, request)
     if output is Format.json:
-        session.print_json(done)
+        common.print_json(done)
     else:
-        session.print_line(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
+        common.print_line(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
 
 
 def _dataset(one: dict[str, str]) -> str:
@@ -105,7 +105,7 @@ def _dataset(one: dict[str, str]) -> str:
 
 def _show_lineage(found: LineageOut, output: Format) -> None:
     if output is Format.json:
-        session.print_json(found)
+        common.print_json(found)
         return
     git = found.git
     commit = f"{git.commit[:12]} ({git.branch}){', with uncommitted changes' if git.dirty else ''}" if git else ""
@@ -127,9 +127,9 @@ def _show_lineage(found: LineageOut, output: Format) -> None:
         ("checkpoints", f"{found.checkpoint_dir}: {', '.join(found.checkpoints) or 'none'}" if found.checkpoint_dir else ""),
     ]  # fmt: skip
     tables.print_facts(rows)
-    session.print_line(f"script {found.script_name}:")
+    common.print_line(f"script {found.script_name}:")
     for line in found.script.rstrip("\n").split("\n"):
-        session.print_line(f"  {without_control_characters(line)}")
+        common.print_line(f"  {without_control_characters(line)}")
 
 
 def _facts(j: JobOut, cluster: str, simulated: bool, terminal: Terminal) -> list[tuple[str, tables.Cell]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
 from headway.cli.options.job_arguments import JobArgument, parse_job_words
 
 
@@ -23,9 +23,9 @@ def logs(
 
     headway logs -f 12"""
     cluster, word = parse_job_words(words)
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
-    number, of_array = session.split_job_id(word)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
+    number, of_array = common.split_job_id(word)
     if task and not task.isdigit():
         raise typer.BadParameter(f"--task {task!r} is not a task number")
     one = task or of_array
@@ -34,5 +34,5 @@ def logs(
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
     except KeyboardInterrupt:
-        session.print_note(f"\njob {number} continues; follow it again: headway logs {name} -f {number}")
+        common.print_note(f"\njob {number} continues; follow it again: headway logs {name} -f {number}")
         raise typer.Exit(130) from None

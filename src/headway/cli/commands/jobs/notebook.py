@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session
-from headway.cli.session import ClusterName, Format, Output
+from headway.cli import common
+from headway.cli.common import ClusterName, Format, Output
 from headway.errors import Conflict
 
 if TYPE_CHECKING:
@@ -41,25 +41,25 @@ def notebook(
     headway notebook --gpus 1"""
     from headway.schemas.submission.notebooks import NotebookIn
 
-    api = session.connect()
-    where = session.choose_cluster(api, cluster)
+    api = common.connect()
+    where = common.choose_cluster(api, cluster)
     there = [one for one in api.notebooks.list(where) if one.mine and one.state != "ended"]
     if there:
         found = there[0]
-        session.print_note(
+        common.print_note(
             f"job {found.job_id} is already your notebook; end it with headway cancel {where} {found.job_id}"
         )
     else:
         ask = NotebookIn(gpus=gpus, time=time, partition=partition, team=team, idle_minutes=idle)
         found = api.notebooks.start(where, ask)
-        session.print_note(f"Submitted batch job {found.job_id} on {where} as {found.user}")
+        common.print_note(f"Submitted batch job {found.job_id} on {where} as {found.user}")
     found = _running(api, where, found)
     link = api.notebooks.link(where, found.id)
     if output is Format.json:
-        session.print_json(link)
+        common.print_json(link)
         return
-    session.print_line(link.url)
-    session.print_note("The URL works once and expires after a minute; run headway notebook again for another browser.")
+    common.print_line(link.url)
+    common.print_note("The URL works once and expires after a minute; run headway notebook again for another browser.")
     if sys.stdout.isatty() and (
         sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     ):
@@ -77,7 +77,7 @@ def _running(api: Client, cluster: str, found: NotebookOut) -> NotebookOut:
             )
         now = f"waits: {found.why}" if found.state == "waiting" and found.why else found.state
         if now != shown:
-            session.print_note(f"job {found.job_id} {now}")
+            common.print_note(f"job {found.job_id} {now}")
             shown = now
         clock.sleep(POLL_S)
         found = api.notebooks.get(cluster, found.id)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterOption, Format, Output
 from headway.cli.options.env_option import EnvOption, parse_env_options
 from headway.cli.output import formatting, tables
-from headway.cli.session import ClusterOption, Format, Output
 from headway.errors import NotFound
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def run(
     if not file.is_file():
         raise NotFound(f"{file}: no such file", hint="headway pipeline run FILE.yaml")
     document = parse_yaml(read_text_file(file, "the pipeline file"), "the pipeline file")
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
     digest, git = "", None
     if not no_files:
         from headway.sdk.submission import send_files
@@ -56,17 +56,17 @@ def run(
 @app.command("show")
 def show_one(pipeline: Which, cluster: ClusterOption = None, output: Output = Format.table) -> None:
     """Show a pipeline's steps and their states."""
-    api = session.connect()
-    _show(api.pipelines.get(session.choose_cluster(api, cluster), pipeline), output)
+    api = common.connect()
+    _show(api.pipelines.get(common.choose_cluster(api, cluster), pipeline), output)
 
 
 @app.command("ls")
 def ls(cluster: ClusterOption = None, output: Output = Format.table) -> None:
     """List pipelines, latest first."""
-    api = session.connect()
-    found = api.pipelines.list(session.choose_cluster(api, cluster))
+    api = common.connect()
+    found = api.pipelines.list(common.choose_cluster(api, cluster))
     if output is Format.json:
-        session.print_json(found)
+        common.print_json(found)
         return
     columns = [
         tables.Column("ID"),
@@ -97,16 +97,16 @@ def retry(
     headway pipeline retry rlhf"""
     from headway.schemas.submission.pipelines import PipelineRetryIn
 
-    api = session.connect()
+    api = common.connect()
     request = PipelineRetryIn(steps=step or [], env=parse_env_options(env or []))
-    _show(api.pipelines.retry(session.choose_cluster(api, cluster), pipeline, request), output)
+    _show(api.pipelines.retry(common.choose_cluster(api, cluster), pipeline, request), output)
 
 
 def _show(found: PipelineOut, output: Format) -> None:
     if output is Format.json:
-        session.print_json(found)
+        common.print_json(found)
         return
-    session.print_line(
+    common.print_line(
         f"{found.name} ({found.id}) on {found.cluster} as {found.user}: {found.state}, in {found.workdir}"
     )
     columns = [

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName, Format, Output
 from headway.cli.output import formatting, tables
 from headway.cli.output.terminal import Terminal, detect_terminal, paint, without_control_characters
-from headway.cli.session import ClusterName, Format, Output
 from headway.domain.slurm.job_label import job_label
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.errors import Refused
@@ -33,18 +33,18 @@ def queue(
     output: Output = Format.table,
 ) -> None:
     """Show the queue: jobs, users, nodes, and why a job waits."""
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
     if watch:
         _watch(api, name, all=all, user=user, state=state.upper())
         return
     jobs, seen = api.jobs.list(name, all=all, user=user, state=state.upper()), api.clusters.get(name)
-    session.warn_if_stale(seen)
+    common.warn_if_stale(seen)
     if output is Format.json:
-        session.print_json(jobs)
+        common.print_json(jobs)
         return
     for line in _lines(seen, jobs, detect_terminal()):
-        session.print_line(line)
+        common.print_line(line)
 
 
 def _lines(seen: ClusterOut, jobs: list[JobOut], terminal: Terminal) -> list[str]:

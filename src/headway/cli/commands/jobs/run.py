@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName, Format, Output
 from headway.cli.options.options_from_schema import run_fields, with_job_options
 from headway.cli.registry import WORDS_AFTER_DASHES
-from headway.cli.session import ClusterName, Format, Output
 from headway.schemas.submission.run_options import RunIn
 from headway.schemas.submission.submissions import CheckJobIn
 
@@ -38,8 +38,8 @@ def run(
     argv = ctx.meta.get(WORDS_AFTER_DASHES)
     if not argv:
         raise typer.BadParameter("no command is given after --: headway run -- torchrun train.py")
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
     request = RunIn.model_validate({**run_fields(options), "argv": argv})
     if not no_files and not request.dry_run and not estimate:
         from headway.sdk.submission import send_files
@@ -50,20 +50,20 @@ def run(
         from headway.cli.output.cost_estimate import print_estimate
 
         answer = api.billing.estimate(name, CheckJobIn(run=request))
-        session.print_json(answer) if output is Format.json else print_estimate(answer)
+        common.print_json(answer) if output is Format.json else print_estimate(answer)
         return
     _show(api.jobs.create_run(name, request), output, dry_run=request.dry_run)
 
 
 def _show(done: RunOut, output: Format, *, dry_run: bool) -> None:
     if output is Format.json:
-        session.print_json(done)
+        common.print_json(done)
     elif dry_run:
         import shlex
 
         for line in done.script:
-            session.print_line(f"{line.text:<48} # {line.origin}" if line.origin else line.text)
-        session.print_line(f"# its arguments: {shlex.join(done.script_args)}")
+            common.print_line(f"{line.text:<48} # {line.origin}" if line.origin else line.text)
+        common.print_line(f"# its arguments: {shlex.join(done.script_args)}")
     else:
-        session.print_line(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
-        session.print_note(f"follow it: headway logs {done.cluster} -f {done.job_id}")
+        common.print_line(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
+        common.print_note(f"follow it: headway logs {done.cluster} -f {done.job_id}")

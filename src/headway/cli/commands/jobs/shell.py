@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import session, ssh_files
+from headway.cli import common, ssh_files
+from headway.cli.common import ClusterName
 from headway.cli.exec_program import SSH_PACKAGE, exec_program
 from headway.cli.registry import WORDS_AFTER_DASHES
-from headway.cli.session import ClusterName
 from headway.errors import Refused
 
 
@@ -31,10 +31,10 @@ def shell(
     """Open an interactive shell on a node, or run the command after --, as a job that ends with it.
 
     headway shell --gpus 1"""
-    api = session.connect()
-    access = api.clusters.ssh_access(session.choose_cluster(api, cluster))
+    api = common.connect()
+    access = api.clusters.ssh_access(common.choose_cluster(api, cluster))
     config = ssh_files.write_ssh_config(access)
-    terminal = session.is_interactive()
+    terminal = common.is_interactive()
     command = ctx.meta.get(WORDS_AFTER_DASHES) or ["bash", "-l"]
     step = ["srun", "--job-name=shell", "--nodes=1", "--ntasks=1", *(["--pty"] if terminal else [])]
     for flag, value in (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
 from headway.cli.options import submit_line
 from headway.cli.output import formatting
 from headway.errors import NotFound, Refused
@@ -24,7 +24,7 @@ WAIT_S = 2.0
 
 def submit(
     ctx: typer.Context,
-    words: Annotated[list[str] | None, typer.Argument(hidden=True, autocompletion=session.complete_cluster)] = None,
+    words: Annotated[list[str] | None, typer.Argument(hidden=True, autocompletion=common.complete_cluster)] = None,
 ) -> None:
     """Submit a batch script from this machine, with the cluster's own sbatch, as your user.
 
@@ -37,12 +37,12 @@ def submit(
     words = words or []
     line, first = _read(words)
     if "help" in line.own:
-        session.print_line(ctx.get_help())
+        common.print_line(ctx.get_help())
         return
     from headway.cli.options.env_option import parse_env_options
 
-    api = session.connect()
-    name, line = _which(api, words) if first else (session.choose_cluster(api, None), line)
+    api = common.connect()
+    name, line = _which(api, words) if first else (common.choose_cluster(api, None), line)
     digest, git = "", None
     if "with-files" in line.own and "estimate" not in line.own:
         from headway.sdk.submission import send_files
@@ -65,18 +65,18 @@ def submit(
         from headway.schemas.submission.submissions import CheckJobIn
 
         estimate = api.billing.estimate(name, CheckJobIn(submit=request.model_copy(update={"bundle": "", "git": None})))
-        session.print_json(estimate) if "json" in line.own else print_estimate(estimate)
+        common.print_json(estimate) if "json" in line.own else print_estimate(estimate)
         return
     done = api.jobs.sbatch(name, request)
     if "json" in line.own:
-        session.print_json(done)
+        common.print_json(done)
     elif "parsable" in line.own:
-        session.print_line(str(done.job_id))
+        common.print_line(str(done.job_id))
     elif done.job_id:
         place = done.workdir if done.workdir not in {"", "~"} else f"/home/{done.user}"
-        session.print_line(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {place}")
+        common.print_line(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {place}")
     else:
-        session.print_line(done.message)  # --test-only: sbatch says when and where it would run
+        common.print_line(done.message)  # --test-only: sbatch says when and where it would run
     if "wait" in line.own and done.job_id:
         raise typer.Exit(_wait(api, done.cluster, done.job_id))
 
@@ -107,7 +107,7 @@ def _read(words: list[str]) -> tuple[submit_line.SbatchLine, bool]:
 
 
 def _which(api: Client, words: list[str]) -> tuple[str, submit_line.SbatchLine]:
-    session.require_cluster_name(words[0])
+    common.require_cluster_name(words[0])
     names = [c.name for c in api.clusters.list()]
     if words[0] in names:
         return words[0], submit_line.parse_sbatch_line(words[1:])
@@ -116,7 +116,7 @@ def _which(api: Client, words: list[str]) -> tuple[str, submit_line.SbatchLine]:
             f"{words[0]} is neither a cluster nor a script on this machine",
             hint=f"clusters: {', '.join(names)}" if names else "headway init, then headway apply",
         )
-    return session.choose_cluster(api, None), submit_line.parse_sbatch_line(words)
+    return common.choose_cluster(api, None), submit_line.parse_sbatch_line(words)
 
 
 def _script(name: str | None, cluster: str) -> str:
@@ -126,7 +126,7 @@ def _script(name: str | None, cluster: str) -> str:
         if sys.stdin.isatty():
             raise Refused("no script is given", hint="use headway submit SCRIPT, or --wrap 'COMMAND'")
         return script_text(sys.stdin.buffer.read(MAX_SCRIPT_BYTES + 1), "standard input")
-    path = session.expand_home(name)
+    path = common.expand_home(name)
     if not path.is_file():
         raise NotFound(
             f"{name}: no such script on this machine",
@@ -140,15 +140,15 @@ def _wait(api: Client, cluster: str, job_id: int) -> int:
     from headway.sdk.resources.jobs import Job
 
     def lost(error: Unreachable) -> None:
-        session.print_note(f"{error.message}; job {job_id} continues; still waiting for it")
+        common.print_note(f"{error.message}; job {job_id} continues; still waiting for it")
 
     try:
         job = Job(api.jobs, cluster, job_id).wait(poll_s=WAIT_S, on_lost=lost)
     except KeyboardInterrupt:
-        session.print_note(f"\njob {job_id} continues; headway logs {cluster} -f {job_id}")
+        common.print_note(f"\njob {job_id} continues; headway logs {cluster} -f {job_id}")
         return 130
     if job.state != "COMPLETED":
         outcome = f"; failed: {job.tasks.failed_tasks}" if job.tasks else f" after {formatting.duration(job.elapsed_s)}"
-        session.print_note(f"job {job_id}: {job.state}{outcome}")
+        common.print_note(f"job {job_id}: {job.state}{outcome}")
         return job.exit_code or 1
     return job.exit_code

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli import session
-from headway.cli.session import Format, Output
+from headway.cli import common
+from headway.cli.common import Format, Output
 from headway.domain.fault import ON_NODES, RECLAIM_IN_S, Daemon, FaultKind
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ def fault(
     headway fault lab reclaim lab-spot-1-1 --in 60
     headway fault kill slurmctld"""
     cluster, ask = parse(words, gpu=gpu, text=text, in_s=in_s, heal=heal, force=force)
-    api = session.connect()
-    done = api.nodes.inject_fault(session.choose_cluster(api, cluster), ask)
+    api = common.connect()
+    done = api.nodes.inject_fault(common.choose_cluster(api, cluster), ask)
     if output is Format.json:
-        session.print_json(done)
+        common.print_json(done)
     else:
-        session.print_line(done.done)
+        common.print_line(done.done)
 
 
 def parse(words: list[str], **options: Any) -> tuple[str | None, FaultIn]:

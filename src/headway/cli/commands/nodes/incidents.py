@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterName, ClusterOption, Format, Output
 from headway.cli.output import formatting, tables
-from headway.cli.session import ClusterName, ClusterOption, Format, Output
 
 if TYPE_CHECKING:
     from headway.schemas.incidents import IncidentOut
@@ -24,14 +24,14 @@ Number = Annotated[int, typer.Argument(metavar="INCIDENT", help="Incident number
 
 def incidents(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """List node faults, latest first; as JSON with all their steps."""
-    api = session.connect()
-    name = session.choose_cluster(api, cluster)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
     found = api.incidents.list(name, steps=output is Format.json)
     if output is Format.json:
-        session.print_json(found)
+        common.print_json(found)
         return
     if not found:
-        session.print_line(f"no incident on {name}")
+        common.print_line(f"no incident on {name}")
         return
     columns = [
         tables.Column("INCIDENT", right=True), tables.Column("NODE"), tables.Column("STATE"),
@@ -55,8 +55,8 @@ def show_one(number: Number, cluster: ClusterOption = None, output: Output = For
     """Show all steps of one fault: when, who, why.
 
     headway incident show 3"""
-    api = session.connect()
-    _print(api.incidents.get(session.choose_cluster(api, cluster), number), output)
+    api = common.connect()
+    _print(api.incidents.get(common.choose_cluster(api, cluster), number), output)
 
 
 @app.command("return")
@@ -69,13 +69,13 @@ def bring_back(
     """Test a repaired node and return it to service.
 
     headway incident return 3"""
-    api = session.connect()
-    _print(api.incidents.return_node(session.choose_cluster(api, cluster), number, false_alarm=false_alarm), output)
+    api = common.connect()
+    _print(api.incidents.return_node(common.choose_cluster(api, cluster), number, false_alarm=false_alarm), output)
 
 
 def _print(found: IncidentOut, output: Format) -> None:
     if output is Format.json:
-        session.print_json(found)
+        common.print_json(found)
         return
     facts: list[tuple[str, tables.Cell]] = [
         ("incident", f"{found.number} on {found.cluster}"),
@@ -86,7 +86,7 @@ def _print(found: IncidentOut, output: Format) -> None:
         ("after", _after(found)),
     ]
     tables.print_facts(facts)
-    session.print_line()
+    common.print_line()
     columns = [
         tables.Column("AFTER", right=True),
         tables.Column("STATE"),
@@ -99,7 +99,7 @@ def _print(found: IncidentOut, output: Format) -> None:
     ]
     tables.print_table(columns, rows)
     if found.jobs:
-        session.print_line()
+        common.print_line()
         head = [
             tables.Column("JOB", right=True),
             *(tables.Column(w, right=True) for w in ("REQUEUED", "RUNNING", "FIRST STEP")),

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session
+from headway.cli import common
+from headway.cli.common import ClusterOption, Format, Output
 from headway.cli.output import formatting, tables
-from headway.cli.session import ClusterOption, Format, Output
 from headway.errors import Conflict
 
 if TYPE_CHECKING:
@@ -29,17 +29,17 @@ def history(name: NodeName, cluster: ClusterOption = None, output: Output = Form
     """Show a node's faults, latest first, and its fault score.
 
     headway node history lab-1-2"""
-    api = session.connect()
-    found = api.nodes.history(session.choose_cluster(api, cluster), name)
+    api = common.connect()
+    found = api.nodes.history(common.choose_cluster(api, cluster), name)
     if output is Format.json:
-        session.print_json(found)
+        common.print_json(found)
         return
     words = f"score {found.score} of {found.limit} over {found.days} days"
-    session.print_line(f"{found.node}: {words}" + (f"; {found.why_out}" if found.why_out else ""))
+    common.print_line(f"{found.node}: {words}" + (f"; {found.why_out}" if found.why_out else ""))
     if not found.incidents:
-        session.print_line("no incident")
+        common.print_line("no incident")
         return
-    session.print_line()
+    common.print_line()
     columns = [
         tables.Column("INCIDENT", right=True), tables.Column("STATE"), tables.Column("SCORE", right=True),
         tables.Column("SINCE", drop_order=1), tables.Column("OUT FOR", right=True, drop_order=2),
@@ -64,8 +64,8 @@ def drain(
     """Drain a node: no new job starts on it, running jobs continue.
 
     headway node drain lab-1-2 --reason "disk swap\""""
-    api = session.connect()
-    session.print_line(f"{name}: {api.nodes.drain(session.choose_cluster(api, cluster), name, reason).done}")
+    api = common.connect()
+    common.print_line(f"{name}: {api.nodes.drain(common.choose_cluster(api, cluster), name, reason).done}")
 
 
 @app.command("return")
@@ -73,8 +73,8 @@ def undrain(name: NodeName, cluster: ClusterOption = None) -> None:
     """Return a node to service; with an open incident it is tested first.
 
     headway node return lab-1-2"""
-    api = session.connect()
-    session.print_line(f"{name}: {api.nodes.return_to_service(session.choose_cluster(api, cluster), name).done}")
+    api = common.connect()
+    common.print_line(f"{name}: {api.nodes.return_to_service(common.choose_cluster(api, cluster), name).done}")
 
 
 @app.command("reboot")
@@ -86,8 +86,8 @@ def reboot(
     """Reboot a node; if it was in service, it returns once its tests pass.
 
     headway node reboot lab-1-2"""
-    api = session.connect()
-    picked = session.choose_cluster(api, cluster)
+    api = common.connect()
+    picked = common.choose_cluster(api, cluster)
     api.nodes.reboot(picked, name, busy=even_if_busy)
     _wait(api, picked, name)
 
@@ -103,8 +103,8 @@ def run_tests(
     """Run a node's tests; change nothing.
 
     headway node test lab-1-2"""
-    api = session.connect()
-    picked = session.choose_cluster(api, cluster)
+    api = common.connect()
+    picked = common.choose_cluster(api, cluster)
     api.nodes.test(picked, name, hard=hard)
     _wait(api, picked, name)
 
@@ -121,7 +121,7 @@ def _wait(api: Client, cluster: str, name: str) -> None:
             break
         time.sleep(LOOK_S)
     for one in action.tests:
-        session.print_line(f"{one.name}: {'passed' if one.ok else one.text or 'failed'}")
+        common.print_line(f"{one.name}: {'passed' if one.ok else one.text or 'failed'}")
     if action.fault:
         raise Conflict(f"{name}: {action.fault}", hint=f"headway node history {name}")
-    session.print_line(f"{name}: {'it is running again' if action.kind == 'reboot' else 'all tests passed'}")
+    common.print_line(f"{name}: {'it is running again' if action.kind == 'reboot' else 'all tests passed'}")

@@ -22,7 +22,7 @@ from starlette.responses import RedirectResponse, Response
 
 from headway.api.auth.dependencies import Admin, Planner, State
 from headway.api.http.failure_audit import audit_failure
-from headway.clusterfile import form as forms
+from headway.clusterfile import web_form as forms
 from headway.domain.cluster import Plan
 from headway.errors import Fault, HeadwayError, InvalidSpec
 from headway.schemas.clusters import ApplyIn, Document
@@ -32,7 +32,7 @@ from headway.services.cluster.document_secrets import HIDDEN
 from headway.services.identity import Principal
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
-from headway.web.views.changes import grouped
+from headway.web.views.changeset import grouped
 from headway.web.views.deadline_field import deadline_s, needs_deadline
 
 router = page_router()

@@ -22,7 +22,7 @@ from headway.services.identity import Principal, Right
 from headway.services.to_schemas import cluster_out
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
-from headway.web.views.changes import grouped
+from headway.web.views.changeset import grouped
 from headway.web.views.deadline_field import deadline_s
 from headway.web.views.overview import groups_view
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, Member, PathNumber, State
 from headway.api.http.failure_audit import audit_failure
-from headway.api.http.parameters import Task
+from headway.api.http.job_parameters import Task
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import JobState

@@ -9,4 +9,4 @@ from tests.support.billing_fakes import Ledger
 
 @pytest.fixture(autouse=True)
 def ledger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.cli.session.connect", Ledger)
+    monkeypatch.setattr("headway.cli.common.connect", Ledger)

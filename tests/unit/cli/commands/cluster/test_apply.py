@@ -275,7 +275,7 @@ def test_apply_waits_for_the_stopped_server_of_root(
 ) -> None:
     ready(cli, changes(why_empty="it is so"))
     root_s("1")
-    monkeypatch.setattr("headway.cli.session.connect", lambda: connect() and cli.api)
+    monkeypatch.setattr("headway.cli.common.connect", lambda: connect() and cli.api)
     monkeypatch.setattr("time.sleep", lambda _: root_s(process_start_time(os.getpid())))
     done = cli("apply", file)
     assert (done.code, done.out) == (0, "lab: nothing to change: it is so\n")
@@ -286,7 +286,7 @@ def test_apply_fails_if_the_server_of_root_stays_down(
     cli: Cli, file: str, root_s: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root_s("1")
-    monkeypatch.setattr("headway.cli.session.connect", connect)
+    monkeypatch.setattr("headway.cli.common.connect", connect)
     clock = iter(range(0, 1000, 20))
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
     done = cli("apply", file)
@@ -308,11 +308,11 @@ def test_apply_starts_the_personal_server_despite_a_former_root_server(
     own_s(tmp_path)
 
     def start() -> str:
-        monkeypatch.setattr("headway.cli.session.connect", lambda: cli.api)
+        monkeypatch.setattr("headway.cli.common.connect", lambda: cli.api)
         return "http://127.0.0.1:7003"
 
     monkeypatch.setattr("headway.cli.commands.cluster.apply._start_server", start)
-    monkeypatch.setattr("headway.cli.session.connect", connect)
+    monkeypatch.setattr("headway.cli.common.connect", connect)
     done = cli("apply", file)
     assert (done.code, done.out.splitlines()[-1]) == (0, "lab: nothing to change: it is so")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import Unanswered
-from headway.transport.streams import Reader
+from headway.transport.program_io import Reader
 
 
 def reader(*pieces: bytes, most: int = 64) -> Reader:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headway.services.streams import Interrupted, next_piece, pieces_until
+from headway.services.interruptible_stream import Interrupted, next_piece, pieces_until
 
 
 class Source:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.clusterfile import form
+from headway.clusterfile import web_form
 from headway.clusterfile.field_lines import field_lines, line_of
 from headway.clusterfile.starter_file import starting_file
 from headway.validation.yaml_parser import dump_yaml, parse_yaml
@@ -14,23 +14,23 @@ from headway.validation.yaml_parser import dump_yaml, parse_yaml
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKlm alice"
 
 
-def filled() -> form.Form:
+def filled() -> web_form.Form:
     return replace(
-        form.new_form("lab"),
+        web_form.new_form("lab"),
         ssh_keys=KEY,
-        datasets=(form.DatasetRow("tiny", "/data/tiny"), form.DatasetRow("logs", "/data/logs", True)),
-        teams=(form.TeamRow("vision", "alice bob", "60"), form.TeamRow("speech", "carol", "")),
+        datasets=(web_form.DatasetRow("tiny", "/data/tiny"), web_form.DatasetRow("logs", "/data/logs", True)),
+        teams=(web_form.TeamRow("vision", "alice bob", "60"), web_form.TeamRow("speech", "carol", "")),
         user_keys=f"alice {KEY}",
     )
 
 
 def test_form_round_trips_through_cluster_file() -> None:
-    spec = form.apply_form(filled(), {})
-    assert form.form_from_spec(parse_yaml(dump_yaml(spec))) == filled()
+    spec = web_form.apply_form(filled(), {})
+    assert web_form.form_from_spec(parse_yaml(dump_yaml(spec))) == filled()
 
 
 def test_form_shows_starting_file_except_partitions() -> None:
-    assert form.form_from_spec(parse_yaml(starting_file("lab"))).kept == ("partitions",)
+    assert web_form.form_from_spec(parse_yaml(starting_file("lab"))).kept == ("partitions",)
 
 
 def test_form_keeps_fields_it_does_not_show() -> None:
@@ -42,14 +42,14 @@ def test_form_keeps_fields_it_does_not_show() -> None:
         "partitions": {"train": {"max_time": "02:00:00"}},
         "fabric": {"switches": [{"name": "leaf1", "nodes": 4}]},
     }
-    shown = form.form_from_spec(spec)
+    shown = web_form.form_from_spec(spec)
     assert shown.kept == ("partitions", "fabric.switches", "teams.vision.limits")
-    changed = form.apply_form(replace(shown, nodes="6"), spec)
+    changed = web_form.apply_form(replace(shown, nodes="6"), spec)
     assert changed == {**spec, "nodes": 6}
 
 
 def test_form_drops_empty_fields_and_keeps_invalid_values() -> None:
-    spec = form.apply_form(replace(filled(), spares="", nodes="many", teams=()), form.apply_form(filled(), {}))
+    spec = web_form.apply_form(replace(filled(), spares="", nodes="many", teams=()), web_form.apply_form(filled(), {}))
     assert "spares" not in spec
     assert "teams" not in spec
     assert spec["nodes"] == "many"
@@ -63,7 +63,7 @@ def test_form_parses_posted_fields() -> None:
         "team-3-users": ["carol"], "team-7-name": [""], "dataset-0-name": ["tiny"], "dataset-0-path": ["/data/tiny"],
         "dataset-1-name": ["logs"], "dataset-1-path": ["/data/logs"], "dataset-1-writable": ["on"],
     }  # fmt: skip
-    assert form.form_from_fields(sent) == filled()
+    assert web_form.form_from_fields(sent) == filled()
 
 
 @pytest.mark.parametrize("text", ["02:00:00", "1e3", "no", "true", "12", "~", "a: b", "- x", "é", "", "0x10", "1_000"])
