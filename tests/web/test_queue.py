@@ -220,9 +220,9 @@ def test_submit_form_shows_faults_at_their_fields_and_submits(demo: Site, page: 
     verdict = page.locator("#verdict")
     expect(verdict).to_contain_text("It fits. Slurm expects to start it in 14 min on demo-1-1, partition train")
     for field, value, said in (
-        ("GPUs per node", "9", "the job asks for 9 GPUs per node; a node of demo has 8"),
-        ("Time limit", "30-0", "the job asks for 30 days; train allows 7 days"),
-        ("Nodes", "99", "the job asks for 99 nodes; train has 5"),
+        ("GPUs per node", "9", "the job requests 9 GPUs per node; a node of demo has 8"),
+        ("Time limit", "30-0", "the job requests 30 days; train allows 7 days"),
+        ("Nodes", "99", "the job requests 99 nodes; train has 5"),
     ):
         box = page.get_by_label(field, exact=True)
         box.fill(value)

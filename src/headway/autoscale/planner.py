@@ -225,7 +225,7 @@ def _close_expired(text: str, now: float) -> bool:
 
 @dataclass
 class _Budget:
-    """Checks the cost of the existing machines, and of machines that a file asks for but that are missing now, against
+    """Checks the cost of the existing machines, and of machines that a file requests but that are missing now, against
     the limit of each file."""
 
     files: list[tuple[Cluster, set[str]]]  # each file with the machines that exist when it applies

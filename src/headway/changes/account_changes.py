@@ -21,7 +21,7 @@ _NO_LIMIT = {"GrpJobs": "-1", "GrpSubmitJobs": "-1", "GrpTRES": "gres/gpu=-1", "
 
 
 def desired_accounts(cluster: Cluster) -> Accounts:
-    """Returns the accounts that the cluster file asks for."""
+    """Returns the accounts that the cluster file requires."""
     members = [
         Association(user.name, team, default=team == user.teams[0])
         for user in cluster.users

@@ -268,10 +268,10 @@ class Health:
     flaky_score: int = 8  # a node with this score is flaky: it is kept out of service
     flaky_days: int = 14  # days over which incidents count for the score
     reserve_flaky_nodes: bool = (
-        False  # at this score the node is reserved for jobs that ask for it, at twice the score kept out
+        False  # at this score the node is reserved for jobs that request it, at twice the score kept out
     )
     silent_share: float = 0.5  # share of all nodes; if this many fall silent together, the network is at fault
-    warning_s: int = 60  # time that a job which asked for a signal has before it is requeued
+    warning_s: int = 60  # time that a job that requested a signal has before it is requeued
     hang: StallRule = StallRule(1800)
     idle: StallRule = StallRule(7200)
 

@@ -101,7 +101,7 @@ def prepare_notebook(
 def _faults(ask: NotebookIn, cluster: Cluster, offer: NodeCapacity) -> list[Fault]:
     found = []
     if ask.gpus > offer.gpus:
-        found.append(Fault("gpus", f"a node of {cluster.name} has {offer.gpus}", "ask for fewer"))
+        found.append(Fault("gpus", f"a node of {cluster.name} has {offer.gpus}", "request fewer"))
     partitions = [partition.name for partition in cluster.partitions]
     if ask.partition and ask.partition not in partitions:
         found.append(Fault("partition", f"there is no {ask.partition!r}", f"there is {', '.join(partitions)}"))

@@ -105,7 +105,7 @@ def _machines(cluster: str, group: Mapping[str, Any], snapshot: Snapshot) -> int
 
 
 def _price_now(price: str, groups: Iterable[Mapping[str, Any]]) -> str:
-    """Returns the price including the machines beyond the number that the file asks for, which automatically scaling
+    """Returns the price including the machines beyond the number that the file requests, which automatically scaling
     groups have."""
     more = (
         Decimal(one["price_usd_per_node_hour"]) * max(0, one["machines"] - one["nodes"] - one["spares"])

@@ -49,8 +49,8 @@ class JobEviction:
     failed_reported: set[int] = field(default_factory=set)  # jobs whose failed requeue was reported
 
     async def warn_jobs(self, jobs: JobsByNode, ends: float) -> None:
-        """Notifies jobs before the deadline and sends a signal to those that asked for one, at the time before the
-        deadline that they asked for. `ends`: the deadline in unix seconds."""
+        """Notifies jobs before the deadline and sends a signal to those that requested one, at the time before the
+        deadline that they requested. `ends`: the deadline in unix seconds."""
         run, head = self.context.connections, self.head
         left = {job for numbers in jobs.values() for job in numbers} - self.warned
         await self._read_warnings(left)
@@ -65,7 +65,7 @@ class JobEviction:
                     await job_commands.signal_job(run, head, job, request.signal, batch_only=request.batch_only)
 
     async def _read_warnings(self, jobs: Collection[int]) -> None:
-        """Reads which signal each job asked for, for jobs not read yet. The results are kept, because a deadline may be
+        """Reads which signal each job requested, for jobs not read yet. The results are kept, because a deadline may be
         days away and each pass calls this."""
         self.warnings = {job: request for job, request in self.warnings.items() if job in jobs}
         now, places = self.clock(), asyncio.Semaphore(COMMANDS_AT_ONCE)

@@ -59,7 +59,7 @@ class JobEvents:
 
 @dataclass(frozen=True)
 class PowerRequest:
-    """Slurm asks for machines to be created or deleted. The node states tell which ones."""
+    """Slurm requests that machines are created or deleted. The node states tell which ones."""
 
 
 AgentEvent = Symptom | Heartbeats | OfflineAction | JobEvents | PowerRequest

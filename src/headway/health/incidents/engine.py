@@ -343,7 +343,7 @@ class IncidentEngine:
 
     async def run_due_steps(self, incident: Incident) -> Messages:
         """Runs an incident's steps until it has to wait. Returns what was done as messages."""
-        if not (self.cluster.health.act or incident.state is IncidentState.TESTING):  # a person may ask for tests
+        if not (self.cluster.health.act or incident.state is IncidentState.TESTING):  # a person may request tests
             return []
         if incident.action is FaultAction.MAKE:  # `headway.autoscale` handles it
             return []

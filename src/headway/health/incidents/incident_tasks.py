@@ -56,7 +56,7 @@ class IncidentTasks:
 
 
 async def _run_tests(context: HealthContext, incident: Incident) -> node_tests.NodeTestReport:
-    """Runs the node's tests. If a person asked for them, a stopped machine is started first."""
+    """Runs the node's tests. If a person requested them, a stopped machine is started first."""
     with contextlib.suppress(HeadwayError):  # the tests report what is wrong
         if _tests_begun(incident)[0].evidence.get("asked"):
             await repair.start_machine(context, incident.node)
@@ -66,7 +66,7 @@ async def _run_tests(context: HealthContext, incident: Incident) -> node_tests.N
 
 async def _finish_tests(context: HealthContext, incident: Incident, report: node_tests.NodeTestReport) -> Incident:
     """Records the result of the tests. A node that passed returns to service. After a failure it gets the next
-    repair, or is taken out of service if a person had asked for the tests."""
+    repair, or is taken out of service if a person had requested the tests."""
     begun, since = _tests_begun(incident)
     person = str(begun.evidence.get("asked", ""))
     if not report.fault and not any(step.evidence.get("drains") for step in since):

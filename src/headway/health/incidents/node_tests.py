@@ -168,5 +168,5 @@ def _failure_text(row: dict[str, Any]) -> str:
 
 
 def needs_thorough_tests(incident: Incident) -> bool:
-    """Returns whether the incident's action asks for load tests."""
+    """Returns whether the incident's action requires load tests."""
     return incident.action in {FaultAction.DRAIN, FaultAction.RMA, FaultAction.HANDS_ON}

@@ -210,7 +210,7 @@ async def _finish_jobs_of_dead_node(context: HealthContext, incident: Incident) 
 
 
 async def _warn_jobs(context: HealthContext, incident: Incident, jobs: set[int]) -> Incident:
-    """Sends the requested signal to jobs that asked for one before their end, and gives them time. Their nodes keep
+    """Sends the requested signal to jobs that requested one before their end, and gives them time. Their nodes keep
     them completing after that, so that a job which saves its state and ends with success is requeued too, and its
     dependent jobs do not start."""
     run, head = context.cluster_context.connections, await context.head()
@@ -226,7 +226,7 @@ async def _warn_jobs(context: HealthContext, incident: Incident, jobs: set[int])
             until[str(job)] = context.clock() + time_s
     if not until:
         return incident
-    words = f"warned by the signal that they asked for: {', '.join(until)}"
+    words = f"warned by the signal that they requested: {', '.join(until)}"
     return await context.add_step(incident, IncidentState.DRAINING, words, evidence={"warned": until})
 
 

@@ -25,7 +25,7 @@ CUT_OFF_BEFORE_S = (
 
 
 async def move_jobs_before_reclaim(context: HealthContext, incident: Incident) -> Incident:
-    """Warns jobs that asked for a signal and requeues all others at once. Jobs that may not be requeued run until the
+    """Warns jobs that requested a signal and requeues all others at once. Jobs that may not be requeued run until the
     machine is reclaimed."""
     if incident.found("dead"):
         return await move_jobs(context, incident)

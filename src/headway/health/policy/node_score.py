@@ -36,7 +36,7 @@ def keep_out_reason(incidents: Iterable[Incident], health: Health, now: float) -
 
 
 def flaky_reason(incidents: Iterable[Incident], health: Health, now: float) -> str:
-    """Returns why the flaky node is reserved for jobs that ask for it, "" if it runs any job. The score for keeping a
+    """Returns why the flaky node is reserved for jobs that request it, "" if it runs any job. The score for keeping a
     node out of service is higher; see `keep_out_reason`."""
     why = _score_reason(incidents, health, now, health.flaky_score) if health.reserve_flaky_nodes else ""
     return why and f"for jobs in reservation headway_lemons only: {why}"

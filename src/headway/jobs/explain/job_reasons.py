@@ -23,13 +23,13 @@ REASON_SENTENCES = {
     "Reservation": "waits for its reservation",
     "ReqNodeNotAvail": "nodes it needs are out of service or reserved",
     "NodeDown": "a node it needs is down",
-    "BadConstraints": "no node fits what it asks for",
+    "BadConstraints": "no node fits its request",
     "PartitionDown": "its partition is down",
     "PartitionInactive": "its partition takes no jobs now",
-    "PartitionNodeLimit": "asks for more nodes than its partition has",
-    "PartitionTimeLimit": "asks for more time than its partition allows",
+    "PartitionNodeLimit": "requests more nodes than its partition has",
+    "PartitionTimeLimit": "requests more time than its partition allows",
     "PartitionConfig": "its partition does not allow this request",
-    "MaxMemPerLimit": "asks for more memory per CPU or node than its partition allows",
+    "MaxMemPerLimit": "requests more memory per CPU or node than its partition allows",
     "AccountNotAllowed": "its team may not use this partition",
     "Cleaning": "its last run is still being cleaned up",
     "SchedDefer": "the scheduler considers new jobs with a delay",
@@ -56,9 +56,9 @@ def job_reason(job: JobState) -> str:
     if job.state in WAITING:
         return explain_reason(job.reason)
     if job.state == "OUT_OF_MEMORY":
-        return "used more memory than it asked for and was ended: ask for more with --mem"
+        return "used more memory than it requested and was ended: request more with --mem"
     if job.state == "TIMEOUT":
-        return f"reached its time limit of {format_duration(job.time_limit_s or 0)}: ask for more with --time"
+        return f"reached its time limit of {format_duration(job.time_limit_s or 0)}: request more with --time"
     if job.state == "NODE_FAIL":
         return f"a node of it died ({', '.join(job.nodes) or 'unknown'}) and the job allows no requeue"
     if job.state == "PREEMPTED":

@@ -54,14 +54,14 @@ def parse_limit(reason: str) -> Limit | None:
 def describe_limit(limit: Limit) -> str:
     """Returns why the job waits, in one sentence."""
     if limit.is_minimum:
-        return f"asks for fewer {limit.resource} than the minimum for a job"
+        return f"requests fewer {limit.resource} than the minimum for a job"
     if limit.holder in ("job", "node"):
         more = (
             "more time"
             if limit.resource == "time"
             else f"more {_hours_of(limit) if limit.is_usage else limit.resource}"
         )
-        return f"asks for {more} than a job may use{' on each node' if limit.holder == 'node' else ''}"
+        return f"requests {more} than a job may use{' on each node' if limit.holder == 'node' else ''}"
     who = {"team": "the team", "association": "the team, or its user in it,"}.get(limit.holder, "its user")
     if limit.is_usage:
         return f"{who} has too few {_hours_of(limit)} left for this job"
@@ -131,7 +131,7 @@ def _enough(
     who = job.user if limit.holder == "person" else f"team {job.account}"
     verb = "runs" if what == "job" else "holds"
     if most is not None and wants > most:
-        return (f"never starts as it is: it asks for {count_of(wants, what)} and {who} may hold {most}",)
+        return (f"never starts as it is: it requests {count_of(wants, what)} and {who} may hold {most}",)
     has = f"{who} {verb} {count_of(used, what)}" if most is None else f"{who} {verb} {used} of {count_of(most, what)}"
     lacks = wants if most is None else used + wants - most
     if not mine or lacks <= 0:
@@ -153,7 +153,7 @@ def _hours(job: JobState, team: Team | None) -> Phrase:
     if cap is not None and job.gpus * (job.time_limit_s or 0) / 3600 > cap.hours:
         has = f"team {job.account} has {cap.hours.normalize():f} a {cap.per}"
         return (
-            f"never starts as it is: it may use {_gpu_hours(job)} GPU hours and {has}; ask for a shorter --time or fewer GPUs",
+            f"never starts as it is: it may use {_gpu_hours(job)} GPU hours and {has}; request a shorter --time or fewer GPUs",
         )
     request_text = (
         f" (it may run {format_duration(job.time_limit_s)}, {_gpu_hours(job)} GPU hours)" if job.time_limit_s else ""

@@ -178,7 +178,7 @@ def _time_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
     ]
     ways = f" or use {' or '.join(others)}" if others else ""
     allow = allow or f"more than {job.partition} allows now"
-    return (f"never starts as it is: it asks for {limit_text}, {allow}; ask for less{ways}",)
+    return (f"never starts as it is: it requests {limit_text}, {allow}; request less{ways}",)
 
 
 def _node_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
@@ -187,7 +187,7 @@ def _node_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
         f"{name} has {count_of(number, 'node')}" for name, number in sizes.items() if number < job.node_count
     )
     least = has or f"more than {job.partition} allows one job now"
-    return (f"never starts as it is: it asks for {count_of(job.node_count, 'node')}, {least}",)
+    return (f"never starts as it is: it requests {count_of(job.node_count, 'node')}, {least}",)
 
 
 def _not_available(job: JobState, world: ClusterSnapshot) -> Phrase:

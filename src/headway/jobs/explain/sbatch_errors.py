@@ -34,7 +34,7 @@ def sbatch_hint(message: str, cluster: Cluster, user: str) -> str:
     if "group not permitted" in message:
         return f"{user} is in {_list(teams)}; the cluster file says which teams may use a partition"
     if "time limit is invalid" in message:
-        return "no partition allows that much time: ask for less with --time"
+        return "no partition allows that much time: request less with --time"
     if "Job dependency problem" in message:
         return f"Slurm on {cluster.name} has no such job: it forgets jobs minutes after they end. Leave out ended jobs"
     if "accounting/QOS policy" in message:

@@ -183,14 +183,14 @@ def _place_faults(run: RunIn, cluster: Cluster, offer: NodeCapacity) -> Iterator
         has = f"no node of {cluster.name} has more than {offer.gpus} GPUs"
         yield Fault(
             "--gpus",
-            f"the job asks for {run.gpus} GPUs per node; {has}",
+            f"the job requests {run.gpus} GPUs per node; {has}",
             "--gpus is the number per node: give fewer and add --nodes",
         )
     names = [partition.name for partition in cluster.partitions]
     if run.partition and (not _WORD.fullmatch(run.partition) or run.partition not in names):
         yield Fault("--partition", f"{cluster.name} has no partition {run.partition!r}", f"it has {', '.join(names)}")
     elif run.nodes > most:
-        yield Fault("--nodes", f"the job asks for {run.nodes} nodes; {cluster.name} has {cluster.nodes}")
+        yield Fault("--nodes", f"the job requests {run.nodes} nodes; {cluster.name} has {cluster.nodes}")
     teams = [team.name for team in cluster.teams]
     if run.team and run.team not in teams:
         yield Fault("--team", f"{cluster.name} has no team {run.team!r}", f"it has {', '.join(teams)}")

@@ -45,7 +45,7 @@ def submission_faults(request: SubmitIn, cluster: Cluster, user: str, offer: Nod
     gpus = sum(want.gpus for want in wants)
     if gpus > offer.total_gpus and not any((want.gpus_per_node or 0) > offer.gpus for want in wants):
         found.append(
-            Fault("gpus", f"the job asks for {gpus} GPUs; {cluster.name} has {offer.total_gpus}", "ask for fewer")
+            Fault("gpus", f"the job requests {gpus} GPUs; {cluster.name} has {offer.total_gpus}", "request fewer")
         )
     kept = export_fault(request)
     return [*found, *_team(wants, cluster, user), *([kept] if kept else [])]
@@ -148,7 +148,7 @@ def _limits(want: RequestedResources, chosen: Sequence[Partition]) -> Iterator[F
         return
     largest = max(len(one.nodes) for one in chosen)
     if want.nodes is not None and want.nodes > largest:
-        yield Fault("nodes", f"the job asks for {want.nodes} nodes; {chosen[0].name} has {largest}", "ask for fewer")
+        yield Fault("nodes", f"the job requests {want.nodes} nodes; {chosen[0].name} has {largest}", "request fewer")
     text = want.options.get("time", "")
     time_s = parse_time_s(text) if text else None
     if text and time_s is None:
@@ -157,7 +157,7 @@ def _limits(want: RequestedResources, chosen: Sequence[Partition]) -> Iterator[F
     if time_s is not None and longest is not None and (time_s == 0 or time_s > longest):
         asks = "no limit" if time_s == 0 else format_duration(time_s)
         yield Fault(
-            "time", f"the job asks for {asks}; {chosen[0].name} allows {format_duration(longest)}", "ask for less"
+            "time", f"the job requests {asks}; {chosen[0].name} allows {format_duration(longest)}", "request less"
         )
 
 
@@ -165,17 +165,17 @@ def _size(want: RequestedResources, cluster: Cluster, offer: NodeCapacity) -> It
     gpus = want.gpus_per_node or 0
     if gpus > offer.gpus:
         has = f"a node of {cluster.name} has {offer.gpus}" if offer.gpus else f"{cluster.name} has none"
-        yield Fault("gpus", f"the job asks for {gpus} GPUs per node; {has}", "ask for more nodes instead")
+        yield Fault("gpus", f"the job requests {gpus} GPUs per node; {has}", "request more nodes instead")
     types = offer.gpu_types
     strange = [kind for kind in want.gpu_types if kind.lower() not in {one.lower() for one in types}]
     if strange and types:
         yield Fault("gpus", f"{cluster.name} has no GPU of type {strange[0]}", f"it has {' and '.join(types)}")
     cpus = _number(want.options.get("cpus-per-task", "")) * max(1, _number(want.options.get("ntasks-per-node", "")))
     if cpus > offer.cpus:
-        yield Fault("cpus", f"the job asks for {cpus} CPUs per node; a node has {offer.cpus}", "ask for fewer")
+        yield Fault("cpus", f"the job requests {cpus} CPUs per node; a node has {offer.cpus}", "request fewer")
     memory = _mib(want.options.get("mem", ""))
     if memory > offer.memory_mib:
-        yield Fault("memory", f"the job asks for {memory // 1024} GiB per node; a node has {offer.memory_mib // 1024}")
+        yield Fault("memory", f"the job requests {memory // 1024} GiB per node; a node has {offer.memory_mib // 1024}")
 
 
 def _team(wants: Sequence[RequestedResources], cluster: Cluster, user: str) -> Iterator[Fault]:
@@ -204,12 +204,12 @@ def _caps(team: Team, parts: Sequence[RequestedResources]) -> Iterator[Fault]:
     gpus = sum(want.gpus for want in parts)
     if team.gpus is not None and gpus > team.gpus:
         yield Fault(
-            "gpus", f"the job asks for {gpus} GPUs; team {team.name} may hold {team.gpus} at once", "ask for fewer"
+            "gpus", f"the job requests {gpus} GPUs; team {team.name} may hold {team.gpus} at once", "request fewer"
         )
     hours = sum(want.gpus * (parse_time_s(want.options.get("time", "")) or 0) / 3600 for want in parts)
     if team.gpu_hours is not None and hours > team.gpu_hours.hours:
         cap = f"team {team.name} has {team.gpu_hours.hours.normalize():f} a {team.gpu_hours.per}"
-        yield Fault("time", f"the job may use {hours:.4g} GPU hours; {cap}", "ask for less time or fewer GPUs")
+        yield Fault("time", f"the job may use {hours:.4g} GPU hours; {cap}", "request less time or fewer GPUs")
 
 
 def _number(text: str) -> int:

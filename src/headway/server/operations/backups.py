@@ -118,7 +118,7 @@ class BackupOperations:
         have = await self._state.store.secrets.of_cluster(self._operation.cluster)
         value = have.get(self._operation.secret)
         if value is None:
-            raise Refused("the key of this operation no longer exists", hint="ask for it again")
+            raise Refused("the key of this operation no longer exists", hint="start it again")
         return base64.b64decode(value)
 
 

@@ -111,7 +111,7 @@ class DatasetOperations:
             return lambda: self._opened(Path(path))
         value = (await self._state.store.secrets.of_cluster(self._cluster)).get(self._operation.secret)
         if value is None:
-            raise Refused("the keys of this operation no longer exist", hint="ask for it again")
+            raise Refused("the keys of this operation no longer exist", hint="start it again")
         access = Access(**json.loads(value))
         return lambda: Bucket(path, access)
 

@@ -106,7 +106,7 @@ class BackupSchedule:
             if busy
             else "the last ones failed"
         )
-        text = f"there is no backup of it {when}, and the file asks for one every {duration(rule.every_s)}: {why}"
+        text = f"there is no backup of it {when}, and the file requires one every {duration(rule.every_s)}: {why}"
         state.live.add_notice(name, text, level="error")
 
 

@@ -11,7 +11,7 @@ COST_LIMIT_FIELD = "cost.usd_per_hour"
 
 async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cluster) -> Conflict | None:
     """Returns the error if `after` would exceed its limit: the machines that it always runs, plus those that its
-    scaling groups run now. Returns None if it does not, or if it asks for no more always-on machines than `before`
+    scaling groups run now. Returns None if it does not, or if it requests no more always-on machines than `before`
     (then power saving keeps the limit)."""
     limit = after.max_usd_per_hour
     if before is None or limit is None or after.min_usd_per_hour <= before.min_usd_per_hour:
@@ -33,5 +33,5 @@ async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cl
     cost = f"an hour of {after.name} would cost {total:.2f} USD, and {COST_LIMIT_FIELD} is {limit.normalize():f}"
     return Conflict(
         f"{cost}: {run} run for jobs now",
-        hint=f"wait until these jobs have ended (headway queue {after.name}), ask for fewer nodes, or raise {COST_LIMIT_FIELD}",
+        hint=f"wait until these jobs have ended (headway queue {after.name}), request fewer nodes, or raise {COST_LIMIT_FIELD}",
     )

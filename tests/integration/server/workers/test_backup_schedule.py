@@ -154,7 +154,7 @@ async def test_overdue_backup_is_reported_once_per_interval(server: Server, rule
         assert await looked(server, rule, backups) == 1
     (text,) = told()
     assert (
-        "there is no backup of it since 1970-01-01 00:16 UTC, and the file asks for one every 1h 00m: an apply is under way"
+        "there is no backup of it since 1970-01-01 00:16 UTC, and the file requires one every 1h 00m: an apply is under way"
         in text
     )
     clock.now += 3601

@@ -253,12 +253,12 @@ def test_dependency_on_array_task_reports_the_state_of_that_task() -> None:
         (
             "PartitionTimeLimit",
             {"partition": "debug"},
-            "never starts as it is: it asks for 2 h, debug allows 60 min; ask for less or use train",
+            "never starts as it is: it requests 2 h, debug allows 60 min; request less or use train",
         ),
         (
             "PartitionNodeLimit",
             {"partition": "debug", "node_count": 3},
-            "never starts as it is: it asks for 3 nodes, debug has 2 nodes",
+            "never starts as it is: it requests 3 nodes, debug has 2 nodes",
         ),
         ("PartitionDown", {}, "needs an operator to set partition train to UP"),
         ("Licenses", {"licenses": "matlab:2"}, "needs licences that other jobs hold: matlab:2"),
@@ -286,7 +286,7 @@ def test_other_pending_reasons_are_explained(reason: str, fields: dict[str, Any]
         (
             "QOSGrpGRES",
             {"gpus": 32, "node_count": 4},
-            "never starts as it is: it asks for 32 GPUs and team vision may hold 24",
+            "never starts as it is: it requests 32 GPUs and team vision may hold 24",
         ),
         ("QOSGrpJobsLimit", {}, "team vision runs 2 of 2 jobs; job 812 of alice ends in 14 min at the latest"),
         (
@@ -316,13 +316,13 @@ def test_other_pending_reasons_are_explained(reason: str, fields: dict[str, Any]
             "QOSGrpGRESMinutes",
             {"gpus": 64},
             "never starts as it is: it may use 128 GPU hours and team vision has 100 a week; "
-            "ask for a shorter --time or fewer GPUs",
+            "request a shorter --time or fewer GPUs",
         ),
         (
             "QOSGrpGRESMinutes",
             {"gpus": 512, "time_limit_s": 48 * 3600},
             "never starts as it is: it may use 24,576 GPU hours and team vision has 100 a week; "
-            "ask for a shorter --time or fewer GPUs",
+            "request a shorter --time or fewer GPUs",
         ),
         (
             "QOSGrpGRESMinutes",
@@ -361,12 +361,12 @@ def test_every_limit_reason_has_a_readable_text() -> None:
         "QOSGrpGRES": "the team holds as many GPUs as the limit allows",
         "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team allows, or the team's budget is spent",
         "AssocGrpCpuLimit": "the team, or its user in it, holds as many CPUs as the limit allows",
-        "QOSMaxWallDurationPerJobLimit": "asks for more time than a job may use",
+        "QOSMaxWallDurationPerJobLimit": "requests more time than a job may use",
         "QOSGrpGRESRunMinutes": "the team has too few GPU hours left for this job",
-        "QOSMinCpuNotSatisfied": "asks for fewer CPUs than the minimum for a job",
+        "QOSMinCpuNotSatisfied": "requests fewer CPUs than the minimum for a job",
         "MaxGRESPerAccount": "the team holds as many GPUs as the limit allows",
-        "AssocMaxCPUMinutesPerJobLimit": "asks for more CPU hours than a job may use",
-        "QOSMaxMemoryPerJob": "asks for more memory than a job may use",
+        "AssocMaxCPUMinutesPerJobLimit": "requests more CPU hours than a job may use",
+        "QOSMaxMemoryPerJob": "requests more memory than a job may use",
     }
 
 

@@ -67,13 +67,13 @@ def test_accepts_resources_of_nodes_larger_than_the_plan(flags: tuple[str, ...])
 @pytest.mark.parametrize(
     ("flags", "field", "words"),
     [
-        ("--gpus-per-node=9", "gpus", "the job asks for 9 GPUs per node; a node of lab has 8"),
-        ("--gpus=13", "gpus", "the job asks for 13 GPUs; lab has 12"),
-        ("--gpus=h100:8,a100:8", "gpus", "the job asks for 16 GPUs; lab has 12"),
+        ("--gpus-per-node=9", "gpus", "the job requests 9 GPUs per node; a node of lab has 8"),
+        ("--gpus=13", "gpus", "the job requests 13 GPUs; lab has 12"),
+        ("--gpus=h100:8,a100:8", "gpus", "the job requests 16 GPUs; lab has 12"),
         ("--gpus=h100:8,l40s:1", "gpus", "lab has no GPU of type l40s"),
         ("--gres=tmp:1G,gpu:l40s:1", "gpus", "lab has no GPU of type l40s"),
-        ("--cpus-per-task=257", "cpus", "the job asks for 257 CPUs per node; a node has 256"),
-        ("--mem=3000G", "memory", "the job asks for 3000 GiB per node; a node has 2929"),
+        ("--cpus-per-task=257", "cpus", "the job requests 257 CPUs per node; a node has 256"),
+        ("--mem=3000G", "memory", "the job requests 3000 GiB per node; a node has 2929"),
     ],
 )
 def test_refuses_resources_that_no_node_has(flags: str, field: str, words: str) -> None:
@@ -136,11 +136,11 @@ def test_hetjob_is_checked_per_component_and_in_total() -> None:
     assert said(het("-N1 --gpus-per-node=8", "-N2")) == []  # 8 on one, none on the two others
     assert said(het("-N1 --gpus-per-node=8", "-N1 --gpus-per-node=4")) == []
     assert said(het("-N1 --gpus-per-node=8", "-N2 --gpus-per-node=4")) == [
-        ("gpus", "the job asks for 16 GPUs; lab has 12")
+        ("gpus", "the job requests 16 GPUs; lab has 12")
     ]
     assert said(het("-N1", "-N3 --gpus-per-node=9 -p nope")) == [
         ("partition", "component 2 of 2: lab has no partition 'nope'"),
-        ("gpus", "component 2 of 2: the job asks for 9 GPUs per node; a node of lab has 8"),
+        ("gpus", "component 2 of 2: the job requests 9 GPUs per node; a node of lab has 8"),
     ]
 
 
