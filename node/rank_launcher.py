@@ -163,7 +163,7 @@ def quiet(env):
 
 
 def first_number(text):
-    """Returns the first number in the text; 0 if there is none."""
+    """Returns the first number in the text, or 0."""
     found = re.search(r"\d+", text or "")
     return int(found[0]) if found else 0
 
@@ -233,7 +233,7 @@ def active_ports(sys_root):
 
 
 def roce_index(place):
-    """Returns the GID index of the port's RoCE v2 address over IPv4; None if there is none."""
+    """Returns the GID index of the port's RoCE v2 address over IPv4, or None."""
     for index in sorted(listed(os.path.join(place, "gids")), key=natural):
         if read(place, "gid_attrs/types", index) == "RoCE v2" and ":0000:ffff:" in read(place, "gids", index):
             return int(index)

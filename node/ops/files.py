@@ -29,7 +29,7 @@ def read_text(path: str) -> str:
 
 
 def read_json(path: str, missing: Any) -> Any:
-    """Returns the file's JSON value; `missing` if there is none."""
+    """Returns the file's JSON value; `missing` if the file does not exist."""
     try:
         return json.loads(read_text(path))
     except ValueError:

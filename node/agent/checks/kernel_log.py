@@ -67,7 +67,7 @@ def kernel_line(record: str) -> str:
 
 
 def gpus_by_bus() -> dict[str, int]:
-    """Returns PCI bus address (":3b:00") -> number of the GPU, from nvidia-smi; {} if there is none."""
+    """Returns PCI bus address (":3b:00") -> number of the GPU, from nvidia-smi, or {}."""
     argv = ["nvidia-smi", "--query-gpu=index,pci.bus_id", "--format=csv,noheader"]
     try:
         output = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True).stdout

@@ -50,7 +50,7 @@ def process_names(proc: str = "/proc") -> set[str]:
 
 
 def runs_as_root(pid: int, proc: str = "/proc") -> bool:
-    """Returns whether root started this process, whatever its name. The real uid counts: any user may keep a set-uid
+    """Returns whether root started this process; its name does not count. The real uid counts: any user may keep a set-uid
     root program waiting at its password prompt."""
     found = re.search(r"^Uid:\t(\d+)\t", read_text(f"{proc}/{pid}/status"), re.MULTILINE)
     return found is not None and found[1] == "0"

@@ -223,7 +223,7 @@ def write_takeover_list(found: Iterable[LostSubmission], folder: str) -> None:
 
 
 def read_takeover_list(folder: str) -> list[LostSubmission]:
-    """Returns the list in `folder`; [] if there is none."""
+    """Returns the list in `folder`, or []."""
     rows = map(json.loads, read_bytes(f"{folder}/{DUE}").splitlines())
     return [
         LostSubmission(

@@ -131,7 +131,7 @@ def sbatch_argv(note: SubmissionNote, script: bytes, numbers: Mapping[int, int],
 
 
 def script_index(words: Sequence[bytes]) -> int | None:
-    """Returns the index of the script among sbatch's arguments; None if there is none. It is the first word that is
+    """Returns the index of the script among sbatch's arguments, or None. It is the first word that is
     neither an option, nor an option's value, nor the `:` between two components of a heterogeneous job."""
     n = 0
     while n < len(words):

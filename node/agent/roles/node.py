@@ -169,7 +169,7 @@ def receive_reports(ears: socket.socket, reports: Reports) -> None:
 
 
 def receive_answers(out: socket.socket) -> bytes:
-    """Returns the next answer of a head; b"" if there is none."""
+    """Returns the next answer of a head, or b""."""
     try:
         return out.recv(65535)
     except OSError:  # that head is away

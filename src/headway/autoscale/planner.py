@@ -1,5 +1,5 @@
 """Decides which machines to create and delete for autoscaled and spot groups. Pure: (node states, machines) -> actions.
-Slurm's node states say which machines it wants, the provider says which exist. Both are read again in each pass, so no
+Slurm's node states show which machines it needs, the provider lists those that exist. Both are read in each pass, so no
 work is lost when a server is killed."""
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from headway.store import Store
 NOT_CREATED = "a machine can't be made"
 NOT_DELETED = "a machine can't be given back"
 GROUP_COMPLETE = "the group has all its machines"
-# seconds after the earliest next try; without a request by then no machine of the group is needed any more
+# seconds after the earliest next try; without a request until then the group needs no machine
 NO_DEMAND_S = 600.0
 
 

@@ -27,7 +27,7 @@ class Period:
 
 
 def zone(name: str) -> tzinfo:
-    """Returns the time zone of this name. Raises ValueError if there is none."""
+    """Returns the time zone of this name. Raises ValueError for an unknown name."""
     try:
         return ZoneInfo(name)
     except (KeyError, OSError) as error:

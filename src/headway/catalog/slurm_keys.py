@@ -126,7 +126,7 @@ OWNED = {
     "TopologyPlugin": "use fabric",
     "MailProg": "use mail",
     "PreemptType": "use a partition's preempts",
-    "PrivateData": "squeue shows what the dashboard does: the queue to everybody, a team's use to its own people",
+    "PrivateData": "squeue shows the same as the dashboard: the queue to all users, a team's usage to its members only",
     "ReturnToService": "Headway decides when a node returns",
 }
 _PREFIXES_OWNED = ("Slurmctld", "Slurmd", "Accounting", "Auth", "Select", "Proctrack", "Task", "Prolog", "Epilog")

@@ -48,7 +48,7 @@ def xid_meaning(code: int) -> str:
 
 
 def draining_codes(overrides: Mapping[int, str]) -> frozenset[int]:
-    """Returns the codes that take a node out of service whatever their message says."""
+    """Returns the codes that take a node out of service regardless of the message's text."""
     codes = {*xid_table(), *overrides}
     return frozenset(code for code in codes if xid_class(code, "", overrides) in DRAINS)
 

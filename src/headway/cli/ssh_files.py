@@ -93,7 +93,7 @@ def write_ssh_config(access: AccessOut) -> Path:
 
 
 def _pinned(access: AccessOut) -> Iterable[str]:
-    """Yields known_hosts lines under the machines' names, which ssh looks up whatever their address is."""
+    """Yields known_hosts lines with the machines' names; ssh looks a name up even if its address has changed."""
     names = {address: name for name, address in access.machines.items()} | {access.address: access.head}
     for line in access.host_keys:
         hosts, _, key = line.strip().partition(" ")

@@ -50,7 +50,7 @@ from headway.store import StoreUnavailable
 MAKE_AT_ONCE = 6
 BOOT_S = 120
 BeforeStage = Callable[[Machine], Awaitable[None]]
-BRINGS_UP = ("machine.create", "machine.start", "machine.restart", REBUILD)  # machines that Slurm must hear from
+BRINGS_UP = ("machine.create", "machine.start", "machine.restart", REBUILD)  # machines that must register with Slurm
 
 
 async def store_new_secrets(context: ClusterContext, cluster: Cluster, new: Mapping[str, str]) -> None:

@@ -24,7 +24,7 @@ from headway.slurm.scontrol import ping_argv
 # A head starts its daemons before it mounts volumes of other machines (stage "outside"), a node after that. Both work
 # without volumes that can't be mounted.
 STAGES = ("software", "base", "database", "accounting", "controller", "outside", "node")
-# Daemons from the packages of an owned machine that Debian would start, whatever the machine's role.
+# Daemons that Debian's packages start on every owned machine, also where its role does not need them.
 DAEMONS = (
     "slurmctld.service", "slurmd.service", "slurmdbd.service", "slurmrestd.service", "mariadb.service", "prometheus.service",
     "prometheus-alertmanager.service", "nfs-server.service", "nftables.service",

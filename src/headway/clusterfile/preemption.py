@@ -141,7 +141,7 @@ def _lost(wishes: Mapping[str, PreemptionRule], name: str, other: str) -> str:
 
 
 def _circle(wishes: Mapping[str, PreemptionRule]) -> list[str]:
-    """Returns the names of one cycle, the first repeated at the end; [] if there is none."""
+    """Returns the names of one cycle, the first repeated at the end, or []."""
     try:
         graphlib.TopologicalSorter({name: wish.preempts for name, wish in wishes.items()}).prepare()
     except graphlib.CycleError as error:

@@ -150,7 +150,7 @@ class DatasetLibrary:
             return False
 
     def ready(self, name: str) -> None:
-        """Creates the folder that is mounted, also for a dataset whose versions are gone."""
+        """Creates the folder that is mounted, also for a dataset whose versions were removed."""
         with self._disk_errors():
             self.folder(name).mkdir(parents=True, exist_ok=True)
             self._root.chmod(0o711)
@@ -252,7 +252,7 @@ class DatasetLibrary:
                 kept.unlink()
 
     def remove(self, name: str, number: int) -> int:
-        """Removes a version and returns the bytes that this frees. Does nothing when the version is gone."""
+        """Removes a version and returns the freed bytes. Does nothing if the version does not exist."""
         with self._disk_errors():
             self._drafts.mkdir(parents=True, exist_ok=True)
             target = self.folder(name) / str(number)
@@ -299,7 +299,7 @@ class DatasetLibrary:
 
 
 class Journal:
-    """The files that an addition has stored so far, one a line. A journal from before the last boot is ignored:
+    """The files that an addition has stored so far, one per line. A journal from before the last boot is ignored:
     the data that it names may not have reached the disk."""
 
     def __init__(self, path: Path) -> None:

@@ -158,5 +158,5 @@ class Incident:
         return self.steps[max((i for i, now in enumerate(seen) if now and not (i and seen[i - 1])), default=0) :]
 
     def found(self, key: str) -> object:
-        """Returns the latest evidence with this key among the current steps; None if there is none."""
+        """Returns the latest evidence with this key among the current steps, or None."""
         return next((step.evidence[key] for step in reversed(self.current) if key in step.evidence), None)

@@ -12,7 +12,9 @@ class ProviderTraits:
     name: str  # as a cluster file names it
     summary: str  # where the machines are, for a person who chooses a provider
     creates_machines: bool  # it creates and deletes machines; otherwise the cluster file lists them under `hosts`
-    powers_off_machines: bool  # it can switch a machine off for certain, so that nothing runs there any more (fencing)
+    powers_off_machines: (
+        bool  # it can switch a machine off and confirm it, so that no process runs there afterwards (fencing)
+    )
     boots_node_images: bool  # machines start from Headway's node image, with their identity in /etc/headway/boot
     simulates_hardware: bool  # GPUs and the kernel log are simulated, and faults may be injected
     shares_one_host: bool  # all machines run on one kernel: they share its boot time and its power meter

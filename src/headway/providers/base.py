@@ -33,7 +33,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimNotice:
-    """Announces that the provider takes a machine back, whatever runs on it. `at`: unix seconds."""
+    """Announces that the provider will take a machine back, also one with running jobs. `at`: unix seconds."""
 
     machine: str
     at: float
@@ -145,7 +145,7 @@ class Provider(Protocol):
     async def stop(self, machine: Machine) -> None: ...
 
     async def fence(self, machine: Machine) -> None:
-        """Switches the machine off at once, whatever it does. Does nothing if it is off."""
+        """Switches the machine off at once, without a shutdown. Does nothing if it is off."""
         ...
 
     async def delete(self, machine: Machine) -> None: ...

@@ -455,7 +455,7 @@ def _check_way_back(cluster: Cluster, info: ImageInfo) -> None:
 
 
 async def _previous_image(context: HealthContext) -> ImageInfo:
-    """Returns the image before the last rollout. Raises Refused if there is none."""
+    """Returns the image before the last rollout. Raises Refused if the cluster was never rolled."""
     tag = (await context.cluster_context.store.node_images.get(context.cluster.name)).before
     if not tag:
         raise Refused(f"{context.cluster.name} has not been rolled: it has no previous image", hint="headway image ls")
@@ -463,7 +463,7 @@ async def _previous_image(context: HealthContext) -> ImageInfo:
 
 
 async def _most_common_image(context: HealthContext, present: ImageInfo) -> str:
-    """Returns the tag of the image, other than the present one, that most machines have; "" if there is none."""
+    """Returns the tag of the image, other than the present one, that most machines have, or ""."""
     tags = {info.id: info.tag for info in await local_images.list_images()}
     others = Counter(one.image for one in (await context.machines()).values() if one.image != present.id)
     return next((tags[number] for number, _ in others.most_common() if number in tags), "")

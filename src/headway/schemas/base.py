@@ -73,7 +73,7 @@ class ErrorOut(ResponseModel):
 
     @property
     def first_line(self) -> str:
-        """Returns the first line of the message that is not blank, or the kind of error if there is none; never ""."""
+        """Returns the first non-blank line of the message, or the kind of error if the message is blank; never ""."""
         return next((line for line in self.message.splitlines() if line.strip()), self.kind)
 
 

@@ -50,7 +50,7 @@ def load_document(file: Path | str, *, config_dir: Path | None = None, home: Pat
 
 
 def public_key(config_dir: Path | None = None, home: Path | None = None) -> str:
-    """Returns the user's public key line; creates a key pair of Headway's own if there is none."""
+    """Returns the user's public key line. Creates a key pair for Headway if the user has none."""
     public = private_key_file(config_dir, home).with_suffix(".pub")
     return public.read_text().strip().splitlines()[0]
 

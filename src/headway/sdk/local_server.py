@@ -185,7 +185,7 @@ def _log_hint(log: Path) -> str:
 
 
 def _last_error(log: Path, start: int) -> tuple[str, str]:
-    """Returns the error that this start ended with, and its hint ("" when there is none)."""
+    """Returns the error that this start ended with, and its hint ("" if it has none)."""
     try:
         with log.open("rb") as source:
             source.seek(start)

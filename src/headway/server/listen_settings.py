@@ -2,7 +2,7 @@
 
 HEADWAY_PUBLIC_URL       how people reach it, if not by HEADWAY_HOST and port: https://headway.example.org
 HEADWAY_TLS_CERT         a PEM file: the certificate, then its intermediate certificates; with HEADWAY_TLS_KEY the server
-HEADWAY_TLS_KEY          itself speaks TLS, on the notebook port too
+HEADWAY_TLS_KEY          itself uses TLS, on the notebook port too
 HEADWAY_TRUSTED_PROXIES  addresses or networks of reverse proxies, separated by ",": only their X-Forwarded headers are
                          trusted
 """
@@ -32,7 +32,7 @@ class Tls:
 
     @property
     def name(self) -> str:
-        """Returns the first name that is not a wildcard; "" if there is none."""
+        """Returns the first name that is not a wildcard, or ""."""
         return next((name for name in self.names if not name.startswith("*")), "")
 
 
@@ -65,7 +65,7 @@ def read_listen_settings(env: Mapping[str, str]) -> ListenSettings:
         read_origin(env, "HEADWAY_PUBLIC_URL"), _tls(env), _proxies(env.get("HEADWAY_TRUSTED_PROXIES", ""))
     )
     if found.tls and found.url.startswith("http://"):
-        raise Refused("HEADWAY_PUBLIC_URL is http, but the server speaks TLS", hint="https://headway.example.org")
+        raise Refused("HEADWAY_PUBLIC_URL is http, but the server uses TLS", hint="https://headway.example.org")
     return found
 
 

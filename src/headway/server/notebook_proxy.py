@@ -332,7 +332,7 @@ class _ProxiedConnection:
             await asyncio.gather(*ways, return_exceptions=True)
 
     async def _until_out(self, request: h11.Request) -> None:
-        """Returns once the person would not be admitted any more. Checks every LOOK_S seconds."""
+        """Returns when the person no longer has access. Checks every LOOK_S seconds."""
         while True:
             await asyncio.sleep(LOOK_S)
             try:

@@ -49,7 +49,7 @@ def need_room(state_dir: Path, least_mib: int = LEAST_MIB) -> None:
 
 
 def announce(state_dir: Path, url: str, cert: str = "") -> None:
-    """Writes the server's address and process id once it answers. `cert`: the file of its certificate, if it speaks TLS."""
+    """Writes the server's address and process id once it answers. `cert`: the file of its certificate, if it uses TLS."""
     pid = os.getpid()
     write_private(state_dir / paths.PID_FILE, f"{pid}\n")
     known = {"url": url, "pid": pid, "started": process_start_time(pid), "version": __version__, "cert": cert}

@@ -18,7 +18,7 @@ from headway.validation.syntax_rules import user_name_fault, user_name_from
 class Right(StrEnum):
     """One thing a person may do; the value completes "NAME may not ..."."""
 
-    READ = "look at clusters, nodes and the queue"
+    READ = "see clusters, nodes and the queue"
     OWN_TOKENS = "create their own tokens and sign-in links"
     RUN_JOBS = "run anything on a cluster"
     PLAN_CLUSTER = "plan a cluster"

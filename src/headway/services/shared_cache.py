@@ -1,4 +1,4 @@
-"""A cache of results shared by all requests, so that Slurm and the database are asked once for all of them."""
+"""A cache of results that all requests share, so that Slurm and the database are queried once for all of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SharedCache:
             return value
 
     def peek(self, key: str) -> Any:
-        """Returns the value under `key` at any age; None if there is none."""
+        """Returns the value under `key` at any age, or None."""
         entry = self._entries.get(key)
         return entry.value if entry else None
 

@@ -76,7 +76,7 @@ async def set_removed_nodes_down(connections: Remote, head: Machine, names: Sequ
 
 
 async def power_up_node(connections: Remote, head: Machine, name: str) -> None:
-    """Tells Slurm that a node in the state powered down is powering up."""
+    """Sets a powered-down node to powering up in Slurm."""
     argv = ["sinfo", "--all", "--noheader", f"--nodes={name}", "--format=%T"]
     ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
     if ran.stdout.strip().endswith("~"):
@@ -108,7 +108,7 @@ async def open_nodes(connections: Remote, head: Machine, names: Sequence[str]) -
 
 
 async def read_node_reasons(connections: Remote, head: Machine) -> dict[str, tuple[str, str]]:
-    """Returns each node's (state as sinfo writes it, reason); the reason is "none" when there is none."""
+    """Returns (state, reason) of each node as sinfo prints them; a node without a reason has "none"."""
     argv = ["sinfo", "--all", "--noheader", "--Node", "--format=%N|%T|%E"]
     ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
     rows = (line.strip().split("|", 2) for line in ran.stdout.splitlines())

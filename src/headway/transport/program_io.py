@@ -100,7 +100,7 @@ async def pump(reader: Any, sink: Sink) -> None:
 
 
 async def write_all(writer: Any, data: bytes | None) -> None:
-    """Writes everything and closes. A reader that closed early is no error here; its exit code tells."""
+    """Writes everything and closes. A reader that closes early causes no error here; its exit code shows it."""
     try:
         for start in range(0, len(data or b""), CHUNK):
             writer.write((data or b"")[start : start + CHUNK])

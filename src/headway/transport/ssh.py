@@ -386,7 +386,7 @@ class Connections:
             try:
                 process = await link.connection.create_process(shlex.join([*link.root.argv, *argv]), encoding=None)
                 if link.root.first:
-                    # The command has already ended; its exit status tells how
+                    # the command has already ended; its exit status shows the result
                     with contextlib.suppress(BrokenPipeError):
                         process.stdin.write(link.root.first)
                 break

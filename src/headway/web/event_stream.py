@@ -36,7 +36,7 @@ def stream_parts(
 ) -> EventSourceResponse:
     """Returns a stream of all parts once, then of changed ones. Event NAME contains parts/{prefix}NAME.html, or the
     value as JSON if it is a dict; `state` and `notice` contain the cluster's state and problems. If the session has
-    ended or the cluster or job is gone, `leave` makes the browser leave the page."""
+    ended or the cluster or job no longer exists, `leave` makes the browser leave the page."""
     return EventSourceResponse(_events(request, state, name, make, prefix), headers=HEADERS)
 
 

@@ -14,7 +14,7 @@ class Tab:
     key: str  # the page's name: `tab` of a cluster's page, `here` of the server's pages
     title: str
     path: str  # below /clusters/NAME, or from the root
-    roles: tuple[Role, ...] = ()  # () = everybody
+    roles: tuple[Role, ...] = ()  # () = all roles
     own: bool = False  # shown in the menu under the person's name
 
 

@@ -46,7 +46,7 @@ class Provider:
         self._lock = asyncio.Lock()
 
     async def start_flow(self, state: AppState) -> tuple[str, str]:
-        """Returns (address of the provider to redirect the browser to, state that the browser must bring back)."""
+        """Returns (address of the provider to redirect the browser to, state that the browser must return)."""
         from authlib.common.security import generate_token
 
         about = await self._description()
@@ -70,7 +70,7 @@ class Provider:
             raise NotSignedIn("this sign-in took too long, or has ended already", hint="begin again")
         if parameters.get("error") or not parameters.get("code"):
             why = parameters.get("error_description") or parameters.get("error") or "no reason given"
-            raise NotSignedIn(f"the sign-in provider refused: {why[:200]}", hint="begin again, or ask an admin")
+            raise NotSignedIn(f"the sign-in provider refused: {why[:200]}", hint="sign in again, or ask an admin")
         nonce, verifier = flow
         id_token, access_token = await self._tokens(state, parameters["code"], verifier)
         claims = await self._claims(id_token, nonce)

@@ -34,11 +34,11 @@ async def keep_node(context: ClusterContext, head: Machine, name: str, reason: s
 
 
 class SteppedAside(Exception):
-    """Raised when another operation goes first. Nodes stay drained, and the next run continues with them."""
+    """Raised when another operation must run first. Nodes stay drained, and the next run continues with them."""
 
 
 class WaitingWork(Protocol):
-    """Work that goes on while jobs on leaving nodes are waited for, which may take days."""
+    """Work that continues during the wait for jobs on nodes that are to be removed; the wait may take days."""
 
     async def step(self, names: Collection[str]) -> None:
         """Runs one pass, without touching these nodes."""

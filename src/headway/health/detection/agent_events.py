@@ -19,7 +19,7 @@ _MAX_TEXT = 500
 
 @dataclass(frozen=True)
 class Heartbeats:
-    """The heartbeats of one second. `alive`: number of nodes heard from; `silent_s`: seconds since the last heartbeat
+    """The heartbeats of one second. `alive`: number of nodes that sent one; `silent_s`: seconds since the last heartbeat
     of each other node; `relay_away_s`: seconds for which the head's agent itself has been away, during which node
     states are unknown."""
 
@@ -59,7 +59,7 @@ class JobEvents:
 
 @dataclass(frozen=True)
 class PowerRequest:
-    """Slurm requests that machines are created or deleted. The node states tell which ones."""
+    """Slurm requests that machines are created or deleted. The node states show which ones."""
 
 
 AgentEvent = Symptom | Heartbeats | OfflineAction | JobEvents | PowerRequest

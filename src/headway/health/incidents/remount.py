@@ -11,7 +11,7 @@ from headway.providers.base import OwnedMachinesProvider
 from headway.render.system.volume_mounts import unit_name, volume_units
 from headway.transport.remote_program import program_source
 
-MOUNT_S = 7 * 86400.0  # a person has to look at a volume that is away for longer
+MOUNT_S = 7 * 86400.0  # a volume that is missing for longer needs a person
 FIRST_PAUSE_S = 3.0  # pause between two tries; it grows, because a server may be away for a night and all its nodes try
 LONGEST_PAUSE_S = 60.0
 BACKOFF = 1.3

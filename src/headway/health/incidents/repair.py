@@ -231,7 +231,7 @@ async def _request_replacement(context: HealthContext, incident: Incident) -> In
 
 
 async def _wait_for_replacement(context: HealthContext, incident: Incident) -> str:
-    """Waits for the operation that creates the machine. Returns "", or why there is none after REPLACE_S."""
+    """Waits for the operation that creates the machine. Returns "", or why the machine is missing after REPLACE_S."""
     number = str(incident.found("operation"))
     for _ in range(int(REPLACE_S / POLL_S)):
         try:

@@ -249,7 +249,7 @@ async def hold_completing(context: HealthContext, incident: Incident, hosts: Map
 
 
 async def _hold_on_host(context: HealthContext, host: str, jobs: Iterable[int]) -> None:
-    """Tells the epilog of a host to hold the jobs. Errors are ignored, because a host that does not answer must not
+    """Makes the epilog of a host wait with these jobs. Errors are ignored, because a host that does not answer must not
     delay the fencing of a dead node."""
     with contextlib.suppress(HeadwayError):
         argv = ["touch", *(f"{HOLD}/{job}" for job in jobs)]
@@ -257,7 +257,7 @@ async def _hold_on_host(context: HealthContext, host: str, jobs: Iterable[int]) 
 
 
 async def _release_hold(context: HealthContext, node: str, jobs: Iterable[int]) -> None:
-    """Tells the node's epilog to hold these jobs no longer. Errors are ignored."""
+    """Lets the node's epilog continue with these jobs. Errors are ignored."""
     with contextlib.suppress(HeadwayError):
         machine: Machine = await context.running_machine(node)
         argv = ["rm", "-f", *(f"{HOLD}/{job}" for job in sorted(jobs))]

@@ -50,7 +50,7 @@ class StallWatchdog:
     async def _find_stalls(self, head: Machine, jobs: Sequence[JobState], now: float) -> list[tuple[JobState, Stall]]:
         """Returns the jobs that stall now and were not reported yet, each with its stall."""
         rules = {job.id: job_rules(job.comment, self.cluster.health.hang, self.cluster.health.idle) for job in jobs}
-        # Only jobs that run longer than their shortest rule; usually there is none.
+        # Only jobs that run longer than their shortest rule; usually no job does.
         old = [j for j in jobs if any(rule.after_s and now - _running_since(j) >= rule.after_s for rule in rules[j.id])]
         if not old:
             return []

@@ -12,7 +12,7 @@ from headway.health.policy.symptom_policy import DAY_S, Verdict
 
 WEEK_S = 7 * DAY_S
 # mount: the wait for the volume is repeated. rma: one reboot first, because the cause may have been a loose contact.
-# hands_on: no repair, a person has to look first.
+# hands_on: no repair; a person must check the node first.
 _LADDERS = {
     FaultAction.MOUNT: (Repair.MOUNT,),
     FaultAction.RESET: (Repair.RESET, Repair.REBOOT, Repair.REPLACE),

@@ -42,7 +42,7 @@ def sbatch_hint(message: str, cluster: Cluster, user: str) -> str:
     if "DOS line breaks" in message:
         return DOS_LINES_HINT
     if "unrecognized option" in message and "--container" in message:
-        return f"{cluster.name}'s image has no container plugin yet: headway apply brings it up to date"
+        return f"{cluster.name}'s image has no container plugin yet: headway apply updates it"
     return ""
 
 

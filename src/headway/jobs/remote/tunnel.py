@@ -66,7 +66,7 @@ class TunnelConnection:
         return piece
 
     async def write(self, data: bytes) -> None:
-        """Sends data. Raises Unreachable when the tunnel is gone."""
+        """Sends data. Raises Unreachable if the tunnel is closed."""
         for start in range(0, len(data), MAX_FRAME):
             await self._tunnel.send_frame(self._number, b"D", data[start : start + MAX_FRAME])
 
@@ -75,7 +75,7 @@ class TunnelConnection:
         await self._tunnel.send_frame(self._number, b"F")
 
     async def close(self) -> None:
-        """Closes the connection and tells the other end."""
+        """Closes the connection on both ends."""
         if not self._closed:
             self._closed = True
             self.receive_end()
@@ -93,7 +93,7 @@ class TunnelConnection:
         return self._waiting <= WINDOW
 
     def receive_end(self) -> None:
-        """Notes that no more data will come."""
+        """Records the end of the data."""
         self._ended = True
         self._came.set()
         if not self.opened.done():

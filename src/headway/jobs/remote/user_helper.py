@@ -1,4 +1,4 @@
-"""Sends node/user_helper to the head: everything that is done as a user goes through it."""
+"""Sends node/user_helper to the head. All actions as a user on the head use it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _MARKED = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")  # the mark in the name of a 
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """A request that is ready for sbatch, and the files it needs. `script` is None for a script of the user's own."""
+    """A request that is ready for sbatch, and the files that it needs. `script` is None for the user's own script."""
 
     request: SubmitIn
     stage: JobFiles | None

@@ -30,7 +30,7 @@ _MOST_NAMED = 100_000
 
 @dataclass(frozen=True)
 class RequestedResources:
-    """The options of one component, by their long names. A property is None where the options do not say it."""
+    """The options of one component, by their long names. A property is None if no option sets it."""
 
     options: dict[str, str]
 

@@ -66,7 +66,7 @@ class Progress:
                 self._line(part)
 
     def add_reports(self, data: bytes) -> None:
-        """Adds the next piece of the reports: JSON objects, one a line. A report may lack some of the values."""
+        """Adds the next piece of the reports: JSON objects, one per line. A report may lack some of the values."""
         for line in self._lines(data):
             with contextlib.suppress(ValueError):
                 values = json.loads(line)

@@ -40,7 +40,7 @@ fi
 timeout 30 setpriv --reuid slurm --regid slurm --clear-groups slurmctld -D -c -f "$work/slurm.conf" >"$work/log" 2>&1 &
 pid=$!
 while kill -0 "$pid" 2>/dev/null && ! grep -q 'Running as primary' "$work/log"; do sleep 0.02; done
-# What it says once it is being stopped (that its helper process is gone, for one) is no word about the files.
+# Its messages after the stop signal (for example that its helper process has ended) are no errors of the files.
 sed '/Running as primary/q' "$work/log" >"$work/read"
 kill "$pid" 2>/dev/null || true
 wait "$pid" || true

@@ -1,4 +1,4 @@
-"""Tells what a changed slurm.conf disturbs when it is activated, from the old and the new text."""
+"""Computes what the activation of a changed slurm.conf disturbs, from the old and the new text."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Hardware:
 
     @property
     def cpus_per_gpu(self) -> int:
-        """CPUs that a GPU brings: equal parts in whole cores, because Slurm allocates whole cores and an odd thread
+        """Default CPUs per GPU: equal parts in whole cores, because Slurm allocates whole cores and an odd thread
         would be missing for the last GPU."""
         if not self.gpus:
             return 1
@@ -48,12 +48,12 @@ class Hardware:
 
     @property
     def memory_mib_per_gpu(self) -> int:
-        """Memory that a GPU brings: equal parts, so that one-GPU jobs without a memory request fill a node."""
+        """Default memory per GPU: equal parts, so that one-GPU jobs without a memory request fill a node."""
         return max(1, self.memory_mib // self.gpus) if self.gpus else 0
 
     @property
     def memory_mib_per_cpu(self) -> int:
-        """Memory that a CPU brings to a job without GPUs: an equal part on a CPU node; at most 2048 MiB on a GPU node,
+        """Default memory per CPU of a job without GPUs: an equal part on a CPU node; at most 2048 MiB on a GPU node,
         whose memory goes with its GPUs."""
         part = max(1, self.memory_mib // self.cpus)
         return max(1, min(2048, part // 2)) if self.gpus else part

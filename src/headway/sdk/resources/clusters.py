@@ -109,7 +109,7 @@ class Clusters(Resource):
         return self._connection.get(cluster_path(cluster, "access"), AccessOut)
 
     def only_name(self) -> str:
-        """Returns the name of the only cluster. Raises NotFound when there is none or more than one."""
+        """Returns the name of the only cluster. Raises NotFound if there is not exactly one."""
         names = [c.name for c in self.list()]
         if len(names) == 1:
             return names[0]

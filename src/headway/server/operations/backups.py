@@ -114,7 +114,7 @@ class BackupOperations:
             await self._report("datasets", text, level="warning", done=True)
 
     async def _key(self) -> bytes:
-        """Returns the encryption key stored for this operation. Raises Refused if it is gone."""
+        """Returns the encryption key stored for this operation. Raises Refused if it no longer exists."""
         have = await self._state.store.secrets.of_cluster(self._operation.cluster)
         value = have.get(self._operation.secret)
         if value is None:

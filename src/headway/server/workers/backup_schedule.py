@@ -32,7 +32,7 @@ class BackupSchedule:
         self._state = state
         self._pause = pause
         self._refused: dict[str, float] = {}  # cluster -> when queuing a backup last failed
-        self._seen: dict[str, float] = {}  # cluster -> when this server first saw that its file wants backups
+        self._seen: dict[str, float] = {}  # cluster -> when this server first read a file of it with scheduled backups
         self._told: dict[str, float] = {}  # cluster -> when a missing backup was last reported
 
     async def run(self) -> None:

@@ -85,7 +85,7 @@ class SnapshotWorker:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def cancel_readings(self) -> None:
-        """Cancels the running readings because this server does not lead any more."""
+        """Cancels the running readings because this server no longer leads."""
         for task in self._tasks.values():
             task.cancel()
 

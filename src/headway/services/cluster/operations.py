@@ -21,7 +21,7 @@ async def queue_operation(
     secret: str = "",
     key: str = "",
 ) -> Operation:
-    """Adds an operation to the end of the cluster's queue, and tells event streams, pages and the worker about it.
+    """Adds an operation to the end of the cluster's queue, and notifies event streams, pages and the worker.
     `secret`, `key` and the errors are those of the store's `operations.enqueue`."""
     operation = await state.store.operations.enqueue(
         cluster, params.kind, person, document=document, params=params.to_json(), secret=secret, key=key

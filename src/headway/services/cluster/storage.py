@@ -25,7 +25,7 @@ async def get_storage(state: AppState, name: str) -> StorageOut:
     cluster = (await state.clusters.get(name))[1]
     usage: dict[str, VolumeUsage] = {}
     snapshot = await state.readings.snapshot(cluster)
-    stale = snapshot.stale  # a head that is known not to answer is not asked again by each viewer
+    stale = snapshot.stale  # viewers do not contact a head again that did not answer
     try:
         if not stale:
             usage = {one.path: one for one in await state.readings.volume_usage(cluster, MAX_AGE_S)}

@@ -63,7 +63,7 @@ class CredentialCache:
             self._holders.clear()
 
     def get(self, key: str) -> CachedHolder | None:
-        """Returns the cached holder, or None if there is none or the entry has expired."""
+        """Returns the cached holder; None if it is not cached or the entry has expired."""
         known = self._holders.get(key)
         return None if known is None or time.monotonic() >= known.until else known
 

@@ -68,7 +68,7 @@ class Sessions(StorePart):
         return cookie, expires
 
     async def start_oidc_flow(self, state: str, nonce: str, verifier: str) -> None:
-        """Records that a browser goes to the sign-in provider; only a hash of `state` is stored. Requests are
+        """Records that a browser was sent to the sign-in provider; only a hash of `state` is stored. Requests are
         unauthenticated, so only the latest OIDC_FLOWS_KEPT flows are kept."""
         now, f = self._database.now(), t.oidc_flows
         async with self._database.write() as db:

@@ -12,7 +12,7 @@ from headway.store.db.rows import ActivityPlace, ActivityRow
 from headway.store.db.transactions import StorePart
 
 KINDS = ("operation", "incident", "action")
-# The states of an incident that people look for later; the incident's own page shows all of them.
+# The states of an incident in the list of events; the incident's own page shows all of them.
 _STATES = ("seen", "jobs moved", "returned", "out of service", "false alarm")
 _ACTIONS = ("node.drain", "node.return", "node.reboot", "node.test", "fault")
 

@@ -161,7 +161,7 @@ def _rows_of(table: Table, cluster: str) -> Select[Any]:
 
 
 def _counted(table: Table) -> str:
-    """Returns the name of the autoincrement column, "" if there is none."""
+    """Returns the name of the autoincrement column, or ""."""
     keys = list(table.primary_key.columns)
     counts = len(keys) == 1 and isinstance(keys[0].type, Integer) and keys[0].autoincrement is True
     return str(keys[0].name) if counts else ""

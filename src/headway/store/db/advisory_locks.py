@@ -122,7 +122,7 @@ class Presence:
                 await self._release_lock(lock)
 
     async def _release_lock(self, lock: int) -> None:
-        with contextlib.suppress(Unreachable):  # if the connection is lost, the lock is gone as well
+        with contextlib.suppress(Unreachable):  # the database releases the lock when the connection is lost
             await self._query(_GIVE, TURN, lock)
 
     async def close(self) -> None:

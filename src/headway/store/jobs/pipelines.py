@@ -48,7 +48,7 @@ class Pipelines(StorePart):
         return row
 
     async def get(self, cluster: str, pipeline: str) -> PipelineRow:
-        """Returns a pipeline by its id, or the latest one of this name. Raises NotFound if there is none."""
+        """Returns a pipeline by its id, or the latest one of this name. Raises NotFound."""
         p = t.pipelines
         mine = select(p).where(p.c.cluster == cluster, (p.c.id == pipeline) | (p.c.name == pipeline))
         async with self._database.read() as db:

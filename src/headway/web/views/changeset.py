@@ -25,7 +25,7 @@ class Group:
 
 
 def grouped(changes: ChangeSetOut) -> list[Group]:
-    """Returns the changes grouped by kind and effect, so that 1,000 nodes need no more rows than four."""
+    """Returns the changes grouped by kind and effect, so that 1,000 nodes need as few rows as four."""
     found: dict[tuple[str, str], list[ChangeOut]] = {}
     for change in changes.changes:
         found.setdefault((change.kind, change.disturbs), []).append(change)

@@ -130,7 +130,7 @@ def run(tls_cert: Cert = None, tls_key: Key = None) -> None:
     exec_program(server_argv())
 
 
-# What the server takes from its environment. The database's URL may hold a password, and a unit can be read by everybody.
+# The server's settings in its environment. The database's URL may contain a password, and all users can read a unit file.
 _SETTINGS = [
     f"HEADWAY_{name}"
     for name in (

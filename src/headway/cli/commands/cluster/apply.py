@@ -157,7 +157,7 @@ def _when_lost(api: Client) -> Callable[[], None] | None:
 
 
 def _print_root_server_hint(what: str, start: str) -> None:
-    """Tells how to start root's server: one of the user's own would hide it and know none of its clusters."""
+    """Explains how to start root's server: a server of the user would hide it and know none of its clusters."""
     common.print_note(f"{what}; waiting for it: {start}")
 
 

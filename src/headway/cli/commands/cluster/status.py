@@ -90,7 +90,7 @@ def _group(group: GroupOut) -> str:
 
 
 def check_lines(checks: list[CheckOut], terminal: Terminal) -> list[str]:
-    """`ok    name  message` or `FAIL  name  message`, one a thing; what to do stands below its message."""
+    """`ok    name  message` or `FAIL  name  message`, one per check; the remedy is on the next line."""
     wide = max((len(check.name) for check in checks), default=0)
     lines = []
     for check in checks:

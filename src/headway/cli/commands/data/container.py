@@ -1,4 +1,4 @@
-"""container: images that an administrator brings to a cluster for everybody. People's own need no command: jobs fetch them."""
+"""container: images that an administrator imports for all users. Users' own images need no command: jobs import them."""
 
 from __future__ import annotations
 

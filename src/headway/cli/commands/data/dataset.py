@@ -1,4 +1,4 @@
-"""dataset add|list|verify|remove: data that never changes once it is there."""
+"""dataset add|list|verify|remove: versions of read-only data."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headway.schemas.jobs import ArrayOut, JobOut
     from headway.schemas.submission.submissions import LineageOut
 
-_PASSING = "/tmp/headway-"  # where a submitted script lay while sbatch read it; nothing is there now
+_PASSING = "/tmp/headway-"  # the temporary path of a submitted script, which no longer exists
 
 
 def show_job(

@@ -87,7 +87,7 @@ def retry(
     pipeline: Which,
     cluster: ClusterOption = None,
     step: Annotated[
-        list[str] | None, typer.Option("--step", help="Retry from this step on, whatever its state.")
+        list[str] | None, typer.Option("--step", help="Retry from this step on, regardless of its state.")
     ] = None,
     env: EnvOption = None,
     output: Output = Format.table,
