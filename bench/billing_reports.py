@@ -113,7 +113,7 @@ async def summed(folder: Path) -> float:
 async def others(store: Store, count: int, names: tuple[str, ...]) -> None:
     """Adds machines, prices, drains, incidents and checkpoints."""
     half = (MONTH.start + MONTH.end) // 2
-    await store.machine_lives.record("lab", [(name, "main") for name in names], [], [], MONTH.start - 86_400)
+    await store.machine_lifetimes.record("lab", [(name, "main") for name in names], [], [], MONTH.start - 86_400)
     prices = [NodePrice("main", float(at), Decimal(usd)) for at, usd in ((MONTH.start - 86_400, "20"), (half, "18.5"))]
     for price in prices:
         await store.prices.record("lab", [price])

@@ -21,9 +21,9 @@ def main() -> None:
 
             serve_head(load(*values))
         elif role == "power":
-            from agent.roles.power_hints import write_hint
+            from agent.roles.power_requests import write_power_request
 
-            write_hint(*values)
+            write_power_request(*values)
         elif role == "keep":
             from agent.config import load
             from agent.jobs.queue_recovery import save_newest_jobs

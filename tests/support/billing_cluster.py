@@ -86,9 +86,9 @@ def at(server: Server, moment: int) -> None:
 async def machines(server: Server, count: int, began: int = 0, ended: int = 0) -> None:
     """Records `count` machines that began, and if `ended` is set ended, at these seconds of October."""
     names = [(f"lab-1-{i + 1}", "main") for i in range(count)]
-    await server.store.machine_lives.record("lab", names, [], [], OCTOBER.start + began)
+    await server.store.machine_lifetimes.record("lab", names, [], [], OCTOBER.start + began)
     if ended:
-        await server.store.machine_lives.end_all("lab", OCTOBER.start + ended)
+        await server.store.machine_lifetimes.end_all("lab", OCTOBER.start + ended)
 
 
 async def got(client: httpx.AsyncClient, path: str) -> Any:

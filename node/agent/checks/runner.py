@@ -15,7 +15,7 @@ from typing import Any
 from agent.config import Config
 from agent.gpu.interface import Gpu
 from agent.gpu.job_gpus import Job
-from agent.journal import log
+from agent.log import log
 
 OK, WARN, BAD = "ok", "warn", "bad"
 LEVELS = {OK: 0, WARN: 1, BAD: 2}

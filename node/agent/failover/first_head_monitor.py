@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 from agent.config import Config
 from agent.failover.leader import LeaderFile
-from agent.journal import log
+from agent.log import log
 from agent.metrics.exporter import PORT
 
 WAIT_S = 1.0

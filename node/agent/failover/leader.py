@@ -16,7 +16,7 @@ import subprocess
 import threading
 import time
 
-from agent.journal import log
+from agent.log import log
 
 BEAT_OVER_S = 12.0
 LOOK_S = 1.0

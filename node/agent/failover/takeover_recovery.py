@@ -31,7 +31,7 @@ from agent.jobs.queue_recovery import (
     write_takeover_list,
 )
 from agent.jobs.submission_notes import read_bytes
-from agent.journal import log
+from agent.log import log
 
 LOOK_S = 0.25
 

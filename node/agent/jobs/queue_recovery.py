@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from agent.files import whole_lines
 from agent.jobs.submission_notes import (
     RESUBMITTED,
     AccountingRecord,
@@ -44,7 +45,6 @@ from agent.jobs.submission_notes import (
     script_index,
     submission_environment,
 )
-from agent.journal import whole_lines
 
 T = TypeVar("T")
 KEPT = "/var/lib/headway/recall"

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from agent.jobs.processes import job_of, runs_as_root
-from agent.journal import log
+from agent.log import log
 from agent.metrics.host import read_text
 from agent.munge import Munge
 

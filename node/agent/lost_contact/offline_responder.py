@@ -19,7 +19,8 @@ from typing import Any
 
 from agent.config import Config
 from agent.failover.leader import LeaderFile
-from agent.journal import log, whole_lines
+from agent.files import whole_lines
+from agent.log import log
 from agent.lost_contact.node_lease import LEASE_OVER_S
 
 ACTIONS = "/var/lib/headway/deeds.jsonl"  # a name that agents of other versions have too

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agent.gpu.interface import FIELDS, XID, Gpu
 from agent.gpu.job_gpus import Job
-from agent.journal import log
+from agent.log import log
 from agent.metrics.host import Figure
 
 PORT = 6822

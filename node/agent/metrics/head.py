@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from agent.jobs.processes import process_names
-from agent.journal import log
+from agent.log import log
 from agent.metrics import exporter, host
 from agent.metrics.sampler import TEXT_S, DiskReader
 

@@ -15,9 +15,9 @@ from agent.checks.runner import LEVELS, MachineState, Process, Runner
 from agent.config import Config
 from agent.gpu.interface import Gpu, Source
 from agent.gpu.job_gpus import jobs_on_node
-from agent.jobs.lost_stepd import OrphanedJobs
+from agent.jobs.orphaned_jobs import OrphanedJobs
 from agent.jobs.processes import list_processes, runs_as_root
-from agent.journal import log
+from agent.log import log
 from agent.lost_contact.node_lease import end_jobs
 from agent.metrics import exporter, host
 from agent.metrics.host import Figure

@@ -17,7 +17,8 @@ from agent.config import Config
 from agent.failover.first_head_monitor import FirstHeadMonitor
 from agent.failover.leader import LeaderFile, LeaderMonitor
 from agent.failover.takeover_recovery import TakeoverRecovery
-from agent.journal import log, whole_lines
+from agent.files import whole_lines
+from agent.log import log
 from agent.lost_contact.key_change import UNREAD, Sender, SenderLimits, key_change_begun
 from agent.lost_contact.offline_responder import OfflineResponder
 from agent.metrics.exporter import MetricsServer

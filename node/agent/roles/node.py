@@ -17,12 +17,13 @@ from agent.checks.node_checks import is_kernel_error
 from agent.checks.runner import BAD, MOUNT, OK
 from agent.config import Config
 from agent.failover.reregistration import Reregistration
+from agent.files import touch_file
 from agent.gpu.factory import open_source
 from agent.gpu.interface import Source
 from agent.gpu.nvml import Nvml
 from agent.jobs.job_changes import LOOK_S, JobChanges
 from agent.jobs.training_reports import MOST_BYTES, Reports
-from agent.journal import log, touch_file
+from agent.log import log
 from agent.lost_contact.key_change import UNREAD, key_change_begun
 from agent.lost_contact.node_lease import Lease, other_node_addresses
 from agent.metrics.exporter import MetricsServer

@@ -10,10 +10,10 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any
 
-from agent.journal import touch_file, whole_lines
+from agent.files import touch_file, whole_lines
 from agent.lost_contact.offline_responder import ACTIONS, WATCHED
 from agent.roles.head import BEATS, FAULTS, TURNS
-from agent.roles.power_hints import ASKED, FILE
+from agent.roles.power_requests import ASKED, FILE
 
 BEAT_S = 1.0
 LOG_S = 0.1  # polling interval

@@ -19,7 +19,7 @@ REBOOTS = "reboot, returned once its tests have passed"
 OUT_BEFORE = "out_before"  # evidence of a step: the reason for which a person had already taken the node out
 # Evidence of the first step: the incident's numbers on other servers, which may be another incident's on this one
 NUMBERS_BEFORE = "numbers_before"
-ORPHAN = "orphan"  # kind of a symptom: the daemon of a job's batch script died (node/agent/jobs/lost_stepd.py)
+ORPHAN = "orphan"  # kind of a symptom: the daemon of a job's batch script died (node/agent/jobs/orphaned_jobs.py)
 
 
 def is_headway_reason(reason: str) -> bool:

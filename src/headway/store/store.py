@@ -85,7 +85,7 @@ class Store:
         self.ledger_progress = LedgerProgress(database)
         self.runs = Runs(database, self.rollups, self.ledger_progress)
         self.checkpoints = Checkpoints(database)
-        self.machine_lives = MachineLifetimes(database)
+        self.machine_lifetimes = MachineLifetimes(database)
         self.node_spans = NodeSpans(database)
         # Billing: reports and their results
         self.run_sums = RunSums(database, self.rollups, self.ledger_progress)

@@ -143,8 +143,8 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
             break
     if "invoice" in key:
         made.state.clock = lambda: NOW
-        await made.store.machine_lives.record("lab", [("lab-1-1", "main")], [], [], LAST_MONTH.start)
-        await made.store.machine_lives.end_all("lab", LAST_MONTH.end)
+        await made.store.machine_lifetimes.record("lab", [("lab-1-1", "main")], [], [], LAST_MONTH.start)
+        await made.store.machine_lifetimes.end_all("lab", LAST_MONTH.end)
     if "{dataset}" in key:
         number = await made.store.datasets.next_number("lab", "wide")
         await made.store.datasets.add(DatasetVersion("lab", "wide", number, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))

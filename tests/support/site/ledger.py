@@ -17,7 +17,7 @@ async def put(state: AppState, store: Store) -> None:
     now = int(state.clock())
     began = now - 14 * 24 * HOUR
     await store.prices.record("demo", [NodePrice("main", float(began), Decimal("31.2"))])
-    await store.machine_lives.record("demo", [(f"demo-1-{i}", "main") for i in (1, 2, 3, 4)], [], [], began)
+    await store.machine_lifetimes.record("demo", [(f"demo-1-{i}", "main") for i in (1, 2, 3, 4)], [], [], began)
     await store.node_spans.save("demo", [
         NodeSpan("demo-1-3", SpanKind.DOWN, now - 6 * HOUR, 0, "XID 79"),
         NodeSpan("demo-1-4", SpanKind.SPARE, began, 0),

@@ -43,7 +43,7 @@ async def take_down(run: OperationRun) -> tuple[str, ...]:
 async def _stop_billing(state: AppState, name: str) -> None:
     """Ends the cluster's machines, runs and prices now. An end time that accounting reports later replaces that of a run."""
     store, now = state.store, state.clock()
-    await store.machine_lives.end_all(name, int(now))
+    await store.machine_lifetimes.end_all(name, int(now))
     await store.runs.end(name, await store.runs.still_running(name), int(now))
     await store.prices.record(name, released(await store.prices.of_cluster(name), (), now))
 

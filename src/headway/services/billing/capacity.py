@@ -57,7 +57,7 @@ async def _types(state: AppState, billed: BilledCluster, span: ReportSpan, marks
             billed.name, span
         )
 
-    lives = await state.store.machine_lives.between(billed.name, span.start, span.end)
+    lives = await state.store.machine_lifetimes.between(billed.name, span.start, span.end)
     whole = await load_coverage(state.store, billed.name, span, marks)
     (held, waits), unused = await asyncio.gather(
         held_and_waits(), load_fragmentation(state, billed, lives, span, whole)

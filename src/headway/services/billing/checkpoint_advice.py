@@ -195,7 +195,7 @@ async def failure_hours(state: AppState, billed: BilledCluster, month: Period) -
     """Returns the mean time between failures of one node in hours: machine hours / incidents that took a node out of
     service; None without incidents. A previous cluster of this name, deleted with its data, does not count."""
     month = replace(month, start=max(month.start, await data_began_at(state, billed.name)))
-    lives = await state.store.machine_lives.between(billed.name, month.start, month.end)
+    lives = await state.store.machine_lifetimes.between(billed.name, month.start, month.end)
     hours = sum(_seconds(life, month, billed.now) for life in lives) / HOUR_S
     failures = await state.store.incidents.count_failures(billed.name, month.start, month.end)
     return round(hours / failures, 2) if failures and hours else None

@@ -58,7 +58,7 @@ async def _next_to_close(state: AppState, billed: BilledCluster) -> Period:
     rows = await state.store.invoices.of_cluster(billed.name)
     if rows:
         return month_after(rows[-1].period, billed)
-    lives = await state.store.machine_lives.between(billed.name, 0, billed.now + 1)
+    lives = await state.store.machine_lifetimes.between(billed.name, 0, billed.now + 1)
     if not lives:
         raise NotFound(f"{billed.name} had no machine yet", hint="there is nothing to bill")
     return month_of(min(life.began for life in lives), where)

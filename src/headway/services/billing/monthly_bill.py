@@ -79,7 +79,7 @@ async def _own_costs(
     state: AppState, billed: BilledCluster, period: Period, sums: SegmentTotals
 ) -> tuple[Invoice, chargeback.Costs]:
     store, name, now = state.store, billed.name, billed.now
-    lives = await store.machine_lives.between(name, period.start, period.end)
+    lives = await store.machine_lifetimes.between(name, period.start, period.end)
     states = await store.node_spans.between(name, period.start, period.end)
     reserved = {row.group for row in await store.prices.of_cluster(name) if row.reserved}
     segments = await cut_by_prices(state, billed, period, {life.group for life in lives} | reserved)

@@ -39,7 +39,7 @@ async def record_weekly_summary(state: AppState, cluster: Cluster, now: int) -> 
     key, store = f"week/{week.name}", state.store
     if now < week.end + SUMMARY_DELAY_S or (await store.ledger_progress.get(cluster.name)).collected_to < week.end:
         return
-    if await store.notifications.exists(cluster.name, key) or not await store.machine_lives.between(
+    if await store.notifications.exists(cluster.name, key) or not await store.machine_lifetimes.between(
         cluster.name, week.start, week.end
     ):
         return

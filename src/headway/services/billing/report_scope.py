@@ -85,7 +85,7 @@ async def load_billed_cluster(state: AppState, name: str) -> BilledCluster:
     """Returns the cluster by its name. Raises NotFound if no cluster ever had that name."""
     row = await state.store.clusters.get(name)
     cluster = await state.clusters.resolved(row) if row else None
-    if cluster is None and name not in await state.store.machine_lives.clusters():
+    if cluster is None and name not in await state.store.machine_lifetimes.clusters():
         await state.clusters.row(name)  # raises NotFound with the names that exist
     return BilledCluster(name, cluster, int(state.clock()), None if cluster else await _last(state, name))
 

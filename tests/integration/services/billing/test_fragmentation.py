@@ -78,7 +78,7 @@ async def test_down_drained_and_spare_nodes_have_no_free_gpus(server: Server) ->
             NodeSpan("lab-1-2", SpanKind.SPARE, OCTOBER.start, 0),
         ],
     )
-    await server.store.machine_lives.record("lab", [("lab-1-4", "main")], [], [], OCTOBER.start + 2 * H)
+    await server.store.machine_lifetimes.record("lab", [("lab-1-4", "main")], [], [], OCTOBER.start + 2 * H)
     at(server, 3 * H)
     await put(
         server,
@@ -167,7 +167,9 @@ async def test_future_month_has_no_capacity_hours(server: Server) -> None:
 
 async def test_held_gpus_of_a_removed_group_do_not_exceed_capacity(server: Server) -> None:
     """Nobody knows any more what its machines had; a cluster that is down is shown as its last file says."""
-    await server.store.machine_lives.record("lab", [("lab-1-1", "main"), ("lab-old-1-1", "old")], [], [], OCTOBER.start)
+    await server.store.machine_lifetimes.record(
+        "lab", [("lab-1-1", "main"), ("lab-old-1-1", "old")], [], [], OCTOBER.start
+    )
     at(server, 2 * H)
     kept, gone = run(1, 0, H), run(2, 0, 2 * H, nodes=("lab-old-1-1",))
     await put(server, kept)

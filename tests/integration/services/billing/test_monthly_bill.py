@@ -63,7 +63,7 @@ async def test_chargeback_bills_each_gpu_second_once_at_its_price(
     name = f"c{next(NAMES)}"
     store, begun = server.store, OCTOBER.start
     cluster = (await server.state.clusters.get("lab"))[1]
-    await store.machine_lives.record(name, [(node, "main") for node in NODES], [], [], begun - 7 * DAY)
+    await store.machine_lifetimes.record(name, [(node, "main") for node in NODES], [], [], begun - 7 * DAY)
     await store.prices.record(name, [NodePrice("main", float(begun - 7 * DAY), Decimal("8"))])
     await store.prices.record(name, [NodePrice("main", float(begun + turn), Decimal("20"))])
     spans = [NodeSpan(NODES[1], SpanKind.DOWN, begun + at, begun + at + lasted) for at, lasted in broken]

@@ -319,20 +319,20 @@ async def test_held_on_finds_runs_of_a_broken_node(store: Store) -> None:
 
 
 async def test_stores_machine_lifetimes_node_spans_and_invoices(store: Store) -> None:
-    await store.machine_lives.record("lab", [("lab-1-1", "main"), ("lab-1-2", "main")], [], [], T0)
-    await store.machine_lives.record(
+    await store.machine_lifetimes.record("lab", [("lab-1-1", "main"), ("lab-1-2", "main")], [], [], T0)
+    await store.machine_lifetimes.record(
         "lab", [], [MachineLifetime("lab-1-2", "main", T0, T0 + 50, T0 + 50)], ["lab-1-1"], T0 + 60
     )
-    found = await store.machine_lives.between("lab", T0, T0 + H)
+    found = await store.machine_lifetimes.between("lab", T0, T0 + H)
     assert [(one.machine, one.ended and one.ended - T0, one.seen - T0) for one in found] == [
         ("lab-1-1", 0, 60), ("lab-1-2", 50, 0),
     ]  # fmt: skip
     await store.node_spans.save("lab", [NodeSpan("lab-1-1", SpanKind.DOWN, T0, 0, "dead")])
     await store.node_spans.save("lab", [NodeSpan("lab-1-1", SpanKind.DOWN, T0, T0 + 9, "dead")])
     assert [one.ended - T0 for one in await store.node_spans.between("lab", T0, T0 + H)] == [9]
-    await store.machine_lives.end_all("lab", T0 + 70)
-    assert await store.machine_lives.running("lab") == []
-    assert await store.machine_lives.clusters() == ["lab"]
+    await store.machine_lifetimes.end_all("lab", T0 + 70)
+    assert await store.machine_lifetimes.running("lab") == []
+    assert await store.machine_lifetimes.clusters() == ["lab"]
     closed = await store.invoices.close("lab", "2026-10", {"a": 1}, "ann")
     assert (closed.period, closed.document) == ("2026-10", {"a": 1})
     with pytest.raises(Conflict, match="closed already"):

@@ -121,19 +121,19 @@ async def test_restored_runs_are_separate_from_other_clusters(stores: tuple[Stor
 async def test_restored_machines_end_when_last_seen(stores: tuple[Store, Store]) -> None:
     """Between a backup and the restore on other machines nothing ran, and nothing is billed."""
     one, two = stores
-    await one.machine_lives.record("lab", [("lab-1-1", "gpu"), ("lab-1-2", "gpu")], [], [], 100)
+    await one.machine_lifetimes.record("lab", [("lab-1-1", "gpu"), ("lab-1-2", "gpu")], [], [], 100)
     await one.node_spans.save("lab", [NodeSpan("lab-1-2", SpanKind.SPARE, 100, 0)])
-    await one.machine_lives.record("lab", [], [], ["lab-1-1", "lab-1-2"], 900)
-    await one.machine_lives.record("lab", [("lab-1-3", "gpu")], [], [], 900)
+    await one.machine_lifetimes.record("lab", [], [], ["lab-1-1", "lab-1-2"], 900)
+    await one.machine_lifetimes.record("lab", [("lab-1-3", "gpu")], [], [], 900)
     await two.cluster_records.restore("lab", one.cluster_records.export("lab"))
-    turns = machine_lifetimes.diff_machines(await two.machine_lives.running("lab"), {"lab-1-1": "gpu"}, 90_000)
-    await two.machine_lives.record("lab", turns.began, turns.ended, turns.there, 90_000)
-    lives = {(life.machine, life.began): life.ended for life in await two.machine_lives.between("lab", 0, 99_999)}
+    turns = machine_lifetimes.diff_machines(await two.machine_lifetimes.running("lab"), {"lab-1-1": "gpu"}, 90_000)
+    await two.machine_lifetimes.record("lab", turns.began, turns.ended, turns.there, 90_000)
+    lives = {(life.machine, life.began): life.ended for life in await two.machine_lifetimes.between("lab", 0, 99_999)}
     assert lives == {("lab-1-1", 100): 900, ("lab-1-2", 100): 900, ("lab-1-3", 900): 901, ("lab-1-1", 90_000): 0}
     assert [span.ended for span in await two.node_spans.between("lab", 0, 99_999)] == [900]
     rows = [row async for row in one.cluster_records.export("lab")]
     await two.cluster_records.restore("lab", again(rows))
-    assert [life.machine for life in await two.machine_lives.running("lab")] == ["lab-1-1"], "its own go on"
+    assert [life.machine for life in await two.machine_lifetimes.running("lab")] == ["lab-1-1"], "its own go on"
     for store in stores:
         await store.close()
 

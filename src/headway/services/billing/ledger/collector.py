@@ -59,7 +59,7 @@ class MachineMeter:
         last = self.last_seen_at.get(cluster.name, 0)
         known = [
             MachineLifetime(one.machine, one.group, one.began, 0, max(one.seen, last))
-            for one in await store.machine_lives.running(cluster.name)
+            for one in await store.machine_lifetimes.running(cluster.name)
         ]
         of = {
             life.machine: life.group for life in known
@@ -68,9 +68,9 @@ class MachineMeter:
         groups = {one.name: of[one.name] for one in machines if one.name in of}
         turns = machine_lifetimes.diff_machines(known, groups, now)
         self.last_seen_at[cluster.name] = max(now, last)
-        stale = any(now - one.seen >= MACHINE_SEEN_S for one in await store.machine_lives.running(cluster.name))
+        stale = any(now - one.seen >= MACHINE_SEEN_S for one in await store.machine_lifetimes.running(cluster.name))
         if turns.began or turns.ended or (turns.there and stale):
-            await store.machine_lives.record(cluster.name, turns.began, turns.ended, turns.there, now)
+            await store.machine_lifetimes.record(cluster.name, turns.began, turns.ended, turns.there, now)
         nodes = state.live.snapshot(cluster.name).nodes
         if nodes:
             standing_by = [node.name for node in nodes if node.reservation == SPARES and node.name in groups]
@@ -112,7 +112,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
             since = min(since, now - SWEEP_S)
     else:
         row = await state.clusters.row(name)
-        first = min((life.began for life in await store.machine_lives.between(name, 0, now + 1)), default=now)
+        first = min((life.began for life in await store.machine_lifetimes.between(name, 0, now + 1)), default=now)
         since = int(min(first, row.created_at)) - DAY_S
     swept = mark.swept_at if since > now - SWEEP_S and mark.collected_to else now
     # Runs that accounting no longer has, as after a restored backup, are assumed to have ended then.

@@ -62,10 +62,10 @@ async def load_node_states_page(
 
 async def load_node_states(state: AppState, billed: BilledCluster, period: Period) -> list[NodeInterval]:
     """Returns every interval of the period in which a node was in one state, by node and time."""
-    lives = await state.store.machine_lives.between(billed.name, period.start, period.end)
+    lives = await state.store.machine_lifetimes.between(billed.name, period.start, period.end)
     reserved = {row.group for row in await state.store.prices.of_cluster(billed.name) if row.reserved}
     if reserved:  # they are paid for while off too, and an earlier machine shows since when they are off
-        before = await state.store.machine_lives.between(billed.name, 0, period.start)
+        before = await state.store.machine_lifetimes.between(billed.name, 0, period.start)
         lives += [one for one in before if one.group in reserved and one not in lives]
     spans = await state.store.node_spans.between(billed.name, period.start, period.end)
     return node_timeline.intervals(lives, spans, period.start, period.end, billed.now)

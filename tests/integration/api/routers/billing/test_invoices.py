@@ -130,9 +130,9 @@ async def test_late_facts_become_corrections_and_leave_the_closed_invoice_unchan
     again = await ann.post(f"{V1}/invoice/close", json={"period": "2026-10"})
     assert again.status_code == 409
     # A machine that nobody knew of, a price of then, a run that came late.
-    await server.store.machine_lives.record("lab", [("lab-1-2", "main")], [], [], OCTOBER.start)
+    await server.store.machine_lifetimes.record("lab", [("lab-1-2", "main")], [], [], OCTOBER.start)
     late = MachineLifetime("lab-1-2", "main", OCTOBER.start, OCTOBER.start + 10 * H, 0)
-    await server.store.machine_lives.record("lab", [], [late], [], OCTOBER.start + 10 * H)
+    await server.store.machine_lifetimes.record("lab", [], [late], [], OCTOBER.start + 10 * H)
     said.runs.append(run(9, 20 * H, 30 * H, team="speech", user="sam"))
     at(server, 744 * H + 2 * H)
     await collect(server.state, (await server.state.clusters.get("lab"))[1])
@@ -160,7 +160,7 @@ async def test_csv_rows_sum_to_the_invoice_total_with_a_credit(server: Server) -
     at(server, 745 * H)
     ann = await server.client()
     assert (await ann.post(f"{V1}/invoice/close", json={"period": "2026-10"})).status_code == 200
-    await server.store.machine_lives.end_all("lab", OCTOBER.start + 740 * H)
+    await server.store.machine_lifetimes.end_all("lab", OCTOBER.start + 740 * H)
     assert (await got(ann, "invoice?period=2026-11"))["total_usd"] == -32.0
     for path, column in (("invoice", "amount_usd"), ("chargeback", "total_usd")):
         rows = csv.DictReader((await ann.get(f"{V1}/{path}?period=2026-11&format=csv")).text.splitlines())

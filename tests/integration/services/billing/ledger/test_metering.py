@@ -31,7 +31,7 @@ async def test_meters_machine_lifetimes_and_spare_spans(server: Server) -> None:
     for moment in range(2, 100, 2):
         await look(moment, "lab-1-1", "lab-1-2")
     await look(100, "lab-1-1")
-    lives = await server.store.machine_lives.between("lab", OCTOBER.start, OCTOBER.end)
+    lives = await server.store.machine_lifetimes.between("lab", OCTOBER.start, OCTOBER.end)
     assert [(one.machine, one.began - OCTOBER.start, one.ended and one.ended - OCTOBER.start) for one in lives] == [
         ("lab-1-1", 0, 0), ("lab-1-2", 0, 98),
     ]  # fmt: skip
@@ -57,7 +57,7 @@ async def test_machine_of_a_removed_slot_is_metered_until_it_is_gone(server: Ser
     for moment, seen in ((0, four), (H, four), (2 * H, two), (3 * H, two)):
         await look(moment, seen, "lab-1-1", "lab-1-2", "x")
     await look(4 * H, two, "lab-1-1", "lab-1-2")
-    lives = await server.store.machine_lives.between("lab", OCTOBER.start, OCTOBER.end)
+    lives = await server.store.machine_lifetimes.between("lab", OCTOBER.start, OCTOBER.end)
     hours = [
         (one.machine, one.group, (one.began - OCTOBER.start) / H, one.ended and (one.ended - OCTOBER.start) / H)
         for one in lives

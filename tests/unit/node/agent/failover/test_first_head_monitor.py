@@ -124,13 +124,13 @@ def test_leftover_block_rule_is_removed_and_a_deleted_one_restored(
 
 
 def test_failing_ip_rule_command_is_logged_once(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    from agent import journal
+    from agent import log
 
     world.works = False
     away = world.away()
     world.there = False
     for n in range(10):
-        journal._said[0] = -1.0
+        log._last_written[0] = -1.0
         away.check(50.0 + n)
     assert capsys.readouterr().err.count("ip rule") == 1
 

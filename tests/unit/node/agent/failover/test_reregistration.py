@@ -61,9 +61,9 @@ def test_registration_waits_until_only_one_head_claims_to_lead() -> None:
 
 
 def test_failed_slurmd_reload_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
-    from agent import journal
+    from agent import log
 
-    journal._said[0] = -1.0
+    log._last_written[0] = -1.0
     registers = reregistration.Reregistration(lambda argv: 1)
     registers.note_leader(FIRST, 7, 1.0)
     registers.note_leader(SECOND, 7, 2.0)

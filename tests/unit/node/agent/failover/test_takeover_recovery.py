@@ -157,9 +157,9 @@ def test_recovery_error_is_logged_and_the_agent_continues(
 
     monkeypatch.setattr(world.heir, "check", fails)
     monkeypatch.setattr(takeover_recovery.time, "sleep", lambda _: None)
-    from agent import journal
+    from agent import log
 
-    journal._said[0] = -1.0
+    log._last_written[0] = -1.0
     with pytest.raises(SystemExit):
         world.heir.run()
     assert "No space left on device" in capsys.readouterr().err

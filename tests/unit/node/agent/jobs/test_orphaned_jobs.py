@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.jobs import lost_stepd
+from agent.jobs import orphaned_jobs
 
 
 def test_job_without_batch_stepd_but_with_extern_stepd_is_orphaned(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_job_without_batch_stepd_but_with_extern_stepd_is_orphaned(tmp_path: Pat
     said(4, "slurmstepd: [9.extern]")
     said(5, "slurmstepd: [9.batch]")
     said(6, "/usr/sbin/slurmstepd infinity")
-    one = lost_stepd.OrphanedJobs(str(tmp_path))
+    one = orphaned_jobs.OrphanedJobs(str(tmp_path))
     assert one.find_new([1, 2, 3, 4, 5, 6]) == []
     assert one.find_new([1, 3]) == [], "job 9 has ended, job 7 perhaps is ending"
     assert one.find_new([1, 3]) == [7]

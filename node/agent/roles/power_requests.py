@@ -17,7 +17,7 @@ WORDS = ("up", "down", "failed")
 _NODES = re.compile(r"[A-Za-z0-9,\[\]-]{1,20000}")
 
 
-def write_hint(folder: str, word: str, nodes: str) -> None:
+def write_power_request(folder: str, word: str, nodes: str) -> None:
     """Appends one line to the file in `folder`. `word` is one of WORDS; `nodes` is a hostlist. Ends the program for
     anything else."""
     if word not in WORDS or not _NODES.fullmatch(nodes):

@@ -1,22 +1,10 @@
-"""Shared by the agent's modules: the log, marker files, and files of complete lines."""
+"""Marker files, and files of complete lines."""
 
 from __future__ import annotations
 
 import os
-import sys
-import time
 
-
-def log(text: str) -> None:
-    """Writes a line to standard error, which is the journal; at most one line a second, the others are dropped. A
-    failure may repeat very often."""
-    now = time.monotonic()
-    if now - _said[0] >= 1:
-        _said[0] = now
-        print(text, file=sys.stderr, flush=True)
-
-
-_said = [-1.0]
+from agent.log import log
 
 
 def touch_file(path: str) -> None:
