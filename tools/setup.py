@@ -146,7 +146,7 @@ def can_make_venvs(python: str) -> bool:
 # ---- what setup can't install
 
 
-def gaps(purpose: str, packages: Sequence[str], room: tuple[int, int] = (0, 0)) -> tuple[list[str], list[str]]:
+def problems(purpose: str, packages: Sequence[str], room: tuple[int, int] = (0, 0)) -> tuple[list[str], list[str]]:
     """Returns (fatal, notes): all obstacles at once, with what to do about each."""
     fatal: list[str] = []
     notes: list[str] = []
@@ -160,24 +160,24 @@ def gaps(purpose: str, packages: Sequence[str], room: tuple[int, int] = (0, 0)) 
     if free_mib < DISK_MIB[purpose] and not STAMP.exists():
         fatal.append(f"{ROOT} has {free_mib} MiB free, setup needs {DISK_MIB[purpose]} MiB; make room on that disk")
     if purpose != "check":
-        for gap in host_gaps(*room):
-            (fatal if gap[1] else notes).append(gap[0])
+        for problem in host_problems(*room):
+            (fatal if problem[1] else notes).append(problem[0])
     return fatal, notes
 
 
-def host_gaps(need_mib: int, need_disk_mib: int) -> list[tuple[str, bool]]:
+def host_problems(need_mib: int, need_disk_mib: int) -> list[tuple[str, bool]]:
     """Returns (obstacle and remedy, fatal) of what the host lacks for machines. Missing packages are left out, because
     they are installed here."""
     sys.path.insert(0, str(ROOT / "src"))
     try:
         from headway.providers.local.preflight import Probe
-        from headway.providers.local.preflight import host_gaps as find
+        from headway.providers.local.preflight import host_problems as find
     except ImportError as error:
         return [(f"this checkout is not whole: {error}; clone it again", True)]
     finally:
         sys.path.pop(0)
     found = find(need_mib, need_disk_mib, probe=Probe(which=lambda name: name))
-    return [(f"{gap.what}; {gap.fix}" if gap.fix else gap.what, gap.fatal) for gap in found]
+    return [(f"{problem.what}; {problem.fix}" if problem.fix else problem.what, problem.fatal) for problem in found]
 
 
 # ---- the steps
@@ -330,11 +330,11 @@ def setup(purpose: str, *, quiet: bool = False, room: tuple[int, int] | None = N
     if nothing_to_do and room is None:
         report.end()
         return
-    fatal, notes = gaps(purpose, packages, room or (0, 0))
+    fatal, notes = problems(purpose, packages, room or (0, 0))
     for note in notes:
         print(f"{'note':<10} {note}")
     if fatal:
-        raise SetupError("this machine lacks:\n" + "\n".join(f"  - {gap}" for gap in fatal))
+        raise SetupError("this machine lacks:\n" + "\n".join(f"  - {problem}" for problem in fatal))
     if nothing_to_do:
         report.end()
         return

@@ -199,7 +199,7 @@ async def test_provider_delete_and_release_are_idempotent(ground: Ground) -> Non
 
 
 async def test_provider_preflight_finds_no_fatal_gap(ground: Ground) -> None:
-    assert [gap for gap in await ground.provider.preflight(ground.cluster) if gap.fatal] == []
+    assert [problem for problem in await ground.provider.preflight(ground.cluster) if problem.fatal] == []
 
 
 # ---- owned machines --------------------------------------------------------------------------------------------------
@@ -220,8 +220,8 @@ async def test_reinstalled_owned_machine_is_not_trusted_automatically(tmp_path: 
 
 async def test_preflight_reports_missing_hosts_in_the_inventory(tmp_path: Path) -> None:
     provider = SshProvider(tmp_path, [Host("mt-head", "127.0.0.1")])
-    (gap,) = await provider.preflight(small(provider=SSH))
-    assert "mt-1-1" in gap.what
+    (problem,) = await provider.preflight(small(provider=SSH))
+    assert "mt-1-1" in problem.what
     with pytest.raises(Refused, match="mt-1-1"):
         await provider.place(small(provider=SSH))
 

@@ -72,11 +72,11 @@ async def apply_cluster(
     is not known what runs where, and no machine is removed. Raises HeadwayError naming every machine that failed, and
     SteppedAside (cluster.scaling.scale_in) if another operation goes before the rest of this one."""
     began = time.monotonic()
-    gaps = [gap for gap in await context.provider.preflight(cluster) if gap.fatal]
-    if gaps:
+    problems = [problem for problem in await context.provider.preflight(cluster) if problem.fatal]
+    if problems:
         raise Refused(
-            "this host is not ready:\n" + "\n".join(f"  {gap.what}" for gap in gaps),
-            hint="; ".join(dict.fromkeys(gap.fix for gap in gaps)),
+            "this host is not ready:\n" + "\n".join(f"  {problem.what}" for problem in problems),
+            hint="; ".join(dict.fromkeys(problem.fix for problem in problems)),
         )
     outside = await secrets.read_given_secrets(cluster)
     have = await secrets.ensure_secrets(context.store, cluster, cluster.machine_names, outside)

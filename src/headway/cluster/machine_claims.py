@@ -17,7 +17,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.machine_steps import DAEMONS
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.machines.machine import Gap, Machine
+from headway.domain.machines.machine import HostProblem, Machine
 from headway.domain.machines.survey import MachineClaim, Survey
 from headway.domain.progress import ReportProgress
 from headway.domain.slurm.hostlist import compress
@@ -57,11 +57,13 @@ class InventorySurvey:
     uids: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def stops(self) -> tuple[Gap, ...]:
-        """Returns the gaps that stop an apply. A machine that was claimed earlier and does not answer now is not among
+    def stops(self) -> tuple[HostProblem, ...]:
+        """Returns the problems that stop an apply. A machine that was claimed earlier and does not answer now is not among
         them."""
-        silent = (Gap(error.message, error.hint) for name, error in self.silent.items() if name not in self.taken)
-        return (*silent, *(gap for gap in self.judgement.gaps if gap.fatal))
+        silent = (
+            HostProblem(error.message, error.hint) for name, error in self.silent.items() if name not in self.taken
+        )
+        return (*silent, *(problem for problem in self.judgement.problems if problem.fatal))
 
     def is_still(self, name: str, before: Machine) -> bool:
         """Returns whether the inventory's machine for this place is the same machine under another address: it has the
@@ -85,8 +87,8 @@ class InventorySurvey:
 
     def with_notes(self, changes: ChangeSet) -> ChangeSet:
         """Returns the ChangeSet with notes on what a user should know before an apply."""
-        notes = [f"apply would stop: {gap.what}; {gap.fix}" for gap in self.stops]
-        notes += [f"{gap.what}; {gap.fix}" for gap in self.judgement.gaps if not gap.fatal]
+        notes = [f"apply would stop: {problem.what}; {problem.fix}" for problem in self.stops]
+        notes += [f"{problem.what}; {problem.fix}" for problem in self.judgement.problems if not problem.fatal]
         return replace(changes, notes=(*changes.notes, *notes), differences=self.judgement.differences)
 
 
@@ -142,7 +144,7 @@ def check_claimable(found: InventorySurvey) -> None:
     if found.stops:
         raise Refused(
             "these machines can't be used in their present state:\n"
-            + "\n".join(f"  {gap.what}\n    {gap.fix}" for gap in found.stops),
+            + "\n".join(f"  {problem.what}\n    {problem.fix}" for problem in found.stops),
             hint="no machine was changed; correct that or remove the machines from hosts, then apply again",
         )
 

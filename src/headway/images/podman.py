@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headway.domain.machines.machine import Gap
+from headway.domain.machines.machine import HostProblem
 from headway.errors import CommandFailed, Refused
 from headway.transport.process import CommandResult, run
 
@@ -132,14 +132,14 @@ def _own_limits(nproc: int) -> list[str]:
     return chosen
 
 
-async def podman_problem(timeout_s: float = 20) -> tuple[Gap, ...]:
-    """Returns a gap if podman is installed but does not answer."""
+async def podman_problem(timeout_s: float = 20) -> tuple[HostProblem, ...]:
+    """Returns a problem if podman is installed but does not answer."""
     if shutil.which("podman") is None:
         return ()  # preflight reports missing programs
     try:
         await run(["podman", "ps", "--all", "--quiet"], timeout_s=timeout_s)
     except CommandFailed as error:
-        return (Gap(error.message, "repair podman on this host first: Headway needs it"),)
+        return (HostProblem(error.message, "repair podman on this host first: Headway needs it"),)
     return ()
 
 

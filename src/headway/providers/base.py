@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from headway.domain.cluster import Cluster, Dataset, OwnedSite
-from headway.domain.machines.machine import Gap, Machine, MachineRequest
+from headway.domain.machines.machine import HostProblem, Machine, MachineRequest
 from headway.domain.machines.survey import DetectedHardware
 from headway.domain.provider_traits import ProviderTraits
 
@@ -119,7 +119,7 @@ class Provider(Protocol):
 
     traits: ProviderTraits
 
-    async def preflight(self, cluster: Cluster) -> tuple[Gap, ...]:
+    async def preflight(self, cluster: Cluster) -> tuple[HostProblem, ...]:
         """Returns everything that is missing for this cluster, in one list."""
         ...
 

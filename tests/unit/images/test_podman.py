@@ -31,9 +31,9 @@ async def test_broken_podman_error_includes_output_and_hint(pretend: Path, tmp_p
     with pytest.raises(CommandFailed) as caught:
         await LocalProvider(tmp_path / "state").list("lab")
     assert "headway doctor" in caught.value.hint
-    (gap,) = await podman_problem()
-    assert "database is locked" in gap.what
-    assert gap.fatal
+    (problem,) = await podman_problem()
+    assert "database is locked" in problem.what
+    assert problem.fatal
 
 
 async def test_hanging_podman_times_out(pretend: Path, tmp_path: Path) -> None:
@@ -41,8 +41,8 @@ async def test_hanging_podman_times_out(pretend: Path, tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="time limit") as caught:
         await Podman(tmp_path)("ps", timeout_s=0.2)
     assert "headway doctor" in caught.value.hint
-    (gap,) = await podman_problem(timeout_s=0.2)
-    assert "time limit" in gap.what
+    (problem,) = await podman_problem(timeout_s=0.2)
+    assert "time limit" in problem.what
 
 
 async def test_missing_podman_error_explains_setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

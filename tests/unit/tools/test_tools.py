@@ -138,9 +138,9 @@ def test_setup_reports_all_gaps_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(setup.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(setup.os, "access", lambda *_: False)
     monkeypatch.setattr(setup.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(setup, "host_gaps", lambda *_: [("no cgroups; mount them", True), ("an odd system", False)])
-    fatal, notes = setup.gaps("demo", ["podman", "runc"])
-    assert [gap.split(";")[0] for gap in fatal] == [
+    monkeypatch.setattr(setup, "host_problems", lambda *_: [("no cgroups; mount them", True), ("an odd system", False)])
+    fatal, notes = setup.problems("demo", ["podman", "runc"])
+    assert [problem.split(";")[0] for problem in fatal] == [
         "not installed: podman, runc",
         f"{ROOT} is not writable",
         "no cgroups",

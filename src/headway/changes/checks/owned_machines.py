@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from headway.catalog.advisories import unfixed_advisories
 from headway.catalog.releases import IMAGES
-from headway.changes.checks.state_folder import state_gaps
-from headway.changes.checks.uid_conflicts import uid_gaps
+from headway.changes.checks.state_folder import state_folder_problems
+from headway.changes.checks.uid_conflicts import uid_problems
 from headway.domain.cluster import Cluster
-from headway.domain.machines.machine import Gap
+from headway.domain.machines.machine import HostProblem
 from headway.domain.machines.survey import DetectedHardware, DetectedMount, Difference, Survey
 from headway.domain.slurm.hostlist import compress
 from headway.render.slurm.node_hardware import gpu_type
@@ -31,7 +31,7 @@ _PACKAGES = {"slurm": ("slurmd", "slurmctld", "slurm-wlm-basic-plugins"), "munge
 class SurveyResult:
     """The result of judging the surveys."""
 
-    gaps: tuple[Gap, ...]  # a fatal gap stops an apply before it has changed anything
+    problems: tuple[HostProblem, ...]  # a fatal problem stops an apply before it has changed anything
     differences: tuple[Difference, ...]
     found: Mapping[str, DetectedHardware]  # machine -> the hardware to use for it
     nfs: tuple[str, ...]  # which of home and scratch the head must export
@@ -53,34 +53,34 @@ class EarlierFindings:
 def evaluate_surveys(cluster: Cluster, surveys: Mapping[str, Survey], known: EarlierFindings) -> SurveyResult:
     """Returns the judgement of all surveys. `surveys`: those of the machines that answered, by their names in the
     cluster."""
-    gaps: list[Gap] = []
+    problems: list[HostProblem] = []
     differences: list[Difference] = []
     found: dict[str, DetectedHardware] = dict(known.found)
     for name, survey in surveys.items():
-        gaps += _machine(cluster, survey, known)
+        problems += _machine(cluster, survey, known)
         kept = known.found.get(name)
         less = _less(kept, survey.found) if kept else ""
         if less:
             what = f"has {less} than when the cluster took it"
-            gaps.append(_warn(survey, what, "Slurm still counts with the former hardware: repair the machine"))
+            problems.append(_warn(survey, what, "Slurm still counts with the former hardware: repair the machine"))
         elif kept is None or _more(kept, survey.found):
             found[name] = survey.found
         if name not in cluster.heads:
             differences += _differences(cluster, survey.found if not less else kept or survey.found, name)
     nfs, troubles = _storage(cluster, surveys, known)
-    gaps += [*troubles, *state_gaps(cluster, surveys), *_versions(surveys), *_twice(surveys)]
-    return SurveyResult(tuple(_grouped(gaps)), tuple(differences), found, nfs)
+    problems += [*troubles, *state_folder_problems(cluster, surveys), *_versions(surveys), *_twice(surveys)]
+    return SurveyResult(tuple(_grouped(problems)), tuple(differences), found, nfs)
 
 
-def _stop(survey: Survey, what: str, fix: str) -> Gap:
-    return Gap(f"{survey.machine} ({survey.address}) {what}", fix)
+def _stop(survey: Survey, what: str, fix: str) -> HostProblem:
+    return HostProblem(f"{survey.machine} ({survey.address}) {what}", fix)
 
 
-def _warn(survey: Survey, what: str, fix: str) -> Gap:
-    return Gap(f"{survey.machine} ({survey.address}) {what}", fix, fatal=False)
+def _warn(survey: Survey, what: str, fix: str) -> HostProblem:
+    return HostProblem(f"{survey.machine} ({survey.address}) {what}", fix, fatal=False)
 
 
-def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings) -> Iterator[Gap]:
+def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings) -> Iterator[HostProblem]:
     holder = (survey.held.cluster, survey.held.server) if survey.held else None
     # A machine that was claimed and has lost its mark still belongs to this cluster.
     ours = holder == (cluster.name, known.server) or (holder is None and survey.machine in known.found)
@@ -89,13 +89,13 @@ def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings) -> Iterat
     yield from _sizes(cluster, survey, ours=ours)
     if not ours:
         yield from _there_already(cluster, survey)
-    yield from uid_gaps(cluster, survey, known.uids, known.assigned_uids)
+    yield from uid_problems(cluster, survey, known.uids, known.assigned_uids)
     yield from _devices(cluster, survey)
     off = abs(survey.clock_off_s)
     if off > CLOCK_WARN_S:
         ahead = "ahead of" if survey.clock_off_s > 0 else "behind"
-        gap = _stop if off > CLOCK_STOP_S else _warn
-        yield gap(
+        problem = _stop if off > CLOCK_STOP_S else _warn
+        yield problem(
             survey,
             f"has a clock {off:.0f} s {ahead} the server's",
             "set up time synchronization (systemd-timesyncd, chrony)",
@@ -108,7 +108,7 @@ def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings) -> Iterat
         )
 
 
-def _holder(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
+def _holder(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[HostProblem]:
     claim = survey.held
     if claim is None:
         return
@@ -134,7 +134,7 @@ def _holder(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
         )
 
 
-def _system(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
+def _system(cluster: Cluster, survey: Survey) -> Iterator[HostProblem]:
     if survey.system == cluster.image:
         return
     debian = IMAGES[cluster.image].debian
@@ -155,7 +155,7 @@ def _system(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
         )
 
 
-def _sizes(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
+def _sizes(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[HostProblem]:
     least = LEAST_MIB["head" if survey.machine in cluster.heads else "node"]
     if survey.found.memory_mib < least:
         yield _stop(
@@ -168,8 +168,8 @@ def _sizes(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
         yield _stop(survey, f"has {survey.free_mib} MiB free in /var, {room} MiB are needed", "free space there")
 
 
-def _there_already(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
-    """Yields gaps for software that runs on the machine already and that Headway would install too."""
+def _there_already(cluster: Cluster, survey: Survey) -> Iterator[HostProblem]:
+    """Yields problems for software that runs on the machine already and that Headway would install too."""
     slurm = survey.units & _SLURM
     if slurm:
         of = f" of cluster {survey.slurm_cluster}" if survey.slurm_cluster else ""
@@ -200,7 +200,7 @@ def _there_already(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
         )
 
 
-def _devices(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
+def _devices(cluster: Cluster, survey: Survey) -> Iterator[HostProblem]:
     silent = len(survey.found.gpus) - len(survey.found.usable_gpus)
     if silent:
         yield _warn(
@@ -271,24 +271,24 @@ def _ports(found: DetectedHardware) -> set[str]:
 
 def _storage(
     cluster: Cluster, surveys: Mapping[str, Survey], known: EarlierFindings
-) -> tuple[tuple[str, ...], list[Gap]]:
-    """Returns which of home and scratch the head exports, and the gaps. A folder that is the same on all machines is
+) -> tuple[tuple[str, ...], list[HostProblem]]:
+    """Returns which of home and scratch the head exports, and the problems. A folder that is the same on all machines is
     used as it is; the head exports the others. The decision is kept: machines added later must have what the first ones
     had."""
     nfs: list[str] = []
-    gaps: list[Gap] = []
+    problems: list[HostProblem] = []
     taken = bool(known.found)
     for where in (cluster.storage.home, cluster.storage.scratch):
         here = {name: survey.mounts.get(where) for name, survey in surveys.items()}
         if taken and where not in known.nfs:
-            gaps += _strangers(where, here, surveys)
+            problems += _strangers(where, here, surveys)
         elif where in known.nfs or not _one_folder(here):
             nfs.append(where)
     if nfs and cluster.controllers > 1:
-        gaps.append(_gone_with_head(cluster, nfs))
+        problems.append(_gone_with_head(cluster, nfs))
     elif nfs and not taken:
-        gaps += _no_nfs(cluster, nfs, surveys)
-    return tuple(nfs), gaps
+        problems += _no_nfs(cluster, nfs, surveys)
+    return tuple(nfs), problems
 
 
 def _one_folder(here: Mapping[str, DetectedMount | None]) -> bool:
@@ -299,8 +299,10 @@ def _one_folder(here: Mapping[str, DetectedMount | None]) -> bool:
     return len(marks) == 1 and "" not in marks and local <= (1 if len(here) > 1 else 0)
 
 
-def _strangers(where: str, here: Mapping[str, DetectedMount | None], surveys: Mapping[str, Survey]) -> Iterator[Gap]:
-    """Yields gaps for machines that do not have the folder that most of the cluster's machines share."""
+def _strangers(
+    where: str, here: Mapping[str, DetectedMount | None], surveys: Mapping[str, Survey]
+) -> Iterator[HostProblem]:
+    """Yields problems for machines that do not have the folder that most of the cluster's machines share."""
     marks: dict[str, list[str]] = {}
     for name, mount in here.items():
         marks.setdefault(mount.mark if mount else "", []).append(name)
@@ -317,8 +319,8 @@ def _strangers(where: str, here: Mapping[str, DetectedMount | None], surveys: Ma
                 )
 
 
-def _no_nfs(cluster: Cluster, nfs: list[str], surveys: Mapping[str, Survey]) -> Iterator[Gap]:
-    """Yields gaps for kernels without the NFS server or client that the exports need."""
+def _no_nfs(cluster: Cluster, nfs: list[str], surveys: Mapping[str, Survey]) -> Iterator[HostProblem]:
+    """Yields problems for kernels without the NFS server or client that the exports need."""
     what = " and ".join(nfs)
     fix = f"mount one {what} on every machine, or boot kernels with NFS"
     head = surveys.get(cluster.head)
@@ -331,16 +333,16 @@ def _no_nfs(cluster: Cluster, nfs: list[str], surveys: Mapping[str, Survey]) -> 
             yield _stop(survey, f"has to mount the head's {what}, and its kernel has no NFS", fix)
 
 
-def _gone_with_head(cluster: Cluster, nfs: list[str]) -> Gap:
+def _gone_with_head(cluster: Cluster, nfs: list[str]) -> HostProblem:
     what = " and ".join(nfs)
-    return Gap(
+    return HostProblem(
         f"{cluster.head} would export {what}, and with controllers: 2 the second head would lose it with the first",
         f"mount one {what} from another server on every machine, or leave controllers out",
     )
 
 
-def _versions(surveys: Mapping[str, Survey]) -> Iterator[Gap]:
-    """Yields a gap for each version that is known to be vulnerable, however many machines have it."""
+def _versions(surveys: Mapping[str, Survey]) -> Iterator[HostProblem]:
+    """Yields a problem for each version that is known to be vulnerable, however many machines have it."""
     seen: dict[tuple[str, str, frozenset[str]], list[str]] = {}
     for name, survey in surveys.items():
         for program, packages in _PACKAGES.items():
@@ -350,15 +352,15 @@ def _versions(surveys: Mapping[str, Survey]) -> Iterator[Gap]:
     for (program, version, amended), names in seen.items():
         for row in unfixed_advisories(program, version, amended):
             ids = row.cve[0] + (f" and {len(row.cve) - 1} more" if len(row.cve) > 1 else "")
-            yield Gap(
+            yield HostProblem(
                 f"{program} {version} on {compress(names)} is vulnerable to {ids}: it lets {row.lets}",
                 f"update to {row.newest}, or to the distribution's fixed version; see {row.source}",
                 fatal=False,
             )
 
 
-def _twice(surveys: Mapping[str, Survey]) -> Iterator[Gap]:
-    """Yields gaps for machines that are listed under two addresses."""
+def _twice(surveys: Mapping[str, Survey]) -> Iterator[HostProblem]:
+    """Yields problems for machines that are listed under two addresses."""
     at: dict[str, str] = {}
     for name, survey in surveys.items():
         other = at.setdefault(survey.identity, name) if survey.identity else name
@@ -370,8 +372,8 @@ def _twice(surveys: Mapping[str, Survey]) -> Iterator[Gap]:
             )
 
 
-def _grouped(gaps: Iterable[Gap]) -> Iterator[Gap]:
-    """Yields the gaps, fatal ones first."""
-    rows = list(gaps)
-    yield from (gap for gap in rows if gap.fatal)
-    yield from (gap for gap in rows if not gap.fatal)
+def _grouped(problems: Iterable[HostProblem]) -> Iterator[HostProblem]:
+    """Yields the problems, fatal ones first."""
+    rows = list(problems)
+    yield from (problem for problem in rows if problem.fatal)
+    yield from (problem for problem in rows if not problem.fatal)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from headway.domain.cluster import Cluster, Volume
-from headway.domain.machines.machine import Gap
+from headway.domain.machines.machine import HostProblem
 from headway.domain.machines.survey import DetectedMount, Survey
 
 # File systems that never come from another machine.
@@ -14,8 +14,8 @@ _OWN = frozenset(("tmpfs", "ramfs", "devtmpfs", "proc", "sysfs", "overlay", "squ
 _FIX = "set storage.state to a folder on a file system that both heads mount from another server"
 
 
-def state_gaps(cluster: Cluster, surveys: Mapping[str, Survey]) -> Iterator[Gap]:
-    """Yields gaps of the state folder. Yields nothing if the file names no folder, because the state is then on the one
+def state_folder_problems(cluster: Cluster, surveys: Mapping[str, Survey]) -> Iterator[HostProblem]:
+    """Yields problems of the state folder. Yields nothing if the file names no folder, because the state is then on the one
     head's own disk."""
     state = cluster.storage.state
     if not state:
@@ -28,7 +28,7 @@ def state_gaps(cluster: Cluster, surveys: Mapping[str, Survey]) -> Iterator[Gap]
         if volume and (there is None or there.at != volume.path):  # Headway will mount the volume
             yield from _of_a_head(survey, state, names, _words(volume.source))
         elif there is None or there.at == "/" or there.kind in _OWN:
-            yield _gap(survey, f"has {state} on its own disk", _FIX)
+            yield _problem(survey, f"has {state} on its own disk", _FIX)
         else:
             yield from _of_a_head(survey, state, names, _words(there.source) | {there.server})
     yield from _one_place(state, [one for one in heads if one.state and one.state.at != "/"])
@@ -59,23 +59,23 @@ def _words(source: str) -> set[str]:
     return {word for word in re.split(r"[@:,]+", f"{before},{between}") if word}
 
 
-def _of_a_head(survey: Survey, state: str, names: Mapping[str, str], servers: set[str]) -> Iterator[Gap]:
-    """Yields a gap if one of the heads serves the folder."""
+def _of_a_head(survey: Survey, state: str, names: Mapping[str, str], servers: set[str]) -> Iterator[HostProblem]:
+    """Yields a problem if one of the heads serves the folder."""
     served = next((names[one] or survey.machine for one in sorted(servers) if one in names), "")
     if served:
-        yield _gap(survey, f"has {state} from {served}, one of the heads: it is lost with that head", _FIX)
+        yield _problem(survey, f"has {state} from {served}, one of the heads: it is lost with that head", _FIX)
 
 
-def _one_place(state: str, heads: list[Survey]) -> Iterator[Gap]:
-    """Yields a gap if the heads do not see the same folder."""
+def _one_place(state: str, heads: list[Survey]) -> Iterator[HostProblem]:
+    """Yields a problem if the heads do not see the same folder."""
     found: list[DetectedMount] = [one.state for one in heads if one.state]
     if len({one.kind for one in found}) > 1:  # one head mounts it, the other has it on its own disk
         kinds = ", ".join(f"{one.state.kind} on {one.machine}" for one in heads if one.state)
-        yield Gap(f"{state} is not the same kind of file system on both heads: {kinds}", _FIX)
+        yield HostProblem(f"{state} is not the same kind of file system on both heads: {kinds}", _FIX)
     elif len({one.mark for one in found}) > 1:
         where = " and ".join(one.machine for one in heads)
-        yield Gap(f"{state} is not the same folder on {where}", _FIX)
+        yield HostProblem(f"{state} is not the same folder on {where}", _FIX)
 
 
-def _gap(survey: Survey, what: str, fix: str) -> Gap:
-    return Gap(f"{survey.machine} ({survey.address}) {what}", fix)
+def _problem(survey: Survey, what: str, fix: str) -> HostProblem:
+    return HostProblem(f"{survey.machine} ({survey.address}) {what}", fix)

@@ -66,8 +66,9 @@ class MachineRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """Something that this host lacks, and how to get it. A `fatal` gap stops the work; the others are warnings."""
+class HostProblem:
+    """Something that a host lacks or that is wrong with it, and its remedy. A `fatal` problem stops the work; the others are
+    warnings."""
 
     what: str
     fix: str

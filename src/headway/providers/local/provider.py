@@ -21,7 +21,7 @@ from typing import Any
 
 from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Cluster, Dataset
-from headway.domain.machines.machine import Gap, Machine, MachineRequest, MachineState
+from headway.domain.machines.machine import HostProblem, Machine, MachineRequest, MachineState
 from headway.errors import CommandFailed, HeadwayError
 from headway.images import build, local_images
 from headway.images.podman import HINT, QUERY_TIMEOUT_S, Podman, file_lock, host_lock_folder, labels
@@ -78,8 +78,8 @@ class LocalProvider:
 
     # ---- the Protocol
 
-    async def preflight(self, cluster: Cluster) -> tuple[Gap, ...]:
-        from headway.providers.local.preflight import disk_space_gaps, host_gaps
+    async def preflight(self, cluster: Cluster) -> tuple[HostProblem, ...]:
+        from headway.providers.local.preflight import disk_space_problems, host_problems
 
         try:
             there = {machine.name for machine in await self.list(cluster.name)}
@@ -88,7 +88,7 @@ class LocalProvider:
         missing = len({*cluster.machine_names} - there)
         need_mib, need_disk_mib = (400 + 220 * missing, 1024 + 300 * missing) if missing else (0, _LEAST_MIB)
         head_mib = _HEAD_MIB if cluster.head not in there else _LEAST_MIB
-        return (*host_gaps(need_mib, need_disk_mib), *disk_space_gaps(head_mib, self.state_dir))
+        return (*host_problems(need_mib, need_disk_mib), *disk_space_problems(head_mib, self.state_dir))
 
     async def place(self, cluster: Cluster) -> Placement:
         # Raises Refused for too many nodes before anything is created

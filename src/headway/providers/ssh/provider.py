@@ -15,7 +15,7 @@ from pathlib import Path
 
 from headway.catalog.providers import SSH
 from headway.domain.cluster import Cluster, Dataset, Host, OwnedSite
-from headway.domain.machines.machine import Gap, Machine, MachineRequest, MachineState
+from headway.domain.machines.machine import HostProblem, Machine, MachineRequest, MachineState
 from headway.domain.machines.survey import DetectedHardware
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.providers.base import Placement
@@ -36,10 +36,10 @@ class SshProvider:
     def server_id(self) -> str:
         return self._kept.server_id()
 
-    async def preflight(self, cluster: Cluster) -> tuple[Gap, ...]:
+    async def preflight(self, cluster: Cluster) -> tuple[HostProblem, ...]:
         hosts = self._places(cluster.name, _names(cluster))
         return tuple(
-            Gap(f"hosts: no machine for {name}", "add one to the inventory, or lower nodes and spares")
+            HostProblem(f"hosts: no machine for {name}", "add one to the inventory, or lower nodes and spares")
             for name in _names(cluster)
             if name not in hosts
         )

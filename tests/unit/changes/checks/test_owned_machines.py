@@ -50,16 +50,16 @@ def look(known: EarlierFindings = NEW, of: str = "", **changes: Any) -> SurveyRe
 
 
 def stops(told: SurveyResult) -> str:
-    return "\n".join(f"{gap.what}; {gap.fix}" for gap in told.gaps if gap.fatal)
+    return "\n".join(f"{problem.what}; {problem.fix}" for problem in told.problems if problem.fatal)
 
 
 def warns(told: SurveyResult) -> str:
-    return "\n".join(f"{gap.what}; {gap.fix}" for gap in told.gaps if not gap.fatal)
+    return "\n".join(f"{problem.what}; {problem.fix}" for problem in told.problems if not problem.fatal)
 
 
 def test_suitable_machines_with_shared_folders_are_accepted() -> None:
     told = look()
-    assert told.gaps == ()
+    assert told.problems == ()
     assert told.nfs == ()
     assert set(told.found) == set(NAMES)
     assert told.differences == ()
@@ -165,7 +165,7 @@ def test_uid_common_to_all_machines_is_adopted() -> None:
 
 def test_uid_used_by_another_account_is_refused() -> None:
     assert "has uid 20000 as ubuntu, and the cluster gives it to alice" in stops(look(owners={20000: "ubuntu"}))
-    assert look(owners={20000: "alice"}).gaps == ()
+    assert look(owners={20000: "alice"}).problems == ()
 
 
 def test_existing_home_of_another_uid_is_refused_or_warned_about() -> None:
@@ -179,7 +179,7 @@ def test_existing_home_of_another_uid_is_refused_or_warned_about() -> None:
     late = look(replace(NEW, assigned_uids=frozenset({"alice"})), of=LAB.head, homes=homes)
     assert stops(late) == ""
     assert "chown -R 20000:20000 /home/alice" in warns(late)
-    assert look(of="lab-1-1", homes=homes).gaps == (), "the head has the one that counts"
+    assert look(of="lab-1-1", homes=homes).problems == (), "the head has the one that counts"
 
 
 def test_clock_offset_is_warned_about_or_refused() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.providers.local.preflight import Probe, disk_space_gaps, host_gaps
+from headway.providers.local.preflight import Probe, disk_space_problems, host_problems
 
 GOOD = {
     "etc/os-release": 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
@@ -30,7 +30,7 @@ def host(tmp_path: Path, **others: str) -> Probe:
 
 
 def test_suitable_host_has_no_gaps(tmp_path: Path) -> None:
-    assert host_gaps(4000, 10_000, [8000], probe=host(tmp_path)) == ()
+    assert host_problems(4000, 10_000, [8000], probe=host(tmp_path)) == ()
 
 
 def test_reports_all_gaps_at_once_with_fixes(tmp_path: Path) -> None:
@@ -41,34 +41,34 @@ def test_reports_all_gaps_at_once_with_fixes(tmp_path: Path) -> None:
         free_mib=lambda _: 100,
         port_error=lambda port: "it is in use" if port == 8000 else "",
     )
-    gaps = host_gaps(20_000, 10_000, [8000, 8001], probe=bad)
-    text = "\n".join(gap.what for gap in gaps)
+    problems = host_problems(20_000, 10_000, [8000, 8001], probe=bad)
+    text = "\n".join(problem.what for problem in problems)
     for word in ("root rights", "podman, mmdebstrap", "read-only", "100 MiB free", "10000 MiB of memory", "port 8000"):
         assert word in text
-    assert len(gaps) == 6
-    assert all(gap.fix and gap.fatal for gap in gaps)
-    assert "apt-get install podman mmdebstrap" in next(gap.fix for gap in gaps if "podman" in gap.what)
+    assert len(problems) == 6
+    assert all(problem.fix and problem.fatal for problem in problems)
+    assert "apt-get install podman mmdebstrap" in next(problem.fix for problem in problems if "podman" in problem.what)
 
 
 def test_unsupported_distribution_is_only_a_warning(tmp_path: Path) -> None:
     other = host(tmp_path, **{"etc/os-release": 'ID=ubuntu\nVERSION_ID="24.04"\nPRETTY_NAME="Ubuntu 24.04"\n'})
-    (gap,) = host_gaps(0, 0, probe=other)
-    assert (gap.fatal, gap.what[:12]) == (False, "Ubuntu 24.04")
+    (problem,) = host_problems(0, 0, probe=other)
+    assert (problem.fatal, problem.what[:12]) == (False, "Ubuntu 24.04")
 
 
 def test_missing_cgroup_controllers_are_named(tmp_path: Path) -> None:
-    (gap,) = host_gaps(0, 0, probe=host(tmp_path, **{"sys/fs/cgroup/cgroup.controllers": "cpuset cpu pids\n"}))
-    assert "memory" in gap.what
+    (problem,) = host_problems(0, 0, probe=host(tmp_path, **{"sys/fs/cgroup/cgroup.controllers": "cpuset cpu pids\n"}))
+    assert "memory" in problem.what
     v1 = "cgroup /a cgroup rw,memory 0 0\ncgroup /b cgroup rw,devices 0 0\ncgroup /c cgroup rw,cpuset 0 0\n"
     files = {"proc/self/mounts": v1, "sys/fs/cgroup/cgroup.controllers": ""}
-    assert host_gaps(0, 0, probe=host(tmp_path, **files)) == ()
+    assert host_problems(0, 0, probe=host(tmp_path, **files)) == ()
 
 
 @pytest.mark.parametrize(("name", "value"), [("fs/inotify/max_user_instances", "128"), ("kernel/pty/max", "64")])
 def test_low_kernel_limits_are_warnings(tmp_path: Path, name: str, value: str) -> None:
-    (gap,) = host_gaps(0, 0, probe=host(tmp_path, **{f"proc/sys/{name}": f"{value}\n"}))
-    assert not gap.fatal
-    assert gap.fix.startswith("sysctl -w ")
+    (problem,) = host_problems(0, 0, probe=host(tmp_path, **{f"proc/sys/{name}": f"{value}\n"}))
+    assert not problem.fatal
+    assert problem.fix.startswith("sysctl -w ")
 
 
 def test_reports_port_in_use(tmp_path: Path) -> None:
@@ -78,14 +78,14 @@ def test_reports_port_in_use(tmp_path: Path) -> None:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = listener.getsockname()[1]
-        (gap,) = host_gaps(0, 0, [port], probe=real)
-        assert gap.what == f"port {port} can't be used: it is in use"
-    assert host_gaps(0, 0, [port], probe=real) == ()
+        (problem,) = host_problems(0, 0, [port], probe=real)
+        assert problem.what == f"port {port} can't be used: it is in use"
+    assert host_problems(0, 0, [port], probe=real) == ()
 
 
 def test_checks_disk_space_at_nearest_existing_parent(tmp_path: Path) -> None:
-    (gap,) = disk_space_gaps(
+    (problem,) = disk_space_problems(
         100, tmp_path / "not" / "yet", Probe(free_mib=lambda path: 7 if path == tmp_path else 1 << 20)
     )
-    assert gap.what == f"{tmp_path} has 7 MiB free, 100 MiB are needed"
-    assert disk_space_gaps(7, tmp_path, Probe(free_mib=lambda _: 7)) == ()
+    assert problem.what == f"{tmp_path} has 7 MiB free, 100 MiB are needed"
+    assert disk_space_problems(7, tmp_path, Probe(free_mib=lambda _: 7)) == ()

@@ -18,19 +18,19 @@ def doctor(output: Output = Format.table) -> None:
     import asyncio
 
     from headway.images.podman import podman_problem
-    from headway.providers.local.preflight import host_gaps
+    from headway.providers.local.preflight import host_problems
 
-    gaps = [*host_gaps(need_mib=NEED_MIB, need_disk_mib=NEED_DISK_MIB), *asyncio.run(podman_problem())]
+    problems = [*host_problems(need_mib=NEED_MIB, need_disk_mib=NEED_DISK_MIB), *asyncio.run(podman_problem())]
     if output is Format.json:
-        common.print_json(gaps)
+        common.print_json(problems)
     else:
         terminal = detect_terminal()
-        for gap in gaps:
-            word = paint("FAIL", "bad", terminal) if gap.fatal else paint("warn", "warn", terminal)
-            common.print_line(f"{word}  {without_control_characters(gap.what)}")
-            if gap.fix:
-                common.print_line(f"      {gap.fix}")
-        if not gaps:
+        for problem in problems:
+            word = paint("FAIL", "bad", terminal) if problem.fatal else paint("warn", "warn", terminal)
+            common.print_line(f"{word}  {without_control_characters(problem.what)}")
+            if problem.fix:
+                common.print_line(f"      {problem.fix}")
+        if not problems:
             common.print_line(f"{paint('ok', 'good', terminal)}    this machine can run local clusters")
-    if any(gap.fatal for gap in gaps):
+    if any(problem.fatal for problem in problems):
         raise typer.Exit(1)

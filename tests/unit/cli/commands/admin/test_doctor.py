@@ -6,23 +6,27 @@ import json
 
 import pytest
 
-from headway.domain.machines.machine import Gap
+from headway.domain.machines.machine import HostProblem
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture
 
 
 @pytest.mark.parametrize(
-    ("gaps", "code", "said"),
+    ("problems", "code", "said"),
     [
         ((), 0, "ok    this machine can run local clusters\n"),
-        ((Gap("inotify is low", "sysctl x", fatal=False),), 0, "warn  inotify is low\n      sysctl x\n"),
-        ((Gap("podman is missing", "apt install podman"),), 1, "FAIL  podman is missing\n      apt install podman\n"),
+        ((HostProblem("inotify is low", "sysctl x", fatal=False),), 0, "warn  inotify is low\n      sysctl x\n"),
+        (
+            (HostProblem("podman is missing", "apt install podman"),),
+            1,
+            "FAIL  podman is missing\n      apt install podman\n",
+        ),
     ],
 )
 def test_doctor_reports_host_gaps_and_fails_on_fatal_ones(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, gaps: tuple[Gap, ...], code: int, said: str
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, problems: tuple[HostProblem, ...], code: int, said: str
 ) -> None:
-    monkeypatch.setattr("headway.providers.local.preflight.host_gaps", lambda *_, **__: gaps)
+    monkeypatch.setattr("headway.providers.local.preflight.host_problems", lambda *_, **__: problems)
     assert (cli("doctor").code, cli("doctor").out) == (code, said)
-    assert len(json.loads(cli("doctor", "-o", "json").out)) == len(gaps)
+    assert len(json.loads(cli("doctor", "-o", "json").out)) == len(problems)
