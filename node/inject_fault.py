@@ -173,10 +173,10 @@ def slow_disk(ask):
     """Throttles the disk of /scratch for this machine. With cgroup v2 the root of a namespace can't be limited from
     inside, so system.slice is limited, which contains all services and jobs."""
     disk = disk_of("/scratch")
-    one = "/sys/fs/cgroup/blkio/blkio.throttle"
-    if os.path.exists(f"{one}.write_bps_device"):
+    throttle = "/sys/fs/cgroup/blkio/blkio.throttle"
+    if os.path.exists(f"{throttle}.write_bps_device"):
         rate = 0 if ask["heal"] else SLOW_BYTES_PER_S
-        lines = {f"{one}.{way}_bps_device": f"{disk} {rate}" for way in ("read", "write")}
+        lines = {f"{throttle}.{way}_bps_device": f"{disk} {rate}" for way in ("read", "write")}
     else:
         rate = "max" if ask["heal"] else SLOW_BYTES_PER_S
         lines = {"/sys/fs/cgroup/system.slice/io.max": f"{disk} rbps={rate} wbps={rate}"}

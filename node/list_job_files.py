@@ -18,7 +18,7 @@ def main() -> None:
         pass
     try:
         with open(sys.argv[2]) as file:
-            used = [one for one in map(json.loads, file) if isinstance(one, dict)]
+            used = [entry for entry in map(json.loads, file) if isinstance(entry, dict)]
     except (OSError, ValueError):
         pass
     print(json.dumps({"checkpoints": checkpoints, "used": used}))

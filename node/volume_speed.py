@@ -55,10 +55,10 @@ def checkpoint(folder: str, mib: int) -> None:
             faults.append(error)
 
     ranks = [threading.Thread(target=rank, args=(number,)) for number in range(RANKS)]
-    for one in ranks:
-        one.start()
-    for one in ranks:
-        one.join()
+    for child in ranks:
+        child.start()
+    for child in ranks:
+        child.join()
     if faults:
         raise faults[0]
 

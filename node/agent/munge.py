@@ -27,7 +27,7 @@ class Munge:
         opened before."""
         data, length = ctypes.c_void_p(), ctypes.c_int()
         uid, gid = ctypes.c_uint32(), ctypes.c_uint32()
-        refs = [ctypes.byref(one) for one in (data, length, uid, gid)]
+        refs = [ctypes.byref(value) for value in (data, length, uid, gid)]
         code = self._library.munge_decode(sealed, None, *refs)
         # munge_decode returns the content even with some errors, so it is freed before the error is raised.
         text = ctypes.string_at(data, length.value) if data.value else b""

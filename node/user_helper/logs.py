@@ -70,30 +70,30 @@ def replaced(path, handle):
 
 def read(ask):
     """Prints a part of each requested file, read as its user, and of each requested report."""
-    for one in ask["files"]:
-        if identity.in_child(partial(answer, one)):
-            print(json.dumps({"error": f"no user {one['user']}"}), flush=True)
-    for one in ask.get("reports", ()):
-        print(json.dumps(read_part({**one, "path": f"{REPORTS}/{int(one['job'])}.jsonl"})), flush=True)
+    for request in ask["files"]:
+        if identity.in_child(partial(answer, request)):
+            print(json.dumps({"error": f"no user {request['user']}"}), flush=True)
+    for request in ask.get("reports", ()):
+        print(json.dumps(read_part({**request, "path": f"{REPORTS}/{int(request['job'])}.jsonl"})), flush=True)
 
 
-def answer(one):
+def answer(request):
     """Becomes the user and prints the part of the file."""
-    identity.become(identity.person(one["user"]))
-    print(json.dumps(read_part(one)), flush=True)
+    identity.become(identity.person(request["user"]))
+    print(json.dumps(read_part(request)), flush=True)
 
 
-def read_part(one):
+def read_part(request):
     """Returns a part of a file as a JSON object. A negative offset counts from the end."""
     try:
-        handle = open_log(one["path"])
+        handle = open_log(request["path"])
     except OSError as error:
         return {"error": error.strerror}
     if handle is None:
         return {"error": "", "missing": True}
     size = os.fstat(handle).st_size
-    offset = max(0, size + one["offset"]) if one["offset"] < 0 else one["offset"]
-    data, limit = b"", one["limit"]
+    offset = max(0, size + request["offset"]) if request["offset"] < 0 else request["offset"]
+    data, limit = b"", request["limit"]
     while len(data) < limit and (chunk := os.pread(handle, min(identity.CHUNK, limit - len(data)), offset + len(data))):
         data += chunk
     return {"size": size, "offset": offset, "b64": binascii.b2a_base64(data, newline=False).decode()}

@@ -13,7 +13,7 @@ _THROTTLES = {0x8: "hardware slowdown", 0x20: "temperature", 0x40: "temperature"
 
 def _first(seen: MachineState, name: str, least: float = 1) -> Gpu | None:
     """Returns the first GPU whose figure `name` is at least `least`; None if there is no such GPU."""
-    return next((one for one in seen.gpus if one.figures.get(name, 0) >= least), None)
+    return next((gpu for gpu in seen.gpus if gpu.figures.get(name, 0) >= least), None)
 
 
 @check(every_s=5, prolog=True, times=2)
@@ -21,12 +21,12 @@ def gpu_count(seen: MachineState) -> Result | None:
     """Returns bad when fewer GPUs answer than Slurm gives to jobs (GRES)."""
     if not seen.config.gpus or seen.gpus_at is None:
         return None
-    lost = [one.index for one in seen.gpus if one.lost]
+    lost = [gpu.index for gpu in seen.gpus if gpu.lost]
     if lost:
         numbers = ", ".join(map(str, lost))
         return bad(f"GPU {numbers} does not answer: {seen.config.gpus} GPUs expected", REBOOT, lost[0])
     if len(seen.gpus) < seen.config.gpus:
-        there = {one.index for one in seen.gpus}
+        there = {gpu.index for gpu in seen.gpus}
         missing = next((index for index in range(seen.config.gpus) if index not in there), None)
         return bad(f"{len(seen.gpus)} GPUs found, {seen.config.gpus} expected", REBOOT, missing)
     return None
@@ -45,16 +45,16 @@ def gpu_answers(seen: MachineState) -> Result | None:
 def gpu_memory_errors(seen: MachineState) -> Result | None:
     """Returns bad for uncorrected ECC errors, failed or pending row remapping; warns at 8 rows remapped for uncorrected
     errors."""
-    if one := _first(seen, interface.ROWS_FAILED):
-        return bad(f"GPU {one.index} has no spare memory rows left: remapping failed", REPLACE, one.index)
-    if one := _first(seen, interface.DBE):
+    if gpu := _first(seen, interface.ROWS_FAILED):
+        return bad(f"GPU {gpu.index} has no spare memory rows left: remapping failed", REPLACE, gpu.index)
+    if gpu := _first(seen, interface.DBE):
         return bad(
-            f"GPU {one.index} had {one.figures[interface.DBE]:.0f} uncorrected memory errors", RESET_GPU, one.index
+            f"GPU {gpu.index} had {gpu.figures[interface.DBE]:.0f} uncorrected memory errors", RESET_GPU, gpu.index
         )
-    if one := _first(seen, interface.ROWS_PENDING):
-        return bad(f"GPU {one.index} replaces a memory row at its next reset", RESET_GPU, one.index)
-    if one := _first(seen, interface.ROWS_BAD, 8):
-        return warn(f"GPU {one.index} has replaced {one.figures[interface.ROWS_BAD]:.0f} memory rows", gpu=one.index)
+    if gpu := _first(seen, interface.ROWS_PENDING):
+        return bad(f"GPU {gpu.index} replaces a memory row at its next reset", RESET_GPU, gpu.index)
+    if gpu := _first(seen, interface.ROWS_BAD, 8):
+        return warn(f"GPU {gpu.index} has replaced {gpu.figures[interface.ROWS_BAD]:.0f} memory rows", gpu=gpu.index)
     return None
 
 
@@ -62,10 +62,10 @@ def gpu_memory_errors(seen: MachineState) -> Result | None:
 def gpu_nvlink(seen: MachineState) -> Result | None:
     """Returns bad when a GPU has fewer active NVLinks than the plan expects."""
     links = seen.config.expects.get("nvlinks", 0)
-    for one in seen.gpus:
-        up = one.figures.get(interface.NVLINKS)
+    for gpu in seen.gpus:
+        up = gpu.figures.get(interface.NVLINKS)
         if links and up is not None and up < links:
-            return bad(f"GPU {one.index} has {up:.0f} of {links:.0f} NVLinks", RESET_GPU, one.index)
+            return bad(f"GPU {gpu.index} has {up:.0f} of {links:.0f} NVLinks", RESET_GPU, gpu.index)
     return None
 
 
@@ -74,7 +74,7 @@ def gpu_throttled(seen: MachineState) -> Result | None:
     """Warns when heat or the power supply lowers a GPU's clocks; returns bad when that lasts SLOWED_S, so it is not a
     short peak."""
     since = seen.kept.setdefault("throttled", {})
-    slowed = {one.index: why for one in seen.gpus if (why := _throttled(one))}
+    slowed = {gpu.index: why for gpu in seen.gpus if (why := _throttled(gpu))}
     seen.kept["throttled"] = since = {index: since.get(index, seen.now) for index in slowed}
     for index, why in slowed.items():
         if seen.now - since[index] >= SLOWED_S:
@@ -82,8 +82,8 @@ def gpu_throttled(seen: MachineState) -> Result | None:
     return next((warn(f"GPU {index} is throttled: {why}", gpu=index) for index, why in slowed.items()), None)
 
 
-def _throttled(one: Gpu) -> str:
-    bits = int(one.figures.get(interface.THROTTLE, 0))
+def _throttled(gpu: Gpu) -> str:
+    bits = int(gpu.figures.get(interface.THROTTLE, 0))
     return ", ".join(dict.fromkeys(why for bit, why in _THROTTLES.items() if bits & bit))
 
 
@@ -91,18 +91,18 @@ def _throttled(one: Gpu) -> str:
 def gpu_pcie(seen: MachineState) -> Result | None:
     """Returns bad when a GPU uses fewer PCIe lanes than it has. The link's speed is not checked: it falls on purpose
     while a GPU is idle."""
-    for one in seen.gpus:
-        width, most = one.figures.get(interface.PCIE_WIDTH), one.figures.get(interface.PCIE_MAX_WIDTH)
+    for gpu in seen.gpus:
+        width, most = gpu.figures.get(interface.PCIE_WIDTH), gpu.figures.get(interface.PCIE_MAX_WIDTH)
         if width and most and width < most:
-            return bad(f"GPU {one.index} uses {width:.0f} of {most:.0f} PCIe lanes", REBOOT, one.index)
+            return bad(f"GPU {gpu.index} uses {width:.0f} of {most:.0f} PCIe lanes", REBOOT, gpu.index)
     return None
 
 
 @check(every_s=60, idle=True, times=2)
 def gpu_left_over(seen: MachineState) -> Result | None:
     """Warns when GPU memory is in use although no job is on the node: a process has survived its job."""
-    for one in seen.gpus:
-        used = one.figures.get(interface.FB_USED, 0)
+    for gpu in seen.gpus:
+        used = gpu.figures.get(interface.FB_USED, 0)
         if used > 1024 + seen.config.gpu_memory_mib * 0.02:
-            return warn(f"GPU {one.index}: {used:.0f} MiB in use, and no job is on the node", RESET_GPU, one.index)
+            return warn(f"GPU {gpu.index}: {used:.0f} MiB in use, and no job is on the node", RESET_GPU, gpu.index)
     return None

@@ -115,10 +115,10 @@ def volumes(seen: MachineState) -> Result | None:
     """Returns bad when a volume of the cluster is not mounted. Runs every 2 s, because a job that starts without its
     volume fails at once."""
     there = _mounted(seen)
-    for one in seen.config.mounts:
+    for mount in seen.config.mounts:
         # If the source is missing, this is a machine that the user owns and that provides the folder in another way.
-        if one.path not in there and os.path.isdir(one.source):
-            return bad(f"{one.path} is not mounted", MOUNT if one.outside else REBOOT)
+        if mount.path not in there and os.path.isdir(mount.source):
+            return bad(f"{mount.path} is not mounted", MOUNT if mount.outside else REBOOT)
     return None
 
 
@@ -136,18 +136,18 @@ def remote_volumes(seen: MachineState) -> Result | None:
 
 def _answering(seen: MachineState, action: str, *, outside: bool) -> Result | None:
     there = _mounted(seen)
-    for one in seen.config.mounts:
-        options = there.get(one.path)
-        if options is None or one.outside != outside:
+    for mount in seen.config.mounts:
+        options = there.get(mount.path)
+        if options is None or mount.outside != outside:
             continue
         try:
-            stats = os.statvfs(one.path)
+            stats = os.statvfs(mount.path)
         except PermissionError:  # the volume answers; the server maps root to nobody (root_squash)
             continue
         except OSError as error:  # for example a stale NFS handle, or the FUSE program has died
-            return bad(f"{one.path}: {error.strerror}", action)
-        if not one.read_only and ("ro" in options or stats.f_flag & os.ST_RDONLY):
-            return bad(f"{one.path} is read-only", action)
+            return bad(f"{mount.path}: {error.strerror}", action)
+        if not mount.read_only and ("ro" in options or stats.f_flag & os.ST_RDONLY):
+            return bad(f"{mount.path} is read-only", action)
     return None
 
 
@@ -196,22 +196,22 @@ def disk_writes(_: MachineState) -> Result | None:
 
 
 def _scratch(seen: MachineState) -> Mount | None:
-    return next((one for one in seen.config.mounts if one.path == "/scratch" and not one.read_only), None)
+    return next((mount for mount in seen.config.mounts if mount.path == "/scratch" and not mount.read_only), None)
 
 
 def _scratch_hangs(seen: MachineState) -> str:
-    one = _scratch(seen)
-    return MOUNT if one is not None and one.outside else REBOOT
+    mount = _scratch(seen)
+    return MOUNT if mount is not None and mount.outside else REBOOT
 
 
 @check(every_s=300, idle=True, limit_s=20, hangs=_scratch_hangs)
 def scratch_writes(seen: MachineState) -> Result | None:
     """Returns bad when a small file on /scratch can't be written, read back and removed; warns when /scratch is
     full."""
-    one = _scratch(seen)
-    if one is None:
+    mount = _scratch(seen)
+    if mount is None:
         return None
-    place = one.path
+    place = mount.path
     try:
         with tempfile.TemporaryFile(dir=place) as file:
             file.write(b"headway" * 1000)
@@ -222,7 +222,7 @@ def scratch_writes(seen: MachineState) -> Result | None:
     except OSError as error:
         if error.errno in _FULL:  # users have filled it; the node is not at fault
             return warn(f"{place} is full")
-        return bad(f"{place} can't be written to: {error.strerror}", MOUNT if one.outside else DRAIN)
+        return bad(f"{place} can't be written to: {error.strerror}", MOUNT if mount.outside else DRAIN)
     return None if same else bad(f"{place} returns other data than was written", DRAIN)
 
 
@@ -266,9 +266,9 @@ def clock(seen: MachineState) -> Result | None:
 def stuck_processes(seen: MachineState) -> Result | None:
     """Warns about processes that have waited for a disk, a network file system or a driver for more than STUCK_S (state
     D). Not even SIGKILL ends them."""
-    stuck = [one for one in seen.processes if one.state == "D" and seen.now - one.since > STUCK_S]
+    stuck = [process for process in seen.processes if process.state == "D" and seen.now - process.since > STUCK_S]
     if stuck:
-        names = ", ".join(f"{one.name} ({one.pid})" for one in stuck[:3])
+        names = ", ".join(f"{process.name} ({process.pid})" for process in stuck[:3])
         return warn(f"{len(stuck)} processes have waited for a device for over {STUCK_S:.0f} s: {names}", REBOOT)
     return None
 
@@ -276,7 +276,7 @@ def stuck_processes(seen: MachineState) -> Result | None:
 @check(every_s=5, times=2)
 def slurmd(seen: MachineState) -> Result | None:
     """Returns bad when slurmd is not running as root. The first DAEMON_S after the agent's start are not checked."""
-    known = ((one.pid, one.name) for one in seen.processes)
+    known = ((process.pid, process.name) for process in seen.processes)
     if seen.now - seen.started <= DAEMON_S or _runs("slurmd", known, seen.proc):
         return None
     # A slurmd that was restarted since the processes were read has another pid.

@@ -75,9 +75,9 @@ def main(words: list[str]) -> int:
     config = load(arguments.config)
     config.expects.update(arguments.expect)
     fine = True
-    for one in run_tests(config, arguments):
-        fine = fine and one.ok
-        print(json.dumps(asdict(one)) if arguments.json else one.line(), flush=True)
+    for test in run_tests(config, arguments):
+        fine = fine and test.ok
+        print(json.dumps(asdict(test)) if arguments.json else test.line(), flush=True)
     return 0 if fine else 1
 
 
@@ -142,13 +142,13 @@ def read_machine(config: Config, source: Source | None) -> MachineState:
 def device_errors(name: str, source: Source | None) -> str:
     """Returns what the driver reports against the GPUs in the test `name`; "" if nothing."""
     found: list[Gpu] = source.read() if source else []
-    for one in found:
-        if one.lost:
-            return f"GPU {one.index} does not answer"
-        if name == "memory" and one.figures.get(gpu.DBE):
-            return f"GPU {one.index} had {one.figures[gpu.DBE]:.0f} uncorrected memory errors"
-        if name == "burn" and int(one.figures.get(gpu.THROTTLE, 0)) & 0xE8:
-            return f"GPU {one.index} is throttled"
+    for result in found:
+        if result.lost:
+            return f"GPU {result.index} does not answer"
+        if name == "memory" and result.figures.get(gpu.DBE):
+            return f"GPU {result.index} had {result.figures[gpu.DBE]:.0f} uncorrected memory errors"
+        if name == "burn" and int(result.figures.get(gpu.THROTTLE, 0)) & 0xE8:
+            return f"GPU {result.index} is throttled"
     return ""
 
 
@@ -224,7 +224,7 @@ class TorchTests:
             if wrong:
                 raise TestFailed(f"{wrong[0]} computes different results for the same input")
         took = time.monotonic() - began
-        if not all(torch.equal(first[0].cpu(), one.cpu()) for one in first[1:]):
+        if not all(torch.equal(first[0].cpu(), result.cpu()) for result in first[1:]):
             raise TestFailed("the GPUs compute different results for the same product")
         return self._outcome("burn", 2 * n**3 * rounds / took / 1e12, "TFLOP/s", "burn_tflops")
 
@@ -277,11 +277,11 @@ class TorchTests:
             ranks = [
                 context.Process(target=_put_allreduce_result, args=(answers, local, *ask)) for local in range(each)
             ]
-            for one in ranks:
-                one.start()
-            for one in ranks:
-                one.join()
-            if any(one.exitcode for one in ranks):
+            for process in ranks:
+                process.start()
+            for process in ranks:
+                process.join()
+            if any(process.exitcode for process in ranks):
                 raise TestFailed("a rank of the all-reduce failed")
             rate = min(answers.get() for _ in ranks)
         return self._outcome("allreduce", rate, "GB/s", "allreduce_gb_s")

@@ -148,7 +148,7 @@ class Runner:
     """Runs the checks that are due, and returns the results that changed."""
 
     def __init__(self, checks: Iterable[Check] | None = None, folder: str = FOLDER) -> None:
-        self.states = {one.name: _State(one) for one in (CHECKS if checks is None else checks)}
+        self.states = {node_check.name: _State(node_check) for node_check in (CHECKS if checks is None else checks)}
         self._unfit, self._looked = f"{folder}/{UNFIT}", f"{folder}/{LOOKED}"
         self.looked = False  # whether every check with prolog=True has answered
 
@@ -174,16 +174,16 @@ class Runner:
 
     def _run_if_due(self, state: _State, seen: MachineState) -> Result | None:
         """Returns the check's result; None if it is not due or has not answered yet."""
-        one = state.check
+        node_check = state.check
         if state.thread is not None:
             return self._waited(state, seen)
-        if seen.now < state.due or (one.idle and seen.jobs):
+        if seen.now < state.due or (node_check.idle and seen.jobs):
             return None
-        state.due = seen.now + one.every_s
-        if not one.waits:
-            return run_check(one, seen)
+        state.due = seen.now + node_check.every_s
+        if not node_check.waits:
+            return run_check(node_check, seen)
         state.answer, state.began = [], seen.now
-        state.thread = threading.Thread(target=lambda: state.answer.append(run_check(one, seen)), daemon=True)
+        state.thread = threading.Thread(target=lambda: state.answer.append(run_check(node_check, seen)), daemon=True)
         state.thread.start()
         return None
 
@@ -225,10 +225,10 @@ class Runner:
             log(f"{self._unfit}: {error}")
 
 
-def run_check(one: Check, seen: MachineState) -> Result:
+def run_check(node_check: Check, seen: MachineState) -> Result:
     """Returns the check's result. An exception in a check becomes a warning, so that the other checks still run."""
     try:
-        return one.run(seen) or FINE
+        return node_check.run(seen) or FINE
     except Exception as error:
         return warn(f"the check itself failed: {type(error).__name__}: {error}")
 
@@ -249,11 +249,13 @@ def result_message(state: _State) -> dict[str, Any]:
 def run_every_check(seen: MachineState, checks: Iterable[Check] | None = None) -> list[dict[str, Any]]:
     """Runs all checks once, as after a repair, and returns their messages. A check that hangs is bad."""
     rows = []
-    for one in CHECKS if checks is None else checks:
-        state = _State(one, at=time.time())
+    for node_check in CHECKS if checks is None else checks:
+        state = _State(node_check, at=time.time())
         thread = threading.Thread(target=lambda s=state: s.answer.append(run_check(s.check, seen)), daemon=True)
         thread.start()
-        thread.join(one.limit_s or 10)
-        state.result = state.answer[0] if state.answer else one.hung_result(seen, f"{one.name} has not finished")
+        thread.join(node_check.limit_s or 10)
+        state.result = (
+            state.answer[0] if state.answer else node_check.hung_result(seen, f"{node_check.name} has not finished")
+        )
         rows.append(result_message(state))
     return rows

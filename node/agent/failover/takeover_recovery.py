@@ -78,7 +78,7 @@ class TakeoverRecovery(threading.Thread):
         for name in (BEGAN, SAVED):
             os.unlink(f"{self._folder}/{name}")
         if found:
-            jobs = ", ".join(str(one.note.job) for one in found)
+            jobs = ", ".join(str(submission.note.job) for submission in found)
             message = f"the first head had accepted jobs without saving them: {jobs}; they are submitted again when it is back"
             # printed directly: `log` drops lines, and this one must not be dropped
             print(message, file=sys.stderr, flush=True)

@@ -48,11 +48,11 @@ def parse(text: str) -> list[Gpu]:
             continue
         minor = re.fullmatch(r"nvidia(\d+)", values.get("device", ""))
         index = int(minor[1]) if minor else int(values["gpu"])
-        one = found.setdefault(
+        gpu = found.setdefault(
             index, Gpu(index, values.get("UUID", ""), values.get("modelName", ""), values.get("pci_bus_id", ""))
         )
         try:
-            one.figures[name] = float(value)
+            gpu.figures[name] = float(value)
         except ValueError:
             continue
     return [found[index] for index in sorted(found)]

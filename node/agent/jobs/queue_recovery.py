@@ -214,9 +214,15 @@ def lost_submissions(slurm: Slurm, began: int, notes: str, kept: str) -> list[Lo
 def write_takeover_list(found: Iterable[LostSubmission], folder: str) -> None:
     """Appends to the list in `folder`, which the first head carries out."""
     rows = [
-        {"job": note.job, "at": note.at, "uid": note.uid, "argv": b"\0".join(note.argv).hex(), "began": one.began}
-        for one in found
-        for note in [one.note]
+        {
+            "job": note.job,
+            "at": note.at,
+            "uid": note.uid,
+            "argv": b"\0".join(note.argv).hex(),
+            "began": submission.began,
+        }
+        for submission in found
+        for note in [submission.note]
     ]
     there = read_bytes(f"{folder}/{DUE}").decode()
     write_atomically(f"{folder}/{DUE}", there + "".join(f"{json.dumps(row)}\n" for row in rows))
@@ -251,13 +257,15 @@ def resubmit_lost_jobs(
         *read_takeover_list(kept),
         *(read_takeover_list(inherited) if inherited and whole else []),
     ]
-    there = {one.note for one in listed}
+    there = {submission.note for submission in listed}
     ours = [
-        one for one in lost_submissions(slurm, _patiently(slurm.controller_start), notes, kept) if one.note not in there
+        submission
+        for submission in lost_submissions(slurm, _patiently(slurm.controller_start), notes, kept)
+        if submission.note not in there
     ]
     if ours:  # written before anything is submitted: the next controller counts these seconds as saved
         write_takeover_list(ours, kept)
-    found = sorted((*listed, *ours), key=lambda one: (one.note.at, one.note.job))
+    found = sorted((*listed, *ours), key=lambda submission: (submission.note.at, submission.note.job))
     yield from _again(slurm, found, done)
     if not whole:
         raise TimeoutError(f"the second head did not finish its list in {inherited}")
@@ -272,7 +280,7 @@ def _again(slurm: Slurm, found: Sequence[LostSubmission], done: str) -> Iterator
     before: dict[int, list[int]] = {}
     numbers: dict[int, int] = {}
     taken = set[int]()
-    notes = {(one.note.job, one.note.at) for one in found}
+    notes = {(submission.note.job, submission.note.at) for submission in found}
     for row in map(json.loads, whole_lines(done)):
         before.setdefault(row["job"], []).append(row["at"])
         new = _SUBMITTED.search(row["said"])
@@ -282,8 +290,8 @@ def _again(slurm: Slurm, found: Sequence[LostSubmission], done: str) -> Iterator
             numbers[row["job"]] = int(new[1])
     # a submission that was noted twice appears once
     due: dict[SubmissionNote, tuple[pwd.struct_passwd, SavedJob, int]] = {}
-    for one in found:
-        note = one.note
+    for submission in found:
+        note = submission.note
         try:
             owner = pwd.getpwuid(note.uid)
         except KeyError:
@@ -293,9 +301,9 @@ def _again(slurm: Slurm, found: Sequence[LostSubmission], done: str) -> Iterator
             continue
         records = _patiently(functools.partial(slurm.records, note.job))
         records = records_of_submission(note, records, owner.pw_name, max(earlier, default=0))
-        files = saved_job(f"{one.kept}/job.{note.job}", owner, known=bool(records))
-        if not must_not_run_again(note, records, files.script, one.began):
-            due[note] = owner, files, one.began
+        files = saved_job(f"{submission.kept}/job.{note.job}", owner, known=bool(records))
+        if not must_not_run_again(note, records, files.script, submission.began):
+            due[note] = owner, files, submission.began
     if not due:
         return
     slurm.close_records()  # before their numbers are in use again
@@ -333,8 +341,10 @@ def _later(note: SubmissionNote, reply: str) -> bool:
     """Returns whether the submission is to be tried again. If the controller may have accepted it, only when the new
     job could be recognized by its comment."""
     words = reply.lower()
-    unsure = not reply or any(one in words for one in _UNSURE)
-    return any(one in words for one in _AWAY) or (unsure and not any(w.startswith(b"--comment") for w in note.argv))
+    unsure = not reply or any(phrase in words for phrase in _UNSURE)
+    return any(phrase in words for phrase in _AWAY) or (
+        unsure and not any(w.startswith(b"--comment") for w in note.argv)
+    )
 
 
 def _number(text: str) -> int:

@@ -31,18 +31,18 @@ def metrics_text(
     bad. Simulated GPUs carry the label simulated="1"."""
     lines: list[str] = []
     owner = {index: job.number for job in jobs for index in job.gpus}
-    labelled = [(_labels(_of(one, host, driver, owner.get(one.index), simulated)), one) for one in gpus]
+    labelled = [(_labels(_of(gpu, host, driver, owner.get(gpu.index), simulated)), gpu) for gpu in gpus]
     for name, (kind, what) in FIELDS.items():
         rows = []
-        for labels, one in labelled:
-            value = xids.get(one.index, 0) if name == XID else one.figures.get(name)
+        for labels, gpu in labelled:
+            value = xids.get(gpu.index, 0) if name == XID else gpu.figures.get(name)
             if value is not None:
                 rows.append(f"{name}{labels} {value:g}" if abs(value) < 1e5 else f"{name}{labels} {value:.0f}")
         if rows:
             lines += [f"# HELP {name} {what}.", f"# TYPE {name} {kind}", *rows]
     if labelled:
         lines += ["# HELP headway_gpu_lost Whether a GPU no longer answers.", "# TYPE headway_gpu_lost gauge"]
-        lines += [f"headway_gpu_lost{labels} {int(one.lost)}" for labels, one in labelled]
+        lines += [f"headway_gpu_lost{labels} {int(gpu.lost)}" for labels, gpu in labelled]
     lines += [f"# HELP headway_check_state {_LEVELS}.", "# TYPE headway_check_state gauge"]
     lines += [f"headway_check_state{_labels({'check': name})} {level}" for name, level in checks.items()]
     named = ""
@@ -54,13 +54,13 @@ def metrics_text(
     return ("\n".join(lines) + "\n").encode()
 
 
-def _of(one: Gpu, host: str, driver: str, job: int | None, simulated: bool) -> dict[str, str]:
+def _of(gpu: Gpu, host: str, driver: str, job: int | None, simulated: bool) -> dict[str, str]:
     labels = {
-        "gpu": str(one.index),
-        "UUID": one.uuid,
-        "pci_bus_id": one.bus,
-        "device": f"nvidia{one.index}",
-        "modelName": one.name,
+        "gpu": str(gpu.index),
+        "UUID": gpu.uuid,
+        "pci_bus_id": gpu.bus,
+        "device": f"nvidia{gpu.index}",
+        "modelName": gpu.name,
         "Hostname": host,
         "DCGM_FI_DRIVER_VERSION": driver,
     }

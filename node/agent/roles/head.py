@@ -110,7 +110,9 @@ class NodeMessages:
     def _others(self, node: str, at: float) -> list[str]:
         """Returns the addresses of up to MOST_OTHERS other nodes that were heard recently."""
         there = [
-            one for name, one in self.addresses.items() if name != node and at - self.beats.get(name, 0.0) < HEARD_S
+            address
+            for name, address in self.addresses.items()
+            if name != node and at - self.beats.get(name, 0.0) < HEARD_S
         ]
         return random.sample(there, min(MOST_OTHERS, len(there)))
 

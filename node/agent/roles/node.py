@@ -180,7 +180,7 @@ def receive_answers(out: socket.socket) -> bytes:
 def other_nodes_in_answer(answer: dict[str, Any]) -> list[str]:
     """Returns the addresses of other nodes that the head hears."""
     others = answer.get("others")
-    return [one for one in others if isinstance(one, str)] if isinstance(others, list) else []
+    return [address for address in others if isinstance(address, str)] if isinstance(others, list) else []
 
 
 def open_answer(data: bytes, munge: Munge) -> dict[str, Any]:
@@ -255,7 +255,9 @@ class ChangedResults:
         while changed:
             row = changed.popleft()
             if row["state"] == OK:
-                over = [name for name, one in self.unsent.items() if _waits(one) and one["check"] == row["check"]]
+                over = [
+                    name for name, result in self.unsent.items() if _waits(result) and result["check"] == row["check"]
+                ]
                 self.acknowledge(over)
             name = f"{self._begin}-{row['check']}-{row['at']:.3f}"
             self.unsent[name] = {"id": name, **row}

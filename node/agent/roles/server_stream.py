@@ -86,7 +86,7 @@ class ControllerLog:
             self._process.stdout.close()
             self._process = None
         lines, _, self._rest = (self._rest + (read or b"")).rpartition(b"\n")
-        return sorted({int(one[2] or one[1]) for one in _JOB.finditer(lines)})
+        return sorted({int(match[2] or match[1]) for match in _JOB.finditer(lines)})
 
 
 def stream_events(

@@ -53,7 +53,9 @@ class Manifest:
         """Returns the manifest in `text`. Raises ValueError if `text` is not a manifest."""
         try:
             document = json.loads(text)
-            files = {str(name): Entry(int(one["size"]), str(one["blake2b"])) for name, one in document["files"].items()}
+            files = {
+                str(name): Entry(int(entry["size"]), str(entry["blake2b"])) for name, entry in document["files"].items()
+            }
             return Manifest(
                 int(document["step"]),
                 float(document["time"]),

@@ -37,11 +37,11 @@ def _mark(value: Any, pieces: Pieces) -> bytes:
     if (parts := pieces(value)) is not None:
         pass
     elif isinstance(value, Mapping):  # independent of the order of insertion, as with sets
-        parts = sorted(_mark(name, pieces) + _mark(one, pieces) for name, one in value.items())
+        parts = sorted(_mark(name, pieces) + _mark(item, pieces) for name, item in value.items())
     elif isinstance(value, (set, frozenset)):
-        parts = sorted(_mark(one, pieces) for one in value)
+        parts = sorted(_mark(item, pieces) for item in value)
     elif isinstance(value, (list, tuple)):
-        parts = [_mark(one, pieces) for one in value]
+        parts = [_mark(item, pieces) for item in value]
     elif value is None or isinstance(value, (bool, int, float, complex, str)):
         parts = [repr(value).encode()]
     else:

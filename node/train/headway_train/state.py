@@ -174,9 +174,9 @@ def copied(value: Any, *, all_of_it: bool = False) -> Any:
             return value.clone()
         return value if FORMAT == "dcp" and hasattr(dcp, "async_save") and not all_of_it else value.cpu()
     if isinstance(value, dict):
-        return {name: copied(one, all_of_it=all_of_it) for name, one in value.items()}
+        return {name: copied(item, all_of_it=all_of_it) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        parts = [copied(one, all_of_it=all_of_it) for one in value]
+        parts = [copied(item, all_of_it=all_of_it) for item in value]
         # a namedtuple's constructor takes its fields one by one
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return copy.deepcopy(value)
@@ -230,5 +230,5 @@ def _into(there: Any, read: Any) -> Any:
         there.detach().copy_(read)
         return there
     if isinstance(there, dict) and isinstance(read, dict):
-        return {name: _into(there.get(name), one) for name, one in read.items()}
+        return {name: _into(there.get(name), item) for name, item in read.items()}
     return read

@@ -123,7 +123,7 @@ class Autoscaler:
         )  # fmt: skip
         actions = list(planned)
         self._forget_over_budget(actions)
-        self.undeletable = {name: one for name, one in self.undeletable.items() if name in machines}
+        self.undeletable = {name: tries for name, tries in self.undeletable.items() if name in machines}
         free = await self._idle_nodes(
             head, [action.node for action in actions if isinstance(action, planner.DeleteMachine)]
         )

@@ -124,11 +124,11 @@ def _group_by_shared_jobs(names: Sequence[str], jobs: Mapping[str, Collection[in
     found: list[tuple[set[int], list[str]]] = []
     for name in names:
         mine, whole = set(jobs.get(name, ())), [name]
-        akin = [one for one in found if one[0] & mine]
+        akin = [part for part in found if part[0] & mine]
         at = found.index(akin[0]) if akin else len(found)
-        for one in reversed(akin):
-            found.remove(one)
-            mine, whole = mine | one[0], [*one[1], *whole]
+        for part in reversed(akin):
+            found.remove(part)
+            mine, whole = mine | part[0], [*part[1], *whole]
         found.insert(at, (mine, whole))
     return [whole for _, whole in found]
 
@@ -245,7 +245,7 @@ class _Budget:
 
 def _usd_per_hour(cluster: Cluster, there: Collection[str]) -> Decimal:
     """Returns the cost of the cluster's machines in USD per hour."""
-    return sum((one.price_usd_per_node_hour * _machine_count(one, there) for one in cluster.groups), Decimal(0))
+    return sum((group.price_usd_per_node_hour * _machine_count(group, there) for group in cluster.groups), Decimal(0))
 
 
 def _machine_count(group: Group, there: Collection[str]) -> int:

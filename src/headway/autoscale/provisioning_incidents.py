@@ -28,8 +28,8 @@ async def note_failed_creation(
     cluster: Cluster, store: Store, group: Group, node: str, why: str, now: float, until: float
 ) -> None:
     """Records a failed creation in the group's incident. `until`: unix seconds before which there is no further try."""
-    unmade = [one for one in await _open_incidents(cluster, store) if one.what == NOT_CREATED]
-    found = [one for one in unmade if cluster.group_of.get(one.node) is group]
+    unmade = [candidate for candidate in await _open_incidents(cluster, store) if candidate.what == NOT_CREATED]
+    found = [candidate for candidate in unmade if cluster.group_of.get(candidate.node) is group]
     if found:
         incident = found[0]
     else:
@@ -42,7 +42,11 @@ async def note_failed_creation(
 async def note_failed_deletion(cluster: Cluster, store: Store, node: str, why: str, now: float, until: float) -> None:
     """Records a failed deletion in the machine's incident. `until`: unix seconds before which there is no further
     try."""
-    found = [one for one in await _open_incidents(cluster, store) if one.what == NOT_DELETED and one.node == node]
+    found = [
+        candidate
+        for candidate in await _open_incidents(cluster, store)
+        if candidate.what == NOT_DELETED and candidate.node == node
+    ]
     incident = (
         found[0] if found else await store.incidents.open(cluster.name, node, NOT_DELETED, FaultAction.MAKE, now, {})
     )
@@ -120,4 +124,4 @@ async def _creation_resolved(
 async def _open_incidents(cluster: Cluster, store: Store) -> list[Incident]:
     """Returns the open incidents of machines that can't be created or deleted."""
     found = await store.incidents.search(cluster.name, unfinished=True)
-    return [one for one in found if one.action is FaultAction.MAKE]
+    return [incident for incident in found if incident.action is FaultAction.MAKE]

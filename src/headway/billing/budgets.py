@@ -47,4 +47,4 @@ def budget_status(team: str, budget: Budget, start: int, used: Fraction) -> Budg
 
 def capped(found: Iterable[BudgetStatus]) -> frozenset[str]:
     """Returns the teams whose jobs may not start until their next period: over the limit of a budget with `cap`."""
-    return frozenset(one.team for one in found if one.level is Level.OVER and one.budget.cap)
+    return frozenset(status.team for status in found if status.level is Level.OVER and status.budget.cap)

@@ -72,7 +72,10 @@ class Stretches:
 
     def seconds(self) -> list[float]:
         """Returns the unit-seconds in each interval."""
-        began, ended = ({at: Ends(*sums) for at, sums in one.items()} for one in (self._began, self._ended))
+        began, ended = (
+            {at: Ends(*sums) for at, sums in sums_by_interval.items()}
+            for sums_by_interval in (self._began, self._ended)
+        )
         return held_between(self._marks, began, ended)
 
 

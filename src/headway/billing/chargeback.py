@@ -159,13 +159,13 @@ def _whole_cents(
 def packed(found: Chargeback) -> dict[str, object]:
     """Returns the chargeback as the JSON value stored with a closed invoice."""
     return {
-        "teams": [[one.team, dict(one.cents)] for one in found.teams],
-        "unassigned": [[one.what, one.centre, one.cents] for one in found.unassigned],
+        "teams": [[team.team, dict(team.cents)] for team in found.teams],
+        "unassigned": [[cost.what, cost.centre, cost.cents] for cost in found.unassigned],
     }
 
 
 def unpacked(invoice: Invoice, kept: Mapping[str, Any]) -> Chargeback:
     """Returns the chargeback stored by `packed`."""
     teams = tuple(TeamCost(team, cents) for team, cents in kept["teams"])
-    unassigned = tuple(Unassigned(*one) for one in kept["unassigned"])
+    unassigned = tuple(Unassigned(*fields) for fields in kept["unassigned"])
     return Chargeback(invoice, teams, unassigned)

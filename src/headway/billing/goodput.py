@@ -52,7 +52,7 @@ class Cause:
 
 def ranked(causes: Iterable[Cause], most: int = 20) -> list[Cause]:
     """Returns the `most` most expensive causes, in descending order of cost. Causes that cost nothing are omitted."""
-    return sorted((one for one in causes if one.usd > 0), key=lambda one: (-one.usd, one.what))[:most]
+    return sorted((cause for cause in causes if cause.usd > 0), key=lambda cause: (-cause.usd, cause.what))[:most]
 
 
 def lost_s(state: str, start: int, end: int, saved_at: float | None) -> int:

@@ -93,7 +93,7 @@ def segments(prices: Iterable[NodePrice], groups: Iterable[str], period: Period)
     Time before the first price of a group has that price, but no reserved machines. A group without a price costs
     nothing but still gets a segment."""
     by_group: dict[str, list[NodePrice]] = {group: [] for group in sorted(groups)}
-    for price in sorted(prices, key=lambda one: one.since):
+    for price in sorted(prices, key=lambda price: price.since):
         by_group.setdefault(price.group, []).append(price)
     found = []
     for group, known in sorted(by_group.items()):

@@ -59,8 +59,8 @@ def intervals(
         alive = spans.union((life.began, life.ended or now) for life in mine)
         off = spans.without([(max(start, mine[0].began), until)], alive)
         parts += [NodeInterval(node, mine[-1].group, NodeCondition.OFF, *span) for span in off]
-        found += sorted(parts, key=lambda one: one.start)
-    return [_open(one) if one.end == now else one for one in found]
+        found += sorted(parts, key=lambda interval: interval.start)
+    return [_open(interval) if interval.end == now else interval for interval in found]
 
 
 def _of_life(
@@ -72,8 +72,8 @@ def _of_life(
         (SpanKind.DOWN, NodeCondition.DOWN),
         (SpanKind.DRAINED, NodeCondition.DRAINED),
     ):
-        known = [one for one in reported if one.kind is kind]
-        there = spans.common(left, spans.union((one.began, one.ended or now) for one in known))
+        known = [node_span for node_span in reported if node_span.kind is kind]
+        there = spans.common(left, spans.union((node_span.began, node_span.ended or now) for node_span in known))
         for span in there:
             yield state, span, _reason(known, span) if state is not NodeCondition.SPARE else ""
         left = spans.without(left, there)
@@ -83,9 +83,14 @@ def _of_life(
 
 def _reason(known: Iterable[NodeSpan], span: Span) -> str:
     return next(
-        (one.reason for one in known if one.reason and one.began < span[1] and (one.ended or span[1]) > span[0]), ""
+        (
+            node_span.reason
+            for node_span in known
+            if node_span.reason and node_span.began < span[1] and (node_span.ended or span[1]) > span[0]
+        ),
+        "",
     )
 
 
-def _open(one: NodeInterval) -> NodeInterval:
-    return NodeInterval(one.node, one.group, one.state, one.start, 0, one.reason)
+def _open(interval: NodeInterval) -> NodeInterval:
+    return NodeInterval(interval.node, interval.group, interval.state, interval.start, 0, interval.reason)

@@ -54,7 +54,7 @@ def unfixed_advisories(program: str, version: str, amended: Collection[str] = ()
 
 
 def _mended(number: _Version, fixed: tuple[_Version, ...]) -> bool:
-    same = [one for one in fixed if one[:2] == number[:2]]
+    same = [version for version in fixed if version[:2] == number[:2]]
     return number >= (same[0] if same else fixed[-1])
 
 

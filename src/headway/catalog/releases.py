@@ -133,5 +133,5 @@ def images_in_words() -> str:
     """Returns the list of images for messages: "debian13 (Slurm 24.11), debian14 (26.05), debian12 (22.05)"."""
     first, *others = IMAGES.values()
     return ", ".join(
-        [f"{first.name} (Slurm {first.slurm.name})", *(f"{one.name} ({one.slurm.name})" for one in others)]
+        [f"{first.name} (Slurm {first.slurm.name})", *(f"{image.name} ({image.slurm.name})" for image in others)]
     )

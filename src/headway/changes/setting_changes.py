@@ -76,7 +76,7 @@ def _word(value: object) -> str:
     if isinstance(value, Host):
         return _way(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {one}" for key, one in sorted(value.items())) or NONE
+        return ", ".join(f"{key}: {item}" for key, item in sorted(value.items())) or NONE
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or NONE
     if value is None:

@@ -64,8 +64,8 @@ def load_command(entry: Entry) -> Any:
     if isinstance(found, typer.Typer):
         command: Any = typer.main.get_group(found)
         command.name = entry.name
-        for one in command.commands.values():
-            _prepare_help(one)
+        for subcommand in command.commands.values():
+            _prepare_help(subcommand)
         return command
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(entry.name, cls=COMMAND_CLASSES[entry.parsing])(found)

@@ -27,7 +27,7 @@ def config_text(access: AccessOut) -> str:
     """Returns the Host blocks of a cluster: the active head under two names, a second head, and nodes through the active head.
 
     Raises Refused for names with characters that could add configuration lines."""
-    addresses = (one for one in access.machines.values() if one)
+    addresses = (address for address in access.machines.values() if address)
     for word in (access.cluster, access.user, access.head, access.address, *access.machines, *addresses):
         if not word or any(c.isspace() or c in '"*?!%' for c in word):
             raise Refused(f"the server sent a name that is not valid in an ssh config: {word!r}")

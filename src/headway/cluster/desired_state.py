@@ -77,7 +77,9 @@ async def _host_keys(cluster: Cluster, context: ClusterContext) -> dict[str, str
     if cluster.hosts:
         replaced = await replaced_machines(context, cluster.name)
         found = {
-            one.name: one.host_key for one in await context.provider.list(cluster.name) if one.name not in replaced
+            machine.name: machine.host_key
+            for machine in await context.provider.list(cluster.name)
+            if machine.name not in replaced
         }
     else:
         have = await context.store.secrets.of_cluster(cluster.name)
@@ -102,7 +104,7 @@ def build_desired_state(cluster: Cluster, site: Site, secrets: Mapping[str, str]
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_IMAGES)), "root", 0o755))
     if not cluster.provider.volumes_on_server:  # the folders hold the versions of datasets
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_FOLDER)), "root", 0o755))
-        head_dirs += [(one.source, "root", 0o755) for one in cluster.storage.datasets if one.versioned]
+        head_dirs += [(dataset.source, "root", 0o755) for dataset in cluster.storage.datasets if dataset.versioned]
     homes = []
     for user in cluster.users:
         uid = site.uids[user.name]

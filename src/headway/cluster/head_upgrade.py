@@ -93,7 +93,9 @@ async def image_tag_of(cluster: Cluster, context: ClusterContext, name: str, tag
         return tag
     if name in cluster.heads:
         return "" if tag and (await local_images.get_image(tag)).slurm_version != cluster.slurm_version else tag
-    heads = {one.name: one for one in await context.provider.list(cluster.name) if one.name in cluster.heads}
+    heads = {
+        machine.name: machine for machine in await context.provider.list(cluster.name) if machine.name in cluster.heads
+    }
     images = {info.id: info for info in await local_images.list_images()} if heads else {}
     behind = machines_with_other_slurm(cluster.slurm_version, heads.values(), images.values())
-    return tag if not behind or tag else next(images[heads[one].image].tag for one in behind)
+    return tag if not behind or tag else next(images[heads[head_name].image].tag for head_name in behind)

@@ -77,13 +77,13 @@ class InventorySurvey:
         own = place.own and replace(
             place.own, nfs=self.judgement.nfs, server_addresses=self._ways_in(place.own.server_addresses)
         )
-        found = {name: one for name, one in self.judgement.found.items() if name in place.addresses}
+        found = {name: hardware for name, hardware in self.judgement.found.items() if name in place.addresses}
         return replace(place, found=found, own=own)
 
     def _ways_in(self, known: tuple[str, ...]) -> tuple[str, ...]:
         """Returns the addresses from which machines see the server connect. With address translation or a bastion with
         several addresses they differ from those that the server knows, so each machine reports its own."""
-        return tuple(sorted({*known, *(one.seen_from for one in self.surveys.values() if one.seen_from)}))
+        return tuple(sorted({*known, *(survey.seen_from for survey in self.surveys.values() if survey.seen_from)}))
 
     def with_notes(self, changes: ChangeSet) -> ChangeSet:
         """Returns the ChangeSet with notes on what a user should know before an apply."""
@@ -197,7 +197,10 @@ async def check_shared_folders(
         file = f"{where}/{_SIGN}-{token}"
         await context.connections.remote(head, ["sh", "-c", ': >"$1"', "sh", file], timeout_s=30)
         try:
-            tests = [context.connections.remote(one, ["test", "-e", file], timeout_s=30, check=False) for one in others]
+            tests = [
+                context.connections.remote(machine, ["test", "-e", file], timeout_s=30, check=False)
+                for machine in others
+            ]
             seen = await asyncio.gather(*tests)
         finally:
             await context.connections.remote(head, ["rm", "-f", file], timeout_s=30, check=False)
@@ -226,11 +229,11 @@ async def check_shared_state_folder(context: ClusterContext, cluster: Cluster, m
                 f"{first.name}: root can't change the owner of files in {where}: {made.stderr.strip()[-200:]}",
                 hint="export it to the heads with no_root_squash: Slurm's state belongs to user slurm",
             )
-        for one in others:
-            ran = await context.connections.remote(one, ["test", "-e", file], timeout_s=30, check=False)
+        for machine in others:
+            ran = await context.connections.remote(machine, ["test", "-e", file], timeout_s=30, check=False)
             if ran.code != 0:
                 raise Refused(
-                    f"{where} looks alike on both heads, but files of {first.name} there do not appear on {one.name}",
+                    f"{where} looks alike on both heads, but files of {first.name} there do not appear on {machine.name}",
                     hint="mount the same file system there on both heads",
                 )
     finally:

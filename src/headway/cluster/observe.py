@@ -34,7 +34,9 @@ async def observe_cluster(goal: DesiredState, context: ClusterContext) -> Observ
     cluster = goal.cluster
     wanted_names = set(goal.machines)
     replaced = await replaced_machines(context, cluster.name) & wanted_names
-    machines = {name: one for name, one in (await context.machines(cluster.name)).items() if name not in replaced}
+    machines = {
+        name: machine for name, machine in (await context.machines(cluster.name)).items() if name not in replaced
+    }
     limit = asyncio.Semaphore(FAN_OUT)
     seen: dict[str, ObservedMachine] = {}
     unreachable: dict[str, str] = {}
@@ -140,13 +142,15 @@ async def _of_earlier_image(name: str, machines: Iterable[Machine]) -> tuple[str
         present = await local_images.find_current_image(name)
     except HeadwayError:
         return ()
-    return tuple(sorted(one for one, made_from in made.items() if present is None or made_from != present.id))
+    return tuple(
+        sorted(machine_name for machine_name, made_from in made.items() if present is None or made_from != present.id)
+    )
 
 
 async def heads_with_other_slurm(cluster: Cluster, machines: Iterable[Machine]) -> dict[str, str]:
     """Returns the heads whose image has another Slurm version than the file, with that version. Returns {} if
     unknown."""
-    made = [one for one in machines if one.image and one.name in cluster.heads]
+    made = [machine for machine in machines if machine.image and machine.name in cluster.heads]
     if not made:
         return {}
     try:
@@ -161,7 +165,7 @@ def machines_with_other_slurm(
     """Returns the machines whose image has another Slurm version, with that version. Machines with an unknown image are
     left out."""
     carries = {info.id: info.slurm_version for info in images}
-    found = {one.name: carries.get(one.image, "") for one in machines}
+    found = {machine.name: carries.get(machine.image, "") for machine in machines}
     return {name: version for name, version in found.items() if version not in ("", slurm)}
 
 

@@ -63,7 +63,11 @@ async def take_down(
     kept = await context.provider.release(cluster.name, delete_data=delete_data)
     if kept and cluster.storage.state:
         kept = (*kept, str(PurePosixPath(cluster.state_folder).parent))
-    if kept and any(one.versioned for one in cluster.storage.datasets) and not cluster.provider.volumes_on_server:
+    if (
+        kept
+        and any(dataset.versioned for dataset in cluster.storage.datasets)
+        and not cluster.provider.volumes_on_server
+    ):
         kept = (*kept, cluster.dataset_library)
     await report("cluster", f"{cluster.name} is down", done=True, seconds=time.monotonic() - began)
     return kept

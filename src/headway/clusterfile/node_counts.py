@@ -25,7 +25,7 @@ def target_node_counts(cluster: Cluster, counts: Mapping[str, int]) -> dict[str,
             raise Refused(
                 f"{cluster.name} has several groups: {', '.join(names)}", hint=f"name the group: {names[0]}={nodes}"
             )
-        group = next((one for one in cluster.groups if one.name == (name or names[0])), None)
+        group = next((candidate for candidate in cluster.groups if candidate.name == (name or names[0])), None)
         if group is None:
             raise NotFound(f"{cluster.name} has no group {name!r}", hint=f"its groups: {', '.join(names)}")
         if group.idle_s is not None:

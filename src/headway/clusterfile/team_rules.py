@@ -65,7 +65,11 @@ def _endless(draft: Draft, team: str) -> Iterator[str]:
     """Yields partitions with GPUs where a job of this team without --time has no time limit."""
     parts = groups.parts_of(draft.file)
     for name, part in partitions_of(draft.file).items():
-        plans = [draft.catalogue.get(one.plan) for group, one in parts.items() if group in (part.groups or parts)]
+        plans = [
+            draft.catalogue.get(group_spec.plan)
+            for group, group_spec in parts.items()
+            if group in (part.groups or parts)
+        ]
         ends = any(time not in (None, UNLIMITED) for time in (part.max_time, part.default_time))
         if not ends and team in (part.teams or [team]) and any(plan and plan.gpus for plan in plans):
             yield name

@@ -155,20 +155,20 @@ def _put_fabric(made: dict[str, Any], form: Form) -> None:
 def _put_datasets(made: dict[str, Any], form: Form) -> None:
     storage = dict(_mapping(made.get("storage")))
     old = {
-        one.get("name"): one
-        for one in storage.get("datasets") or ()
-        if isinstance(one, dict) and isinstance(one.get("name"), str)
+        entry.get("name"): entry
+        for entry in storage.get("datasets") or ()
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str)
     }
     rows = []
     for row in form.datasets:
         if not (row.name or row.path):
             continue
-        one = dict(old.get(row.name, {"name": row.name}))
-        _put(one, "path", row.path)
-        one.pop("read_only", None)
+        entry = dict(old.get(row.name, {"name": row.name}))
+        _put(entry, "path", row.path)
+        entry.pop("read_only", None)
         if row.writable:
-            one["read_only"] = False
-        rows.append(one)
+            entry["read_only"] = False
+        rows.append(entry)
     _put(storage, "datasets", rows)
     _put(made, "storage", storage)
 
@@ -260,10 +260,10 @@ def _text(value: Any) -> str:
 
 
 def _texts(value: Any) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, list) else []
+    return [str(item) for item in value] if isinstance(value, list) else []
 
 
 def _datasets(value: Any) -> Iterator[DatasetRow]:
-    for one in value if isinstance(value, list) else ():
-        if isinstance(one, dict):
-            yield DatasetRow(_text(one.get("name")), _text(one.get("path")), one.get("read_only") is False)
+    for item in value if isinstance(value, list) else ():
+        if isinstance(item, dict):
+            yield DatasetRow(_text(item.get("name")), _text(item.get("path")), item.get("read_only") is False)

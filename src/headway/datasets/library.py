@@ -94,7 +94,7 @@ class DatasetLibrary:
         """Returns path -> size of a version's files. A file with the same path and size is read first, and written
         only if its content differs."""
         try:
-            return {one.path: one.bytes for one in Manifest.read(self._manifest(name, number).read_bytes()).files}
+            return {file.path: file.bytes for file in Manifest.read(self._manifest(name, number).read_bytes()).files}
         except (OSError, ValueError, KeyError):
             return {}
 
@@ -193,8 +193,8 @@ class DatasetLibrary:
                 if above not in made:
                     (tree / above).mkdir()
                     made.add(above)
-        for one in manifest.files:
-            self._link(self._object(one.sha256, executable=one.executable), tree / one.path)
+        for file in manifest.files:
+            self._link(self._object(file.sha256, executable=file.executable), tree / file.path)
         for path, target in manifest.links:
             (tree / path).symlink_to(target)
         for folder in made:
@@ -231,13 +231,13 @@ class DatasetLibrary:
             return ["its manifest differs from the recorded one"]
         progress.of_files, progress.of_bytes = len(manifest.files), manifest.size
         wrong = []
-        for one in manifest.files:
-            fault = _fault_of(tree / one.path, one, progress)
+        for file in manifest.files:
+            fault = _fault_of(tree / file.path, file, progress)
             if fault:
-                wrong.append(f"{one.path} {fault}")
-                self._drop(tree / one.path, one)
+                wrong.append(f"{file.path} {fault}")
+                self._drop(tree / file.path, file)
             progress.files += 1
-        expected = {one.path for one in manifest.files} | {path for path, _ in manifest.links}
+        expected = {file.path for file in manifest.files} | {path for path, _ in manifest.links}
         wrong += [
             f"{path} {_link_fault(tree / path, to)}" for path, to in manifest.links if _link_fault(tree / path, to)
         ]
@@ -350,7 +350,7 @@ class Journal:
 def damage_text(damage: list[str]) -> str:
     """Returns faults as indented lines for a message."""
     more = len(damage) - _NAMED
-    return "\n".join([f"  {one}" for one in damage[:_NAMED]] + ([f"  and {more} more"] if more > 0 else []))
+    return "\n".join([f"  {fault}" for fault in damage[:_NAMED]] + ([f"  and {more} more"] if more > 0 else []))
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -371,7 +371,7 @@ def _whole(record: bytes) -> bool:
 
 
 def _paths(manifest: Manifest) -> Iterator[str]:
-    yield from (one.path for one in manifest.files)
+    yield from (file.path for file in manifest.files)
     yield from (path for path, _ in manifest.links)
 
 
@@ -416,6 +416,6 @@ def _there(tree: Path) -> set[str]:
     found = set()
     for base, below, names in os.walk(tree):
         inside = Path(base).relative_to(tree)
-        links = [one for one in below if (Path(base) / one).is_symlink()]
+        links = [folder_name for folder_name in below if (Path(base) / folder_name).is_symlink()]
         found |= {str(inside / name) for name in (*names, *links)}
     return found

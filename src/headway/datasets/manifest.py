@@ -89,11 +89,11 @@ class Manifest:
     @staticmethod
     def of(files: Iterable[Entry], listing: Listing) -> Manifest:
         """Returns the manifest of these files. Its text is the same for the same content, from any source."""
-        entries = tuple(sorted(files, key=lambda one: one.path))
+        entries = tuple(sorted(files, key=lambda entry: entry.path))
         rows: list[dict[str, object]] = []
-        for one in entries:
-            more = {"executable": True} if one.executable else {}
-            rows.append({"file": one.path, "sha256": one.sha256, "bytes": one.bytes, **more})
+        for entry in entries:
+            more = {"executable": True} if entry.executable else {}
+            rows.append({"file": entry.path, "sha256": entry.sha256, "bytes": entry.bytes, **more})
         rows += [{"link": path, "to": target} for path, target in sorted(listing.links)]
         rows += [{"folder": path} for path in sorted(listing.folders)]
         text = b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
@@ -160,8 +160,8 @@ class Folder:
             if inside and not below and not names:
                 folders.append(inside[:-1])
             try:
-                linked = {one for one in below if _is_link(one, handle)}
-                unvisited |= {inside + one for one in below if one not in linked}
+                linked = {folder for folder in below if _is_link(folder, handle)}
+                unvisited |= {inside + folder for folder in below if folder not in linked}
                 for name in [*names, *sorted(linked)]:
                     fault = self._add_entry(inside + name, name, handle, files, links)
                     faults += [fault] if fault else []
@@ -180,7 +180,7 @@ class Folder:
                 f"{self._path} has entries that a dataset can't have: {'; '.join(faults[:_NAMED])}{more}",
                 hint="leave only files, folders and links that stay inside it",
             )
-        return Listing(tuple(sorted(files, key=lambda one: one.path)), tuple(sorted(links)), tuple(sorted(folders)))
+        return Listing(tuple(sorted(files, key=lambda item: item.path)), tuple(sorted(links)), tuple(sorted(folders)))
 
     def _not_whole(self, folders: Sequence[str], why: Mapping[str, str]) -> Refused:
         rows = [

@@ -70,7 +70,7 @@ class RemoteDatasetLibrary:
 
     async def verify(self, name: str, number: int, digest: str, progress: Progress) -> list[str]:
         """Returns a line for each fault of a version. See DatasetLibrary.verify."""
-        return [str(one) for one in (await self._last(["verify", name, str(number), digest], progress))["wrong"]]
+        return [str(fault) for fault in (await self._last(["verify", name, str(number), digest], progress))["wrong"]]
 
     async def remove(self, name: str, number: int) -> int:
         """Removes a version and returns the freed bytes. See DatasetLibrary.remove."""
@@ -186,7 +186,7 @@ async def _unless_stopped(work: Awaitable[T], progress: Progress) -> T:
 
 
 def _line(listing: Listing) -> bytes:
-    files = [(one.path, one.bytes, one.executable, one.stamp) for one in listing.files]
+    files = [(item.path, item.bytes, item.executable, item.stamp) for item in listing.files]
     return json.dumps({"files": files, "links": listing.links, "folders": listing.folders}).encode() + b"\n"
 
 

@@ -49,7 +49,7 @@ class Bucket:
         with self._s3_errors():
             found = list(self._objects(f"{self._prefix}/" if self._prefix else ""))
             if not found and self._prefix:
-                found = [one for one in self._objects(self._prefix) if one[0] == self._prefix]
+                found = [entry for entry in self._objects(self._prefix) if entry[0] == self._prefix]
         if not found:
             raise Refused(f"{self._url} has no object", hint="headway dataset add NAME --from s3://BUCKET/PREFIX")
         base = "" if len(found) == 1 and found[0][0] == self._prefix else self._prefix
@@ -70,13 +70,13 @@ class Bucket:
                 f"{self._url} has entries that a dataset can't have: {'; '.join(faults[:_NAMED])}{more}",
                 hint="give a prefix without them, or rename them",
             )
-        return Listing(tuple(sorted(items, key=lambda one: one.path)))
+        return Listing(tuple(sorted(items, key=lambda item: item.path)))
 
     def _objects(self, prefix: str) -> Iterator[tuple[str, int, str]]:
         """Yields (key, bytes, ETag) of each object."""
         for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
-            for one in page.get("Contents", ()):
-                yield one["Key"], int(one["Size"]), one["ETag"].strip('"')
+            for entry in page.get("Contents", ()):
+                yield entry["Key"], int(entry["Size"]), entry["ETag"].strip('"')
 
     def read(self, item: Item) -> Iterator[bytes]:
         """Yields the object, if it is still the one that was listed. The content is checked against the checksum

@@ -56,11 +56,11 @@ def conflicting_field(storage: Storage, name: str) -> str:
     mine = f"{FOLDER}/{name}/"
     told = [
         *(
-            (f"storage.datasets[{i}]", one.name, one.mount)
-            for i, one in enumerate(storage.datasets)
-            if not one.versioned
+            (f"storage.datasets[{i}]", dataset.name, dataset.mount)
+            for i, dataset in enumerate(storage.datasets)
+            if not dataset.versioned
         ),
-        *((f"storage.volumes[{i}]", one.name, one.path) for i, one in enumerate(storage.volumes)),
+        *((f"storage.volumes[{i}]", volume.name, volume.path) for i, volume in enumerate(storage.volumes)),
     ]
     for field, other, mount in told:
         if other == name or mine.startswith(f"{mount}/") or f"{mount}/".startswith(mine):

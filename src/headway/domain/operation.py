@@ -139,12 +139,12 @@ class OperationParams:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
         """Returns the parameters from stored JSON."""
-        names = {one.name for one in fields(cls)}
+        names = {spec.name for spec in fields(cls)}
         return cls(**{name: value for name, value in stored.items() if name in names})
 
     def to_json(self) -> dict[str, Any]:
         """Returns the fields that are not None."""
-        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
+        return {spec.name: value for spec in fields(self) if (value := getattr(self, spec.name)) is not None}
 
 
 @dataclass(frozen=True)

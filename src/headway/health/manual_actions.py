@@ -107,26 +107,34 @@ async def _blocking_incident(context: HealthContext, node: str, person: str, beg
     store, ends = context.cluster_context.store, context.clock() + _INCIDENT_S
     while True:
         unfinished = await store.incidents.search(context.cluster.name, node=node, unfinished=True)
-        found = await store.incidents.with_steps([one for one in unfinished if one.action is not FaultAction.MAKE])
-        led = [one for one in found if context.cluster.health.act and one.state is not IncidentState.OUT]
+        found = await store.incidents.with_steps(
+            [incident for incident in unfinished if incident.action is not FaultAction.MAKE]
+        )
+        led = [incident for incident in found if context.cluster.health.act and incident.state is not IncidentState.OUT]
         if not led or context.clock() >= ends:
             break
         await context.sleep(repair.POLL_S)
-    others = [one for one in found if one in led or not _caused_by_reboot(one, person, began)]
-    for one in (one for one in found if one not in others):
+    others = [incident for incident in found if incident in led or not _caused_by_reboot(incident, person, began)]
+    for incident in (incident for incident in found if incident not in others):
         words = f"the reboot by {person} has ended, and the tests passed"
-        await context.add_step(one, IncidentState.RETURNED, words, actor=person, score=0)
+        await context.add_step(incident, IncidentState.RETURNED, words, actor=person, score=0)
     if not others:
         return ""
-    one = others[0]
+    incident = others[0]
     states, reason = await context.node_state(node)
     if not states & OUT or reason.startswith(f"{person}: {REBOOTS}"):
         # Recorded first: a server that continues in between still finds the reboot's reason.
         await context.add_step(
-            one, one.state, f"it was drained for the reboot by {person}, which has ended", actor=person, drained=True
+            incident,
+            incident.state,
+            f"it was drained for the reboot by {person}, which has ended",
+            actor=person,
+            drained=True,
         )
-        await node_commands.drain_node(context.cluster_context.connections, await context.head(), node, one.reasons[0])
-    return f"incident {one.number} is open: headway incident return {one.number} first"
+        await node_commands.drain_node(
+            context.cluster_context.connections, await context.head(), node, incident.reasons[0]
+        )
+    return f"incident {incident.number} is open: headway incident return {incident.number} first"
 
 
 def _caused_by_reboot(incident: Incident, person: str, began: float) -> bool:

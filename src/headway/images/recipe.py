@@ -84,7 +84,9 @@ def packages_for_role(name: str, role: str, *, nfs: bool) -> tuple[str, ...]:
     """Returns the packages that an owned machine gets from its own sources: those of the image that its role ("head" or
     "node") uses. JupyterLab's packages are left out, because JupyterLab itself comes only with the image."""
     listed = (
-        one for one in get_recipe(name).packages if one not in _JUPYTERLAB and (role == "head" or one not in _HEAD_ONLY)
+        package
+        for package in get_recipe(name).packages
+        if package not in _JUPYTERLAB and (role == "head" or package not in _HEAD_ONLY)
     )
     return (*listed, *_OWNED_MACHINES_ONLY, *(_NFS[role] if nfs else ()))
 

@@ -92,7 +92,8 @@ async def roll_nodes(
         # No machine may be created with a Slurm version other than the heads', except when rolling back: see
         # `_has_mixed_slurm`.
         same = any(
-            one.tag == before and one.slurm_version == info.slurm_version for one in await local_images.list_images()
+            image.tag == before and image.slurm_version == info.slurm_version
+            for image in await local_images.list_images()
         )
         await store.node_images.set(name, NodeImage(before if same else "", before))
     work = NodeRollout(context, report, info, alone, waits, until)
@@ -148,13 +149,13 @@ async def halt_rollout(context: HealthContext, report: ReportProgress) -> None:
     stays drained."""
     seen, head = await read_rollout_state(context), await context.head()
     reasons = await node_commands.read_node_reasons(context.cluster_context.connections, head)
-    nodes = {name: one for name, one in seen.machines.items() if name in context.cluster.group_of}
-    serves = {one.image for name, one in nodes.items() if name not in seen.rolling and name not in seen.out}
+    nodes = {name: node_machine for name, node_machine in seen.machines.items() if name in context.cluster.group_of}
+    serves = {machine.image for name, machine in nodes.items() if name not in seen.rolling and name not in seen.out}
     before = (await context.cluster_context.store.node_images.get(context.cluster.name)).before
     serves |= {info.id for info in await local_images.list_images() if info.tag == before}
     if not serves and len(seen.rolling) > 1:
         # A rollout creates one node again before all others, so the image of most nodes is the previous one.
-        serves = {number for number, _ in Counter(one.image for one in nodes.values()).most_common(1)}
+        serves = {number for number, _ in Counter(node.image for node in nodes.values()).most_common(1)}
     for name in sorted(seen.rolling):
         machine = seen.machines.get(name)
         there = machine is not None and machine.state is MachineState.RUNNING
@@ -333,9 +334,11 @@ class NodeRollout:
         """Returns whether a node of the image is in service."""
         out = seen.rolling | seen.out.keys()
         nodes = (
-            one for name, one in seen.machines.items() if name in self.context.cluster.group_of and name not in out
+            machine
+            for name, machine in seen.machines.items()
+            if name in self.context.cluster.group_of and name not in out
         )
-        return any(one.image == self.image.id for one in nodes)
+        return any(machine.image == self.image.id for machine in nodes)
 
     async def _return_drained(self, seen: RolloutState, failed: Collection[str]) -> None:
         """Returns nodes to service that were drained only so that no job shares nodes with the failed one."""
@@ -429,7 +432,7 @@ async def _has_mixed_slurm(cluster: Cluster, seen: RolloutState, version: str) -
     """Returns whether nodes run another Slurm version than `version`. srun inside an allocation uses its own Slurm's
     protocol, which an older slurmd does not understand ("protocol_version not supported"; 26.05.5 and 24.11.5), so no
     job may have nodes of both."""
-    nodes = [one for name, one in seen.machines.items() if name in cluster.group_of and name not in seen.out]
+    nodes = [machine for name, machine in seen.machines.items() if name in cluster.group_of and name not in seen.out]
     return bool(machines_with_other_slurm(version, nodes, await local_images.list_images()))
 
 
@@ -465,5 +468,5 @@ async def _previous_image(context: HealthContext) -> ImageInfo:
 async def _most_common_image(context: HealthContext, present: ImageInfo) -> str:
     """Returns the tag of the image, other than the present one, that most machines have, or ""."""
     tags = {info.id: info.tag for info in await local_images.list_images()}
-    others = Counter(one.image for one in (await context.machines()).values() if one.image != present.id)
+    others = Counter(machine.image for machine in (await context.machines()).values() if machine.image != present.id)
     return next((tags[number] for number, _ in others.most_common() if number in tags), "")

@@ -33,9 +33,9 @@ class RequestModel(BaseModel):
             elif isinstance(value, dict):
                 if fault := next(filter(None, map(text_fault, map(str, value))), ""):
                     raise ValueError(f"a name in {place or 'it'} {fault}")
-                left += [(f"{place}.{name}" if place else str(name), one) for name, one in value.items()]
+                left += [(f"{place}.{name}" if place else str(name), item) for name, item in value.items()]
             elif isinstance(value, list):
-                left += [(place, one) for one in value]
+                left += [(place, item) for item in value]
         return sent
 
 

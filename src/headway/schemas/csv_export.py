@@ -63,18 +63,19 @@ def _chargeback(found: ChargebackOut) -> str:
     rows = _table(TeamCostOut, found.teams)
     blank = [""] * (len(rows[0]) - 2)
     rows += [
-        [f"({one.what}{': ' + one.centre if one.centre else ''})", *blank, _money(one.usd)] for one in found.unassigned
+        [f"({cost.what}{': ' + cost.centre if cost.centre else ''})", *blank, _money(cost.usd)]
+        for cost in found.unassigned
     ]
     return _lines(rows)
 
 
 def _table(kind: type[ResponseModel], found: Iterable[ResponseModel]) -> list[Row]:
     fields = list(kind.model_fields)
-    return [list(fields), *(_values(one, fields) for one in found)]
+    return [list(fields), *(_values(model, fields) for model in found)]
 
 
-def _values(one: ResponseModel, fields: Sequence[str]) -> Row:
-    return [_cell(getattr(one, field)) for field in fields]
+def _values(model: ResponseModel, fields: Sequence[str]) -> Row:
+    return [_cell(getattr(model, field)) for field in fields]
 
 
 def safe_cell(value: object) -> object:

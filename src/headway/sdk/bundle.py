@@ -179,7 +179,11 @@ def _without(rules: dict[str, GitIgnoreSpec], *names: str) -> dict[str, GitIgnor
     for here, name in ((here, name) for here in rules for name in names):
         inside = name.removeprefix(here)
         if made[here].check_file(inside).include:
-            left = (one for one in made[here].patterns if not (one.include and one.match_file(inside) is not None))
+            left = (
+                pattern
+                for pattern in made[here].patterns
+                if not (pattern.include and pattern.match_file(inside) is not None)
+            )
             made[here] = GitIgnoreSpec([*left])
     return made
 

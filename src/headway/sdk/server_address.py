@@ -34,7 +34,7 @@ def find_server(state_dir: Path | str | None = None) -> tuple[str, str, Callable
             return several[0], token, None
 
         def first() -> tuple[str, str]:
-            return next((one for one in several if _accepts_connections(one)), several[0]), token
+            return next((url for url in several if _accepts_connections(url)), several[0]), token
 
         return *first(), first
     folder = Path(state_dir) if state_dir is not None else paths.state_dir()
@@ -54,7 +54,7 @@ def find_server(state_dir: Path | str | None = None) -> tuple[str, str, Callable
 
 def configured_urls() -> list[str]:
     """Returns the addresses in HEADWAY_URL."""
-    return [one.strip() for one in os.environ.get("HEADWAY_URL", "").split(",") if one.strip()]
+    return [url.strip() for url in os.environ.get("HEADWAY_URL", "").split(",") if url.strip()]
 
 
 def address_source(url: str) -> str:

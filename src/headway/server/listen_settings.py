@@ -75,8 +75,8 @@ def read_origin(env: Mapping[str, str], name: str) -> str:
     text = env.get(name, "")
     try:
         parts = urlsplit(text)
-        one = parts.netloc.removeprefix("*.") if name == "HEADWAY_NOTEBOOK_URL" else parts.netloc
-        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0 and "*" not in one
+        host = parts.netloc.removeprefix("*.") if name == "HEADWAY_NOTEBOOK_URL" else parts.netloc
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0 and "*" not in host
     except ValueError:
         fits = False
     if text and (not fits or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc):

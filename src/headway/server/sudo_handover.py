@@ -39,7 +39,7 @@ async def hand_over(store: Store, state_dir: Path, url: str) -> None:
             row, token = await store.tokens.create(user.pw_name, label="made for who started the server by sudo")
             await store.audit.record(user.pw_name, "token.create", user.pw_name, {"by": "sudo", "id": row.id})
         pid = os.getpid()
-        others = {of: one for of, one in known.items() if is_alive(one["pid"], one["started"])}
+        others = {of: record for of, record in known.items() if is_alive(record["pid"], record["started"])}
         ours = {"url": url, "token": token, "pid": pid, "started": process_start_time(pid)}
         with acting_as(user):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,6 +52,9 @@ def _read(file: Path) -> dict[str, dict[str, Any]]:
     """Returns the file's entries by state folder; {} if it is missing or unreadable."""
     try:
         known = json.loads(file.read_text())
-        return {str(of): {**one, "pid": int(one["pid"]), "started": str(one["started"])} for of, one in known.items()}
+        return {
+            str(of): {**record, "pid": int(record["pid"]), "started": str(record["started"])}
+            for of, record in known.items()
+        }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}

@@ -71,7 +71,9 @@ def may_see_team_usage(cluster: Cluster, who: Principal, team: str) -> bool:
     in or lead."""
     if who.may(Right.ADMIN) or who.may(Right.OPERATE_NODES):
         return True
-    return any(one.name == team and who.user in (*one.users, *one.leads) for one in cluster.teams)
+    return any(
+        candidate.name == team and who.user in (*candidate.users, *candidate.leads) for candidate in cluster.teams
+    )
 
 
 async def cluster_to_work_on(state: AppState, name: str, who: Principal) -> Cluster:

@@ -31,7 +31,7 @@ class SharedCache:
         """Returns the value under `key` if it is younger than `max_age_s`, otherwise what `load` returns. Callers that
         come while it is being loaded wait for that value. Exceptions of `load` are raised and not stored."""
         if len(self._entries) > MAX_ENTRIES:
-            self._entries = {name: one for name, one in self._entries.items() if one.lock.locked()}
+            self._entries = {name: kept for name, kept in self._entries.items() if kept.lock.locked()}
         entry = self._entries.setdefault(key, _Entry())
         async with entry.lock:
             if not 0 <= self.clock() - entry.loaded_at < max_age_s:
@@ -47,7 +47,7 @@ class SharedCache:
 
     def forget_cluster(self, name: str) -> None:
         """Drops all values of a cluster."""
-        self._entries = {key: one for key, one in self._entries.items() if not key.startswith(f"{name}/")}
+        self._entries = {key: entry for key, entry in self._entries.items() if not key.startswith(f"{name}/")}
 
 
 class SharedReads(Generic[T]):

@@ -77,7 +77,7 @@ def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
     state = row.state
     if state == "ready" and (snapshot.stale or snapshot.has_failed_nodes):
         state = "degraded"
-    groups = [{**one, "machines": _machines(row.name, one, snapshot)} for one in row.summary.get("groups", ())]
+    groups = [{**group, "machines": _machines(row.name, group, snapshot)} for group in row.summary.get("groups", ())]
     return ClusterOut.model_validate(
         {
             **known,
@@ -108,8 +108,8 @@ def _price_now(price: str, groups: Iterable[Mapping[str, Any]]) -> str:
     """Returns the price including the machines beyond the number that the file requests, which automatically scaling
     groups have."""
     more = (
-        Decimal(one["price_usd_per_node_hour"]) * max(0, one["machines"] - one["nodes"] - one["spares"])
-        for one in groups
+        Decimal(group["price_usd_per_node_hour"]) * max(0, group["machines"] - group["nodes"] - group["spares"])
+        for group in groups
     )
     extra = sum(more, Decimal(0))
     return f"{Decimal(price) + extra:.2f}" if price and extra else price
@@ -270,8 +270,8 @@ def incident_out(incident: Incident) -> IncidentOut:
         score=incident.score,
         times=TimesOut(**asdict(incident_timings(incident))),
         jobs=[
-            MovedJobOut(job=one.job, requeued_at=one.requeued_at, running_at=one.running_at, step_at=one.step_at)
-            for one in incident.jobs
+            MovedJobOut(job=job.job, requeued_at=job.requeued_at, running_at=job.running_at, step_at=job.step_at)
+            for job in incident.jobs
         ],
         steps=[
             IncidentStepOut(
@@ -302,7 +302,7 @@ def changeset_out(changes: ChangeSet, cluster: Cluster, digest: str, warnings: I
         digest=digest,
         warnings=[FaultOut.model_validate(fault) for fault in warnings],
         price_usd_per_hour=f"{cluster.min_usd_per_hour:.2f}",
-        differences=[DifferenceOut(**asdict(one)) for one in changes.differences],
+        differences=[DifferenceOut(**asdict(difference)) for difference in changes.differences],
     )
 
 

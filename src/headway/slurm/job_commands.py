@@ -61,7 +61,7 @@ async def was_killed(connections: Remote, head: Machine, job_id: int, since: int
 async def _launch_refused(connections: Remote, head: Machine, job_id: int, since: int) -> bool:
     argv = ["journalctl", "--unit=slurmctld", "--no-pager", "--output=cat", f"--since=@{since}", "--grep=non-startable"]
     ran = await connections.remote(head, argv, check=False, timeout_s=TIMEOUT_S)
-    return any(int(one[2] or one[1]) == job_id for one in _LAUNCH_REFUSED_LOG.finditer(ran.stdout))
+    return any(int(match[2] or match[1]) == job_id for match in _LAUNCH_REFUSED_LOG.finditer(ran.stdout))
 
 
 async def start_job_now(connections: Remote, head: Machine, job_id: int) -> None:

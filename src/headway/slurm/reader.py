@@ -70,10 +70,10 @@ class SlurmReader:
             return nodes
         now = time.time()
         reservation_of = {
-            name: one.name
-            for one in await self.reservations()
-            if one.start_time <= now < one.end_time
-            for name in one.nodes
+            name: reservation.name
+            for reservation in await self.reservations()
+            if reservation.start_time <= now < reservation.end_time
+            for name in reservation.nodes
         }
         return tuple(replace(node, reservation=reservation_of.get(node.name, "")) for node in nodes)
 

@@ -93,7 +93,7 @@ def parse_jobs(output: str, version: str) -> list[JobState]:
 async def read_job(connections: Remote, head: Machine, job_id: int, version: str) -> JobState | None:
     """Returns the latest run of this job, or None when accounting has no such job."""
     ran = await connections.remote(head, sacct_argv(job_id, version), timeout_s=30)
-    found = next((one for one in reversed(parse_jobs(ran.stdout, version)) if one.id == job_id), None)
+    found = next((job for job in reversed(parse_jobs(ran.stdout, version)) if job.id == job_id), None)
     if found is None or found.state != "FAILED":
         return found
     return replace(found, exit_code=await _whole_code(connections, head, job_id) or found.exit_code)
@@ -116,21 +116,21 @@ async def read_recent_jobs(connections: Remote, head: Machine, version: str, *, 
     on are 128 too small here: `read_job` returns them right, and reads some kilobytes for each job."""
     argv = [*_sacct(version), "--allusers", f"--starttime=now-{int(days)}days"]
     ran = await connections.remote(head, argv, timeout_s=30)
-    return tuple({one.id: one for one in parse_jobs(ran.stdout, version)}.values())
+    return tuple({job.id: job for job in parse_jobs(ran.stdout, version)}.values())
 
 
 async def read_array_tasks(connections: Remote, head: Machine, array: int, version: str) -> tuple[JobState, ...]:
     """Returns the tasks of an array, however long ago they ended, the latest run of each; () for a job that is not
     an array."""
     ran = await connections.remote(head, sacct_argv(array, version), timeout_s=60)
-    return tuple({one.id: one for one in parse_jobs(ran.stdout, version) if one.array_job_id == array}.values())
+    return tuple({job.id: job for job in parse_jobs(ran.stdout, version) if job.array_job_id == array}.values())
 
 
 async def read_job_runs(connections: Remote, head: Machine, job_id: int, version: str) -> tuple[JobState, ...]:
     """Returns every run of a job, oldest first; a requeued job has several."""
     ran = await connections.remote(head, [*sacct_argv(job_id, version), "--duplicates"], timeout_s=30)
-    found = [one for one in parse_jobs(ran.stdout, version) if one.id == job_id]
-    return tuple(sorted(found, key=lambda one: (one.submit_time, one.start_time or float("inf"))))
+    found = [job for job in parse_jobs(ran.stdout, version) if job.id == job_id]
+    return tuple(sorted(found, key=lambda job: (job.submit_time, job.start_time or float("inf"))))
 
 
 async def read_array_states(connections: Remote, head: Machine, job_id: int) -> dict[str, str]:

@@ -32,7 +32,7 @@ async def read_accounts(connections: Remote, head: Machine) -> Accounts:
         ran = await asyncio.gather(
             *(connections.remote(head, argv, timeout_s=_TIMEOUT_S) for argv in accounts_argv().values())
         )
-        found = parse_accounts(*(one.stdout for one in ran))
+        found = parse_accounts(*(result.stdout for result in ran))
         return replace(found, busy=found.busy | await waiting)
     finally:
         waiting.cancel()

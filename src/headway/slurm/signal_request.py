@@ -24,7 +24,7 @@ class SignalRequest:
 def requested_signal(script: str, command: str) -> SignalRequest | None:
     """Returns the signal from the #SBATCH lines of a batch script and the command it was submitted with; the
     command's flag wins. Returns None also for a value that sbatch would have refused."""
-    values = [one.value for one in (*script_options(script), *_own(command)) if one.name == "signal"]
+    values = [option.value for option in (*script_options(script), *_own(command)) if option.name == "signal"]
     found = _SIGNAL.fullmatch(values[-1]) if values else None
     if found is None:
         return None
@@ -35,6 +35,6 @@ def _own(command: str) -> Iterator[Option]:
     """Returns the options of sbatch itself: words after the script's name belong to the script. Slurm stores the
     command without quotes, so the text of --wrap is several words, and no script follows it."""
     found = list(parse_options(command.split()[1:]))
-    if any(one.name == "wrap" for one in found):
+    if any(option.name == "wrap" for option in found):
         return iter(found)
-    return takewhile(lambda one: one.words[0].startswith("-"), found)
+    return takewhile(lambda option: option.words[0].startswith("-"), found)

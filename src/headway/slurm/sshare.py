@@ -39,8 +39,8 @@ def parse_shares(answer: str) -> tuple[Share, ...]:
             hours = _tres(row["GrpTRESRaw"]).get("gres/gpu", 0.0) / _MINUTES_PER_HOUR
             found[account] = Share(account, _number(row["NormShares"]), _number(row["EffectvUsage"]), None, hours)
     return tuple(
-        Share(one.account, one.norm_shares, one.effective_usage, factors.get(name), one.gpu_hours)
-        for name, one in sorted(found.items())
+        Share(share.account, share.norm_shares, share.effective_usage, factors.get(name), share.gpu_hours)
+        for name, share in sorted(found.items())
     )
 
 

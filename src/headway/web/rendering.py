@@ -77,7 +77,7 @@ def asset_url(name: str) -> str:
 def clock(at: float) -> str:
     """Returns a UTC time for browsers without scripts, with the date unless it is today; scripts show the viewer's
     local time."""
-    moment, now = (datetime.fromtimestamp(one, UTC) for one in (at, time.time()))
+    moment, now = (datetime.fromtimestamp(unix_s, UTC) for unix_s in (at, time.time()))
     return moment.strftime("%H:%M:%S UTC") if moment.date() == now.date() else day(at)
 
 

@@ -346,7 +346,7 @@ def _versions(surveys: Mapping[str, Survey]) -> Iterator[HostProblem]:
     seen: dict[tuple[str, str, frozenset[str]], list[str]] = {}
     for name, survey in surveys.items():
         for program, packages in _PACKAGES.items():
-            version = next((survey.packages[one] for one in packages if one in survey.packages), "")
+            version = next((survey.packages[package] for package in packages if package in survey.packages), "")
             if version:
                 seen.setdefault((program, version, survey.amended), []).append(name)
     for (program, version, amended), names in seen.items():

@@ -31,12 +31,12 @@ def state_folder_problems(cluster: Cluster, surveys: Mapping[str, Survey]) -> It
             yield _problem(survey, f"has {state} on its own disk", _FIX)
         else:
             yield from _of_a_head(survey, state, names, _words(there.source) | {there.server})
-    yield from _one_place(state, [one for one in heads if one.state and one.state.at != "/"])
+    yield from _one_place(state, [head for head in heads if head.state and head.state.at != "/"])
 
 
 def _volume(cluster: Cluster, state: str) -> Volume | None:
     """Returns the cluster's volume that the state folder is on, if any."""
-    return next((one for one in cluster.storage.volumes if f"{state}/".startswith(f"{one.path}/")), None)
+    return next((volume for volume in cluster.storage.volumes if f"{state}/".startswith(f"{volume.path}/")), None)
 
 
 def _names(cluster: Cluster, heads: list[Survey]) -> dict[str, str]:
@@ -61,19 +61,19 @@ def _words(source: str) -> set[str]:
 
 def _of_a_head(survey: Survey, state: str, names: Mapping[str, str], servers: set[str]) -> Iterator[HostProblem]:
     """Yields a problem if one of the heads serves the folder."""
-    served = next((names[one] or survey.machine for one in sorted(servers) if one in names), "")
+    served = next((names[server] or survey.machine for server in sorted(servers) if server in names), "")
     if served:
         yield _problem(survey, f"has {state} from {served}, one of the heads: it is lost with that head", _FIX)
 
 
 def _one_place(state: str, heads: list[Survey]) -> Iterator[HostProblem]:
     """Yields a problem if the heads do not see the same folder."""
-    found: list[DetectedMount] = [one.state for one in heads if one.state]
-    if len({one.kind for one in found}) > 1:  # one head mounts it, the other has it on its own disk
-        kinds = ", ".join(f"{one.state.kind} on {one.machine}" for one in heads if one.state)
+    found: list[DetectedMount] = [head.state for head in heads if head.state]
+    if len({mount.kind for mount in found}) > 1:  # one head mounts it, the other has it on its own disk
+        kinds = ", ".join(f"{head.state.kind} on {head.machine}" for head in heads if head.state)
         yield HostProblem(f"{state} is not the same kind of file system on both heads: {kinds}", _FIX)
-    elif len({one.mark for one in found}) > 1:
-        where = " and ".join(one.machine for one in heads)
+    elif len({mount.mark for mount in found}) > 1:
+        where = " and ".join(head.machine for head in heads)
         yield HostProblem(f"{state} is not the same folder on {where}", _FIX)
 
 

@@ -20,13 +20,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 def with_job_options(command: F) -> F:
     """Decorates a command: gives it an option for each field, before its own options. It reads them by `run_fields`."""
     signature = inspect.signature(command, eval_str=True)
-    own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    before = [one for one in own if one.name in ("ctx", "cluster")]
-    after = [one for one in own if one not in before]
+    own = [
+        parameter for parameter in signature.parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    before = [parameter for parameter in own if parameter.name in ("ctx", "cluster")]
+    after = [parameter for parameter in own if parameter not in before]
     ordered = [*before, *_parameters(RunIn, ""), *_parameters(ContainerIn, CONTAINER), *after]
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in ordered]
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in ordered]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
 
 
@@ -40,7 +42,7 @@ def run_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     if container and "image" not in container:
         raise typer.BadParameter("a container option needs an image: --container-image docker://...")
     if "mounts" in container:
-        container["mounts"] = [one for word in container["mounts"] for one in word.split(",") if one]
+        container["mounts"] = [mount for word in container["mounts"] for mount in word.split(",") if mount]
     if "env" in fields:
         fields["env"] = parse_env_options(fields["env"])
     return {**fields, "container": container or None}

@@ -79,8 +79,8 @@ def _different(found: Sequence[DifferenceOut], terminal: Terminal) -> list[str]:
     if not found:
         return []
     alike: dict[tuple[str, str, str], list[str]] = {}
-    for one in found:
-        alike.setdefault((one.what, one.plan, one.found), []).append(one.machine)
+    for change in found:
+        alike.setdefault((change.what, change.plan, change.found), []).append(change.machine)
     rows: list[list[tables.Cell]] = [
         [f"  {what}", plan, there, compress(names)] for (what, plan, there), names in alike.items()
     ]

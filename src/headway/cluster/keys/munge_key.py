@@ -41,12 +41,12 @@ def machines_to_rekey(goal: DesiredState, seen: Mapping[str, ObservedMachine]) -
 
 def rekey_begun(goal: DesiredState, seen: Mapping[str, ObservedMachine]) -> bool:
     """Returns whether some machine already has the new key. Then there is no way back."""
-    return any(_works(one) and _has(goal, seen, name) for name, one in seen.items() if name in goal.machines)
+    return any(_works(machine) and _has(goal, seen, name) for name, machine in seen.items() if name in goal.machines)
 
 
-def _works(one: ObservedMachine) -> bool:
+def _works(machine: ObservedMachine) -> bool:
     """Returns whether the machine's agent is active."""
-    return AGENT in one.units and one.units[AGENT].active
+    return AGENT in machine.units and machine.units[AGENT].active
 
 
 def _has(goal: DesiredState, seen: Mapping[str, ObservedMachine], name: str) -> bool:

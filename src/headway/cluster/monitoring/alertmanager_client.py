@@ -23,7 +23,9 @@ async def send_alerts(connections: ForwardsPorts, head: Machine, news: Sequence[
 
     async with open_http_client(connections, head, ALERTS_PORT) as client:
         try:
-            answer = await client.post("/api/v2/alerts", json=[_alert(head.cluster, one, now) for one in news])
+            answer = await client.post(
+                "/api/v2/alerts", json=[_alert(head.cluster, notification, now) for notification in news]
+            )
         except (httpx.TimeoutException, httpx.TransportError) as error:
             raise Unreachable(
                 f"Alertmanager on {head.name} does not answer",
@@ -36,11 +38,16 @@ async def send_alerts(connections: ForwardsPorts, head: Machine, news: Sequence[
         )
 
 
-def _alert(cluster: str, one: Notification, now: float) -> dict[str, object]:
+def _alert(cluster: str, notification: Notification, now: float) -> dict[str, object]:
     return {
-        "labels": {"alertname": one.kind, "cluster": cluster, "severity": one.severity, NEWS: one.key},
-        "annotations": {"title": one.title, "summary": one.text},
-        "startsAt": _moment(one.at),
+        "labels": {
+            "alertname": notification.kind,
+            "cluster": cluster,
+            "severity": notification.severity,
+            NEWS: notification.key,
+        },
+        "annotations": {"title": notification.title, "summary": notification.text},
+        "startsAt": _moment(notification.at),
         "endsAt": _moment(now + ALERT_S),
     }
 

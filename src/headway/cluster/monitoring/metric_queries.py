@@ -38,8 +38,8 @@ class Series:
 
 _GPU: tuple[Over, ...] = ("node", "job")
 SERIES: dict[str, Series] = {
-    one.key: one
-    for one in (
+    series.key: series
+    for series in (
         Series("gpu_utilisation", "GPU utilisation", "%", "DCGM_FI_DEV_GPU_UTIL{}", _GPU),
         Series("gpu_memory", "GPU memory in use", "MiB", "DCGM_FI_DEV_FB_USED{}", _GPU),
         Series("gpu_power", "GPU power", "W", "DCGM_FI_DEV_POWER_USAGE{}", _GPU),
@@ -113,17 +113,17 @@ def gpu_usage_queries(window_s: int) -> list[Query]:
     return [Query(key, text.format(window=window_s, samples=samples)) for key, text in _GPU_USAGE.items()]
 
 
-def _queries(one: Series, over: Over, name: str, step_s: int, gpus: int) -> list[Query]:
+def _queries(series: Series, over: Over, name: str, step_s: int, gpus: int) -> list[Query]:
     if over == "cluster":
-        return [Query(one.key, one.metric.replace("{}", ""), one.title)]
+        return [Query(series.key, series.metric.replace("{}", ""), series.title)]
     label = "node" if over == "node" else "hpc_job"
-    chosen = one.metric.replace("{}", f'{{{label}="{name}"}}')
-    values = f"{one.within}({chosen}[{max(step_s, 2 * SCRAPE_S)}s])"
-    if not one.of_gpu:
-        return [Query(one.key, f"max({values})", one.title)]
+    chosen = series.metric.replace("{}", f'{{{label}="{name}"}}')
+    values = f"{series.within}({chosen}[{max(step_s, 2 * SCRAPE_S)}s])"
+    if not series.of_gpu:
+        return [Query(series.key, f"max({values})", series.title)]
     if gpus > MOST_LINES:
         return [
-            Query(one.key, f"{how}({values})", word)
+            Query(series.key, f"{how}({values})", word)
             for how, word in (("min", "lowest"), ("avg", "mean"), ("max", "highest"))
         ]
-    return [Query(one.key, f"max by (node, gpu) ({values})")]
+    return [Query(series.key, f"max by (node, gpu) ({values})")]

@@ -49,7 +49,11 @@ async def reclaim_notices(provider: Provider, cluster: Cluster) -> dict[str, flo
     """Returns slot -> when the provider reclaims its machine, in unix seconds."""
     if not isinstance(provider, ReclaimingProvider):
         return {}
-    return {one.machine: one.at for one in await provider.notices(cluster.name) if one.machine in cluster.group_of}
+    return {
+        notice.machine: notice.at
+        for notice in await provider.notices(cluster.name)
+        if notice.machine in cluster.group_of
+    }
 
 
 async def _chosen(cluster: Cluster, context: ClusterContext, machines: Mapping[str, Machine]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ async def measure_volumes(cluster: Cluster, context: ClusterContext, node: str, 
     if machine is None:
         raise NotFound(f"{cluster.name} has no machine {node or cluster.head}", hint=f"headway nodes {cluster.name}")
     storage = cluster.storage
-    fixed = {one.path for one in storage.volumes if one.read_only}
+    fixed = {volume.path for volume in storage.volumes if volume.read_only}
     paths = [path for path in storage.paths if path not in fixed]
     argv = ["python3", "-I", "-S", "-c", program_source("volume_speed"), json.dumps({"paths": paths, "mib": mib})]
     ran = await context.connections.remote(machine, argv, timeout_s=_S_A_VOLUME * len(paths))

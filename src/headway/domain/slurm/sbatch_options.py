@@ -91,14 +91,14 @@ def _short(word: str, left: deque[str]) -> Iterator[Option]:
 def remove_options(words: Sequence[str], names: Collection[str]) -> list[str]:
     """Returns the words without these options and their values; words are unchanged if none of the options occurs."""
     found = list(parse_options(words))
-    if not any(one.name in names for one in found):
+    if not any(option.name in names for option in found):
         return list(words)
-    return [word for one in found if one.name not in names for word in one.words]
+    return [word for option in found if option.name not in names for word in option.words]
 
 
 def script_options(script: str) -> list[Option]:
     """Returns the options of all #SBATCH lines of the script."""
-    return [one for words in script_lines(script) for one in parse_options(words)]
+    return [option for words in script_lines(script) for option in parse_options(words)]
 
 
 def script_lines(script: str) -> list[list[str]]:

@@ -122,7 +122,7 @@ def _parse_symptom(message: dict[str, Any]) -> Symptom:
         text="".join(c for c in str(message.get("text", "")) if c.isprintable())[:_MAX_TEXT],
         job=None if job is None else int(job),
         kind=str(message.get("kind") or "xid")[:32],
-        action=FaultAction(action) if action in {one.value for one in FaultAction} else None,
+        action=FaultAction(action) if action in {member.value for member in FaultAction} else None,
     )
 
 

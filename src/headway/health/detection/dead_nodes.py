@@ -69,7 +69,7 @@ class DeadNodeDetector:
             return []
         machines = await context.machines()
         ours = {name: machines[name] for name in context.cluster.slot_names if name in machines}
-        started = {name: one.started_at for name, one in ours.items() if one.state is MachineState.RUNNING}
+        started = {name: machine.started_at for name, machine in ours.items() if machine.state is MachineState.RUNNING}
         found = find_suspects(beats, started, now, silent_after_s=late_s, share=context.cluster.health.silent_share)
         self.probed_at.update({node: now for node in due if node not in started or found.hold_reason})
         if found.hold_reason:

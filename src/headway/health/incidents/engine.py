@@ -117,7 +117,7 @@ class IncidentEngine:
         if symptom.job is None:
             symptom = replace(symptom, job=job_of_gpu(symptom, jobs))
         history = await store.incidents.search(name, node=symptom.node)
-        dealt = (one.last_symptom_at for one in history if one.state.closed and one.action in DRAINS)
+        dealt = (earlier.last_symptom_at for earlier in history if earlier.state.closed and earlier.action in DRAINS)
         since = max((symptom.at - DAY_S, *(at + 0.001 for at in dealt)))
         verdict = judge_symptom(
             symptom, await store.symptoms.of_node(name, symptom.node, since), self.cluster.health.xid_classes
@@ -196,7 +196,7 @@ class IncidentEngine:
         step."""
         found = await self.cluster_context.store.symptoms.of_node(self.cluster.name, symptom.node, symptom.at)
         action = next(
-            (one for one in found if one.kind == OFFLINE_ACTION and one.id == f"{OFFLINE_ACTION} {symptom.id}"), None
+            (row for row in found if row.kind == OFFLINE_ACTION and row.id == f"{OFFLINE_ACTION} {symptom.id}"), None
         )
         if action is None:
             return incident
@@ -302,11 +302,11 @@ class IncidentEngine:
             self.cluster.name, unfinished=True, limit=MAX_OPEN_INCIDENTS
         )
         moved = await machine_gone.close_orphaned(self.context, unfinished, self.tasks.cancel) if only is None else []
-        messages = [(one.node, one.steps[-1].text) for one in moved]
-        after = {one.number: one for one in moved}
+        messages = [(closed.node, closed.steps[-1].text) for closed in moved]
+        after = {closed.number: closed for closed in moved}
         tried_last = {number: place for place, number in enumerate(self.last_faults, 1)}
         failed = 0
-        for incident in sorted(unfinished, key=lambda one: tried_last.get(one.number, 0)):
+        for incident in sorted(unfinished, key=lambda incident: tried_last.get(incident.number, 0)):
             incident = after.get(incident.number, incident)
             if (
                 incident.state is not IncidentState.OUT
@@ -439,7 +439,7 @@ class IncidentEngine:
         """Returns the node's open incidents, without those of machines that can't be created or deleted, which are no
         fault of the node."""
         found = await self.cluster_context.store.incidents.search(self.cluster.name, node=node, unfinished=True)
-        return [one for one in found if one.action is not FaultAction.MAKE]
+        return [incident for incident in found if incident.action is not FaultAction.MAKE]
 
     async def _leaves_service(self, node: str) -> bool:
         """Returns whether the node's machine is deleted or about to be, and no job runs on it. A missing heartbeat is

@@ -17,7 +17,10 @@ async def find_flaky_nodes(context: HealthContext) -> tuple[str, ...]:
     found = (
         await store.incidents.search(context.cluster.name, limit=_MAX_INCIDENTS) if health.reserve_flaky_nodes else ()
     )
-    of = {node: [one for one in found if one.node == node] for node in {one.node for one in found}}
+    of = {
+        node: [incident for incident in found if incident.node == node]
+        for node in {incident.node for incident in found}
+    }
     return tuple(n for n in context.cluster.slot_names if n in of and node_score.flaky_reason(of[n], health, now))
 
 

@@ -30,12 +30,12 @@ async def close_orphaned(
 ) -> list[Incident]:
     """Closes the incidents that are over and starts tests on replacement machines. `cancel_task` cancels the running
     repair or tests of an incident. Returns the incidents that changed, after their step."""
-    due = [one for one in unfinished if _is_candidate(context, one)]
+    due = [candidate for candidate in unfinished if _is_candidate(context, candidate)]
     if not due:
         return []
     machines = await context.machines()
     going = await reclaim_notices(context.cluster_context.provider, context.cluster)
-    due = [one for one in due if _machine_changed(context, one, machines)]
+    due = [candidate for candidate in due if _machine_changed(context, candidate, machines)]
     found = []
     for incident in await context.cluster_context.store.incidents.with_steps(due):
         moved = await _step(context, incident, machines, going)

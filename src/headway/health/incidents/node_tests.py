@@ -41,7 +41,7 @@ class NodeTestReport:
         """Returns the first failure, "" when all tests passed. A report without tests is a failure."""
         if not self.results:
             return "no test was run"
-        return next((one.text or f"{one.name} failed" for one in self.results if not one.ok), "")
+        return next((result.text or f"{result.name} failed" for result in self.results if not result.ok), "")
 
 
 async def run_node_tests(context: HealthContext, node: str, *, thorough: bool = False) -> NodeTestReport:
@@ -51,9 +51,9 @@ async def run_node_tests(context: HealthContext, node: str, *, thorough: bool = 
     try:
         machine = await context.running_machine(node)
         results += [await _test_daemons(context, machine), await _test_gpus(context, machine)]
-        if all(one.ok for one in results):
+        if all(result.ok for result in results):
             results += await _run_agent_tests(context, machine, thorough=thorough)
-        if thorough and all(one.ok for one in results):
+        if thorough and all(result.ok for result in results):
             results += await _test_with_partner(context, machine)
     except HeadwayError as error:
         results.append(NodeTestResult("ssh", False, fault_text(error)))
@@ -99,7 +99,7 @@ async def _run_agent_tests(context: HealthContext, machine: Machine, *, thorough
         found = [NodeTestResult(str(row["test"]), row["ok"] is True, _failure_text(row)) for row in rows]
     except (ValueError, KeyError, TypeError):
         found = []
-    if (not found or ran.code != 0) and all(one.ok for one in found):
+    if (not found or ran.code != 0) and all(result.ok for result in found):
         found.append(
             NodeTestResult("agent", False, f"its agent's tests ended with {ran.code}: {ran.stderr.strip()[-200:]}")
         )

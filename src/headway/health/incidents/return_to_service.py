@@ -37,7 +37,7 @@ async def return_to_service(
             ):
                 words = "tests passed; back in service"
                 words += " for jobs in reservation headway_lemons only: it fails too often" if is_flaky else ""
-    passed = {"passed": [one.name for one in report.results]}
+    passed = {"passed": [result.name for result in report.results]}
     return await context.add_step(incident, state, words, actor=actor, evidence=passed)
 
 

@@ -26,7 +26,11 @@ def action_score(action: FaultAction) -> int:
 def node_score(incidents: Iterable[Incident], health: Health, now: float) -> int:
     """Returns the sum of the scores of the node's incidents within `health.flaky_days`."""
     since = now - health.flaky_days * DAY_S
-    return sum(one.score for one in incidents if one.opened_at >= since and one.state is not IncidentState.FALSE_ALARM)
+    return sum(
+        incident.score
+        for incident in incidents
+        if incident.opened_at >= since and incident.state is not IncidentState.FALSE_ALARM
+    )
 
 
 def keep_out_reason(incidents: Iterable[Incident], health: Health, now: float) -> str:

@@ -48,12 +48,12 @@ def escalate_repeated_drain(verdict: Verdict, incidents: Iterable[Incident], now
     if verdict.action is not FaultAction.DRAIN:
         return verdict
     again = [
-        one
-        for one in incidents
-        if one.score >= action_score(FaultAction.DRAIN)
-        and one.action in DRAINS
-        and one.state is not IncidentState.FALSE_ALARM
-        and now - one.opened_at <= WEEK_S
+        incident
+        for incident in incidents
+        if incident.score >= action_score(FaultAction.DRAIN)
+        and incident.action in DRAINS
+        and incident.state is not IncidentState.FALSE_ALARM
+        and now - incident.opened_at <= WEEK_S
     ]
     if not again:
         return verdict

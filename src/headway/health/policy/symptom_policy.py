@@ -41,12 +41,12 @@ def judge_symptom(symptom: Symptom, before: Iterable[Symptom], overrides: Mappin
     if kind is not FaultAction.APP:
         return Verdict(kind, what)
     jobs = {
-        one.job
-        for one in (*before, symptom)
-        if one.job is not None
-        and one.kind == "xid"
-        and 0 <= symptom.at - one.at <= DAY_S
-        and xid_class(one.code, one.text, overrides) is FaultAction.APP
+        earlier.job
+        for earlier in (*before, symptom)
+        if earlier.job is not None
+        and earlier.kind == "xid"
+        and 0 <= symptom.at - earlier.at <= DAY_S
+        and xid_class(earlier.code, earlier.text, overrides) is FaultAction.APP
     }
     if symptom.job in jobs and len(jobs) >= APP_ERROR_JOBS:
         return Verdict(FaultAction.DRAIN, f"{what}: errors of {len(jobs)} different jobs within a day")
@@ -57,7 +57,7 @@ def find_incident(symptom: Symptom, incidents: Iterable[Incident], verdict: Verd
     """Returns the incident that the symptom belongs to: one of its node that is open, or whose last symptom came within
     BURST_S of this one. A symptom that drains, or that is an application error, is never added to a closed incident.
     Incidents of machines that can't be created or deleted take no symptoms, because they are no fault of the node."""
-    for incident in sorted(incidents, key=lambda one: -one.number):
+    for incident in sorted(incidents, key=lambda incident: -incident.number):
         if incident.node != symptom.node or incident.action is FaultAction.MAKE:
             continue
         if not incident.state.closed:

@@ -80,7 +80,7 @@ def _hours_of(limit: Limit) -> str:
 
 def explain_limit(limit: Limit, job: JobState, world: ClusterSnapshot) -> Phrase:
     """Returns what would start the job: how much is in use, and which job's end frees enough."""
-    team = next((one for one in world.cluster.teams if one.name == job.account), None)
+    team = next((candidate for candidate in world.cluster.teams if candidate.name == job.account), None)
     if limit.is_minimum or limit.holder in ("job", "node"):
         change = f"{'more' if limit.is_minimum else 'less' if limit.resource == 'memory' else 'fewer'} {limit.resource}"
         if limit.resource == "time" or limit.is_usage:
@@ -100,13 +100,13 @@ def explain_limit(limit: Limit, job: JobState, world: ClusterSnapshot) -> Phrase
     mine = [other for other in world.running if _counts(limit, other, job)]
     known = team if limit.holder == "team" else None
     if limit.resource == "GPUs":
-        return _enough(job, mine, lambda one: one.gpus, known.gpus if known else None, "GPU", limit)
+        return _enough(job, mine, lambda job_state: job_state.gpus, known.gpus if known else None, "GPU", limit)
     if limit.resource == "running jobs":
         return _enough(job, mine, lambda _: 1, known.running_jobs if known else None, "job", limit)
     if limit.resource == "nodes":
-        return _enough(job, mine, lambda one: one.node_count, None, "node", limit)
+        return _enough(job, mine, lambda job_state: job_state.node_count, None, "node", limit)
     if limit.resource == "CPUs":
-        return _enough(job, mine, lambda one: one.cpus, None, "CPU", limit)
+        return _enough(job, mine, lambda job_state: job_state.cpus, None, "CPU", limit)
     return join_phrases("needs a running job to end: ", describe_end(mine[0], mine[0].label)) if mine else ()
 
 

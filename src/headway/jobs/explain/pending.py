@@ -94,19 +94,21 @@ def _priority(job: JobState, world: ClusterSnapshot) -> Phrase:
 def _dependency(job: JobState, world: ClusterSnapshot) -> Phrase:
     """Returns the unfulfilled dependencies, each with the state of the other job."""
     phrases: list[Phrase] = []
-    for one in _DEPENDENCY.finditer(job.dependency):
-        if one["state"] != "unfulfilled":
+    for match in _DEPENDENCY.finditer(job.dependency):
+        if match["state"] != "unfulfilled":
             continue
-        if one["kind"] == "singleton":
+        if match["kind"] == "singleton":
             phrases.append((f"needs the other jobs named {job.name} of {job.user} to end",))
             continue
-        task = one["task"] or ""
-        name = f"{one['job']}_{task}" if task else one["job"]
-        of = tasks_of(world.jobs, int(one["job"] or 0), task) if task.isdigit() else _of(int(one["job"] or 0), world)
-        if one["kind"] == "after":
-            phrases.append(_after(name, int(one["later"] or 0), of))
+        task = match["task"] or ""
+        name = f"{match['job']}_{task}" if task else match["job"]
+        of = (
+            tasks_of(world.jobs, int(match["job"] or 0), task) if task.isdigit() else _of(int(match["job"] or 0), world)
+        )
+        if match["kind"] == "after":
+            phrases.append(_after(name, int(match["later"] or 0), of))
         else:
-            phrases.append(join_phrases(f"needs job {name} {_TO.get(one['kind'], 'to end')}", _stands(of)))
+            phrases.append(join_phrases(f"needs job {name} {_TO.get(match['kind'], 'to end')}", _stands(of)))
     either = "?" in job.dependency
     joined: list[str | Moment] = []
     for words in phrases[:3]:
@@ -168,13 +170,16 @@ def _held_by_person(job: JobState, _world: ClusterSnapshot) -> Phrase:
 
 def _time_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
     limit_text = format_duration(job.time_limit_s) if job.time_limit_s else "no limit"
-    mine = [one for one in world.cluster.partitions if one.name in job.partition.split(",")]
-    less = [one for one in mine if one.max_time_s and one.max_time_s < (job.time_limit_s or 10**9)]
-    allow = ", ".join(f"{one.name} allows {format_duration(one.max_time_s or 0)}" for one in less)
+    mine = [partition for partition in world.cluster.partitions if partition.name in job.partition.split(",")]
+    less = [
+        partition for partition in mine if partition.max_time_s and partition.max_time_s < (job.time_limit_s or 10**9)
+    ]
+    allow = ", ".join(f"{partition.name} allows {format_duration(partition.max_time_s or 0)}" for partition in less)
     others = [
-        one.name
-        for one in world.cluster.partitions
-        if one not in mine and (one.max_time_s is None or (job.time_limit_s or 10**9) <= one.max_time_s)
+        partition.name
+        for partition in world.cluster.partitions
+        if partition not in mine
+        and (partition.max_time_s is None or (job.time_limit_s or 10**9) <= partition.max_time_s)
     ]
     ways = f" or use {' or '.join(others)}" if others else ""
     allow = allow or f"more than {job.partition} allows now"
@@ -182,7 +187,11 @@ def _time_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
 
 
 def _node_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
-    sizes = {one.name: len(one.nodes) for one in world.cluster.partitions if one.name in job.partition.split(",")}
+    sizes = {
+        partition.name: len(partition.nodes)
+        for partition in world.cluster.partitions
+        if partition.name in job.partition.split(",")
+    }
     has = ", ".join(
         f"{name} has {count_of(number, 'node')}" for name, number in sizes.items() if number < job.node_count
     )
@@ -201,9 +210,13 @@ def _not_available(job: JobState, world: ClusterSnapshot) -> Phrase:
         return (f"needs {_out(out)}",)
     if kept:
         return join_phrases(f"{compress([n.name for n in kept])} {_be(len(kept))} reserved", _reserved(kept[0], world))
-    coming = [one for one in world.reservations if one.start_time > world.now and "MAINT" in one.flags]
+    coming = [
+        reservation
+        for reservation in world.reservations
+        if reservation.start_time > world.now and "MAINT" in reservation.flags
+    ]
     if coming:
-        first = min(coming, key=lambda one: one.start_time)
+        first = min(coming, key=lambda reservation: reservation.start_time)
         before = "would overlap reservation " + first.name + ", which begins "
         return (before, Moment(first.start_time), ": a shorter --time may start it before")
     return explain_placement(job, world)
@@ -218,17 +231,21 @@ def _out(out: list[NodeState]) -> str:
 
 
 def _reserved(node: NodeState, world: ClusterSnapshot) -> Phrase:
-    one = next((one for one in world.reservations if one.name == node.reservation), None)
-    return (f" by {node.reservation}, which ends ", Moment(one.end_time)) if one else (f" by {node.reservation}",)
+    reservation = next((listed for listed in world.reservations if listed.name == node.reservation), None)
+    return (
+        (f" by {node.reservation}, which ends ", Moment(reservation.end_time))
+        if reservation
+        else (f" by {node.reservation}",)
+    )
 
 
 def _reservation(job: JobState, world: ClusterSnapshot) -> Phrase:
-    one = next((one for one in world.reservations if one.name == job.reservation), None)
-    if one is None:
+    reservation = next((listed for listed in world.reservations if listed.name == job.reservation), None)
+    if reservation is None:
         return (f"reservation {job.reservation} does not exist: cancel the job and submit it without --reservation",)
-    if one.start_time > world.now:
-        return (f"reservation {one.name} begins ", Moment(one.start_time))
-    return explain_placement(job, world) or (f"reservation {one.name} is full",)
+    if reservation.start_time > world.now:
+        return (f"reservation {reservation.name} begins ", Moment(reservation.start_time))
+    return explain_placement(job, world) or (f"reservation {reservation.name} is full",)
 
 
 def _array_limit(job: JobState, world: ClusterSnapshot) -> Phrase:

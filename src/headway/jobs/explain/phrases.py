@@ -23,12 +23,12 @@ def join_phrases(*parts: str | Moment | Sequence[str | Moment]) -> Phrase:
     joined: list[str | Moment] = []
     for part in parts:
         joined += [part] if isinstance(part, str | Moment) else part
-    return tuple(one for one in joined if one != "")
+    return tuple(piece for piece in joined if piece != "")
 
 
 def format_phrase(words: Iterable[str | Moment], now: float) -> str:
     """Returns the phrase as text at the time `now` (unix seconds)."""
-    return "".join(one if isinstance(one, str) else format_wait(one.unix_s - now) for one in words)
+    return "".join(word if isinstance(word, str) else format_wait(word.unix_s - now) for word in words)
 
 
 def format_wait(seconds: float) -> str:

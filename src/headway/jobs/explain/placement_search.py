@@ -171,7 +171,7 @@ def requested_gpu_types(job: JobState) -> tuple[str, ...]:
     """Returns the GPU types that the job names (gpu:TYPE:N), in lower case."""
     parts = (part for name in _TRES for part in str(job.more.get(name, "")).split(","))
     found = (_KIND.fullmatch(part) for part in parts)
-    return tuple(dict.fromkeys(one[1].lower() for one in found if one))
+    return tuple(dict.fromkeys(match[1].lower() for match in found if match))
 
 
 def explain_placement(job: JobState, world: ClusterSnapshot) -> Phrase:
@@ -274,7 +274,7 @@ def _describe_reserved(job: JobState, need: NodeResources, world: ClusterSnapsho
     text = f"; {compress(kept)} {'is' if len(kept) == 1 else 'are'} "
     if names[0] == SPARES:
         return (f"{text}kept as {'a spare' if len(kept) == 1 else 'spares'}",)
-    until = next((one.end_time for one in world.reservations if one.name == names[0]), 0)
+    until = next((reservation.end_time for reservation in world.reservations if reservation.name == names[0]), 0)
     return join_phrases(f"{text}reserved by {names[0]}", (", which ends ", Moment(until)) if until else ())
 
 
@@ -297,7 +297,7 @@ def _describe_out_of_service(could: Sequence[NodeState]) -> str:
 
 def _describe_request(job: JobState, need: NodeResources) -> str:
     count = max(1, job.node_count)
-    kinds = [one for one in (job.features, *requested_gpu_types(job)) if one]
+    kinds = [kind for kind in (job.features, *requested_gpu_types(job)) if kind]
     leaf = f" of {' and '.join(kinds)}" if kinds else ""
     leaf += " under one leaf switch" if job.switches == 1 and count > 1 else ""
     on = f" (including {compress(job.required_nodes)})" if job.required_nodes else ""
@@ -330,7 +330,7 @@ def _nodes_with_features(job: JobState, world: ClusterSnapshot) -> Iterator[Node
             continue
         group = world.cluster.group_of.get(node.name)
         has = features(group, world.leaf_of[node.name]) if required and group else required
-        if not required or enough(one in has for one in required):
+        if not required or enough(feature in has for feature in required):
             yield node
 
 

@@ -99,8 +99,8 @@ class _LogReader:
     async def read_rest(self) -> AsyncIterator[bytes]:
         """Yields the file from the offset to its current end. Sets `missing` when there is no file."""
         while True:
-            one = {"user": self.user, "path": self.path, "offset": self.offset, "limit": _READ_LIMIT}
-            ran = await call_helper(self.links, self.head, {"do": "read", "files": [one]}, timeout_s=30)
+            request = {"user": self.user, "path": self.path, "offset": self.offset, "limit": _READ_LIMIT}
+            ran = await call_helper(self.links, self.head, {"do": "read", "files": [request]}, timeout_s=30)
             answer = json.loads(ran.stdout or '{"error": "no answer"}')
             if answer.get("missing"):
                 self.missing = True

@@ -64,7 +64,7 @@ async def search_log(links: HelperConnections, head: Machine, job: JobState, tex
     answer = _parse_answer(ran.stdout, path, head)
     if answer.get("missing"):
         return LogFoundOut(found=[])
-    found = [LogLineOut.model_validate(one) for one in answer["found"]]
+    found = [LogLineOut.model_validate(line) for line in answer["found"]]
     return LogFoundOut(found=found, more=answer["looked"] < answer["size"])
 
 

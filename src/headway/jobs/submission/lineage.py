@@ -28,22 +28,24 @@ def used_versions(prepared: PreparedJob, versions: Iterable[DatasetVersion]) -> 
     request = prepared.request
     texts = [request.script or "", request.chdir, *request.script_args, *request.args, *request.env.values()]
     named = {(match[1], match[2] or "") for text in texts for match in _DATASET.finditer(text)}
-    return [one for one in versions if (one.name, str(one.number)) in named or (one.name, "") in named]
+    return [
+        version for version in versions if (version.name, str(version.number)) in named or (version.name, "") in named
+    ]
 
 
 def lineage_facts(prepared: PreparedJob, cluster: Cluster, versions: Iterable[DatasetVersion] = ()) -> dict[str, Any]:
     """Returns facts that are known when a job is submitted and are not in the request. `versions` are the dataset
     versions that it uses."""
-    own = [one for one in cluster.storage.datasets if not one.versioned]
+    own = [dataset for dataset in cluster.storage.datasets if not dataset.versioned]
     return {
         "launcher": prepared.launcher,
         "container_image": _image(prepared),
         "checkpoints": prepared.checkpoints,
         "datasets": [
-            *({"name": one.name, "mount": one.mount, "version": one.source} for one in own),
+            *({"name": dataset.name, "mount": dataset.mount, "version": dataset.source} for dataset in own),
             *(
-                {"name": one.name, "mount": one.path, "version": str(one.number), "sha256": one.digest}
-                for one in versions
+                {"name": version.name, "mount": version.path, "version": str(version.number), "sha256": version.digest}
+                for version in versions
             ),
         ],
     }

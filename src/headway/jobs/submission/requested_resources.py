@@ -118,13 +118,15 @@ class RequestedResources:
         that sbatch will refuse."""
         words = self.options.get("array", "").partition("%")[0].split(",")
         parts = [re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", word) for word in words]
-        return sum(len(range(int(one[1]), int(one[2] or one[1]) + 1, int(one[3] or 1))) for one in parts if one) or 1
+        return (
+            sum(len(range(int(part[1]), int(part[2] or part[1]) + 1, int(part[3] or 1))) for part in parts if part) or 1
+        )
 
     @property
     def gpu_types(self) -> tuple[str, ...]:
         """Returns the types of GPU that the options name."""
         listed = (self._listed(name) for name in ("gpus", *_OF_A_NODE, *_OF_A_TASK))
-        return tuple(dict.fromkeys(kind for one in listed for kind, _ in one if kind))
+        return tuple(dict.fromkeys(kind for pairs in listed for kind, _ in pairs if kind))
 
     def _processes(self, nodes: int) -> int:
         gpus = _count(self._listed("gpus"))
@@ -160,7 +162,7 @@ class RequestedResources:
     def _listed(self, name: str) -> list[tuple[str, int]]:
         """Returns (type or "", count) of each kind of GPU that an option names."""
         found = map(_GPUS.fullmatch, self._parts(name))
-        return [(one[1] or "", int(one[2] or one[3] or 1)) for one in found if one]
+        return [(match[1] or "", int(match[2] or match[3] or 1)) for match in found if match]
 
     def _parts(self, name: str) -> list[str]:
         """Returns the parts of an option that count GPUs, as `h100:8` or `8`, without other resources (`tmp:10G`)."""
@@ -242,7 +244,7 @@ def parse_time_s(text: str) -> int | None:
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:
-    return {one.name: one.value for one in parse_options(words) if one.name}
+    return {option.name: option.value for option in parse_options(words) if option.name}
 
 
 def _range(text: str) -> tuple[int, int] | None:
@@ -250,7 +252,11 @@ def _range(text: str) -> tuple[int, int] | None:
     found = [_NODES.fullmatch(part) for part in text.split(",")]
     if None in found:
         return None
-    ends = [(_times(one[1], one[2]), _times(one[3] or one[1], one[4] if one[3] else one[2])) for one in found if one]
+    ends = [
+        (_times(match[1], match[2]), _times(match[3] or match[1], match[4] if match[3] else match[2]))
+        for match in found
+        if match
+    ]
     return min(least for least, _ in ends), max(most for _, most in ends)
 
 

@@ -121,9 +121,9 @@ def lost_secrets(env: Mapping[str, str]) -> list[str]:
 def mask_script_text(text: str) -> str:
     """Returns a script with the values of secrets masked, as in `export HF_TOKEN=...`, with or without quotes."""
     found, at = [], 0
-    for one in _secrets(text):
-        found += [text[at : one.start], MASK]
-        at = one.start + len(one.value)
+    for secret in _secrets(text):
+        found += [text[at : secret.start], MASK]
+        at = secret.start + len(secret.value)
     return "".join([*found, text[at:]])
 
 
@@ -144,10 +144,10 @@ def mask_words(words: Sequence[str]) -> list[str]:
 def masked_lines(text: str) -> list[tuple[int, str]]:
     """Returns (line number from 1, name) of each secret in a text whose value is still the mask."""
     found, line, at = list[tuple[int, str]](), 1, 0
-    for one in _secrets(text):
-        line, at = line + text.count("\n", at, one.start), one.start
-        if one.value.strip("\"'") == MASK:
-            found.append((line, one.name))
+    for secret in _secrets(text):
+        line, at = line + text.count("\n", at, secret.start), secret.start
+        if secret.value.strip("\"'") == MASK:
+            found.append((line, secret.name))
     return found
 
 

@@ -27,7 +27,7 @@ def stage_faults(stage_in: Sequence[str], wants: Sequence[RequestedResources]) -
     """Yields what is wrong with `stage_in`. `wants` are the resources of each component of the job."""
     if not stage_in:
         return
-    names = [one.partition("@")[0] for one in stage_in]
+    names = [dataset.partition("@")[0] for dataset in stage_in]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield Fault("--stage-in", f"{name} is listed twice", "name one version")
     if len(wants) > 1:
@@ -48,12 +48,12 @@ def stage_lines(stage_in: Sequence[str]) -> list[str]:
     nodes = "$SLURM_JOB_NUM_NODES"
     srun = f'env {unset} srun --overlap --nodes="{nodes}" --ntasks="{nodes}" --ntasks-per-node=1'
     lines = []
-    for one in stage_in:
-        match = _PINNED.fullmatch(one)
+    for dataset in stage_in:
+        match = _PINNED.fullmatch(dataset)
         if match is None:
-            raise ValueError(one)
+            raise ValueError(dataset)
         copied = f"{srun} cp -RT {FOLDER}/{match[1]}/{match[2]} {SCRATCH}/{match[1]}"
-        lines.append(f'{copied} || {{ echo "headway: {one} could not be copied to every node" >&2; exit 1; }}')
+        lines.append(f'{copied} || {{ echo "headway: {dataset} could not be copied to every node" >&2; exit 1; }}')
     return lines
 
 

@@ -74,10 +74,10 @@ def explain_unavailable(output: str, request: SubmitIn, cluster: Cluster, nodes:
     suitable = {
         node
         for want in requested_resources(request)
-        for one in requested_partitions(want, cluster)
-        for node in one.nodes
+        for partition in requested_partitions(want, cluster)
+        for node in partition.nodes
     }
-    serve = {one.name for one in nodes if one.name in suitable and one.usable and not one.absent}
+    serve = {node.name for node in nodes if node.name in suitable and node.usable and not node.absent}
     if len(serve) == len(suitable):
         return ""
     return f"the job would wait for nodes to return to service: {len(serve)} of {len(suitable)} are in service"
@@ -125,18 +125,18 @@ def requested_partitions(want: RequestedResources, cluster: Cluster, found: str 
     """Returns the partitions that the options name, from which Slurm takes the one where the job starts first.
     Where they name none, returns the partition `found` that sbatch reported, else the default."""
     names = _named(want) or [found] * bool(found)
-    return [one for one in cluster.partitions if (one.name in names if names else one.default)]
+    return [partition for partition in cluster.partitions if (partition.name in names if names else partition.default)]
 
 
 def _partition(want: RequestedResources, cluster: Cluster, user: str) -> Iterator[Fault]:
-    there = [one.name for one in cluster.partitions]
+    there = [partition.name for partition in cluster.partitions]
     unknown = [name for name in _named(want) if name not in there]
     if unknown:
         yield Fault("partition", f"{cluster.name} has no partition {unknown[0]!r}", f"it has {', '.join(there)}")
         return
     chosen = requested_partitions(want, cluster)
     mine = {team.name for team in cluster.teams if user in team.users}
-    if chosen and all(one.teams and not mine.intersection(one.teams) for one in chosen):
+    if chosen and all(partition.teams and not mine.intersection(partition.teams) for partition in chosen):
         yield Fault(
             "partition", f"{chosen[0].name} is only for {', '.join(chosen[0].teams)}", "choose another partition"
         )
@@ -146,14 +146,18 @@ def _partition(want: RequestedResources, cluster: Cluster, user: str) -> Iterato
 def _limits(want: RequestedResources, chosen: Sequence[Partition]) -> Iterator[Fault]:
     if not chosen:
         return
-    largest = max(len(one.nodes) for one in chosen)
+    largest = max(len(partition.nodes) for partition in chosen)
     if want.nodes is not None and want.nodes > largest:
         yield Fault("nodes", f"the job requests {want.nodes} nodes; {chosen[0].name} has {largest}", "request fewer")
     text = want.options.get("time", "")
     time_s = parse_time_s(text) if text else None
     if text and time_s is None:
         yield Fault("time", f"{text[:40]!r} is not a time limit", "give minutes, HH:MM:SS or D-HH:MM:SS")
-    longest = None if any(one.max_time_s is None for one in chosen) else max(one.max_time_s or 0 for one in chosen)
+    longest = (
+        None
+        if any(partition.max_time_s is None for partition in chosen)
+        else max(partition.max_time_s or 0 for partition in chosen)
+    )
     if time_s is not None and longest is not None and (time_s == 0 or time_s > longest):
         asks = "no limit" if time_s == 0 else format_duration(time_s)
         yield Fault(
@@ -167,7 +171,7 @@ def _size(want: RequestedResources, cluster: Cluster, offer: NodeCapacity) -> It
         has = f"a node of {cluster.name} has {offer.gpus}" if offer.gpus else f"{cluster.name} has none"
         yield Fault("gpus", f"the job requests {gpus} GPUs per node; {has}", "request more nodes instead")
     types = offer.gpu_types
-    strange = [kind for kind in want.gpu_types if kind.lower() not in {one.lower() for one in types}]
+    strange = [kind for kind in want.gpu_types if kind.lower() not in {gpu_type.lower() for gpu_type in types}]
     if strange and types:
         yield Fault("gpus", f"{cluster.name} has no GPU of type {strange[0]}", f"it has {' and '.join(types)}")
     cpus = _number(want.options.get("cpus-per-task", "")) * max(1, _number(want.options.get("ntasks-per-node", "")))

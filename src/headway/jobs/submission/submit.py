@@ -262,7 +262,7 @@ def export_fault(request: SubmitIn) -> Fault | None:
 
 
 def _check(request: SubmitIn) -> None:
-    if any(one.name == "wait" for one in (*parse_options(request.args), *script_options(request.script or ""))):
+    if any(option.name == "wait" for option in (*parse_options(request.args), *script_options(request.script or ""))):
         raise Refused(
             "--wait would hold the request until the job ends", hint="use headway submit, then headway logs -f JOB"
         )

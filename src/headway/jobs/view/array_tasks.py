@@ -38,7 +38,7 @@ def with_array(request: SubmitIn, tasks: str) -> SubmitIn:
     """Returns the request for these tasks only, with the same limit of tasks at once. The new --array flag
     overrides the script's #SBATCH line."""
     flags = (*script_options(request.script or ""), *parse_options(request.args))
-    values = [one.value for one in flags if one.name == "array"]
+    values = [flag.value for flag in flags if flag.name == "array"]
     _, percent, most = values[-1].partition("%") if values else ("", "", "")
     return request.model_copy(
         update={"args": [*remove_options(request.args, ("array",)), f"--array={tasks}{percent}{most}"]}

@@ -247,16 +247,16 @@ class ProgressReader:
     def losses_by_job(self) -> dict[int, tuple[tuple[float, float], ...]]:
         """Returns for each restarted job: (time of the last report before the restart, seconds of work that was
         repeated) for each restart."""
-        losses_of = {job: one.progress.course.losses for job, one in self._reports.items()}
+        losses_of = {job: followed.progress.course.losses for job, followed in self._reports.items()}
         return {job: tuple(losses) for job, losses in losses_of.items() if losses}
 
     def stalls_by_job(self) -> dict[int, CheckpointStats]:
         """Returns the checkpoint figures of each job that reports its checkpoints."""
-        progress_of = {job: one.progress for job, one in self._reports.items()}
+        progress_of = {job: followed.progress for job, followed in self._reports.items()}
         return {
-            job: CheckpointStats(one.stalls.count, one.stalls.stalled_s, one.course.up_s)
-            for job, one in progress_of.items()
-            if one.stalls.count
+            job: CheckpointStats(progress.stalls.count, progress.stalls.stalled_s, progress.course.up_s)
+            for job, progress in progress_of.items()
+            if progress.stalls.count
         }
 
     async def read_jobs(self, jobs: Iterable[JobState]) -> None:
@@ -269,11 +269,11 @@ class ProgressReader:
             if job.stdout.startswith("/") and not self._reports[job.id].progress.measured
         }
         for some in _questions([*self._logs.values(), *self._reports.values()]):
-            logs, reports = [one for one in some if one.path], [one for one in some if not one.path]
+            logs, reports = [file for file in some if file.path], [file for file in some if not file.path]
             ask = {
                 "do": "read",
-                "files": [one.request() for one in logs],
-                "reports": [one.request() for one in reports],
+                "files": [log.request() for log in logs],
+                "reports": [report.request() for report in reports],
             }
             ran = await call_helper(self._links, self._head, ask, timeout_s=30)
             for followed, line in zip([*logs, *reports], ran.stdout.splitlines(), strict=False):
@@ -284,13 +284,13 @@ def _questions(files: Iterable[_Followed]) -> Iterator[list[_Followed]]:
     """Splits the files into groups, each as large as one command can name and one answer can contain."""
     some: list[_Followed] = []
     asked_bytes = answer_bytes = 0
-    for one in files:
-        size = len(json.dumps(one.request()))
-        if some and (asked_bytes + size > _MOST_ASKED or answer_bytes + one.limit > _MOST_ANSWERED):
+    for file in files:
+        size = len(json.dumps(file.request()))
+        if some and (asked_bytes + size > _MOST_ASKED or answer_bytes + file.limit > _MOST_ANSWERED):
             yield some
             some, asked_bytes, answer_bytes = [], 0, 0
-        some.append(one)
+        some.append(file)
         asked_bytes += size
-        answer_bytes += one.limit
+        answer_bytes += file.limit
     if some:
         yield some

@@ -278,7 +278,8 @@ class LocalProvider:
 
     async def fence(self, machine: Machine) -> None:
         if any(
-            one.name == machine.name and one.state is MachineState.RUNNING for one in await self.list(machine.cluster)
+            listed.name == machine.name and listed.state is MachineState.RUNNING
+            for listed in await self.list(machine.cluster)
         ):
             await self.kill(machine)
 

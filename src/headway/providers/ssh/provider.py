@@ -63,7 +63,9 @@ class SshProvider:
             real_memory_mib=0,
             real_tmp_mib=0,
             gpu_devices=0,
-            found={name: one.found for name, one in kept.machines.items() if one.found and name in addresses},
+            found={
+                name: claimed.found for name, claimed in kept.machines.items() if claimed.found and name in addresses
+            },
             own=OwnedSite(
                 operators=_operators(hosts.values()),
                 ssh_ports=tuple(sorted({host.port for host in hosts.values()})),
@@ -82,17 +84,19 @@ class SshProvider:
         name can't be resolved, the name is returned as its address, so that the other machines are still listed."""
         places = self._named(cluster)
         machines = {}
-        for name, one in self._kept.read_record(cluster).machines.items():
-            host = places.get(name, one.host)
-            machines[name] = replace(one, host=host) if _same(host, one) else one
-        addresses = await asyncio.gather(*(_known_at(one) for one in machines.values()))
+        for name, claimed in self._kept.read_record(cluster).machines.items():
+            host = places.get(name, claimed.host)
+            machines[name] = replace(claimed, host=host) if _same(host, claimed) else claimed
+        addresses = await asyncio.gather(*(_known_at(claimed) for claimed in machines.values()))
         found = zip(machines.items(), addresses, strict=True)
-        return tuple(_machine(cluster, name, one, address or one.host.address) for (name, one), address in found)
+        return tuple(
+            _machine(cluster, name, claimed, address or claimed.host.address) for (name, claimed), address in found
+        )
 
     async def replaced(self, cluster: str) -> frozenset[str]:
         places = self._named(cluster)
         kept = self._kept.read_record(cluster).machines
-        return frozenset(name for name, one in kept.items() if name in places and not _same(places[name], one))
+        return frozenset(name for name, claimed in kept.items() if name in places and not _same(places[name], claimed))
 
     async def candidate(self, cluster: Cluster, name: str) -> Machine:
         host = self._host(cluster.name, _names(cluster), name)
@@ -120,8 +124,10 @@ class SshProvider:
         return _machine(request.cluster, request.name, ClaimedHost(host, key), await _address(host.address))
 
     async def note(self, cluster: str, found: Mapping[str, DetectedHardware], nfs: Sequence[str]) -> None:
-        machines = {name: one for name, one in self._kept.read_record(cluster).machines.items() if name in found}
-        addresses = await asyncio.gather(*(_known_at(one) for one in machines.values()))
+        machines = {
+            name: claimed for name, claimed in self._kept.read_record(cluster).machines.items() if name in found
+        }
+        addresses = await asyncio.gather(*(_known_at(claimed) for claimed in machines.values()))
         known = dict(zip(machines, addresses, strict=True))
         await asyncio.to_thread(self._kept.record_survey, cluster, found, known, nfs)
 
@@ -183,20 +189,20 @@ class SshProvider:
             await dialer.close()
 
 
-def _machine(cluster: str, name: str, one: ClaimedHost, address: str) -> Machine:
-    host = one.host
+def _machine(cluster: str, name: str, claimed: ClaimedHost, address: str) -> Machine:
+    host = claimed.host
     return Machine(
         name=name,
         cluster=cluster,
         address=address,
         state=MachineState.RUNNING,
-        host_key=one.key,
+        host_key=claimed.key,
         user=host.user,
         port=host.port,
         key_path=host.key,
         password_path=host.sudo_password,
         jump=host.jump,
-        found=one.found,
+        found=claimed.found,
     )
 
 
@@ -208,10 +214,10 @@ def _at(host: Host) -> tuple[str, int]:
     return host.address, host.port
 
 
-def _same(host: Host, one: ClaimedHost) -> bool:
+def _same(host: Host, claimed: ClaimedHost) -> bool:
     """Returns whether the inventory names the machine that has the slot. A new host key in the inventory means that the
     machine was reinstalled."""
-    return _at(host) == _at(one.host) and _line(host.host_key) in ("", one.key)
+    return _at(host) == _at(claimed.host) and _line(host.host_key) in ("", claimed.key)
 
 
 def _line(key: str) -> str:
@@ -265,10 +271,10 @@ async def _reached_at(host: Host, kept: ClaimedHost | None) -> str:
         return kept.address
 
 
-async def _known_at(one: ClaimedHost) -> str:
+async def _known_at(claimed: ClaimedHost) -> str:
     """Returns the same as `_reached_at`, or "" instead of raising."""
     try:
-        return await _reached_at(one.host, one)
+        return await _reached_at(claimed.host, claimed)
     except Unreachable:
         return ""
 

@@ -53,7 +53,7 @@ class HostRecords:
         path = self._path(cluster)
         try:
             document = json.loads(path.read_text())
-            machines = {name: _parse_host(name, one) for name, one in document["machines"].items()}
+            machines = {name: _parse_host(name, fields) for name, fields in document["machines"].items()}
             return ClusterRecord(machines, tuple(document["nfs"]))
         except FileNotFoundError:
             return ClusterRecord()
@@ -67,8 +67,8 @@ class HostRecords:
         left = {(host.address, host.port): host for host in hosts}
         places: dict[str, Host] = {}
         for name in names:
-            one = kept.get(name)
-            at = (one.host.address, one.host.port) if one else ("", 0)
+            claimed = kept.get(name)
+            at = (claimed.host.address, claimed.host.port) if claimed else ("", 0)
             if at in left:
                 places[name] = replace(left.pop(at), name=name)
         for name in names:
@@ -85,17 +85,20 @@ class HostRecords:
                 hint="queue and accounting lie on the head: it stays where it is until the cluster is taken down",
             )
 
-    def pin_host_key(self, cluster: str, name: str, one: ClaimedHost) -> str:
+    def pin_host_key(self, cluster: str, name: str, claimed: ClaimedHost) -> str:
         """Gives the machine its slot, pins its key unless one is pinned already, and returns the pinned key. A key in
         the inventory replaces the pinned one."""
 
         def change(machines: dict[str, ClaimedHost]) -> None:
             known = machines.get(name)
-            same = known is not None and (known.host.address, known.host.port) == (one.host.address, one.host.port)
-            if known is not None and same and not one.host.host_key:
-                machines[name] = replace(known, host=one.host)
+            same = known is not None and (known.host.address, known.host.port) == (
+                claimed.host.address,
+                claimed.host.port,
+            )
+            if known is not None and same and not claimed.host.host_key:
+                machines[name] = replace(known, host=claimed.host)
             else:
-                machines[name] = one
+                machines[name] = claimed
 
         return self._change(cluster, change).machines[name].key
 
@@ -130,7 +133,10 @@ class HostRecords:
             machines = dict(kept.machines)
             change(machines)
             kept = ClusterRecord(machines, kept.nfs if nfs is None else tuple(nfs))
-            document = {"machines": {name: asdict(one) for name, one in machines.items()}, "nfs": list(kept.nfs)}
+            document = {
+                "machines": {name: asdict(claimed) for name, claimed in machines.items()},
+                "nfs": list(kept.nfs),
+            }
             draft = path.with_suffix(".draft")
             draft.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
             draft.replace(path)

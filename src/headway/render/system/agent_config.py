@@ -70,7 +70,7 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
         for what, where, read_only in provided_volumes(cluster, site)
     ]
     elsewhere = [(path(where, "storage"), False) for where in from_head]
-    elsewhere += [(path(one.path, "storage.volumes"), one.read_only) for one in cluster.storage.volumes]
+    elsewhere += [(path(volume.path, "storage.volumes"), volume.read_only) for volume in cluster.storage.volumes]
     mounts += [
         {"path": where, "source": "/", "read_only": read_only, "outside": True} for where, read_only in elsewhere
     ]

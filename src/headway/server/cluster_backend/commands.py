@@ -47,7 +47,7 @@ class Commands:
         from headway.jobs.remote.tunnel import open_tunnel
 
         opened = await self._pool.opened(cluster)
-        machine = next((one for one in await opened.machines(cluster.name) if one.name == node), None)
+        machine = next((candidate for candidate in await opened.machines(cluster.name) if candidate.name == node), None)
         if machine is None:
             raise Unreachable(f"{node} does not exist", hint=f"headway status {cluster.name}")
         return await open_tunnel(opened.context.connections, machine, user, path)

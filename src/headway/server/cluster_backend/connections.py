@@ -150,7 +150,7 @@ class ConnectionPool:
         """Returns the cluster's connections. Reopens them if the provider or the hosts in its file have changed."""
         key = _key(cluster)
         async with self._opening:
-            for name in [name for name, one in self._open.items() if one.key is None]:
+            for name in [name for name, connections in self._open.items() if connections.key is None]:
                 await self.forget(name)
             opened = self._open.get(cluster.name)
             if opened is not None and opened.key != key:

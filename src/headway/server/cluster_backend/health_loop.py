@@ -146,5 +146,7 @@ class HealthLoop:
             await progress.read_jobs(some)
             known = {job.id: progress.progress_of(job.id) for job in some}
             await track_recovery(
-                tools, opened.jobs, {number: one.at for number, one in known.items() if one is not None}
+                tools,
+                opened.jobs,
+                {number: known_progress.at for number, known_progress in known.items() if known_progress is not None},
             )

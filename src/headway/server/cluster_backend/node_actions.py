@@ -101,7 +101,10 @@ class NodeActions:
         from headway.health.incidents.node_tests import run_node_tests
 
         tools = await self._pool.health_context(cluster)
-        return tuple((one.name, one.ok, one.text) for one in (await run_node_tests(tools, node, thorough=hard)).results)
+        return tuple(
+            (result.name, result.ok, result.text)
+            for result in (await run_node_tests(tools, node, thorough=hard)).results
+        )
 
     async def inject_fault(self, cluster: Cluster, fault: FaultIn) -> str:
         """Injects a fault into a cluster of local machines, or removes it. Returns the result as a sentence."""

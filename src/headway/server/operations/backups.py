@@ -106,9 +106,11 @@ class BackupOperations:
         """Creates the folders of all datasets, because machines mount them, even if no backup could restore their files."""
         store, library = self._state.store, self._state.clusters.dataset_library(cluster)
         versions = await store.datasets.versions(cluster.name)
-        for name in {one.name for one in versions}:
+        for name in {version.name for version in versions}:
             await asyncio.to_thread(library.ready, name)
-        lost = [one.label for one in versions if not (library.folder(one.name) / str(one.number)).is_dir()]
+        lost = [
+            version.label for version in versions if not (library.folder(version.name) / str(version.number)).is_dir()
+        ]
         if lost:
             text = f"the files of {', '.join(lost)} are missing: add the same ones again with headway dataset add"
             await self._report("datasets", text, level="warning", done=True)

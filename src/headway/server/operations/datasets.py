@@ -53,8 +53,8 @@ class DatasetOperations:
         self._library = await self._open_library()
         if action == "add":
             return (await self._add(),)
-        one = await self._state.store.datasets.get(self._cluster, self._name, self._params.version or 0)
-        await (self._verify(one) if action == "verify" else self._remove(one))
+        version = await self._state.store.datasets.get(self._cluster, self._name, self._params.version or 0)
+        await (self._verify(version) if action == "verify" else self._remove(version))
         return ()
 
     async def _open_library(self) -> AsyncDatasetLibrary:
@@ -71,7 +71,7 @@ class DatasetOperations:
         number = await store.datasets.next_number(self._cluster, self._name)
         before = await store.datasets.versions(self._cluster, self._name)
         manifest = await self._bring(path, number - 1)
-        same = next((one for one in before if one.digest == manifest.digest and not one.damage), None)
+        same = next((version for version in before if version.digest == manifest.digest and not version.damage), None)
         if same is not None and await self._library.publish(self._name, same.number, manifest):
             await self._report("version", f"{same.label} already has the same content", done=True)
             made = same
@@ -126,32 +126,32 @@ class DatasetOperations:
             raise
         return folder
 
-    async def _verify(self, one: DatasetVersion) -> None:
+    async def _verify(self, version: DatasetVersion) -> None:
         began = time.monotonic()
 
         async def read(progress: Progress) -> list[str]:
-            return await self._library.verify(one.name, one.number, one.digest, progress)
+            return await self._library.verify(version.name, version.number, version.digest, progress)
 
         damage = await self._watched("files", "read again", read)
-        await self._state.store.datasets.record_verification(one, damage_text(damage))
+        await self._state.store.datasets.record_verification(version, damage_text(damage))
         if damage:
             raise Refused(
-                f"{one.label} is damaged:\n{damage_text(damage)}",
-                hint=f"add it again as a new version: headway dataset add {one.name} --from {one.source}",
+                f"{version.label} is damaged:\n{damage_text(damage)}",
+                hint=f"add it again as a new version: headway dataset add {version.name} --from {version.source}",
             )
-        text = f"{one.files} files, {format_bytes(one.bytes)} are complete"
+        text = f"{version.files} files, {format_bytes(version.bytes)} are complete"
         await self._report("files", text, done=True, seconds=time.monotonic() - began)
 
-    async def _remove(self, one: DatasetVersion) -> None:
+    async def _remove(self, version: DatasetVersion) -> None:
         """Removes a version. Also finishes a removal that a killed server left half done."""
         force = bool(self._params.force)
-        if one.removed_at is None:
-            count, _ = await self._state.store.datasets.jobs_using(one.cluster, one.name, one.number)
+        if version.removed_at is None:
+            count, _ = await self._state.store.datasets.jobs_using(version.cluster, version.name, version.number)
             if not force:
-                await require_unused(self._state, one)
-            await self._state.store.datasets.record_removal(one, self._operation.person, forced=count > 0)
-        freed = await self._library.remove(one.name, one.number)
-        await self._report("version", f"{one.label} is removed, {format_bytes(freed)} are free", done=True)
+                await require_unused(self._state, version)
+            await self._state.store.datasets.record_removal(version, self._operation.person, forced=count > 0)
+        freed = await self._library.remove(version.name, version.number)
+        await self._report("version", f"{version.label} is removed, {format_bytes(freed)} are free", done=True)
         if not await self._state.store.datasets.versions(self._cluster, self._name):
             await self._place(attached=False)
 

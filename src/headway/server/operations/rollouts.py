@@ -59,7 +59,7 @@ class RolloutOperation:
 
     async def _go_on_later(self) -> tuple[str, ...]:
         mine = self._operation
-        if any(one.kind in _TAKES_OVER for one in await queued_operations(self._state, mine.cluster)):
+        if any(operation.kind in _TAKES_OVER for operation in await queued_operations(self._state, mine.cluster)):
             return ()
         params = RollParams.from_json(mine.params)
         following = await queue_operation(self._state, mine.cluster, mine.person, params)

@@ -54,13 +54,13 @@ class ScaleInWait:
         groups, self._nodes = self._cluster.group_of, frozenset(nodes)
         self._waited_for = frozenset(groups[name].name for name in nodes if name in groups)
         others = [
-            one
-            for one in await queued_operations(self._state, self._operation.cluster)
-            if one.kind is not OperationKind.ROLL and not ApplyParams.from_json(one.params).continues
+            operation
+            for operation in await queued_operations(self._state, self._operation.cluster)
+            if operation.kind is not OperationKind.ROLL and not ApplyParams.from_json(operation.params).continues
         ]
-        if any(one.kind in ENDS for one in others):
+        if any(operation.kind in ENDS for operation in others):
             return True
-        return bool(others) and all(self._replaces(one) or not _has_deadline(one) for one in others)
+        return bool(others) and all(self._replaces(operation) or not _has_deadline(operation) for operation in others)
 
     async def go_on_later(self) -> tuple[str, ...]:
         """Queues the operation that continues this one and returns its id. It applies the file as it is by then, so
@@ -68,7 +68,9 @@ class ScaleInWait:
         carried out (`replaced`)."""
         mine = self._operation
         instead = [
-            one.id for one in await queued_operations(self._state, self._operation.cluster) if self._replaces(one)
+            operation.id
+            for operation in await queued_operations(self._state, self._operation.cluster)
+            if self._replaces(operation)
         ]
         words = "a newer request replaced it" if instead else "another operation goes first"
         await self._report(mine.kind, f"{words}; nodes to be removed stay drained", level="warning", done=True)
@@ -101,7 +103,10 @@ class ScaleInWait:
 
 async def replaced(state: AppState, operation: Operation) -> bool:
     """Returns whether an operation that replaces a continued one was carried out."""
-    others = [await state.store.operations.get(one) for one in ApplyParams.from_json(operation.params).instead or ()]
+    others = [
+        await state.store.operations.get(operation_id)
+        for operation_id in ApplyParams.from_json(operation.params).instead or ()
+    ]
     return any(other.state == "done" for other in others)
 
 

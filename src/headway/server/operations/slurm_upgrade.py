@@ -53,7 +53,7 @@ async def nodes_follow(
     if not await state.backend.rollouts.nodes_await_rollout(cluster):
         return ()
     rows = await state.store.operations.recent(cluster.name)
-    if any(one.kind is OperationKind.ROLL and one.state in ("queued", "running") for one in rows):
+    if any(row.kind is OperationKind.ROLL and row.state in ("queued", "running") for row in rows):
         return ()
     params = RollParams(until=deadline.at if deadline else None)
     following = await queue_operation(state, cluster.name, operation.person, params)

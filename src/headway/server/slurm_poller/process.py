@@ -60,7 +60,7 @@ class SnapshotChanges:
             self._nodes = nodes
         if reservations != self._reservations:
             self._reservations = reservations
-            yield frame(RESERVATIONS, json.dumps([packed(one) for one in reservations]).encode())
+            yield frame(RESERVATIONS, json.dumps([packed(reservation) for reservation in reservations]).encode())
         now = {job.id: job for job in jobs}
         news = []
         for number, job in now.items():
@@ -123,8 +123,8 @@ async def main() -> None:
 def _write(frames: list[bytes]) -> None:
     """Writes all frames, however slowly the server reads them."""
     out = sys.stdout.buffer
-    for one in frames:
-        out.write(one)
+    for piece in frames:
+        out.write(piece)
     out.flush()
 
 

@@ -141,7 +141,7 @@ class Follower:
             before = self._known.get(operation.id)
             if operation.state not in (before, "queued") and not silent:
                 await self._publish(operation)
-        self._known = {one.id: one.state for one in found}
+        self._known = {row.id: row.state for row in found}
 
     async def _publish(self, operation: Operation) -> None:
         state, name = self._state, operation.cluster

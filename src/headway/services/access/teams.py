@@ -23,11 +23,13 @@ async def list_users(state: AppState, name: str) -> list[UserOut]:
     """Returns the Linux users that the cluster's file creates, with their teams. Raises NotFound."""
     cluster = await state.clusters.cached(name)
     leads = {
-        user: [one.name for one in cluster.teams if user in one.leads] for one in cluster.teams for user in one.leads
+        user: [team.name for team in cluster.teams if user in team.leads]
+        for team in cluster.teams
+        for user in team.leads
     }
     return [
-        UserOut(name=one.name, teams=list(one.teams), leads=leads.get(one.name, []), admin=one.admin)
-        for one in cluster.users
+        UserOut(name=user.name, teams=list(user.teams), leads=leads.get(user.name, []), admin=user.admin)
+        for user in cluster.users
     ]
 
 
@@ -53,7 +55,7 @@ async def _shares(state: AppState, cluster: Cluster) -> tuple[dict[str, Share], 
         return {}, away
     try:
         async with asyncio.timeout(READ_TIMEOUT_S):
-            return {one.account: one for one in await state.readings.shares(cluster)}, ""
+            return {share.account: share for share in await state.readings.shares(cluster)}, ""
     except HeadwayError as error:
         return {}, error.first_line
     except TimeoutError:

@@ -21,20 +21,20 @@ async def enforce_budgets(state: AppState, cluster: Cluster, now: int) -> None:
     found = await load_budget_states(state, cluster, now)
     held_back = await store.budgets.capped_teams(name)
     wanted = budgets.capped(found)
-    by_team = {one.team: one for one in found}
+    by_team = {status.team: status for status in found}
     for team in sorted(held_back - by_team.keys()):  # its budget was removed from the file
         if await _hold_team_jobs(state, cluster, team, on=False):
             await store.budgets.record(name, team, 0, "ok", capped=False)
-    for one in found:
-        level, capped = await store.budgets.get(name, one.team, one.start)
-        holds, held_now = one.team in wanted, one.team in held_back
-        if (level, capped) == (one.level.value, holds) and holds == held_now:
+    for status in found:
+        level, capped = await store.budgets.get(name, status.team, status.start)
+        holds, held_now = status.team in wanted, status.team in held_back
+        if (level, capped) == (status.level.value, holds) and holds == held_now:
             continue
-        if one.level is not budgets.Level.OK and level != one.level.value:
-            await notifications.record_budget_notice(state, cluster, one, now)
-        if (holds != held_now or not level) and not await _hold_team_jobs(state, cluster, one.team, on=holds):
+        if status.level is not budgets.Level.OK and level != status.level.value:
+            await notifications.record_budget_notice(state, cluster, status, now)
+        if (holds != held_now or not level) and not await _hold_team_jobs(state, cluster, status.team, on=holds):
             continue
-        await store.budgets.record(name, one.team, one.start, one.level.value, capped=holds)
+        await store.budgets.record(name, status.team, status.start, status.level.value, capped=holds)
 
 
 async def _hold_team_jobs(state: AppState, cluster: Cluster, team: str, *, on: bool) -> bool:

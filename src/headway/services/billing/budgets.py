@@ -58,12 +58,12 @@ async def _usd(state: AppState, billed: BilledCluster, period: Period, team: str
 async def _gpu_hours(state: AppState, billed: BilledCluster, period: Period, team: str) -> Fraction:
     span = ReportSpan(period.start, period.end, billed.now)
     totals = await state.store.usage.totals(billed.name, span, [], Only(teams=(team,)))
-    return Fraction(sum(one.gpu_s for one in totals), 3600)
+    return Fraction(sum(total.gpu_s for total in totals), 3600)
 
 
 async def load_visible_budgets(state: AppState, billed: BilledCluster, seen: tuple[str, ...] | None) -> list[BudgetOut]:
     """Returns the budgets of the teams `seen` (None: all)."""
-    return [one for one in await load_budgets(state, billed) if seen is None or one.team in seen]
+    return [budget for budget in await load_budgets(state, billed) if seen is None or budget.team in seen]
 
 
 async def load_budgets(state: AppState, billed: BilledCluster, until: int | None = None) -> list[BudgetOut]:
@@ -89,32 +89,32 @@ async def cached_cap_usage(state: AppState, cluster: Cluster) -> dict[str, Fract
 
 def spent_or_nearly_spent(found: Iterable[BudgetOut]) -> list[BudgetOut]:
     """Returns the budgets that have reached their warning level."""
-    return [one for one in found if one.level != Level.OK.value]
+    return [budget for budget in found if budget.level != Level.OK.value]
 
 
 async def _budgets_out(state: AppState, cluster: Cluster, found: Iterable[BudgetStatus]) -> list[BudgetOut]:
     held_back = await state.store.budgets.capped_teams(cluster.name)
     return [
         BudgetOut(
-            team=one.team,
-            unit=one.budget.unit,
-            per=one.budget.per,
-            limit=float(one.budget.limit),
-            used=float(one.used),
-            left=float(one.left),
-            warn_at=float(one.budget.limit * Decimal(str(one.budget.warn))),
-            level=one.level.value,
-            cap=one.budget.cap,
-            held_back=one.team in held_back,
-            start=one.start,
-            end=_end(one, zone(cluster.costs.timezone)),
+            team=status.team,
+            unit=status.budget.unit,
+            per=status.budget.per,
+            limit=float(status.budget.limit),
+            used=float(status.used),
+            left=float(status.left),
+            warn_at=float(status.budget.limit * Decimal(str(status.budget.warn))),
+            level=status.level.value,
+            cap=status.budget.cap,
+            held_back=status.team in held_back,
+            start=status.start,
+            end=_end(status, zone(cluster.costs.timezone)),
         )
-        for one in found
+        for status in found
     ]
 
 
-def _end(one: BudgetStatus, where: tzinfo) -> int:
-    return int(period_end(one.budget.per, datetime.fromtimestamp(one.start, where)).timestamp())
+def _end(status: BudgetStatus, where: tzinfo) -> int:
+    return int(period_end(status.budget.per, datetime.fromtimestamp(status.start, where)).timestamp())
 
 
 def unit_label(unit: str) -> str:

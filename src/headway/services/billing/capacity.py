@@ -93,7 +93,7 @@ async def _held_seconds(
     for (_, group), sums in every.items():
         if group in plans:
             key = plans[group].gpu_type
-            found[key] = [one + other for one, other in zip(found.get(key, [0.0] * len(sums)), sums, strict=True)]
+            found[key] = [total + other for total, other in zip(found.get(key, [0.0] * len(sums)), sums, strict=True)]
     return found
 
 
@@ -108,7 +108,7 @@ def _there(
         if (plan := plans.get(life.group)) is not None:
             alive = max(life.began, span.start), min(life.ended or span.now, span.now, span.end)
             found.setdefault(plan.gpu_type, Stretches(marks)).add(*alive, gpus.get(life.machine, plan.gpus))
-    return {kind: one.seconds() for kind, one in found.items()}
+    return {kind: cover.seconds() for kind, cover in found.items()}
 
 
 def _waits(rows: Iterable[tuple[int, int, int]]) -> list[WaitOut]:

@@ -125,12 +125,15 @@ async def load_checkpoint_stalls(state: AppState, scope: ReportScope) -> Checkpo
     gpu_s, millionths = 0, 0
     dearest: list[tuple[float, int, CheckpointStall]] = []
     longest: list[tuple[int, int]] = []
-    async for one in _stalls(state, scope, segments, hours):
-        share, whole = one.share, float(one.usd)  # shares are measured, so exact products would gain nothing
+    async for found_stall in _stalls(state, scope, segments, hours):
+        share, whole = (
+            found_stall.share,
+            float(found_stall.usd),
+        )  # shares are measured, so exact products would gain nothing
         still = round(whole * share * _MILLIONTHS)
-        gpu_s, millionths = gpu_s + round(one.gpu_s * share), millionths + still
-        _keep(longest, (still, -one.job), MAX_NAMED_JOBS)
-        _keep(dearest, (whole * one.advice.saves, -one.job, one), MAX_ADVISED_JOBS)
+        gpu_s, millionths = gpu_s + round(found_stall.gpu_s * share), millionths + still
+        _keep(longest, (still, -found_stall.job), MAX_NAMED_JOBS)
+        _keep(dearest, (whole * found_stall.advice.saves, -found_stall.job, found_stall), MAX_ADVISED_JOBS)
     return CheckpointStalls(
         tuple(stall for *_, stall in sorted(dearest, reverse=True)),
         gpu_s,
@@ -160,30 +163,30 @@ def _stall(
 ) -> CheckpointStall:
     now, last = scope.billed.now, rows[-1]
 
-    def seconds(one: Saved, start: int, end: int) -> int:
-        return max(0, min(one.end or now, end, now) - max(one.start, start))
+    def seconds(saved: Saved, start: int, end: int) -> int:
+        return max(0, min(saved.end or now, end, now) - max(saved.start, start))
 
-    gpu_s = sum(one.gpus * seconds(one, scope.month.start, scope.month.end) for one in rows)
+    gpu_s = sum(row.gpus * seconds(row, scope.month.start, scope.month.end) for row in rows)
     cost = Fraction(0)
-    for one in rows:
+    for row in rows:
         for segment in segments:
-            if segment.group == one.group and (held := seconds(one, segment.start, segment.end)):
-                cost += segment.usd_per_second * Fraction(one.units * held, one.per_node)
+            if segment.group == row.group and (held := seconds(row, segment.start, segment.end)):
+                cost += segment.usd_per_second * Fraction(row.units * held, row.per_node)
     saves = CheckpointStats(last.saves, last.stalled_s, last.up_s)
     return CheckpointStall(last.job, saves, _failure_s(hours, _nodes(rows)), gpu_s, cost)
 
 
-def _keep(into: list[Any], one: Any, most: int) -> None:
+def _keep(into: list[Any], item: Any, most: int) -> None:
     """Keeps the `most` largest items in the heap."""
     if len(into) < most:
-        heapq.heappush(into, one)
+        heapq.heappush(into, item)
     else:
-        heapq.heappushpop(into, one)
+        heapq.heappushpop(into, item)
 
 
 def _nodes(rows: Sequence[RunRow] | Sequence[Saved]) -> int:
     """Returns the number of nodes of a job's last run in all groups. `rows` are its runs, the last at the end."""
-    return sum(one.node_count for one in rows if one.start == rows[-1].start)
+    return sum(row.node_count for row in rows if row.start == rows[-1].start)
 
 
 def _failure_s(hours: float | None, nodes: int) -> float:

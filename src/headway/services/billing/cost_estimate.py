@@ -50,7 +50,7 @@ async def estimate_cost(
         gpu_hours = round(float(sum(held * length for held, length in zip(gpus, hours, strict=True)) * tasks), 4)
         cost = sum((rate * length for rate, length in zip(rates, hours, strict=True)), Fraction(0)) * tasks
     team = wants[0].options.get("account") or next((t.name for t in cluster.teams if user in t.users), "")
-    budget = next((one for one in await cached_budgets(state, cluster) if one.team == team), None)
+    budget = next((candidate for candidate in await cached_budgets(state, cluster) if candidate.team == team), None)
     waits = budget is not None and _spent(budget)
     return EstimateOut(
         team=team,
@@ -115,7 +115,10 @@ def _limit_s(want: RequestedResources, partitions: Sequence[Partition]) -> int |
     if asked_s:
         return asked_s
     # UNLIMITED: up to the partition's limit
-    limits = [one.max_time_s if asked_s == 0 else one.default_time_s or one.max_time_s for one in partitions]
+    limits = [
+        partition.max_time_s if asked_s == 0 else partition.default_time_s or partition.max_time_s
+        for partition in partitions
+    ]
     return None if None in limits else max((limit or 0 for limit in limits), default=None)
 
 
@@ -126,11 +129,14 @@ def _dearest_group(
     whole nodes in a partition that allocates exclusively."""
     types = {kind.lower() for kind in want.gpu_types}
     places = [(group, want) for group in cluster.groups]
-    if any(one.nodes for one in partitions):
+    if any(partition.nodes for partition in partitions):
         places = [
-            (group, replace(want, options={**want.options, "exclusive": ""}) if _allocates_whole_nodes(one) else want)
-            for one in partitions
-            for group in {cluster.group_of[node].name: cluster.group_of[node] for node in one.nodes}.values()
+            (
+                group,
+                replace(want, options={**want.options, "exclusive": ""}) if _allocates_whole_nodes(partition) else want,
+            )
+            for partition in partitions
+            for group in {cluster.group_of[node].name: cluster.group_of[node] for node in partition.nodes}.values()
         ]
     fit = [
         (group, asks)

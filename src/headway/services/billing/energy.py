@@ -21,8 +21,8 @@ async def load_energy(state: AppState, scope: ReportScope) -> EnergyOut:
     billed, month = scope.billed, scope.month
     totals = await state.store.usage.totals(billed.name, scope.span, ["team", "gpu_type"], Only(scope.visible_teams))
     teams: dict[str, list[Total]] = {}
-    for one in totals:
-        teams.setdefault(one.by[0], []).append(one)
+    for total in totals:
+        teams.setdefault(total.by[0], []).append(total)
     price = billed.costs.usd_per_kwh
     return EnergyOut(
         cluster=billed.name,

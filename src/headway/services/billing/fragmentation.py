@@ -43,7 +43,7 @@ async def load_fragmentation(
         sets.setdefault((plan.gpu_type, has[node]), []).append(node)
     touched = {kind: [0.0] * (len(marks) - 1) for kind in works}
     for (kind, gpus), seconds in (await load_touched_seconds(store, billed.name, span, whole, sets)).items():
-        touched[kind] = [one + gpus * other for one, other in zip(touched[kind], seconds, strict=True)]
+        touched[kind] = [total + gpus * other for total, other in zip(touched[kind], seconds, strict=True)]
     away = [
         (node, *stretch)
         for node, stretches in worked.items()
@@ -59,7 +59,7 @@ async def load_fragmentation(
         for stretch in intervals.union(stretches):
             too_much[plans[node].gpu_type].add(*stretch, has[node])
     for kind, mine in too_much.items():
-        touched[kind] = [one - other for one, other in zip(touched[kind], mine.seconds(), strict=True)]
+        touched[kind] = [total - other for total, other in zip(touched[kind], mine.seconds(), strict=True)]
     return {kind: partial(fragments, works[kind].seconds(), touched[kind], away_held[kind].seconds()) for kind in works}
 
 
@@ -87,8 +87,8 @@ async def _worked(
     for life in lives:
         alive = max(life.began, span.start), min(life.ended or span.now, until)
         there.setdefault(life.machine, []).append(alive)
-    for one in await state.store.node_spans.between(billed.name, span.start, span.end):
-        other.setdefault(one.node, []).append((one.began, one.ended or span.now))
+    for node_span in await state.store.node_spans.between(billed.name, span.start, span.end):
+        other.setdefault(node_span.node, []).append((node_span.began, node_span.ended or span.now))
     return {
         node: intervals.without(intervals.union(alive), intervals.union(other.get(node, ())))
         for node, alive in there.items()

@@ -36,10 +36,10 @@ async def load_goodput(state: AppState, scope: ReportScope) -> GoodputOut:
     (times, stalled), lost = await asyncio.gather(
         all_runs(), attribute_losses(state, scope, segments)
     )  # two long queries at a time
-    by_use = sorted(times.items(), key=lambda one: (-one[1].gpu_s, one[0]))
-    parts = {team: _parts(one) for team, one in by_use if one.gpu_s or one.waited_gpu_s}
+    by_use = sorted(times.items(), key=lambda item: (-item[1].gpu_s, item[0]))
+    parts = {team: _parts(team_times) for team, team_times in by_use if team_times.gpu_s or team_times.waited_gpu_s}
     whole = Parts(
-        *(sum(getattr(one, field) for one in parts.values()) for field in ("productive", "lost", "idle", "waiting"))
+        *(sum(getattr(part, field) for part in parts.values()) for field in ("productive", "lost", "idle", "waiting"))
     )
     causes = [
         *lost.causes(whole, await sums.idle_cost_usd(segments)),
@@ -54,19 +54,19 @@ async def load_goodput(state: AppState, scope: ReportScope) -> GoodputOut:
         as_of=billed.now,
         simulated=billed.simulated,
         total=_parts_out("", whole),
-        teams=[_parts_out(team, one) for team, one in parts.items()],
+        teams=[_parts_out(team, team_parts) for team, team_parts in parts.items()],
         causes=[
             CauseOut(
-                kind=one.kind,
-                what=one.what,
-                gpu_hours=to_hours(one.gpu_s),
-                usd=usd(cents(one.usd)),
-                jobs=list(one.jobs),
+                kind=cause.kind,
+                what=cause.what,
+                gpu_hours=to_hours(cause.gpu_s),
+                usd=usd(cents(cause.usd)),
+                jobs=list(cause.jobs),
             )
-            for one in good.ranked(causes)
+            for cause in good.ranked(causes)
         ],
         failure_hours=await failure_hours(state, billed, month),
-        checkpoints=[one.out() for one in stalled.dearest],
+        checkpoints=[stall.out() for stall in stalled.dearest],
     )
 
 
@@ -79,7 +79,7 @@ async def load_job_goodput(state: AppState, billed: BilledCluster, job: int, who
             f"the ledger of {billed.name} has no run of job {job}", hint=f"headway usage {billed.name} --runs"
         )
     parts = [_parts_of(run, billed.now) for run in runs]
-    total = Parts(*(sum(getattr(one, field.name) for one in parts) for field in fields(Parts)))
+    total = Parts(*(sum(getattr(part, field.name) for part in parts) for field in fields(Parts)))
     return JobGoodputOut(
         cluster=billed.name,
         job=job,
@@ -100,19 +100,21 @@ def _parts_of(run: RunRow, now: int) -> Parts:
     return Parts(*(seconds * run.gpus for seconds in times))
 
 
-def _parts(one: Times) -> Parts:
-    return Parts(one.gpu_s - one.lost_gpu_s - one.idle_gpu_s, one.lost_gpu_s, one.idle_gpu_s, one.waited_gpu_s)
+def _parts(times: Times) -> Parts:
+    return Parts(
+        times.gpu_s - times.lost_gpu_s - times.idle_gpu_s, times.lost_gpu_s, times.idle_gpu_s, times.waited_gpu_s
+    )
 
 
-def _parts_out(team: str, one: Parts) -> PartsOut:
+def _parts_out(team: str, parts: Parts) -> PartsOut:
     return PartsOut(
         team=team,
-        productive_gpu_hours=to_hours(one.productive),
-        lost_gpu_hours=to_hours(one.lost),
-        idle_gpu_hours=to_hours(one.idle),
-        waited_gpu_hours=to_hours(one.waiting),
-        goodput=None if one.goodput is None else round(one.goodput, 6),
-        ettr=None if one.ettr is None else round(one.ettr, 6),
+        productive_gpu_hours=to_hours(parts.productive),
+        lost_gpu_hours=to_hours(parts.lost),
+        idle_gpu_hours=to_hours(parts.idle),
+        waited_gpu_hours=to_hours(parts.waiting),
+        goodput=None if parts.goodput is None else round(parts.goodput, 6),
+        ettr=None if parts.ettr is None else round(parts.ettr, 6),
     )
 
 
@@ -122,9 +124,9 @@ async def _queue(state: AppState, scope: ReportScope, sums: SegmentTotals, whole
     if scope.visible_teams is not None or not whole.waiting:
         return []
     found = (await monthly_bill.load_bill(state, scope.billed, scope.month, sums)).chargeback
-    idle = sum(one.cents["idle"] for one in found.teams) + sum(
-        one.cents for one in found.unassigned if one.what == "idle"
+    idle = sum(team.cents["idle"] for team in found.teams) + sum(
+        cost.cents for cost in found.unassigned if cost.what == "idle"
     )
-    held = sum(sum(one.cents[column] for column in ("productive", "lost", "held_idle")) for one in found.teams)
+    held = sum(sum(team.cents[column] for column in ("productive", "lost", "held_idle")) for team in found.teams)
     waited = Fraction(held, 100) * whole.waiting / whole.held if whole.held else Fraction(idle, 100)
     return [Cause("queue", QUEUE, whole.waiting, min(Fraction(idle, 100), waited))]

@@ -79,14 +79,14 @@ def _chargeback_out(scope: ReportScope, bill: Bill) -> ChargebackOut:
         invoice_total_usd=usd(found.invoice.total_cents) if seen is None else None,
         teams=[
             TeamCostOut(
-                team=one.team,
-                total_usd=usd(one.total_cents),
-                **{f"{column}_usd": usd(one.cents[column]) for column in chargeback.COLUMNS},
+                team=team.team,
+                total_usd=usd(team.total_cents),
+                **{f"{column}_usd": usd(team.cents[column]) for column in chargeback.COLUMNS},
             )
-            for one in found.teams
-            if seen is None or one.team in seen
+            for team in found.teams
+            if seen is None or team.team in seen
         ],
-        unassigned=[UnassignedOut(what=one.what, centre=one.centre, usd=usd(one.cents)) for one in found.unassigned]
+        unassigned=[UnassignedOut(what=cost.what, centre=cost.centre, usd=usd(cost.cents)) for cost in found.unassigned]
         if seen is None
         else [],
     )

@@ -76,17 +76,19 @@ async def runs_behind_cause(state: AppState, name: str, span: ReportSpan, only: 
     to it."""
     store = state.store
     if what in (IDLE, NOTEBOOKS):
-        books = tuple(dict.fromkeys(one.run[:2] for one in await store.losses.idle_notebooks(name, span, only)))
+        books = tuple(
+            dict.fromkeys(notebook.run[:2] for notebook in await store.losses.idle_notebooks(name, span, only))
+        )
         return Behind(idle=True, runs=books) if what == NOTEBOOKS else Behind(idle=True, but=books)
     if what == CHECKPOINTS:
         return Behind(saved=True, since=await data_began_at(state, name))
     blamed = await store.losses.lost_to_incidents(name, span, only, MAX_INCIDENT_DISTANCE_S)
-    if mine := [one for one in blamed if _blame(one) == what]:
-        return Behind(lost=True, runs=tuple(one.run[:2] for one in mine))
+    if mine := [blamed_run for blamed_run in blamed if _blame(blamed_run) == what]:
+        return Behind(lost=True, runs=tuple(blamed_run.run[:2] for blamed_run in mine))
     how = next((how for how, _ in await store.losses.totals(name, span, only) if _words(how)[1] == what), None)
     if how is None:
         raise Refused(f"nothing was lost to {what!r}", hint="headway goodput lists the causes")
-    others = tuple(one.run[:2] for one in blamed if one.how == how)
+    others = tuple(blamed_run.run[:2] for blamed_run in blamed if blamed_run.how == how)
     return Behind(lost=True, state=how.state, nodes=how.nodes, but=others)
 
 
@@ -122,7 +124,7 @@ async def _lost(state: AppState, scope: ReportScope, segments: Sequence[Segment]
         ]
     )
     named = {_words(how): jobs for how, jobs in (await _losers(state, scope, segments, tallies, blamed, found)).items()}
-    return [replace(one, jobs=one.jobs or named.get((one.kind, one.what), ())) for one in found]
+    return [replace(cause, jobs=cause.jobs or named.get((cause.kind, cause.what), ())) for cause in found]
 
 
 def _blame(run: Blamed) -> str:
@@ -142,12 +144,12 @@ def _words(how: CutShort) -> tuple[str, str]:
 def _lost_of(run: Blamed, scope: ReportScope, segments: Iterable[Segment]) -> tuple[int, Fraction]:
     """Returns (GPU-seconds, USD) that the run lost, rounded as the database rounds them."""
     gpu_s, cost = 0, Fraction(0)
-    for one in segments:
-        if one.group == run.group:
-            until = min(one.end, scope.billed.now)
-            _, seconds, _ = good.within(run.start, run.end, run.lost_s, 0, one.start, until)
+    for segment in segments:
+        if segment.group == run.group:
+            until = min(segment.end, scope.billed.now)
+            _, seconds, _ = good.within(run.start, run.end, run.lost_s, 0, segment.start, until)
             gpu_s += run.gpus * seconds
-            cost += one.usd_per_second * Fraction(run.units * seconds, run.per_node)
+            cost += segment.usd_per_second * Fraction(run.units * seconds, run.per_node)
     return gpu_s, cost
 
 
@@ -160,8 +162,8 @@ async def _losers(
     shown: Iterable[Cause],
 ) -> dict[CutShort, tuple[int, ...]]:
     """Returns the jobs that lost most, by how they ended, for shown causes that no incident explains."""
-    names = {(one.kind, one.what) for one in shown if not one.jobs}
-    chosen, others = [how for how in hows if _words(how) in names], {one.run for one in blamed}
+    names = {(cause.kind, cause.what) for cause in shown if not cause.jobs}
+    chosen, others = [how for how in hows if _words(how) in names], {blamed_run.run for blamed_run in blamed}
     runs: dict[CutShort, list[tuple[Fraction, int]]] = {}
     for segment in segments:
         found = await state.store.losses.largest_losses(
@@ -202,7 +204,7 @@ def _of(segment: Segment, scope: ReportScope) -> tuple[ReportSpan, Only]:
 
 
 def _costs(segment: Segment, pieces: Iterable[Piece]) -> list[tuple[Fraction, int]]:
-    return [(segment.usd_per_second * Fraction(one.unit_s, one.per_node), one.job) for one in pieces]
+    return [(segment.usd_per_second * Fraction(piece.unit_s, piece.per_node), piece.job) for piece in pieces]
 
 
 def _named(runs: Iterable[tuple[Fraction, int]]) -> tuple[int, ...]:

@@ -95,8 +95,8 @@ async def _own_costs(
         broken = [(one.machine, *span) for one in here for span in intervals.union(one.broken)]
         held_broken = sum(
             (
-                Fraction(one.units * (one.end - one.start), one.per_node)
-                for one in await store.capacity.held_on(name, broken, now)
+                Fraction(held_part.units * (held_part.end - held_part.start), held_part.per_node)
+                for held_part in await store.capacity.held_on(name, broken, now)
             ),
             Fraction(0),
         )

@@ -23,12 +23,14 @@ MAX_NOTICE_AGE_S = 7 * 86_400  # older notices are dropped unsent
 MAX_CAUSES = 3  # in a summary
 
 
-async def record_budget_notice(state: AppState, cluster: Cluster, one: BudgetStatus, now: int) -> None:
+async def record_budget_notice(state: AppState, cluster: Cluster, status: BudgetStatus, now: int) -> None:
     """Stores a notice that a team's budget is spent or nearly spent, once per level, period and limit. The cluster's
     public event list does not mention it, because not everyone may see the team's usage."""
-    spent = f"team {one.team}: {_words(one)}"
-    key = f"budget/{one.team}/{one.start}/{one.budget.limit.normalize():f} {one.budget.unit}/{one.level.value}"
-    title = f"{cluster.name}: the budget of {one.team} {'is spent' if one.level is Level.OVER else 'is soon spent'}"
+    spent = f"team {status.team}: {_words(status)}"
+    key = f"budget/{status.team}/{status.start}/{status.budget.limit.normalize():f} {status.budget.unit}/{status.level.value}"
+    title = (
+        f"{cluster.name}: the budget of {status.team} {'is spent' if status.level is Level.OVER else 'is soon spent'}"
+    )
     news = Notification(key, "Budget", "warning", title, spent, now)
     await state.store.notifications.add(cluster.name, news)
 
@@ -54,18 +56,19 @@ async def record_weekly_summary(state: AppState, cluster: Cluster, now: int) -> 
 def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
     """Returns the text of a weekly summary: usage and goodput by team, the largest losses, and what was left of
     budgets."""
-    share = {one.team: one.goodput for one in good.teams}
+    share = {team.team: team.goodput for team in good.teams}
     rows = [(row.by["team"] or "no team", row, share.get(row.by["team"])) for row in used.rows]
     lines = [
         f"{who}: {row.gpu_hours:,.2f} GPU-hours, {row.usd:,.2f} USD{_goodput(part)}"
         for who, row, part in (*rows, ("all", used.total, good.total.goodput))
     ]
     lines += [
-        f"lost: {one.usd:,.2f} USD, {one.gpu_hours:,.2f} GPU-hours: {one.what}" for one in good.causes[:MAX_CAUSES]
+        f"lost: {cause.usd:,.2f} USD, {cause.gpu_hours:,.2f} GPU-hours: {cause.what}"
+        for cause in good.causes[:MAX_CAUSES]
     ]
     lines += [
-        f"budget of {one.team}: {one.left:,.2f} of {one.limit:,.2f} {unit_label(one.unit)} a {one.per} were left"
-        for one in budgets
+        f"budget of {budget.team}: {budget.left:,.2f} of {budget.limit:,.2f} {unit_label(budget.unit)} a {budget.per} were left"
+        for budget in budgets
     ]
     if used.total.energy_kwh:
         lines.append(f"energy: {'~' if used.total.energy_estimated else ''}{used.total.energy_kwh:,.1f} kWh")
@@ -78,16 +81,16 @@ async def send_pending(state: AppState, cluster: Cluster, now: int) -> None:
     news = await state.store.notifications.pending(cluster.name, now - MAX_NOTICE_AGE_S)
     if news:
         await state.backend.monitoring.send_alerts(cluster, news)
-        await state.store.notifications.mark_sent(cluster.name, [one.key for one in news], now)
+        await state.store.notifications.mark_sent(cluster.name, [notification.key for notification in news], now)
 
 
 def _goodput(share: float | None) -> str:
     return "" if share is None else f", goodput {100 * share:.1f} %"
 
 
-def _words(one: BudgetStatus) -> str:
-    budget = one.budget
-    spent = f"{one.used:,} of {budget.limit:,} {unit_label(budget.unit)} a {budget.per} are used"
-    if one.level is Level.OVER:
+def _words(status: BudgetStatus) -> str:
+    budget = status.budget
+    spent = f"{status.used:,} of {budget.limit:,} {unit_label(budget.unit)} a {budget.per} are used"
+    if status.level is Level.OVER:
         return f"{spent}: its jobs wait for the next {budget.per}" if budget.cap else f"{spent}: the budget is spent"
     return spent

@@ -71,7 +71,7 @@ async def unpriced_segments(state: AppState, billed: BilledCluster, period: Peri
 async def cut_by_prices(state: AppState, billed: BilledCluster, period: Period, groups: set[str]) -> list[Segment]:
     """Returns the period cut wherever the price of one of these groups changed, group by group."""
     prices = await state.store.prices.of_cluster(billed.name)
-    return [one for one in invoice.segments(prices, groups, period) if one.group in groups]
+    return [segment for segment in invoice.segments(prices, groups, period) if segment.group in groups]
 
 
 async def usage_cost(
@@ -92,13 +92,13 @@ async def usage_cost(
 
 async def run_costs(state: AppState, billed: BilledCluster, runs: Sequence[RunRow], within: Period) -> list[Fraction]:
     """Returns the cost of each run within the period, in exact USD. Runs that have not ended count until now."""
-    segments = await cut_by_prices(state, billed, within, {one.group for one in runs})
+    segments = await cut_by_prices(state, billed, within, {run.group for run in runs})
 
-    def cost(one: RunRow, segment: Segment) -> Fraction:
-        seconds = min(one.end or billed.now, segment.end) - max(one.start, segment.start)
-        return segment.usd_per_second * Fraction(one.units * max(0, seconds), one.per_node)
+    def cost(run: RunRow, segment: Segment) -> Fraction:
+        seconds = min(run.end or billed.now, segment.end) - max(run.start, segment.start)
+        return segment.usd_per_second * Fraction(run.units * max(0, seconds), run.per_node)
 
-    return [sum((cost(one, part) for part in segments if part.group == one.group), Fraction(0)) for one in runs]
+    return [sum((cost(run, part) for part in segments if part.group == run.group), Fraction(0)) for run in runs]
 
 
 def prices_of(cluster: Cluster, known: Iterable[NodePrice], since: float) -> list[NodePrice]:

@@ -26,7 +26,7 @@ async def load_runs_of_job(state: AppState, name: str, job: int, seen: tuple[str
     runs = await state.store.usage.runs_of_job(name, job)
     ends = await state.store.operations.data_deletion_times(name)
     newest = bisect(ends, runs[-1].start) if runs else 0
-    return [one for one in runs if bisect(ends, one.start) == newest and (seen is None or one.team in seen)]
+    return [run for run in runs if bisect(ends, run.start) == newest and (seen is None or run.team in seen)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,36 +80,36 @@ def run_order(lossy: bool, waited: bool) -> Order:
     return "lossy" if lossy else "waited" if waited else "latest"
 
 
-def _run_line(one: RunRow, billed: BilledCluster, period: Period, cost: Fraction, whole: Fraction) -> RunLine:
+def _run_line(run: RunRow, billed: BilledCluster, period: Period, cost: Fraction, whole: Fraction) -> RunLine:
     """Returns the run, with what it held, lost, idled and used within the period, counted in the same way as the sums
     of that period."""
-    end = max(one.start, one.end or billed.now)
-    elapsed, until = end - one.start, min(period.end, billed.now)
-    held, lost, idle = within(one.start, end, one.lost_s, one.idle_s, period.start, until)
-    gpu_s, cpu_s = one.gpus * (elapsed - one.measured_s), one.cpus * elapsed - one.cpu_measured_s
-    drawn = (one.energy_j, estimate_j(one.gpu_type, gpu_s, cpu_s))
+    end = max(run.start, run.end or billed.now)
+    elapsed, until = end - run.start, min(period.end, billed.now)
+    held, lost, idle = within(run.start, end, run.lost_s, run.idle_s, period.start, until)
+    gpu_s, cpu_s = run.gpus * (elapsed - run.measured_s), run.cpus * elapsed - run.cpu_measured_s
+    drawn = (run.energy_j, estimate_j(run.gpu_type, gpu_s, cpu_s))
     energy = Energy(*(joules * held // max(1, elapsed) for joules in drawn))
     return RunLine(
-        job=one.job,
-        team=one.team,
-        user=one.user,
-        partition=one.partition,
-        group=one.group,
-        state=one.state,
-        nodes=one.nodes,
-        node_count=one.node_count,
-        gpu_type=one.gpu_type,
-        gpus=one.gpus,
-        cpus=one.cpus,
-        start=one.start,
-        end=one.end or None,
-        waited_s=max(0, one.start - one.eligible),
+        job=run.job,
+        team=run.team,
+        user=run.user,
+        partition=run.partition,
+        group=run.group,
+        state=run.state,
+        nodes=run.nodes,
+        node_count=run.node_count,
+        gpu_type=run.gpu_type,
+        gpus=run.gpus,
+        cpus=run.cpus,
+        start=run.start,
+        end=run.end or None,
+        waited_s=max(0, run.start - run.eligible),
         elapsed_s=elapsed,
         held_s=held,
-        time_limit_s=one.time_limit_s,
-        used_cpu_s=one.used_cpu_s,
-        memory_mib=one.memory_mib,
-        used_memory_mib=one.used_memory_mib,
+        time_limit_s=run.time_limit_s,
+        used_cpu_s=run.used_cpu_s,
+        memory_mib=run.memory_mib,
+        used_memory_mib=run.used_memory_mib,
         lost_s=lost,
         idle_s=idle,
         energy_kwh=round(energy.kwh(billed.costs.pue), 4),

@@ -65,9 +65,9 @@ async def load_usage(
         usage_cost(state, billed, period, only, tuple(by)),
     )
     grouped: dict[tuple[str, ...], list[Total]] = {}
-    for one in totals:
-        grouped.setdefault(one.by[: len(by)], []).append(one)
-    shown = ["gpu" if one == "gpu_type" else one for one in by]
+    for total in totals:
+        grouped.setdefault(total.by[: len(by)], []).append(total)
+    shown = ["gpu" if dimension == "gpu_type" else dimension for dimension in by]
     cost, keys = dict(costs), sorted(grouped)
     exact = [cost.get(key, Fraction(0)) for key in keys]
     whole = cents(sum(exact, Fraction(0)))
@@ -90,9 +90,9 @@ async def load_usage(
 def energy_sum(parts: Iterable[Total]) -> Energy:
     """Returns the energy of these sums; the last of their `by` values must be the GPU type."""
     measured = estimated = 0
-    for one in parts:
-        measured += one.energy_j
-        estimated += estimate_j(one.by[-1], one.unmeasured_gpu_s, one.unmeasured_cpu_s)
+    for part in parts:
+        measured += part.energy_j
+        estimated += estimate_j(part.by[-1], part.unmeasured_gpu_s, part.unmeasured_cpu_s)
     return Energy(measured, estimated)
 
 
@@ -100,11 +100,11 @@ def _row(by: dict[str, str], parts: Sequence[Total], whole_cents: int, pue: floa
     energy = energy_sum(parts)
 
     def hours(name: str) -> float:
-        return to_hours(sum(getattr(one, name) for one in parts))
+        return to_hours(sum(getattr(part, name) for part in parts))
 
     return UsageRow(
         by=by,
-        runs=sum(one.runs for one in parts),
+        runs=sum(part.runs for part in parts),
         gpu_hours=hours("gpu_s"),
         cpu_hours=hours("cpu_s"),
         lost_gpu_hours=hours("lost_gpu_s"),

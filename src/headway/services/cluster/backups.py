@@ -69,8 +69,8 @@ async def list_backups(state: AppState, folder: str) -> list[BackupOut]:
 
     folders = [folder] if folder else await _scheduled_folders(state)
     found = [
-        await asyncio.to_thread(archive.list_archives, require_allowed_path(state, one), missing_ok=not folder)
-        for one in folders
+        await asyncio.to_thread(archive.list_archives, require_allowed_path(state, root), missing_ok=not folder)
+        for root in folders
     ]
     return [_out(path, header, size) for part in found for path, header, size in part]
 

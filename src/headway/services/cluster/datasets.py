@@ -24,9 +24,10 @@ async def list_versions(state: AppState, name: str) -> list[DatasetOut]:
     await state.clusters.row(name)
     jobs = await state.store.datasets.job_counts(name)
     found = [
-        _version_out(one, jobs.get((one.name, one.number), 0)) for one in await state.store.datasets.versions(name)
+        _version_out(version, jobs.get((version.name, version.number), 0))
+        for version in await state.store.datasets.versions(name)
     ]
-    return sorted(found, key=lambda one: (one.name, one.version))
+    return sorted(found, key=lambda version: (version.name, version.version))
 
 
 async def add_version(state: AppState, who: Principal, name: str, ask: DatasetIn) -> OperationOut:
@@ -48,18 +49,18 @@ async def add_version(state: AppState, who: Principal, name: str, ask: DatasetIn
 
 async def verify_version(state: AppState, who: Principal, name: str, dataset: str, version: int) -> OperationOut:
     """Queues a check that reads a version completely. If files are damaged, the operation fails and names them."""
-    one = await _find_version(state, name, dataset, version)
-    return await _queue(state, who, name, DatasetParams("verify", one.name, version=one.number))
+    found = await _find_version(state, name, dataset, version)
+    return await _queue(state, who, name, DatasetParams("verify", found.name, version=found.number))
 
 
 async def remove_version(
     state: AppState, who: Principal, name: str, dataset: str, version: int, *, force: bool
 ) -> OperationOut:
     """Queues the removal of a version. Raises Conflict while the lineage of jobs names it, unless `force`."""
-    one = await _find_version(state, name, dataset, version, removed=True)  # a removal that failed is completed
-    if one.removed_at is None and not force:
-        await require_unused(state, one)
-    return await _queue(state, who, name, DatasetParams("remove", one.name, version=one.number, force=force))
+    found = await _find_version(state, name, dataset, version, removed=True)  # a removal that failed is completed
+    if found.removed_at is None and not force:
+        await require_unused(state, found)
+    return await _queue(state, who, name, DatasetParams("remove", found.name, version=found.number, force=force))
 
 
 async def pin_versions(state: AppState, cluster: Cluster, stage_in: Sequence[str]) -> list[str]:
@@ -68,12 +69,13 @@ async def pin_versions(state: AppState, cluster: Cluster, stage_in: Sequence[str
         return []
     known = await state.store.datasets.versions(cluster.name)
     found = []
-    for one in stage_in:
-        name, _, number = one.partition("@")
+    for name_and_version in stage_in:
+        name, _, number = name_and_version.partition("@")
         matching = [version for version in known if version.name == name and number in ("", str(version.number))]
         if not matching:
             raise NotFound(
-                f"{cluster.name} has no dataset {one}", hint=f"headway dataset list --cluster {cluster.name}"
+                f"{cluster.name} has no dataset {name_and_version}",
+                hint=f"headway dataset list --cluster {cluster.name}",
             )
         found.append(matching[-1].label)
     return found
@@ -105,10 +107,12 @@ async def _find_version(
 ) -> DatasetVersion:
     """Returns a version. Raises NotFound, also for a removed one unless `removed`."""
     await state.clusters.row(cluster)
-    one = await state.store.datasets.get(cluster, dataset, number)
-    if one.removed_at is not None and not removed:
-        raise NotFound(f"{one.label} was removed by {one.removed_by}", hint=f"headway dataset list --cluster {cluster}")
-    return one
+    found = await state.store.datasets.get(cluster, dataset, number)
+    if found.removed_at is not None and not removed:
+        raise NotFound(
+            f"{found.label} was removed by {found.removed_by}", hint=f"headway dataset list --cluster {cluster}"
+        )
+    return found
 
 
 async def _queue(

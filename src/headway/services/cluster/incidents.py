@@ -46,7 +46,7 @@ async def get_node_history(state: AppState, name: str, node: str) -> NodeHistory
         days=cluster.health.flaky_days,
         why_out=node_score.keep_out_reason(found, cluster.health, now)
         or node_score.flaky_reason(found, cluster.health, now),
-        incidents=[incident_out(await state.store.incidents.get(one.number)) for one in found],
+        incidents=[incident_out(await state.store.incidents.get(incident.number)) for incident in found],
     )
 
 

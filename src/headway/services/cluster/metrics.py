@@ -88,7 +88,7 @@ async def _read_gpu_utilisation(state: AppState, cluster: Cluster) -> tuple[dict
 def _check_series(cluster: Cluster, keys: Iterable[str], over: Over, node: str) -> None:
     for key in keys:
         if key not in SERIES or over not in SERIES[key].over:
-            there = ", ".join(one.key for one in SERIES.values() if over in one.over)
+            there = ", ".join(series.key for series in SERIES.values() if over in series.over)
             raise NotFound(f"there is no series {key!r} of a {over}", hint=f"there is {there}")
     if over == "node" and node not in cluster.slot_names:
         raise NotFound(f"{cluster.name} has no node {node}", hint=f"headway nodes {cluster.name}")
@@ -104,11 +104,15 @@ async def _job_lifetime(state: AppState, cluster: Cluster, number: int) -> tuple
 
 
 def _chart(key: str, rows: Sequence[known.Row], times: Sequence[float], over: Over) -> ChartOut:
-    one = SERIES[key]
+    series = SERIES[key]
     lines = [_line(row, times, over) for row in rows]
     lines.sort(key=lambda line: (line.node, -1 if line.gpu is None else line.gpu))
     return ChartOut(
-        key=key, title=one.title, unit=one.unit, lines=lines[:MOST_LINES], left_out=max(0, len(lines) - MOST_LINES)
+        key=key,
+        title=series.title,
+        unit=series.unit,
+        lines=lines[:MOST_LINES],
+        left_out=max(0, len(lines) - MOST_LINES),
     )
 
 

@@ -21,7 +21,7 @@ async def get_node(state: AppState, name: str, node: str) -> NodeDetailOut:
     """Returns the node as last read, with its open incident and the latest reboot or test. Raises NotFound."""
     cluster = await _cluster_with_node(state, name, node)
     incident = await _open_incident(state, name, node)
-    out = next((one for one in node_outs(cluster, state.live.snapshot(name)) if one.name == node), None)
+    out = next((node_out for node_out in node_outs(cluster, state.live.snapshot(name)) if node_out.name == node), None)
     if out is None:
         raise NotFound(f"{node} has no machine now", hint=f"headway nodes {name}")
     return NodeDetailOut(
@@ -92,7 +92,7 @@ async def start_tests(state: AppState, who: Principal, name: str, node: str, *, 
     there."""
     cluster = await _cluster_with_node(state, name, node)
     _require_idle(state, name, node)
-    known = next((one for one in state.live.snapshot(name).nodes if one.name == node), None)
+    known = next((state_now for state_now in state.live.snapshot(name).nodes if state_now.name == node), None)
     if hard and known is not None and BUSY.intersection(known.states):
         raise Conflict(f"jobs run on {node}: hard tests would disturb them", hint="drain it and wait")
     await write_audit_line(state, who, "node.test", f"{name}/{node}", hard=hard)
@@ -103,7 +103,7 @@ async def start_tests(state: AppState, who: Principal, name: str, node: str, *, 
 async def _run_tests(state: AppState, cluster: Cluster, node: str, action: NodeActionOut, *, hard: bool) -> str:
     found = await state.backend.nodes.test_node(cluster, node, hard=hard)
     action.tests = [TestOut(name=name, ok=ok, text=text) for name, ok, text in found]
-    return next((one.text or f"{one.name} failed" for one in action.tests if not one.ok), "")
+    return next((test.text or f"{test.name} failed" for test in action.tests if not test.ok), "")
 
 
 def _run_in_background(
@@ -163,4 +163,4 @@ async def _cluster_with_node(state: AppState, name: str, node: str) -> Cluster:
 async def _open_incident(state: AppState, name: str, node: str) -> Incident | None:
     """Returns the node's open incident. Incidents that say that a machine could not be created or deleted are left out."""
     found = await state.store.incidents.search(name, node=node, unfinished=True)
-    return next((one for one in found if one.action is not FaultAction.MAKE), None)
+    return next((incident for incident in found if incident.action is not FaultAction.MAKE), None)

@@ -36,4 +36,4 @@ async def queue_operation(
 async def queued_operations(state: AppState, cluster: str) -> list[Operation]:
     """Returns the operations of the cluster that wait for their turn, the oldest first."""
     found = await state.store.operations.recent(cluster)
-    return [one for one in reversed(found) if one.state == "queued"]
+    return [operation for operation in reversed(found) if operation.state == "queued"]

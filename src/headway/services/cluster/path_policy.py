@@ -51,12 +51,11 @@ def moved_dataset_faults(before: Cluster, cluster: Cluster) -> Iterator[Fault]:
     with files open."""
     if not (before.provider.volumes_on_server and cluster.provider.volumes_on_server):
         return
-    known = {one.name: one.source for one in before.storage.datasets if not one.versioned}
-    for number, one in enumerate(cluster.storage.datasets):
-        if not one.versioned and one.source and known.get(one.name, one.source) != one.source:
-            message = (
-                f"the dataset {one.name} is mounted from {known[one.name]}; a mounted dataset can't change its folder"
-            )
+    known = {dataset.name: dataset.source for dataset in before.storage.datasets if not dataset.versioned}
+    for number, dataset in enumerate(cluster.storage.datasets):
+        if not dataset.versioned and dataset.source and known.get(dataset.name, dataset.source) != dataset.source:
+            source = known[dataset.name]
+            message = f"the dataset {dataset.name} is mounted from {source}; a mounted dataset can't change its folder"
             yield Fault(
                 f"storage.datasets[{number}].path",
                 message,

@@ -28,7 +28,7 @@ async def get_storage(state: AppState, name: str) -> StorageOut:
     stale = snapshot.stale  # viewers do not contact a head again that did not answer
     try:
         if not stale:
-            usage = {one.path: one for one in await state.readings.volume_usage(cluster, MAX_AGE_S)}
+            usage = {usage_row.path: usage_row for usage_row in await state.readings.volume_usage(cluster, MAX_AGE_S)}
     except (HeadwayError, TimeoutError, OSError) as error:
         stale = error.first_line if isinstance(error, HeadwayError) else f"{cluster.head} did not answer"
     speeds = await state.store.volume_speeds.of_cluster(name)
@@ -47,9 +47,17 @@ async def measure_speed(state: AppState, who: Principal, name: str, ask: BenchIn
     now, node = state.clock(), ask.node or cluster.head
     await state.store.volume_speeds.record(
         VolumeSpeedRow(
-            name, one.path, node, ask.mib, now, one.write_mib_s, one.read_mib_s, one.checkpoint_mib_s, one.error
+            name,
+            speed.path,
+            node,
+            ask.mib,
+            now,
+            speed.write_mib_s,
+            speed.read_mib_s,
+            speed.checkpoint_mib_s,
+            speed.error,
         )
-        for one in found
+        for speed in found
     )
     await write_audit_line(state, who, "storage.bench", name, node=ask.node, mib=ask.mib)
     return list(found)
@@ -63,7 +71,7 @@ def _volume(
     nodes: list[NodeState],
     incidents: tuple[Incident, ...],
 ) -> VolumeOut:
-    mounted = next((one for one in cluster.storage.volumes if one.path == path), None)
+    mounted = next((volume for volume in cluster.storage.volumes if volume.path == path), None)
     lost = list(_lost_by(path, nodes, incidents))
     return VolumeOut(
         path=path,
@@ -84,7 +92,7 @@ def _lost_by(path: str, nodes: list[NodeState], incidents: tuple[Incident, ...])
     """Yields the nodes whose checks say that the volume is missing or unusable, with the text of their incident or
     drain reason."""
     named = re.compile(rf"(?<![\w/.-]){re.escape(path)}(?![\w/.-])")
-    incident_texts = {one.node: one.what for one in incidents if named.search(one.what)}
+    incident_texts = {incident.node: incident.what for incident in incidents if named.search(incident.what)}
     for node in nodes:
         why = incident_texts.get(node.name) or (node.reason if not node.usable and named.search(node.reason) else "")
         if why:

@@ -103,12 +103,12 @@ async def _incidents(state: AppState, name: str, job_id: int, runs: list[JobStat
     """Returns the incidents that requeued the job, and those of its nodes while it ran there; the latest at the end."""
     numbers = set(await state.store.incidents.that_requeued(name, job_id))
     began = min((run.start_time for run in runs if run.start_time), default=0)
-    for one in await state.store.incidents.search(name, since=began, limit=_MAX_INCIDENTS_READ) if began else ():
-        at = one.fault_at or one.opened_at
+    for incident in await state.store.incidents.search(name, since=began, limit=_MAX_INCIDENTS_READ) if began else ():
+        at = incident.fault_at or incident.opened_at
         for run in runs:
             end = run.end_time if run.end_time and run.state not in RUNNING else state.clock()
-            if one.node in run.nodes and run.start_time and run.start_time <= at <= end + 1:
-                numbers.add(one.number)
+            if incident.node in run.nodes and run.start_time and run.start_time <= at <= end + 1:
+                numbers.add(incident.number)
     latest = sorted(numbers)[-_MAX_INCIDENTS_SHOWN:]
     return [incident_out(await state.store.incidents.get(number)) for number in latest]
 

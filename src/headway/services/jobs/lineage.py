@@ -36,7 +36,7 @@ async def get_lineage(state: AppState, who: Principal, name: str, job_id: int) -
         job = await _job_or_none(state, cluster, job_id)
         folder, named_image = _checkpoint_folder(record, job), str(record.facts.get("container_image", ""))
         listed = await _list_files(state, cluster, record.user, job_id, folder)
-    ran = dict.fromkeys(str(one["image"]) for one in listed["used"] if one.get("image"))
+    ran = dict.fromkeys(str(entry["image"]) for entry in listed["used"] if entry.get("image"))
     images = [named_image] if named_image else [*ran]
     return LineageOut(
         job_id=job_id,
@@ -76,13 +76,14 @@ async def _datasets(state: AppState, record: JobRecord) -> list[dict[str, str]]:
     if not any("sha256" in row for row in rows):
         return rows
     known = {
-        (one.name, str(one.number)): one for one in await state.store.datasets.versions(record.cluster, removed=True)
+        (version.name, str(version.number)): version
+        for version in await state.store.datasets.versions(record.cluster, removed=True)
     }
     for row in rows:
-        one = known.get((row["name"], row["version"]))
-        if "sha256" in row and one is not None and one.removed_at is not None:
-            row["removed"] = f"by {one.removed_by}{', by force' if one.forced else ''}"
-            row["removed_at"] = f"{one.removed_at:.0f}"
+        version = known.get((row["name"], row["version"]))
+        if "sha256" in row and version is not None and version.removed_at is not None:
+            row["removed"] = f"by {version.removed_by}{', by force' if version.forced else ''}"
+            row["removed_at"] = f"{version.removed_at:.0f}"
     return rows
 
 
@@ -113,8 +114,8 @@ async def _list_files(state: AppState, cluster: Cluster, user: str, job_id: int,
 
 def _image_digest(image: str, used: Sequence[Mapping[str, str]]) -> str:
     """Returns the digest of the container image that ran, otherwise the one that its reference pins, otherwise ""."""
-    for one in used:
-        match = re.search(r"sha256-([0-9a-f]{64})", str(one.get("file", "")))
-        if match and one.get("image") in (image, None, ""):
+    for version in used:
+        match = re.search(r"sha256-([0-9a-f]{64})", str(version.get("file", "")))
+        if match and version.get("image") in (image, None, ""):
             return f"sha256:{match[1]}"
     return image.partition("@")[2] if "@sha256:" in image else ""

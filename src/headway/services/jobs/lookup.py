@@ -27,7 +27,9 @@ def slurm_target(state: AppState, cluster: Cluster, job: JobState, job_id: int, 
     its tasks. Raises NotFound for a task that the array does not have."""
     known = state.live.snapshot(cluster.name).jobs
     if not task:
-        return str(job_id), [one.state for one in known if job_id in (one.id, one.array_job_id)] or [job.state]
+        return str(job_id), [
+            known_job.state for known_job in known if job_id in (known_job.id, known_job.array_job_id)
+        ] or [job.state]
     array = job.array_job_id or job_id
     covered = tasks_of(known, array, task)
     if not covered and job.array_task == task:
@@ -36,7 +38,7 @@ def slurm_target(state: AppState, cluster: Cluster, job: JobState, job_id: int, 
         raise NotFound(
             f"job {array} on {cluster.name} has no task {task} now", hint=f"headway job {cluster.name} {array}"
         )
-    return f"{array}_{task}", [one.state for one in covered]
+    return f"{array}_{task}", [task_job.state for task_job in covered]
 
 
 async def array_task_states(state: AppState, who: Principal, cluster: Cluster, job_id: int) -> dict[str, str]:

@@ -77,7 +77,9 @@ async def retry_pipeline(
         raise NotFound(f"{row.name} has no step {', '.join(unknown)}", hint=f"it has {', '.join(plan.steps)}")
     records = await state.store.jobs.of_pipeline(row.id)
     # If the server was killed during this request, some of its steps may be recorded already: leave them out.
-    before = [(one.step, one.job_id) for one in records if not who.idempotency_key or one.at < who.first_sent_at]
+    before = [
+        (record.step, record.job_id) for record in records if not who.idempotency_key or record.at < who.first_sent_at
+    ]
     now = latest_jobs(before)
     jobs = await _jobs(state, cluster, now.values())
     states = {step: jobs[number].state if number in jobs else "UNKNOWN" for step, number in now.items()}
@@ -177,7 +179,7 @@ async def _describe(
     state: AppState, cluster: Cluster, row: PipelineRow, ended: Mapping[int, JobState] = MappingProxyType({})
 ) -> PipelineOut:
     records = await state.store.jobs.of_pipeline(row.id)
-    return await _out(state, cluster, row, [(one.step, one.job_id) for one in records], ended)
+    return await _out(state, cluster, row, [(record.step, record.job_id) for record in records], ended)
 
 
 async def _out(

@@ -148,7 +148,7 @@ async def record_submission(
             kind=kind,
             request=lineage.stored_request(prepared),
             facts=lineage.lineage_facts(prepared, cluster, versions),
-            datasets=[(one.name, one.number) for one in versions],
+            datasets=[(version.name, version.number) for version in versions],
             audit=summary,
             address=who.address,
             **links,
@@ -181,6 +181,6 @@ async def _is_recorded(state: AppState, cluster: Cluster, job_id: int, who: Prin
 
 async def _dataset_versions(state: AppState, cluster: Cluster, prepared: PreparedJob) -> list[DatasetVersion]:
     """Returns the dataset versions that the job names."""
-    if not any(one.versioned for one in cluster.storage.datasets):
+    if not any(dataset.versioned for dataset in cluster.storage.datasets):
         return []
     return lineage.used_versions(prepared, await state.store.datasets.versions(cluster.name))

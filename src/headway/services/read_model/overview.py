@@ -62,6 +62,6 @@ async def _incidents(state: AppState, name: str) -> tuple[IncidentOut, ...]:
     """Returns the open incidents and the most recent ones; those that the overview shows include their steps."""
     store = state.store.incidents
     listed = await store.open_and_recent(name, SHOWN_INCIDENTS)
-    shown = sorted(listed, key=lambda one: one.state.closed)[:SHOWN_INCIDENTS]
-    whole = {one.number: await store.get(one.number) for one in shown}
-    return tuple(incident_out(whole.get(one.number, one)) for one in listed)
+    shown = sorted(listed, key=lambda incident: incident.state.closed)[:SHOWN_INCIDENTS]
+    whole = {incident.number: await store.get(incident.number) for incident in shown}
+    return tuple(incident_out(whole.get(incident.number, incident)) for incident in listed)

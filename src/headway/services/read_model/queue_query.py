@@ -140,9 +140,9 @@ def _come_and_gone(
     counts = dict(found.counts)
     left = _fitting((news.before[number] for number in (*news.removed, *changed)), ask)
     come = _fitting((news.after[number] for number in (*news.added, *changed)), ask)
-    for one, jobs in ((-1, left), (1, come)):
+    for sign, jobs in ((-1, left), (1, come)):
         for job in jobs:
-            counts[kind_of(job.state)] += one
+            counts[kind_of(job.state)] += sign
     left, come = ([job for job in jobs if kind_of(job.state) in ask.kinds] for jobs in (left, come))
     return left, come, counts
 

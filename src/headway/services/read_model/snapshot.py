@@ -83,7 +83,9 @@ class Snapshot:
         """Returns `job_orders` for the next reading, without those that have not been used for UNUSED_ORDER_S, and
         empties them here: otherwise each reading would keep all earlier ones in memory."""
         young = {
-            question: one for question, one in self.job_orders.items() if now - (one[1].as_of or 0.0) < UNUSED_ORDER_S
+            question: entry
+            for question, entry in self.job_orders.items()
+            if now - (entry[1].as_of or 0.0) < UNUSED_ORDER_S
         }
         self.job_orders.clear()
         return young
@@ -178,11 +180,11 @@ class LiveState:
 
     def publish_events(self, *news: NewsOut) -> None:
         """Publishes events to all event streams."""
-        for one in news:
+        for event in news:
             self.last_event_number += 1
-            text = one.model_dump_json(exclude_defaults=True)
-            self._told.append(PublishedEvent(self.last_event_number, one.cluster, one.kind, text))
-        for place in {one.cluster for one in news}:
+            text = event.model_dump_json(exclude_defaults=True)
+            self._told.append(PublishedEvent(self.last_event_number, event.cluster, event.kind, text))
+        for place in {event.cluster for event in news}:
             self.hub.publish(events_topic(place))
         if news:
             self.hub.publish(events_topic(""))
@@ -196,19 +198,19 @@ class LiveState:
     def publish_incident_changes(self, cluster: str, incidents: Iterable[Incident]) -> None:
         """Publishes an event for each incident whose state has changed since the last call. The first call publishes
         none."""
-        now = {one.number: one for one in incidents}
+        now = {incident.number: incident for incident in incidents}
         known = self._incidents.get(cluster)
-        self._incidents[cluster] = {number: one.state.value for number, one in now.items()}
+        self._incidents[cluster] = {number: incident.state.value for number, incident in now.items()}
         if known is None:
             return
         self.publish_events(
             *(
                 NewsOut(
-                    at=self._now(), cluster=cluster, kind="incident", name=str(number), state=one.state.value,
-                    before=known.get(number, ""), text=one.what, node=one.node,
+                    at=self._now(), cluster=cluster, kind="incident", name=str(number), state=incident.state.value,
+                    before=known.get(number, ""), text=incident.what, node=incident.node,
                 )
-                for number, one in now.items()
-                if known.get(number) != one.state.value
+                for number, incident in now.items()
+                if known.get(number) != incident.state.value
             )
         )  # fmt: skip
 

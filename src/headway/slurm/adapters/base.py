@@ -36,9 +36,9 @@ class Field:
 def read_record(fields: Iterable[Field], row: Mapping[str, Any]) -> dict[str, Any]:
     """Returns Headway's fields of one of Slurm's records."""
     found = {}
-    for one in fields:
-        value = row.get(one.source)
-        found[one.name] = one.default if value is None else one.parse(value)
+    for spec in fields:
+        value = row.get(spec.source)
+        found[spec.name] = spec.default if value is None else spec.parse(value)
     return found
 
 

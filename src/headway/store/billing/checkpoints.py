@@ -22,9 +22,16 @@ class Checkpoints(StorePart):
         happens when its first reports were deleted."""
         known = await self.of_jobs(cluster, list(saves))
         rows = [
-            {"cluster": cluster, "job": job, "at": at, "saves": one.count, "stalled_s": one.stalled_s, "up_s": one.up_s}
-            for job, one in saves.items()
-            if job not in known or (one.count, one.up_s) > (known[job].count, known[job].up_s)
+            {
+                "cluster": cluster,
+                "job": job,
+                "at": at,
+                "saves": stats.count,
+                "stalled_s": stats.stalled_s,
+                "up_s": stats.up_s,
+            }
+            for job, stats in saves.items()
+            if job not in known or (stats.count, stats.up_s) > (known[job].count, known[job].up_s)
         ]
         if rows:
             async with self._database.write() as db:

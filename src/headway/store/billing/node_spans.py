@@ -33,9 +33,9 @@ class NodeSpans(StorePart):
     async def save(self, cluster: str, spans: Iterable[NodeSpan]) -> None:
         """Stores each span once, keyed by node, kind and beginning; a later call replaces its end and reason."""
         rows = [
-            {"cluster": cluster, "node": one.node, "kind": one.kind.value, "began": one.began, "ended": one.ended,
-             "reason": one.reason[:500]}
-            for one in spans
+            {"cluster": cluster, "node": span.node, "kind": span.kind.value, "began": span.began, "ended": span.ended,
+             "reason": span.reason[:500]}
+            for span in spans
         ]  # fmt: skip
         if rows:
             async with self._database.write() as db:

@@ -14,10 +14,10 @@ from headway.store.db.transactions import StorePart, insert_into
 class Notifications(StorePart):
     """Stores notifications and whether they were sent."""
 
-    async def add(self, cluster: str, one: Notification) -> None:
+    async def add(self, cluster: str, notification: Notification) -> None:
         """Adds a notification to be sent; does nothing if one with its key exists."""
         n = t.news
-        values = {name: getattr(one, name) for name in Notification.__dataclass_fields__}
+        values = {name: getattr(notification, name) for name in Notification.__dataclass_fields__}
         async with self._database.write() as db:
             await db.execute(insert_into(db, n).values(cluster=cluster, told_at=0, **values).on_conflict_do_nothing())
 

@@ -285,16 +285,16 @@ class Runs(StorePart):
                 # With the node's name the database can use the primary key; without it, it would read all runs ever
                 # stored.
                 on = [
-                    {**one, "its_node": node}
-                    for one in ends
-                    for part in parts.get((one["its_job"], one["its_start"]), ())
+                    {**row, "its_node": node}
+                    for row in ends
+                    for part in parts.get((row["its_job"], row["its_start"]), ())
                     for node in part.nodes
                 ]
                 async with self._rollups.invalidating(db, cluster, [job for job, _ in some]):
                     await in_batches(db, update(r).where(*of_run).values(end=_added("its_end"), state="UNKNOWN"), ends)
                 there = (*of_node, n.c.node == bindparam("its_node"))
                 await in_batches(db, update(n).where(*there).values(end=_added("its_end")), on)
-                longest = max(one["its_end"] - one["its_start"] for one in ends)
+                longest = max(row["its_end"] - row["its_start"] for row in ends)
                 if longest:
                     await self._progress.update_in(
                         db, cluster, {"longest_s": await self._progress.longest_s(db, cluster, longest)}

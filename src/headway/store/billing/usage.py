@@ -181,7 +181,7 @@ class UsageReports(StorePart):
             for i, value in enumerate(sums):
                 mine[i] += value
         totals = [Total(name, *sums) for name, sums in found.items()]
-        return sorted(totals, key=lambda one: (-one.gpu_s, -one.cpu_s, one.by))
+        return sorted(totals, key=lambda total: (-total.gpu_s, -total.cpu_s, total.by))
 
     async def unit_seconds(
         self, cluster: str, span: ReportSpan, by: Sequence[str] = (), only: Only = _ALL, *, timed: bool = False

@@ -23,7 +23,9 @@ from headway.store.db.transactions import Database, StorePart, insert_into
 # The cluster's own row and its secrets are backed up separately. Operations and notebooks are temporary; tokens and
 # node images belong to the server; daily sums are computed from the other tables. Dataset rows are included although
 # backups do not contain the files: the files may still exist, and a version number must not be used twice.
-_NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit", "node_images"} | {one.name for one in SUMS}
+_NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit", "node_images"} | {
+    table.name for table in SUMS
+}
 Row = tuple[str, dict[str, Any]]  # (table, its values)
 AT_ONCE = 5000  # rows per transaction, which takes a fraction of a second
 _NAMED = re.compile(r"(\bincident (?:return |show )?)(\d+)")  # an incident's number in the text of a step

@@ -154,12 +154,12 @@ class Incidents(StorePart):
             moved = (await db.execute(select(m).where(m.c.incident == number).order_by(m.c.job))).all()
         if row is None:
             raise NotFound(f"incident {number} does not exist", hint="headway incidents lists them")
-        return _incident(row, tuple(_step_of(one) for one in rows), tuple(_moved_of(one) for one in moved))
+        return _incident(row, tuple(_step_of(step) for step in rows), tuple(_moved_of(job) for job in moved))
 
     async def with_steps(self, incidents: Iterable[Incident]) -> tuple[Incident, ...]:
         """Returns the same incidents with their steps and the jobs they requeued."""
         found = tuple(incidents)
-        s, m, numbers = t.incident_steps, t.incident_jobs, [one.number for one in found]
+        s, m, numbers = t.incident_steps, t.incident_jobs, [incident.number for incident in found]
         steps: dict[int, list[IncidentStep]] = defaultdict(list)
         moved: dict[int, list[RequeuedJob]] = defaultdict(list)
         async with self._database.read() as db:
@@ -167,7 +167,10 @@ class Incidents(StorePart):
                 steps[row.incident].append(_step_of(row))
             for row in await db.execute(select(m).where(m.c.incident.in_(numbers)).order_by(m.c.job)):
                 moved[row.incident].append(_moved_of(row))
-        return tuple(replace(one, steps=tuple(steps[one.number]), jobs=tuple(moved[one.number])) for one in found)
+        return tuple(
+            replace(incident, steps=tuple(steps[incident.number]), jobs=tuple(moved[incident.number]))
+            for incident in found
+        )
 
     async def search(
         self, cluster: str, *, node: str = "", unfinished: bool = False, since: float = 0.0, limit: int = 100

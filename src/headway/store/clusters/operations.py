@@ -263,7 +263,9 @@ class Operations(StorePart):
         # Read the secrets first: each was written together with its operation.
         async with self._database.write() as db:
             there = {(row.cluster, row.name) for row in await db.execute(select(s.c.cluster, s.c.name).where(theirs))}
-            needed = {(one.cluster, one.secret) for one in map(_operation, await db.execute(unfinished))}
+            needed = {
+                (operation.cluster, operation.secret) for operation in map(_operation, await db.execute(unfinished))
+            }
             for cluster, name in there - needed:
                 await _forget(db, cluster, name)
         return len(there - needed)
@@ -337,14 +339,16 @@ async def _forget(db: AsyncConnection, cluster: str, name: str) -> None:
     await db.execute(delete(t.secrets).where(t.secrets.c.cluster == cluster, t.secrets.c.name == name))
 
 
-def _same(one: Operation, cluster: str, kind: str, document: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
+def _same(
+    operation: Operation, cluster: str, kind: str, document: Mapping[str, Any], params: Mapping[str, Any]
+) -> bool:
     """Returns whether the operation is the same as the one requested now. Values that differ with every request (a
     salt, a generated name) are ignored."""
 
     def relevant(values: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in values.items() if name not in ("ref", "header")}
 
-    return (one.cluster, one.kind, one.document or {}, relevant(one.params)) == (
+    return (operation.cluster, operation.kind, operation.document or {}, relevant(operation.params)) == (
         cluster,
         kind,
         dict(document),

@@ -135,18 +135,18 @@ class Presence:
                     await db.close()
             await db.engine.dispose()
 
-    async def _query(self, query: str, kind: int, one: int) -> object:
+    async def _query(self, query: str, kind: int, lock: int) -> object:
         """Returns the result of a lock query. Raises Unreachable, and drops the connection with all locks, if there is
         no answer in time. A cancelled caller does not cancel the query, because that would cost the connection."""
-        return await asyncio.shield(asyncio.ensure_future(self._answer(query, kind, one)))
+        return await asyncio.shield(asyncio.ensure_future(self._answer(query, kind, lock)))
 
-    async def _answer(self, query: str, kind: int, one: int) -> object:
+    async def _answer(self, query: str, kind: int, lock: int) -> object:
         async with self._one:
             if self._db is None:
                 raise Unreachable("the database does not answer", hint="headway server logs")
             try:
                 async with asyncio.timeout(ANSWER_S):
-                    return (await self._db.execute(text(query), {"kind": kind, "one": one})).scalar()
+                    return (await self._db.execute(text(query), {"kind": kind, "one": lock})).scalar()
             except (OSError, TimeoutError, SQLAlchemyError) as error:
                 await self._drop()
                 raise Unreachable(

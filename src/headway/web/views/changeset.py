@@ -29,17 +29,17 @@ def grouped(changes: ChangeSetOut) -> list[Group]:
     found: dict[tuple[str, str], list[ChangeOut]] = {}
     for change in changes.changes:
         found.setdefault((change.kind, change.disturbs), []).append(change)
-    asking = {str(one) for one in ASK_FROM}
+    asking = {str(disturbance) for disturbance in ASK_FROM}
     return [_group(kind, disturbs, some, disturbs in asking) for (kind, disturbs), some in found.items()]
 
 
 def _group(kind: str, disturbs: str, some: list[ChangeOut], asks: bool) -> Group:
-    machines = dict.fromkeys(one.where for one in some if one.where and one.where != "cluster")
-    things = list(dict.fromkeys(one.what for one in some if one.what and one.what != one.where))
+    machines = dict.fromkeys(change.where for change in some if change.where and change.where != "cluster")
+    things = list(dict.fromkeys(change.what for change in some if change.what and change.what != change.where))
     named = ", ".join(things[:THINGS]) + (f" and {len(things) - THINGS} more" if len(things) > THINGS else "")
     diffs: dict[tuple[str, ...], str] = {}
-    for one in some:
-        if one.diff:
-            diffs.setdefault(tuple(one.diff), f"{one.what} on {one.where}")
+    for change in some:
+        if change.diff:
+            diffs.setdefault(tuple(change.diff), f"{change.what} on {change.where}")
     lines = [line for diff, title in list(diffs.items())[:12] for line in (f"  {title}", *diff)]
     return Group(kind, len(some), compress(machines) or "the cluster", named, disturbs, asks, tuple(lines[:400]))

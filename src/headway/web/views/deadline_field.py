@@ -23,5 +23,6 @@ def deadline_s(typed: str) -> int | None:
 def needs_deadline(changes: Iterable[ChangeOut]) -> bool:
     """Returns whether a node is removed, or its machine is replaced by another one."""
     return any(
-        one.kind == "machine.delete" or (one.kind == "machine.create" and one.disturbs != "nothing") for one in changes
+        change.kind == "machine.delete" or (change.kind == "machine.create" and change.disturbs != "nothing")
+        for change in changes
     )

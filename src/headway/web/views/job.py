@@ -183,7 +183,7 @@ def timeline(cluster: str, job: JobState, runs: JobRunsOut) -> Timeline:
     steps = [Step(first, "ok", "Submitted", f"by {job.user} to {job.partition}")]
     for number, run in enumerate(runs.runs):
         steps += _run(run, number, job, last=number == len(runs.runs) - 1)
-    steps += [_incident(cluster, one) for one in runs.incidents]
+    steps += [_incident(cluster, incident) for incident in runs.incidents]
     return Timeline(tuple(sorted(steps, key=lambda step: step.at or float("inf"))))
 
 
@@ -207,9 +207,14 @@ def _run(run: JobRunOut, number: int, job: JobState, *, last: bool) -> list[Step
     return steps
 
 
-def _incident(cluster: str, one: IncidentOut) -> Step:
-    return Step(one.fault_at or one.opened_at, "bad", f"Incident {one.number} on {one.node}", f"{one.what}: {one.state}",
-                f"/clusters/{cluster}/incidents/{one.number}")  # fmt: skip
+def _incident(cluster: str, incident: IncidentOut) -> Step:
+    return Step(
+        incident.fault_at or incident.opened_at,
+        "bad",
+        f"Incident {incident.number} on {incident.node}",
+        f"{incident.what}: {incident.state}",
+        f"/clusters/{cluster}/incidents/{incident.number}",
+    )
 
 
 def gpus(cluster: str, job: JobState, runs: JobRunsOut, *, simulated: bool) -> Gpus | None:
@@ -217,7 +222,7 @@ def gpus(cluster: str, job: JobState, runs: JobRunsOut, *, simulated: bool) -> G
     if not job.gpus or not job.start_time or job.state in WAITING:
         return None
     address = f"{API_PREFIX}/clusters/{quote(cluster)}/metrics?job={job.id}&" + "&".join(
-        f"series={one}" for one in _GPUS
+        f"series={gpu}" for gpu in _GPUS
     )
     again = [
         (run.start_time, f"run {number}") for number, run in enumerate(runs.runs, 1) if run.start_time and number > 1

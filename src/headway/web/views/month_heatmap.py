@@ -52,10 +52,10 @@ def heat(types: Iterable[TypeOut], month: Period, where: tzinfo) -> list[Heatmap
     """Returns two heatmaps per GPU type. When an hour occurs twice (end of summer time), the square shows the later one."""
     last = datetime.fromtimestamp(month.end - 1, where).day
     return [
-        _heat(one.gpu_type, part, squares, last)
-        for one in types
+        _heat(gpu_type.gpu_type, part, squares, last)
+        for gpu_type in types
         for part in _PARTS
-        if (squares := _squares(one.hours, part, where))
+        if (squares := _squares(gpu_type.hours, part, where))
     ]
 
 

@@ -77,8 +77,8 @@ def parts(overview: Overview, keys: Mapping[int, Key], chosen: int | None = None
     chosen_id = job.id if job else 0
     progress = overview.progress.get(chosen_id)
 
-    def row(one: JobState) -> JobView:
-        return _job(one, keys.get(one.id), one.id == chosen_id)
+    def row(job: JobState) -> JobView:
+        return _job(job, keys.get(job.id), job.id == chosen_id)
 
     key = keys.get(chosen_id)
     nodes = _nodes(cluster, overview.status.nodes, overview.jobs, keys)
@@ -110,17 +110,17 @@ def groups_view(cluster: ClusterOut) -> GroupsView:
     """Returns the groups of a cluster."""
     rows = tuple(
         GroupView(
-            one.name,
-            one.plan,
-            one.machines,
-            one.nodes,
-            one.max,
-            one.spares,
-            one.idle_s,
-            one.spot,
-            price(one.price_usd_per_node_hour),
+            group.name,
+            group.plan,
+            group.machines,
+            group.nodes,
+            group.max,
+            group.spares,
+            group.idle_s,
+            group.spot,
+            price(group.price_usd_per_node_hour),
         )
-        for one in cluster.groups
+        for group in cluster.groups
     )
     elastic = any(row.idle_s is not None or row.spot or row.most > row.nodes for row in rows)
     return GroupsView(rows, cluster.name, shown=len(rows) > 1 or elastic)
@@ -310,7 +310,9 @@ def _readiness(checks: Iterable[CheckOut]) -> ReadinessView:
 
 
 def _incidents(overview: Overview) -> IncidentsView:
-    rows = sorted((_incident(one) for one in overview.incidents), key=lambda row: (row.kind == "done", -row.number))
+    rows = sorted(
+        (_incident(incident) for incident in overview.incidents), key=lambda row: (row.kind == "done", -row.number)
+    )
     return IncidentsView(
         tuple(rows[:SHOWN_INCIDENTS]),
         sum(row.kind != "done" for row in rows),
@@ -319,12 +321,20 @@ def _incidents(overview: Overview) -> IncidentsView:
     )
 
 
-def _incident(one: IncidentOut) -> IncidentView:
+def _incident(incident: IncidentOut) -> IncidentView:
     """Returns an incident's view. Steps that do not apply are left out of its course: without jobs on the node only
     the node's own steps are shown."""
-    found = one.times
+    found = incident.times
     marks = [Mark("seen", found.detect_s), Mark("drained", found.drain_s)]
-    if one.jobs:
+    if incident.jobs:
         marks += [Mark("requeued", found.requeue_s), Mark("running", found.running_s), Mark("new step", found.step_s)]
-    kind = {"returned": "done", "false alarm": "done", "out of service": "out"}.get(one.state, "open")
-    return IncidentView(one.number, one.node, one.what, kind, one.state, one.fault_at or one.opened_at, tuple(marks))
+    kind = {"returned": "done", "false alarm": "done", "out of service": "out"}.get(incident.state, "open")
+    return IncidentView(
+        incident.number,
+        incident.node,
+        incident.what,
+        kind,
+        incident.state,
+        incident.fault_at or incident.opened_at,
+        tuple(marks),
+    )

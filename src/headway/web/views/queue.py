@@ -244,7 +244,7 @@ def chips(listed: QueuePage, query: Query, user: str) -> tuple[Chip, ...]:
     found = []
     for kind in KINDS:
         on = kind in query.show
-        others = tuple(one for one in KINDS if (one in query.show) != (one == kind))
+        others = tuple(other_kind for other_kind in KINDS if (other_kind in query.show) != (other_kind == kind))
         count = listed.counts[kind] if kind != "ended" or on else None
         found.append(Chip(kind.capitalize(), count, query.to(show=others or _usual()), on))
     if user:

@@ -67,7 +67,7 @@ class Draft:
     @staticmethod
     def of(values: Mapping[str, object]) -> Draft:
         """Returns the draft from form fields."""
-        names = [one.name for one in fields(Draft) if one.name != "env"]
+        names = [spec.name for spec in fields(Draft) if spec.name != "env"]
         known = {name: str(values[name]) for name in names if isinstance(values.get(name), str)}
         text = known.get("script", "").replace("\r\n", "\n")  # browsers send CRLF line ends
         named = {**known, "script": text, "script_name": known.get("script_name") or "script.sbatch"}
@@ -107,12 +107,12 @@ def request(draft: Draft) -> tuple[CheckJobIn | None, list[FaultOut]]:
     """Returns (the request to check or send, its faults); the request is None if a field can't be read."""
     found = list(_unreadable(draft))
     if found:
-        return None, [FaultOut(path=one.path, message=one.message, hint=one.hint) for one in found]
+        return None, [FaultOut(path=fault.path, message=fault.message, hint=fault.hint) for fault in found]
     try:
         return _request(draft), []
     except ValidationError as error:
         fields_of = {"script_args": "args", "args": "flags", "argv": "command"}
-        wrong = [(str(one["loc"][0]) if one["loc"] else "", one["msg"]) for one in error.errors()]
+        wrong = [(str(detail["loc"][0]) if detail["loc"] else "", detail["msg"]) for detail in error.errors()]
         return None, [FaultOut(path=fields_of.get(field, field), message=message) for field, message in wrong]
 
 
@@ -127,7 +127,7 @@ def _request(draft: Draft) -> CheckJobIn:
 
 def faults_by_field(faults: Sequence[FaultOut], how: str) -> dict[str, list[FaultOut]]:
     """Returns the faults by the form field at which they are shown."""
-    names = {one.name for one in fields(Draft)}
+    names = {spec.name for spec in fields(Draft)}
     found: dict[str, list[FaultOut]] = {}
     for fault in faults:
         at = _AT.get(fault.path, fault.path)

@@ -16,8 +16,8 @@ router = APIRouter(tags=["people"])
 @router.get("/people")
 async def people(state: State, _: Admin, page: Page, role: Words = ANY, q: Text = "") -> list[PersonOut]:
     """Returns all people who may sign in, and the teams in which cluster files list them."""
-    found = [one for one in await list_people(state) if fits(one.role, role) and contains(q, one.name, one.user)]
-    return page.cut(found, lambda one: (one.name,))
+    found = [row for row in await list_people(state) if fits(row.role, role) and contains(q, row.name, row.user)]
+    return page.cut(found, lambda row: (row.name,))
 
 
 @router.get("/people/{person}")

@@ -16,16 +16,16 @@ router = APIRouter(prefix="/clusters/{name}", tags=["teams"])
 async def teams(name: str, state: State, who: Anyone, page: Page, user: Words = ANY, q: Text = "") -> TeamsOut:
     """Returns the teams of the cluster's file. A team's usage is visible to its own people, operators and admins."""
     report = await list_teams(state, who, name)
-    found = [one for one in report.teams if contains(q, one.name) and (not user or not user.isdisjoint(one.users))]
-    return report.model_copy(update={"teams": page.cut(found, lambda one: (one.name,))})
+    found = [team for team in report.teams if contains(q, team.name) and (not user or not user.isdisjoint(team.users))]
+    return report.model_copy(update={"teams": page.cut(found, lambda team: (team.name,))})
 
 
 @router.get("/users")
 async def users(name: str, state: State, _: Anyone, page: Page, team: Words = ANY, q: Text = "") -> list[UserOut]:
     """Returns the Linux users that the cluster's file creates, with their teams."""
     found = [
-        one
-        for one in await list_users(state, name)
-        if contains(q, one.name) and (not team or not team.isdisjoint(one.teams))
+        user
+        for user in await list_users(state, name)
+        if contains(q, user.name) and (not team or not team.isdisjoint(user.teams))
     ]
-    return page.cut(found, lambda one: (one.name,))
+    return page.cut(found, lambda user: (user.name,))

@@ -17,9 +17,11 @@ router = APIRouter(tags=["people"])
 async def tokens(state: State, who: TokenOwner, page: Page, person: Words = ANY, q: Text = "") -> list[TokenOut]:
     """Returns the person's own tokens; for admins the tokens of all people."""
     found = [
-        one for one in await service.list_tokens(state, who) if fits(one.person, person) and contains(q, one.label)
+        token
+        for token in await service.list_tokens(state, who)
+        if fits(token.person, person) and contains(q, token.label)
     ]
-    return page.cut(found, lambda one: (one.created_at, one.id))
+    return page.cut(found, lambda token: (token.created_at, token.id))
 
 
 @router.post("/tokens", status_code=201)

@@ -20,6 +20,6 @@ async def estimate(name: str, ask: CheckJobIn, state: State, who: Member) -> Est
     nothing. A job with faults is an error that lists all of them."""
     checked = await submission.check(state, who, name, ask)
     if checked.faults:
-        raise InvalidSpec([Fault(one.path, one.message, one.hint) for one in checked.faults], "the job")
+        raise InvalidSpec([Fault(fault.path, fault.message, fault.hint) for fault in checked.faults], "the job")
     _, cluster = await state.clusters.get(name)
     return await estimate_cost(state, who, cluster, ask, checked, submission.node_offer(state, cluster))

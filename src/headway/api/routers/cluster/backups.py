@@ -30,7 +30,7 @@ async def restore(name: str, ask: RestoreIn, state: State, who: Admin) -> Operat
 async def backups(state: State, _: Admin, page: Page, folder: str = Query("", max_length=1000)) -> list[BackupOut]:
     """Returns the backups in a folder of the server's machine, the latest first. Without a folder: those in the folders
     to which cluster files schedule backups."""
-    return page.cut(await service.list_backups(state, folder), lambda one: (one.at, one.path), newest=True)
+    return page.cut(await service.list_backups(state, folder), lambda row: (row.at, row.path), newest=True)
 
 
 @router.post("/backups/verify")

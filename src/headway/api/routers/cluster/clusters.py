@@ -62,8 +62,8 @@ async def clusters(
     """Returns the clusters that the person may see, by name."""
     rows = await state.store.clusters.all()
     found = [cluster_out(row, state.live.snapshot(row.name)) for row in rows if who.may_see_cluster(row.name)]
-    fit = [one for one in found if contains(q, one.name) and fits(one.state, status)]
-    return page.cut(fit, lambda one: (one.name,))
+    fit = [row for row in found if contains(q, row.name) and fits(row.state, status)]
+    return page.cut(fit, lambda row: (row.name,))
 
 
 @router.get("/clusters/{name}")

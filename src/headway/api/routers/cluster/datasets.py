@@ -20,7 +20,7 @@ VersionNumber = Annotated[int, BeforeValidator(require_digits), Path(ge=1, le=MA
 @router.get("")
 async def datasets(name: str, state: State, _: Anyone, page: Page) -> list[DatasetOut]:
     """Returns every version of every dataset, by name and number."""
-    return page.cut(await service.list_versions(state, name), lambda one: (one.name, one.version))
+    return page.cut(await service.list_versions(state, name), lambda dataset: (dataset.name, dataset.version))
 
 
 @router.post("", status_code=202)

@@ -60,10 +60,10 @@ async def _follow(state: AppState, who: Principal, cluster: str, last: str) -> A
                 seen = live.last_event_number
                 yield ServerSentEvent("{}", event="reset", id=f"{live.epoch}-{seen}")
                 continue
-            for one in news:
-                seen = one.number
-                if cluster in ("", one.cluster) and who.may_see_cluster(one.cluster):
-                    yield ServerSentEvent(one.text, event=one.kind, id=f"{live.epoch}-{seen}")
+            for event in news:
+                seen = event.number
+                if cluster in ("", event.cluster) and who.may_see_cluster(event.cluster):
+                    yield ServerSentEvent(event.text, event=event.kind, id=f"{live.epoch}-{seen}")
             await live.hub.wait_for_change(topic, number)
     yield ServerSentEvent("{}", event="stopping")
 

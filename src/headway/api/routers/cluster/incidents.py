@@ -28,14 +28,14 @@ async def incidents(
     that follow from them."""
     await state.clusters.row(name)
     found = [
-        one
-        for one in await state.store.incidents.search(name, limit=DEEP)
-        if fits(one.node, node)
-        and (fits(one.state.value, status) or ("closed" if one.state.closed else "open") in status)
-        and contains(q, one.what, one.node)
+        row
+        for row in await state.store.incidents.search(name, limit=DEEP)
+        if fits(row.node, node)
+        and (fits(row.state.value, status) or ("closed" if row.state.closed else "open") in status)
+        and contains(q, row.what, row.node)
     ]
-    shown = page.cut(found, lambda one: (one.number,), newest=True)
-    return [incident_out(one) for one in (await state.store.incidents.with_steps(shown) if steps else shown)]
+    shown = page.cut(found, lambda row: (row.number,), newest=True)
+    return [incident_out(row) for row in (await state.store.incidents.with_steps(shown) if steps else shown)]
 
 
 @router.get("/incidents/{number}")

@@ -33,16 +33,16 @@ async def nodes(
     """Returns the head and every node of the cluster's file, as last read from Slurm."""
     cluster = await state.clusters.cached(name)
     found = [
-        one
-        for one in node_outs(cluster, await state.readings.snapshot(cluster))
-        if fits(one.role, role)
-        and fits(one.leaf, leaf)
-        and (not status or not {word.upper() for word in status}.isdisjoint(one.states))
-        and (not partition or not partition.isdisjoint(one.partitions))
-        and usable in (None, one.usable)
-        and contains(q, one.name, one.reason)
+        node_out
+        for node_out in node_outs(cluster, await state.readings.snapshot(cluster))
+        if fits(node_out.role, role)
+        and fits(node_out.leaf, leaf)
+        and (not status or not {word.upper() for word in status}.isdisjoint(node_out.states))
+        and (not partition or not partition.isdisjoint(node_out.partitions))
+        and usable in (None, node_out.usable)
+        and contains(q, node_out.name, node_out.reason)
     ]
-    return page.cut(found, lambda one: (one.role != "head", *chain.from_iterable(natural_key(one.name))))
+    return page.cut(found, lambda node_out: (node_out.role != "head", *chain.from_iterable(natural_key(node_out.name))))
 
 
 @router.get("/{node}")

@@ -41,7 +41,7 @@ async def operations(
         return []
     ask = OperationAsk(cluster or who.only_cluster, kind, status, person)
     found = await state.store.operations.search(ask, after=page.place(float, str), limit=page.limit + 1)
-    return [operation_out(one) for one in page.cut(found, lambda one: (one.created_at, one.id), newest=True)]
+    return [operation_out(row) for row in page.cut(found, lambda row: (row.created_at, row.id), newest=True)]
 
 
 @router.get("/operations/{operation_id}")

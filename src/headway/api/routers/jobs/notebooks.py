@@ -24,11 +24,11 @@ async def notebooks(
 ) -> list[NotebookOut]:
     """Returns the person's own notebooks, and for admins all of them, the latest first."""
     found = [
-        one
-        for one in await service.list_notebooks(state, who, name)
-        if fits(one.person, person) and fits(one.state, status)
+        row
+        for row in await service.list_notebooks(state, who, name)
+        if fits(row.person, person) and fits(row.state, status)
     ]
-    return page.cut(found, lambda one: (one.created_at, one.id), newest=True)
+    return page.cut(found, lambda row: (row.created_at, row.id), newest=True)
 
 
 @router.post("", status_code=201)

@@ -32,9 +32,9 @@ def ls(output: Output = Format.table) -> None:
         tables.Column("TEAMS", shrink=True, drop_order=3), tables.Column("LEADS", shrink=True, drop_order=1),
     ]  # fmt: skip
     rows = [
-        [one.name, one.role, one.user or "none: only looks", "provider" if one.provider else "token, link",
-         _places(one.teams), _places(one.leads)]
-        for one in people
+        [person.name, person.role, person.user or "none: only looks", "provider" if person.provider else "token, link",
+         _places(person.teams), _places(person.leads)]
+        for person in people
     ]  # fmt: skip
     tables.print_table(columns, rows)
 

@@ -197,7 +197,7 @@ def _for_a_unit(name: str, text: str) -> str:
     if name not in _PATHS:
         return text
     parts = text.split(":") if name == _ROOTS else [text]
-    return ":".join(str(Path(one).absolute()) for one in parts if one)
+    return ":".join(str(Path(part).absolute()) for part in parts if part)
 
 
 def _systemd_quote(text: str) -> str:

@@ -35,13 +35,13 @@ def budgets(cluster: ClusterName = None, output: Output = Format.table) -> None:
     ]
     rows: list[list[tables.Cell]] = [
         [
-            one.team, f"{one.used:,.2f}", f"{one.limit:,.2f}", f"{one.left:,.2f}", one.unit, one.per,
-            formatting.local_time(one.end), (_state(one), formatting.budget_style(one.level)),
+            budget.team, f"{budget.used:,.2f}", f"{budget.limit:,.2f}", f"{budget.left:,.2f}", budget.unit, budget.per,
+            formatting.local_time(budget.end), (_state(budget), formatting.budget_style(budget.level)),
         ]
-        for one in found
+        for budget in found
     ]  # fmt: skip
     print_rows(columns, rows)
 
 
-def _state(one: BudgetOut) -> str:
-    return "jobs are held" if one.held_back else {"ok": "ok", "warn": "almost spent", "over": "spent"}[one.level]
+def _state(budget: BudgetOut) -> str:
+    return "jobs are held" if budget.held_back else {"ok": "ok", "warn": "almost spent", "over": "spent"}[budget.level]

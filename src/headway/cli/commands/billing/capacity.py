@@ -14,16 +14,17 @@ def capacity(cluster: ClusterName = None, period: Month = "", output: Output = F
     found = api.billing.capacity(common.choose_cluster(api, cluster), period)
     if print_for_programs(found, output):
         return
-    for one in found.types:
-        busiest = max(one.hours, key=lambda hour: hour.held / hour.there if hour.there else 0, default=None)
-        words = f"{one.gpu_type}: {formatting.share(one.utilisation)} held"
+    for gpu_type in found.types:
+        busiest = max(gpu_type.hours, key=lambda hour: hour.held / hour.there if hour.there else 0, default=None)
+        words = f"{gpu_type.gpu_type}: {formatting.share(gpu_type.utilisation)} held"
         if busiest is not None and busiest.there:
             held_share = formatting.share(busiest.held / busiest.there)
             words += f", {held_share} in the fullest hour ({formatting.local_time(busiest.at)})"
         common.print_line(words)
-        if one.fragmentation is not None:
-            worst = max(one.hours, key=lambda hour: hour.fragmented)
-            words = f"{one.gpu_type}: {formatting.share(one.fragmentation)} of the free GPU-hours on nodes that also ran a job"
+        if gpu_type.fragmentation is not None:
+            worst = max(gpu_type.hours, key=lambda hour: hour.fragmented)
+            share = formatting.share(gpu_type.fragmentation)
+            words = f"{gpu_type.gpu_type}: {share} of the free GPU-hours on nodes that also ran a job"
             if worst.fragmented:
                 words += f", most in the hour of {formatting.local_time(worst.at)} ({worst.fragmented:,.2f} of {worst.free:,.2f})"
             common.print_line(words)
@@ -38,7 +39,7 @@ def capacity(cluster: ClusterName = None, period: Month = "", output: Output = F
         *(tables.Column(word, right=True) for word in ("RUNS", "HALF WAIT", "90 %", "99 %")),
     ]
     rows: list[list[tables.Cell]] = [
-        [one.size, f"{one.runs:,}", *(formatting.duration(wait or 0) for wait in (one.p50_s, one.p90_s, one.p99_s))]
-        for one in found.waits
+        [row.size, f"{row.runs:,}", *(formatting.duration(wait or 0) for wait in (row.p50_s, row.p90_s, row.p99_s))]
+        for row in found.waits
     ]
     print_rows(columns, rows)

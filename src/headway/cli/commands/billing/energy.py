@@ -20,10 +20,10 @@ def energy(cluster: ClusterName = None, period: Month = "", output: Output = For
     ]
     rows: list[list[tables.Cell]] = [
         [
-            who, f"{one.kwh:,.2f}", f"{one.measured_kwh:,.2f}", f"{one.estimated_kwh:,.2f}",
-            "" if one.usd is None else formatting.usd(one.usd),
+            who, f"{energy_out.kwh:,.2f}", f"{energy_out.measured_kwh:,.2f}", f"{energy_out.estimated_kwh:,.2f}",
+            "" if energy_out.usd is None else formatting.usd(energy_out.usd),
         ]
-        for who, one in (*((one.team or "no team", one) for one in found.teams), ("all", found.total))
+        for who, energy_out in (*((team.team or "no team", team) for team in found.teams), ("all", found.total))
     ]  # fmt: skip
     print_rows(columns, rows)
     common.print_note(f"PUE {found.pue:g}: energy of the site divided by energy of the machines")

@@ -38,7 +38,7 @@ def goodput(
     found = api.billing.goodput(common.choose_cluster(api, cluster), period)
     if print_for_programs(found, output):
         return
-    _print_parts("TEAM", [*((one.team or "no team", one) for one in found.teams), ("all", found.total)])
+    _print_parts("TEAM", [*((team.team or "no team", team) for team in found.teams), ("all", found.total)])
     if found.causes:
         common.print_line()
     columns = [
@@ -48,11 +48,11 @@ def goodput(
         tables.Column("JOBS", shrink=True, drop_order=1),
     ]
     rows = [
-        [formatting.usd(one.usd), f"{one.gpu_hours:,.2f}", one.what, " ".join(str(job) for job in one.jobs)]
-        for one in found.causes
+        [formatting.usd(cause.usd), f"{cause.gpu_hours:,.2f}", cause.what, " ".join(str(job) for job in cause.jobs)]
+        for cause in found.causes
     ]
     print_rows(columns, rows)
-    better = [one for one in found.checkpoints if one.saves_usd]
+    better = [checkpoint for checkpoint in found.checkpoints if checkpoint.saves_usd]
     if better:
         common.print_line()
     columns = [
@@ -60,13 +60,13 @@ def goodput(
     ]
     rows = [
         [
-            str(one.job),
-            f"{one.write_s:.1f} s",
-            formatting.duration(one.now_s),
-            formatting.duration(one.best_s),
-            formatting.usd(one.saves_usd or 0),
+            str(checkpoint.job),
+            f"{checkpoint.write_s:.1f} s",
+            formatting.duration(checkpoint.now_s),
+            formatting.duration(checkpoint.best_s),
+            formatting.usd(checkpoint.saves_usd or 0),
         ]
-        for one in better
+        for checkpoint in better
     ]
     print_rows(columns, rows)
 
@@ -77,9 +77,9 @@ def _print_parts(what: str, of: Iterable[tuple[str, PartsOut]]) -> None:
     columns = [tables.Column(what, shrink=True), *(tables.Column(word, right=True) for word in words)]
     rows: list[list[tables.Cell]] = [
         [
-            name, f"{one.productive_gpu_hours:,.2f}", f"{one.lost_gpu_hours:,.2f}", f"{one.idle_gpu_hours:,.2f}",
-            f"{one.waited_gpu_hours:,.2f}", formatting.share(one.goodput), formatting.share(one.ettr),
+            name, f"{parts.productive_gpu_hours:,.2f}", f"{parts.lost_gpu_hours:,.2f}", f"{parts.idle_gpu_hours:,.2f}",
+            f"{parts.waited_gpu_hours:,.2f}", formatting.share(parts.goodput), formatting.share(parts.ettr),
         ]
-        for name, one in of
+        for name, parts in of
     ]  # fmt: skip
     print_rows(columns, rows)

@@ -66,11 +66,11 @@ def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOut
         *(tables.Column(field.removesuffix("_usd").replace("_", " ").upper(), right=True) for field in fields),
     ]
     rows: list[list[tables.Cell]] = [
-        [one.team or "no team", *(formatting.usd(getattr(one, field)) for field in fields)] for one in found.teams
+        [team.team or "no team", *(formatting.usd(getattr(team, field)) for field in fields)] for team in found.teams
     ]
     rows += [
-        [(f"({one.what}{', ' + one.centre if one.centre else ''})", "dim"), *[""] * 6, formatting.usd(one.usd)]
-        for one in found.unassigned
+        [(f"({cost.what}{', ' + cost.centre if cost.centre else ''})", "dim"), *[""] * 6, formatting.usd(cost.usd)]
+        for cost in found.unassigned
     ]
     if found.invoice_total_usd is not None:
         rows.append(["invoice", *[""] * 6, (formatting.usd(found.invoice_total_usd), "bold")])

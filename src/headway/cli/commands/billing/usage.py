@@ -118,7 +118,7 @@ def _usage_cells(row: UsageRow, names: Sequence[str]) -> list[tables.Cell]:
     return [
         *(name or "-" for name in names),
         f"{row.runs:,}",
-        *(f"{one:,.2f}" for one in figures),
+        *(f"{figure:,.2f}" for figure in figures),
         kwh,
         formatting.usd(row.usd),
     ]
@@ -143,10 +143,10 @@ def _print_node_states(found: NodeStatesOut, output: Sheet) -> None:
     ]  # fmt: skip
     rows: list[list[tables.Cell]] = [
         [
-            one.node, (one.state, _NODE_STATE_STYLES.get(one.state, "")), formatting.local_time(one.start),
-            formatting.duration(one.seconds) + ("" if one.end else "+"), one.reason,
+            row.node, (row.state, _NODE_STATE_STYLES.get(row.state, "")), formatting.local_time(row.start),
+            formatting.duration(row.seconds) + ("" if row.end else "+"), row.reason,
         ]
-        for one in found.states
+        for row in found.states
     ]  # fmt: skip
     print_rows(columns, rows)
 
@@ -170,12 +170,12 @@ def _print_runs(found: Any, output: Sheet) -> None:
     ]
     rows: list[list[tables.Cell]] = [
         [
-            str(one.job), one.user, one.state, formatting.local_time(one.start), formatting.duration(one.held_s),
-            formatting.duration(one.waited_s), formatting.duration(one.lost_s) if one.lost_s else "",
-            formatting.duration(one.idle_s) if one.idle_s else "", str(one.gpus), one.nodes,
-            f"{'~' if one.energy_estimated else ''}{one.energy_kwh:,.2f}", "" if one.usd is None else formatting.usd(one.usd),
+            str(run.job), run.user, run.state, formatting.local_time(run.start), formatting.duration(run.held_s),
+            formatting.duration(run.waited_s), formatting.duration(run.lost_s) if run.lost_s else "",
+            formatting.duration(run.idle_s) if run.idle_s else "", str(run.gpus), run.nodes,
+            f"{'~' if run.energy_estimated else ''}{run.energy_kwh:,.2f}", "" if run.usd is None else formatting.usd(run.usd),
         ]
-        for one in found.runs
+        for run in found.runs
     ]  # fmt: skip
     if not rows:
         common.print_line("no matching run")

@@ -85,7 +85,7 @@ def _settled(api: Client, name: str) -> bool:
     from headway.errors import NotFound
 
     try:
-        active = any(one.state in ("queued", "running") for one in api.operations.list(name))
+        active = any(operation.state in ("queued", "running") for operation in api.operations.list(name))
         return not active and api.clusters.get(name).state != "failed"
     except NotFound:
         return False

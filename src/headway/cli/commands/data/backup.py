@@ -73,10 +73,12 @@ def backups(
     api = common.connect()
     found = api.backups.list(_absolute(folder) if folder else "")
     if verify:
-        named = [one.path for one in found if verify in ("all", one.path, Path(one.path).name)]
+        named = [
+            backup_out.path for backup_out in found if verify in ("all", backup_out.path, Path(backup_out.path).name)
+        ]
         paths = named or ([] if verify == "all" else [_absolute((folder or Path()) / verify)])
         phrase = passphrase(key_file) if paths else ""
-        found = [api.backups.verify(one, phrase) for one in paths]
+        found = [api.backups.verify(path, phrase) for path in paths]
     if output is Format.json:
         common.print_json(found)
         return
@@ -87,18 +89,18 @@ def backups(
         tables.Column("CLUSTER"), tables.Column("MADE"), tables.Column("SIZE", right=True), tables.Column("SLURM", drop_order=2),
         tables.Column("WHOLE", drop_order=1), tables.Column("FILE", shrink=True, min_width=24),
     ]  # fmt: skip
-    tables.print_table(columns, [_row(one) for one in found])
+    tables.print_table(columns, [_row(backup_out) for backup_out in found])
 
 
-def _row(one: BackupOut) -> list[tables.Cell]:
-    whole = "" if one.records is None else f"yes, {formatting.plural(one.records, 'record')}"
+def _row(backup_out: BackupOut) -> list[tables.Cell]:
+    whole = "" if backup_out.records is None else f"yes, {formatting.plural(backup_out.records, 'record')}"
     return [
-        one.cluster,
-        formatting.local_time(one.at),
-        f"{one.bytes / 2**20:.1f} MiB",
-        one.slurm_version,
+        backup_out.cluster,
+        formatting.local_time(backup_out.at),
+        f"{backup_out.bytes / 2**20:.1f} MiB",
+        backup_out.slurm_version,
         whole,
-        one.path,
+        backup_out.path,
     ]
 
 
@@ -117,7 +119,7 @@ def restore(
     common.require_cluster_name(cluster)
     api = common.connect()
     path = _absolute(source)
-    here = any(one.name == cluster for one in api.clusters.list())
+    here = any(summary.name == cluster for summary in api.clusters.list())
     if here:
         message = f"queue and accounting of {cluster} are replaced by those of {path}"
         if common.is_interactive():

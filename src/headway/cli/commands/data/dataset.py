@@ -83,7 +83,7 @@ def list_all(
     headway dataset list tiny"""
     api = common.connect()
     picked = common.choose_cluster(api, cluster)
-    found = [one for one in api.datasets.list(picked) if name in ("", one.name)]
+    found = [dataset for dataset in api.datasets.list(picked) if name in ("", dataset.name)]
     if output is Format.json:
         common.print_json(found)
         return
@@ -96,7 +96,7 @@ def list_all(
         tables.Column("STATE"), tables.Column("READ AGAIN", drop_order=1),
         tables.Column("PATH", shrink=True, min_width=18, drop_order=2),
     ]  # fmt: skip
-    tables.print_table(columns, [_row(one) for one in found])
+    tables.print_table(columns, [_row(dataset_out) for dataset_out in found])
 
 
 @app.command("verify")
@@ -149,21 +149,21 @@ def _version(api: Client, cluster: str, which: str) -> tuple[str, int]:
         raise Refused(f"{which} is not a dataset", hint="give NAME@VERSION, as headway dataset list prints it")
     if match[2]:
         return match[1], int(match[2])
-    numbers = [one.version for one in api.datasets.list(cluster) if one.name == match[1]]
+    numbers = [dataset.version for dataset in api.datasets.list(cluster) if dataset.name == match[1]]
     if not numbers:
         raise NotFound(f"{cluster} has no dataset {match[1]}", hint="headway dataset list")
     return match[1], max(numbers)
 
 
-def _row(one: DatasetOut) -> list[tables.Cell]:
+def _row(dataset_out: DatasetOut) -> list[tables.Cell]:
     return [
-        f"{one.name}@{one.version}",
-        str(one.files),
-        format_bytes(one.bytes),
-        formatting.local_time(one.at),
-        one.person,
-        str(one.jobs),
-        (one.state, "bad" if one.state == "damaged" else "good"),
-        formatting.local_time(one.checked_at) if one.checked_at else "-",
-        one.path,
+        f"{dataset_out.name}@{dataset_out.version}",
+        str(dataset_out.files),
+        format_bytes(dataset_out.bytes),
+        formatting.local_time(dataset_out.at),
+        dataset_out.person,
+        str(dataset_out.jobs),
+        (dataset_out.state, "bad" if dataset_out.state == "damaged" else "good"),
+        formatting.local_time(dataset_out.checked_at) if dataset_out.checked_at else "-",
+        dataset_out.path,
     ]

@@ -40,18 +40,20 @@ def show_volumes(cluster: ClusterName = None, output: Output = Format.table) -> 
         tables.Column("NODES", right=True), tables.Column("WRITE", right=True), tables.Column("READ", right=True),
         tables.Column("CHECKPOINT", right=True), tables.Column("", shrink=True),
     ]  # fmt: skip
-    tables.print_table(columns, [_row(one) for one in found.volumes])
+    tables.print_table(columns, [_row(volume) for volume in found.volumes])
 
 
-def _row(one: VolumeOut) -> list[tables.Cell]:
-    away = "; ".join(f"{lost.node}: {lost.why}" for lost in one.lost) or (f"the head: {one.fault}" if one.fault else "")
-    speed = one.measured
+def _row(volume: VolumeOut) -> list[tables.Cell]:
+    away = "; ".join(f"{lost.node}: {lost.why}" for lost in volume.lost) or (
+        f"the head: {volume.fault}" if volume.fault else ""
+    )
+    speed = volume.measured
     return [
-        one.path,
-        one.type or "-",
-        format_bytes(one.used_bytes) if one.used_bytes is not None else "-",
-        format_bytes(one.free_bytes) if one.free_bytes is not None else "-",
-        f"{one.nodes} of {one.nodes + len(one.lost)}" if one.lost else str(one.nodes),
+        volume.path,
+        volume.type or "-",
+        format_bytes(volume.used_bytes) if volume.used_bytes is not None else "-",
+        format_bytes(volume.free_bytes) if volume.free_bytes is not None else "-",
+        f"{volume.nodes} of {volume.nodes + len(volume.lost)}" if volume.lost else str(volume.nodes),
         *(
             _speed(value)
             for value in ((speed.write_mib_s, speed.read_mib_s, speed.checkpoint_mib_s) if speed else (0.0, 0.0, 0.0))
@@ -80,8 +82,14 @@ def bench(
         tables.Column("CHECKPOINT", right=True), tables.Column("", shrink=True),
     ]  # fmt: skip
     rows: list[list[tables.Cell]] = [
-        [one.path, _speed(one.write_mib_s), _speed(one.read_mib_s), _speed(one.checkpoint_mib_s), (one.error, "bad")]
-        for one in found
+        [
+            speed.path,
+            _speed(speed.write_mib_s),
+            _speed(speed.read_mib_s),
+            _speed(speed.checkpoint_mib_s),
+            (speed.error, "bad"),
+        ]
+        for speed in found
     ]
     tables.print_table(columns, rows)
 

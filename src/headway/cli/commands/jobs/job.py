@@ -94,13 +94,13 @@ def _once_more(words: list[str], env: list[str] | None, output: Format, how: str
         common.print_line(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
 
 
-def _dataset(one: dict[str, str]) -> str:
-    if "sha256" not in one:
-        return f"{one.get('name')} ({one.get('version')})"
+def _dataset(row: dict[str, str]) -> str:
+    if "sha256" not in row:
+        return f"{row.get('name')} ({row.get('version')})"
     gone = (
-        f", removed {formatting.local_time(int(one.get('removed_at', 0)))} {one['removed']}" if "removed" in one else ""
+        f", removed {formatting.local_time(int(row.get('removed_at', 0)))} {row['removed']}" if "removed" in row else ""
     )
-    return f"{one.get('name')}@{one.get('version')} (sha256 {one['sha256'][:12]}{gone})"
+    return f"{row.get('name')}@{row.get('version')} (sha256 {row['sha256'][:12]}{gone})"
 
 
 def _show_lineage(found: LineageOut, output: Format) -> None:

@@ -28,9 +28,9 @@ def logs(
     number, of_array = common.split_job_id(word)
     if task and not task.isdigit():
         raise typer.BadParameter(f"--task {task!r} is not a task number")
-    one = task or of_array
+    one_task = task or of_array
     try:
-        for piece in api.jobs.log(name, number, follow=follow, err=err, task=one):
+        for piece in api.jobs.log(name, number, follow=follow, err=err, task=one_task):
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
     except KeyboardInterrupt:

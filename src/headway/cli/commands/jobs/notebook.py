@@ -43,7 +43,11 @@ def notebook(
 
     api = common.connect()
     where = common.choose_cluster(api, cluster)
-    there = [one for one in api.notebooks.list(where) if one.mine and one.state != "ended"]
+    there = [
+        notebook_out
+        for notebook_out in api.notebooks.list(where)
+        if notebook_out.mine and notebook_out.state != "ended"
+    ]
     if there:
         found = there[0]
         common.print_note(

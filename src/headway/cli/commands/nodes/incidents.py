@@ -39,13 +39,13 @@ def incidents(cluster: ClusterName = None, output: Output = Format.table) -> Non
     ]  # fmt: skip
     rows: list[list[tables.Cell]] = [
         [
-            str(one.number),
-            one.node,
-            (one.state, formatting.incident_style(one.state)),
-            formatting.local_time(one.opened_at),
-            one.what,
+            str(incident.number),
+            incident.node,
+            (incident.state, formatting.incident_style(incident.state)),
+            formatting.local_time(incident.opened_at),
+            incident.what,
         ]
-        for one in found
+        for incident in found
     ]
     tables.print_table(columns, rows)
 
@@ -106,10 +106,10 @@ def _print(found: IncidentOut, output: Format) -> None:
         ]
         jobs: list[list[tables.Cell]] = [
             [
-                str(one.job),
-                *(formatting.seconds(at and at - start) for at in (one.requeued_at, one.running_at, one.step_at)),
+                str(job.job),
+                *(formatting.seconds(at and at - start) for at in (job.requeued_at, job.running_at, job.step_at)),
             ]
-            for one in found.jobs
+            for job in found.jobs
         ]
         tables.print_table(head, jobs)
 

@@ -47,10 +47,10 @@ def history(name: NodeName, cluster: ClusterOption = None, output: Output = Form
     ]  # fmt: skip
     rows: list[list[tables.Cell]] = [
         [
-            str(one.number), (one.state, formatting.incident_style(one.state)), str(one.score),
-            formatting.local_time(one.opened_at), formatting.seconds(one.times.closed_s), one.what,
+            str(incident.number), (incident.state, formatting.incident_style(incident.state)), str(incident.score),
+            formatting.local_time(incident.opened_at), formatting.seconds(incident.times.closed_s), incident.what,
         ]
-        for one in found.incidents
+        for incident in found.incidents
     ]  # fmt: skip
     tables.print_table(columns, rows)
 
@@ -120,8 +120,8 @@ def _wait(api: Client, cluster: str, name: str) -> None:
         if action.ended_at is not None:
             break
         time.sleep(LOOK_S)
-    for one in action.tests:
-        common.print_line(f"{one.name}: {'passed' if one.ok else one.text or 'failed'}")
+    for test in action.tests:
+        common.print_line(f"{test.name}: {'passed' if test.ok else test.text or 'failed'}")
     if action.fault:
         raise Conflict(f"{name}: {action.fault}", hint=f"headway node history {name}")
     common.print_line(f"{name}: {'it is running again' if action.kind == 'reboot' else 'all tests passed'}")

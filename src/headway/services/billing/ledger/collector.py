@@ -58,17 +58,17 @@ class MachineMeter:
         now, store = int(state.clock()), state.store
         last = self.last_seen_at.get(cluster.name, 0)
         known = [
-            MachineLifetime(one.machine, one.group, one.began, 0, max(one.seen, last))
-            for one in await store.machine_lifetimes.running(cluster.name)
+            MachineLifetime(life.machine, life.group, life.began, 0, max(life.seen, last))
+            for life in await store.machine_lifetimes.running(cluster.name)
         ]
         of = {
             life.machine: life.group for life in known
         }  # a machine whose slot left the file counts until it is deleted
         of |= {name: group.name for name, group in cluster.group_of.items()}
-        groups = {one.name: of[one.name] for one in machines if one.name in of}
+        groups = {machine.name: of[machine.name] for machine in machines if machine.name in of}
         turns = machine_lifetimes.diff_machines(known, groups, now)
         self.last_seen_at[cluster.name] = max(now, last)
-        stale = any(now - one.seen >= MACHINE_SEEN_S for one in await store.machine_lifetimes.running(cluster.name))
+        stale = any(now - life.seen >= MACHINE_SEEN_S for life in await store.machine_lifetimes.running(cluster.name))
         if turns.began or turns.ended or (turns.there and stale):
             await store.machine_lifetimes.record(cluster.name, turns.began, turns.ended, turns.there, now)
         nodes = state.live.snapshot(cluster.name).nodes
@@ -125,15 +125,15 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
         await store.runs.save(name, ledger_entries(cluster, found), **progress)
         if until == now:
             here = {(run.job, run.start) for run in found}
-            gone = [one for one in await store.runs.still_running(name) if one not in here]
+            gone = [run for run in await store.runs.still_running(name) if run not in here]
             await store.runs.end(name, gone, last)
         at, step = until, DAY_S if len(found) > FEW_RUNS else min(2 * step, SWEEP_S)
     spans = await state.backend.usage.node_events(cluster, since)
-    known = {(one.node, one.kind, one.began) for one in spans}
+    known = {(span.node, span.kind, span.began) for span in spans}
     lost = [
-        replace(one, ended=max(one.began, last))
-        for one in await store.node_spans.running(name)
-        if one.kind is not SpanKind.SPARE and (one.node, one.kind, one.began) not in known
+        replace(span, ended=max(span.began, last))
+        for span in await store.node_spans.running(name)
+        if span.kind is not SpanKind.SPARE and (span.node, span.kind, span.began) not in known
     ]
     await store.node_spans.save(name, [*spans, *lost])
     await _losses(state, cluster)
@@ -162,7 +162,7 @@ async def _losses(state: AppState, cluster: Cluster) -> None:
 async def _saves(state: AppState, cluster: Cluster, now: int) -> None:
     """Stores the checkpoint statistics that trainings reported. Invalid ones are skipped and logged."""
     stats = await state.backend.usage.checkpoint_stats(cluster)
-    saves = {job: one for job, one in stats.items() if one.fits_database}
+    saves = {job: job_stats for job, job_stats in stats.items() if job_stats.fits_database}
     if left := sorted(stats.keys() - saves.keys()):
         log.info("checkpoints not kept", cluster=cluster.name, jobs=left[:10])
     if saves:

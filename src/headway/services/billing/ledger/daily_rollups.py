@@ -34,10 +34,10 @@ async def _sum_hours(store: Store, name: str, day: int, now: int) -> None:
     span, marks = ReportSpan(day, day + DAY_S, now), range(day, day + DAY_S + 1, HALF_S)
     held = await load_held_seconds(store, name, span, marks)
     touched: dict[str, list[Touched]] = {}
-    for node, one in await store.capacity.busy_stretches_by_node(name, span, marks):
-        touched.setdefault(node, []).append(one)
-    whole = {key: [int(one) for one in seconds] for key, seconds in held.items()}
-    nodes = {node: [int(one) for one in _seconds(marks, mine)] for node, mine in touched.items()}
+    for node, stretches in await store.capacity.busy_stretches_by_node(name, span, marks):
+        touched.setdefault(node, []).append(stretches)
+    whole = {key: [int(count) for count in seconds] for key, seconds in held.items()}
+    nodes = {node: [int(count) for count in _seconds(marks, mine)] for node, mine in touched.items()}
     await store.capacity.save_day(
         name, day, whole, nodes
     )  # if runs changed meanwhile, the next round sums the day again
@@ -86,7 +86,7 @@ async def load_touched_seconds(
         if node in of:
             mine = kept[of[node]]
             mine[day] = (
-                [one + other for one, other in zip(mine[day], seconds, strict=True)] if day in mine else [*seconds]
+                [total + other for total, other in zip(mine[day], seconds, strict=True)] if day in mine else [*seconds]
             )
     found = {}
     for key, nodes in sets.items():

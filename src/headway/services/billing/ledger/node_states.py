@@ -32,17 +32,17 @@ class NodeStateFilter:
     group: str = ""
     states: frozenset[NodeCondition] = frozenset(NodeCondition)
 
-    def matches(self, one: NodeInterval) -> bool:
+    def matches(self, interval: NodeInterval) -> bool:
         """Returns whether the interval matches the filter."""
-        named = (not self.node or one.node == self.node) and (not self.group or one.group == self.group)
-        return named and one.state in self.states
+        named = (not self.node or interval.node == self.node) and (not self.group or interval.group == self.group)
+        return named and interval.state in self.states
 
 
 async def load_all_node_states(
     state: AppState, billed: BilledCluster, period: Period, filters: NodeStateFilter
 ) -> NodeStatesOut:
     """Returns all node states of the period, for a spreadsheet."""
-    found = [one for one in await load_node_states(state, billed, period) if filters.matches(one)]
+    found = [interval for interval in await load_node_states(state, billed, period) if filters.matches(interval)]
     return _node_states_out(billed, period, found)
 
 
@@ -50,11 +50,13 @@ async def load_node_states_page(
     state: AppState, billed: BilledCluster, period: Period, filters: NodeStateFilter, cursor: str, limit: int
 ) -> NodeStatesOut:
     """Returns one page of the node states of the period. Raises Refused for a cursor that does not belong to this list."""
-    found = [one for one in await load_node_states(state, billed, period) if filters.matches(one)]
+    found = [interval for interval in await load_node_states(state, billed, period) if filters.matches(interval)]
     if cursor:
         node, start = decode_cursor(cursor, str, int)
         last_key = (natural_key(node), start)
-        found = found[bisect_right(found, last_key, key=lambda one: (natural_key(one.node), one.start)) :]
+        found = found[
+            bisect_right(found, last_key, key=lambda interval: (natural_key(interval.node), interval.start)) :
+        ]
     more = len(found) > limit
     next_cursor = encode_cursor((found[limit - 1].node, found[limit - 1].start)) if more else ""
     return _node_states_out(billed, period, found[:limit], next_cursor)
@@ -66,7 +68,7 @@ async def load_node_states(state: AppState, billed: BilledCluster, period: Perio
     reserved = {row.group for row in await state.store.prices.of_cluster(billed.name) if row.reserved}
     if reserved:  # they are paid for while off too, and an earlier machine shows since when they are off
         before = await state.store.machine_lifetimes.between(billed.name, 0, period.start)
-        lives += [one for one in before if one.group in reserved and one not in lives]
+        lives += [life for life in before if life.group in reserved and life not in lives]
     spans = await state.store.node_spans.between(billed.name, period.start, period.end)
     return node_timeline.intervals(lives, spans, period.start, period.end, billed.now)
 
@@ -81,15 +83,15 @@ def _node_states_out(
         as_of=billed.now,
         states=[
             NodeStateOut(
-                node=one.node,
-                group=one.group,
-                state=one.state.value,
-                start=one.start,
-                end=one.end or None,
-                seconds=(one.end or billed.now) - one.start,
-                reason=one.reason,
+                node=interval.node,
+                group=interval.group,
+                state=interval.state.value,
+                start=interval.start,
+                end=interval.end or None,
+                seconds=(interval.end or billed.now) - interval.start,
+                reason=interval.reason,
             )
-            for one in found
+            for interval in found
         ],
         next=next_cursor,
     )

@@ -70,7 +70,7 @@ async def revoke(token_id: str, state: State, who: TokenOwner) -> Response:
 
 
 async def _page(state: State, who: TokenOwner, made: TokenOut | None = None) -> Response:
-    found = sorted(await list_tokens(state, who), key=lambda one: -one.created_at)
+    found = sorted(await list_tokens(state, who), key=lambda token: -token.created_at)
     return render(
         "tokens.html",
         viewer=who,

@@ -57,7 +57,7 @@ SECTIONS = (
 MAX_RUNS = 100  # runs per page
 MAX_NODE_STATES = 200  # node states per page
 COLUMNS = ("productive", "lost", "held_idle", "idle", "spare", "broken")
-_BY = {one: ("gpu" if one == "gpu_type" else one) for one in BY}
+_BY = {dimension: ("gpu" if dimension == "gpu_type" else dimension) for dimension in BY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ async def page(
     month = billed.month(period)
     where = zone(billed.costs.timezone)
     earlier = before(month, where)
-    shown = tuple(one for one in SECTIONS if one[0] != "invoice" or _sees_all(who))
+    shown = tuple(entry for entry in SECTIONS if entry[0] != "invoice" or _sees_all(who))
     section = section if section in dict(shown) else "usage"
     by = by if by in _BY.values() else "team"
     query = CostsQuery(which, start, end, job, lossy, waited, node_states, cause, cursor)
@@ -178,7 +178,9 @@ async def note(name: str, state: State, who: Anyone) -> Response:
     _, cluster = await state.clusters.get(name)
     seen = visible_teams(BilledCluster(name, cluster, int(state.clock())), who)
     near = [
-        one for one in spent_or_nearly_spent(await cached_budgets(state, cluster)) if seen is None or one.team in seen
+        budget
+        for budget in spent_or_nearly_spent(await cached_budgets(state, cluster))
+        if seen is None or budget.team in seen
     ]
     text = templates().get_template("parts/budget_note.html").render(name=name, near=near)
     return HTMLResponse(text, headers=HEADERS)
@@ -254,4 +256,4 @@ async def _cause(
     if query.cursor or query.which != UsageFilter():
         return None
     found = (await load_goodput(state, ReportScope(billed, span, visible_teams(billed, who)))).causes
-    return next((one for one in found if one.what == query.cause), None)
+    return next((found_cause for found_cause in found if found_cause.what == query.cause), None)

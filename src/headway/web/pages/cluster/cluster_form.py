@@ -209,9 +209,9 @@ def _normal(form: forms.Form) -> forms.Form:
         sent[name] = [getattr(form, name)]
     for number, team in enumerate(form.teams):
         sent |= {f"team-{number}-{key}": [getattr(team, key)] for key in ("name", "users", "share")}
-    for number, one in enumerate(form.datasets):
-        sent |= {f"dataset-{number}-name": [one.name], f"dataset-{number}-path": [one.path]}
-        sent[f"dataset-{number}-writable"] = ["on" if one.writable else ""]
+    for number, dataset in enumerate(form.datasets):
+        sent |= {f"dataset-{number}-name": [dataset.name], f"dataset-{number}-path": [dataset.path]}
+        sent[f"dataset-{number}-writable"] = ["on" if dataset.writable else ""]
     return forms.form_from_fields(sent)
 
 

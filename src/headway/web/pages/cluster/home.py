@@ -49,14 +49,14 @@ async def home(state: State, who: AnyoneAllClusters) -> Response:
         found = await state.store.incidents.open_and_recent(row.name, LATEST)
         faults += found
         cards.append(await _card(state, row, found))
-    faults.sort(key=lambda one: (one.state.closed, -one.opened_at))
+    faults.sort(key=lambda incident: (incident.state.closed, -incident.opened_at))
     return render(
         "home.html",
         viewer=who,
         here="home",
         cards=cards,
         total=_total(cards),
-        faults=[incident_out(one) for one in await state.store.incidents.with_steps(faults[:LATEST])],
+        faults=[incident_out(incident) for incident in await state.store.incidents.with_steps(faults[:LATEST])],
         may_create=who.may(Right.ADMIN),
     )
 
@@ -74,7 +74,7 @@ async def _card(state: AppState, row: ClusterRow, faults: Iterable[Incident]) ->
         nodes = node_outs(await state.clusters.resolved(row), snapshot)[1:] if snapshot.as_of is not None else []
     except HeadwayError:  # the stored file is of another version: the data in its row is still shown
         nodes = []
-    open_now = sum(not one.state.closed for one in faults)
+    open_now = sum(not incident.state.closed for incident in faults)
     return Card(out, gpu_counts(nodes), node_counts(nodes), open_now, price(out.price_usd_per_hour))
 
 

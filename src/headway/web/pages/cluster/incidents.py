@@ -95,10 +95,10 @@ async def _listed(state: AppState, clusters: Iterable[str], show: str) -> dict[s
         found += await state.store.incidents.open_and_recent(name)
         counts = await state.store.incidents.counts(name)
         every, still = every + counts[0], still + counts[1]
-    found.sort(key=lambda one: (one.state.closed, -one.opened_at))
-    rows = [one for one in found if show != "open" or not one.state.closed][:MOST]
+    found.sort(key=lambda incident: (incident.state.closed, -incident.opened_at))
+    rows = [incident for incident in found if show != "open" or not incident.state.closed][:MOST]
     return {
-        "rows": [incident_out(one) for one in await state.store.incidents.with_steps(rows)],
+        "rows": [incident_out(incident) for incident in await state.store.incidents.with_steps(rows)],
         "all": every,
         "open": still,
         "show": "open" if show == "open" else "all",

@@ -100,7 +100,7 @@ async def page(name: str, state: State, who: Anyone, show: str = "", q: str = ""
         q=q,
         gpus=any(node.gpus for node in nodes),
         simulated=cluster.simulated_gpus,
-        partitions=[_partition(one, nodes) for one in cluster.partitions],
+        partitions=[_partition(partition, nodes) for partition in cluster.partitions],
         groups=groups_view(cluster_out(await state.clusters.row(name), snapshot)),
         creating=snapshot.as_of is None,
     )
@@ -122,14 +122,16 @@ def _matches(row: Row, words: str) -> bool:
     return words in where.lower()
 
 
-def _partition(one: Partition, nodes: Iterable[NodeOut]) -> PartitionRow:
-    there = set(one.nodes)
+def _partition(partition: Partition, nodes: Iterable[NodeOut]) -> PartitionRow:
+    there = set(partition.nodes)
     mine = [node for node in nodes if node.name in there]
     busy = sum(node_kind(node)[0] == "up" for node in mine)
-    limit = duration(one.max_time_s) if one.max_time_s else "none"
+    limit = duration(partition.max_time_s) if partition.max_time_s else "none"
     usable = sum(node.usable for node in mine)
-    teams = ", ".join(one.teams) or "all"
-    return PartitionRow(one.name, one.default, len(mine), usable, busy, limit, teams, ", ".join(one.preempts))
+    teams = ", ".join(partition.teams) or "all"
+    return PartitionRow(
+        partition.name, partition.default, len(mine), usable, busy, limit, teams, ", ".join(partition.preempts)
+    )
 
 
 def _leaves(nodes: Iterable[NodeOut], use: Mapping[tuple[str, int], int]) -> list[dict[str, Any]]:

@@ -89,7 +89,7 @@ async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> 
     progress = await _operation_view(state, operation_id).progress(state)
     who.require_cluster(progress.operation.cluster)
     known = await state.store.operations.recent(progress.operation.cluster, limit=OTHERS + 1)
-    others = [operation_out(one) for one in known if one.id != operation_id and who.may_see_cluster(one.cluster)]
+    others = [operation_out(row) for row in known if row.id != operation_id and who.may_see_cluster(row.cluster)]
     there = await state.store.clusters.get(progress.operation.cluster) is not None
     return render("operation.html", viewer=who, v=progress, others=others[:OTHERS], there=there)
 

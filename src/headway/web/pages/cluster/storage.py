@@ -20,7 +20,7 @@ FULL = 0.9  # usage of a volume from which on it is shown as full
 async def page(name: str, state: State, who: Anyone) -> Response:
     """Returns the page of volumes and datasets."""
     found = await get_storage(state, name)
-    versions = sorted(await list_versions(state, name), key=lambda one: (one.name, -one.version))
+    versions = sorted(await list_versions(state, name), key=lambda version: (version.name, -version.version))
     return render(
         "storage.html",
         viewer=who,

@@ -74,7 +74,7 @@ async def live(name: str, job_id: PathNumber, request: Request, state: State, wh
     async def make(viewer: Principal) -> Parts:
         _, cluster = await state.clusters.get(name)
         found = await state.readings.job(cluster, job_id)
-        newest = tuple(one.number for one in await state.store.incidents.search(name, limit=1))
+        newest = tuple(incident.number for incident in await state.store.incidents.search(name, limit=1))
         key = (found.state, found.start_time, found.restarts, found.end_time, newest)
         if key not in known:  # accounting is queried only if the job has changed
             known.clear()

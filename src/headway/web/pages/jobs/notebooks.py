@@ -55,7 +55,7 @@ async def _start(
         ask = NotebookIn.model_validate({k: v for k, v in sent.items() if v})
         await notebooks.start_notebook(state, who, name, ask)
     except ValidationError as error:
-        faults = {str(one["loc"][0]): one["msg"] for one in error.errors(include_url=False)}
+        faults = {str(detail["loc"][0]): detail["msg"] for detail in error.errors(include_url=False)}
         return await _page(name, state, who, sent, faults=faults, status=422)
     except HeadwayError as error:
         await audit_failure(request, error)
@@ -91,7 +91,7 @@ async def _page(name: str, state: Any, who: Any, sent: dict[str, str], **more: A
         name=name,
         tab="notebooks",
         notebooks=found,
-        moving=any(one.state in ("waiting", "starting") for one in found),
+        moving=any(row.state in ("waiting", "starting") for row in found),
         cluster=cluster,
         teams=mine if len(mine) > 1 else (),
         may=who.may(Right.RUN_JOBS),
