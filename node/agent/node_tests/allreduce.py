@@ -1,0 +1,81 @@
+"""The all-reduce test between nodes: with NCCL on GPUs, with gloo on the CPU where GPUs are simulated."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+
+from agent.config import Config
+from agent.node_tests.cuda_driver import CudaDevice
+from agent.node_tests.nccl import PORT, Nccl, nccl_all_reduce
+from agent.node_tests.results import TestFailed, TestSkipped
+
+_GLOO_WORDS = 1 << 20
+_AT_ONCE = 5  # rounds between two looks at the clock
+
+
+def run_allreduce_test(
+    config: Config, devices: Sequence[CudaDevice], peers: list[str], rank: int, seconds: float
+) -> float:
+    """Returns the bus bandwidth in GB/s between the nodes with the addresses `peers`, of which this one is number `rank`.
+    Raises TestFailed for a wrong sum, and TestSkipped where no library for it is installed."""
+    if len(peers) < 2 or not 0 <= rank < len(peers):
+        raise TestFailed("--peers takes two or more addresses, and --rank this node's place among them")
+    interface = interface_with_address(peers[rank])
+    if interface:
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
+    if config.simulated or not config.gpus:
+        return _gloo_all_reduce(rank, peers, seconds)
+    return nccl_all_reduce(Nccl(), devices, peers, rank, seconds)
+
+
+def _gloo_all_reduce(rank: int, peers: Sequence[str], seconds: float) -> float:
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError as error:
+        raise TestSkipped(f"torch is not installed on this node ({error})") from None
+    ranks = len(peers)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"tcp://{peers[0]}:{PORT}",
+        world_size=ranks,
+        rank=rank,
+        timeout=timedelta(seconds=120),
+    )
+    try:
+        data = torch.ones(_GLOO_WORDS, dtype=torch.float32)
+        dist.all_reduce(data)
+        if not bool((data == ranks).all()):
+            raise TestFailed("the sum over all ranks is wrong")
+        go_on, rounds, began = torch.ones(1), 0, time.monotonic()
+        while bool(go_on.item()):
+            for _ in range(_AT_ONCE):
+                dist.all_reduce(data)
+            rounds += _AT_ONCE
+            go_on.fill_(float(time.monotonic() - began < seconds))
+            dist.broadcast(go_on, 0)  # rank 0 decides, so that all ranks stop in the same round
+        took = time.monotonic() - began
+        return 2 * (ranks - 1) / ranks * _GLOO_WORDS * 4 * rounds / took / 1e9
+    finally:
+        dist.destroy_process_group()
+
+
+def interface_with_address(address: str) -> str:
+    """Returns the network interface of this machine that has the address; "" if none has."""
+    import fcntl
+    import socket
+    import struct
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(any_socket, 0x8915, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue
+            if socket.inet_ntoa(answer[20:24]) == address:
+                return name
+    return ""
