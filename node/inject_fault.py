@@ -4,6 +4,7 @@ root. Needs only the standard library.
   {"do": "xid", "code": 79, "gpu": 3, "text": ""}   writes the driver's log line, then ends the processes on that GPU
                                                     (XID 79: the GPU also disappears)
   {"do": "ecc" | "throttle", "gpu": 3}              the simulated GPU reports it
+  {"do": "bad-memory" | "bad-compute", "gpu": 3}    the simulated GPU errs and reports nothing: only node tests find it
   {"do": "slow-disk" | "full-disk" | "mount-lost"}  slows the disk of /scratch; fills /tmp; unmounts /scratch
   {"do": "hang-job"}                                stops the processes of all jobs (SIGSTOP)
   {"do": "kill", "unit": "slurmd"}                  kills the unit's main process, as a crash would
@@ -267,13 +268,15 @@ DO = {
     "xid": xid,
     "ecc": of_gpu("ecc", "1", "has a double-bit memory error that it can't mend"),
     "throttle": of_gpu("throttle", "thermal", "is throttled by its heat"),
+    "bad-memory": of_gpu("bad-memory", "", "reads one bit of its memory wrong and reports no error"),
+    "bad-compute": of_gpu("bad-compute", "", "computes wrong results on one multiprocessor and reports no error"),
     "slow-disk": slow_disk,
     "full-disk": full_disk,
     "mount-lost": mount_lost,
     "hang-job": hang_job,
     "kill": kill,
 }
-NEED_SIMULATED = ("ecc", "throttle")
+NEED_SIMULATED = ("ecc", "throttle", "bad-memory", "bad-compute")
 
 
 def main():

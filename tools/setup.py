@@ -45,6 +45,7 @@ MACHINES = {
 }
 BROWSER = {"chromium": "chromium"}
 POSTGRES = {"postgresql": "initdb"}
+COMPILER = {"build-essential": "gcc"}  # tests compile the stand-in for the CUDA driver
 # prevents the package from creating and starting a server
 NO_CLUSTER = Path("/etc/postgresql-common/createcluster.conf")
 REGISTRY = "docker-registry"  # installing it would start a service, so it is only unpacked
@@ -129,7 +130,7 @@ def missing_packages(purpose: str) -> list[str]:
     """Returns the Debian packages whose programs are missing."""
     wanted = {} if purpose == "check" else dict(MACHINES)
     if purpose == "test":
-        wanted |= BROWSER | POSTGRES
+        wanted |= BROWSER | POSTGRES | COMPILER
     missing = [package for package, program in wanted.items() if not there(program)]
     if not (VENV / "bin" / "python").exists() and not can_make_venvs(sys.executable):
         missing.append("python3-venv")

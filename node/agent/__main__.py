@@ -37,7 +37,7 @@ def main() -> None:
             for line in resubmit_lost_jobs(note_files(config.cluster), inherited=takeover_folder(config.state)):
                 print(line, flush=True)
         elif role == "test":
-            from agent.checks.node_tests import start
+            from agent.node_tests.command import start
 
             start(values)
         elif role == "watch":

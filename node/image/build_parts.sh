@@ -15,6 +15,9 @@ sh "$here/torch-without-libuv.sh" "$root/"
 # Plugins, compiled against the headers of the installed Slurm, and two static programs that run inside containers. Each is
 # written under a temporary name, because a daemon may have the old file open.
 mkdir -p "$own/spank" "$own/pam"
+# It stands for the CUDA driver where GPUs are simulated; real GPUs have their driver's own library.
+gcc -O2 -Wall -Wextra -Werror -fPIC -shared -o "$own/libcuda.new" "$here/gpu/simulated_libcuda.c" -lm
+mv "$own/libcuda.new" "$own/libcuda-simulated.so"
 for plugin in spank/private_tmp spank/container pam/job_tmp; do
     gcc -O2 -Wall -Wextra -Werror -fPIC -shared -o "$own/$plugin.new" "$here/$plugin.c"
     mv "$own/$plugin.new" "$own/$plugin.so"

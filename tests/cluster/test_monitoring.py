@@ -122,8 +122,8 @@ def test_healthy_node_passes_its_tests_and_marks_simulated_ones(lab: Lab) -> Non
     rows = proved(lab, "lab-1-1", "all", "--seconds", "0.3")
     assert [row for row in rows if not row["ok"]] == []
     names = {row["test"] for row in rows}
-    assert names >= {"gpu_count", "mounts", "slurmd", "munge", "memory", "burn", "copy"}
-    assert {row["simulated"] for row in rows if row["test"] == "burn"} == {True}
+    assert names >= {"gpu_count", "mounts", "slurmd", "munge", "memory", "burn", "copy", "upload", "peer"}
+    assert {(row["simulated"], row["skipped"]) for row in rows if row["test"] in ("burn", "peer")} == {(True, False)}
 
 
 def test_memory_test_reports_a_gpu_with_ecc_errors(lab: Lab) -> None:
@@ -131,8 +131,8 @@ def test_memory_test_reports_a_gpu_with_ecc_errors(lab: Lab) -> None:
     lab.podman("exec", broken, "sh", "-c", "mkdir -p /run/headway/own && echo 1 > /run/headway/own/gpu3-ecc")
     code = (
         "import sys; sys.path.insert(0, '/usr/lib/headway/agent.pyz');"
-        "from agent import config; from agent.checks import node_tests; from agent.gpu import simulated; c = config.load();"
-        "print(node_tests.device_errors('memory', simulated.Simulated(c, faults='/run/headway/own')))"
+        "from agent import config; from agent.node_tests import command; from agent.gpu import simulated; c = config.load();"
+        "print(command.device_errors('memory', simulated.Simulated(c, faults='/run/headway/own')))"
     )
     said = lab.podman("exec", broken, "python3", "-c", code).strip()
     lab.podman("exec", broken, "rm", "-r", "/run/headway/own")

@@ -10,7 +10,7 @@ from datetime import timedelta
 from agent.config import Config
 from agent.node_tests.cuda_driver import CudaDevice
 from agent.node_tests.nccl import PORT, Nccl, nccl_all_reduce
-from agent.node_tests.results import TestFailed, TestSkipped
+from agent.node_tests.results import NodeTestFailed, NodeTestSkipped
 
 _GLOO_WORDS = 1 << 20
 _AT_ONCE = 5  # rounds between two looks at the clock
@@ -20,9 +20,9 @@ def run_allreduce_test(
     config: Config, devices: Sequence[CudaDevice], peers: list[str], rank: int, seconds: float
 ) -> float:
     """Returns the bus bandwidth in GB/s between the nodes with the addresses `peers`, of which this one is number `rank`.
-    Raises TestFailed for a wrong sum, and TestSkipped where no library for it is installed."""
+    Raises NodeTestFailed for a wrong sum, and NodeTestSkipped where no library for it is installed."""
     if len(peers) < 2 or not 0 <= rank < len(peers):
-        raise TestFailed("--peers takes two or more addresses, and --rank this node's place among them")
+        raise NodeTestFailed("--peers takes two or more addresses, and --rank this node's place among them")
     interface = interface_with_address(peers[rank])
     if interface:
         os.environ["GLOO_SOCKET_IFNAME"] = interface
@@ -37,7 +37,7 @@ def _gloo_all_reduce(rank: int, peers: Sequence[str], seconds: float) -> float:
         import torch
         import torch.distributed as dist
     except ImportError as error:
-        raise TestSkipped(f"torch is not installed on this node ({error})") from None
+        raise NodeTestSkipped(f"torch is not installed on this node ({error})") from None
     ranks = len(peers)
     dist.init_process_group(
         "gloo",
@@ -50,7 +50,7 @@ def _gloo_all_reduce(rank: int, peers: Sequence[str], seconds: float) -> float:
         data = torch.ones(_GLOO_WORDS, dtype=torch.float32)
         dist.all_reduce(data)
         if not bool((data == ranks).all()):
-            raise TestFailed("the sum over all ranks is wrong")
+            raise NodeTestFailed("the sum over all ranks is wrong")
         go_on, rounds, began = torch.ones(1), 0, time.monotonic()
         while bool(go_on.item()):
             for _ in range(_AT_ONCE):

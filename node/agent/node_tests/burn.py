@@ -10,7 +10,7 @@ from ctypes import c_uint, c_uint64
 from agent.node_tests import kernels
 from agent.node_tests.cuda_driver import THREADS, CudaDevice
 from agent.node_tests.memory import device_label
-from agent.node_tests.results import TestFailed
+from agent.node_tests.results import NodeTestFailed
 
 _SEED = 7
 _BLOCKS = 2  # per multiprocessor: with the registers that the kernel needs, two blocks fill one
@@ -51,7 +51,7 @@ class Burn:
 
 def run_burn_test(devices: Sequence[CudaDevice], seconds: float) -> tuple[float, bool]:
     """Loads all GPUs for some seconds. Returns the TFLOP/s of the slowest and whether tensor cores did the work. Raises
-    TestFailed when results differ between multiprocessors, GPUs or repetitions."""
+    NodeTestFailed when results differ between multiprocessors, GPUs or repetitions."""
     tensor = all(device.capability >= kernels.TENSOR_CAPABILITY for device in devices)
     burns = [Burn(device, tensor=tensor) for device in devices]
     try:
@@ -61,13 +61,15 @@ def run_burn_test(devices: Sequence[CudaDevice], seconds: float) -> tuple[float,
         began = time.monotonic()
         while launches == 0 or time.monotonic() - began < seconds:
             marks = [_timed_launch(burn, rounds) for burn in burns]
-            for number, (burn, (first, last)) in enumerate(zip(burns, marks)):
+            for number, (burn, (first, last)) in enumerate(zip(burns, marks, strict=True)):
                 spent[number] += burn.device.seconds_between(first, last)
                 _compare(burn, expected)
             launches += 1
         per_warp = kernels.TENSOR_FLOP if tensor else kernels.FMA_FLOP
         rates = [
-            per_warp * burn.warps * rounds * launches / took / 1e12 for burn, took in zip(burns, spent) if took > 0
+            per_warp * burn.warps * rounds * launches / took / 1e12
+            for burn, took in zip(burns, spent, strict=True)
+            if took > 0
         ]
         return min(rates, default=0.0), tensor
     finally:
@@ -86,7 +88,7 @@ def _rounds_of_one_launch(burns: Sequence[Burn]) -> int:
     rounds = _FIRST_ROUNDS
     while rounds < 1 << 24:
         marks = [_timed_launch(burn, rounds) for burn in burns]
-        took = max(burn.device.seconds_between(*pair) for burn, pair in zip(burns, marks))
+        took = max(burn.device.seconds_between(*pair) for burn, pair in zip(burns, marks, strict=True))
         if took >= _LAUNCH_S / 2:
             return max(1, int(rounds * _LAUNCH_S / took))
         rounds *= 2
@@ -100,11 +102,13 @@ def _compare(burn: Burn, expected: dict[tuple[str, tuple[int, int]], bytes]) -> 
     right, count = Counter(rows).most_common(1)[0]
     known = expected.setdefault((burn.device.name, burn.device.capability), right)
     if right != known or count <= len(rows) // 2:
-        raise TestFailed(f"{device_label(burn.device)} computes other results than before, or than other GPUs of its type")
+        raise NodeTestFailed(
+            f"{device_label(burn.device)} computes other results than before, or than other GPUs of its type"
+        )
     if count < len(rows):
         wrong = [warp for warp, row in enumerate(rows) if row != right]
         places = sorted({burn.multiprocessor(warp) for warp in wrong})
         named = ", ".join(map(str, places[:8])) + (" ..." if len(places) > 8 else "")
-        raise TestFailed(
+        raise NodeTestFailed(
             f"{device_label(burn.device)} computes different results for the same input on multiprocessor {named}"
         )

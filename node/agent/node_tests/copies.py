@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from agent.node_tests.cuda_driver import CudaDevice
 from agent.node_tests.memory import MemoryKernels, device_label
-from agent.node_tests.results import TestFailed, TestSkipped
+from agent.node_tests.results import NodeTestFailed, NodeTestSkipped
 
 _WITHIN = 1 << 30  # bytes of one copy
 _BETWEEN = 1 << 28
@@ -20,7 +20,7 @@ _PATTERN, _FACTOR = 0x2545F491, 0x9E3779B1  # every word differs from its neighb
 
 def run_copy_test(devices: Sequence[CudaDevice], seconds: float) -> float:
     """Copies within each GPU's memory. Returns GB/s of the slowest, counting bytes read and bytes written. Raises
-    TestFailed when a copy differs."""
+    NodeTestFailed when a copy differs."""
     return min(_copy_within(device, seconds / len(devices)) for device in devices)
 
 
@@ -38,7 +38,7 @@ def _copy_within(device: CudaDevice, seconds: float) -> float:
 
 
 def run_upload_test(devices: Sequence[CudaDevice], seconds: float) -> float:
-    """Copies from page-locked main memory to each GPU and back. Returns GB/s of the slowest upload. Raises TestFailed when
+    """Copies from page-locked main memory to each GPU and back. Returns GB/s of the slowest upload. Raises NodeTestFailed when
     what comes back differs."""
     return min(_upload(device, seconds / len(devices)) for device in devices)
 
@@ -54,7 +54,7 @@ def _upload(device: CudaDevice, seconds: float) -> float:
         device.copy_out(back, there, size)
         device.wait()
         if ctypes.string_at(here, size) != ctypes.string_at(back, size):
-            raise TestFailed(f"{device_label(device)}: data differs after a copy from main memory and back")
+            raise NodeTestFailed(f"{device_label(device)}: data differs after a copy from main memory and back")
         return rate
     finally:
         device.free([there])
@@ -64,12 +64,12 @@ def _upload(device: CudaDevice, seconds: float) -> float:
 
 def run_peer_copy_test(devices: Sequence[CudaDevice], seconds: float) -> tuple[float, str]:
     """Copies between each pair of GPUs, in both directions. Returns GB/s of the slowest pair and its name. Raises
-    TestSkipped where GPUs can't reach each other, and TestFailed when a copy differs."""
+    NodeTestSkipped where GPUs can't reach each other, and NodeTestFailed when a copy differs."""
     pairs = [(one, other) for one, other in itertools.permutations(devices, 2) if one.can_access(other)]
     if len(devices) < 2:
-        raise TestSkipped("the node has one GPU")
+        raise NodeTestSkipped("the node has one GPU")
     if not pairs:
-        raise TestSkipped("no GPU can access another's memory (no NVLink, and none over PCIe: IOMMU or ACS is on)")
+        raise NodeTestSkipped("no GPU can access another's memory (no NVLink, and none over PCIe: IOMMU or ACS is on)")
     rates: dict[str, float] = {}
     size = min(_size(device, _BETWEEN) for device in devices)
     blocks = {device.ordinal: (device.allocate(size), MemoryKernels(device)) for device in devices}
@@ -122,4 +122,4 @@ def _require_copy(
     kernels.reset()
     kernels.check(address, size, pattern, _FACTOR)
     if found := kernels.finding():
-        raise TestFailed(f"{device_label(device)}: {what} differs from the original: {found.text()}")
+        raise NodeTestFailed(f"{device_label(device)}: {what} differs from the original: {found.text()}")

@@ -113,9 +113,7 @@ class CudaDevice:
         values = (c_void_p * 2)(ctypes.addressof(log), _LOG_BYTES)
         self.activate()
         try:
-            self._driver.call(
-                "cuModuleLoadDataEx", byref(module), c_char_p(ptx.encode()), c_uint(2), options, values
-            )
+            self._driver.call("cuModuleLoadDataEx", byref(module), c_char_p(ptx.encode()), c_uint(2), options, values)
         except CudaError as error:
             message = log.value.decode(errors="replace").strip().partition("\n")[0]
             raise CudaError("cuModuleLoadDataEx", error.code, "PTX was not compiled", message or str(error)) from None

@@ -156,7 +156,8 @@ def _tensor_burn() -> Iterator[str]:
     """Yields the parts of burn_tensor. Its accumulators stay bounded: the signs of one factor change in each round by a
     pseudo-random mask, so that the sums take a random walk."""
     yield _HEADER.format(version="7.0", target="sm_80")
-    yield f".visible .entry burn_tensor({_BURN_PARAMETERS})\n{{\n    .reg .f32 %d<32>;\n    .reg .b32 %a<32>;\n    .reg .b32 %b<2>;"
+    yield f".visible .entry burn_tensor({_BURN_PARAMETERS})"
+    yield "{\n    .reg .f32 %d<32>;\n    .reg .b32 %a<32>;\n    .reg .b32 %b<2>;"
     yield _BURN_START
     for number in range(32):
         yield _next_bf16(f"%a{number}")
@@ -187,7 +188,7 @@ def _fma_burn() -> Iterator[str]:
     yield f".visible .entry burn_fma({_BURN_PARAMETERS})\n{{\n    .reg .f32 %f<8>;\n    .reg .f32 %m<2>;"
     yield _BURN_START
     for number in _SETS:
-        yield f"    mad.lo.u32 %r21, %r21, 1664525, 1013904223;\n    and.b32 %r24, %r21, 0x007FFFFF;"
+        yield "    mad.lo.u32 %r21, %r21, 1664525, 1013904223;\n    and.b32 %r24, %r21, 0x007FFFFF;"
         yield f"    or.b32 %r24, %r24, 0x3F800000;\n    mov.b32 %f{number}, %r24;"
     yield "    and.b32 %r24, %r2, 0x007FFFFF;\n    or.b32 %r24, %r24, 0x3F000000;\n    mov.b32 %m0, %r24;"
     yield "    mov.f32 %m1, 0f3E99999A;"

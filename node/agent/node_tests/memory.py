@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from agent.node_tests.cuda_driver import CudaDevice, CudaError
 from agent.node_tests.kernels import MEMORY
-from agent.node_tests.results import TestFailed
+from agent.node_tests.results import NodeTestFailed
 
 CHUNK = 1 << 30  # bytes
 _LEAVE = 0.05  # of the free memory: for the driver
@@ -65,7 +65,7 @@ class MemoryKernels:
 
 
 def run_memory_test(devices: Sequence[CudaDevice]) -> float:
-    """Tests all GPUs at the same time and returns the tested MiB per GPU. Raises TestFailed when a word differs."""
+    """Tests all GPUs at the same time and returns the tested MiB per GPU. Raises NodeTestFailed when a word differs."""
     with contextlib.ExitStack() as stack:
         work = [(device, MemoryKernels(device), stack.enter_context(most_memory(device))) for device in devices]
         for pattern, factor in _PASSES:
@@ -78,14 +78,16 @@ def run_memory_test(devices: Sequence[CudaDevice]) -> float:
                     kernels.check(address, size, pattern ^ number if factor else pattern, factor)
             for device, kernels, _ in work:
                 if found := kernels.finding():
-                    raise TestFailed(f"{device_label(device)}: memory returns other data than was written: {found.text()}")
+                    raise NodeTestFailed(
+                        f"{device_label(device)}: memory returns other data than was written: {found.text()}"
+                    )
         return min(sum(size for _, size in chunks) for _, _, chunks in work) / (1 << 20)
 
 
 @contextlib.contextmanager
 def most_memory(device: CudaDevice) -> Iterator[list[tuple[int, int]]]:
     """Allocates nearly all free memory in chunks of at most CHUNK bytes, yields (address, bytes) of each, and frees them.
-    Raises TestFailed when the GPU has no free memory."""
+    Raises NodeTestFailed when the GPU has no free memory."""
     left = int(device.free_bytes() * (1 - _LEAVE))
     chunks: list[tuple[int, int]] = []
     try:
@@ -97,7 +99,7 @@ def most_memory(device: CudaDevice) -> Iterator[list[tuple[int, int]]]:
                 break
             left -= size
         if not chunks:
-            raise TestFailed(f"{device_label(device)} has no free memory: a process uses it")
+            raise NodeTestFailed(f"{device_label(device)} has no free memory: a process uses it")
         yield chunks
     finally:
         device.free([address for address, _ in chunks])

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from agent.node_tests.cuda_driver import CudaDevice
 from agent.node_tests.memory import MemoryKernels, device_label
-from agent.node_tests.results import TestFailed, TestSkipped
+from agent.node_tests.results import NodeTestFailed, NodeTestSkipped
 
 PORT = 29655
 LIBRARY = "libnccl.so.2"
@@ -37,7 +37,7 @@ class _UniqueId(ctypes.Structure):
 
 
 class Nccl:
-    """The NCCL library of this machine. Raises TestSkipped where none is installed."""
+    """The NCCL library of this machine. Raises NodeTestSkipped where none is installed."""
 
     def __init__(self, library: str = "") -> None:
         found = [path for pattern in WHEELS for path in sorted(glob.glob(pattern), reverse=True)]
@@ -46,7 +46,9 @@ class Nccl:
                 self._library = ctypes.CDLL(path)
                 self._library.ncclGetErrorString.restype = c_char_p
                 return
-        raise TestSkipped("NCCL is not installed: no libnccl.so.2 (package libnccl2, or an environment with CUDA torch)")
+        raise NodeTestSkipped(
+            "NCCL is not installed: no libnccl.so.2 (package libnccl2, or an environment with CUDA torch)"
+        )
 
     def unique_id(self) -> bytes:
         """Returns the id of a new group of GPUs."""
@@ -72,10 +74,12 @@ class Nccl:
             for one in joined:
                 self._library.ncclCommDestroy(one)
 
-    def all_reduce(self, devices: Sequence[CudaDevice], blocks: Sequence[int], words: int, group: list[c_void_p]) -> None:
+    def all_reduce(
+        self, devices: Sequence[CudaDevice], blocks: Sequence[int], words: int, group: list[c_void_p]
+    ) -> None:
         """Queues the sum of float32 values over all ranks, in place."""
         self._call("ncclGroupStart")
-        for device, block, one in zip(devices, blocks, group):
+        for device, block, one in zip(devices, blocks, group, strict=True):
             device.activate()
             ends = c_uint64(block), c_uint64(block)
             self._call("ncclAllReduce", *ends, c_size_t(words), c_int(_FLOAT32), c_int(_SUM), one, device.stream)
@@ -85,12 +89,14 @@ class Nccl:
         code = int(getattr(self._library, name)(*arguments))
         if code:
             text = self._library.ncclGetErrorString(c_int(code)) or b""
-            raise TestFailed(f"{name}: {text.decode(errors='replace') or code}")
+            raise NodeTestFailed(f"{name}: {text.decode(errors='replace') or code}")
 
 
-def nccl_all_reduce(nccl: Nccl, devices: Sequence[CudaDevice], peers: Sequence[str], rank: int, seconds: float) -> float:
+def nccl_all_reduce(
+    nccl: Nccl, devices: Sequence[CudaDevice], peers: Sequence[str], rank: int, seconds: float
+) -> float:
     """Returns the bus bandwidth in GB/s of an all-reduce over all GPUs of the nodes `peers`; `rank` is this node's place
-    among them. Raises TestFailed for a wrong sum.
+    among them. Raises NodeTestFailed for a wrong sum.
 
     Bus bandwidth as in NCCL's tests: bytes * 2 * (ranks - 1) / ranks / seconds of one all-reduce."""
     ranks = len(peers) * len(devices)
@@ -107,7 +113,7 @@ def nccl_all_reduce(nccl: Nccl, devices: Sequence[CudaDevice], peers: Sequence[s
                 took = _timed(nccl, devices, blocks, words, group, rounds)
             slowest = max(control.gather(took))
         finally:
-            for device, block in zip(devices, blocks):
+            for device, block in zip(devices, blocks, strict=True):
                 device.free([block])
     return 4 * words * 2 * (ranks - 1) / ranks * rounds / slowest / 1e9
 
@@ -115,18 +121,18 @@ def nccl_all_reduce(nccl: Nccl, devices: Sequence[CudaDevice], peers: Sequence[s
 def _check_sum(
     nccl: Nccl, devices: Sequence[CudaDevice], blocks: list[int], words: int, group: list[c_void_p], ranks: int
 ) -> None:
-    """Sums ones over all ranks. Raises TestFailed unless every value is the number of ranks."""
+    """Sums ones over all ranks. Raises NodeTestFailed unless every value is the number of ranks."""
     (one,) = struct.unpack("<I", struct.pack("<f", 1.0))
     (total,) = struct.unpack("<I", struct.pack("<f", float(ranks)))
-    for device, block in zip(devices, blocks):
+    for device, block in zip(devices, blocks, strict=True):
         device.set_words(block, one, words)
     nccl.all_reduce(devices, blocks, words, group)
-    for device, block in zip(devices, blocks):
+    for device, block in zip(devices, blocks, strict=True):
         kernels = MemoryKernels(device)
         kernels.reset()
         kernels.check(block, 4 * words, total)
         if found := kernels.finding():
-            raise TestFailed(f"{device_label(device)}: the sum over all ranks is wrong: {found.text()}")
+            raise NodeTestFailed(f"{device_label(device)}: the sum over all ranks is wrong: {found.text()}")
 
 
 def _timed(
@@ -173,18 +179,18 @@ class Control:
     def _receive(channel: BinaryIO) -> Any:
         line = channel.readline(1 << 16)
         if not line:
-            raise TestFailed("another node of the all-reduce ended early")
+            raise NodeTestFailed("another node of the all-reduce ended early")
         return json.loads(line)
 
 
 @contextlib.contextmanager
 def _control(peers: Sequence[str], rank: int) -> Iterator[Control]:
-    """Connects the nodes. Raises TestFailed when one does not come within _MEET_S seconds."""
+    """Connects the nodes. Raises NodeTestFailed when one does not come within _MEET_S seconds."""
     with contextlib.ExitStack() as stack:
         try:
             found = _accept(peers, stack) if rank == 0 else [_connect(peers[0], stack)]
         except OSError as error:
-            raise TestFailed(f"the nodes of the all-reduce did not meet at {peers[0]}: {error}") from None
+            raise NodeTestFailed(f"the nodes of the all-reduce did not meet at {peers[0]}: {error}") from None
         yield Control([stack.enter_context(one.makefile("rwb")) for one in found], leads=rank == 0)
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-class TestFailed(Exception):
+class NodeTestFailed(Exception):
     """A test failed; the message says what it found."""
 
 
-class TestSkipped(Exception):
+class NodeTestSkipped(Exception):
     """A test can't run on this machine; the message says what is missing. A skipped test fails no node."""
 
 
 @dataclass
-class TestResult:
+class NodeTestResult:
     """The outcome of one test."""
 
     test: str
@@ -35,7 +35,7 @@ class TestResult:
         parts += [self.reason] if self.reason else []
         return "  ".join([*parts, *(["SIMULATED"] if self.simulated else [])])
 
-    def compare(self) -> TestResult:
+    def compare(self) -> NodeTestResult:
         """Returns the result, failed if its figure is less than the plan expects."""
         if self.ok and self.expected and self.figure is not None and self.figure < self.expected:
             self.ok, self.reason = False, "less than the plan expects"

@@ -11,6 +11,8 @@ class FaultKind(StrEnum):
     XID = "xid"
     ECC = "ecc"
     THROTTLE = "throttle"
+    BAD_MEMORY = "bad-memory"  # silent: only node tests find it
+    BAD_COMPUTE = "bad-compute"  # silent, like BAD_MEMORY
     KILL_NODE = "kill-node"
     RECLAIM = "reclaim"
     FREEZE_NODE = "freeze-node"
@@ -43,4 +45,6 @@ ON_NODES = frozenset(
 # The provider injects these.
 OF_MACHINES = frozenset({FaultKind.KILL_NODE, FaultKind.FREEZE_NODE, FaultKind.CUT_NETWORK, FaultKind.RECLAIM})
 RECLAIM_IN_S = 120  # notice that providers give before they take a machine back
-OF_GPUS = frozenset({FaultKind.XID, FaultKind.ECC, FaultKind.THROTTLE})
+OF_GPUS = frozenset(
+    {FaultKind.XID, FaultKind.ECC, FaultKind.THROTTLE, FaultKind.BAD_MEMORY, FaultKind.BAD_COMPUTE}
+)

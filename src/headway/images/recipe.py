@@ -51,7 +51,7 @@ _HEAD_ONLY = frozenset(
 _OWNED_MACHINES_ONLY = ("nftables", "libc-bin", "python3")
 _NFS = {"head": ("nfs-kernel-server",), "node": ("nfs-common",)}
 # Folders and files in node/image; the container package of rootfs is sent too
-_PARTS = ("spank", "pam", "build_parts.sh", "torch-without-libuv.sh")
+_PARTS = ("spank", "pam", "gpu", "build_parts.sh", "torch-without-libuv.sh")
 _CONTAINER = "rootfs/usr/lib/headway/container"
 
 

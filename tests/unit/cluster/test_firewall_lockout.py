@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
+<<<<<<< HEAD
 from agent.checks import node_tests
 from agent.lost_contact import node_lease
+=======
+from agent.contact import node_lease
+>>>>>>> 8b9c5674 (Node tests of GPUs need only the driver: memory, tensor cores, copies and peers through libcuda, all-reduce through NCCL)
 from agent.metrics import exporter
+from agent.node_tests import nccl
 from agent.roles import head
 from headway.cluster import machine_claims
 from headway.cluster.context import ClusterContext
@@ -56,7 +61,7 @@ async def test_firewall_rules_that_lock_the_server_out_are_disabled() -> None:
 
 
 def test_firewall_covers_every_agent_port() -> None:
-    assert {exporter.PORT, head.PORT, node_lease.PORT, node_tests.PORT} <= set(firewall.PORTS)
+    assert {exporter.PORT, head.PORT, node_lease.PORT, nccl.PORT} <= set(firewall.PORTS)
 
 
 def test_loads_firewall_rules_detects_a_firewall_reload() -> None:

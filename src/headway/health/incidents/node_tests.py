@@ -22,11 +22,12 @@ _PARTNERS = 2  # number of partners tried for a test between two nodes, one afte
 
 @dataclass(frozen=True, slots=True)
 class NodeTestResult:
-    """The result of one node test."""
+    """The result of one node test. A skipped test is `ok`, and its text says what is missing on the node."""
 
     name: str
     ok: bool
     text: str = ""
+    skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,16 @@ class NodeTestReport:
         if not self.results:
             return "no test was run"
         return next((result.text or f"{result.name} failed" for result in self.results if not result.ok), "")
+
+    @property
+    def passed(self) -> list[str]:
+        """Returns the names of the tests that ran and passed."""
+        return [one.name for one in self.results if one.ok and not one.skipped]
+
+    @property
+    def skipped(self) -> str:
+        """Returns the skipped tests with their reasons as text, "" when none was skipped."""
+        return "; ".join(f"{one.name}: {one.text}" for one in self.results if one.skipped)
 
 
 async def run_node_tests(context: HealthContext, node: str, *, thorough: bool = False) -> NodeTestReport:
@@ -81,7 +92,7 @@ async def _test_gpus(context: HealthContext, machine: Machine) -> NodeTestResult
 
 async def _run_agent_tests(context: HealthContext, machine: Machine, *, thorough: bool) -> list[NodeTestResult]:
     """Runs the tests of the node's agent: all its checks, with new results. `thorough` adds the memory, burn and copy
-    tests (node/agent/checks/node_tests.py)."""
+    tests of its GPUs (node/agent/node_tests)."""
     argv = [
         "python3",
         "-I",
@@ -96,7 +107,7 @@ async def _run_agent_tests(context: HealthContext, machine: Machine, *, thorough
     ran = await context.cluster_context.connections.remote(machine, argv, timeout_s=_TESTS_S, check=False)
     try:
         rows = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
-        found = [NodeTestResult(str(row["test"]), row["ok"] is True, _failure_text(row)) for row in rows]
+        found = [_result(row) for row in rows]
     except (ValueError, KeyError, TypeError):
         found = []
     if (not found or ran.code != 0) and all(result.ok for result in found):
@@ -153,18 +164,25 @@ async def _allreduce(context: HealthContext, machine: Machine, name: str) -> Nod
     finally:
         with contextlib.suppress(HeadwayError):
             await reservations.end_test_reservation(run, head, name)
-    ok = first.code == second.code == 0
-    rows = [line for line in (*first.stdout.splitlines(), *second.stdout.splitlines()) if '"ok": false' in line]
-    why = json.loads(rows[0]).get("reason", "") if rows else (first.stderr or second.stderr).strip()[-200:]
-    return NodeTestResult(
-        "allreduce", ok, "" if ok else f"allreduce with {name}: {why or 'below the figure that the plan expects'}"
-    )
+    lines = [line for line in (*first.stdout.splitlines(), *second.stdout.splitlines()) if line.startswith("{")]
+    rows = [_result(json.loads(line)) for line in lines]
+    if skipped := next((one for one in rows if one.skipped), None):
+        return skipped
+    if first.code == second.code == 0:
+        return NodeTestResult("allreduce", True)
+    failed = next((one.text.removeprefix("allreduce: ") for one in rows if not one.ok), "")
+    why = failed or (first.stderr or second.stderr).strip()[-200:] or "the agent's program failed"
+    return NodeTestResult("allreduce", False, f"allreduce with {name}: {why}")
 
 
-def _failure_text(row: dict[str, Any]) -> str:
-    return (
-        "" if row["ok"] is True else f"{row['test']}: {row.get('reason') or 'below the figure that the plan expects'}"
-    )
+def _result(row: dict[str, Any]) -> NodeTestResult:
+    """Returns the result in one line of the agent."""
+    name, reason = str(row["test"]), str(row.get("reason") or "")
+    if row.get("skipped") is True:
+        return NodeTestResult(name, True, reason, skipped=True)
+    if row["ok"] is True:
+        return NodeTestResult(name, True)
+    return NodeTestResult(name, False, f"{name}: {reason or 'below the figure that the plan expects'}")
 
 
 def needs_thorough_tests(incident: Incident) -> bool:

@@ -18,7 +18,7 @@ RULES = "/etc/headway/firewall.nft"
 SERVICE = "headway-firewall.service"
 # NFS, MariaDB, slurmctld, slurmd, slurmdbd, slurmrestd if a site opens it, messages between agents (heartbeats, leases;
 # node/agent/roles/head.py), their metrics, Prometheus and Alertmanager, the all-reduce test
-# (node/agent/checks/node_tests.py).
+# (node/agent/node_tests/nccl.py).
 PORTS = (2049, 3306, 6817, 6818, 6819, 6820, 6821, METRICS_PORT, PROMETHEUS_PORT, ALERTS_PORT, 29655)
 _UNIT = f"/etc/systemd/system/{SERVICE}"
 

@@ -97,13 +97,22 @@ class NodeActions:
             return await reboot_node(await self._pool.health_context(cluster), node, person, end_jobs=busy)
 
     async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> tuple[tuple[str, bool, str], ...]:
-        """Runs a node's tests. Returns (name, passed, text) for each. `hard` adds the tests that need an idle node."""
+        """Runs a node's tests. Returns (name, passed, text) for each. `hard` adds the tests that need an idle node. A
+        skipped test counts as passed, and its text says what is missing."""
         from headway.health.incidents.node_tests import run_node_tests
 
         tools = await self._pool.health_context(cluster)
+<<<<<<< HEAD:src/headway/server/cluster_backend/node_actions.py
         return tuple(
             (result.name, result.ok, result.text)
             for result in (await run_node_tests(tools, node, thorough=hard)).results
+=======
+        found = (await run_node_tests(tools, node, thorough=hard)).results
+        texts = (one.text.removeprefix(f"{one.name}: ") for one in found)
+        return tuple(
+            (one.name, one.ok, f"skipped: {text}" if one.skipped else text)
+            for one, text in zip(found, texts, strict=True)
+>>>>>>> 8b9c5674 (Node tests of GPUs need only the driver: memory, tensor cores, copies and peers through libcuda, all-reduce through NCCL):src/headway/server/backend/node_actions.py
         )
 
     async def inject_fault(self, cluster: Cluster, fault: FaultIn) -> str:

@@ -241,6 +241,17 @@ async def test_untested_node_cannot_be_returned(careful: Ward) -> None:
     assert careful.world.state == "IDLE+DRAIN"
 
 
+async def test_incident_names_the_tests_that_were_skipped(careful: Ward) -> None:
+    await careful.responder.handle_symptom(symptom(), [])
+    found = await careful.settle()
+    results = NodeTestResult("memory", True), NodeTestResult("peer", True, "the node has one GPU", skipped=True)
+    back = await return_to_service(
+        careful.responder.context, found, NodeTestReport(NODE, results), IncidentState.RETURNED, "headway"
+    )
+    assert back.current[-1].text == "tests passed; back in service; skipped: peer: the node has one GPU"
+    assert back.current[-1].evidence["passed"] == ["memory"]
+
+
 async def test_node_resumed_by_hand_is_drained_at_the_next_fault(careful: Ward) -> None:
     careful.world.jobs = {7: "RUNNING"}
     await careful.responder.handle_symptom(symptom(), [])

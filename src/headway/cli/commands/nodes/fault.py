@@ -22,7 +22,7 @@ def fault(
             help=f"KIND: {', '.join(FaultKind)}. DAEMON: {', '.join(Daemon)}.",
         ),
     ],
-    gpu: Annotated[int, typer.Option("--gpu", min=0, help="Index of the GPU (xid, ecc, throttle).")] = 0,
+    gpu: Annotated[int, typer.Option("--gpu", min=0, help="Index of the GPU, for faults of one GPU.")] = 0,
     text: Annotated[str, typer.Option("--text", help="The driver's message (xid).")] = "",
     in_s: Annotated[
         int, typer.Option("--in", min=0, max=86400, help="Seconds until the provider reclaims the machine (reclaim).")

@@ -1,0 +1,205 @@
+"""Active tests of an idle node, run before it returns to service.
+
+    agent.pyz test NAME [--json] [--seconds S] [--expect JSON]       NAME: checks, memory, burn, copy, upload, peer, all
+    agent.pyz test allreduce --peers ADDRESS,ADDRESS,... --rank N    on all these nodes at the same time
+
+Each test prints one line; the exit status is 0 when none failed. Figures are compared with what the plan expects of a
+healthy node. A test whose library or hardware is missing is skipped, with the reason, and fails no node. Where GPUs are
+simulated, a stand-in for the driver does the same work on the CPU: results must be right, figures are only printed, and
+the line is marked SIMULATED."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+
+from agent.checks.kernel_log import KernelLog, kernel_line
+from agent.checks.runner import BAD, MachineState, run_every_check
+from agent.config import PATH, Config, load
+from agent.gpu import interface as gpu
+from agent.gpu.factory import open_source
+from agent.gpu.interface import Gpu, Source
+from agent.gpu.job_gpus import jobs_on_node
+from agent.munge import Munge
+from agent.node_tests.allreduce import run_allreduce_test
+from agent.node_tests.burn import run_burn_test
+from agent.node_tests.copies import run_copy_test, run_peer_copy_test, run_upload_test
+from agent.node_tests.cuda_driver import LIBRARY, SIMULATED_LIBRARY, CudaDevice, CudaDriver, CudaError
+from agent.node_tests.memory import run_memory_test
+from agent.node_tests.results import NodeTestFailed, NodeTestResult, NodeTestSkipped
+
+GPU_TESTS = ("memory", "burn", "copy", "upload", "peer")
+NAMES = ("checks", *GPU_TESTS, "allreduce", "all")
+_SIMULATED_S = 0.5  # the longest time that one figure is measured where GPUs are simulated
+_LONG_AGO_S = 3600.0
+
+
+def main(words: list[str]) -> int:
+    """Runs the test that the arguments name, prints a line for each result, and returns the exit status: 0 when none
+    failed."""
+    ask = argparse.ArgumentParser("agent.pyz test")
+    ask.add_argument("name", choices=NAMES)
+    ask.add_argument("--json", action="store_true")
+    ask.add_argument("--seconds", type=float, default=5.0, help="how long one figure is measured")
+    ask.add_argument("--expect", type=json.loads, default={}, help="figures that replace the plan's")
+    ask.add_argument("--peers", type=lambda text: text.split(","), default=[])
+    ask.add_argument("--rank", type=int, default=0)
+    ask.add_argument("--config", default=PATH)
+    arguments = ask.parse_args(words)
+    config = load(arguments.config)
+    config.expects.update(arguments.expect)
+    fine = True
+    for result in run_tests(config, arguments):
+        fine = fine and result.ok
+        print(json.dumps(asdict(result)) if arguments.json else result.line(), flush=True)
+    return 0 if fine else 1
+
+
+def run_tests(config: Config, arguments: argparse.Namespace) -> Iterator[NodeTestResult]:
+    """Yields the results of the tests that the arguments ask for."""
+    source = open_source(config)
+    name = str(arguments.name)
+    if name in ("checks", "all"):
+        yield from run_all_checks(config, source)
+    if name == "all":
+        yield from run_gpu_tests(GPU_TESTS, config, source, arguments.seconds)
+    elif name == "allreduce":
+        run = GpuTests(config, arguments.seconds, peers=arguments.peers, rank=arguments.rank).run
+        yield run_guarded(name, config, lambda: run(name))
+    elif name in GPU_TESTS:
+        yield from run_gpu_tests((name,), config, source, arguments.seconds)
+
+
+def run_gpu_tests(
+    names: Sequence[str], config: Config, source: Source | None, seconds: float
+) -> Iterator[NodeTestResult]:
+    """Yields the results of these tests of the node's GPUs; none on a node without GPUs."""
+    tests = GpuTests(config, seconds)
+    for name in names if config.gpus else ():
+        broken = device_errors(name, source)
+        if broken:
+            yield NodeTestResult(name, False, config.simulated, reason=broken)
+        else:
+            yield run_guarded(name, config, lambda name=name: tests.run(name))
+
+
+def run_all_checks(config: Config, source: Source | None) -> Iterator[NodeTestResult]:
+    """Yields the result of every check of the agent, run once. A warning counts as passed."""
+    for row in run_every_check(read_machine(config, source)):
+        shown = config.simulated and row["check"].startswith("gpu_")
+        yield NodeTestResult(row["check"], row["state"] != BAD, shown, reason=row["reason"])
+
+
+def read_machine(config: Config, source: Source | None) -> MachineState:
+    """Returns the state of this machine as the checks need it, read now."""
+    from agent.checks.node_checks import is_kernel_error
+    from agent.checks.runner import Process
+    from agent.jobs.processes import list_processes
+    from agent.metrics.sampler import GpuReader
+
+    now = time.monotonic()
+    seen = MachineState(config, now=now, started=now - _LONG_AGO_S, jobs=jobs_on_node())
+    if source is not None:
+        reader = GpuReader(source)
+        reader.start()
+        reader.first.wait(20)
+        seen.gpus, seen.gpus_at, seen.gpu_error = reader.gpus, reader.at, reader.error
+    seen.processes = [Process(pid, name, state, now) for pid, name, state in list_processes()]
+    log = KernelLog(config.kernel_log)
+    while records := log.new_records():
+        seen.kernel += [text for text in map(kernel_line, records) if is_kernel_error(text)]
+    try:
+        Munge().seal(b"")
+        seen.sealed_at = now
+    except OSError:
+        pass
+    return seen
+
+
+def device_errors(name: str, source: Source | None) -> str:
+    """Returns what the driver reports against the GPUs in the test `name`; "" if nothing."""
+    found: list[Gpu] = source.read() if source else []
+    for device in found:
+        if device.lost:
+            return f"GPU {device.index} does not answer"
+        if name == "memory" and device.figures.get(gpu.DBE):
+            return f"GPU {device.index} had {device.figures[gpu.DBE]:.0f} uncorrected memory errors"
+        if name == "burn" and int(device.figures.get(gpu.THROTTLE, 0)) & 0xE8:
+            return f"GPU {device.index} is throttled"
+    return ""
+
+
+def run_guarded(name: str, config: Config, run: Callable[[], NodeTestResult]) -> NodeTestResult:
+    """Returns the result of `run`, compared with what the plan expects. An exception becomes a skipped or failed
+    result."""
+    try:
+        return run().compare()
+    except NodeTestSkipped as error:
+        return NodeTestResult(name, True, config.simulated, reason=str(error), skipped=True)
+    except (NodeTestFailed, CudaError) as error:
+        reason = str(error)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+    return NodeTestResult(name, False, config.simulated, reason=reason[:500])
+
+
+class GpuTests:
+    """The tests that compute on the node's GPUs. The driver is opened by the first of them."""
+
+    def __init__(self, config: Config, seconds: float, *, peers: Sequence[str] = (), rank: int = 0) -> None:
+        self._config = config
+        self._seconds = min(seconds, _SIMULATED_S) if config.simulated else seconds
+        self._peers, self._rank = list(peers), rank
+        self._devices: list[CudaDevice] = []
+
+    def run(self, name: str) -> NodeTestResult:
+        """Runs one test. Raises NodeTestFailed, NodeTestSkipped, or CudaError from the driver."""
+        if name == "allreduce":
+            devices = [] if self._config.simulated or not self._config.gpus else self._open()
+            rate = run_allreduce_test(self._config, devices, self._peers, self._rank, self._seconds)
+            return self._outcome(name, rate, "GB/s", "allreduce_gb_s")
+        devices = self._open()
+        if name == "memory":
+            return self._outcome(name, run_memory_test(devices), "MiB per GPU", "")
+        if name == "burn":
+            rate, tensor = run_burn_test(devices, self._seconds)
+            return self._outcome(
+                name, rate, "TFLOP/s" if tensor else "TFLOP/s float32", "burn_tflops" if tensor else ""
+            )
+        if name == "copy":
+            return self._outcome(name, run_copy_test(devices, self._seconds), "GB/s", "copy_gb_s")
+        if name == "upload":
+            return self._outcome(name, run_upload_test(devices, self._seconds), "GB/s", "upload_gb_s")
+        rate, pair = run_peer_copy_test(devices, self._seconds)
+        return self._outcome(name, rate, f"GB/s from {pair}", "peer_gb_s")
+
+    def _open(self) -> list[CudaDevice]:
+        """Returns the node's GPUs. Raises NodeTestSkipped where the driver's library is missing, and NodeTestFailed when CUDA
+        finds fewer GPUs than the node has."""
+        if not self._devices:
+            library = SIMULATED_LIBRARY if self._config.simulated else LIBRARY
+            try:
+                self._devices = CudaDriver(library).devices()
+            except OSError as error:
+                raise NodeTestSkipped(f"the CUDA driver library is not installed on this node ({error})") from None
+        if len(self._devices) < self._config.gpus:
+            raise NodeTestFailed(f"CUDA finds {len(self._devices)} GPUs, {self._config.gpus} expected")
+        return self._devices
+
+    def _outcome(self, test: str, figure: float, unit: str, expected: str) -> NodeTestResult:
+        least = self._config.expects.get(expected) if expected and not self._config.simulated else None
+        return NodeTestResult(test, True, self._config.simulated, float(f"{figure:.4g}"), unit, least)
+
+
+def start(words: list[str]) -> None:
+    """Runs `main`. The all-reduce may need torch, so it gets the packages of this machine's Python, which the agent
+    otherwise does not load."""
+    if "allreduce" in words:
+        import site
+
+        site.main()
+    sys.exit(main(words))
