@@ -23,7 +23,9 @@ class ExpectsPart(Part):
     """Least figures of a sound node; what is left out is not looked at."""
 
     nvlinks: int | None = Field(None, ge=0, le=64, description="NVLinks of one GPU.")
-    burn_tflops: Figure | None = Field(None, description="Matrix products in bfloat16 on one GPU, by mma.sync, TFLOP/s.")
+    burn_tflops: Figure | None = Field(
+        None, description="Matrix products in bfloat16 on one GPU, by mma.sync, TFLOP/s."
+    )
     copy_gb_s: Figure | None = Field(None, description="Copy within a GPU's memory, GB/s (read and written).")
     upload_gb_s: Figure | None = Field(None, description="Copy from the machine's memory to a GPU, GB/s.")
     peer_gb_s: Figure | None = Field(None, description="Copy from one GPU of a node to another, GB/s.")

@@ -45,6 +45,4 @@ ON_NODES = frozenset(
 # The provider injects these.
 OF_MACHINES = frozenset({FaultKind.KILL_NODE, FaultKind.FREEZE_NODE, FaultKind.CUT_NETWORK, FaultKind.RECLAIM})
 RECLAIM_IN_S = 120  # notice that providers give before they take a machine back
-OF_GPUS = frozenset(
-    {FaultKind.XID, FaultKind.ECC, FaultKind.THROTTLE, FaultKind.BAD_MEMORY, FaultKind.BAD_COMPUTE}
-)
+OF_GPUS = frozenset({FaultKind.XID, FaultKind.ECC, FaultKind.THROTTLE, FaultKind.BAD_MEMORY, FaultKind.BAD_COMPUTE})

@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-<<<<<<< HEAD
-from agent.checks import node_tests
 from agent.lost_contact import node_lease
-=======
-from agent.contact import node_lease
->>>>>>> 8b9c5674 (Node tests of GPUs need only the driver: memory, tensor cores, copies and peers through libcuda, all-reduce through NCCL)
 from agent.metrics import exporter
 from agent.node_tests import nccl
 from agent.roles import head

@@ -37,13 +37,8 @@ async def return_to_service(
             ):
                 words = "tests passed; back in service"
                 words += " for jobs in reservation headway_lemons only: it fails too often" if is_flaky else ""
-<<<<<<< HEAD
-    passed = {"passed": [result.name for result in report.results]}
-    return await context.add_step(incident, state, words, actor=actor, evidence=passed)
-=======
     words += f"; skipped: {report.skipped}" if report.skipped else ""
     return await context.add_step(incident, state, words, actor=actor, evidence={"passed": report.passed})
->>>>>>> 8b9c5674 (Node tests of GPUs need only the driver: memory, tensor cores, copies and peers through libcuda, all-reduce through NCCL)
 
 
 async def repeat_return(context: HealthContext, node: str) -> str:

@@ -102,17 +102,11 @@ class NodeActions:
         from headway.health.incidents.node_tests import run_node_tests
 
         tools = await self._pool.health_context(cluster)
-<<<<<<< HEAD:src/headway/server/cluster_backend/node_actions.py
-        return tuple(
-            (result.name, result.ok, result.text)
-            for result in (await run_node_tests(tools, node, thorough=hard)).results
-=======
         found = (await run_node_tests(tools, node, thorough=hard)).results
-        texts = (one.text.removeprefix(f"{one.name}: ") for one in found)
+        texts = (result.text.removeprefix(f"{result.name}: ") for result in found)
         return tuple(
-            (one.name, one.ok, f"skipped: {text}" if one.skipped else text)
-            for one, text in zip(found, texts, strict=True)
->>>>>>> 8b9c5674 (Node tests of GPUs need only the driver: memory, tensor cores, copies and peers through libcuda, all-reduce through NCCL):src/headway/server/backend/node_actions.py
+            (result.name, result.ok, f"skipped: {text}" if result.skipped else text)
+            for result, text in zip(found, texts, strict=True)
         )
 
     async def inject_fault(self, cluster: Cluster, fault: FaultIn) -> str:
