@@ -1,16 +1,16 @@
-// Times that run on, and the warning when the server falls silent. Everything else is HTML from the server.
+// Running clocks, updates of page parts, and the warning when the server does not answer. All content is HTML from the server.
 "use strict";
 (() => {
-  const QUIET_S = 30; // three pulses
+  const QUIET_S = 30; // three intervals between pulses of the server
   let ahead = 0; // this clock minus the server's, in seconds
   let heard = performance.now();
-  let held = 0; // when nothing could come because this page did not ask: it was hidden, or in use
+  let held = 0; // when this page last did not request updates, because it was hidden or in use
   let broken = false;
 
   const pad = (n) => String(n).padStart(2, "0");
   const seconds = () => Date.now() / 1000 - ahead;
 
-  // As words.duration on the server: two figures at most.
+  // Same format as web/views/wording.py on the server: two figures at most.
   function duration(value) {
     const s = Math.max(0, Math.floor(value));
     const d = Math.floor(s / 86400), h = Math.floor(s / 3600) % 24, m = Math.floor(s / 60) % 60;
@@ -23,11 +23,11 @@
     if (element.textContent !== text) element.textContent = text;
   }
 
-  // Moments in the reader's own zone: [data-clock] with the date unless it is today's, [data-day] with the date always.
+  // Times in the browser's time zone: [data-clock] with the date if it is not today, [data-day] always with the date.
   let today = "";
   function clocks(root) {
     const now = new Date(seconds() * 1000).toDateString();
-    if (now !== today) { today = now; root = document; } // what was written yesterday gets its date
+    if (now !== today) { today = now; root = document; } // after midnight all times are written again with their date
     for (const time of root.querySelectorAll("[data-clock], [data-day]")) {
       const at = new Date(Number(time.dataset.clock ?? time.dataset.day) * 1000);
       if (time.dataset.clock && at.toDateString() === today) write(time, `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`);
@@ -53,11 +53,11 @@
     if (silent) write(document.getElementById("offline-since"), duration((now - heard) / 1000));
   }
 
-  // A hidden page holds no stream: over HTTP/1.1 a browser has six connections to a server, for all its tabs together.
-  // Each stream tells everything when it begins, so nothing is missed. htmx's extension knows it as one EventSource.
+  // A hidden page closes its stream: over HTTP/1.1 a browser has six connections to a server for all tabs. A stream sends the
+  // whole state when it starts, so no update is lost. For htmx's extension this object is one EventSource.
   const streams = new Set();
   htmx.createEventSource = (url) => {
-    let source = null, told = []; // [kind of event, who is told]
+    let source = null, told = []; // [kind of event, listener]
     const stream = {
       get readyState() { return source ? source.readyState : EventSource.CONNECTING; },
       addEventListener(kind, whom) { told.push([kind, whom]); source?.addEventListener(kind, whom); },
@@ -69,7 +69,7 @@
         source = new EventSource(url);
         source.onopen = (event) => stream.onopen?.(event);
         source.onerror = (event) => {
-          if (source.readyState === EventSource.CLOSED) streams.delete(stream); // the extension makes another
+          if (source.readyState === EventSource.CLOSED) streams.delete(stream); // htmx's extension then creates a new one
           stream.onerror?.(event);
         };
         for (const [kind, whom] of told) source.addEventListener(kind, whom);
@@ -85,7 +85,7 @@
     tick();
   });
 
-  // A session that has ended leads to the sign-in page. Text typed here stays, and so does the page.
+  // When the session ends, the page reloads and shows the sign-in page, unless the user has typed text that would be lost.
   let typed = false;
   document.addEventListener("input", (event) => { if (event.target.form?.getAttribute("method")?.toLowerCase() === "post") typed = true; });
 
@@ -94,7 +94,7 @@
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
     heard = performance.now();
     broken = false;
-    if (event.target.id === "leave") { // the session ended, or the cluster is gone: the page itself says which
+    if (event.target.id === "leave") { // the session ended or the cluster no longer exists: the reloaded page shows which
       event.preventDefault();
       if (!typed) location.reload();
     }
@@ -104,18 +104,18 @@
     clocks(event.target);
     tick();
   });
-  // Other pages ask again every few seconds.
+  // Pages without a stream poll every few seconds.
   const polls = (config) => config.verb === "get" && config.elt.matches("[hx-trigger^='every']");
-  const refused = (xhr) => xhr.status >= 400 && xhr.getResponseHeader("HX-Reswap") !== null; // by the server, not by a proxy
+  const refused = (xhr) => xhr.status >= 400 && xhr.getResponseHeader("HX-Reswap") !== null; // an error of the server itself, not of a proxy
   document.addEventListener("htmx:sendError", () => { broken = true; tick(); });
   document.addEventListener("htmx:responseError", (event) => {
     const { xhr, requestConfig } = event.detail;
     const over = xhr.status === 401 || [403, 404].includes(xhr.status) && refused(xhr) && polls(requestConfig);
     if (!over) { broken = true; tick(); }
-    else if (!typed) location.reload(); // the page itself says why it is over
+    else if (!typed) location.reload(); // the reloaded page shows the reason
   });
-  // An error is shown where the server says: a proxy's own page of one has no place here. And where a part is asked for and the
-  // answer is without it, what there is stays: nothing in its place would end its asking too.
+  // Shows an error of the server in the place that its headers name; ignores the error page of a proxy. If an answer lacks the
+  // requested part, the present part stays, because an empty part would stop polling.
   document.addEventListener("htmx:beforeSwap", (event) => {
     const detail = event.detail, { xhr } = detail, part = detail.requestConfig.elt.getAttribute("hx-select");
     if (xhr.status >= 400) detail.shouldSwap = refused(xhr);
@@ -127,8 +127,8 @@
   document.addEventListener("htmx:afterOnLoad", (event) => { if (!event.detail.successful) return; broken = false; heard = performance.now(); tick(); });
   document.addEventListener("htmx:afterSettle", () => { setOffset(); clocks(document); tick(); });
 
-  // Updates wait while the user reads a menu, answers a question or fills in a field of the part it is for; also
-  // what was asked for before they began.
+  // Drops updates while a menu or question is open, or while the user edits a field of that part. This includes answers to
+  // requests that were sent before.
   function waits({ requestConfig, target }) {
     if (!polls(requestConfig)) return false;
     const fills = document.activeElement?.matches("input, select, textarea") && target.contains(document.activeElement);
@@ -139,9 +139,8 @@
   document.addEventListener("htmx:beforeRequest", (event) => { if (waits(event.detail)) event.preventDefault(); });
   document.addEventListener("htmx:beforeSwap", (event) => { if (waits(event.detail)) event.detail.shouldSwap = false; });
 
-  // A part that was brought up to date holds other elements: the same link or button has the focus again, where htmx, which
-  // goes by ids alone, has not seen to it.
-  let focused = null; // {what it was, what tells it from others, its place among those alike}
+  // An update replaces elements. Restores the focus to the same link or button where htmx does not, which only compares ids.
+  let focused = null; // {element, its identifying attributes, its index among elements with the same attributes}
   const signs = (one) => ["href", "name", "value", "popovertarget", "aria-label"].map((key) => one.getAttribute(key)).concat(one.form?.action).join(" ");
   const alike = (tag, said) => [...document.querySelectorAll(tag)].filter((one) => signs(one) === said);
   for (const kind of ["htmx:beforeSwap", "htmx:sseBeforeMessage"]) document.addEventListener(kind, () => {
@@ -154,14 +153,14 @@
     focused = null;
   });
 
-  // A part of the page that holds an open question is brought up to date when the question is answered or left.
+  // A part with an open question is updated when the question is closed.
   const kept = new Map();
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
     const part = event.target, open = part.querySelector(":popover-open");
     if (!open) return;
     event.preventDefault();
     kept.set(part, event.detail.data);
-    // The event of its opening may still be on its way: only that of its closing counts.
+    // The event of its opening may still arrive; only the event of its closing counts.
     open.addEventListener("toggle", (toggled) => {
       if (toggled.newState !== "closed" || !kept.has(part)) return;
       const text = kept.get(part);
@@ -170,7 +169,7 @@
     });
   });
 
-  // Messages in the corner: closed by hand, or gone after a while unless they are bad news.
+  // Messages in the corner disappear after GONE_S seconds; errors stay until they are closed.
   const GONE_S = 8;
   function toasts() {
     for (const toast of document.querySelectorAll(".toast:not([data-seen])")) {
@@ -181,17 +180,17 @@
   document.addEventListener("click", (event) => event.target.closest("[data-close]")?.closest(".toast")?.remove());
   document.addEventListener("htmx:afterSwap", toasts);
 
-  // On a phone the tabs are a row to be pushed: where one is, is in sight. Not by scrollIntoView, from which some browsers let
-  // the Tab key go on.
+  // Scrolls the current tab into view on phones, where the tabs are one scrolling row. Not by scrollIntoView: in some browsers it
+  // also moves the position from which the Tab key continues.
   for (const here of document.querySelectorAll(".tabs [aria-current]")) {
     const row = here.closest(".tabs");
     const past = here.getBoundingClientRect().right - row.getBoundingClientRect().right;
     if (past > 0) row.scrollLeft += past;
   }
 
-  // A form that was sent is not sent again by a second click: until another page comes, or something in it is changed. What a
-  // browser finds invalid is not sent and says no "submit"; what a script sends itself (htmx) has been prevented by then.
-  const sent = new Map(); // form -> gives its button back
+  // A second click does not send a form again until the page or a field changes. Browsers fire no "submit" for invalid forms;
+  // for forms that htmx sends, the event is already prevented here.
+  const sent = new Map(); // form -> function that restores its button
   document.addEventListener("submit", (event) => {
     const form = event.target, button = event.submitter;
     if (event.defaultPrevented || form.getAttribute("method")?.toLowerCase() !== "post") return;
@@ -209,7 +208,7 @@
   window.addEventListener("pageshow", (event) => {
     if (!event.persisted) return;
     for (const form of [...sent.keys()]) release(form);
-    // The page as it was, brought back: what is sent from it now is a new request.
+    // The browser restored the page from its cache: a form that is sent now is a new request and needs a new key.
     for (const one of document.querySelectorAll("input[name=form_key]")) one.value = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
   });
 

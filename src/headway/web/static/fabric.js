@@ -1,5 +1,5 @@
-// The fabric: leaf switches, their nodes, a cell a GPU, drawn on one canvas from /clusters/NAME/fabric. Colour is the state or the
-// utilisation; a line around cells that are neighbours is their job. Arrow keys go from node to node, Enter opens one.
+// The fabric map: leaf switches, their nodes, one cell per GPU, drawn on one canvas from /clusters/NAME/fabric. The colour shows
+// state or utilisation; an outline around neighbouring cells shows their job. Arrow keys move between nodes, Enter opens a node.
 "use strict";
 (() => {
   const box = document.querySelector("[data-fabric]");
@@ -9,7 +9,7 @@
   const ctx = canvas.getContext("2d");
   let data = null, tiles = [], heads = [], view = "state", at = -1, size = null, job = 0;
 
-  // The stylesheet owns every colour.
+  // All colours come from the stylesheet.
   let colour = {};
   const KINDS = ["free", "spare", "bad", "warn", "start", "line", "text", "soft", "use", "surface"];
   function colours() {
@@ -21,7 +21,7 @@
 
   const LARGE = { cell: 15, gap: 3, name: true, across: 8 }, MIDDLE = { cell: 9, gap: 2, name: false, across: ACROSS }, SMALL = { cell: 6, gap: 1, name: false, across: ACROSS };
 
-  // Places of nodes, for the width there is.
+  // Computes the positions of nodes for the present width.
   function layout() {
     const width = box.clientWidth, count = data.leaves.reduce((sum, leaf) => sum + leaf.nodes.length, 0);
     size = count <= 64 ? LARGE : count <= 320 ? MIDDLE : SMALL;
@@ -105,7 +105,7 @@
     outline(tile, cells);
   }
 
-  // One line around cells that are neighbours in a row and of one job.
+  // Draws one outline around neighbouring cells of a row that belong to the same job.
   function outline(tile, cells) {
     const { x, y, pad, top, across, step } = tile;
     for (let i = 0; i < cells.length; ) {
@@ -200,11 +200,11 @@
   });
 
   let asked = 0;
-  let shown = 0; // the question whose answer is drawn
+  let shown = 0; // number of the request whose answer is drawn
   async function load() {
     const mine = ++asked;
     const seen = view;
-    const late = () => mine < shown || seen !== view; // overtaken by a later question's answer, or for another view
+    const late = () => mine < shown || seen !== view; // a later answer is already drawn, or the view has changed
     const trouble = box.querySelector(".fabric__trouble");
     try {
       const answer = await fetch(`${box.dataset.fabric}${seen === "use" ? "?use=1" : ""}`);

@@ -1,4 +1,4 @@
-// The loss of one job, drawn by uPlot. Points come with the page, then by the `chart` event.
+// The loss of one job, drawn by uPlot. The first points are in the page, later ones in `chart` events.
 "use strict";
 (() => {
   const box = document.getElementById("chart");
@@ -9,7 +9,7 @@
   const READOUT_PX = 20;
   const size = () => ({ width: box.clientWidth, height: Math.max(120, box.clientHeight - READOUT_PX) });
 
-  // The stylesheet owns every colour; canvas gets what it computed.
+  // All colours come from the stylesheet; the canvas uses the computed values.
   function colours() {
     const style = getComputedStyle(box);
     return { line: style.caretColor, text: style.color, grid: style.borderTopColor };
@@ -25,7 +25,7 @@
     return down;
   }
 
-  // What the pointer is on, said above the chart.
+  // Shows the values under the pointer above the chart.
   function readout() {
     const line = document.createElement("p");
     line.className = "chart__readout num";

@@ -1,7 +1,7 @@
-// Figures over time, drawn by uPlot:
+// Charts of metrics over time, drawn by uPlot:
 //   <section data-charts="/api/v1/clusters/lab/metrics?node=lab-1-1&series=gpu_power" data-span="3600"></section>
-// The answer is MetricsOut (schemas/metrics.py). Without data-span the address itself says when. Buttons with data-span inside the
-// section's .charts__spans change it; data-marks='[[1700000000, "restart"]]' draws moments. Arrow keys move the cursor of a chart.
+// The answer is MetricsOut (schemas/metrics.py). Without data-span the address contains the times. Buttons with data-span in the
+// section's .charts__spans change the span; data-marks='[[1700000000, "restart"]]' draws events. Arrow keys move a chart's cursor.
 "use strict";
 (() => {
   const AGAIN_MS = 15000, HUES = 8, HEIGHT = 132;
@@ -46,12 +46,12 @@
       new ResizeObserver(() => this.resize()).observe(this.grid);
       this.load();
       const again = setInterval(() => {
-        if (!box.isConnected) clearInterval(again); // its part of the page was brought up to date and holds another
+        if (!box.isConnected) clearInterval(again); // its part of the page was replaced
         else if (!document.hidden && !box.hasAttribute("data-still")) this.load();
       }, AGAIN_MS);
     }
 
-    // Tens of thousands of MiB are hard to read.
+    // Large MiB values are shown as GiB.
     static readable(chart) {
       if (chart.unit !== "MiB") return chart;
       const lines = chart.lines.map((line) => ({ ...line, values: line.values.map((v) => (v == null ? null : v / 1024)) }));
@@ -135,7 +135,7 @@
       this.say(null);
     }
 
-    // What those hear who can't see it.
+    // Text for screen readers.
     describe() {
       const all = this.chart.lines.flatMap((line) => line.values.filter((value) => value != null));
       const unit = this.chart.unit;
@@ -186,7 +186,7 @@
       return [0, Math.max(high * 1.08, high + 1)];
     }
 
-    // Restarts and incidents, as dashed lines.
+    // Draws restarts and incidents as dashed lines.
     moments(u, colours) {
       const { ctx, bbox } = u;
       ctx.save();
@@ -206,7 +206,7 @@
       ctx.restore();
     }
 
-    // At the cursor, else at the end: the line that is near, or all of them.
+    // Writes the values at the cursor, or the last values: of the nearest line, or the range of all lines.
     say(at) {
       const { chart, values } = this, unit = chart.unit;
       let i = at;
@@ -245,7 +245,7 @@
   begin(document);
   document.addEventListener("htmx:afterSwap", (event) => begin(event.target));
 
-  // A stream that connects again says everything once more: charts of the very same are let be.
+  // A stream that reconnects sends the whole page part again. Charts with the same address and marks stay.
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
     const box = event.target.querySelector("[data-charts]");
     const fresh = box && new DOMParser().parseFromString(event.detail.data, "text/html").querySelector("[data-charts]");

@@ -1,4 +1,4 @@
-// Runs before the first paint, so that a remembered theme never flashes the other one.
+// Runs before the first paint, so that the page does not flash in the wrong theme.
 "use strict";
 (() => {
   const root = document.documentElement;

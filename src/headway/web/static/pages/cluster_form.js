@@ -1,4 +1,4 @@
-// The form of a cluster file: rows grow as they are filled, a fault leads to its line.
+// The form of a cluster file: adds empty rows to lists, and links each fault to its line.
 "use strict";
 (() => {
   const text = () => document.getElementById("text");
@@ -8,7 +8,7 @@
     if (area) area.rows = Math.max(12, area.value.split("\n").length);
   }
 
-  // The last row of a list was begun: another empty one below it.
+  // Adds an empty row below the last row of a list when that is filled in.
   function more(input) {
     const row = input.closest("[data-row]");
     if (!row || row.nextElementSibling || !input.value) return;
@@ -42,7 +42,7 @@
   });
   document.addEventListener("htmx:oobAfterSwap", grow);
   window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
-  document.getElementById("check").hidden = true; // what is typed is checked by itself
+  document.getElementById("check").hidden = true; // with scripts, input is checked while typing
   const changes = document.getElementById("changes") || document.getElementById("refused");
   if (changes) changes.scrollIntoView({ block: "start" });
 })();

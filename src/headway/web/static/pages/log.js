@@ -1,20 +1,20 @@
-// A job's log: a window of its last lines that grows as the job writes. The browser never holds more than MOST lines; what
-// lies before is fetched when asked for, and the whole file is searched on the server.
+// A job's log: a window of its last lines that grows as the job writes. The browser keeps at most MOST lines. Earlier lines are
+// fetched on demand, and the server searches the whole file.
 "use strict";
 (() => {
   const box = document.querySelector("[data-log]");
   if (!box) return;
   const MOST = 5000, FIRST = 500, AFTER = 1500, AGAIN_MS = 1000, LONGEST_MS = 15000;
-  const OUT = 0, ERROR = 3, SAID = 4, AT = 5, END = 6; // as schemas/stream_frames.py
-  const PASSING = ["unreachable", "command_failed", "too_many_tries", "too_many_at_once", "bug"]; // what may be better in a moment
+  const OUT = 0, ERROR = 3, SAID = 4, AT = 5, END = 6; // kinds of schemas/stream_frames.py
+  const PASSING = ["unreachable", "command_failed", "too_many_tries", "too_many_at_once", "bug"]; // temporary errors
   const pre = document.getElementById("log-text"), state = document.getElementById("log-state");
   const earlier = document.getElementById("log-earlier"), toEnd = document.getElementById("log-end");
   const found = document.getElementById("log-found"), download = document.getElementById("log-download");
   const encoder = new TextEncoder();
   let lines = [], start = 0, end = 0, err = "", atEnd = true, drawn = false;
-  let rest = "", decoder = new TextDecoder(), said = ""; // of what is followed: its half line, half character, last word of ours
-  let shown = "", cut = 0; // the text that is drawn, and how much of its beginning was taken away since
-  let hit = null; // the line that was searched for: offset, text, q, whether it was brought into sight
+  let rest = "", decoder = new TextDecoder(), said = ""; // incomplete last line, incomplete character, last line from Headway
+  let shown = "", cut = 0; // the drawn text, and how many of its first characters were removed since
+  let hit = null; // the line that the search found: offset, text, q, and whether it was scrolled into view
 
   const address = (path, values) => {
     const query = new URLSearchParams({ ...values, ...(err ? { err: "true" } : {}), ...(box.dataset.task ? { task: box.dataset.task } : {}) }).toString();
@@ -31,8 +31,7 @@
 
   const ask = async (path, values, signal) => (await fetched(path, values, { signal, headers: { accept: "application/json" } })).json();
 
-  // Text only, never HTML. What is there already stays the same text, so that it can be selected while more comes; and what one
-  // reads stays where it is.
+  // Writes text, never HTML. Appends to the same text node, so that a selection and the scroll position stay.
   function write() {
     const text = lines.join("\n"), stays = shown.slice(cut), node = pre.firstChild;
     if (hit || !stays || pre.childNodes.length !== 1 || !text.startsWith(stays)) pre.replaceChildren(text);
@@ -48,7 +47,7 @@
     cut = 0;
   }
 
-  // One drawing a frame, however fast lines come.
+  // Draws at most once per animation frame.
   function draw() {
     if (drawn) return;
     drawn = true;
@@ -65,7 +64,7 @@
     });
   }
 
-  // The line that begins as the one found, nearest to its byte: places are exact only where all is UTF-8.
+  // Returns the line that begins with the found text and is nearest to its offset. Offsets are exact only for valid UTF-8.
   function place() {
     let at = start, from = 0, best = null, holds = null;
     for (const line of lines) {
@@ -92,8 +91,8 @@
 
   const split = (text) => { const parts = text.split("\n"); if (parts.at(-1) === "") parts.pop(); return parts; };
 
-  // The window at the end of the log, which then goes on until the log has ended: what breaks off is taken up where it was.
-  // A new call ends the previous one.
+  // Shows the end of the log and follows it until it has ended; reconnects after an error and continues at the same byte. A new
+  // call ends the previous one.
   function tail() {
     stop();
     begun = false;
@@ -101,13 +100,13 @@
     goOn();
   }
 
-  let begun = false; // whether the window is there that goes on
-  let stopper = null; // of what goes on
-  let rests = false; // whether that goes on when the page is shown again
+  let begun = false; // whether the first window was read
+  let stopper = null; // AbortController of the followed stream
+  let rests = false; // whether to continue when the page is shown again
   function stop() { stopper?.abort(); stopper = null; rests = false; }
 
   async function goOn() {
-    rests = document.hidden; // as streams do (app.js)
+    rests = document.hidden; // like streams in app.js
     if (rests) return;
     const mine = stopper = new AbortController();
     await untilEnd(mine.signal);
@@ -135,7 +134,7 @@
 
   async function begin(signal) {
     const part = await ask("/part", { lines: FIRST }, signal).catch((error) => {
-      if (error.kind !== "not_found") throw error; // the stream says what it waits for
+      if (error.kind !== "not_found") throw error; // the stream then shows what it waits for
       return { text: "", start: 0, end: 0 };
     });
     lines = split(part.text);
@@ -149,10 +148,10 @@
     draw();
   }
 
-  // Whether the log has ended; false where only the answer has.
+  // Returns true if the log has ended, false if only the connection has.
   async function follow(signal, heard) {
     const answer = await fetched("", { follow: "true", frames: "true", start: end }, { signal });
-    let placed = null; // whether it has a place in a file; an array's tasks together come from their beginnings each time
+    let placed = null; // whether the data has offsets in one file; the logs of all tasks of an array are always sent from their beginnings
     say("live");
     for await (const [kind, data] of frames(answer.body.getReader())) {
       if (signal.aborted) return false;
@@ -174,7 +173,7 @@
 
   function moved(at) {
     if (at === end) return;
-    start = end = at; // the file was truncated: its earlier content is only here
+    start = end = at; // the file was truncated: only this page still has the earlier content
     rest = "";
     decoder = new TextDecoder();
   }
@@ -182,14 +181,14 @@
   function grown(data) {
     end += data.length;
     const parts = (rest + decoder.decode(data, { stream: true })).split("\n");
-    if (rest !== "") lines.pop(); // the half line that was shown
+    if (rest !== "") lines.pop(); // the incomplete line that is shown
     rest = parts.pop();
     for (const line of parts) lines.push(line);
     if (rest !== "") lines.push(rest);
   }
 
   function told(text, placed) {
-    if (placed && text === said) return; // who comes again hears again why it waits
+    if (placed && text === said) return; // after a reconnect the server repeats why it waits
     said = text;
     rest = "";
     for (const line of split(text)) lines.push(line);
@@ -216,7 +215,7 @@
 
   function trim() {
     if (lines.length <= MOST) return;
-    const gone = lines.splice(0, lines.length - MOST + MOST / 10); // a tenth more at once, or each line would move all
+    const gone = lines.splice(0, lines.length - MOST + MOST / 10); // removes a tenth more at once, so that not every line moves the text
     for (const line of gone) {
       start += encoder.encode(line).length + 1;
       cut += line.length + 1;
@@ -267,7 +266,7 @@
     text.textContent = one.text;
     button.append(number, text);
     button.addEventListener("click", async () => {
-      const before = one.offset + encoder.encode(one.text).length + AFTER; // however short lines are, the hit is among them
+      const before = one.offset + encoder.encode(one.text).length + AFTER; // enough bytes that the part contains the hit
       const part = await ask("/part", { before, lines: AFTER + FIRST }).catch((error) => { say(error.message); return null; });
       if (!part) return;
       stop();
@@ -275,7 +274,7 @@
       lines = split(part.text);
       ({ start, end } = part);
       atEnd = false;
-      hit = { offset: one.offset, text: one.text.replace(/\uFFFD+$/, ""), q, seen: false }; // a character may be cut at its end
+      hit = { offset: one.offset, text: one.text.replace(/\uFFFD+$/, ""), q, seen: false }; // the last character may be incomplete
       draw();
     });
     return button;

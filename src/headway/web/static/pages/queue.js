@@ -1,9 +1,9 @@
-// Moments to come, which app.js does not count: "in 14 min" and what is left of a time limit. Choices show at once.
+// Countdowns ("in 14 min", time left until a limit), and filters that apply at once.
 "use strict";
 (() => {
   const pad = (n) => String(n).padStart(2, "0");
 
-  // As saying.span on the server.
+  // Same format as jobs/explain/phrases.py on the server.
   function span(seconds) {
     if (seconds < 1) return "any moment";
     const s = Math.round(seconds);
@@ -39,7 +39,7 @@
   setInterval(tick, 1000);
   tick();
 
-  // What is chosen with the pointer is looked for at once. With the keyboard each arrow chooses: there Find says when.
+  // A choice with the pointer applies at once. With the keyboard each arrow key changes the choice, so Find applies it.
   const filters = document.getElementById("filters");
   let keys = false;
   filters?.addEventListener("keydown", () => { keys = true; });

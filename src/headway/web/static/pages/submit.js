@@ -1,8 +1,8 @@
-// A script from a file goes into the text field; everything else is the form's own, and htmx asks whether it fits.
+// Copies a chosen or dropped file into the text field. htmx sends the form to the check.
 "use strict";
 (() => {
   const form = document.getElementById("submit"), file = document.getElementById("f-file"), text = document.getElementById("f-script");
-  const MOST = 4 * 1024 * 1024; // bytes, as Slurm takes
+  const MOST = 4 * 1024 * 1024; // bytes: Slurm's limit
 
   async function take(one) {
     const name = document.getElementById("file-name");
@@ -26,7 +26,7 @@
     if (bad) input?.setAttribute("aria-invalid", "true");
     else input?.removeAttribute("aria-invalid");
   });
-  // What the form came filled with is looked at too, once htmx listens; what was said of it already stays.
+  // Checks a form that was filled in by the server, after htmx has started, unless the page already shows faults.
   addEventListener("DOMContentLoaded", () => {
     if (text?.value && !form.querySelector("#verdict .is-bad")) text.dispatchEvent(new Event("change", { bubbles: true }));
   });
