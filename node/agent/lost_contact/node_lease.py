@@ -41,18 +41,18 @@ _SPARED = frozenset({"slurmstepd"})
 
 
 class Lease(threading.Thread):
-    """Ends this node's jobs when its lease is over. The main loop sets `heard` whenever a leading head has answered,
+    """Ends this node's jobs when its lease is over. The main loop sets `last_contact` whenever a leading head has answered,
     and takes (job, reason) from `ended` to tell the head."""
 
     def __init__(self, others: Callable[[], list[str]], end: Callable[[], set[int]] | None = None) -> None:
         super().__init__(daemon=True)
         self._others = others
         self._end = end or end_jobs
-        self.heard = self._ticked = time.monotonic()
+        self.last_contact = self._ticked = time.monotonic()
         self.ended: deque[tuple[int, str]] = deque()
         self.known: list[str] = []  # addresses of nodes that the head hears, from its last answer
         self._queried: list[str] = []
-        self._queried_since = 0.0  # value of `heard` when _queried was chosen
+        self._queried_since = 0.0  # value of `last_contact` when _queried was chosen
         self._answers: dict[str, tuple[float, float]] = {}  # node -> (when it answered, when it last heard the head)
         self._testified: float | None = None  # since when other nodes have said that they hear the head
         self._over = False
@@ -66,7 +66,7 @@ class Lease(threading.Thread):
         while True:
             now = time.monotonic()
             self.check(now)
-            if now - self.heard >= ASK_S and now - asked_at >= 1:
+            if now - self.last_contact >= ASK_S and now - asked_at >= 1:
                 asked_at = now
                 self._query_other_nodes(ears, munge)
             self._listen(ears, munge)
@@ -76,11 +76,11 @@ class Lease(threading.Thread):
         stood_still = now - self._ticked >= LEASE_S
         self._ticked = now
         fresh = [heard_at for at, heard_at in self._answers.values() if now - at <= FRESH_S]
-        if now - self.heard < ASK_S or not any(now - heard_at < ASK_S for heard_at in fresh):
+        if now - self.last_contact < ASK_S or not any(now - heard_at < ASK_S for heard_at in fresh):
             self._testified = None
         elif self._testified is None:
             self._testified = now
-        if not stood_still and now - self.heard < LEASE_S:
+        if not stood_still and now - self.last_contact < LEASE_S:
             self._over = False
             return
         why = "this machine was frozen" if stood_still else self._cut_off(now, len(fresh))
@@ -98,11 +98,11 @@ class Lease(threading.Thread):
             return "other nodes reach the head and this node does not" if now - self._testified >= TESTIFIED_S else ""
         if answered * 2 >= len(self._queried):
             return ""
-        return f"no contact for {now - self.heard:.0f} s"
+        return f"no contact for {now - self.last_contact:.0f} s"
 
     def _query_other_nodes(self, ears: socket.socket, munge: Munge) -> None:
-        if not self._queried or self._queried_since != self.heard:  # choose other nodes for each outage
-            self._queried_since = self.heard
+        if not self._queried or self._queried_since != self.last_contact:  # choose other nodes for each outage
+            self._queried_since = self.last_contact
             others = self.known or self._others()
             self._queried = random.sample(others, min(_MOST_ASKED, len(others)))
         for address in self._queried:
@@ -119,7 +119,7 @@ class Lease(threading.Thread):
             return
         now = time.monotonic()
         if message["hears"] is None:
-            self._send(ears, munge, {"hears": round(now - self.heard, 2)}, sender)
+            self._send(ears, munge, {"hears": round(now - self.last_contact, 2)}, sender)
         elif sender[0] in self._queried:
             self._answers[sender[0]] = (now, now - float(message["hears"]))
 

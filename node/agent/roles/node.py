@@ -118,7 +118,7 @@ def serve_node(config: Config) -> None:
             if renews_lease(answer):
                 if "now" in answer:
                     registers.note_leader(config.heads[number], int(answer.get("controller", 0)), now)
-                lease.heard, lease.known = time.monotonic(), other_nodes_in_answer(answer)
+                lease.last_contact, lease.known = time.monotonic(), other_nodes_in_answer(answer)
                 watcher.skew_s = time.time() - answer["now"] if "now" in answer else watcher.skew_s
         if ears in ready:
             receive_reports(ears, reports)
@@ -215,7 +215,7 @@ class DriverEvents(threading.Thread):
     def __init__(self, source: Source | None) -> None:
         super().__init__(daemon=True)
         self._source = source
-        self._heard: deque[tuple[float, str, int]] = deque(maxlen=1000)
+        self._errors: deque[tuple[float, str, int]] = deque(maxlen=1000)
 
     def run(self) -> None:
         if not isinstance(self._source, Nvml):
@@ -228,15 +228,15 @@ class DriverEvents(threading.Thread):
         while True:
             found = wait(5000)
             if found is not None:
-                self._heard.append((time.time(), *found))
+                self._errors.append((time.time(), *found))
 
     def has_event(self, now: float) -> bool:
         """Returns whether an event has been held back long enough. `now`: Unix seconds."""
-        return bool(self._heard) and now - self._heard[0][0] >= self.HOLD_S
+        return bool(self._errors) and now - self._errors[0][0] >= self.HOLD_S
 
     def next(self) -> tuple[str, int]:
         """Returns (bus address, XID) of the oldest event."""
-        _, bus, code = self._heard.popleft()
+        _, bus, code = self._errors.popleft()
         return bus, code
 
 

@@ -42,7 +42,7 @@ class _Sender:
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
         self._sent = 0.0
-        self._held: dict[str, Any] | None = None
+        self._pending: dict[str, Any] | None = None
         self._began = round(time.time(), 3)  # another value shows that the training was restarted
         self.saves = 0
         self.stalled_s = 0.0
@@ -52,16 +52,16 @@ class _Sender:
         if int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0) != 0:
             return
         # Detached, so that the kept tensors do not hold the autograd graph of a whole step in memory.
-        self._held = {name: value.detach() if hasattr(value, "detach") else value for name, value in values.items()}
-        self._held = {"run_began": self._began, **self._held}
+        self._pending = {name: value.detach() if hasattr(value, "detach") else value for name, value in values.items()}
+        self._pending = {"run_began": self._began, **self._pending}
         if self.saves:
-            self._held |= {"checkpoints": self.saves, "checkpoints_s": round(self.stalled_s, 3)}
+            self._pending |= {"checkpoints": self.saves, "checkpoints_s": round(self.stalled_s, 3)}
         if time.monotonic() - self._sent >= LEAST_S:
             self.send()
 
     def send(self) -> None:
         """Sends the kept values."""
-        values, self._held = self._held, None
+        values, self._pending = self._pending, None
         if values is None:
             return
         self._sent = time.monotonic()

@@ -70,7 +70,7 @@ class InventorySurvey:
         same host key and this server's mark for that place."""
         now, survey = self.machines.get(name), self.surveys.get(name)
         mark = MachineClaim(before.cluster, self.provider.server_id, name)
-        return now is not None and survey is not None and now.host_key == before.host_key and survey.held == mark
+        return now is not None and survey is not None and now.host_key == before.host_key and survey.claim == mark
 
     def place(self, place: Placement) -> Placement:
         """Returns the placement as it will be once this survey is stored."""

@@ -54,7 +54,7 @@ def conflicting_field(storage: Storage, name: str) -> str:
     """Returns the path of the field of the cluster file that uses the name or the mount point of this dataset; "" for
     none."""
     mine = f"{FOLDER}/{name}/"
-    told = [
+    names_and_mounts = [
         *(
             (f"storage.datasets[{i}]", dataset.name, dataset.mount)
             for i, dataset in enumerate(storage.datasets)
@@ -62,7 +62,7 @@ def conflicting_field(storage: Storage, name: str) -> str:
         ),
         *((f"storage.volumes[{i}]", volume.name, volume.path) for i, volume in enumerate(storage.volumes)),
     ]
-    for field, other, mount in told:
+    for field, other, mount in names_and_mounts:
         if other == name or mine.startswith(f"{mount}/") or f"{mount}/".startswith(mine):
             return field
     return ""

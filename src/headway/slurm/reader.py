@@ -56,7 +56,7 @@ class SlurmReader:
         self._known: dict[int, tuple[int, JobState]] = {}  # job id -> (hash of its record, the job)
         self._glances: dict[int, SqueueLine] = {}  # job id -> its line of the last squeue
         self._whole_at = clock()  # when everything was last read
-        self._held: dict[int, tuple[int, dict[str, tuple[int, ...]]]] = {}  # job -> (start time, node -> GPUs)
+        self._gpus_of_job: dict[int, tuple[int, dict[str, tuple[int, ...]]]] = {}  # job -> (start time, node -> GPUs)
 
     async def close(self) -> None:
         """Closes the connections to slurmrestd."""
@@ -134,7 +134,7 @@ class SlurmReader:
         return job
 
     def _with_gpus(self, job: JobState) -> JobState:
-        indexes = self._held[job.id][1] if job.id in self._held else {}
+        indexes = self._gpus_of_job[job.id][1] if job.id in self._gpus_of_job else {}
         return job if job.gpu_indexes == indexes else replace(job, gpu_indexes=indexes)
 
     async def job(self, job_id: int) -> JobState:
@@ -201,16 +201,16 @@ class SlurmReader:
         """Reads which GPUs new running jobs have. These do not change while a job runs, so they are read once a
         start and forgotten with the job."""
         running = {job.id: job.start_time for job in jobs if job.gpus and job.nodes and job.state == "RUNNING"}
-        self._held = {i: entry for i, entry in self._held.items() if running.get(i) == entry[0]}
+        self._gpus_of_job = {i: entry for i, entry in self._gpus_of_job.items() if running.get(i) == entry[0]}
         siblings = Counter(job.array_job_id for job in jobs)  # the last task of an array has the array's own id
-        new = [i for i in running if i not in self._held and siblings[i] <= MOST_SIBLINGS]
+        new = [i for i in running if i not in self._gpus_of_job and siblings[i] <= MOST_SIBLINGS]
         few = asyncio.Semaphore(DETAILS_AT_ONCE)
         detailed = self._adapter.detailed
         answers = await asyncio.gather(*(self._record(job_id, few, detailed) for job_id in new[:MAX_DETAILS_PER_READ]))
         for row in (row for rows in answers for row in rows):
             job = self._adapter.job_state(row)
             if job.id in running and job.start_time == running[job.id]:
-                self._held[job.id] = (job.start_time, job.gpu_indexes)
+                self._gpus_of_job[job.id] = (job.start_time, job.gpu_indexes)
 
     async def _record(self, job_id: int, few: asyncio.Semaphore, params: Mapping[str, str]) -> list[dict[str, Any]]:
         try:

@@ -38,7 +38,7 @@ class World:
         self.slurm = FakeSlurm(LAB.slot_names)
         self.did = self.slurm.did
         self.new = NEW
-        self.held: MachineClaim | None = None
+        self.claim: MachineClaim | None = None
         for name, work in {
             "release_machine": self.leave,
             "claim_machine": self.take,
@@ -89,7 +89,7 @@ class World:
         seen: Any = machine_claims.InventorySurvey(
             self,  # type: ignore[arg-type]
             {"lab-1-2": self.new},
-            {"lab-1-2": SimpleNamespace(held=self.held)},  # type: ignore[dict-item]
+            {"lab-1-2": SimpleNamespace(claim=self.claim)},  # type: ignore[dict-item]
             {},
             frozenset(OLD),
             SimpleNamespace(nfs=()),  # type: ignore[arg-type]
@@ -130,7 +130,7 @@ async def test_restore_releases_the_old_machine_without_asking_slurm(world: Worl
 
 async def test_same_machine_with_a_new_address_is_not_released(world: World) -> None:
     world.slurm.jobs = {"lab-1-2": {7}}
-    world.new, world.held = replace(NEW, host_key=OLD["lab-1-2"].host_key), MachineClaim("lab", "s1", "lab-1-2")
+    world.new, world.claim = replace(NEW, host_key=OLD["lab-1-2"].host_key), MachineClaim("lab", "s1", "lab-1-2")
     await world.run()
     assert world.did == ["take 10.9.0.77", "create lab-1-2"]
 

@@ -81,7 +81,7 @@ def _warn(survey: Survey, what: str, fix: str) -> HostProblem:
 
 
 def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings) -> Iterator[HostProblem]:
-    holder = (survey.held.cluster, survey.held.server) if survey.held else None
+    holder = (survey.claim.cluster, survey.claim.server) if survey.claim else None
     # A machine that was claimed and has lost its mark still belongs to this cluster.
     ours = holder == (cluster.name, known.server) or (holder is None and survey.machine in known.found)
     yield from _holder(cluster, survey, ours=ours)
@@ -109,7 +109,7 @@ def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings) -> Iterat
 
 
 def _holder(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[HostProblem]:
-    claim = survey.held
+    claim = survey.claim
     if claim is None:
         return
     if not ours:

@@ -93,7 +93,7 @@ class Survey:
     nfs_server: bool = False  # whether its kernel supports it
     nfs_client: bool = False
     firewall: bool = False  # whether its kernel supports nf_tables
-    held: MachineClaim | None = None
+    claim: MachineClaim | None = None
     users: Mapping[str, int] = field(default_factory=dict)  # of the examined names, those with a local user -> uid
     # Users' folders below the examined paths -> uid of the owner
     homes: Mapping[str, int] = field(default_factory=dict)

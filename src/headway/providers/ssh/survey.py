@@ -89,7 +89,7 @@ def parse_survey(name: str, address: str, parts: Mapping[str, list[str]], began:
         nfs_server="nfsd" in kernel_has,
         nfs_client=bool(kernel_has & {"nfs", "nfs4", "nfsv4"}),
         firewall="nf_tables" in kernel_has,
-        held=_holder(parts["held"]),
+        claim=_holder(parts["held"]),
         users={row[0]: int(row[2]) for line in parts["users"] if len(row := line.split(":")) > 2 and row[2].isdigit()},
         homes=dict(_homes(parts.get("homes", []))),
         owners={int(row[2]): row[0] for line in parts.get("owners", []) if len(row := line.split(":")) > 2},

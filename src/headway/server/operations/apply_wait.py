@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 @dataclass
 class WatchWhileWaiting:
     """Implements headway.cluster.scaling.scale_in.WaitingWork. Until the wait is over the cluster runs by its
-    previous file; machines created meanwhile must have a place in the next one (`after`)."""
+    previous file; machines created meanwhile must have a place in the next one (`next_file`)."""
 
-    held: ClusterConnections
+    connections: ClusterConnections
     report: ReportProgress
-    after: Cluster
+    next_file: Cluster
     waiting: WaitForJobs | None = None
-    waker: Autoscaler | None = None
+    autoscaler: Autoscaler | None = None
     nodes: frozenset[str] = field(default_factory=frozenset)  # nodes whose jobs were waited for at the last pass
 
     async def step(self, names: Collection[str]) -> None:
@@ -35,12 +35,12 @@ class WatchWhileWaiting:
         self.nodes = frozenset(names)
         if self.waiting is not None:
             await self.waiting.begin()
-        if self.held.cluster is None:
+        if self.connections.cluster is None:
             return
-        if self.waker is None:
-            self.waker = Autoscaler(self.held.cluster, self.held.context, next_file=self.after)
-        self.waker.busy_nodes = self.nodes
-        for where, text in await self.waker.scale():
+        if self.autoscaler is None:
+            self.autoscaler = Autoscaler(self.connections.cluster, self.connections.context, next_file=self.next_file)
+        self.autoscaler.busy_nodes = self.nodes
+        for where, text in await self.autoscaler.scale():
             await self.report(where, text)
 
     async def other_operation_waits(self) -> bool:
@@ -51,12 +51,12 @@ class WatchWhileWaiting:
         """Ends the wait and pauses the autoscaler."""
         if self.waiting is not None:
             await self.waiting.end()
-        if self.waker is not None:
-            await self.waker.pause()
-            self.waker = None
+        if self.autoscaler is not None:
+            await self.autoscaler.pause()
+            self.autoscaler = None
 
     async def close(self) -> None:
         """Closes the autoscaler."""
-        if self.waker is not None:
-            await self.waker.close()
-            self.waker = None
+        if self.autoscaler is not None:
+            await self.autoscaler.close()
+            self.autoscaler = None

@@ -33,7 +33,7 @@ class BackupSchedule:
         self._pause = pause
         self._refused: dict[str, float] = {}  # cluster -> when queuing a backup last failed
         self._seen: dict[str, float] = {}  # cluster -> when this server first read a file of it with scheduled backups
-        self._told: dict[str, float] = {}  # cluster -> when a missing backup was last reported
+        self._warned_at: dict[str, float] = {}  # cluster -> when a missing backup was last reported
 
     async def run(self) -> None:
         """Checks all clusters every LOOK_S seconds, until cancelled."""
@@ -95,11 +95,11 @@ class BackupSchedule:
         )
         seen = self._seen[name] = min(self._seen.get(name, now), now)
         since = done.created_at if done and done.created_at <= now else seen
-        told_at = self._told.get(name, float("-inf"))
+        told_at = self._warned_at.get(name, float("-inf"))
         told_at = told_at if told_at <= now else float("-inf")
         if (last is not None and not last.finished) or now <= max(since + LATE_S, told_at) + rule.every_s:
             return
-        self._told[name] = now
+        self._warned_at[name] = now
         when = f"since {day(done.created_at)}" if done else "yet"
         why = (
             f"{'an' if busy.kind is OperationKind.APPLY else 'a'} {busy.kind} is under way"

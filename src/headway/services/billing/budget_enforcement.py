@@ -20,14 +20,14 @@ async def enforce_budgets(state: AppState, cluster: Cluster, now: int) -> None:
     store, name = state.store, cluster.name
     found = await load_budget_states(state, cluster, now)
     held_back = await store.budgets.capped_teams(name)
-    wanted = budgets.capped(found)
+    capped_teams = budgets.capped(found)
     by_team = {status.team: status for status in found}
     for team in sorted(held_back - by_team.keys()):  # its budget was removed from the file
         if await _hold_team_jobs(state, cluster, team, on=False):
             await store.budgets.record(name, team, 0, "ok", capped=False)
     for status in found:
         level, capped = await store.budgets.get(name, status.team, status.start)
-        holds, held_now = status.team in wanted, status.team in held_back
+        holds, held_now = status.team in capped_teams, status.team in held_back
         if (level, capped) == (status.level.value, holds) and holds == held_now:
             continue
         if status.level is not budgets.Level.OK and level != status.level.value:

@@ -175,7 +175,7 @@ class LiveState:
         self.epoch = random.token_hex(4)  # event numbers start again with each start of the server
         self.last_event_number = 0
         self.refresh_requests: dict[str, set[int]] = {}  # cluster -> jobs that have changed, or ALL_JOBS
-        self._told: deque[PublishedEvent] = deque(maxlen=MAX_EVENTS)
+        self._published_events: deque[PublishedEvent] = deque(maxlen=MAX_EVENTS)
         self._incidents: dict[str, dict[int, str]] = {}
 
     def publish_events(self, *news: NewsOut) -> None:
@@ -183,7 +183,7 @@ class LiveState:
         for event in news:
             self.last_event_number += 1
             text = event.model_dump_json(exclude_defaults=True)
-            self._told.append(PublishedEvent(self.last_event_number, event.cluster, event.kind, text))
+            self._published_events.append(PublishedEvent(self.last_event_number, event.cluster, event.kind, text))
         for place in {event.cluster for event in news}:
             self.hub.publish(events_topic(place))
         if news:
@@ -191,9 +191,13 @@ class LiveState:
 
     def events_after(self, seen: int) -> list[PublishedEvent] | None:
         """Returns the events after this number; None if some of them are no longer stored."""
-        if seen < self.last_event_number - len(self._told):
+        if seen < self.last_event_number - len(self._published_events):
             return None
-        return list(itertools.islice(self._told, len(self._told) - (self.last_event_number - seen), None))
+        return list(
+            itertools.islice(
+                self._published_events, len(self._published_events) - (self.last_event_number - seen), None
+            )
+        )
 
     def publish_incident_changes(self, cluster: str, incidents: Iterable[Incident]) -> None:
         """Publishes an event for each incident whose state has changed since the last call. The first call publishes

@@ -20,7 +20,7 @@ class Group:
     where: str
     things: str
     disturbs: str
-    asked: bool
+    asks_confirmation: bool
     diff: tuple[str, ...]
 
 

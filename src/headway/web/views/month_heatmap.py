@@ -24,7 +24,7 @@ class Heatmap:
     ends: tuple[str, str]  # texts at both ends of the scale
     days: tuple[int, ...]
     levels: dict[int, str]
-    said: str
+    summary: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,11 +99,11 @@ def test_gpus_without_a_driver_do_not_count() -> None:
 
 
 def test_machine_of_another_cluster_is_refused() -> None:
-    told = look(of="lab-1-1", held=MachineClaim("prod", "me", "prod-2-7"))
+    told = look(of="lab-1-1", claim=MachineClaim("prod", "me", "prod-2-7"))
     assert stops(told).startswith(
         "lab-1-1 (10.9.0.11) is held by cluster prod, as prod-2-7; headway down prod returns it"
     )
-    other = look(of="lab-1-1", held=MachineClaim("lab", "somebody", "lab-1-1"))
+    other = look(of="lab-1-1", claim=MachineClaim("lab", "somebody", "lab-1-1"))
     assert "cluster lab of another Headway server" in stops(other)
 
 
@@ -112,15 +112,17 @@ def test_own_claim_is_accepted_but_not_under_another_name() -> None:
     ours = look(
         known,
         of="lab-1-1",
-        held=MachineClaim("lab", "me", "lab-1-1"),
+        claim=MachineClaim("lab", "me", "lab-1-1"),
         listening=frozenset((6818,)),
         units=frozenset(("slurmd",)),
     )
     assert stops(ours) == ""
     assert "is lab-1-2 of this cluster already" in stops(
-        look(known, of="lab-1-1", held=MachineClaim("lab", "me", "lab-1-2"))
+        look(known, of="lab-1-1", claim=MachineClaim("lab", "me", "lab-1-2"))
     )
-    gone = look(known, of="lab-1-1", held=MachineClaim("lab", "me", "lab-9-1"))  # hosts has one fewer, and fewer places
+    gone = look(
+        known, of="lab-1-1", claim=MachineClaim("lab", "me", "lab-9-1")
+    )  # hosts has one fewer, and fewer places
     assert "is lab-9-1 of this cluster, and the file has no such node any more" in stops(gone)
 
 

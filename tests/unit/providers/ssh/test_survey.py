@@ -42,7 +42,7 @@ def test_parses_survey_of_bare_machine() -> None:
     assert told.packages["sudo"] == "1.9.16p2-3+deb13u2"
     assert told.mounts["/home"].kind == "ext4"
     assert (told.nfs_server, told.nfs_client, told.firewall) == (False, False, True)
-    assert told.held is None
+    assert told.claim is None
     assert told.clock_off_s == pytest.approx(0.21)
 
 
@@ -111,9 +111,9 @@ def test_survey_counts_only_allowed_cpus() -> None:
 
 
 def test_unreadable_claim_still_marks_machine_as_held() -> None:
-    assert parse_survey("a", "b", parts(held="{broken"), NOW, NOW).held == MachineClaim("?", "?", "?")
+    assert parse_survey("a", "b", parts(held="{broken"), NOW, NOW).claim == MachineClaim("?", "?", "?")
     good = '{"cluster": "lab", "server": "s", "machine": "lab-1-1"}'
-    assert parse_survey("a", "b", parts(held=good), NOW, NOW).held == MachineClaim("lab", "s", "lab-1-1")
+    assert parse_survey("a", "b", parts(held=good), NOW, NOW).claim == MachineClaim("lab", "s", "lab-1-1")
 
 
 # --- which machine has which place

@@ -31,7 +31,7 @@ def test_hours_are_placed_in_days_of_cluster_time_zone() -> None:
     [picture] = heat([TypeOut(gpu_type="h100", utilisation=0.5, hours=hours)], october, BERLIN)
     assert picture.days == tuple(range(1, 32))
     assert picture.levels == {0: "M0 1h1v1h-1z", 2: "M30 23h1v1h-1z", 4: "M0 0h1v1h-1z"}
-    assert picture.said == "Share of GPUs held: at most 100%, on day 1 at 0 h; none held in 1 of 3 hours"
+    assert picture.summary == "Share of GPUs held: at most 100%, on day 1 at 0 h; none held in 1 of 3 hours"
 
 
 def test_fragmented_free_gpus_have_their_own_heatmap() -> None:
@@ -45,7 +45,7 @@ def test_fragmented_free_gpus_have_their_own_heatmap() -> None:
     assert (held.title, held.ends) == ("H100, hour by hour", ("none held", "all"))
     assert (free.title, free.kind) == ("H100, free in pieces, hour by hour", "h100")
     assert free.levels == {1: "M0 0h1v1h-1z", 4: "M0 2h1v1h-1z"}
-    assert free.said.endswith("at most 100%, on day 1 at 2 h; none in pieces in 0 of 2 hours")
+    assert free.summary.endswith("at most 100%, on day 1 at 2 h; none in pieces in 0 of 2 hours")
 
 
 def test_gpu_type_without_machines_has_no_heatmap() -> None:

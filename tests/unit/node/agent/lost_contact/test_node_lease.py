@@ -27,7 +27,7 @@ def lease(jobs: Jobs, asked: Sequence[str] = (), answers: dict[str, tuple[float,
     from agent.lost_contact.node_lease import Lease
 
     made = Lease(lambda: list(asked), jobs)
-    made.heard = made._ticked = 1000.0
+    made.last_contact = made._ticked = 1000.0
     made._queried, made._answers = list(asked), dict(answers or {})
     return made
 
@@ -46,7 +46,7 @@ def test_node_without_contact_ends_its_jobs_once_per_lease() -> None:
     pass_time(one, 1040)
     assert jobs.ended == 1
     assert list(one.ended) == [(7, "no contact for 20 s")]
-    one.heard = 1040.0
+    one.last_contact = 1040.0
     pass_time(one, 1061)
     assert jobs.ended == 2, "and again after the next time"
 
@@ -87,7 +87,7 @@ def test_lease_asks_the_same_known_nodes_until_contact_returns() -> None:
     one.known = ["10.0.1.9"]
     one._query_other_nodes(ears, Seals())
     assert "10.0.1.9" not in ears.to, "the same ones, as long as it asks"
-    one.heard = 1010.0
+    one.last_contact = 1010.0
     one._query_other_nodes(ears, Seals())
     assert "10.0.1.9" in ears.to
 
@@ -102,9 +102,9 @@ def test_returning_head_that_answers_other_nodes_first_ends_no_job() -> None:
     one._answers = dict.fromkeys(others, (1060.0, 1059.9))  # it has answered these, and this node not yet
     one.check(1060.0)
     one.check(1061.0)
-    one.heard = 1061.5
+    one.last_contact = 1061.5
     one.check(1062.0)
-    one.heard = 1062.0
+    one.last_contact = 1062.0
     pass_time(one, 1081)
     assert jobs.ended == 0
     one._answers = dict.fromkeys(others, (1082.0, 1081.9))
