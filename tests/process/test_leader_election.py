@@ -16,7 +16,7 @@ from headway.services.app_state import AppState
 from headway.services.read_model.snapshot import LiveState
 from headway.services.settings import Settings
 from headway.store import Store, open_store
-from headway.store.db import advisory_locks
+from headway.store.db import server_locks
 from tests.support.postgres import BIN, postgres
 from tests.support.server_fakes import FakeBackend, Server
 from tests.support.waiting import eventually
@@ -35,7 +35,7 @@ async def stores(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
     monkeypatch.setattr(leader_election, "GRACE_S", 0.1)
     monkeypatch.setattr(leader_election, "LOOK_S", 0.02)
     # no database is lost in these tests, however busy the machine is
-    monkeypatch.setattr(advisory_locks, "ANSWER_S", 60.0)
+    monkeypatch.setattr(server_locks, "ANSWER_S", 60.0)
     one, two = await open_store(tmp_path, url), await open_store(tmp_path, url)
     yield one, two
     await one.close()
@@ -64,7 +64,7 @@ class One:
 
     async def die(self) -> None:
         """Ends the server as a kill does: the connection is lost and no message is sent."""
-        await self.store.presence.close()
+        await self.store.server_locks.close()
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
 
@@ -76,11 +76,11 @@ async def test_follower_takes_over_when_leader_dies(stores: tuple[Store, Store],
     two = One(stores[1], tmp_path)
     operation = await stores[0].operations.enqueue("led", "apply", "ann")
     assert await stores[0].operations.claim("one:1", 1000, 1e9) is not None
-    await eventually(lambda: two.store.presence.number and two.store.presence._db is not None)
-    assert (two.runs, stores[1].presence.leads) == (False, False)
+    await eventually(lambda: two.store.server_locks.number and two.store.server_locks._db is not None)
+    assert (two.runs, stores[1].server_locks.leads) == (False, False)
     await one.die()
     await eventually(lambda: two.runs)
-    assert stores[1].presence.leads
+    assert stores[1].server_locks.leads
     again = await stores[1].operations.claim("two:1", 1001, 30)  # it need not wait for the lease of the previous server
     assert again is not None
     assert (again.id, again.attempts) == (operation.id, 2)
@@ -94,11 +94,11 @@ async def test_leader_steps_down_on_lost_connection_and_leads_again(
 ) -> None:
     one = One(stores[0], tmp_path)
     await eventually(lambda: one.runs)
-    assert stores[0].presence._db is not None
-    await stores[0].presence._db.invalidate()
+    assert stores[0].server_locks._db is not None
+    await stores[0].server_locks._db.invalidate()
     await eventually(lambda: one.let_go == 1)
     await eventually(lambda: one.runs)
-    assert stores[0].presence.leads
+    assert stores[0].server_locks.leads
     await one.die()
 
 
@@ -138,51 +138,51 @@ async def test_stuck_loop_does_not_block_failover_or_run_twice(
     one = Stuck(stores[0], tmp_path)
     await eventually(lambda: one.runs)
     two = One(stores[1], tmp_path)
-    await eventually(lambda: two.store.presence._db is not None)
-    assert stores[0].presence._db is not None
-    await stores[0].presence._db.invalidate()
+    await eventually(lambda: two.store.server_locks._db is not None)
+    assert stores[0].server_locks._db is not None
+    await stores[0].server_locks._db.invalidate()
     await eventually(lambda: one.let_go == 1)
-    assert (one.runs_at_rest, stores[0].presence.leads) == ([True], False)
+    assert (one.runs_at_rest, stores[0].server_locks.leads) == ([True], False)
     await eventually(lambda: two.runs)
     await eventually(lambda: not one.runs)  # it was cancelled again
     assert not one.task.done()
     await two.die()
     await eventually(lambda: one.begun == 2)
-    assert stores[0].presence.leads
+    assert stores[0].server_locks.leads
     await one.die()
     assert one.let_go == 2
 
 
 @needs_postgres
-async def test_turn_locks_are_exclusive_and_live_servers_are_visible(stores: tuple[Store, Store]) -> None:
-    one, two = stores[0].presence, stores[1].presence
-    await one.appear()
-    await two.appear()
-    assert (await two.lives(one.number), await two.lives(17)) == (True, False)
+async def test_named_locks_are_exclusive_and_live_servers_are_visible(stores: tuple[Store, Store]) -> None:
+    one, two = stores[0].server_locks, stores[1].server_locks
+    await one.register()
+    await two.register()
+    assert (await two.is_alive(one.number), await two.is_alive(17)) == (True, False)
     order: list[str] = []
 
     async def second() -> None:
-        async with two.turn("lab"):
+        async with two.lock("lab"):
             order.append("second")
 
-    async with one.turn("lab"):
+    async with one.lock("lab"):
         waiting = asyncio.create_task(second())
-        async with two.turn("another"):
+        async with two.lock("another"):
             order.append("another")
         order.append("first ends")
     await waiting
     assert order == ["another", "first ends", "second"]
     gone = asyncio.create_task(second())
-    async with one.turn("lab"):
+    async with one.lock("lab"):
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
-    async with one.turn("lab"):
+    async with one.lock("lab"):
         pass  # the cancelled waiter has not kept its turn
     await one.close()
-    assert not await two.lives(one.number)
+    assert not await two.is_alive(one.number)
     with pytest.raises(Unreachable):
-        await one.lives(two.number)
+        await one.is_alive(two.number)
 
 
 async def test_follower_reports_leader_operations_and_forgets_clusters_taken_down(
@@ -214,7 +214,7 @@ async def test_follower_reports_leader_operations_and_forgets_clusters_taken_dow
 
 async def test_single_sqlite_server_leads_at_once_and_gets_every_lock(server: Server) -> None:
     led = asyncio.Event()
-    presence = server.store.presence
+    locks = server.store.server_locks
 
     async def loop() -> None:
         led.set()
@@ -223,8 +223,11 @@ async def test_single_sqlite_server_leads_at_once_and_gets_every_lock(server: Se
     rest: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)  # noqa: E731
     task = asyncio.create_task(LeaderElection(server.state, {"loop": loop}, rest).run())
     await asyncio.wait_for(led.wait(), 60)
-    async with presence.turn("lab"), presence.turn("other"):
-        assert presence.leads
-    assert (await presence.lives(presence.number), await presence.lives(presence.number - 1)) == (True, False)
+    async with locks.lock("lab"), locks.lock("other"):
+        assert locks.leads
+    assert (await locks.is_alive(locks.number), await locks.is_alive(locks.number - 1)) == (
+        True,
+        False,
+    )
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

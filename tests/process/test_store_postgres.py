@@ -130,11 +130,13 @@ async def test_other_servers_see_held_turn_locks(url: str, tmp_path: Path) -> No
     names = [f"reboot/lab/lab-1-{number}" for number in range(8)]  # their lock keys have either sign
     try:
         for store in (one, two):
-            await store.presence.appear()
+            await store.server_locks.register()
         for name in names:
-            async with one.presence.turn(name):
-                assert [await two.presence.in_turn(other) for other in names] == [other == name for other in names]
-            assert not await two.presence.in_turn(name)
+            async with one.server_locks.lock(name):
+                assert [await two.server_locks.is_locked(other) for other in names] == [
+                    other == name for other in names
+                ]
+            assert not await two.server_locks.is_locked(name)
     finally:
         await asyncio.gather(one.close(), two.close())
 
@@ -231,11 +233,11 @@ async def test_connections_set_postgres_network_timeouts(url: str, tmp_path: Pat
     """Checks the settings requested from PostgreSQL; over a socket, as here, they have no effect."""
     store = await open_store(tmp_path, url)
     try:
-        await store.presence.appear()
+        await store.server_locks.register()
         asked = text("SELECT name, reset_val FROM pg_settings WHERE source = 'client'")
         async with store.database.read() as db:
             pooled = {row.name: row.reset_val for row in await db.execute(asked)}
-        lead = store.presence._db
+        lead = store.server_locks._db
         assert lead is not None
         lasting = {row.name: row.reset_val for row in await lead.execute(asked)}
     finally:

@@ -141,7 +141,7 @@ class _Server:
         store = await open_store(self.state_dir, self.database)
         backend = self.make_backend(store, self.data_dir or self.state_dir)
         try:
-            await store.presence.appear()
+            await store.server_locks.register()
             # Bound before anything is written: requests wait in the socket's queue until the app is ready.
             bound = bind(self.host, self.port)
             aside = bind(self.host, self.notebooks.port, default=NOTEBOOK_PORT)
@@ -257,7 +257,9 @@ class _Server:
         # and so the same sessions. Browsers accept a name that begins with __Host- only over TLS and for the whole
         # host, so that no page on another port can override it.
         name = _folder_name(self.state_dir)
-        cookie = f"headway_{await store.secrets.put_if_absent('', 'cookie', name) if store.presence.shared else name}"
+        cookie = (
+            f"headway_{await store.secrets.put_if_absent('', 'cookie', name) if store.server_locks.shared else name}"
+        )
         return Settings(
             state_dir=self.state_dir,
             data_dir=self.data_dir,

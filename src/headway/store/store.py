@@ -55,7 +55,7 @@ class Store:
         database = Database(engine, clock)
         credentials = CredentialCache(database)
         self.database = database
-        self.presence = database.presence
+        self.server_locks = database.server_locks
         # People and their actions
         self.people = People(database, credentials)
         self.tokens = Tokens(database, credentials)

@@ -117,7 +117,7 @@ async def _take_over(
     store = state.store
     if before.status or before.request != request or not RESUMABLE_PATHS.fullmatch(path):
         return False
-    if await store.presence.lives(before.server) or not await store.idempotency_keys.take_over(
+    if await store.server_locks.is_alive(before.server) or not await store.idempotency_keys.take_over(
         sealed_key.name, before.server
     ):
         return False

@@ -10,7 +10,7 @@ from headway.domain.progress import ReportProgress
 from headway.domain.readiness import Check
 from headway.schemas.clusters import Document
 from headway.server.cluster_backend.connections import ConnectionPool
-from headway.server.operations.apply_wait import WatchWhileWaiting
+from headway.server.operations.apply_wait import ApplyWait
 from headway.services.cluster_backend import ResolvedCluster, WaitForJobs
 
 
@@ -46,7 +46,7 @@ class ClusterLifecycle:
         async with self._pool.exclusive(cluster) as opened:
             try:
                 await apply_cluster(
-                    cluster, opened.context, report, deadline, WatchWhileWaiting(opened, report, cluster, waiting)
+                    cluster, opened.context, report, deadline, ApplyWait(opened, report, cluster, waiting)
                 )
             except SteppedAside:
                 return True

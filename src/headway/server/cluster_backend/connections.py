@@ -18,7 +18,7 @@ from headway.server.slurm_poller.client import SlurmPoller
 from headway.store import Store
 
 if TYPE_CHECKING:
-    from headway.autoscale.executor import Autoscaler
+    from headway.autoscale.autoscaler import Autoscaler
     from headway.cluster.context import ClusterContext
     from headway.health.context import HealthContext
     from headway.health.incidents.engine import IncidentEngine
@@ -204,7 +204,7 @@ class ConnectionPool:
     @contextlib.asynccontextmanager
     async def turn(self, cluster: Cluster, opened: ClusterConnections) -> AsyncIterator[None]:
         """Holds the lock for acting on a cluster's faults, in this server and across all servers of the database."""
-        async with opened.acting, self.store.presence.turn(f"acting/{cluster.name}"):
+        async with opened.acting, self.store.server_locks.lock(f"acting/{cluster.name}"):
             yield
 
     @contextlib.asynccontextmanager

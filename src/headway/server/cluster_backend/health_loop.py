@@ -122,7 +122,7 @@ class HealthLoop:
     ) -> list[tuple[str, str]]:
         """Creates and releases machines as Slurm requests, in groups with autoscaling. Does nothing while another
         task creates machines."""
-        from headway.autoscale.executor import Autoscaler
+        from headway.autoscale.autoscaler import Autoscaler
 
         if opened.making.locked():
             return []

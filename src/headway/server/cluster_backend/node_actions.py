@@ -49,7 +49,7 @@ class NodeActions:
         leader runs the tests. Raises Conflict if the node stays out of service."""
         opened = await self._pool.opened(cluster)
         engine = opened.engine_for(cluster)
-        leads = self._pool.store.presence.leads
+        leads = self._pool.store.server_locks.leads
         async with self._pool.turn(cluster, opened):
             tests = await engine.return_node(number, person, false_alarm=false_alarm, begin=leads)
         if tests is not None:
@@ -85,7 +85,7 @@ class NodeActions:
         no reboot is unfinished or another server continues it."""
         from headway.health.manual_actions import person_rebooting
 
-        if await self._pool.store.presence.in_turn(f"reboot/{cluster.name}/{node}"):
+        if await self._pool.store.server_locks.is_locked(f"reboot/{cluster.name}/{node}"):
             return None
         person = await person_rebooting(await self._pool.health_context(cluster), node)
         return (person, self._rebooted(cluster, node, person, busy=False)) if person else None
@@ -93,7 +93,7 @@ class NodeActions:
     async def _rebooted(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> str:
         from headway.health.manual_actions import reboot_node
 
-        async with self._pool.store.presence.turn(f"reboot/{cluster.name}/{node}"):
+        async with self._pool.store.server_locks.lock(f"reboot/{cluster.name}/{node}"):
             return await reboot_node(await self._pool.health_context(cluster), node, person, end_jobs=busy)
 
     async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> tuple[tuple[str, bool, str], ...]:

@@ -13,11 +13,11 @@ from headway.server.cluster_backend.connections import ClusterConnections
 from headway.services.cluster_backend import WaitForJobs
 
 if TYPE_CHECKING:
-    from headway.autoscale.executor import Autoscaler
+    from headway.autoscale.autoscaler import Autoscaler
 
 
 @dataclass
-class WatchWhileWaiting:
+class ApplyWait:
     """Implements headway.cluster.scaling.scale_in.WaitingWork. Until the wait is over the cluster runs by its
     previous file; machines created meanwhile must have a place in the next one (`next_file`)."""
 
@@ -30,7 +30,7 @@ class WatchWhileWaiting:
 
     async def step(self, names: Collection[str]) -> None:
         """Runs one pass while the jobs on these nodes are waited for."""
-        from headway.autoscale.executor import Autoscaler
+        from headway.autoscale.autoscaler import Autoscaler
 
         self.nodes = frozenset(names)
         if self.waiting is not None:

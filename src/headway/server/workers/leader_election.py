@@ -13,7 +13,7 @@ from headway.services.app_state import AppState
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, operation_topic
 from headway.services.to_schemas import operation_news
 from headway.store import Operation
-from headway.store.db.advisory_locks import ANSWER_S
+from headway.store.db.server_locks import ANSWER_S
 
 LOOK_S = 0.5
 # By then a leader that lost its database connection has noticed it and stopped everything.
@@ -37,7 +37,7 @@ class LeaderElection:
         on_ended: Callable[[asyncio.Task[None]], None] = lambda _: None,
     ) -> None:
         self._state = state
-        self._presence = state.store.presence
+        self._locks = state.store.server_locks
         self._loops = loops
         self._stop_leading = stop_leading
         self._on_ended = on_ended
@@ -58,17 +58,16 @@ class LeaderElection:
             await self._end()
 
     async def _until_it_leads(self) -> None:
-        presence, reported = self._presence, ""
-        while presence.shared:
+        locks, reported = self._locks, ""
+        while locks.shared:
             try:
-                await presence.appear()
+                await locks.register()
                 await self._end()
-                if not self._ending and await presence.take_lead():
+                if not self._ending and await locks.try_to_lead():
                     await asyncio.sleep(GRACE_S)
-                    if await presence.take_lead():  # checked again after GRACE_S: taking the lead twice is harmless
-                        freed = await self._state.store.operations.expire_leases(
-                            ""
-                        )  # no other server runs operations now
+                    if await locks.try_to_lead():  # checked again after GRACE_S: taking the lead twice is harmless
+                        # No other server runs operations now.
+                        freed = await self._state.store.operations.expire_leases("")
                         log.info("this server is active", freed_leases=freed)
                         return
             except Exception as error:  # the database may be unreachable for a while
@@ -78,19 +77,19 @@ class LeaderElection:
             await asyncio.sleep(LOOK_S)
 
     async def _lead(self) -> None:
-        presence = self._presence
-        presence.leads = True
+        locks = self._locks
+        locks.leads = True
         tasks = [asyncio.create_task(loop(), name=name) for name, loop in self._loops.items()]
         for task in tasks:
             task.add_done_callback(self._on_ended)
         try:
             while True:
-                if not await presence.still():
+                if not await locks.is_registered():
                     log.warning("this server is no longer active: the database does not answer")
                     return
                 await asyncio.sleep(LOOK_S)
         finally:
-            presence.leads = not presence.shared
+            locks.leads = not locks.shared
             for task in tasks:
                 task.cancel()
             self._ending = set(tasks)
@@ -123,7 +122,7 @@ class Follower:
 
     async def run(self) -> None:
         """Follows operations until cancelled. Returns at once if the database is not shared."""
-        if not self._state.store.presence.shared:
+        if not self._state.store.server_locks.shared:
             return
         first = True
         while True:

@@ -142,7 +142,7 @@ class SnapshotWorker:
             if snapshot.stale != self._stale.get(row.name, ""):
                 self._stale[row.name] = snapshot.stale
                 log.info("reading", cluster=row.name, old=snapshot.stale or "no more")
-            leads = self._state.store.presence.leads
+            leads = self._state.store.server_locks.leads
             if not snapshot.stale and leads:
                 await self._meter.record_machines(self._state, cluster, snapshot.machines)
             if not leads:
@@ -173,7 +173,7 @@ class SnapshotWorker:
     async def _machines_only(self, cluster: Cluster) -> None:
         """Reads only the machines: while a cluster is created Slurm does not run yet, and machines appear one by one."""
         machines = await self._state.backend.lifecycle.machines(cluster)
-        if self._state.store.presence.leads:
+        if self._state.store.server_locks.leads:
             await self._meter.record_machines(self._state, cluster, machines)
         known = self._state.live.snapshot(cluster.name)
         if machines != known.machines:

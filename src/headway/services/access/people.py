@@ -28,7 +28,7 @@ async def describe_server(state: AppState, who: Principal) -> ServerOut:
         state_dir=str(state.settings.state_dir) if admin else "",
         database=state.settings.database if admin else "",
         clusters=len(clusters),
-        leads=state.store.presence.leads,
+        leads=state.store.server_locks.leads,
     )
 
 

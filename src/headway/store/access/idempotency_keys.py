@@ -38,7 +38,7 @@ class IdempotencyKeys(StorePart):
             "at": now,
             "status": 0,
             "answer": "",
-            "server": self._database.presence.number,
+            "server": self._database.server_locks.number,
         }
         try:
             async with self._database.write() as db:
@@ -64,7 +64,7 @@ class IdempotencyKeys(StorePart):
             taken = await db.execute(
                 update(a)
                 .where(a.c.id == name, a.c.server == server, a.c.status == 0)
-                .values(server=self._database.presence.number)
+                .values(server=self._database.server_locks.number)
             )
         return bool(taken.rowcount)
 

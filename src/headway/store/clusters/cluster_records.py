@@ -43,7 +43,7 @@ class ClusterRecords(StorePart):
         """Yields all rows of a cluster from one consistent snapshot, parents before the rows that refer to them, and
         the uids of its users. The consumer may be slow, as writing to a disk is."""
         async with self._database.read() as db:
-            if self._database.presence.shared:  # every SQLite transaction is a snapshot and has no timeout
+            if self._database.server_locks.shared:  # every SQLite transaction is a snapshot and has no timeout
                 await db.execution_options(isolation_level="REPEATABLE READ")
                 await db.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             for table in tables():

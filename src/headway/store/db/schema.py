@@ -346,7 +346,7 @@ answers = Table(
     Column("at", Float, nullable=False, index=True),
     Column("status", Integer, nullable=False),  # 0: in progress
     Column("answer", Text, nullable=False),
-    # Number of the server that handles the request (store/db/advisory_locks.py).
+    # Number of the server that handles the request (store/db/server_locks.py).
     Column("server", Integer, nullable=False, server_default="0"),
 )
 

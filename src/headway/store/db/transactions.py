@@ -15,8 +15,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from headway.errors import Unanswered, Unreachable
-from headway.store.db.advisory_locks import Presence
 from headway.store.db.engine import WRITE
+from headway.store.db.server_locks import ServerLocks
 
 WRITER = 7240182
 # Error texts of SQLite for disk problems, and SQLSTATE classes of PostgreSQL: connection errors, out of resources, and
@@ -45,7 +45,7 @@ class Database:
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.time) -> None:
         self.engine = engine
         self.now = clock
-        self.presence = Presence(engine)
+        self.server_locks = ServerLocks(engine)
 
     @property
     def dialect(self) -> str:
@@ -70,13 +70,13 @@ class Database:
             async with self.engine.connect() as raw:
                 db = await raw.execution_options(**{WRITE: True})
                 async with db.begin():
-                    if self.presence.shared:
+                    if self.server_locks.shared:
                         await db.execute(text(f"SELECT pg_advisory_xact_lock({WRITER})"))
                     yield db
 
     async def close(self) -> None:
         """Closes all connections."""
-        await self.presence.close()
+        await self.server_locks.close()
         await self.engine.dispose()
 
 

@@ -29,7 +29,7 @@ def host(tmp_path: Path, **others: str) -> Probe:
     )
 
 
-def test_suitable_host_has_no_gaps(tmp_path: Path) -> None:
+def test_suitable_host_has_no_problems(tmp_path: Path) -> None:
     assert host_problems(4000, 10_000, [8000], probe=host(tmp_path)) == ()
 
 

@@ -19,7 +19,7 @@ async def ensure_ledger_fresh(state: AppState, cluster: Cluster, max_age_s: floa
     collection, also across servers on one database. Raises the errors of reading accounting."""
 
     async def collect_alone() -> None:
-        async with state.store.presence.turn(f"ledger/{cluster.name}"):
+        async with state.store.server_locks.lock(f"ledger/{cluster.name}"):
             await collect(state, cluster)
 
     await state.cache.get(f"{cluster.name}/ledger", max_age_s, collect_alone)

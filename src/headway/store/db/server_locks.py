@@ -1,10 +1,10 @@
-"""Coordination of several servers on one database: which servers are alive, which one leads, and named turns that only
-one server has at a time.
+"""Coordination of several servers on one database: which servers are alive, which one leads, and named locks that only
+one server holds at a time.
 
 All three are advisory locks of one PostgreSQL session. PostgreSQL releases them as soon as that connection ends, so a
 killed server is replaced at once, and clocks do not matter. One connection holds all of them, so they are lost
 together. A SQLite file has only one server, because of the lock on its state folder: that server leads and gets every
-turn."""
+lock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sqlalchemy.pool import NullPool
 from headway.errors import Unreachable
 from headway.store.db.engine import CUT_OFF
 
-LIFE, LEAD, TURN = 7240179, 7240180, 7240181  # the first half of each lock's key
+LIFE, LEAD, NAMED = 7240179, 7240180, 7240181  # the first half of each lock's key
 ANSWER_S = 2.5  # seconds; a database that takes longer to answer this check counts as unreachable
 WAIT_S = 0.05
 
@@ -33,8 +33,8 @@ _HELD = """SELECT count(*) FROM pg_locks
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
 
 
-class Presence:
-    """The presence of this server on the database. `number` is different from that of every other server, past or
+class ServerLocks:
+    """The locks of this server on the database. `number` is different from that of every other server, past or
     present; `leads` is set by the code that elects the leader."""
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -46,7 +46,7 @@ class Presence:
         self._one = asyncio.Lock()  # allows one query at a time on the connection
         self._ends: set[asyncio.Future[None]] = set()
 
-    async def appear(self) -> None:
+    async def register(self) -> None:
         """Makes this server visible to others as alive. Raises Unreachable if the database does not answer."""
         if not self.shared or self._db is not None:
             return
@@ -59,7 +59,7 @@ class Presence:
         except (OSError, TimeoutError, SQLAlchemyError) as error:
             raise Unreachable(f"the database does not answer: {error}", hint="HEADWAY_DATABASE_URL") from None
 
-    async def still(self) -> bool:
+    async def is_registered(self) -> bool:
         """Returns whether others still see this server as alive. If not, other servers may take all its locks."""
         if not self.shared:
             return True
@@ -72,11 +72,11 @@ class Presence:
             await self._drop()
         return False
 
-    async def take_lead(self) -> bool:
+    async def try_to_lead(self) -> bool:
         """Takes the lead; returns False if another server has it."""
         return not self.shared or bool(await self._query(_TAKE, LEAD, 0))
 
-    async def lives(self, number: int) -> bool:
+    async def is_alive(self, number: int) -> bool:
         """Returns whether the server with that number is running now."""
         if number == self.number:
             return True
@@ -85,9 +85,9 @@ class Presence:
         return bool(await self._query(_HELD, LIFE, number))
 
     @contextlib.asynccontextmanager
-    async def turn(self, name: str) -> AsyncIterator[None]:
-        """Waits until no other server is in the turn of this name, and holds it. Within one server the caller must
-        exclude concurrent turns itself."""
+    async def lock(self, name: str) -> AsyncIterator[None]:
+        """Waits until no other server holds the lock of this name, and holds it. Within one server the caller must
+        exclude concurrent holders itself."""
         if not self.shared:
             yield
             return
@@ -101,13 +101,13 @@ class Presence:
         finally:
             await self._release_lock(lock)
 
-    async def in_turn(self, name: str) -> bool:
-        """Returns whether any server is in the turn of this name. Always False on SQLite, where the only server knows
+    async def is_locked(self, name: str) -> bool:
+        """Returns whether any server holds the lock of this name. Always False on SQLite, where the only server knows
         it anyway."""
-        return self.shared and bool(await self._query(_HELD, TURN, _lock_of(name) % 2**32))
+        return self.shared and bool(await self._query(_HELD, NAMED, _lock_of(name) % 2**32))
 
     async def _try_lock(self, lock: int) -> bool:
-        asking = asyncio.ensure_future(self._query(_TAKE, TURN, lock))
+        asking = asyncio.ensure_future(self._query(_TAKE, NAMED, lock))
         try:
             return bool(await asyncio.shield(asking))
         except asyncio.CancelledError:  # the lock may have been granted in the meantime
@@ -123,7 +123,7 @@ class Presence:
 
     async def _release_lock(self, lock: int) -> None:
         with contextlib.suppress(Unreachable):  # the database releases the lock when the connection is lost
-            await self._query(_GIVE, TURN, lock)
+            await self._query(_GIVE, NAMED, lock)
 
     async def close(self) -> None:
         """Closes the connection, which releases all locks."""
@@ -162,6 +162,6 @@ class Presence:
                 await db.close()
 
 
-def _lock_of(turn: str) -> int:
+def _lock_of(name: str) -> int:
     """Returns the number of the lock, which PostgreSQL takes as a signed integer and lists as an unsigned one."""
-    return zlib.crc32(turn.encode()) - 2**31
+    return zlib.crc32(name.encode()) - 2**31
