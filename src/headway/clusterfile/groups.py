@@ -96,7 +96,10 @@ def reserved_faults(file: ClusterFile) -> Iterator[FaultText]:
 
 
 def size_faults(path: str, part: GroupPart, provider: ProviderTraits) -> Iterator[FaultText]:
-    """Yields faults of the node counts of one group. `path`: "" for the short form, else "groups.NAME."."""
+    """Yields faults of the node counts and the kind of machines of one group. `path`: "" for the short form, else
+    "groups.NAME."."""
+    if part.spot and not provider.creates_machines:
+        yield f"{path}spot", "is true, and your own machines are not taken back", "remove spot"
     if part.idle is not None:
         if part.nodes is not None:
             yield f"{path}nodes", "can't be combined with idle: Slurm sets the number of nodes", "give min and max"

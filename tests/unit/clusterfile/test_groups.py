@@ -67,6 +67,14 @@ def test_refuses_reserved_group_with_spot_max_or_idle() -> None:
     assert paths(GROUPS.replace("idle: 10", "idle: 10, reserved: true")) == ["groups.cpu.idle"]
 
 
+def test_refuses_spot_for_owned_machines() -> None:
+    text = "name: lab\nprovider: ssh\nhosts: [10.0.0.1, 10.0.0.2]\ngroups: {a: {plan: h100-8, nodes: 1, spot: true}}"
+    faults = check_cluster_file(parse_yaml(text), CATALOGUE, owner="ann")[1]
+    assert [(fault.path, fault.message) for fault in faults if "spot" in fault.path] == [
+        ("groups.a.spot", "is true, and your own machines are not taken back")
+    ]
+
+
 def test_raising_group_maximum_renames_no_existing_node() -> None:
     grown = cluster(GROUPS.replace("max: 4", "max: 40").replace("name: lab", "name: lab\nfabric: {leaf_size: 2}"))
     before = cluster(GROUPS.replace("name: lab", "name: lab\nfabric: {leaf_size: 2}"))
