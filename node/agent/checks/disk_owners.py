@@ -127,7 +127,7 @@ def _unlinked(devices: set[int], proc: str) -> Iterator[Row]:
 
 
 def _number(name: str) -> int | None:
-    """Returns the job's number from a folder's name, also from one that the epilog is deleting ("gone-12"); None for
+    """Returns the job's number from a folder's name, also from one that the epilog deletes ("gone-12"); None for
     other names."""
     word = name.removeprefix("gone-")
     return int(word) if word.isdigit() else None

@@ -29,7 +29,7 @@ _LONG_ALONE = frozenset(
 
 @dataclass(frozen=True)
 class SubmissionNote:
-    """One submission, as the user's sbatch noted it: job number, Unix time, uid and command line."""
+    """One submission, as the user's sbatch recorded it: job number, Unix time, uid and command line."""
 
     job: int
     at: int

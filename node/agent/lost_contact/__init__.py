@@ -1,1 +1,2 @@
-"""What a machine does without contact: a node ends its jobs when its lease expires, and the head answers for an absent server."""
+"""The actions of a machine without contact: a node ends its jobs when its lease expires, and the head's agent acts for a server
+that does not answer."""

@@ -30,7 +30,7 @@ class WrongWords:
     bits: int
 
     def text(self) -> str:
-        """Returns the finding in words."""
+        """Returns the finding as text."""
         words = "1 word" if self.count == 1 else f"{self.count} words"
         return f"{words} of 32 bits differ, first at byte {4 * self.first:#x}, bits {self.bits:#010x}"
 

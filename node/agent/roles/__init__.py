@@ -1,1 +1,1 @@
-"""What the agent does on a node, on a head, for the server and for slurmctld."""
+"""The agent's programs: on a node, on a head, for the server's stream of events, and for slurmctld's power requests."""

@@ -49,7 +49,7 @@ class Damaged(Refused):
 
 @dataclass(frozen=True)
 class Header:
-    """What a backup says about itself without the passphrase."""
+    """The data of a backup that can be read without the passphrase."""
 
     cluster: str
     at: float

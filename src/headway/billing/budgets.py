@@ -12,7 +12,7 @@ from headway.domain.cluster import Budget
 
 
 class Level(StrEnum):
-    """How much of a budget is used up."""
+    """The used part of a budget."""
 
     OK = "ok"
     WARN = "warn"  # the budget's `warn` share is used up

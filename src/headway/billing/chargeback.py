@@ -35,7 +35,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class TeamCost:
-    """What one team pays."""
+    """The amounts that one team pays."""
 
     team: str
     cents: Mapping[str, int]  # by column

@@ -19,7 +19,7 @@ STATE_READ_BACK: Mapping[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class SlurmRelease:
-    """How one Slurm release, as packaged by Debian, is configured and accessed."""
+    """The configuration and interfaces of one Slurm release, as packaged by Debian."""
 
     name: str
     rest_version: str  # version of slurmrestd's API; slurm/adapters has an adapter for it

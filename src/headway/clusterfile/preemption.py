@@ -30,7 +30,7 @@ class PreemptionRule:
 
 @dataclass(frozen=True, slots=True)
 class TierConflict:
-    """Why the lists can't all be granted. `field` is "preempts" or "tier" of `partition`."""
+    """A contradiction between the lists. `field` is "preempts" or "tier" of `partition`."""
 
     partition: str
     field: str

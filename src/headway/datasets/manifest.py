@@ -30,7 +30,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a source contains."""
+    """The content of a source."""
 
     files: tuple[Item, ...]
     links: tuple[tuple[str, str], ...] = ()  # (path, target within the same version)

@@ -12,7 +12,7 @@ REBUILD = "machine.rebuild"  # kind of a Change: the machine is created again fr
 
 
 class Disturbs(StrEnum):
-    """What a change does to running work, mildest first."""
+    """The effect of a change on running work, mildest first."""
 
     NOTHING = "nothing"
     RECONFIGURE = "reconfigure"  # daemons read their files again; jobs are not affected

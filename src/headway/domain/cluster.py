@@ -211,7 +211,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where people keep files, and where Slurm keeps its state."""
+    """The folders of users' files, and the folder of Slurm's state."""
 
     home: str = "/home"
     scratch: str = "/scratch"
@@ -241,7 +241,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Alerts:
-    """Where alerts are sent; "" = not sent there. Treat the addresses like passwords."""
+    """The receivers of alerts; "" = no alerts are sent there. Treat the addresses like passwords."""
 
     webhook: str = ""  # URL
     chat: str = ""  # URL of an incoming webhook in Slack's format

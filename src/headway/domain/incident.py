@@ -29,7 +29,7 @@ def is_headway_reason(reason: str) -> bool:
 
 
 class FaultAction(StrEnum):
-    """What a cluster does about an error, lightest first; catalog/xid.yaml has the action of each GPU error code.
+    """The action on an error, lightest first; catalog/xid.yaml has the action of each GPU error code.
     MOUNT: a volume of another machine is lost, or jobs have filled the disk; running work continues. The last two
     are no errors of the node: the provider takes its machine back (RECLAIM), or the machine can't be created (MAKE)."""
 

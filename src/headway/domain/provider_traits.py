@@ -1,4 +1,4 @@
-"""What a provider of machines can do. Other packages decide by these facts instead of by the provider's name."""
+"""The traits of a provider of machines. Other packages decide by them instead of by the provider's name."""
 
 from __future__ import annotations
 

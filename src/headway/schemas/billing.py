@@ -210,7 +210,7 @@ class CauseOut(ResponseModel):
 
 
 class AdviceOut(ResponseModel):
-    """How often a job should write a checkpoint. At present it writes one every `now_s` seconds, each takes `write_s`
+    """The recommended checkpoint interval of a job. At present it writes one every `now_s` seconds, each takes `write_s`
     seconds, and it fails once in `failure_s` seconds on average. `best_s` is the recommended interval, `saves` the
     share of its time that this would save, and `saves_usd` what that share cost in the period."""
 

@@ -226,7 +226,7 @@ class StatusOut(ResponseModel):
 
 
 class AccessOut(ResponseModel):
-    """What a person needs to reach a cluster's login with plain ssh."""
+    """The settings with which a person reaches a cluster's login with plain ssh."""
 
     cluster: str
     user: str

@@ -104,6 +104,6 @@ class FaultIn(RequestModel):
 
 
 class FaultMadeOut(ResponseModel):
-    """What was done, in words."""
+    """The result of an action as a sentence."""
 
     done: str

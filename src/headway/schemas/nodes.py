@@ -60,6 +60,6 @@ class NodeTestIn(RequestModel):
 
 
 class DoneOut(ResponseModel):
-    """What was done, in words."""
+    """The result of an action as a sentence."""
 
     done: str

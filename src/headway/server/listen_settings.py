@@ -1,4 +1,4 @@
-"""How the server is reached: addresses, TLS and reverse proxies, read from environment variables.
+"""Reads the server's addresses, TLS files and reverse proxies from environment variables.
 
 HEADWAY_PUBLIC_URL       how people reach it, if not by HEADWAY_HOST and port: https://headway.example.org
 HEADWAY_TLS_CERT         a PEM file: the certificate, then its intermediate certificates; with HEADWAY_TLS_KEY the server

@@ -1,4 +1,4 @@
-"""What a principal may do with a given job, cluster or team, and the audit line of every write.
+"""Checks what a principal may do with a job, cluster or team, and writes the audit line of every write.
 
 Rights that depend only on the role are in services.identity."""
 

@@ -29,7 +29,7 @@ class Jump:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine, with what is needed to sign in to it."""
+    """A machine, with the data that is needed to sign in to it."""
 
     name: str  # head or slot name
     cluster: str
@@ -51,7 +51,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class MachineRequest:
-    """What a provider needs to create a machine."""
+    """The data that a provider needs to create a machine."""
 
     cluster: str
     name: str

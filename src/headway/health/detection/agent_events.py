@@ -30,7 +30,7 @@ class Heartbeats:
 
 @dataclass(frozen=True)
 class OfflineAction:
-    """What the head's agent did about a symptom while no server was connected. `id` is the symptom's id with a prefix."""
+    """An action of the head's agent on a symptom while no server was connected. `id` is the symptom's id with a prefix."""
 
     id: str
     at: float

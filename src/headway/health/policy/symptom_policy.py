@@ -16,7 +16,7 @@ APP_ERROR_JOBS = 3  # number of different jobs with application errors within a 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do about a symptom (`action`) and why (`why`)."""
+    """The action on a symptom, and the reason (`why`)."""
 
     action: FaultAction
     why: str

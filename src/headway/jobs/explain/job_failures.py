@@ -1,4 +1,4 @@
-"""Why a job failed: its exit code or signal, and what its log says of a container that did not start. Pure."""
+"""Explains why a job failed: from its exit code or signal, and from its log if its container did not start. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a training's time was productive, from the steps that it reported. Pure.
+"""Computes how much of a training's time was productive, from the steps that it reported. Pure.
 
 ETTR, the effective training time ratio, is the share of the time since a job's first report that was spent on steps
 which were not repeated later: time between two runs, and steps repeated from a checkpoint, do not count (the measured

@@ -1,4 +1,4 @@
-"""How well a job is placed: the number of leaf switches it uses against the fewest possible when it started. Pure."""
+"""Compares the number of leaf switches that a job uses with the fewest possible when it started. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets and GPU-hour caps of teams: what is used of them and what is left."""
+"""Budgets and GPU-hour caps of teams: their used and remaining parts."""
 
 from __future__ import annotations
 

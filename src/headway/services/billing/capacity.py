@@ -1,4 +1,4 @@
-"""How full the GPUs were, hour by hour, how fragmented, and how long jobs waited."""
+"""Reports by hour how many GPUs were allocated and how fragmented the free ones were, and how long jobs waited."""
 
 from __future__ import annotations
 

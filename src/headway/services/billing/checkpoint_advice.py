@@ -1,4 +1,4 @@
-"""How long trainings pause for checkpoints, and how often a job should write one."""
+"""Reports how long trainings pause for checkpoints, and recommends a checkpoint interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster's overview shows. All viewers of a cluster share one read."""
+"""The data of a cluster's overview page. All viewers of a cluster share one read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slurm and the machines of a cluster report, read for viewers and shared between their requests."""
+"""Reads the state of Slurm and of the machines of a cluster for viewers, once for all their requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the ledger of each cluster has been collected."""
+"""Stores how far the ledger of each cluster has been collected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the GPU-hours that count against each team's cap were last reset to zero."""
+"""Stores when the GPU-hours that count against each team's cap were last reset to zero."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def facts(job: JobState, progress: ProgressOut | None, runs: JobRunsOut, *, simu
     ]
     if progress:
         rate = f", {progress.tokens_per_s:,.0f} tokens/s" if progress.tokens_per_s is not None else ""
-        figures.append(Figure("Loss", progress.loss_word(3) or "none said", f"step {progress.step:,}{rate}"))
+        figures.append(Figure("Loss", progress.loss_word(3) or "none reported", f"step {progress.step:,}{rate}"))
     course = progress.course if progress else None
     if course:
         lost = f"{course.lost_s:.0f} s repeated, {course.down_s:.0f} s between runs"

@@ -15,7 +15,7 @@ router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 
 @router.get("/budgets")
 async def budgets(name: str, state: State, who: Anyone) -> list[BudgetOut]:
-    """Returns the budgets of the teams that the person may see: what is used in the current period, and what is left."""
+    """Returns the budgets of the teams that the person may see: the used and the remaining part of the current period."""
     billed = await load_billed_cluster(state, name)
     teams = visible_teams(billed, who)
     await refresh_ledger(state, billed)

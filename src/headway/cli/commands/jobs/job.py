@@ -134,7 +134,7 @@ def _show_lineage(found: LineageOut, output: Format) -> None:
 
 def _facts(j: JobOut, cluster: str, simulated: bool, terminal: Terminal) -> list[tuple[str, tables.Cell]]:
     gpus: list[Span] = [(str(j.gpus), ""), (" SIMULATED" if simulated else "", "warn")] if j.gpus else []
-    loss = f"{j.progress.loss_word(4) or 'none said'} at step {j.progress.step}" if j.progress else ""
+    loss = f"{j.progress.loss_word(4) or 'none reported'} at step {j.progress.step}" if j.progress else ""
     if j.progress and j.progress.tokens_per_s is not None:
         loss += f", {j.progress.tokens_per_s:,.0f} tokens/s"
     curve = formatting.sparkline([v for _, v in j.progress.series], terminal) if j.progress else ""
