@@ -296,7 +296,7 @@ def interface_address(name):
 
 
 def gpu_cpus(local_rank, env, sys_root=SYS, proc_root=PROC):
-    """Returns the set of CPUs near the worker's GPU; empty if the node does not say, or all CPUs are near."""
+    """Returns the set of CPUs near the worker's GPU; empty if that is unknown, or all CPUs are near."""
     visible = [word for word in (env.get("CUDA_VISIBLE_DEVICES") or "").split(",") if word.isdigit()]
     rank = first_number(local_rank) if local_rank else 0
     minors = gpu_addresses(proc_root)

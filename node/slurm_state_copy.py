@@ -40,7 +40,7 @@ _IN_PLACE = ("dbd.messages",)  # files that slurmctld overwrites in place when i
 
 
 def link(source: str, target: str) -> None:
-    """Links `target` to `source`; does nothing if the source is gone. A file that is being replaced at this moment
+    """Links `target` to `source`; does nothing if the source does not exist. A file that is being replaced at this moment
     can't be linked although its name exists; it is tried again, and the new file is linked."""
     while not os.path.lexists(target):
         try:
@@ -102,7 +102,7 @@ def send_state(folder: str, since: float) -> int:
         print(f"there is no {folder}", file=sys.stderr)
         return 1
     if os.path.exists(f"{folder}{RESTORING}"):
-        print("a restore was begun here and has not ended", file=sys.stderr)
+        print("a restore was started here and has not finished", file=sys.stderr)
         return 1
     wait_saved(folder, since)
     copy = f"{folder}.headway-backup"
@@ -151,7 +151,7 @@ def begin(*places: str) -> int:
     states = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout.split()
     for unit, state in zip(units, states, strict=True):
         if state not in _RESTS:
-            print(f"{unit} is {state}: nothing is restored while it runs", file=sys.stderr)
+            print(f"{unit} is {state}: stop it before a restore", file=sys.stderr)
             return 1
     for place in places:
         if not os.path.exists(f"{place}{RESTORING}"):
@@ -209,7 +209,7 @@ def replace_database(place: str) -> int:
     """Replaces the database by the dump on standard input. Returns the exit status."""
     name = os.path.basename(place)
     if keep_database(name, f"{place}{_DUMP_BEFORE}"):
-        print("the database that is there can't be kept, so it is left as it is", file=sys.stderr)
+        print("the existing database can't be dumped, so it is not replaced", file=sys.stderr)
         return 1
     for sql in (f"drop database if exists {name}", f"create database {name}"):
         subprocess.run(["mariadb", "-e", sql], check=True, timeout=120)

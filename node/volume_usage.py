@@ -97,7 +97,7 @@ def main() -> None:
         for answer in ready:
             child, path = children.pop(answer)
             output = os.read(answer, 1 << 16)
-            print(output.decode() if output else json.dumps({"path": path, "error": "can't be looked at"}), flush=True)
+            print(output.decode() if output else json.dumps({"path": path, "error": "can't be read"}), flush=True)
             os.waitpid(child, 0)
     for child, path in children.values():
         os.kill(child, signal.SIGKILL)  # it ends when its server answers

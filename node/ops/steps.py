@@ -159,7 +159,7 @@ def op_parts(step: dict[str, Any]) -> None:
 
 
 def op_managed(step: dict[str, Any]) -> None:
-    """Records which files are Headway's, so that a file which is no longer wanted is found and removed."""
+    """Records which files are Headway's, so that files that a later version does not need are found and removed."""
     make_parents(MANAGED)
     with open(MANAGED + ".new", "w") as file:
         json.dump(step["paths"], file)
@@ -238,7 +238,7 @@ def op_daemon_reload(step: dict[str, Any]) -> None:  # noqa: ARG001
 
 
 def op_units(step: dict[str, Any]) -> None:
-    """Does `action` (start, restart, stop, reload) with `names` in one call, and records what each unit has read.
+    """Runs `action` (start, restart, stop, reload) for `names` in one call, and records the files that each unit has read.
     Raises StepFailed with the end of the journal."""
     names, action = list(step["names"]), step["action"]
     if action == "stop":
@@ -253,7 +253,7 @@ def op_units(step: dict[str, Any]) -> None:
 
 
 def stamp(digests: Mapping[str, str]) -> None:
-    """Records what each unit has read. `digests`: unit -> digest."""
+    """Records the files that each unit has read. `digests`: unit -> digest of their content."""
     os.makedirs(STAMPS, exist_ok=True)
     for name, digest in digests.items():
         with open(f"{STAMPS}/{name}", "w") as file:
@@ -399,7 +399,7 @@ def op_end_jobs(step: dict[str, Any]) -> None:
 
 
 def op_end_sessions(step: dict[str, Any]) -> None:
-    """Ends what users who have left run outside of jobs."""
+    """Ends the processes outside of jobs of users who have left."""
     for user in step["users"]:
         subprocess.run(["loginctl", "terminate-user", user], capture_output=True, timeout=30, check=False)
         with contextlib.suppress(KeyError):

@@ -1,12 +1,12 @@
-"""Runs on a second head, which is Slurm's backup controller: while the machine of the first head, the primary controller, is
-gone, connections to its slurmctld and slurmdbd fail at once.
+"""Runs on a second head, which is Slurm's backup controller. While the machine of the first head, the primary controller, does
+not answer, it makes connections to slurmctld and slurmdbd there fail at once.
 
-A slurmctld that takes over asks slurmdbd four or five times before it serves. It waits a second each time for a machine that is
-switched off, and minutes for one that hangs while its kernel accepts connections. squeue waits for the first controller in the
+A slurmctld that takes over contacts slurmdbd four or five times before it serves. It waits a second each time for a machine that
+is switched off, and minutes for one that hangs while its kernel accepts connections. squeue waits for the first controller in the
 same way. A routing rule for those ports therefore refuses the connections; it works in any network and disappears with a reboot.
 
-The first head counts as gone when its agent's port does not answer (the rule does not cover that port) and its heartbeat in the
-state folder stands still. A network that is cut between the heads, or an agent that hangs, has no effect."""
+The first head counts as down when its agent's port does not answer (the rule does not cover that port) and its heartbeat in the
+state folder does not change. A broken network between the heads, or an agent that hangs, therefore has no effect."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run_command(argv: Sequence[str]) -> int:
 
 
 class FirstHeadMonitor(threading.Thread):
-    """Adds the routing rule while the first head is gone, and removes it when the first head is back."""
+    """Adds the routing rule while the first head is down, and removes it when the first head answers again."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """Registers a node with Slurm again some time after a controller began to lead, on either head or after a restart.
 
 A controller that is made a standby may allocate a job at that moment and record it as running without having launched
-it; one that is killed may have heard that a job ended without recording it. The next controller learns from the node's
+it; one that is killed may have received the end of a job without recording it. The next controller learns from the node's
 registration that the job does not run and requeues it. For BatchStartTimeout after its own start it ignores such jobs,
-and the next registration that Slurm asks for may be half an hour away (src/slurmctld/job_mgr.c, _purge_missing_jobs;
+and the next registration that Slurm requests may be half an hour away (src/slurmctld/job_mgr.c, _purge_missing_jobs;
 ping_nodes.c, MAX_REG_FREQUENCY)."""
 
 from __future__ import annotations

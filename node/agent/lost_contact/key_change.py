@@ -1,9 +1,9 @@
 """Messages between agents while the cluster's MUNGE key changes.
 
-Between the first machine and the last one that receives the new key, some machines can't open the messages of others. They
-are not silent: as long as the file MARK is fresh, the head answers a message that it can't open with UNREAD, the node then
-keeps its lease, and the head counts the node as heard. A node that is cut off gets no answer, as always. UNREAD is trusted
-for nothing else, and only from the head's own port, which no user on the head can bind."""
+While the machines receive the new key one after another, some can't open the messages of others. They must not count as
+silent: as long as the file MARK is fresh, the head answers a message that it can't open with UNREAD. The node then keeps its
+lease, and the head counts the message as a heartbeat. A node that is cut off gets no answer, as always. UNREAD has no other
+effect, and is accepted only from the head's own port, which no user on the head can bind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import os
 import time
 
 MARK = "/run/headway/keys-change"  # written by the key change (cluster/keys/munge_key.py)
-CHANGE_S = 240.0  # how long the mark counts; Slurm itself sets a node down that it can't read for 300 s
+CHANGE_S = 240.0  # how long the mark is valid; Slurm itself sets a node DOWN whose messages it can't read for 300 s
 UNREAD = b"unread"
 MOST_BAD = 10  # unreadable messages a second, from one address, that are still passed to MUNGE
 _MOST_KNOWN = 20_000

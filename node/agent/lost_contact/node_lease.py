@@ -1,14 +1,14 @@
 """The lease of a node: a node without contact ends its own jobs before they are started elsewhere.
 
-The head answers each heartbeat. Without an answer for LEASE_S a node ends the processes of its jobs, unless the head is away
-rather than the node: then the other nodes have not heard the head either, and most of them answer when asked. Only nodes that the
-head has heard are asked, because many slots of an elastic cluster have no machine. A restart of the head, or of its agent, so
-costs no job. A machine that stood still notices it by the clock, and ends the jobs before it asks the others.
+The head answers each heartbeat. Without an answer for LEASE_S a node ends the processes of its jobs, unless the head is down and
+not the node: the node then asks other nodes, and most of them answer that they have no contact to the head either. So a restart
+of the head or of its agent ends no job. Only nodes that had contact to the head are asked, because many slots of an elastic
+cluster have no machine. A machine that was suspended notices this by the clock and ends its jobs before it asks other nodes.
 
-With two heads, the answer of the leading head counts, because its controller sets the node down. While no head is known to lead,
-as during a takeover, the answer of either counts; a takeover begins 12 seconds after the last heartbeat, so it costs no job.
+With two heads, the answer of the leading head counts, because its controller sets the node DOWN. While no head is known to lead,
+as during a takeover, the answer of either head counts; a takeover begins 12 seconds after the last heartbeat, so it ends no job.
 
-The server, or the agent of the head, tells Slurm that a node is down only after LEASE_OVER_S, which is later."""
+The server or the head's agent sets the node DOWN in Slurm only after LEASE_OVER_S, which is later."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ from agent.metrics.host import read_text
 from agent.munge import Munge
 
 LEASE_S = 20.0
-LEASE_OVER_S = 28.0  # the processes are gone by then; the same value is in health/detection/silence_rules.py
+LEASE_OVER_S = 28.0  # all processes have ended by then; the same value is in health/detection/silence_rules.py
 ASK_S = 8.0  # after so long without an answer, other nodes are asked
 FRESH_S = 6.0  # how long an answer of another node counts
-# jobs end only when others have heard the head for so long: a head that returns reaches the nodes one after another
+# Jobs end only after other nodes have had contact to the head for so long, because a returning head reaches the nodes one
+# after another.
 TESTIFIED_S = 2.0
 TICK_S = 0.25
 PORT = 6821
@@ -42,7 +43,7 @@ _SPARED = frozenset({"slurmstepd"})
 
 class Lease(threading.Thread):
     """Ends this node's jobs when its lease is over. The main loop sets `last_contact` whenever a leading head has answered,
-    and takes (job, reason) from `ended` to tell the head."""
+    and reports (job, reason) from `ended` to the head."""
 
     def __init__(self, others: Callable[[], list[str]], end: Callable[[], set[int]] | None = None) -> None:
         super().__init__(daemon=True)
@@ -50,11 +51,13 @@ class Lease(threading.Thread):
         self._end = end or end_jobs
         self.last_contact = self._ticked = time.monotonic()
         self.ended: deque[tuple[int, str]] = deque()
-        self.known: list[str] = []  # addresses of nodes that the head hears, from its last answer
+        self.known: list[str] = []  # addresses of nodes with contact to the head, from its last answer
         self._queried: list[str] = []
         self._queried_since = 0.0  # value of `last_contact` when _queried was chosen
-        self._answers: dict[str, tuple[float, float]] = {}  # node -> (when it answered, when it last heard the head)
-        self._testified: float | None = None  # since when other nodes have said that they hear the head
+        self._answers: dict[
+            str, tuple[float, float]
+        ] = {}  # node -> (when it answered, when it last had contact to the head)
+        self._testified: float | None = None  # since when other nodes report contact to the head
         self._over = False
 
     def run(self) -> None:

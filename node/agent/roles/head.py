@@ -35,7 +35,7 @@ BEATS = "/run/headway/beats.json"
 TURNS = "/run/headway/turns.jsonl"  # jobs that have just begun or ended on a node
 CONTROLLER = "/run/slurmctld"
 MOST_TURNS = 1_000_000  # bytes; then the file is deleted and begun again
-HEARD_S = 5.0  # addresses of nodes heard within so long are passed on to other nodes
+HEARD_S = 5.0  # nodes receive the addresses of other nodes that sent a heartbeat within so long
 MOST_OTHERS = 8
 MOST_FAULTS = 4000  # lines in FAULTS; when there are more, the older half is deleted
 _NODE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -108,7 +108,7 @@ class NodeMessages:
         return {**answer, "others": self._others(node, at)}
 
     def _others(self, node: str, at: float) -> list[str]:
-        """Returns the addresses of up to MOST_OTHERS other nodes that were heard recently."""
+        """Returns the addresses of up to MOST_OTHERS other nodes that have sent a heartbeat recently."""
         there = [
             address
             for name, address in self.addresses.items()
@@ -253,7 +253,7 @@ class HeadServer:
             return None
 
     def _unread(self, sender: Sender, at: float) -> bytes | None:
-        """Returns UNREAD for a known node while the MUNGE key changes, and counts the node as heard; None otherwise."""
+        """Returns UNREAD for a known node while the MUNGE key changes, and counts its message as a heartbeat; None otherwise."""
         node = self._callers.node_of_sender(sender)
         if not node or not self._changes():
             return None

@@ -185,7 +185,7 @@ def other_nodes_in_answer(answer: dict[str, Any]) -> list[str]:
 
 def open_answer(data: bytes, munge: Munge) -> dict[str, Any]:
     """Returns a head's answer: {"got": acknowledged ids, "now": its clock, "leads": whether it may lead, "others":
-    addresses of some nodes that it hears}; {"unread": True} from a head that already has another MUNGE key; {} for
+    addresses of some nodes with contact to it}; {"unread": True} from a head that already has another MUNGE key; {} for
     anything else."""
     if data == UNREAD:
         return {"unread": True} if key_change_begun() else {}

@@ -146,7 +146,7 @@ def test_backup_is_refused_during_an_unfinished_restore(head: Head) -> None:
     assert head.begin() == 0
     done = head.run("state", head.state, "0")
     assert done.returncode == 1
-    assert b"has not ended" in done.stderr
+    assert b"has not finished" in done.stderr
     assert done.stdout == b""
 
 
