@@ -30,6 +30,6 @@ class Backups:
     async def restore(self, cluster: Cluster, report: ReportProgress, path: Path, key: bytes, ref: str) -> None:
         from headway.backup.restore import restore
 
-        async with self._pool.exclusive(cluster) as opened:
+        async with self._pool.machine_lock(cluster) as opened:
             await restore(cluster, opened.context, report, path, key, ref)
             opened.cluster = cluster

@@ -43,7 +43,7 @@ class ClusterLifecycle:
         from headway.cluster.apply import apply_cluster
         from headway.cluster.scaling.scale_in import SteppedAside
 
-        async with self._pool.exclusive(cluster) as opened:
+        async with self._pool.machine_lock(cluster) as opened:
             try:
                 await apply_cluster(
                     cluster, opened.context, report, deadline, ApplyWait(opened, report, cluster, waiting)
@@ -56,7 +56,7 @@ class ClusterLifecycle:
     async def take_down(self, cluster: Cluster, report: ReportProgress, delete_data: bool) -> tuple[str, ...]:
         from headway.cluster.teardown import take_down
 
-        async with self._pool.exclusive(cluster) as opened:
+        async with self._pool.machine_lock(cluster) as opened:
             return await take_down(cluster, opened.context, report, delete_data)
 
     async def replace_machine(self, cluster: Cluster, report: ReportProgress, node: str, since: float | None) -> None:
@@ -64,7 +64,7 @@ class ClusterLifecycle:
         from headway.health.incidents.machine_gone import machine_is_surplus
 
         tools = await self._pool.health_context(cluster)
-        async with self._pool.exclusive(cluster) as opened:
+        async with self._pool.machine_lock(cluster) as opened:
             machine = (await tools.machines()).get(node)
             made = machine is not None and since is not None and machine.started_at > since
             if made or (machine is not None and await tools.jobs_on(node)):

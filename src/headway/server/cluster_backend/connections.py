@@ -63,9 +63,9 @@ class ClusterConnections:
     incident_engine: IncidentEngine | None = None
     autoscaler: Autoscaler | None = None
     # locked while an apply or the autoscaler creates machines
-    making: asyncio.Lock = field(default_factory=asyncio.Lock)
+    machine_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     # locked while this server acts on faults, so that only one action runs at a time
-    acting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    fault_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     listing: asyncio.Task[tuple[Machine, ...]] | None = None
 
@@ -202,16 +202,16 @@ class ConnectionPool:
             return opened.slurm
 
     @contextlib.asynccontextmanager
-    async def turn(self, cluster: Cluster, opened: ClusterConnections) -> AsyncIterator[None]:
+    async def fault_lock(self, cluster: Cluster, opened: ClusterConnections) -> AsyncIterator[None]:
         """Holds the lock for acting on a cluster's faults, in this server and across all servers of the database."""
-        async with opened.acting, self.store.server_locks.lock(f"acting/{cluster.name}"):
+        async with opened.fault_lock, self.store.server_locks.lock(f"acting/{cluster.name}"):
             yield
 
     @contextlib.asynccontextmanager
-    async def exclusive(self, cluster: Cluster) -> AsyncIterator[ClusterConnections]:
+    async def machine_lock(self, cluster: Cluster) -> AsyncIterator[ClusterConnections]:
         """Holds the lock for creating machines, so that no other task of this server creates machines of the cluster."""
         opened = await self.opened(cluster)
-        async with opened.making:  # take the lock first: a running autoscaler pass may start another machine
+        async with opened.machine_lock:  # take the lock first: a running autoscaler pass may start another machine
             if opened.autoscaler is not None:
                 await opened.autoscaler.pause()
                 opened.autoscaler = None

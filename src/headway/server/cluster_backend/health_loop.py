@@ -45,7 +45,7 @@ class HealthLoop:
             )
         opened.reconciler.cluster = opened.reconciler.stall_watchdog.cluster = cluster
         opened.jobs = tuple(jobs)
-        async with self._pool.turn(cluster, opened):
+        async with self._pool.fault_lock(cluster, opened):
             try:
                 messages = await engine.handle_reclaim_notices() + await engine.resume_open()
                 engine.last_faults.pop(0, None)
@@ -59,7 +59,7 @@ class HealthLoop:
         """Handles machines that the provider reclaims. This also runs during an operation, because the provider takes
         such a machine within minutes."""
         opened = await self._pool.opened(cluster)
-        async with self._pool.turn(cluster, opened):
+        async with self._pool.fault_lock(cluster, opened):
             engine = opened.engine_for(cluster)
             return await engine.handle_reclaim_notices() + await engine.resume_open(only=FaultAction.RECLAIM)
 
@@ -102,7 +102,7 @@ class HealthLoop:
             engine.silent_s = news.silent_s
             if not (idle and (news.silent_s or engine.tasks.has_finished)):
                 return []
-        async with self._pool.turn(cluster, opened):
+        async with self._pool.fault_lock(cluster, opened):
             if isinstance(news, Symptom):
                 return await engine.handle_symptom(news, opened.jobs)
             if isinstance(news, Heartbeats):
@@ -124,9 +124,9 @@ class HealthLoop:
         task creates machines."""
         from headway.autoscale.autoscaler import Autoscaler
 
-        if opened.making.locked():
+        if opened.machine_lock.locked():
             return []
-        async with opened.making:
+        async with opened.machine_lock:
             if opened.autoscaler is None:
                 opened.autoscaler = Autoscaler(cluster, opened.context)
             opened.autoscaler.cluster = cluster

@@ -20,5 +20,5 @@ class KeyRotation:
     ) -> None:
         from headway.cluster.keys.rotation import rotate
 
-        async with self._pool.exclusive(cluster) as opened:
+        async with self._pool.machine_lock(cluster) as opened:
             await rotate(cluster, opened.context, report, what, ref, begins)

@@ -33,7 +33,7 @@ class NodeActions:
         from headway.health.manual_actions import drain_node
 
         opened = await self._pool.opened(cluster)
-        async with self._pool.turn(cluster, opened):
+        async with self._pool.fault_lock(cluster, opened):
             return await drain_node(opened.engine_for(cluster).context, node, reason, person)
 
     async def return_node(self, cluster: Cluster, node: str, person: str) -> str:
@@ -41,7 +41,7 @@ class NodeActions:
         from headway.health.manual_actions import return_node
 
         opened = await self._pool.opened(cluster)
-        async with self._pool.turn(cluster, opened):
+        async with self._pool.fault_lock(cluster, opened):
             return await return_node(opened.engine_for(cluster).context, node, person)
 
     async def return_incident_node(self, cluster: Cluster, number: int, person: str, *, false_alarm: bool) -> Incident:
@@ -50,12 +50,12 @@ class NodeActions:
         opened = await self._pool.opened(cluster)
         engine = opened.engine_for(cluster)
         leads = self._pool.store.server_locks.leads
-        async with self._pool.turn(cluster, opened):
+        async with self._pool.fault_lock(cluster, opened):
             tests = await engine.return_node(number, person, false_alarm=false_alarm, begin=leads)
         if tests is not None:
             await asyncio.wait([tests])
         if leads:
-            async with self._pool.turn(cluster, opened):
+            async with self._pool.fault_lock(cluster, opened):
                 await engine.resume_open()
         found = await self._pool.store.incidents.get(number) if leads else await self._tested_elsewhere(number)
         if not found.state.closed:

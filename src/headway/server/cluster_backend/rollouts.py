@@ -30,12 +30,12 @@ class Rollouts:
         from headway.rollout.image_rollout import roll_nodes
 
         tools = await self._pool.health_context(cluster)
-        return await roll_nodes(tools, report, lambda: self._pool.exclusive(cluster), waits, back=back, until=until)
+        return await roll_nodes(tools, report, lambda: self._pool.machine_lock(cluster), waits, back=back, until=until)
 
     async def roll_heads(self, cluster: Cluster, report: ReportProgress, *, back: bool) -> None:
         from headway.rollout.image_rollout import roll_heads
 
-        async with self._pool.exclusive(cluster):
+        async with self._pool.machine_lock(cluster):
             await roll_heads(await self._pool.health_context(cluster), report, back=back)
 
     async def ensure_image(self, cluster: Cluster, report: ReportProgress) -> None:

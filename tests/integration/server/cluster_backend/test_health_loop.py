@@ -69,7 +69,7 @@ async def test_apply_waits_for_the_autoscaler_pass_and_its_machines(monkeypatch:
     inside = asyncio.Event()
 
     async def apply() -> None:
-        async with server.pool.exclusive(LAB):
+        async with server.pool.machine_lock(LAB):
             inside.set()
 
     applying = asyncio.create_task(apply())
@@ -91,7 +91,7 @@ async def test_cancelled_apply_leaves_the_autoscaler_running(monkeypatch: Any) -
     await server.health._wake(LAB, server.opened)
 
     async def apply() -> None:
-        async with server.pool.exclusive(LAB):
+        async with server.pool.machine_lock(LAB):
             raise AssertionError
 
     applying = asyncio.create_task(apply())
@@ -101,7 +101,7 @@ async def test_cancelled_apply_leaves_the_autoscaler_running(monkeypatch: Any) -
     await asyncio.wait([applying])
     assert server.opened.autoscaler is not None
     assert not server.opened.autoscaler.paused
-    assert not server.opened.making.locked()
+    assert not server.opened.machine_lock.locked()
     server.made.set()
 
 
