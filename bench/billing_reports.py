@@ -173,13 +173,13 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--most", type=float, default=2.0)
     parser.add_argument("--keep", type=Path)
-    asked = parser.parse_args()
-    out: dict[str, Any] = {"runs": asked.runs}
+    arguments = parser.parse_args()
+    out: dict[str, Any] = {"runs": arguments.runs}
     fresh = multiprocessing.get_context("spawn")
     memory, took = [], dict[str, float]()
-    for count in (max(1, asked.runs // 100), asked.runs):
+    for count in (max(1, arguments.runs // 100), arguments.runs):
         with tempfile.TemporaryDirectory() as passing:
-            folder = asked.keep / str(count) if asked.keep else Path(passing)
+            folder = arguments.keep / str(count) if arguments.keep else Path(passing)
             if not (folder / "headway.db").exists():
                 folder.mkdir(parents=True, exist_ok=True)
                 out["filled_s"] = round(asyncio.run(fill(folder, count)), 1)
@@ -190,7 +190,7 @@ def main() -> int:
             memory.append(round(mib, 1))
     out |= took
     out["memory_mib"], out["memory_mib_of_a_hundredth"] = memory[1], memory[0]
-    out["ok"] = max(took.values()) <= asked.most and memory[1] < 2 * memory[0]
+    out["ok"] = max(took.values()) <= arguments.most and memory[1] < 2 * memory[0]
     print(json.dumps(out, indent=1))
     return 0 if out["ok"] else 1
 

@@ -35,13 +35,13 @@ def main() -> None:
     words.add_argument("--seed", type=int, default=1)
     words.add_argument("--jobs", type=int, default=6, help="in the queue at any time")
     words.add_argument("--minutes", type=float, default=1e6, help="no further fault is made after so long")
-    asked = words.parse_args()
+    arguments = words.parse_args()
     with bench_cluster(SPEC) as at:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
         put = ["python3", "-c", "import sys; open('step.py', 'w').write(sys.argv[1])", STEP]
         at.headway("exec", "bench", "-u", "bench", "--", *put)
-        sys.exit(play(Run(at, random.Random(asked.seed)), asked.faults, asked.jobs, asked.minutes))
+        sys.exit(play(Run(at, random.Random(arguments.seed)), arguments.faults, arguments.jobs, arguments.minutes))
 
 
 def play(run: Run, faults: int, most: int, minutes: float) -> int:
@@ -126,9 +126,9 @@ def recalled(run: Run) -> int:
 
 def scratch_steps(run: Run) -> dict[str, int]:
     """Returns name-task -> the step that all of its ranks have saved."""
-    said = run.slurm("sh", "-c", 'cd /scratch/bench && for file in */at-*; do echo "$file $(cat "$file")"; done')
+    output = run.slurm("sh", "-c", 'cd /scratch/bench && for file in */at-*; do echo "$file $(cat "$file")"; done')
     found: dict[str, int] = {}
-    for line in said.splitlines():
+    for line in output.splitlines():
         path, _, kept = line.partition(" ")
         key = path.partition("/")[0]
         if kept.isdigit():
@@ -176,9 +176,9 @@ def returned_untested(incident: dict[str, Any]) -> bool:
 
 def scratch(run: Run) -> tuple[int, float, float]:
     """Returns (late writes of old runs, mean ETTR of the jobs, expected ETTR by the formula)."""
-    said = run.slurm("sh", "-c", 'cd /scratch/bench && for file in */said-*; do echo "= $file"; cat "$file"; done')
+    output = run.slurm("sh", "-c", 'cd /scratch/bench && for file in */said-*; do echo "= $file"; cat "$file"; done')
     late, shares, gaps, alive_s, failures = 0, [], [], 0.0, 0
-    for part in said.split("= ")[1:]:
+    for part in output.split("= ")[1:]:
         name, *lines = part.splitlines()
         steps = [(int(a), int(b), float(c)) for a, b, c in (line.split() for line in lines)]
         late += sum(one[0] > two[0] for one, two in pairwise(steps))

@@ -95,14 +95,14 @@ def main() -> None:
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("--rounds", type=int, default=3)
     words.add_argument("--no-stock", action="store_true", help="leave out the five minutes that stock Slurm takes")
-    asked = words.parse_args()
+    arguments = words.parse_args()
     with bench_cluster(SPEC) as at:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
         for name, (fault, word) in FAULTS.items():
-            rounds = [once(at, fault, 120) for _ in range(asked.rounds)]
+            rounds = [once(at, fault, 120) for _ in range(arguments.rounds)]
             print(f"{name}: {told(rounds, word)}", flush=True)
-        if asked.no_stock:
+        if arguments.no_stock:
             return
         at.spec.write_text(SPEC + STOCK)
         at.headway("apply", str(at.folder / "bench.yaml"), "--yes")

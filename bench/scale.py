@@ -40,15 +40,15 @@ def site_of(cluster: Cluster) -> Site:
     return Site("10.0.0.0/8", "10.255.0.254", addresses[cluster.head], addresses, uids)
 
 
-def as_wanted(wanted: DesiredMachine, *, but: str = "") -> ObservedMachine:
+def as_wanted(desired: DesiredMachine, *, but: str = "") -> ObservedMachine:
     """Returns a machine on which everything is as it should be, except the content of file `but`."""
     files = {
-        path: ObservedFile("old" if path == but else wanted.digests[path], file.mode, file.owner, file.group, 0.0)
-        for path, file in wanted.files.items()
+        path: ObservedFile("old" if path == but else desired.digests[path], file.mode, file.owner, file.group, 0.0)
+        for path, file in desired.files.items()
     }
-    units = {unit.name: ObservedUnit(True, True, 1.0, 1, wanted.loaded[unit.name]) for unit in wanted.units}
-    dirs = frozenset(path for path, *_ in (*wanted.dirs, *wanted.homes))
-    return ObservedMachine(files, units, tuple(wanted.files), dirs)
+    units = {unit.name: ObservedUnit(True, True, 1.0, 1, desired.loaded[unit.name]) for unit in desired.units}
+    dirs = frozenset(path for path, *_ in (*desired.dirs, *desired.homes))
+    return ObservedMachine(files, units, tuple(desired.files), dirs)
 
 
 def observed(goal: DesiredState, site: Site) -> Observed:

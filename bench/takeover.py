@@ -94,13 +94,13 @@ def main() -> None:
     words.add_argument("--rounds", type=int, default=3)
     words.add_argument("--fault", choices=FAULTS, default="switched off")
     words.add_argument("--without-agent", action="store_true", help="also with the second head's agent stopped")
-    asked = words.parse_args()
+    arguments = words.parse_args()
     with bench_cluster(SPEC) as at:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
         at.headway("server", "stop")
         try:
-            measure(Heads(at), asked.fault, asked.rounds, without_agent=asked.without_agent)
+            measure(Heads(at), arguments.fault, arguments.rounds, without_agent=arguments.without_agent)
         finally:
             at.tried("server", "start")  # the server is needed to delete the cluster
 

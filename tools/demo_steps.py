@@ -107,10 +107,10 @@ def submit(*script_args: str) -> int:
     """Copies the examples to the user's home on the cluster, submits the training there, and returns the job's
     number."""
     headway("cp", "-q", "-r", "examples", f"{CLUSTER}:")
-    said = headway("submit", CLUSTER, "--chdir", "examples", "examples/train_ddp.sbatch", *script_args)
-    found = re.search(r"Submitted batch job (\d+)", said)
+    output = headway("submit", CLUSTER, "--chdir", "examples", "examples/train_ddp.sbatch", *script_args)
+    found = re.search(r"Submitted batch job (\d+)", output)
     if found is None:
-        raise StageError(f"the submission said nothing of a job: {said.strip()!r}")
+        raise StageError(f"the submission said nothing of a job: {output.strip()!r}")
     return int(found.group(1))
 
 

@@ -179,8 +179,8 @@ class Lab:
         """Waits until no task of the array is in the queue; a task that slurmctld has forgotten is not."""
 
         def gone() -> bool:
-            told = self.head("squeue", "-h", "-j", str(job), check=False)
-            return not told.out.strip() and (told.code == 0 or "Invalid job id" in told.err)
+            output = self.head("squeue", "-h", "-j", str(job), check=False)
+            return not output.out.strip() and (output.code == 0 or "Invalid job id" in output.err)
 
         self.wait(gone, f"the array {job} to end")
 

@@ -63,32 +63,32 @@ def test_slurm_accepts_a_reservation_until_2100(lab: Lab) -> None:
 
 
 def test_systemd_needs_no_daemon_reload(lab: Lab) -> None:
-    asked = lab.head("systemctl", "show", "-p", "NeedDaemonReload", "--value", "slurmctld", "munge", "ssh").out
-    assert asked.split() == ["no", "no", "no"]
+    output = lab.head("systemctl", "show", "-p", "NeedDaemonReload", "--value", "slurmctld", "munge", "ssh").out
+    assert output.split() == ["no", "no", "no"]
 
 
 def test_exec_streams_input_and_output_and_can_be_interrupted(lab: Lab) -> None:
     """Each line is answered before the next is sent: neither input nor output waits for the end."""
     argv = [sys.executable, "-m", "headway", "exec", "lab", "-u", "vito", "--", "bash", "-c"]
     script = "while read line; do echo got $line; done; echo last >&2; exit 7"
-    with subprocess.Popen([*argv, script], env=lab.env, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as told:
-        assert told.stdin is not None and told.stdout is not None and told.stderr is not None  # noqa: PT018
+    with subprocess.Popen([*argv, script], env=lab.env, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: PT018
         for word in ("one", "two"):
-            told.stdin.write(f"{word}\n")
-            told.stdin.flush()
-            assert told.stdout.readline() == f"got {word}\n"
-        told.stdin.close()
-        assert (told.stderr.read(), told.wait(timeout=240)) == ("last\n", 7)
+            process.stdin.write(f"{word}\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == f"got {word}\n"
+        process.stdin.close()
+        assert (process.stderr.read(), process.wait(timeout=240)) == ("last\n", 7)
     as_typed = ["env", "--default-signal=INT"]  # tests may have been started in the background, where ^C is ignored
     argv = [*as_typed, *argv, "echo $$; sleep 600"]
-    with subprocess.Popen(argv, env=lab.env, stdin=PIPE, stdout=PIPE, text=True) as told:
-        assert told.stdout is not None
-        pid = told.stdout.readline().strip()
-        told.send_signal(signal.SIGINT)
+    with subprocess.Popen(argv, env=lab.env, stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdout is not None
+        pid = process.stdout.readline().strip()
+        process.send_signal(signal.SIGINT)
         try:
-            assert told.wait(timeout=240) == 130
+            assert process.wait(timeout=240) == 130
         finally:
-            told.kill()
+            process.kill()
     lab.wait(lambda: lab.head("kill", "-0", pid, check=False).code != 0, "the command to end")
 
 

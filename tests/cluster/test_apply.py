@@ -46,8 +46,8 @@ def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.mark.core
 def test_apply_without_changes_restarts_nothing(lab: Lab) -> None:
     before = lab.head(*DAEMONS).out
-    said = lab.cli("apply", write(lab)).out
-    assert "nothing to change" in said.lower()
+    output = lab.cli("apply", write(lab)).out
+    assert "nothing to change" in output.lower()
     assert lab.head(*DAEMONS).out == before
     assert json.loads(lab.cli("plan", write(lab), "-o", "json").out)["changes"] == []
 
@@ -120,8 +120,8 @@ def test_concurrent_applies_run_one_after_another(lab: Lab) -> None:
     rows = [op for op in lab.client.operations.list("change") if op.kind == "apply" and op.state in ("done", "failed")]
     spans = sorted((op.started_at or 0.0, op.finished_at or 0.0) for op in rows)
     assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(spans))
-    said = lab.head("scontrol", "show", "config").out
-    assert "6000" in said or "6001" in said
+    output = lab.head("scontrol", "show", "config").out
+    assert "6000" in output or "6001" in output
 
 
 def test_removed_user_is_locked_out_and_keeps_accounting_history(lab: Lab) -> None:
@@ -169,8 +169,8 @@ def test_down_keeps_homes_and_accounting_for_the_next_apply(lab: Lab) -> None:
     lab.head("bash", "-c", "echo kept > ~/kept.txt", user="ann")
     job = lab.sbatch("ann", wrap="true")
     lab.wait_job(job)
-    said = lab.cli("down", "change", "--yes")
-    assert "home" in said.out + said.err
+    output = lab.cli("down", "change", "--yes")
+    assert "home" in output.out + output.err
     assert lab.podman("ps", "-aq", "--filter", f"name=change-head-{lab.state.name}-none").strip() == ""
     lab.cli("apply", write(lab), "--yes")
     assert lab.output("/home/ann/kept.txt") == "kept\n"

@@ -217,8 +217,8 @@ def test_hanging_or_unmountable_volumes_do_not_block_apply(lab: Lab) -> None:
     try:
         for machine in machines:
             on_node(lab, machine, "pkill", "-STOP", "-x", "squashfuse")  # in that container alone
-        said = lab.cli("apply", str(more), "--yes")
-        assert (said.out + said.err).count("without a volume") == len(machines)
+        output = lab.cli("apply", str(more), "--yes")
+        assert (output.out + output.err).count("without a volume") == len(machines)
         lab.cli("apply", str(plain), "--yes")
         for machine in machines:
             mounts = on_node(lab, machine, "cat", "/proc/self/mounts")

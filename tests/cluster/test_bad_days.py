@@ -112,9 +112,9 @@ def test_apply_recreates_a_machine_that_does_not_answer(lab: Lab) -> None:
     lab.podman("kill", node)
     lab.podman("start", node)
     (lab.state / "hasty").write_text("bad-1-1")
-    told = lab.cli("apply", write(lab), "--yes")
-    assert "bad-1-1 did not answer SSH within 12 s" in told.out
-    assert "recreated" in told.out
+    output = lab.cli("apply", write(lab), "--yes")
+    assert "bad-1-1 did not answer SSH within 12 s" in output.out
+    assert "recreated" in output.out
     assert lab.head("srun", "-w", "bad-1-1", "hostname", user="ann").out == "bad-1-1\n"
 
 

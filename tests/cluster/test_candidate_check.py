@@ -34,11 +34,11 @@ def test_messages_while_stopping_slurmctld_are_not_config_errors(lab: Lab) -> No
     assert (done.code, done.err) == (0, "")
 
 
-@pytest.mark.parametrize("said", ["slurmctld: error: Unable to find plugin", "slurmctld: fatal: no partition"])
-def test_messages_before_startup_are_config_errors(lab: Lab, said: str) -> None:
-    done = tried(lab, said)
+@pytest.mark.parametrize("text", ["slurmctld: error: Unable to find plugin", "slurmctld: fatal: no partition"])
+def test_messages_before_startup_are_config_errors(lab: Lab, text: str) -> None:
+    done = tried(lab, text)
     assert done.code != 0
-    assert said in done.err
+    assert text in done.err
 
 
 @pytest.mark.parametrize("level", ["quiet", "debug5"])

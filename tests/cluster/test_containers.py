@@ -255,10 +255,10 @@ kill %1; wait
 """
     job = lab.sbatch("viola", script=script)
     assert lab.wait_job(job) == "COMPLETED"
-    told = printed(lab, "/scratch/viola/named.out")
-    assert sorted(told[:2]) == ["0", "1"]
-    assert told[2:5] == ["clean", "clean", "into"]
-    assert told[5] in told[:2]
+    output = printed(lab, "/scratch/viola/named.out")
+    assert sorted(output[:2]) == ["0", "1"]
+    assert output[2:5] == ["clean", "clean", "into"]
+    assert output[5] in output[:2]
     other = srun(lab, "--container-name=kept", "true", user="viola", check=False)
     assert other.code != 0
     assert "--container-image" in other.err
@@ -305,10 +305,13 @@ def test_container_example_script_runs(lab: Lab, images: None) -> None:
     ]
     job = lab.sbatch("vera", *where, "oci:/scratch/vito/oci:tiny")
     assert lab.wait_job(job) == "COMPLETED"
-    told = printed(lab, "/scratch/vera/example/out")
-    assert sorted(line for line in told if line.startswith("prepared")) == ["prepared on node 0", "prepared on node 1"]
-    assert sum("SIMULATED" in line or line.startswith("GPU 0") for line in told) == 2
-    assert told.count("container.sbatch") == 2
+    output = printed(lab, "/scratch/vera/example/out")
+    assert sorted(line for line in output if line.startswith("prepared")) == [
+        "prepared on node 0",
+        "prepared on node 1",
+    ]
+    assert sum("SIMULATED" in line or line.startswith("GPU 0") for line in output) == 2
+    assert output.count("container.sbatch") == 2
 
 
 # ---- inside

@@ -76,10 +76,10 @@ def test_slurmdbd_listens_only_on_the_private_address(lab: Lab) -> None:
 
 
 def test_exec_commands_have_the_limits_of_login_sessions(lab: Lab) -> None:
-    told = lab.head("cat", "/proc/self/oom_score_adj", "/proc/self/cgroup", user="alice").out
+    output = lab.head("cat", "/proc/self/oom_score_adj", "/proc/self/cgroup", user="alice").out
     uid = lab.head("id", "-u", user="alice").out.strip()
-    assert told.startswith("500\n")  # killed before any daemon
-    assert is_limited(told, uid)
+    assert output.startswith("500\n")  # killed before any daemon
+    assert is_limited(output, uid)
     with_key(lab, "alice")
     cgroup_file = (
         "cd /home/alice; rm -f cgroup_file; systemd-run --user --quiet sh -c 'cd; cat /proc/self/cgroup >b; mv b cgroup_file';"
@@ -100,8 +100,8 @@ def test_member_acts_only_as_their_own_user(lab: Lab) -> None:
     assert lab.cli("exec", "lab", "-u", "sam", "--", "id", "-un", check=False, **env).code == 4
     script = lab.state / "mine.sbatch"
     script.write_text("#!/bin/bash\nid -un\n")
-    told = lab.cli("submit", "lab", "--parsable", str(script), **env)
-    job = int(told.out)
+    output = lab.cli("submit", "lab", "--parsable", str(script), **env)
+    job = int(output.out)
     assert lab.wait_job(job) == "COMPLETED"
     assert lab.output(f"/home/alice/slurm-{job}.out") == "alice\n"
     other = lab.sbatch("sam", wrap="sleep 300")

@@ -146,8 +146,8 @@ def test_finished_log_marks_each_restart(lab: Lab) -> None:
     lab.wait(lambda: "restart 0" in lab.cli("logs", "lab", str(job), check=False).out, "the first run to begin")
     lab.head("scontrol", "requeue", str(job), user="admin")
     assert lab.wait_job(job) == "COMPLETED"
-    said = lab.cli("logs", "lab", str(job)).out
-    assert said.index("restart 0 ---") < said.index("restart 1 ---")
+    output = lab.cli("logs", "lab", str(job)).out
+    assert output.index("restart 0 ---") < output.index("restart 1 ---")
 
 
 def test_sdk_runs_a_command_waits_and_reads_its_log(lab: Lab) -> None:

@@ -31,15 +31,15 @@ def run(lab: Lab, folder: Path, *words: str, **env: str) -> int:
 def finished(lab: Lab, job: int) -> str:
     """Waits until the job has completed, and returns its output. Raises AssertionError if it did not end well."""
     state = lab.wait_job(job, patience_s=240)
-    said = lab.cli("logs", "lab", str(job)).out
-    assert state == "COMPLETED", said
-    return said
+    output = lab.cli("logs", "lab", str(job)).out
+    assert state == "COMPLETED", output
+    return output
 
 
 def test_torchrun_trains_on_two_nodes_in_a_copy_of_the_folder(lab: Lab, folder: Path) -> None:
     job = run(lab, folder, "--nodes", "2", "--gpus", "8", "--", "torchrun", "train_ddp.py", "--steps", "4")
-    said = finished(lab, job)
-    assert "2 ranks" in said
+    output = finished(lab, job)
+    assert "2 ranks" in output
     work = lab.client.jobs.get("lab", job).workdir
     there = lab.head("ls", "-A", work, user="admin").out.split()
     assert "train_ddp.py" in there
@@ -57,10 +57,10 @@ def test_fsdp_trains_on_two_nodes(lab: Lab, folder: Path) -> None:
 
 def test_srun_ranks_communicate_over_the_node_interface(lab: Lab, folder: Path) -> None:
     job = run(lab, folder, "--nodes", "2", "--tasks", "2", "--launcher", "srun", "--", "python3", "ranks.py")
-    said = finished(lab, job)
-    assert said.count("eth0: sum 10") == 4
+    output = finished(lab, job)
+    assert output.count("eth0: sum 10") == 4
     assert {f"rank {n} of 4" for n in range(4)} == {
-        line.partition(" on ")[0] for line in said.splitlines() if " of 4 on " in line
+        line.partition(" on ")[0] for line in output.splitlines() if " of 4 on " in line
     }
 
 
@@ -79,9 +79,9 @@ def test_ssh_between_nodes_joins_the_originating_job(lab: Lab) -> None:
         f"scancel {newer}",
     ]
     older = json.loads(lab.cli(*flags, "--", "sh", "-c", "; ".join(steps)).out)["job_id"]
-    said = finished(lab, older)
-    assert f"job_{older}/step_extern" in said
-    assert f"job_{newer}/" not in said
+    output = finished(lab, older)
+    assert f"job_{older}/step_extern" in output
+    assert f"job_{newer}/" not in output
 
 
 def test_ssh_between_nodes_is_refused_without_a_job_there(lab: Lab) -> None:
@@ -217,17 +217,17 @@ def test_run_reports_all_faults_before_submitting(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "text"),
     [
         (["-A", "speech"], "admin is in default"),
         (["-p", "nosuch"], "lab has train, debug, urgent"),
         (["--gres=gpu:9"], "lab has 4 nodes of 8 GPUs"),
     ],
 )
-def test_sbatch_errors_include_hints(lab: Lab, flags: list[str], said: str) -> None:
+def test_sbatch_errors_include_hints(lab: Lab, flags: list[str], text: str) -> None:
     done = lab.cli("submit", "lab", *flags, "--wrap", "true", check=False)
     assert done.code == 1
-    assert said in done.err
+    assert text in done.err
 
 
 def test_submit_refuses_windows_line_endings(lab: Lab, tmp_path: Path) -> None:

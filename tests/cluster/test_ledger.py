@@ -64,7 +64,7 @@ def test_ledger_has_each_run_of_a_requeued_job_once_and_matches_the_invoice(lab:
 
 def test_estimate_shows_price_and_start_without_submitting(lab: Lab) -> None:
     before = lab.head("squeue", "-h", "-o", "%A", "-u", "saul").out
-    told = lab.cli(
+    output = lab.cli(
         "submit",
         lab.name,
         "--as",
@@ -78,9 +78,9 @@ def test_estimate_shows_price_and_start_without_submitting(lab: Lab) -> None:
         "--wrap",
         "true",
     ).json()
-    assert (told["gpus"], told["nodes"], told["usd"], told["gpu_hours"]) == (16, 2, 47.84, 16.0)
-    assert told["start"] > 0
-    assert told["team"] == "speech"
+    assert (output["gpus"], output["nodes"], output["usd"], output["gpu_hours"]) == (16, 2, 47.84, 16.0)
+    assert output["start"] > 0
+    assert output["team"] == "speech"
     assert lab.head("squeue", "-h", "-o", "%A", "-u", "saul").out == before
 
 

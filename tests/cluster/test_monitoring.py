@@ -30,8 +30,8 @@ SINK = textwrap.dedent("""
 def ask(lab: Lab, expression: str) -> list[tuple[dict[str, str], float]]:
     """Returns Prometheus' answer to an expression: (labels, value) of each series."""
     url = f"http://127.0.0.1:9090/api/v1/query?query={quote(expression)}"
-    told = json.loads(lab.head("curl", "-s", url).out)
-    return [(row["metric"], float(row["value"][1])) for row in told["data"]["result"]]
+    document = json.loads(lab.head("curl", "-s", url).out)
+    return [(row["metric"], float(row["value"][1])) for row in document["data"]["result"]]
 
 
 def node(lab: Lab, name: str, *argv: str) -> str:
@@ -134,9 +134,9 @@ def test_memory_test_reports_a_gpu_with_ecc_errors(lab: Lab) -> None:
         "from agent import config; from agent.node_tests import command; from agent.gpu import simulated; c = config.load();"
         "print(command.device_errors('memory', simulated.Simulated(c, faults='/run/headway/own')))"
     )
-    said = lab.podman("exec", broken, "python3", "-c", code).strip()
+    output = lab.podman("exec", broken, "python3", "-c", code).strip()
     lab.podman("exec", broken, "rm", "-r", "/run/headway/own")
-    assert said == "GPU 3 had 1 uncorrected memory errors"
+    assert output == "GPU 3 had 1 uncorrected memory errors"
 
 
 def test_allreduce_test_runs_on_two_nodes(lab: Lab) -> None:

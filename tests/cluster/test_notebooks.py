@@ -57,10 +57,10 @@ class Browser:
             sock.sendall(_frame(json.dumps(ask).encode()))
             printed = ""
             while True:  # its output may come in pieces, mixed with the end of another cell
-                said = json.loads(_read_frame(stream) or b"{}")
-                if said.get("parent_header", {}).get("msg_id") != number:
+                document = json.loads(_read_frame(stream) or b"{}")
+                if document.get("parent_header", {}).get("msg_id") != number:
                     continue
-                kind, content = said["header"]["msg_type"], said["content"]
+                kind, content = document["header"]["msg_type"], document["content"]
                 if kind == "stream":
                     printed += content["text"]
                 elif kind == "error":

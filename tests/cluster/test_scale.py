@@ -138,8 +138,8 @@ def test_reclaimed_spot_machine_is_replaced_and_its_job_requeued(lab: Lab) -> No
     lab.wait(lambda: "began" in lab.head("cat", "/home/ann/spot.log", check=False).out, "the job to listen")
     taken = identity(lab, "grow-spot-1-1")
 
-    said = lab.cli("fault", lab.name, "reclaim", "grow-spot-1-1", "--in", "60").out
-    assert "grow-spot-1-1 is reclaimed in 60 s" in said
+    output = lab.cli("fault", lab.name, "reclaim", "grow-spot-1-1", "--in", "60").out
+    assert "grow-spot-1-1 is reclaimed in 60 s" in output
     lab.wait(lambda: lab.field(saves, "Restarts") == "1", "the job to be requeued")
     lab.wait_job(saves, "RUNNING")
     node = lab.field(saves, "NodeList")  # in the slot that became free, where the old machine had been removed by then

@@ -29,8 +29,8 @@ def test_srun_without_gpus_sees_none(lab: Lab) -> None:
 
 
 def test_four_node_gpu_job_is_accepted_by_test_only(lab: Lab) -> None:
-    said = lab.head("srun", "--nodes=4", "--gres=gpu:8", "--test-only", "/bin/true", user="alice")
-    assert re.search(r"Job \d+ to start at", said.out + said.err)
+    output = lab.head("srun", "--nodes=4", "--gres=gpu:8", "--test-only", "/bin/true", user="alice")
+    assert re.search(r"Job \d+ to start at", output.out + output.err)
 
 
 def test_overlapping_step_can_inspect_a_running_job(lab: Lab) -> None:
@@ -68,8 +68,8 @@ def test_jobs_on_one_node_see_different_gpus(lab: Lab) -> None:
 
 def test_gpus_of_other_jobs_cannot_be_opened(lab: Lab) -> None:
     script = 'for n in 0 1 2 3 4 5 6 7; do (exec 3</dev/nvidia$n) 2>&1 | sed "s/^/$n /"; done'
-    said = lab.head("srun", "--gpus=1", "bash", "-c", script, user="vito", check=False).out
-    assert said.count("Operation not permitted") == 7, said
+    output = lab.head("srun", "--gpus=1", "bash", "-c", script, user="vito", check=False).out
+    assert output.count("Operation not permitted") == 7, output
 
 
 def test_job_over_its_memory_is_killed_without_affecting_others(lab: Lab) -> None:
@@ -86,8 +86,8 @@ def test_job_over_its_memory_is_killed_without_affecting_others(lab: Lab) -> Non
 def test_array_runs_every_task(lab: Lab) -> None:
     job = lab.sbatch("sara", "--array=0-9%4", "--output=shard-%a.txt", wrap="echo shard $SLURM_ARRAY_TASK_ID")
     lab.wait_array(job)
-    said = lab.head("bash", "-c", "cat shard-?.txt | sort", user="sara").out
-    assert said.split("\n")[:-1] == [f"shard {n}" for n in range(10)]
+    output = lab.head("bash", "-c", "cat shard-?.txt | sort", user="sara").out
+    assert output.split("\n")[:-1] == [f"shard {n}" for n in range(10)]
 
 
 def test_array_of_10000_tasks_is_one_submission(lab: Lab) -> None:
@@ -160,13 +160,13 @@ def test_mail_is_sent_when_a_job_ends(lab: Lab) -> None:
 
 def test_tmp_is_private_to_a_job(lab: Lab) -> None:
     lab.head("srun", "-w", "lab-1-1", "bash", "-c", "echo secret > /tmp/mine", user="alice")
-    said = lab.head("srun", "-w", "lab-1-1", "bash", "-c", "ls /tmp", user="vera").out
-    assert "mine" not in said
+    output = lab.head("srun", "-w", "lab-1-1", "bash", "-c", "ls /tmp", user="vera").out
+    assert "mine" not in output
 
 
 def test_dataset_is_mounted_read_only_on_all_nodes(lab: Lab) -> None:
-    said = lab.head("srun", "-N4", "cat", "/datasets/tiny/corpus.txt", user="alice").out
-    assert said.count("lazy model") == 4
+    output = lab.head("srun", "-N4", "cat", "/datasets/tiny/corpus.txt", user="alice").out
+    assert output.count("lazy model") == 4
     refused = lab.head("srun", "-w", "lab-2-1", "touch", "/datasets/tiny/mine", user="alice", check=False)
     assert refused.code != 0
 

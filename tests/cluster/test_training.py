@@ -58,11 +58,11 @@ def test_training_is_warned_before_its_time_limit_and_continues(lab: Lab) -> Non
     early."""
     limited = start(lab, "--time=1", "--signal=USR1@25", steps=("--steps", "100000", "--log-every", "1"))
     lab.wait(lambda: "(restart 1)" in log(lab, limited), "the job to go on after its time limit", patience_s=240)
-    said = log(lab, limited)
+    log_text = log(lab, limited)
     lab.head("scancel", str(limited), user="admin")
-    stopped = re.findall(r"^warned: saved step (\d+)", said, re.MULTILINE)
-    assert f"at step {stopped[0]} (restart 1)" in said
-    assert "CANCELLED AT" not in said.split("warned:")[0]
+    stopped = re.findall(r"^warned: saved step (\d+)", log_text, re.MULTILINE)
+    assert f"at step {stopped[0]} (restart 1)" in log_text
+    assert "CANCELLED AT" not in log_text.split("warned:")[0]
 
 
 def test_preempted_training_is_warned_only_if_it_requested_a_signal(lab: Lab) -> None:
@@ -83,11 +83,11 @@ def test_preempted_training_is_warned_only_if_it_requested_a_signal(lab: Lab) ->
     for job in (asked, plain):
         assert lab.wait_job(job, "COMPLETED", patience_s=240) == "COMPLETED", log(lab, job)
         assert lab.field(job, "Restarts") == "1", "preempted once, and run to its end once"
-    said = log(lab, asked)
-    stopped = re.findall(r"^warned: saved step (\d+)", said, re.MULTILINE)
-    assert len(stopped) == 1, said
-    assert f"at step {stopped[0]} (restart 1)" in said
-    assert all(len(loss) == 1 for loss in losses(said).values()), "no step was lost, so none was done twice"
+    log_text = log(lab, asked)
+    stopped = re.findall(r"^warned: saved step (\d+)", log_text, re.MULTILINE)
+    assert len(stopped) == 1, log_text
+    assert f"at step {stopped[0]} (restart 1)" in log_text
+    assert all(len(loss) == 1 for loss in losses(log_text).values()), "no step was lost, so none was done twice"
     assert "USR1" not in lab.output(f"{HOME}/plain.txt")
     assert lab.output(f"{HOME}/plain.txt").count("start") == 2
 

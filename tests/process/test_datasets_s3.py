@@ -144,10 +144,10 @@ def test_refuses_content_that_does_not_match_etag(s3: Any, access: Access, monke
 def test_refuses_keys_that_are_not_valid_paths(s3: Any, access: Access) -> None:
     for key in ("d/a", "d/a/b", "d/../up", "d//x"):
         s3.put_object(Bucket=s3.bucket, Key=key, Body=b"x")
-    with pytest.raises(Refused) as told:
+    with pytest.raises(Refused) as error:
         Bucket(f"s3://{s3.bucket}/d", access).listing()
-    assert "a is an object and a folder" in told.value.message
-    assert "'d/../up' is not a valid file path" in told.value.message
+    assert "a is an object and a folder" in error.value.message
+    assert "'d/../up' is not a valid file path" in error.value.message
 
 
 def test_refuses_key_with_empty_path_segment(s3: Any, access: Access) -> None:
@@ -157,9 +157,9 @@ def test_refuses_key_with_empty_path_segment(s3: Any, access: Access) -> None:
 
 
 def test_missing_or_unreachable_bucket_errors_omit_credentials(s3: Any, endpoint: str, access: Access) -> None:
-    with pytest.raises(Refused, match="bucket or object does not exist") as told:
+    with pytest.raises(Refused, match="bucket or object does not exist") as error:
         Bucket("s3://no-such-bucket-here/x", access).listing()
-    assert KEYS["secret"] not in str(told.value) + repr(access)
+    assert KEYS["secret"] not in str(error.value) + repr(access)
     with pytest.raises(Refused, match="has no object"):
         Bucket(f"s3://{s3.bucket}/none", access).listing()
     with pytest.raises(Unreachable, match="continues where it stopped"):

@@ -135,10 +135,10 @@ async def main() -> None:
     parser = argparse.ArgumentParser()
     for name in ("version", "address", "key", "host-key", "jwt-key"):
         parser.add_argument(f"--{name}", required=True)
-    asked = parser.parse_args()
-    head = Machine("lab-head", "lab", asked.address, MachineState.RUNNING, asked.host_key)
-    async with Connections(Path(asked.key).read_text()) as links:
-        await record(links, head, Path(asked.jwt_key).read_bytes(), asked.version)
+    arguments = parser.parse_args()
+    head = Machine("lab-head", "lab", arguments.address, MachineState.RUNNING, arguments.host_key)
+    async with Connections(Path(arguments.key).read_text()) as links:
+        await record(links, head, Path(arguments.jwt_key).read_bytes(), arguments.version)
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ def test_slurm_version_matches_image_and_second_apply_is_noop(lab: Lab) -> None:
 
 
 def test_job_gets_requested_gpus(lab: Lab) -> None:
-    said = lab.head("srun", "-N2", "--gpus-per-node=2", "nvidia-smi", "-L", user="ann").out
-    assert sum(line.startswith("GPU ") for line in said.splitlines()) == 4
+    output = lab.head("srun", "-N2", "--gpus-per-node=2", "nvidia-smi", "-L", user="ann").out
+    assert sum(line.startswith("GPU ") for line in output.splitlines()) == 4
 
 
 def test_creates_job_output_folders_as_user(lab: Lab) -> None:

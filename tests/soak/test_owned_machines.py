@@ -87,9 +87,9 @@ def untouched(own: Own, number: int) -> bool:
 
 def test_plan_reports_found_machines_and_changes_nothing(own: Own) -> None:
     own.lab.cli("server", "start")
-    said = plan(own, own.file)
-    assert "what was found is what Slurm is told" in said
-    assert f"own-1-[1-{len(MACHINES) - 1}]" in said
+    planned = plan(own, own.file)
+    assert "what was found is what Slurm is told" in planned
+    assert f"own-1-[1-{len(MACHINES) - 1}]" in planned
     assert untouched(own, ONE)
 
 
@@ -183,9 +183,9 @@ def test_jobs_run_and_appear_in_sacct(own: Own) -> None:
     lab.wait(
         lambda: "COMPLETED" in lab.head("sacct", "-X", "-n", "-P", "-o", "State", "-j", str(job)).out, "accounting"
     )
-    told = lab.head("scontrol", "show", "node", "own-1-1").out
-    assert f"CPUTot={os.cpu_count()}" in told
-    assert "Gres=(null)" in told
+    output = lab.head("scontrol", "show", "node", "own-1-1").out
+    assert f"CPUTot={os.cpu_count()}" in output
+    assert "Gres=(null)" in output
 
 
 def test_jobs_have_private_tmp_and_memory_limit(own: Own) -> None:
@@ -276,8 +276,8 @@ def test_plan_refuses_changed_ssh_host_key(own: Own) -> None:
     own.lab.cli("server", "start")
     own.lab.forget_client()
     try:
-        said = plan(own, own.file)
-        assert "answers with another SSH host key than the one pinned" in said
+        planned = plan(own, own.file)
+        assert "answers with another SSH host key than the one pinned" in planned
     finally:
         own.bare.inside(TWO, "sh", "-c", "cp -a /root/ssh_host_ed25519_key* /etc/ssh/; systemctl restart ssh")
     assert "nothing to change" in own.lab.cli("apply", str(own.file), "--yes").out

@@ -91,8 +91,8 @@ def test_killed_head_daemons_restart_without_disturbing_jobs(lab: Lab) -> None:
     head = lab.container("rep-head")
 
     def main_pid(unit: str) -> str:
-        said = lab.podman("exec", head, "systemctl", "show", unit, "-p", "MainPID,ActiveState", "--value")
-        pid, state = said.split()
+        output = lab.podman("exec", head, "systemctl", "show", unit, "-p", "MainPID,ActiveState", "--value")
+        pid, state = output.split()
         return pid if state == "active" and pid != "0" else ""
 
     before = {unit: lab.wait(lambda unit=unit: main_pid(unit), unit) for unit in units.values()}  # type: ignore[misc]
@@ -156,5 +156,5 @@ def test_lost_mount_is_repaired_once_despite_manual_heal(lab: Lab) -> None:
     lab.cli("fault", "mount-lost", node)
     lab.cli("fault", "mount-lost", node, "--heal")
     lab.wait(lambda: node_of(lab, node)["usable"], "the node")
-    said = lab.podman("exec", lab.container(node), "findmnt", "-n", "-o", "TARGET", "/scratch").split()
-    assert said == ["/scratch"], "mounted once"
+    output = lab.podman("exec", lab.container(node), "findmnt", "-n", "-o", "TARGET", "/scratch").split()
+    assert output == ["/scratch"], "mounted once"

@@ -46,8 +46,8 @@ def test_hanging_volume_drains_node_until_volume_returns(lab: Lab) -> None:
         return lab.podman("exec", lab.container(NODE), *argv)
 
     def reason() -> str:
-        told = lab.head("sinfo", "-h", "-N", "-n", NODE, "-o", "%T|%E").out.strip()
-        return told.partition("|")[2] if "drain" in told else ""
+        output = lab.head("sinfo", "-h", "-N", "-n", NODE, "-o", "%T|%E").out.strip()
+        return output.partition("|")[2] if "drain" in output else ""
 
     file = lab.state / "volume.yaml"
     file.write_text(SPEC + VOLUME)

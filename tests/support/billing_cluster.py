@@ -59,14 +59,14 @@ class Accounting:
 
 
 @asynccontextmanager
-async def lab(folder: Path, said: Accounting) -> AsyncIterator[Server]:
+async def lab(folder: Path, accounting: Accounting) -> AsyncIterator[Server]:
     """Yields a server with one cluster at the beginning of October."""
     clock = builders.Clock()
     clock.now = float(OCTOBER.start)
     made = await server_fakes.start(folder, clock)
     made.backend.answers |= {
-        "usage_runs": said, "node_events": lambda *_: tuple(said.events), "restart_losses": {}, "checkpoint_stats": {},
-        "query_metrics": (), "hold_team_jobs": None, "send_alerts": None,
+        "usage_runs": accounting, "node_events": lambda *_: tuple(accounting.events),
+        "restart_losses": {}, "checkpoint_stats": {}, "query_metrics": (), "hold_team_jobs": None, "send_alerts": None,
         "read": server_fakes.reading(), "machines": (), "shares": (),
     }  # fmt: skip
     made.backend.clusters["lab"] = {"teams": TEAMS, "users": USERS, "plan": CHEAP}
@@ -105,11 +105,11 @@ def summed(paid: Any) -> Decimal:
 
 
 @pytest.fixture
-def said() -> Accounting:
+def accounting() -> Accounting:
     return Accounting()
 
 
 @pytest.fixture
-async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
-    async with lab(tmp_path, said) as made:
+async def server(tmp_path: Path, accounting: Accounting) -> AsyncIterator[Server]:
+    async with lab(tmp_path, accounting) as made:
         yield made

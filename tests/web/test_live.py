@@ -87,10 +87,10 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("said", FOREIGN)
+@pytest.mark.parametrize("message", FOREIGN)
 @pytest.mark.parametrize("path", [NODE, "/clusters/demo/nodes", "/incidents", "/"])
-def test_proxy_error_pages_do_not_replace_page_content(demo: Site, page: Page, path: str, said: str) -> None:
-    status, text = FOREIGN[said]
+def test_proxy_error_pages_do_not_replace_page_content(demo: Site, page: Page, path: str, message: str) -> None:
+    status, text = FOREIGN[message]
 
     def proxy(route: Route) -> None:
         if route.request.headers.get("hx-request"):

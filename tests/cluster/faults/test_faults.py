@@ -124,8 +124,8 @@ def test_only_the_array_task_on_the_faulty_node_restarts(lab: Lab) -> None:
     def tasks() -> list[list[str]]:
         """Returns number, restarts, job id and node of each running task."""
         columns = "ArrayTaskID:9,RestartCnt:9,JobID:9,NodeList:20"
-        told = lab.head("squeue", "-h", "-r", "-j", str(array), "-t", "RUNNING", "-O", columns).out
-        return sorted(line.split() for line in told.splitlines())
+        output = lab.head("squeue", "-h", "-r", "-j", str(array), "-t", "RUNNING", "-O", columns).out
+        return sorted(line.split() for line in output.splitlines())
 
     lab.wait(lambda: len(tasks()) == 2, "both tasks to run")
     *told, victim = tasks()[1]
@@ -235,8 +235,8 @@ def test_killed_daemons_restart_without_affecting_jobs(lab: Lab) -> None:
     lab.wait(all_back, "all daemons to be back")
 
     def over() -> str:
-        told = json.loads(lab.cli("job", str(job), "-o", "json", check=False).out or "{}")
-        return str(told.get("state", "")) if told.get("state") not in {None, "RUNNING", "COMPLETING"} else ""
+        document = json.loads(lab.cli("job", str(job), "-o", "json", check=False).out or "{}")
+        return str(document.get("state", "")) if document.get("state") not in {None, "RUNNING", "COMPLETING"} else ""
 
     assert lab.wait(over, "the job to end", patience_s=240) == "COMPLETED"
     assert lab.field(job, "Restarts") == "0"

@@ -242,13 +242,13 @@ async def turned(
     monkeypatch.setattr(remote_steps, "run_steps", machines.perform)
     text = base64.b64encode(new).decode()
     names = tuple(machines.key)
-    wanted = DesiredMachine.build(
+    desired = DesiredMachine.build(
         {MUNGE_KEY: File("", 0o400, "munge", "munge", secret="munge_key")},
         secrets.secret_digests({"munge_key": text}),
         (),
     )
     cluster = builders.cluster(len(names) - heads, controllers=heads)
-    goal = DesiredState(cluster, {cluster.role_of(name): wanted for name in names}, desired_accounts(cluster))
+    goal = DesiredState(cluster, {cluster.role_of(name): desired for name in names}, desired_accounts(cluster))
     there = {name: builders.machine(name) for name in names}
     observed = Observed(there, {name: machines.seen(name) for name in names})
     place: Any = None

@@ -66,10 +66,10 @@ class World:
 
     async def look(self) -> list[str]:
         self.now += 10
-        said = await self.waker.scale()
+        messages = await self.waker.scale()
         while self.waker.tasks:
             await asyncio.wait(list(self.waker.tasks.values()))
-        return [words for _, words in (*said, *await self.waker.scale())]
+        return [words for _, words in (*messages, *await self.waker.scale())]
 
 
 @pytest.fixture
@@ -80,10 +80,10 @@ async def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterato
 
 
 async def test_creates_machine_in_background_and_reports_it_ready(world: World) -> None:
-    said = await world.look()
+    messages = await world.look()
     assert world.did == ["make lab-1-1"]
-    assert said[0] == "Slurm needs it: its machine is being created"
-    assert said[1].startswith("is ready after")
+    assert messages[0] == "Slurm needs it: its machine is being created"
+    assert messages[1].startswith("is ready after")
     assert await world.look() == []
 
 
@@ -91,8 +91,8 @@ async def test_failed_creation_deletes_machine_and_closes_group_with_backoff(
     world: World,
 ) -> None:
     world.trouble = Refused("no capacity")
-    said = await world.look()
-    assert "machine could not be created (try 1 in a row): no capacity" in said
+    messages = await world.look()
+    assert "machine could not be created (try 1 in a row): no capacity" in messages
     assert "delete lab-1-1" in world.did
     assert LAB.head in world.provider.machines
     closed = next(words for words in world.did if "State=DOWN" in words)
@@ -127,8 +127,8 @@ async def test_failed_creation_incident_stays_open_until_machine_is_up(world: Wo
     assert (await incident(world)).steps[-1].text.startswith("lab-1-2: try 2 in a row: no capacity")
     world.trouble = None
     world.now += 120
-    said = await world.look()
-    assert "lab-1-2 is ready" not in said  # not before it takes work
+    messages = await world.look()
+    assert "lab-1-2 is ready" not in messages  # not before it takes work
     await world.look()
     over = await incident(world)
     assert over.state is IncidentState.RETURNED
@@ -185,8 +185,8 @@ async def test_manually_scaled_spot_group_is_refilled_without_closing_slots(worl
     world.slurm.states |= {"lab-1-1": "down", "lab-1-2": "down"}
     world.slurm.reasons |= {"lab-1-1": "headway: no machine", "lab-1-2": "headway: no machine"}
     world.trouble = Refused("no capacity")
-    said = await world.look()
-    assert said[0] == "a node is missing: its machine is being created"
+    messages = await world.look()
+    assert messages[0] == "a node is missing: its machine is being created"
     assert world.did == ["make lab-1-1", "delete lab-1-1"]  # and nobody's slots are closed for it
     world.trouble = None
     world.now += 60
@@ -196,8 +196,8 @@ async def test_manually_scaled_spot_group_is_refilled_without_closing_slots(worl
 
 async def test_failed_scrape_target_update_keeps_working_node(world: World) -> None:
     world.deaf = True
-    said = await world.look()
-    assert "no answer" in said
+    messages = await world.look()
+    assert "no answer" in messages
     assert "no answer" not in await world.look()  # said once
     assert world.did == ["make lab-1-1"]
     world.deaf = False
@@ -335,9 +335,9 @@ async def test_database_outage_during_creation_is_retried_without_incident(world
 
     world.monkeypatch.setattr(autoscaler, "provision_machine", bring)
     world.monkeypatch.setattr(autoscaler, "STORE_RETRY_S", 0.0)
-    said = await world.look()
-    assert said[1:3] == ["waits: the server's database does not answer"] * 2
-    assert said[3].startswith("is ready after")
+    messages = await world.look()
+    assert messages[1:3] == ["waits: the server's database does not answer"] * 2
+    assert messages[3].startswith("is ready after")
     assert (world.did, world.waker.failures, await world.store.incidents.search("lab")) == ([], {}, ())
 
 
@@ -346,8 +346,8 @@ async def test_undeletable_machine_opens_incident_and_blocks_nothing_else(world:
     world.waker.cluster = replace(LAB, groups=(replace(LAB.groups[0], slots=LAB.slot_names[:2]), other))
     world.slurm.states |= {"lab-1-3": "allocated#"}
     world.provider.machines["lab-1-2"], world.provider.stuck = builders.machine("lab-1-2"), {"lab-1-2"}
-    said = await world.look()
-    assert "machine could not be returned (try 1 in a row): device busy" in said
+    messages = await world.look()
+    assert "machine could not be returned (try 1 in a row): device busy" in messages
     assert {"make lab-1-1", "make lab-1-3", "delete lab-1-2"} == set(world.did)
     found = await incident(world)
     assert (found.node, found.what, found.action) == ("lab-1-2", "a machine can't be given back", FaultAction.MAKE)
@@ -412,6 +412,6 @@ async def test_slurm_refusal_is_reported_once_and_other_actions_continue(world: 
 
     world.monkeypatch.setattr(world.slurm, "remote", remote)
     world.slurm.states["lab-1-3"], world.slurm.reasons["lab-1-3"] = "down~", "ResumeTimeout reached"
-    said = await world.look()
-    assert {"Slurm needs it: its machine is being created", "Invalid node state specified"} <= set(said)
+    messages = await world.look()
+    assert {"Slurm needs it: its machine is being created", "Invalid node state specified"} <= set(messages)
     assert "Invalid node state specified" not in await world.look()

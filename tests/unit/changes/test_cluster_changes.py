@@ -91,12 +91,12 @@ async def test_slurm_version_of_a_head_is_that_of_its_image(monkeypatch: pytest.
 
 def test_plan_names_jobs_ended_by_partition_and_node_changes() -> None:
     conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
-    wanted = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
+    desired = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
     seen = ObservedMachine({SLURM_CONF: ObservedFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
     machines = {LAB.head: builders.machine(LAB.head)}
     old = "NodeName=lab-1-[1-2] CPUs=64\nPartitionName=train Nodes=ALL\nPartitionName=debug Nodes=ALL\n"
     observed = Observed(machines, {LAB.head: seen}, texts={SLURM_CONF: old}, aborted={"debug": (4, 5), "lab-1-1": (6,)})
-    goal = DesiredState(LAB, {"head": wanted, "node": DesiredMachine.build({}, {}, ())}, desired_accounts(LAB))
+    goal = DesiredState(LAB, {"head": desired, "node": DesiredMachine.build({}, {}, ())}, desired_accounts(LAB))
     (told,) = [one for one in changeset(goal, observed).disturbing_changes if one.disturbs is Disturbs.JOBS]
     assert (told.kind, told.what) == ("unit.reload", CONTROLLER.name)
     assert told.why == (
@@ -119,8 +119,8 @@ DAMAGES = (
 async def test_unparsable_slurm_conf_is_replaced_and_reported_in_the_plan(damage: str) -> None:
     """An apply that raised would never get to the one thing that mends it."""
     conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
-    wanted = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
-    goal = DesiredState(LAB, {"head": wanted, "node": DesiredMachine.build({}, {}, ())}, desired_accounts(LAB))
+    desired = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
+    goal = DesiredState(LAB, {"head": desired, "node": DesiredMachine.build({}, {}, ())}, desired_accounts(LAB))
     context: Any = SimpleNamespace(connections=None)
     texts = {SLURM_CONF: conf + damage}
     assert await _aborted(goal, context, builders.machine(LAB.head), texts) == ({}, "")
@@ -134,8 +134,8 @@ async def test_unparsable_slurm_conf_is_replaced_and_reported_in_the_plan(damage
 
 async def test_plan_asks_if_jobs_to_be_ended_cannot_be_determined(monkeypatch: pytest.MonkeyPatch) -> None:
     conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
-    wanted = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
-    goal = DesiredState(LAB, {"head": wanted, "node": DesiredMachine.build({}, {}, ())}, desired_accounts(LAB))
+    desired = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
+    goal = DesiredState(LAB, {"head": desired, "node": DesiredMachine.build({}, {}, ())}, desired_accounts(LAB))
     head, context = builders.machine(LAB.head), cast(Any, SimpleNamespace(connections=None))
 
     async def unheard(*_: Any) -> Any:
@@ -165,12 +165,12 @@ def _goal_of(cluster: Cluster) -> DesiredState:
     return build_desired_state(cluster, replace(site, addresses={**site.addresses, cluster.heads[1]: "10.9.0.8"}), {})
 
 
-def _as(wanted: DesiredMachine) -> ObservedMachine:
+def _as(desired: DesiredMachine) -> ObservedMachine:
     return ObservedMachine(
-        {p: ObservedFile(wanted.digests[p], f.mode, f.owner, f.group, 1.0) for p, f in wanted.files.items()},
-        {unit.name: ObservedUnit(True, True, 2.0, 7, wanted.loaded[unit.name]) for unit in wanted.units},
-        tuple(wanted.files),
-        frozenset(path for path, _, _ in (*wanted.dirs, *wanted.homes)),
+        {p: ObservedFile(desired.digests[p], f.mode, f.owner, f.group, 1.0) for p, f in desired.files.items()},
+        {unit.name: ObservedUnit(True, True, 2.0, 7, desired.loaded[unit.name]) for unit in desired.units},
+        tuple(desired.files),
+        frozenset(path for path, _, _ in (*desired.dirs, *desired.homes)),
     )
 
 

@@ -29,8 +29,8 @@ def as_wanted(written: float = 100.0, started: float = 200.0) -> ObservedMachine
     return ObservedMachine(files, units, tuple(WANTED.files))
 
 
-def kinds(seen: ObservedMachine, wanted: DesiredMachine = WANTED) -> list[tuple[str, str]]:
-    return [(c.kind, c.what) for c in machine_changes("lab-head", wanted, seen)]
+def kinds(seen: ObservedMachine, desired: DesiredMachine = WANTED) -> list[tuple[str, str]]:
+    return [(c.kind, c.what) for c in machine_changes("lab-head", desired, seen)]
 
 
 def test_machine_in_the_desired_state_has_no_changes() -> None:

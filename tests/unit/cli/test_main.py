@@ -106,10 +106,10 @@ def test_error_messages_escape_terminal_control_characters(capsys: pytest.Captur
     print_error(
         "job 7 has not written /home/eve/\x1b]0;pwn\x07\x1b[2J\x9b31m\u202elog\n  second line", "look\x1b[1A\nthere"
     )
-    said = capsys.readouterr().err
-    assert not set(said) & set("\x1b\x07\x9b\u202e")
-    assert said.count("\n") == 4
-    assert "\n  second line\n" in said
+    captured = capsys.readouterr().err
+    assert not set(captured) & set("\x1b\x07\x9b\u202e")
+    assert captured.count("\n") == 4
+    assert "\n  second line\n" in captured
 
 
 def test_missing_server_error_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_missing_server_error_says_how_to_start_one(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "text"),
     [
         (("aply",), "no such command: aply; did you mean apply?"),
         (("ls", "--nope"), "--nope"),
@@ -134,11 +134,11 @@ def test_missing_server_error_says_how_to_start_one(monkeypatch: pytest.MonkeyPa
         (("token", "create", "--days", "0"), "--days"),
     ],
 )
-def test_wrong_usage_prints_one_message_and_exits_with_2(cli: Cli, words: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_prints_one_message_and_exits_with_2(cli: Cli, words: tuple[str, ...], text: str) -> None:
     done = cli(*words)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("error: ")
-    assert said in done.err.splitlines()[0]
+    assert text in done.err.splitlines()[0]
     assert "--help" in done.err.splitlines()[1]
 
 
@@ -182,7 +182,7 @@ def test_optional_cluster_parameters_default_to_none(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "text"),
     [
         ("notebook lab --time infinite", "--time 'infinite': has the wrong format"),
         ("notebook lab --time=90m", "--time '90m': has the wrong format"),
@@ -216,7 +216,7 @@ def test_optional_cluster_parameters_default_to_none(name: str) -> None:
     ],
 )
 def test_invalid_option_values_exit_with_2(
-    cli: Cli, line: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cli: Cli, line: str, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
@@ -227,7 +227,7 @@ def test_invalid_option_values_exit_with_2(
         cli.api.on(call, AssertionError(call))
     done = cli(*shlex.split(line))
     assert (done.code, done.out) == (2, "")
-    assert said in done.err
+    assert text in done.err
     assert "--stage_in" not in done.err
 
 
@@ -343,6 +343,6 @@ def test_completion_offers_job_subcommands() -> None:
 
 @pytest.mark.parametrize("words", [["queue"], ["exec"], ["job"], ["apply"], ["token", "create"]])
 def test_help_shows_no_python_types(cli: Cli, words: list[str]) -> None:
-    said = cli(*words, "--help").out
-    assert not re.search(r"<(str|int|path|list.*|file)>", said)
-    assert "[default:\n" not in said
+    output = cli(*words, "--help").out
+    assert not re.search(r"<(str|int|path|list.*|file)>", output)
+    assert "[default:\n" not in output

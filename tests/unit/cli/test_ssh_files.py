@@ -36,8 +36,10 @@ def test_openssh_resolves_hosts_from_the_written_config(home: Path, host: str) -
 
 def options(config: Path, host: str) -> dict[str, str]:
     """What OpenSSH makes of the config for this host."""
-    said = subprocess.run(["ssh", "-G", "-F", str(config), host], capture_output=True, text=True, check=True).stdout
-    return dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    completed = subprocess.run(
+        ["ssh", "-G", "-F", str(config), host], capture_output=True, text=True, check=True
+    ).stdout
+    return dict(line.split(" ", 1) for line in completed.splitlines() if " " in line)
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")
@@ -52,8 +54,10 @@ def test_ssh_config_offers_headway_key_and_personal_keys(home: Path) -> None:
     own.write_text("")
     config = ssh_files.write_ssh_config(ssh_access())
     for host in ("lab", "lab-1-7"):
-        said = subprocess.run(["ssh", "-G", "-F", str(config), host], capture_output=True, text=True, check=True).stdout
-        named = [line.split(" ", 1)[1] for line in said.splitlines() if line.startswith("identityfile ")]
+        completed = subprocess.run(
+            ["ssh", "-G", "-F", str(config), host], capture_output=True, text=True, check=True
+        ).stdout
+        named = [line.split(" ", 1)[1] for line in completed.splitlines() if line.startswith("identityfile ")]
         assert named == [str(own), str(home / ".ssh/id_ed25519"), str(home / ".ssh/id_rsa")]
 
 

@@ -68,10 +68,10 @@ def test_source_folder_of_a_mount_is_created_before_the_mount() -> None:
     goal = build_desired_state(cluster, site, {})
     assert (shown, "root", 0o755) in goal.roles["head"].dirs
     files = volume_mounts.files(cluster, site, head=True)
-    wanted = DesiredMachine.build(
+    desired = DesiredMachine.build(
         files, {}, (Unit("datasets-tiny.mount"),), dirs=((other, "ann", 0o700), (shown, "root", 0o755))
     )
-    base = steps_by_stage(machine_changes("lab-head", wanted, NOT_OBSERVED), wanted, {}, fresh=True)["base"]
+    base = steps_by_stage(machine_changes("lab-head", desired, NOT_OBSERVED), desired, {}, fresh=True)["base"]
     order = [step.get("path") or step["names"][0] for step in base if step["op"] in ("dir", "units")]
     assert order == [shown, "datasets-tiny.mount", other]
 
@@ -132,16 +132,16 @@ RUNS = ObservedUnit(True, True, 2.0, 7, "")
 
 @pytest.mark.parametrize("seen", [NOT_OBSERVED, ObservedMachine(units={CONTROLLER.name: RUNS}, managed=("/etc/motd",))])
 def test_controller_start_has_time_to_copy_a_large_queue(seen: ObservedMachine) -> None:
-    wanted = DesiredMachine.build({slurm_state_folder.PROGRAM: File("#!/bin/sh\n", 0o755)}, {}, (CONTROLLER,))
-    steps = steps_by_stage(machine_changes("lab-head", wanted, seen), wanted, {}, fresh=False)["controller"]
+    desired = DesiredMachine.build({slurm_state_folder.PROGRAM: File("#!/bin/sh\n", 0o755)}, {}, (CONTROLLER,))
+    steps = steps_by_stage(machine_changes("lab-head", desired, seen), desired, {}, fresh=False)["controller"]
     start = steps[0].get("take_up", steps[0])
     assert start["names"] == ["slurmctld.service"]
     assert slurm_state_folder.START_S < start["timeout_s"] < stage_timeout_s("controller", steps)
 
 
 def test_controller_start_without_state_copy_has_a_short_timeout() -> None:
-    wanted = DesiredMachine.build({}, {}, (CONTROLLER,))
-    steps = steps_by_stage(machine_changes("lab-head", wanted, NOT_OBSERVED), wanted, {}, fresh=False)["controller"]
+    desired = DesiredMachine.build({}, {}, (CONTROLLER,))
+    steps = steps_by_stage(machine_changes("lab-head", desired, NOT_OBSERVED), desired, {}, fresh=False)["controller"]
     assert stage_timeout_s("controller", steps) == 300
     assert stage_timeout_s("software", []) > 3600
 

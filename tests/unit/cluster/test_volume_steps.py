@@ -24,11 +24,11 @@ MODELS = Volume("models", "/models", "nfs4", "filer:/export/models", ("rw", "har
 def test_volume_is_unmounted_after_the_agent_restart() -> None:
     unit = "/etc/systemd/system/models.mount"
     agent = Unit("headway-agent.service", restart_on=("/etc/headway/agent.json",), stage="node")
-    wanted = DesiredMachine.build({}, {}, (agent,))
-    rows = list(machine_changes("n1", wanted, replace(NOT_OBSERVED, managed=(unit,))))
+    desired = DesiredMachine.build({}, {}, (agent,))
+    rows = list(machine_changes("n1", desired, replace(NOT_OBSERVED, managed=(unit,))))
     (gone,) = [row for row in rows if row.what == unit]
     assert gone.disturbs is Disturbs.JOBS
-    stages = steps_by_stage(rows, wanted, {}, fresh=False)
+    stages = steps_by_stage(rows, desired, {}, fresh=False)
     assert all(step["op"] not in ("unmount", "managed") for step in stages.get("base", ()))
     last = [step["op"] for step in stages["node"]]
     # The last, because a repair may mount it again for as long as systemd knows it.
@@ -40,8 +40,8 @@ def test_unavailable_volume_does_not_block_heads_or_nodes() -> None:
     cluster = replace(builders.cluster(2), storage=Storage(volumes=(MODELS,)))
     roles = units_by_role(cluster, builders.site(cluster))
     for role, last in (("head", "controller"), ("node", "node")):
-        wanted = DesiredMachine.build({}, {}, roles[role])
-        stages = steps_by_stage(machine_changes("x", wanted, NOT_OBSERVED), wanted, {}, fresh=True)
+        desired = DesiredMachine.build({}, {}, roles[role])
+        stages = steps_by_stage(machine_changes("x", desired, NOT_OBSERVED), desired, {}, fresh=True)
         (mount,) = (step for step in stages["outside"] if step["op"] == "units")
         assert (mount["names"], mount["may_fail"]) == (["models.mount"], True)
         order = [stage for stage in stages if stage in ("outside", last)]
@@ -61,8 +61,8 @@ def test_volume_below_a_head_export_is_mounted_after_it(volume: Volume) -> None:
     cluster = replace(builders.cluster(2, provider=SSH), storage=Storage(volumes=(MODELS_2, volume)))
     site = replace(builders.site(cluster), own=OwnedSite(nfs=("/scratch",)))
     unit = volume_mounts.unit_name(volume.path)
-    wanted = DesiredMachine.build({}, {}, units_by_role(cluster, site)["node"])
-    stages = steps_by_stage(machine_changes("x", wanted, NOT_OBSERVED), wanted, {}, fresh=True)
+    desired = DesiredMachine.build({}, {}, units_by_role(cluster, site)["node"])
+    stages = steps_by_stage(machine_changes("x", desired, NOT_OBSERVED), desired, {}, fresh=True)
     assert [step["names"] for step in stages["outside"]] == [["models2.mount"]]
     mounts = [step for step in stages["node"] if any(name.endswith(".mount") for name in step.get("names", ()))]
     assert [step["names"][-1] for step in mounts] == ["scratch.mount", unit]

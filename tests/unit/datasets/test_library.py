@@ -195,10 +195,10 @@ def test_import_refuses_outside_links_special_files_and_empty_source(library: Da
     (source / "out").symlink_to("../secret")
     (source / "root").symlink_to("/etc/shadow")
     os.mkfifo(source / "train" / "pipe")
-    with pytest.raises(Refused) as told:
+    with pytest.raises(Refused) as error:
         library.bring("tiny", Folder(source), Progress())
     for words in ("out links to ../secret, outside", "root links to /etc/shadow, outside", "train/pipe is not a file"):
-        assert words in told.value.message
+        assert words in error.value.message
     with pytest.raises(Refused, match="No such file"):
         Folder(source / "none")
     with pytest.raises(Refused, match="has no file"):

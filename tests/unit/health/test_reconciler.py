@@ -61,9 +61,9 @@ async def test_refused_reservation_does_not_stop_other_actions(tmp_path: Path) -
         clock=lambda: 1000.0,
     )
     waits = builders.job(9, "PENDING", restarts=1, reason="BeginTime", submit_time=900, eligible_time=920)
-    said = dict(await watch.reconcile(nodes(), [waits]))
-    assert said["spares"].endswith(OVERLAPS)
-    assert "job 9" in said
+    messages = dict(await watch.reconcile(nodes(), [waits]))
+    assert messages["spares"].endswith(OVERLAPS)
+    assert "job 9" in messages
     assert any("StartTime=now" in line and "JobId=9" in line for line in slurm.did)
     assert "spares" not in dict(await watch.reconcile(nodes(), [])), "it is said once"
     await store.close()

@@ -174,8 +174,8 @@ def test_job_output_is_valid_shell_and_writes_the_hostfile(tmp_path: Path) -> No
     path = f"{tmp_path}:{os.environ['PATH']}"
     done = run("job", cwd=folder, PATH=path, SLURM_JOB_NODELIST="lab-1-[1-2]", SLURM_JOB_ID="7", SLURM_GPUS_ON_NODE="8")
     script = done.stdout + 'printf "%s\\n" "$MASTER_ADDR" "$HEADWAY_HOSTFILE"'
-    told = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
-    assert told.splitlines() == ["lab-1-1", str(folder / "hostfile.7")]
+    completed = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert completed.splitlines() == ["lab-1-1", str(folder / "hostfile.7")]
     assert (folder / "hostfile.7").read_text() == "lab-1-1 slots=8\nlab-1-2 slots=8\n"
 
 

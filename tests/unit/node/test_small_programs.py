@@ -22,8 +22,8 @@ def test_list_job_files_prints_checkpoints_and_images(tmp_path: Path) -> None:
     (tmp_path / "step-10").touch()
     used = tmp_path / "used"
     used.write_text('{"image": "a"}\n7\n')
-    told = json.loads(run("list_job_files", str(tmp_path), str(used)).stdout)
-    assert told == {"checkpoints": ["step-10", "used"], "used": [{"image": "a"}]}
+    document = json.loads(run("list_job_files", str(tmp_path), str(used)).stdout)
+    assert document == {"checkpoints": ["step-10", "used"], "used": [{"image": "a"}]}
     assert json.loads(run("list_job_files", "/nonexistent", "/nonexistent").stdout) == {"checkpoints": [], "used": []}
 
 

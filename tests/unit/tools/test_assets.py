@@ -75,9 +75,9 @@ def test_changed_lock_or_missing_file_triggers_fetch(assets: ModuleType) -> None
 def test_npm_failure_is_reported(assets: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     npm(assets, "echo 'npm error network unreachable' >&2; exit 1")
     assert assets.main([]) == 1
-    said = capsys.readouterr().err
-    assert "npm error network unreachable" in said
-    assert "Traceback" not in said
+    captured = capsys.readouterr().err
+    assert "npm error network unreachable" in captured
+    assert "Traceback" not in captured
     assert not assets.STAMP.exists()
 
 
@@ -89,8 +89,8 @@ def test_missing_library_file_is_reported(assets: ModuleType, capsys: pytest.Cap
 
 def test_package_lock_pins_versions_without_urls() -> None:
     lock = json.loads((ROOT / "package-lock.json").read_text())
-    asked = json.loads((ROOT / "package.json").read_text())
-    for name, version in {**asked["dependencies"], **asked["devDependencies"]}.items():
+    document = json.loads((ROOT / "package.json").read_text())
+    for name, version in {**document["dependencies"], **document["devDependencies"]}.items():
         assert lock["packages"][f"node_modules/{name}"]["version"] == version
     for name, entry in lock["packages"].items():
         assert "resolved" not in entry, name

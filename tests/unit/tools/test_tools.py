@@ -111,7 +111,7 @@ def test_clean_refuses_state_with_other_clusters_unless_confirmed(
         (state / "headway.db").write_text("lab, but no database" * 100)
     assert clean.main([]) == 1
     assert (state / "client.json").exists()
-    assert "lab" in (said := capsys.readouterr().err) or "can't be read" in said
+    assert "lab" in (captured := capsys.readouterr().err) or "can't be read" in captured
     assert clean.main(["--yes"]) == 0
     assert not state.exists()
 

@@ -33,10 +33,10 @@ async def careful(tmp_path: Path) -> AsyncIterator[Ward]:
 
 async def test_gpu_error_drains_requeues_repairs_tests_and_returns_the_node(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "RUNNING"}
-    said = await lab.responder.handle_symptom(symptom(), [job(7, nodes=(NODE,), gpu_indexes={NODE: (3,)})])
+    messages = await lab.responder.handle_symptom(symptom(), [job(7, nodes=(NODE,), gpu_indexes={NODE: (3,)})])
     assert lab.world.reason == "headway: incident 1: XID 79: GPU has fallen off the bus"
     assert lab.world.requeued == [7, 8]
-    assert (NODE, "jobs requeued: 7, 8") in said
+    assert (NODE, "jobs requeued: 7, 8") in messages
     assert lab.world.released == 1, "the epilog need not wait any longer"
     found = await lab.settle()
     assert [step.state.value for step in found.steps] == [
@@ -50,8 +50,8 @@ async def test_gpu_error_drains_requeues_repairs_tests_and_returns_the_node(lab:
 
 async def test_errors_on_a_rolling_node_without_jobs_open_no_incident(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "headway: rolls"
-    said = await lab.responder.handle_symptom(symptom(at=900.0), [])
-    assert said == [(NODE, "XID 79: GPU has fallen off the bus; the tests of its roll decide; recorded")]
+    messages = await lab.responder.handle_symptom(symptom(at=900.0), [])
+    assert messages == [(NODE, "XID 79: GPU has fallen off the bus; the tests of its roll decide; recorded")]
     assert await lab.store.incidents.search("lab") == ()
     lab.world.jobs = {7: "RUNNING"}
     await lab.responder.handle_symptom(symptom(), [])
@@ -145,8 +145,8 @@ async def test_warned_job_that_ends_by_itself_is_requeued(lab: Ward) -> None:
 
 async def test_third_application_error_in_a_day_opens_an_incident(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
-    said = await lab.responder.handle_symptom(symptom(31, job=7), [])
-    assert said == [(NODE, "XID 31: GPU memory page fault; caused by the job: the node is not drained")]
+    messages = await lab.responder.handle_symptom(symptom(31, job=7), [])
+    assert messages == [(NODE, "XID 31: GPU memory page fault; caused by the job: the node is not drained")]
     assert (lab.world.state, lab.world.requeued, lab.world.released) == ("IDLE", [], 1)
     assert await lab.store.incidents.search("lab") == ()
     await lab.responder.handle_symptom(symptom(31, job=8, at=995.0), [])
@@ -404,16 +404,16 @@ async def test_failing_incident_step_blocks_no_other_incident(lab: Ward) -> None
         raise CommandFailed(["podman", "kill"], 125, "container is wedged")
 
     lab.world.fence = wedged  # type: ignore[method-assign]
-    said = await lab.responder.handle_dead_node("lab-1-1", "no heartbeat", at=990.0)
-    assert [where for where, _ in said] == ["lab-1-1", "lab-1-1"]
-    assert "container is wedged" in said[-1][1]
+    messages = await lab.responder.handle_dead_node("lab-1-1", "no heartbeat", at=990.0)
+    assert [where for where, _ in messages] == ["lab-1-1", "lab-1-1"]
+    assert "container is wedged" in messages[-1][1]
     lab.world.jobs = {}
-    said = []
+    messages = []
     for _ in range(3):
         lab.clock.now += 60
-        said += await lab.responder.resume_open()
+        messages += await lab.responder.resume_open()
     assert fences == 4, "it is tried with every look"
-    assert [text for where, text in said if where == "lab-1-1"] == []
+    assert [text for where, text in messages if where == "lab-1-1"] == []
     assert (await lab.store.incidents.get(first)).state is not IncidentState.DRAINING
 
 

@@ -13,8 +13,8 @@ SILENT = Heartbeats(4, {NODE: 6.0})
 
 async def test_failed_requeue_is_retried_at_the_next_pass(lab: Ward) -> None:
     lab.world.jobs, lab.world.stuck, lab.world.fixed = {7: "RUNNING", 8: "RUNNING", 9: "RUNNING"}, {7}, {9}
-    said = await lab.responder.handle_symptom(symptom(), [])
-    assert "Unable to contact slurm controller" in said[-1][1]
+    messages = await lab.responder.handle_symptom(symptom(), [])
+    assert "Unable to contact slurm controller" in messages[-1][1]
     found = await lab.newest()
     assert (found.state, found.steps[-1].text) == (IncidentState.DRAINING, "jobs requeued: 8; not to be requeued: 9")
     assert await lab.responder.resume_open() == [], "it is said once"

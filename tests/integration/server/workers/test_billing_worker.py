@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from headway.server.workers.billing_worker import BillingWorker
-from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, machines, run, said, server
+from tests.support.billing_cluster import OCTOBER, Accounting, H, accounting, at, got, machines, run, server
 from tests.support.server_fakes import Server
 
-__all__ = ["said", "server"]  # fixtures
+__all__ = ["accounting", "server"]  # fixtures
 
 
-async def test_billing_worker_continues_after_an_unreachable_cluster(server: Server, said: Accounting) -> None:
-    said.away = True
+async def test_billing_worker_continues_after_an_unreachable_cluster(server: Server, accounting: Accounting) -> None:
+    accounting.away = True
     at(server, H)
     loop = BillingWorker(server.state)
     await loop.step()
-    said.away = False
-    said.runs = [run(1, 0, H)]
+    accounting.away = False
+    accounting.runs = [run(1, 0, H)]
     at(server, 2 * H)
     await loop.step()
     assert len(await server.store.usage.runs_of_job("lab", 1)) == 1
 
 
-async def test_billing_worker_saves_daily_sums_that_match_live_figures(server: Server, said: Accounting) -> None:
+async def test_billing_worker_saves_daily_sums_that_match_live_figures(server: Server, accounting: Accounting) -> None:
     await machines(server, 2, ended=100 * H)
-    said.runs = [run(1, 2 * H, 30 * H), run(2, H, 3 * H)]
+    accounting.runs = [run(1, 2 * H, 30 * H), run(2, H, 3 * H)]
     at(server, 99 * H)
     ann = await server.client()
     pages = ("usage?start=2026-10", "chargeback?period=2026-10", "goodput?period=2026-10", "capacity?period=2026-10")

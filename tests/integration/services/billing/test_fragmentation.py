@@ -22,9 +22,9 @@ MINUTE = 60
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    said = Accounting()
-    said.away = True
-    async with lab(tmp_path, said) as made:
+    accounting = Accounting()
+    accounting.away = True
+    async with lab(tmp_path, accounting) as made:
         yield made
 
 
@@ -160,9 +160,9 @@ async def test_run_over_two_groups_counts_its_wait_with_all_gpus(server: Server)
 async def test_future_month_has_no_capacity_hours(server: Server) -> None:
     await machines(server, 1)
     at(server, H)
-    told = await got(await server.client(), "capacity?period=2026-12")
-    assert [one["hours"] for one in told["types"]] in ([], [[]])
-    assert told["waits"] == []
+    answer = await got(await server.client(), "capacity?period=2026-12")
+    assert [one["hours"] for one in answer["types"]] in ([], [[]])
+    assert answer["waits"] == []
 
 
 async def test_held_gpus_of_a_removed_group_do_not_exceed_capacity(server: Server) -> None:

@@ -14,10 +14,10 @@ from headway.domain.billing import CheckpointStats, NodePrice
 from headway.domain.incident import FaultAction
 from headway.services.billing import loss_attribution as api_causes
 from headway.services.billing.ledger.collector import collect, ledger_entries
-from tests.support.billing_cluster import OCTOBER, V1, Accounting, H, at, got, machines, run, said, server
+from tests.support.billing_cluster import OCTOBER, V1, Accounting, H, accounting, at, got, machines, run, server
 from tests.support.server_fakes import Server
 
-__all__ = ["said", "server"]  # fixtures
+__all__ = ["accounting", "server"]  # fixtures
 
 MONTH_S = OCTOBER.seconds
 
@@ -43,10 +43,10 @@ async def told(server: Server, person: str = "ann", role: str = "admin", month: 
     return await got(await server.client(person, role), f"goodput?period={month}")
 
 
-async def test_causes_cover_all_lost_work_of_many_runs(server: Server, said: Accounting) -> None:
+async def test_causes_cover_all_lost_work_of_many_runs(server: Server, accounting: Accounting) -> None:
     """More than anybody would read one by one: many that lost little, and a few that lost much."""
     await machines(server, 2)
-    said.away = True
+    accounting.away = True
     short = [run(100 + i, 30 * i, 30 * i + 20, state="PREEMPTED", gpus=1) for i in range(3000)]
     dear = [run(10 + i, 95_000 + 4000 * i, 98_600 + 4000 * i, state="REQUEUED") for i in range(3)]
     failed = [run(50, 0, 3600, team="speech", user="sam", nodes=("lab-1-2",), state="NODE_FAIL")]
@@ -64,9 +64,9 @@ async def test_causes_cover_all_lost_work_of_many_runs(server: Server, said: Acc
     assert "lab-1-2 failed" not in {one["what"] for one in theirs["causes"]}
 
 
-async def test_idle_time_is_reported_separately_for_notebooks(server: Server, said: Accounting) -> None:
+async def test_idle_time_is_reported_separately_for_notebooks(server: Server, accounting: Accounting) -> None:
     await machines(server, 2)
-    said.away = True
+    accounting.away = True
     at(server, 40 * H)
     await put(
         server, *(run(100 + i, 30 * i, 30 * i + 25, gpus=1) for i in range(200)), run(7, 0, 10 * H, nodes=("lab-1-2",))
@@ -91,10 +91,10 @@ async def test_idle_time_is_reported_separately_for_notebooks(server: Server, sa
     )
 
 
-async def test_requeued_work_is_attributed_to_the_nearest_incident(server: Server, said: Accounting) -> None:
+async def test_requeued_work_is_attributed_to_the_nearest_incident(server: Server, accounting: Accounting) -> None:
     """Older ones than anybody would page through, and one at a month's end that took work of both months."""
     await machines(server, 2)
-    said.away = True
+    accounting.away = True
     at(server, MONTH_S + 5 * H)
     both = {"state": "REQUEUED", "gpus": 8}
     await put(
@@ -118,9 +118,11 @@ async def test_requeued_work_is_attributed_to_the_nearest_incident(server: Serve
     assert november == {"XID 94 on lab-1-1": 8.0}
 
 
-async def test_cause_costs_match_chargeback_across_prices_groups_and_teams(server: Server, said: Accounting) -> None:
+async def test_cause_costs_match_chargeback_across_prices_groups_and_teams(
+    server: Server, accounting: Accounting
+) -> None:
     await machines(server, 2)
-    said.away = True
+    accounting.away = True
     await server.store.prices.record(
         "lab",
         [NodePrice("main", float(OCTOBER.start + at), Decimal(usd)) for at, usd in ((10 * H, "80"), (20 * H, "1.25"))],
@@ -169,10 +171,10 @@ async def each_leads_to_its_runs(client: httpx.AsyncClient, causes: Any) -> None
         assert f"{one['gpu_hours']:,.2f} GPU-hours · {one['usd']:,.2f} USD lost to this cause" in behind
 
 
-async def test_checkpoint_cause_sums_all_slow_jobs(server: Server, said: Accounting) -> None:
+async def test_checkpoint_cause_sums_all_slow_jobs(server: Server, accounting: Accounting) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 2)
-    said.runs = [run(1 + i, 60 * i, 60 * i + 50) for i in range(250)]
+    accounting.runs = [run(1 + i, 60 * i, 60 * i + 50) for i in range(250)]
     server.backend.answers["checkpoint_stats"] = {1 + i: CheckpointStats(10, 5.0 + (i == 99), 50.0) for i in range(250)}
     at(server, 10 * H)
     await collect(server.state, cluster)
@@ -205,11 +207,11 @@ def test_named_jobs_are_unique_and_exclude_zero_cost() -> None:
     assert api_causes._named(runs) == (1, 2, 4)
 
 
-async def test_runs_on_nodes_without_a_price_count_as_productive(server: Server, said: Accounting) -> None:
+async def test_runs_on_nodes_without_a_price_count_as_productive(server: Server, accounting: Accounting) -> None:
     """Nodes that the file names no more: no group of theirs has a price, and the report is made of stretches of one price."""
     cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 2)
-    said.runs = [run(7, 0, 3600), run(8, 0, 3600, nodes=("gone-1-1",))]
+    accounting.runs = [run(7, 0, 3600), run(8, 0, 3600, nodes=("gone-1-1",))]
     at(server, 10 * H)
     await collect(server.state, cluster)
     good = await got(await server.client(), "goodput?period=2026-10")

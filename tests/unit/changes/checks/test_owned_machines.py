@@ -49,12 +49,12 @@ def look(known: EarlierFindings = NEW, of: str = "", **changes: Any) -> SurveyRe
     return evaluate_surveys(LAB, surveys, known)
 
 
-def stops(told: SurveyResult) -> str:
-    return "\n".join(f"{problem.what}; {problem.fix}" for problem in told.problems if problem.fatal)
+def stops(survey: SurveyResult) -> str:
+    return "\n".join(f"{problem.what}; {problem.fix}" for problem in survey.problems if problem.fatal)
 
 
-def warns(told: SurveyResult) -> str:
-    return "\n".join(f"{problem.what}; {problem.fix}" for problem in told.problems if not problem.fatal)
+def warns(survey: SurveyResult) -> str:
+    return "\n".join(f"{problem.what}; {problem.fix}" for problem in survey.problems if not problem.fatal)
 
 
 def test_suitable_machines_with_shared_folders_are_accepted() -> None:
@@ -255,9 +255,9 @@ def test_state_folder_exported_by_a_head_is_refused(server: str) -> None:
         )
         for n, name in enumerate(two.machine_names, 10)
     }  # fmt: skip
-    said = stops(evaluate_surveys(two, surveys, NEW))
+    faults = stops(evaluate_surveys(two, surveys, NEW))
     assert (
-        "lab-head2 (10.9.0.11) has /shared/headway from lab-head, one of the heads: it is lost with that head" in said
+        "lab-head2 (10.9.0.11) has /shared/headway from lab-head, one of the heads: it is lost with that head" in faults
     )
 
 
@@ -316,8 +316,8 @@ def test_two_heads_require_folders_that_no_head_exports() -> None:
         name: replace(GOOD, machine=name, address=f"10.9.0.{n}", state=SHARED, mounts={})
         for n, name in enumerate(TWO.machine_names, 10)
     }
-    said = stops(evaluate_surveys(TWO, surveys, NEW))
-    assert "lab-head would export /home and /scratch, and with controllers: 2" in said
+    faults = stops(evaluate_surveys(TWO, surveys, NEW))
+    assert "lab-head would export /home and /scratch, and with controllers: 2" in faults
 
 
 def test_later_machine_must_share_the_folders_of_the_first_ones() -> None:

@@ -11,7 +11,7 @@ from tests.support import builders
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "text"),
     [
         ({"state": "OUT_OF_MEMORY"}, "--mem"),
         ({"state": "TIMEOUT", "time_limit_s": 5400}, "1 h 30 min"),
@@ -28,6 +28,6 @@ from tests.support import builders
         ({"state": "COMPLETED"}, ""),
     ],
 )
-def test_job_reason_explains_state_and_exit_code(change: dict[str, object], said: str) -> None:
+def test_job_reason_explains_state_and_exit_code(change: dict[str, object], text: str) -> None:
     found = job_reason(replace(builders.job(7), **change))  # type: ignore[arg-type]
-    assert said in found if said else found == ""
+    assert text in found if text else found == ""

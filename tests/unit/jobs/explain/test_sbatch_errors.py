@@ -12,7 +12,7 @@ LAB = builders.cluster(4)
 
 
 @pytest.mark.parametrize(
-    ("said", "help_"),
+    ("text", "help_"),
     [
         ("Invalid account or account/partition combination specified", "alice is in"),
         ("invalid partition specified: x", "lab has train"),
@@ -21,8 +21,8 @@ LAB = builders.cluster(4)
         ("something new", ""),
     ],
 )
-def test_sbatch_refusals_get_a_hint(said: str, help_: str) -> None:
-    assert help_ in sbatch_hint(said, LAB, "alice") if help_ else sbatch_hint(said, LAB, "alice") == ""
+def test_sbatch_refusals_get_a_hint(text: str, help_: str) -> None:
+    assert help_ in sbatch_hint(text, LAB, "alice") if help_ else sbatch_hint(text, LAB, "alice") == ""
     with pytest.raises(Refused) as caught, with_sbatch_hints(LAB, "alice"):
-        raise Refused(said)
+        raise Refused(text)
     assert help_ in caught.value.hint

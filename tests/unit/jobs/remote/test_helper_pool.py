@@ -92,9 +92,9 @@ async def test_helper_killed_during_submission_causes_no_second_job(warm: Helper
     sending = asyncio.create_task(run_sbatch(warm, HEAD, held("slow"), PERSON))
     await head.until("began")
     os.kill(head.held[0].pid, signal.SIGKILL)
-    with pytest.raises(Unanswered, match="did not report whether the job is submitted") as said:
+    with pytest.raises(Unanswered, match="did not report whether the job is submitted") as error:
         await sending
-    assert "headway queue" in said.value.hint
+    assert "headway queue" in error.value.hint
     assert (len(head.lines("submitted")), len(head.held), head.fresh) == (1, 1, 0)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(head.held[0].pid, signal.SIGKILL)  # what slept
@@ -225,9 +225,9 @@ async def test_helper_of_a_user_refuses_other_users_and_requests(head: Machine) 
             await process.write(json.dumps({"ask": ask, "size": 0}).encode() + b"\n")
             answers = Reader(process.read)
             assert await answers.line() == b"begun"
-            told = json.loads(await answers.line() or b"")
-            assert (told["code"], told["out"]) == (97, 0)
-            await answers.exactly(told["err"])
+            document = json.loads(await answers.line() or b"")
+            assert (document["code"], document["out"]) == (97, 0)
+            await answers.exactly(document["err"])
     finally:
         await process.close()
 

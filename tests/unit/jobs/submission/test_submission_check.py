@@ -29,7 +29,7 @@ SAID = "sbatch: Job 9 to start at {} using 8 processors on nodes lab-1-[1-2] in 
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("text", "expected"),
     [
         (SAID.format(int(NOW) + 60), (int(NOW) + 60, "lab-1-[1-2]", "train")),
         (SAID.format(3_145_000_000), (0, "", "train")),  # the end of the spare nodes' reservation
@@ -37,8 +37,8 @@ SAID = "sbatch: Job 9 to start at {} using 8 processors on nodes lab-1-[1-2] in 
         ("Submitted batch job 9", (0, "", "")),
     ],
 )
-def test_parse_test_only_reads_start_time_nodes_and_partition(said: str, expected: tuple[int, str, str]) -> None:
-    assert parse_test_only(said, NOW) == expected
+def test_parse_test_only_reads_start_time_nodes_and_partition(text: str, expected: tuple[int, str, str]) -> None:
+    assert parse_test_only(text, NOW) == expected
 
 
 def wrong(*flags: str, nodes: Sequence[NodeState] = AS_FOUND) -> list[tuple[str, str]]:

@@ -112,16 +112,16 @@ async def test_submit_returns_the_error_message_of_sbatch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("message", "kind"),
     [
         ("there is no user eve on lab-head", NotFound),
         ("bob may not work on this cluster any more", NotAllowed),
         ("lab-head: /nope can't be used by alice: No such file or directory", Refused),
     ],
 )
-async def test_helper_refusals_become_matching_errors(said: str, kind: type[Exception]) -> None:
-    with pytest.raises(kind, match=said.split(":")[-1].strip()):
-        await run_sbatch(Head(97, err=said + "\n"), HEAD, SubmitIn(script=SCRIPT), "alice")
+async def test_helper_refusals_become_matching_errors(message: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=message.split(":")[-1].strip()):
+        await run_sbatch(Head(97, err=message + "\n"), HEAD, SubmitIn(script=SCRIPT), "alice")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ async def test_invalid_submissions_are_refused_before_any_command(request_: Subm
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ({"args": ["a\0b"]}, "args contains a NUL byte"),
         ({"env": {"A": "\ud800"}}, "env.A contains invalid Unicode"),
@@ -170,8 +170,8 @@ async def test_invalid_submissions_are_refused_before_any_command(request_: Subm
         ({"script": "#!/bin/sh\n" + "#SBATCH -H\n" * 30_000}, "its #SBATCH lines have more than 256 KiB"),
     ],
 )
-def test_submit_request_rejects_impossible_values(words: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_submit_request_rejects_impossible_values(words: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         SubmitIn(**{"script": SCRIPT, **words})
 
 
@@ -199,7 +199,7 @@ async def test_cancel_runs_scancel_as_the_user_or_as_operator() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("message", "kind"),
     [
         ("scancel: error: Kill job error on job id 7: Access/permission denied\n", NotAllowed),
         (
@@ -209,9 +209,9 @@ async def test_cancel_runs_scancel_as_the_user_or_as_operator() -> None:
         ("scancel: error: slurmctld away\n", CommandFailed),
     ],
 )
-async def test_scancel_messages_become_matching_errors(said: str, kind: type[Exception]) -> None:
+async def test_scancel_messages_become_matching_errors(message: str, kind: type[Exception]) -> None:
     with pytest.raises(kind):
-        await cancel_jobs(Head(1, err=said), HEAD, "alice", ["7"])
+        await cancel_jobs(Head(1, err=message), HEAD, "alice", ["7"])
 
 
 @pytest.mark.parametrize("bad", ["", "7; id", "--user=root", "-9", "all"])

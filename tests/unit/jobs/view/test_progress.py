@@ -284,7 +284,7 @@ async def test_reader_batches_requests_below_the_output_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "values",
     [
         {"checkpoints": 1e20, "checkpoints_s": 1}, {"checkpoints": 2**31, "checkpoints_s": 1},
         {"checkpoints": -1, "checkpoints_s": 1}, {"checkpoints": 3, "checkpoints_s": -1},
@@ -292,10 +292,10 @@ async def test_reader_batches_requests_below_the_output_limit() -> None:
         {"checkpoints": 3, "checkpoints_s": "inf"}, {"step": 1e300}, {"step": -5},
     ],
 )  # fmt: skip
-def test_impossible_report_values_are_ignored(told: dict[str, Any]) -> None:
+def test_impossible_report_values_are_ignored(values: dict[str, Any]) -> None:
     """No database holds them: the ledger of all jobs would stand still for one."""
     found = Progress()
-    found.add_reports(reports({"t": 1, "step": 1, "checkpoints": 2, "checkpoints_s": 5.0}, {"t": 2, **told}))
+    found.add_reports(reports({"t": 1, "step": 1, "checkpoints": 2, "checkpoints_s": 5.0}, {"t": 2, **values}))
     assert (found.step, found.stalls.count, found.stalls.stalled_s) == (1, 2, 5.0)
 
 

@@ -471,7 +471,7 @@ def test_running_container_is_entered_if_it_matches_the_request(enter: Any, word
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "text"),
     [
         (["--mounts", "/a:/b,/scratch/me:/out"], "container work runs already, without /scratch/me:/out\n"),
         (["--mounts", "/data"], "without /data:/data"),  # to be written to
@@ -479,9 +479,9 @@ def test_running_container_is_entered_if_it_matches_the_request(enter: Any, word
         (["--image", "a/b:2"], "container work was made of docker.io/a/b:1, not of a/b:2"),
     ],
 )
-def test_running_container_that_lacks_a_request_is_not_entered(enter: Any, words: list[str], said: str) -> None:
+def test_running_container_that_lacks_a_request_is_not_entered(enter: Any, words: list[str], text: str) -> None:
     told, why = enter(*words)
-    assert (told, said in why) == ("", True), why
+    assert (told, text in why) == ("", True), why
     assert "--container-name" in why
 
 

@@ -124,8 +124,8 @@ def test_job_without_gpus_gets_a_hint_on_stderr(
     module.allowed = set()  # type: ignore[attr-defined]
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     assert module.main([]) == 6
-    told = capsys.readouterr()
-    assert (told.out, "on the nodes: srun --gpus 1 nvidia-smi" in told.err) == ("No devices were found\n", True)
+    captured = capsys.readouterr()
+    assert (captured.out, "on the nodes: srun --gpus 1 nvidia-smi" in captured.err) == ("No devices were found\n", True)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     assert module.main(["-L"]) == 6
     assert "this job has no GPU" in capsys.readouterr().err
@@ -148,8 +148,8 @@ def test_query_without_gpu_name_prints_simulated_notice_on_stderr(
     def ask(fields: str) -> tuple[str, str]:
         module.say_so.cache_clear()
         assert module.main([fields, "--format=csv,noheader"]) == 0
-        said = capsys.readouterr()
-        return said.out, said.err
+        captured = capsys.readouterr()
+        return captured.out, captured.err
 
     out, beside = ask("--query-gpu=index,memory.total")
     assert (out.splitlines(), beside) == (["0, 81559 MiB", "1, 81559 MiB"], f"({module.HEAD})\n")

@@ -107,19 +107,19 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("harm", "said"),
+    ("harm", "text"),
     [
         (lambda p: (p / "__0_0.distcp").write_bytes(b"7" * 999), "__0_0.distcp has 999 bytes of 1000"),
         (lambda p: (p / "__0_0.distcp").write_bytes(b"8" * 1000), "__0_0.distcp is not what was written"),
         (lambda p: (p / ".metadata").unlink(), ".metadata: No such file or directory"),
     ],
 )
-def test_checkpoint_damage_is_reported_per_file(place: Path, harm: Callable[[Path], Any], said: str) -> None:
+def test_checkpoint_damage_is_reported_per_file(place: Path, harm: Callable[[Path], Any], text: str) -> None:
     harm(place)
-    assert whole(place) == [said]
+    assert whole(place) == [text]
     manifest = files.read_manifest(place)
     shares = [fault for rank in range(3) for fault in files.faults(place, manifest, share=rank, of=3)]
-    assert shares == [said], "of several ranks one reads each file"
+    assert shares == [text], "of several ranks one reads each file"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"step": 7}', '{"step":7,"time":1,"world_size":1,"files":{"a":3}}'])

@@ -98,8 +98,8 @@ class Squeue:
 async def planned(folder: Path, *members: str) -> ChangeSet:
     """Where lab-1-2 is to be another machine, of a cluster in which these slots are to have one."""
     context: Any = ClusterContext(provider(folder, moved("lab-1-2", address="127.0.0.77")), None, Squeue(), folder)  # type: ignore[arg-type]
-    wanted = DesiredMachine.build({SLURM_CONF: File("")}, {}, ())
-    goal = DesiredState(LAB, {LAB.role_of(name): wanted for name in LAB.machine_names}, desired_accounts(LAB), members)
+    desired = DesiredMachine.build({SLURM_CONF: File("")}, {}, ())
+    goal = DesiredState(LAB, {LAB.role_of(name): desired for name in LAB.machine_names}, desired_accounts(LAB), members)
     return changeset(goal, await observe_cluster(goal, context))
 
 

@@ -28,22 +28,26 @@ def parts(**others: str) -> dict[str, list[str]]:
 
 
 def test_parses_survey_of_bare_machine() -> None:
-    told = parse_survey("lab-head", "10.9.0.10", parts(), NOW, NOW)
-    assert (told.system, told.system_name, told.hostname) == ("debian13", "Debian GNU/Linux 13 (trixie)", "rack10")
-    assert (told.found.cpus, told.found.sockets, told.found.cores_per_socket, told.found.threads_per_core) == (
+    survey = parse_survey("lab-head", "10.9.0.10", parts(), NOW, NOW)
+    assert (survey.system, survey.system_name, survey.hostname) == (
+        "debian13",
+        "Debian GNU/Linux 13 (trixie)",
+        "rack10",
+    )
+    assert (survey.found.cpus, survey.found.sockets, survey.found.cores_per_socket, survey.found.threads_per_core) == (
         2,
         1,
         2,
         1,
     )
-    assert told.found.memory_mib == 24684096 // 1024
-    assert told.found.gpus == ()
-    assert told.listening == {22}
-    assert told.packages["sudo"] == "1.9.16p2-3+deb13u2"
-    assert told.mounts["/home"].kind == "ext4"
-    assert (told.nfs_server, told.nfs_client, told.firewall) == (False, False, True)
-    assert told.claim is None
-    assert told.clock_off_s == pytest.approx(0.21)
+    assert survey.found.memory_mib == 24684096 // 1024
+    assert survey.found.gpus == ()
+    assert survey.listening == {22}
+    assert survey.packages["sudo"] == "1.9.16p2-3+deb13u2"
+    assert survey.mounts["/home"].kind == "ext4"
+    assert (survey.nfs_server, survey.nfs_client, survey.firewall) == (False, False, True)
+    assert survey.claim is None
+    assert survey.clock_off_s == pytest.approx(0.21)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +62,8 @@ def test_parses_survey_of_bare_machine() -> None:
     ],
 )
 def test_slow_survey_is_not_taken_for_clock_offset(clocks: tuple[float, float], off: float) -> None:
-    told = parse_survey("a", "b", parts(time="\n".join(str(NOW + clock) for clock in clocks)), NOW, NOW + 10)
-    assert told.clock_off_s == off
+    survey = parse_survey("a", "b", parts(time="\n".join(str(NOW + clock) for clock in clocks)), NOW, NOW + 10)
+    assert survey.clock_off_s == off
 
 
 GPU_PARTS = {
@@ -82,16 +86,16 @@ mlx5_1 1 numa=1 layer=InfiniBand state=1:_DOWN rate=10_Gb/sec_(4X_SDR)""",
 
 
 def test_survey_finds_gpus_with_minors_local_cores_and_nics() -> None:
-    told = parse_survey("lab-1-1", "10.9.0.11", parts(**GPU_PARTS), NOW, NOW)
-    assert told.driver == "550.54.15"
-    assert told.found.gpus == (
+    survey = parse_survey("lab-1-1", "10.9.0.11", parts(**GPU_PARTS), NOW, NOW)
+    assert survey.driver == "550.54.15"
+    assert survey.found.gpus == (
         DetectedGpu("NVIDIA H100 80GB HBM3", 81559, "0000:1b:00.0", (0, 1, 2, 3), 1),
         DetectedGpu("NVIDIA H100 80GB HBM3", 81559, "0000:9b:00.0", (4, 5, 6, 7), 0),
         DetectedGpu("", 0, "0000:9c:00.0", (4, 5, 6, 7), -1),  # on the bus, and the driver says nothing of it
     )
-    assert len(told.found.usable_gpus) == 2
-    assert told.found.topology == (2, 4, 2)
-    assert told.found.nics == (
+    assert len(survey.found.usable_gpus) == 2
+    assert survey.found.topology == (2, 4, 2)
+    assert survey.found.nics == (
         DetectedNic("mlx5_0", "InfiniBand", 400, True, 0),
         DetectedNic("mlx5_1", "InfiniBand", 10, False, 1),
     )
@@ -99,15 +103,15 @@ def test_survey_finds_gpus_with_minors_local_cores_and_nics() -> None:
 
 def test_failed_nvidia_driver_leaves_no_usable_gpu() -> None:
     said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
-    told = parse_survey("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "nvidia": said, "minors": ""}), NOW, NOW)
-    assert told.found.usable_gpus == ()
-    assert len(told.found.gpus) == 3
+    survey = parse_survey("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "nvidia": said, "minors": ""}), NOW, NOW)
+    assert survey.found.usable_gpus == ()
+    assert len(survey.found.gpus) == 3
 
 
 def test_survey_counts_only_allowed_cpus() -> None:
-    told = parse_survey("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "allowed": "0-3"}), NOW, NOW)
-    assert (told.found.cpus, told.found.topology) == (4, (1, 4, 1))
-    assert told.found.gpus[0].cores == ()  # beside all that there are
+    survey = parse_survey("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "allowed": "0-3"}), NOW, NOW)
+    assert (survey.found.cpus, survey.found.topology) == (4, (1, 4, 1))
+    assert survey.found.gpus[0].cores == ()  # beside all that there are
 
 
 def test_unreadable_claim_still_marks_machine_as_held() -> None:
@@ -178,7 +182,7 @@ def test_refuses_damaged_inventory_file(kept: HostRecords, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "understood"),
+    ("text", "understood"),
     [
         ("198.51.100.7", "198.51.100.7"),
         ("::ffff:198.51.100.7", "198.51.100.7"),
@@ -187,8 +191,8 @@ def test_refuses_damaged_inventory_file(kept: HostRecords, tmp_path: Path) -> No
         ("", ""),
     ],
 )
-def test_parses_ssh_source_address_of_survey(said: str, understood: str) -> None:
-    assert parse_survey("lab-head", "10.9.0.10", parts(**{"from": said}), NOW, NOW).seen_from == understood
+def test_parses_ssh_source_address_of_survey(text: str, understood: str) -> None:
+    assert parse_survey("lab-head", "10.9.0.10", parts(**{"from": text}), NOW, NOW).seen_from == understood
 
 
 def test_firewall_allows_server_addresses_seen_by_machines() -> None:
@@ -224,16 +228,16 @@ def state_part(folder: Path) -> str:
 
 
 def test_survey_reports_file_system_of_missing_state_folder(tmp_path: Path) -> None:
-    told = parse_survey(
+    survey = parse_survey(
         "lab-head", "10.9.0.10", parts(state=state_part(tmp_path / "not" / "yet").splitlines()[0]), NOW, NOW
     )
-    assert told.state is not None
+    assert survey.state is not None
     assert (
-        told.state.at == subprocess.run(["stat", "-c", "%m", tmp_path], capture_output=True, text=True).stdout.strip()
+        survey.state.at == subprocess.run(["stat", "-c", "%m", tmp_path], capture_output=True, text=True).stdout.strip()
     )
-    assert told.state.kind
+    assert survey.state.kind
     # Of times each head may show its own for a while.
-    assert told.state.mark == str(Path(told.state.at).stat().st_ino)
+    assert survey.state.mark == str(Path(survey.state.at).stat().st_ino)
     assert parse_survey("lab-head", "10.9.0.10", parts(), NOW, NOW).state is None
 
 
@@ -253,18 +257,18 @@ def test_survey_reports_home_owners_and_uids(tmp_path: Path) -> None:
     ]
     text = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60).stdout
     homes, _, owners = text.partition("### owners\n")
-    told = parse_survey("lab-head", "10.9.0.10", parts(homes=homes, owners=owners), NOW, NOW)
-    assert told.homes == {f"{tmp_path}/ann": (tmp_path / "ann").stat().st_uid}
-    assert told.owners == {0: "root"}
+    survey = parse_survey("lab-head", "10.9.0.10", parts(homes=homes, owners=owners), NOW, NOW)
+    assert survey.homes == {f"{tmp_path}/ann": (tmp_path / "ann").stat().st_uid}
+    assert survey.owners == {0: "root"}
     bare = parse_survey("lab-head", "10.9.0.10", parts(), NOW, NOW)
     assert (bare.homes, bare.owners) == ({}, {})
 
 
 def test_survey_reports_address_of_mount_server() -> None:
     line = "/shared 2 nfs4 filer:/srv rw,vers=4.2,clientaddr=10.9.0.10,addr=10.9.0.50"
-    told = parse_survey("lab-head", "10.9.0.10", parts(state=line, addresses="10.9.0.10\n127.0.0.1\nx"), NOW, NOW)
-    assert told.state == DetectedMount("filer:/srv", "nfs4", "2", "/shared", "10.9.0.50")
-    assert told.addresses == {"10.9.0.10", "127.0.0.1"}
+    survey = parse_survey("lab-head", "10.9.0.10", parts(state=line, addresses="10.9.0.10\n127.0.0.1\nx"), NOW, NOW)
+    assert survey.state == DetectedMount("filer:/srv", "nfs4", "2", "/shared", "10.9.0.50")
+    assert survey.addresses == {"10.9.0.10", "127.0.0.1"}
 
 
 def test_second_head_takes_first_unassigned_host(kept: HostRecords) -> None:

@@ -15,25 +15,25 @@ from tests.support.billing_cluster import (
     TEAMS,
     Accounting,
     H,
+    accounting,
     at,
     got,
     machines,
     run,
-    said,
     server,
 )
 from tests.support.server_fakes import Server
 
-__all__ = ["said", "server"]  # fixtures
+__all__ = ["accounting", "server"]  # fixtures
 
 
-async def test_budget_warns_then_holds_team_jobs_until_the_next_period(server: Server, said: Accounting) -> None:
+async def test_budget_warns_then_holds_team_jobs_until_the_next_period(server: Server, accounting: Accounting) -> None:
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
-    said.runs = [run(1, 0, 0)]
+    accounting.runs = [run(1, 0, 0)]
     told: list[str] = []
     for hours in (5, 11, 12, 13, 14):
         at(server, hours * H)
@@ -52,20 +52,20 @@ async def test_budget_warns_then_holds_team_jobs_until_the_next_period(server: S
     assert "vision" not in (await (await server.client("sam", "member")).get("/clusters/lab/costs/note")).text
     [mine] = await got(vera, "budgets")
     assert (mine["level"], mine["held_back"], mine["used"], mine["left"]) == ("over", True, 112.0, 0.0)
-    said.runs = [run(1, 0, 14 * H)]
+    accounting.runs = [run(1, 0, 14 * H)]
     at(server, NOVEMBER.start - OCTOBER.start + 60)
     await collect(server.state, cluster)
     assert held(server) == [False]
 
 
-async def spent(server: Server, said: Accounting) -> Cluster:
+async def spent(server: Server, accounting: Accounting) -> Cluster:
     """The budget of vision is, and its jobs are held back."""
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
-    said.runs = [run(1, 0, 0)]
+    accounting.runs = [run(1, 0, 0)]
     at(server, 13 * H)
     await collect(server.state, cluster)
     assert held(server) == [True]
@@ -80,8 +80,8 @@ def held(server: Server) -> list[bool]:
     return [on for _, on in told]
 
 
-async def test_removing_a_budget_releases_its_team_once_slurm_answers(server: Server, said: Accounting) -> None:
-    await spent(server, said)
+async def test_removing_a_budget_releases_its_team_once_slurm_answers(server: Server, accounting: Accounting) -> None:
+    await spent(server, accounting)
     server.backend.clusters["lab"]["teams"] = TEAMS
     await server.apply("lab", note="no budget")
     cluster = (await server.state.clusters.get("lab"))[1]
@@ -94,9 +94,9 @@ async def test_removing_a_budget_releases_its_team_once_slurm_answers(server: Se
     assert (held(server), await server.store.budgets.capped_teams("lab")) == ([False], frozenset())
 
 
-async def test_restored_accounting_gets_team_holds_sent_again(server: Server, said: Accounting) -> None:
+async def test_restored_accounting_gets_team_holds_sent_again(server: Server, accounting: Accounting) -> None:
     """Its accounting is as it was when the backup was made: who is spent may start jobs there, and who is not may be held."""
-    cluster = await spent(server, said)
+    cluster = await spent(server, accounting)
     for team, moment in (("vision", 12 * H), ("speech", 2 * H)):
         await server.store.cap_refills.record("lab", team, OCTOBER.start + moment)
     await server.store.cap_refills.revert_to("lab", OCTOBER.start + 10.0 * H)
@@ -109,15 +109,15 @@ async def test_restored_accounting_gets_team_holds_sent_again(server: Server, sa
     assert held(server) == [True]
     await server.store.cap_refills.revert_to("lab", OCTOBER.start + 10.0 * H)
     server.backend.answers["hold_team_jobs"] = Unreachable("sacctmgr does not answer")
-    said.runs = [run(1, 0, 12 * H + 60)]
+    accounting.runs = [run(1, 0, 12 * H + 60)]
     await collect(server.state, cluster)
     server.backend.answers["hold_team_jobs"] = None
     await collect(server.state, cluster)
     assert held(server) == [False, False], "told until it was heard"
 
 
-async def test_recreated_cluster_holds_teams_with_a_spent_budget(server: Server, said: Accounting) -> None:
-    cluster = await spent(server, said)
+async def test_recreated_cluster_holds_teams_with_a_spent_budget(server: Server, accounting: Accounting) -> None:
+    cluster = await spent(server, accounting)
     await server.store.clusters.delete("lab", delete_data=True)
     assert await server.store.budgets.capped_teams("lab") == frozenset()
     await server.apply("lab", note="again")
@@ -125,13 +125,13 @@ async def test_recreated_cluster_holds_teams_with_a_spent_budget(server: Server,
     assert held(server) == [True]
 
 
-async def test_budget_alert_is_sent_once_despite_failures_and_recounts(server: Server, said: Accounting) -> None:
+async def test_budget_alert_is_sent_once_despite_failures_and_recounts(server: Server, accounting: Accounting) -> None:
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
-    said.runs = [run(1, 0, 0)]
+    accounting.runs = [run(1, 0, 0)]
 
     def sent() -> list[str]:
         return [news.title for call in server.backend.named("send_alerts") for news in call[1]]
@@ -157,7 +157,9 @@ async def test_budget_alert_is_sent_once_despite_failures_and_recounts(server: S
     assert last.text == "team vision: 104.00 of 100 USD a month are used: its jobs wait for the next month"
 
 
-async def test_weekly_summary_reports_budget_left_at_the_end_of_the_week(server: Server, said: Accounting) -> None:
+async def test_weekly_summary_reports_budget_left_at_the_end_of_the_week(
+    server: Server, accounting: Accounting
+) -> None:
     """It is told on the next Monday, when a budget by the week is whole again and the month goes on."""
     limits = (Budget("gpu_hours", Decimal(500), "week"), Budget("usd", Decimal(1000), "month"))
     teams = tuple(replace(team, budget=budget) for team, budget in zip(TEAMS, limits, strict=True))
@@ -167,7 +169,7 @@ async def test_weekly_summary_reports_budget_left_at_the_end_of_the_week(server:
     await machines(server, 2)
     monday, end = 4 * 24 * H, 11 * 24 * H  # the 5th and the 12th of October
     speech = {"team": "speech", "user": "sam", "nodes": ("lab-1-2",)}
-    said.runs = [run(1, monday, monday + 20 * H), run(2, end - 10 * H, 0), run(3, end - 5 * H, 0, **speech)]
+    accounting.runs = [run(1, monday, monday + 20 * H), run(2, end - 10 * H, 0), run(3, end - 5 * H, 0, **speech)]
     at(server, end + 2 * H)
     await collect(server.state, cluster)
     news = {one.key: one.text for call in server.backend.named("send_alerts") for one in call[-1]}["week/2026-W41"]
@@ -176,14 +178,14 @@ async def test_weekly_summary_reports_budget_left_at_the_end_of_the_week(server:
     assert "budget of speech: 960.00 of 1,000.00 USD a month were left" in news
 
 
-async def test_gpu_hour_cap_counts_usage_since_its_last_refill(server: Server, said: Accounting) -> None:
+async def test_gpu_hour_cap_counts_usage_since_its_last_refill(server: Server, accounting: Accounting) -> None:
     """What Slurm says of the account fades; the cap is on the QOS, whose usage does not."""
     cap = GpuHourCap(Decimal(720), "month")
     server.backend.clusters["lab"]["teams"] = (replace(TEAMS[0], gpu_hours=cap), TEAMS[1])
     await server.apply("lab", note="cap")
     server.backend.answers["shares"] = (Share("vision", 0.75, 0.9, 0.1, 31.4), Share("speech", 0.25, 0.1, 0.9, 2.0))
     await server.store.cap_refills.record("lab", "vision", float(OCTOBER.start + 10 * H))
-    said.runs = [run(1, 5 * H, 15 * H), run(2, 20 * H, 30 * H)]
+    accounting.runs = [run(1, 5 * H, 15 * H), run(2, 20 * H, 30 * H)]
     at(server, 40 * H)
     await collect(server.state, (await server.state.clusters.get("lab"))[1])
 

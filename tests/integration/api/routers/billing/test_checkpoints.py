@@ -11,10 +11,10 @@ from headway.domain.billing import CheckpointStats
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.services.billing.ledger.collector import collect, ledger_entries
 from headway.services.billing.loss_attribution import CHECKPOINTS
-from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, machines, run, said, server
+from tests.support.billing_cluster import OCTOBER, Accounting, H, accounting, at, got, machines, run, server
 from tests.support.server_fakes import Server
 
-__all__ = ["said", "server"]
+__all__ = ["accounting", "server"]
 NODES_4 = "goodput/checkpoints?every_s=600&write_s=20&nodes=4"
 
 
@@ -57,21 +57,21 @@ async def test_failure_rate_ignores_earlier_clusters_of_the_same_name(server: Se
     assert (await got(ann, "goodput"))["failure_hours"] == 200.0
 
 
-async def test_checkpoint_stats_ignore_job_ids_of_an_earlier_cluster(server: Server, said: Accounting) -> None:
+async def test_checkpoint_stats_ignore_job_ids_of_an_earlier_cluster(server: Server, accounting: Accounting) -> None:
     """Each cluster counts its jobs from 1: the old one's job was another team's."""
     await machines(server, 2)
     server.backend.answers["take_down"] = ()
     ann = await server.client()
-    said.runs = [run(5, 0, 100 * H, team="vision")]
+    accounting.runs = [run(5, 0, 100 * H, team="vision")]
     at(server, 100 * H)
     await collect(server.state, (await server.state.clusters.get("lab"))[1])
     at(server, 101 * H)
     assert (await ann.post("/api/v1/clusters/lab/down", json={"delete_data": True})).status_code == 202
     await server.work_off()
-    said.runs = []
+    accounting.runs = []
     await server.apply("lab", note="again")
     await machines(server, 2, began=101 * H)
-    said.runs = [run(5, 110 * H, 111 * H, team="speech", user="sam")]
+    accounting.runs = [run(5, 110 * H, 111 * H, team="speech", user="sam")]
     server.backend.answers["checkpoint_stats"] = {5: CheckpointStats(10, 360.0, 3600.0)}
     at(server, 112 * H)
     await collect(server.state, (await server.state.clusters.get("lab"))[1])
@@ -88,7 +88,7 @@ async def test_checkpoint_stats_ignore_job_ids_of_an_earlier_cluster(server: Ser
     assert await told("ann", "admin") == ([0.8], [0.79], ["speech"])
 
 
-async def test_checkpoint_interval_counts_nodes_of_all_groups_of_a_job(server: Server, said: Accounting) -> None:
+async def test_checkpoint_interval_counts_nodes_of_all_groups_of_a_job(server: Server, accounting: Accounting) -> None:
     """Also the list on the page; its first run held others."""
     cluster = (await server.state.clusters.get("lab"))[1]
     main = cluster.groups[0]
@@ -99,7 +99,7 @@ async def test_checkpoint_interval_counts_nodes_of_all_groups_of_a_job(server: S
     first = run(7, 0, H, nodes=main.slots[:1])
     last = run(7, 2 * H, 0, nodes=main.slots[:4], gpus=32)
     await server.store.runs.save("lab", ledger_entries(both, [first, last]))
-    said.away = True
+    accounting.away = True
     at(server, 10 * H)
     await server.store.checkpoints.record("lab", {7: CheckpointStats(10, 100.0, 3600.0)}, OCTOBER.start + 10 * H)
     ann = await server.client()

@@ -14,13 +14,13 @@ from tests.support.billing_cluster import (
     OCTOBER,
     TEAMS,
     V1,
+    accounting,
     at,
-    said,
     server,
 )
 from tests.support.server_fakes import Server
 
-__all__ = ["said", "server"]  # fixtures
+__all__ = ["accounting", "server"]  # fixtures
 
 
 async def test_estimate_reports_price_start_time_and_remaining_budget(server: Server) -> None:
@@ -28,8 +28,8 @@ async def test_estimate_reports_price_start_time_and_remaining_budget(server: Se
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     start = OCTOBER.start + 60
-    said = f"sbatch: Job 5 to start at {start} using 64 processors on nodes lab-1-[1-2] in partition train"
-    server.backend.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message=said)
+    text = f"sbatch: Job 5 to start at {start} using 64 processors on nodes lab-1-[1-2] in partition train"
+    server.backend.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message=text)
     alice = await server.client("alice", "member")
     ask = {"submit": {"script": "#!/bin/sh\n#SBATCH -N2 --gpus-per-node=8 -t 2:00:00\n"}}
     told = (await alice.post(f"{V1}/estimate", json=ask)).json()

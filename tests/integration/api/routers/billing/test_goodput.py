@@ -15,15 +15,15 @@ from headway.domain.cluster import Budget, Cluster
 from headway.errors import HeadwayError
 from headway.jobs.view.ettr import EffectiveTime
 from headway.services.billing.ledger.collector import collect
-from tests.support.billing_cluster import OCTOBER, TEAMS, V1, Accounting, H, at, got, machines, run, said, server
+from tests.support.billing_cluster import OCTOBER, TEAMS, V1, Accounting, H, accounting, at, got, machines, run, server
 from tests.support.server_fakes import Server
 
-__all__ = ["said", "server"]  # fixtures
+__all__ = ["accounting", "server"]  # fixtures
 
 
-async def test_energy_and_idle_time_are_measured_once(server: Server, said: Accounting) -> None:
+async def test_energy_and_idle_time_are_measured_once(server: Server, accounting: Accounting) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
-    said.runs = [run(7, 0, 0)]
+    accounting.runs = [run(7, 0, 0)]
     start = OCTOBER.start
 
     def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
@@ -40,9 +40,9 @@ async def test_energy_and_idle_time_are_measured_once(server: Server, said: Acco
     assert (found.measured_s, found.energy_j) == (1200, 1200 * 5600)
     assert found.idle_s == 9 * 60
     ann = await server.client()
-    told = await got(ann, "energy?period=2026-10")
-    assert told["total"]["measured_kwh"] == pytest.approx(1200 * 5600 / 3.6e6 * 1.3, rel=1e-3)
-    assert told["total"]["estimated_kwh"] == pytest.approx((20 * 8 * 700 + 1220 * 64 * 5) / 3.6e6 * 1.3, rel=1e-2)
+    answer = await got(ann, "energy?period=2026-10")
+    assert answer["total"]["measured_kwh"] == pytest.approx(1200 * 5600 / 3.6e6 * 1.3, rel=1e-3)
+    assert answer["total"]["estimated_kwh"] == pytest.approx((20 * 8 * 700 + 1220 * 64 * 5) / 3.6e6 * 1.3, rel=1e-2)
     good = await got(ann, "goodput?period=2026-10")
     assert good["total"]["idle_gpu_hours"] == pytest.approx(8 * 540 / 3600, rel=1e-3)
     mine = await got(ann, "goodput/jobs/7")
@@ -52,9 +52,9 @@ async def test_energy_and_idle_time_are_measured_once(server: Server, said: Acco
     assert [one["kind"] for one in good["causes"]] == ["idle"]
 
 
-async def test_clock_jump_ahead_does_not_stop_energy_measurements(server: Server, said: Accounting) -> None:
+async def test_clock_jump_ahead_does_not_stop_energy_measurements(server: Server, accounting: Accounting) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
-    said.runs = [run(7, 0, 0)]
+    accounting.runs = [run(7, 0, 0)]
     ahead = OCTOBER.start + 365 * 24 * H
 
     def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
@@ -69,11 +69,11 @@ async def test_clock_jump_ahead_does_not_stop_energy_measurements(server: Server
     assert (found.measured_s, found.energy_j) == (600 + 540, (600 + 540) * 700), "but for the minute it was ahead"
 
 
-async def test_nodes_with_energy_counters_are_measured_others_estimated(server: Server, said: Accounting) -> None:
+async def test_nodes_with_energy_counters_are_measured_others_estimated(server: Server, accounting: Accounting) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
     cpus = cluster.group_of["lab-1-1"].plan.cpus
     half = {"gpus": 0, "cpus": cpus // 2}
-    said.runs = [run(7, 0, 0, **half), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",), **half)]
+    accounting.runs = [run(7, 0, 0, **half), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",), **half)]
     asked: list[str] = []
 
     def metrics(_: Cluster, queries: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
@@ -88,8 +88,8 @@ async def test_nodes_with_energy_counters_are_measured_others_estimated(server: 
     assert "node_rapl_package_joules_total" in asked[0]
     assert "node_rapl_dram_joules_total" in asked[0]
     ann = await server.client()
-    told = await got(ann, "energy?period=2026-10")
-    teams = {one["team"]: one for one in told["teams"]}
+    answer = await got(ann, "energy?period=2026-10")
+    teams = {one["team"]: one for one in answer["teams"]}
     assert teams["vision"]["measured_kwh"] == pytest.approx(1200 * 200 / 3.6e6 * 1.3, abs=1e-4)
     assert teams["vision"]["estimated_kwh"] == pytest.approx(20 * cpus / 2 * 5 / 3.6e6 * 1.3, abs=1e-4), (
         "the last seconds"
@@ -101,9 +101,9 @@ async def test_nodes_with_energy_counters_are_measured_others_estimated(server: 
     assert lines[8]["energy_estimated"]
 
 
-async def test_lost_work_is_computed_from_reported_checkpoint_time(server: Server, said: Accounting) -> None:
+async def test_lost_work_is_computed_from_reported_checkpoint_time(server: Server, accounting: Accounting) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
-    said.runs = [run(7, 0, 1000, state="NODE_FAIL"), run(7, 1100, 0)]
+    accounting.runs = [run(7, 0, 1000, state="NODE_FAIL"), run(7, 1100, 0)]
     server.backend.answers["restart_losses"] = {7: ((OCTOBER.start + 990.0, 90.0),)}
     at(server, 2000)
     await collect(server.state, cluster)
@@ -112,10 +112,12 @@ async def test_lost_work_is_computed_from_reported_checkpoint_time(server: Serve
     assert (first.lost_s, again.lost_s) == (100, 0)
 
 
-async def test_checkpoint_on_preemption_warning_loses_only_its_last_seconds(server: Server, said: Accounting) -> None:
+async def test_checkpoint_on_preemption_warning_loses_only_its_last_seconds(
+    server: Server, accounting: Accounting
+) -> None:
     """What was done again within the run is not what its end took."""
     cluster = (await server.state.clusters.get("lab"))[1]
-    said.runs = [run(7, 0, 1000, state="PREEMPTED"), run(7, 1100, 0)]
+    accounting.runs = [run(7, 0, 1000, state="PREEMPTED"), run(7, 1100, 0)]
     server.backend.answers["restart_losses"] = {7: ((OCTOBER.start + 400.0, 30.0), (OCTOBER.start + 990.0, 0.0))}
     at(server, 2000)
     for _ in range(3):
@@ -124,7 +126,9 @@ async def test_checkpoint_on_preemption_warning_loses_only_its_last_seconds(serv
         assert (first.lost_s, again.lost_s) == (10, 0)
 
 
-async def test_goodput_of_a_scripted_training_is_accurate_within_1_percent(server: Server, said: Accounting) -> None:
+async def test_goodput_of_a_scripted_training_is_accurate_within_1_percent(
+    server: Server, accounting: Accounting
+) -> None:
     """The whole way, from a training's own reports, accounting and the GPUs' use to what is told: it waits 10 minutes, makes a
     step every 2 s, saves every 50, is killed after step 1,830, waits 5 minutes, goes on at step 1,800, and holds its GPUs
     for 20 minutes more when it is through."""
@@ -138,7 +142,7 @@ async def test_goodput_of_a_scripted_training_is_accurate_within_1_percent(serve
     through = again + 2 * 2200
     productive_s, idle_s, lost_s, waited_s = 4000 * 2, 1200, 60, 900
     first = {"submit": OCTOBER.start, "eligible": OCTOBER.start, "state": "NODE_FAIL"}
-    said.runs = [run(7, 600, killed, **first), run(7, again, through + 1200, eligible=OCTOBER.start + killed)]
+    accounting.runs = [run(7, 600, killed, **first), run(7, again, through + 1200, eligible=OCTOBER.start + killed)]
 
     def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
         moments = range(int(since), int(until) + 1, step)
@@ -159,10 +163,12 @@ async def test_goodput_of_a_scripted_training_is_accurate_within_1_percent(serve
     assert told["ettr"] == pytest.approx(productive_s / (productive_s + lost_s + idle_s + waited_s), rel=0.01)
 
 
-async def test_loss_causes_match_chargeback_across_month_end_and_price_change(server: Server, said: Accounting) -> None:
+async def test_loss_causes_match_chargeback_across_month_end_and_price_change(
+    server: Server, accounting: Accounting
+) -> None:
     await machines(server, 1)
     end = 744 * H
-    said.runs = [run(7, end - 6 * H, end + 2 * H, state="NODE_FAIL"), run(8, 5 * H, 15 * H)]
+    accounting.runs = [run(7, end - 6 * H, end + 2 * H, state="NODE_FAIL"), run(8, 5 * H, 15 * H)]
     await server.store.prices.record("lab", [NodePrice("main", float(OCTOBER.start + 10 * H), Decimal("80"))])
     at(server, end + 10 * H)
     ann = await server.client()
@@ -178,11 +184,11 @@ async def test_loss_causes_match_chargeback_across_month_end_and_price_change(se
 
 
 async def test_goodput_reports_slow_checkpoints_and_savings_of_a_better_interval(
-    server: Server, said: Accounting
+    server: Server, accounting: Accounting
 ) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 2)
-    said.runs = [run(7, 0, 0), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",))]
+    accounting.runs = [run(7, 0, 0), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",))]
     server.backend.answers["checkpoint_stats"] = {
         7: CheckpointStats(100, 2000.0, 20_000.0),
         8: CheckpointStats(1, 50.0, 60.0),
@@ -216,25 +222,27 @@ async def test_goodput_reports_slow_checkpoints_and_savings_of_a_better_interval
     assert (await got(sam, "goodput/checkpoints?every_s=60&write_s=20&nodes=16"))["best_s"] > 60
 
 
-async def test_weekly_summary_is_sent_once_and_matches_usage_and_goodput(server: Server, said: Accounting) -> None:
+async def test_weekly_summary_is_sent_once_and_matches_usage_and_goodput(
+    server: Server, accounting: Accounting
+) -> None:
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(1000), "month")), TEAMS[1])
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 2)
     monday = 4 * 24 * H  # 2026-10-05, in October's seconds
-    said.runs = [
+    accounting.runs = [
         run(1, monday, monday + 10 * H),
         run(2, monday, monday + 5 * H, team="speech", user="sam", nodes=("lab-1-2",), gpus=4, state="NODE_FAIL"),
         run(3, monday - 9 * H, monday - 8 * H),  # of the week before
     ]
     end = monday + 7 * 24 * H
-    said.away = True
+    accounting.away = True
     at(server, end + 2 * H)
     with pytest.raises(HeadwayError):
         await collect(server.state, cluster)
     assert server.backend.named("send_alerts") == []  # not before accounting has told all of the week
-    said.away = False
+    accounting.away = False
     for hours in (3, 4, 30):
         at(server, end + hours * H)
         await collect(server.state, cluster)
@@ -253,24 +261,27 @@ async def test_weekly_summary_is_sent_once_and_matches_usage_and_goodput(server:
     assert "budget of vision: 912.00 of 1,000.00 USD a month were left" in news.text
 
 
-async def test_capacity_reports_hourly_use_and_wait_times(server: Server, said: Accounting) -> None:
+async def test_capacity_reports_hourly_use_and_wait_times(server: Server, accounting: Accounting) -> None:
     await machines(server, 2, ended=4 * H)
-    said.runs = [run(1, H, 3 * H), run(2, 0, 4 * H, nodes=("lab-1-2",), gpus=4, eligible=OCTOBER.start - 600)]
+    accounting.runs = [run(1, H, 3 * H), run(2, 0, 4 * H, nodes=("lab-1-2",), gpus=4, eligible=OCTOBER.start - 600)]
     at(server, 5 * H)
     ann = await server.client()
-    told = await got(ann, "capacity?period=2026-10")
-    [kind] = told["types"]
+    answer = await got(ann, "capacity?period=2026-10")
+    [kind] = answer["types"]
     assert kind["gpu_type"] == "h100"
     assert [(hour["held"], hour["there"]) for hour in kind["hours"][:5]] == [
         (4.0, 16.0), (12.0, 16.0), (12.0, 16.0), (4.0, 16.0), (0.0, 0.0),
     ]  # fmt: skip
     assert kind["utilisation"] == 0.5
-    assert {one["size"]: (one["runs"], one["p50_s"]) for one in told["waits"]} == {"2 to 8": (2, 60)}
+    assert {one["size"]: (one["runs"], one["p50_s"]) for one in answer["waits"]} == {"2 to 8": (2, 60)}
 
 
-async def test_costs_pages_show_the_same_figures_as_the_api(server: Server, said: Accounting) -> None:
+async def test_costs_pages_show_the_same_figures_as_the_api(server: Server, accounting: Accounting) -> None:
     await machines(server, 2, ended=100 * H)
-    said.runs = [run(1, 0, 10 * H), run(2, 0, 5 * H, team="speech", user="sam", nodes=("lab-1-2",), state="NODE_FAIL")]
+    accounting.runs = [
+        run(1, 0, 10 * H),
+        run(2, 0, 5 * H, team="speech", user="sam", nodes=("lab-1-2",), state="NODE_FAIL"),
+    ]
     at(server, 200 * H)
     ann, vera = await server.client(), await server.client("vera", "lead")
 
@@ -295,11 +306,11 @@ async def test_costs_pages_show_the_same_figures_as_the_api(server: Server, said
     assert "speech" not in await shown(vera, "chargeback")
 
 
-async def test_job_goodput_excludes_earlier_job_with_the_same_id(server: Server, said: Accounting) -> None:
+async def test_job_goodput_excludes_earlier_job_with_the_same_id(server: Server, accounting: Accounting) -> None:
     """The cluster was taken down with its data and made again: its jobs are numbered from 1 once more."""
     cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
-    said.runs = [run(7, 0, H, state="NODE_FAIL"), run(7, 2 * H, 3 * H), run(8, H, 2 * H)]
+    accounting.runs = [run(7, 0, H, state="NODE_FAIL"), run(7, 2 * H, 3 * H), run(8, H, 2 * H)]
     server.backend.answers |= {"checkpoint_stats": {7: CheckpointStats(50, 500.0, 5000.0)}, "take_down": ()}
     at(server, 4 * H)
     await collect(server.state, cluster)
@@ -311,7 +322,7 @@ async def test_job_goodput_excludes_earlier_job_with_the_same_id(server: Server,
     at(server, 5 * H)
     await server.apply("lab", note="again")
     server.backend.answers["checkpoint_stats"] = {7: CheckpointStats(3, 3.0, 30.0)}
-    said.runs = [run(7, 5 * H, 7 * H, team="speech", user="sam")]
+    accounting.runs = [run(7, 5 * H, 7 * H, team="speech", user="sam")]
     at(server, 8 * H)
     await collect(server.state, cluster)
     found = await got(ann, "goodput/jobs/7")

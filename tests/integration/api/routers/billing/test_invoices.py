@@ -13,15 +13,15 @@ from headway.domain.billing import MachineLifetime, NodePrice, NodeSpan, SpanKin
 from headway.domain.cluster import Costs
 from headway.errors import HeadwayError
 from headway.services.billing.ledger.collector import DAY_S, collect
-from tests.support.billing_cluster import OCTOBER, V1, Accounting, H, at, got, machines, run, said, server, summed
+from tests.support.billing_cluster import OCTOBER, V1, Accounting, H, accounting, at, got, machines, run, server, summed
 from tests.support.server_fakes import Server
 
-__all__ = ["said", "server"]  # fixtures
+__all__ = ["accounting", "server"]  # fixtures
 
 
-async def test_usage_chargeback_and_invoice_agree_in_json_and_csv(server: Server, said: Accounting) -> None:
+async def test_usage_chargeback_and_invoice_agree_in_json_and_csv(server: Server, accounting: Accounting) -> None:
     await machines(server, 2, ended=100 * H)
-    said.runs = [
+    accounting.runs = [
         run(1, 0, 10 * H),
         run(2, 0, 5 * H, team="speech", user="sam", nodes=("lab-1-2",), gpus=4, state="NODE_FAIL"),
     ]
@@ -52,11 +52,11 @@ async def test_usage_chargeback_and_invoice_agree_in_json_and_csv(server: Server
     ]
 
 
-async def test_chargeback_shows_spare_and_broken_nodes_separately(server: Server, said: Accounting) -> None:
+async def test_chargeback_shows_spare_and_broken_nodes_separately(server: Server, accounting: Accounting) -> None:
     await machines(server, 3, ended=10 * H)
-    said.events = [NodeSpan("lab-1-1", SpanKind.DRAINED, OCTOBER.start, OCTOBER.start + 4 * H, "bad")]
+    accounting.events = [NodeSpan("lab-1-1", SpanKind.DRAINED, OCTOBER.start, OCTOBER.start + 4 * H, "bad")]
     await server.store.node_spans.save("lab", [NodeSpan("lab-1-3", SpanKind.SPARE, OCTOBER.start, 0)])
-    said.runs = [run(1, -H, H)]  # ends on the node while it drains: that hour is the job's
+    accounting.runs = [run(1, -H, H)]  # ends on the node while it drains: that hour is the job's
     at(server, 20 * H)
     ann = await server.client()
     paid = await got(ann, "chargeback?period=2026-10")
@@ -69,7 +69,9 @@ async def test_chargeback_shows_spare_and_broken_nodes_separately(server: Server
     assert [(line["what"], line["hours"]) for line in bill["lines"]] == [("node", 20.0), ("spare", 10.0)]
 
 
-async def test_node_state_missing_from_accounting_ends_at_its_last_report(server: Server, said: Accounting) -> None:
+async def test_node_state_missing_from_accounting_ends_at_its_last_report(
+    server: Server, accounting: Accounting
+) -> None:
     """It came out of a backup of before. What still is stays open, and spares are none of accounting's."""
     await machines(server, 3)
     cluster = (await server.state.clusters.get("lab"))[1]
@@ -82,7 +84,7 @@ async def test_node_state_missing_from_accounting_ends_at_its_last_report(server
         (3, [other]),
         (200, [other, replace(drained, began=start + 5 * H)]),
     ):
-        said.events = told
+        accounting.events = told
         at(server, hours * H)
         await collect(server.state, cluster)
     found = await server.store.node_spans.between("lab", start, OCTOBER.end)
@@ -92,9 +94,9 @@ async def test_node_state_missing_from_accounting_ends_at_its_last_report(server
     ]  # fmt: skip
 
 
-async def test_team_lead_sees_usage_of_own_team_and_no_invoice(server: Server, said: Accounting) -> None:
+async def test_team_lead_sees_usage_of_own_team_and_no_invoice(server: Server, accounting: Accounting) -> None:
     await machines(server, 1, ended=10 * H)
-    said.runs = [run(1, 0, H), run(2, H, 2 * H, team="speech", user="sam")]
+    accounting.runs = [run(1, 0, H), run(2, H, 2 * H, team="speech", user="sam")]
     at(server, 20 * H)
     vera = await server.client("vera", "lead")
     assert [row["by"]["team"] for row in (await got(vera, "usage?start=2026-10"))["rows"]] == ["vision"]
@@ -115,10 +117,10 @@ async def test_team_lead_sees_usage_of_own_team_and_no_invoice(server: Server, s
 
 
 async def test_late_facts_become_corrections_and_leave_the_closed_invoice_unchanged(
-    server: Server, said: Accounting
+    server: Server, accounting: Accounting
 ) -> None:
     await machines(server, 1)
-    said.runs = [run(1, 0, 10 * H)]
+    accounting.runs = [run(1, 0, 10 * H)]
     ann = await server.client()
     too_early = await ann.post(f"{V1}/invoice/close", json={"period": "2026-10"})
     assert (too_early.status_code, "not over" in too_early.text) == (400, True)
@@ -133,7 +135,7 @@ async def test_late_facts_become_corrections_and_leave_the_closed_invoice_unchan
     await server.store.machine_lifetimes.record("lab", [("lab-1-2", "main")], [], [], OCTOBER.start)
     late = MachineLifetime("lab-1-2", "main", OCTOBER.start, OCTOBER.start + 10 * H, 0)
     await server.store.machine_lifetimes.record("lab", [], [late], [], OCTOBER.start + 10 * H)
-    said.runs.append(run(9, 20 * H, 30 * H, team="speech", user="sam"))
+    accounting.runs.append(run(9, 20 * H, 30 * H, team="speech", user="sam"))
     at(server, 744 * H + 2 * H)
     await collect(server.state, (await server.state.clusters.get("lab"))[1])
     assert (await ann.get(f"{V1}/invoice?period=2026-10")).json() == before
@@ -167,10 +169,10 @@ async def test_csv_rows_sum_to_the_invoice_total_with_a_credit(server: Server) -
         assert sum(float(row[column]) for row in rows) == -32.0
 
 
-async def test_closed_invoice_survives_late_runs_rebuild_and_recreation(server: Server, said: Accounting) -> None:
+async def test_closed_invoice_survives_late_runs_rebuild_and_recreation(server: Server, accounting: Accounting) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 2)
-    said.runs = [run(1, 0, 10 * H), run(2, 700 * H, 0, nodes=("lab-1-2",))]
+    accounting.runs = [run(1, 0, 10 * H), run(2, 700 * H, 0, nodes=("lab-1-2",))]
     ann = await server.client()
     end = 744 * H
     at(server, end + 100)
@@ -187,16 +189,16 @@ async def test_closed_invoice_survives_late_runs_rebuild_and_recreation(server: 
         for i in range(10_000)
         for part in (0, 1)
     ]
-    said.runs += [*late, *late[:500]]
+    accounting.runs += [*late, *late[:500]]
     await server.store.prices.record("lab", [NodePrice("main", float(OCTOBER.start + 5 * H), Decimal("80"))])
     at(server, end + 25 * H)
     await collect(server.state, cluster)
     assert await told() == kept
     assert (await got(ann, "usage?start=2026-10&end=2026-11"))["total"]["runs"] == 20_002
-    said.away = True
+    accounting.away = True
     at(server, end + 26 * H)
     assert await told() == kept
-    said.away = False
+    accounting.away = False
     assert (await ann.post(f"{V1}/ledger/rebuild")).status_code == 200
     assert await told() == kept
     # Months begin elsewhere now; the next one still begins where the closed one ended.
@@ -226,9 +228,9 @@ async def test_invoices_must_be_closed_in_month_order(server: Server) -> None:
     assert gone.status_code == 404
 
 
-async def test_price_change_during_a_job_applies_from_then_on(server: Server, said: Accounting) -> None:
+async def test_price_change_during_a_job_applies_from_then_on(server: Server, accounting: Accounting) -> None:
     await machines(server, 1, ended=10 * H)
-    said.runs = [run(1, 0, 10 * H)]
+    accounting.runs = [run(1, 0, 10 * H)]
     await server.store.prices.record("lab", [NodePrice("main", float(OCTOBER.start + 4 * H), Decimal("16"))])
     at(server, 20 * H)
     ann = await server.client()
@@ -239,9 +241,9 @@ async def test_price_change_during_a_job_applies_from_then_on(server: Server, sa
     assert paid["invoice_total_usd"] == 128.0 == float(summed(paid))
 
 
-async def test_reserved_machines_are_billed_until_the_cluster_is_down(server: Server, said: Accounting) -> None:
+async def test_reserved_machines_are_billed_until_the_cluster_is_down(server: Server, accounting: Accounting) -> None:
     await machines(server, 2)
-    said.runs = [run(1, 2 * H, 4 * H)]
+    accounting.runs = [run(1, 2 * H, 4 * H)]
     await server.store.prices.record("lab", [NodePrice("main", float(OCTOBER.start + 2 * H), Decimal("6"), reserved=3)])
     at(server, 10 * H)
     ann = await server.client()
@@ -258,9 +260,9 @@ async def test_reserved_machines_are_billed_until_the_cluster_is_down(server: Se
     assert (await got(ann, "invoice?period=2026-10"))["total_usd"] == bill["total_usd"]
 
 
-async def test_running_jobs_are_charged_until_the_cluster_goes_down(server: Server, said: Accounting) -> None:
+async def test_running_jobs_are_charged_until_the_cluster_goes_down(server: Server, accounting: Accounting) -> None:
     await machines(server, 1)
-    said.runs = [run(1, 0, 0)]
+    accounting.runs = [run(1, 0, 0)]
     at(server, 4 * H)
     ann = await server.client()
     server.backend.answers["take_down"] = ()
@@ -271,12 +273,12 @@ async def test_running_jobs_are_charged_until_the_cluster_goes_down(server: Serv
     [listed] = (await got(ann, "usage/runs?start=2026-10"))["runs"]
     assert listed["end"] == OCTOBER.start + 4 * H
     # The cluster is made again on its kept data, and its accounting knows better.
-    said.runs = [run(1, 0, 3 * H, state="CANCELLED")]
+    accounting.runs = [run(1, 0, 3 * H, state="CANCELLED")]
     await server.apply("lab", note="again")
     assert (await got(ann, "usage?start=2026-10"))["total"]["gpu_hours"] == 8 * 3.0
 
 
-async def test_absent_reserved_machine_is_off_and_billed_as_unused(server: Server, said: Accounting) -> None:
+async def test_absent_reserved_machine_is_off_and_billed_as_unused(server: Server, accounting: Accounting) -> None:
     await server.store.prices.record("lab", [NodePrice("main", float(OCTOBER.start + H), Decimal("6"), reserved=1)])
     await machines(server, 1, ended=10 * H)  # and no other in all of November
     at(server, 754 * H)  # October has 744 hours
@@ -287,9 +289,9 @@ async def test_absent_reserved_machine_is_off_and_billed_as_unused(server: Serve
     assert (off["node"], off["state"], off["seconds"]) == ("lab-1-1", "off", 10 * H)
 
 
-async def test_job_across_month_end_is_split_between_both_months(server: Server, said: Accounting) -> None:
+async def test_job_across_month_end_is_split_between_both_months(server: Server, accounting: Accounting) -> None:
     await machines(server, 1)
-    said.runs = [run(1, 740 * H, 750 * H)]
+    accounting.runs = [run(1, 740 * H, 750 * H)]
     at(server, 760 * H)
     ann = await server.client()
     october, november = [
@@ -299,11 +301,11 @@ async def test_job_across_month_end_is_split_between_both_months(server: Server,
     assert (october["runs"], november["runs"]) == (1, 1)
 
 
-async def test_month_with_clock_change_bills_its_extra_hour(server: Server, said: Accounting) -> None:
+async def test_month_with_clock_change_bills_its_extra_hour(server: Server, accounting: Accounting) -> None:
     server.backend.clusters["lab"]["costs"] = Costs("Europe/Berlin")
     await server.apply("lab", note="zone")
     await machines(server, 1, began=-9 * H)
-    said.runs = [run(1, -9 * H, 0)]  # it runs on over the change of clocks and over the month's end
+    accounting.runs = [run(1, -9 * H, 0)]  # it runs on over the change of clocks and over the month's end
     at(server, 800 * H)
     ann = await server.client()
     bill = await got(ann, "invoice?period=2026-10")
@@ -316,7 +318,7 @@ async def test_month_with_clock_change_bills_its_extra_hour(server: Server, said
     paid = await got(ann, "chargeback?period=2026-10")
     assert paid["invoice_total_usd"] == 745 * 8.0 == float(summed(paid))
     night = 24 * 24 * H  # a record of that very hour comes late
-    said.runs.append(run(3, night, night + H, gpus=1, nodes=("lab-1-2",)))
+    accounting.runs.append(run(3, night, night + H, gpus=1, nodes=("lab-1-2",)))
     at(server, 830 * H)
     await collect(server.state, (await server.state.clusters.get("lab"))[1])
     assert await got(ann, "chargeback?period=2026-10") == paid
@@ -325,23 +327,23 @@ async def test_month_with_clock_change_bills_its_extra_hour(server: Server, said
     assert [line["what"] for line in november["lines"]] == ["node"]
 
 
-async def test_accounting_outage_is_caught_up_without_double_counting(server: Server, said: Accounting) -> None:
+async def test_accounting_outage_is_caught_up_without_double_counting(server: Server, accounting: Accounting) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
-    said.runs = [run(1, 0, 0)]
+    accounting.runs = [run(1, 0, 0)]
     at(server, H)
     await collect(server.state, cluster)
-    said.away = True
+    accounting.away = True
     for minutes in range(60, 120, 10):
         at(server, H + minutes * 60)
         with pytest.raises(HeadwayError):
             await collect(server.state, cluster)
     assert "slurmdbd" in (await server.store.ledger_progress.get("lab")).error
     ann = await server.client()
-    told = await got(ann, "usage?start=2026-10")
-    assert "slurmdbd" in told["stale"]
-    said.away = False
-    said.runs = [run(1, 0, 2 * H), run(2, 2 * H, 3 * H), run(2, 2 * H, 3 * H)]
+    answer = await got(ann, "usage?start=2026-10")
+    assert "slurmdbd" in answer["stale"]
+    accounting.away = False
+    accounting.runs = [run(1, 0, 2 * H), run(2, 2 * H, 3 * H), run(2, 2 * H, 3 * H)]
     at(server, 4 * H)
     await collect(server.state, cluster)
     await collect(server.state, cluster)
@@ -350,13 +352,13 @@ async def test_accounting_outage_is_caught_up_without_double_counting(server: Se
     assert (await server.store.ledger_progress.get("lab")).error == ""
 
 
-async def test_collects_runs_recorded_days_late(server: Server, said: Accounting) -> None:
+async def test_collects_runs_recorded_days_late(server: Server, accounting: Accounting) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
     for day in range(3):
         at(server, day * DAY_S + H)
         await collect(server.state, cluster)
-    said.runs = [run(1, H, 2 * H)]
+    accounting.runs = [run(1, H, 2 * H)]
     at(server, 3 * DAY_S)
     await collect(server.state, cluster)
     at(server, 4 * DAY_S)
@@ -365,37 +367,37 @@ async def test_collects_runs_recorded_days_late(server: Server, said: Accounting
     assert (await got(ann, "usage?start=2026-10"))["total"]["runs"] == 1
 
 
-async def test_collects_runs_after_two_months_without_accounting(server: Server, said: Accounting) -> None:
+async def test_collects_runs_after_two_months_without_accounting(server: Server, accounting: Accounting) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
     at(server, DAY_S)
     await collect(server.state, cluster)
-    said.runs = [run(1, 2 * DAY_S, 3 * DAY_S), run(2, 50 * DAY_S, 51 * DAY_S)]
+    accounting.runs = [run(1, 2 * DAY_S, 3 * DAY_S), run(2, 50 * DAY_S, 51 * DAY_S)]
     at(server, 60 * DAY_S)
     await collect(server.state, cluster)
     assert [len(await server.store.usage.runs_of_job("lab", job)) for job in (1, 2)] == [1, 1]
 
 
-async def test_clock_jump_ahead_does_not_stop_collecting_runs(server: Server, said: Accounting) -> None:
+async def test_clock_jump_ahead_does_not_stop_collecting_runs(server: Server, accounting: Accounting) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
-    said.runs = [run(1, 0, 0)]
+    accounting.runs = [run(1, 0, 0)]
     at(server, 400 * DAY_S)
     await collect(server.state, cluster)
-    said.runs = []  # it ended, and accounting forgot it
+    accounting.runs = []  # it ended, and accounting forgot it
     at(server, 2 * DAY_S)
     await collect(server.state, cluster)
     [known] = await server.store.usage.runs_of_job("lab", 1)
     assert known.end == OCTOBER.start + 2 * DAY_S
-    said.runs = [run(2, H, 2 * H)]  # comes late
+    accounting.runs = [run(2, H, 2 * H)]  # comes late
     at(server, 3 * DAY_S + 60)
     await collect(server.state, cluster)
     assert len(await server.store.usage.runs_of_job("lab", 2)) == 1
 
 
-async def test_deleted_cluster_can_still_be_invoiced(server: Server, said: Accounting) -> None:
+async def test_deleted_cluster_can_still_be_invoiced(server: Server, accounting: Accounting) -> None:
     await machines(server, 1)
-    said.runs = [run(1, 0, 2 * H)]
+    accounting.runs = [run(1, 0, 2 * H)]
     at(server, 5 * H)
     server.backend.answers["take_down"] = ()
     ann = await server.client()
@@ -411,7 +413,7 @@ async def test_deleted_cluster_can_still_be_invoiced(server: Server, said: Accou
     assert (await ann.get("/api/v1/clusters/never/usage")).status_code == 404
 
 
-async def test_deleted_cluster_is_charged_by_its_own_cost_settings(server: Server, said: Accounting) -> None:
+async def test_deleted_cluster_is_charged_by_its_own_cost_settings(server: Server, accounting: Accounting) -> None:
     """Its zone, who pays for what stood idle, shares and the price of power."""
     server.backend.clusters["lab"]["costs"] = Costs(
         "Europe/Berlin", idle="centre:it", spare="share", pue=1.5, usd_per_kwh=Decimal("0.3")
@@ -419,7 +421,7 @@ async def test_deleted_cluster_is_charged_by_its_own_cost_settings(server: Serve
     await server.apply("lab", note="costs")
     await machines(server, 2)
     await server.store.node_spans.save("lab", [NodeSpan("lab-1-2", SpanKind.SPARE, OCTOBER.start, 0)])
-    said.runs = [run(1, 0, 10 * H)]
+    accounting.runs = [run(1, 0, 10 * H)]
     at(server, 20 * H)
     ann = await server.client()
 
@@ -439,12 +441,12 @@ async def test_deleted_cluster_is_charged_by_its_own_cost_settings(server: Serve
     assert (await told())[1]["teams"] == before[1]["teams"]
 
 
-async def test_reused_job_ids_of_a_recreated_cluster_keep_earlier_runs(server: Server, said: Accounting) -> None:
+async def test_reused_job_ids_of_a_recreated_cluster_keep_earlier_runs(server: Server, accounting: Accounting) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
-    said.runs = [run(1, 0, H), run(2, H, 0)]
+    accounting.runs = [run(1, 0, H), run(2, H, 0)]
     at(server, 2 * H)
     await collect(server.state, cluster)
-    said.runs = [run(1, 3 * H, 4 * H)]  # made anew, counting from 1; job 2 ended with its database
+    accounting.runs = [run(1, 3 * H, 4 * H)]  # made anew, counting from 1; job 2 ended with its database
     at(server, 5 * H)
     await collect(server.state, cluster)
     rows = await server.store.usage.runs_of_job("lab", 1)

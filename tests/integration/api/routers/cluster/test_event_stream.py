@@ -55,25 +55,25 @@ async def test_event_stream_sends_job_and_node_changes_and_resumes(server: Serve
     put(server, builders.job(1), builders.job(2, "PENDING"), nodes=(builders.node("lab-1-1", "DOWN", reason="dead"),))
     put(server, builders.job(2, "PENDING"), nodes=(builders.node("lab-1-1", "DOWN", reason="dead"),))
     put(server, builders.job(2, "PENDING"), cluster="other")
-    told = await heard(server, client, last=first)
-    assert [(kind, data.get("name"), data.get("before", ""), data.get("state")) for kind, _, data in told[:-1]] == [
+    answer = await heard(server, client, last=first)
+    assert [(kind, data.get("name"), data.get("before", ""), data.get("state")) for kind, _, data in answer[:-1]] == [
         ("node", "lab-1-1", "IDLE", "DOWN"),
         ("job", "1", "PENDING", "RUNNING"),
         ("job", "2", "", "PENDING"),
         ("job", "1", "RUNNING", ""),
     ]
-    assert told[-1][0] == "stopping"
-    for _, _, data in told[:-1]:
+    assert answer[-1][0] == "stopping"
+    for _, _, data in answer[:-1]:
         NewsOut.model_validate(data)
-    again = await heard(server, client, last=told[2][1])
+    again = await heard(server, client, last=answer[2][1])
     assert [data.get("name") for _, _, data in again[:-1]] == ["1"]
 
 
 @pytest.mark.parametrize("last", ["nonsense", "00000000-1", "{epoch}-999999999", "{epoch}-x"])
 async def test_unknown_last_event_id_gets_a_reset_event(server: Server, last: str) -> None:
     await server.apply()
-    told = await heard(server, await server.client(), last=last.format(epoch=server.state.live.epoch))
-    assert [kind for kind, _, _ in told] == ["reset", "stopping"]
+    answer = await heard(server, await server.client(), last=last.format(epoch=server.state.live.epoch))
+    assert [kind for kind, _, _ in answer] == ["reset", "stopping"]
 
 
 async def test_global_stream_sends_operations_of_all_clusters(server: Server) -> None:

@@ -199,8 +199,8 @@ def test_followed_log_resumes_at_its_offset_after_a_server_restart() -> None:
         [("at", b"8"), ("at", b"0"), ("out", b"new\n")],
         [("at", b"4"), ("end", b"")],
     )
-    said = b"".join(api.jobs.log("lab", 7, follow=True))
-    assert said == b"--- pending ---\none\ntwo\nnew\n"
+    log_text = b"".join(api.jobs.log("lab", 7, follow=True))
+    assert log_text == b"--- pending ---\none\ntwo\nnew\n"
     assert [query.partition("start=")[2] for query in asked] == ["", "6", "6", "6", "8", "4"]
 
 

@@ -47,15 +47,15 @@ def test_notebook_secret_and_path_appear_only_in_the_environment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "said"),
+    ("ask", "text"),
     [
         ({"gpus": 9}, "a node of lab has 8"),
         ({"partition": "none"}, "there is no 'none'"),
         ({"team": "none"}, "there is no 'none'"),
     ],
 )
-def test_notebook_refuses_unavailable_gpus_partition_and_team(ask: dict[str, Any], said: str) -> None:
-    with pytest.raises(Refused, match=said):
+def test_notebook_refuses_unavailable_gpus_partition_and_team(ask: dict[str, Any], text: str) -> None:
+    with pytest.raises(Refused, match=text):
         jupyter.prepare_notebook(
             NotebookIn(**ask), builders.cluster(), largest_node(builders.cluster()), "ann", "ab" * 8, "s"
         )

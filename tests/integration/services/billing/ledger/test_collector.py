@@ -13,10 +13,10 @@ from headway.domain.cluster import Cluster
 from headway.services.billing.ledger import collector as collecting
 from headway.services.billing.ledger.collector import collect
 from headway.store import StoreUnavailable
-from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, run, said, server
+from tests.support.billing_cluster import OCTOBER, Accounting, H, accounting, at, got, run, server
 from tests.support.server_fakes import Server
 
-__all__ = ["said", "server"]  # fixtures
+__all__ = ["accounting", "server"]  # fixtures
 
 JOBS = range(1, 6)
 
@@ -37,11 +37,11 @@ async def figures(server: Server) -> list[tuple[int, ...]]:
 
 
 async def test_collector_measures_in_batches_and_resumes_after_a_failure(
-    server: Server, said: Accounting, monkeypatch: pytest.MonkeyPatch
+    server: Server, accounting: Accounting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everybody else writes in between; nothing is counted twice or lost."""
     cluster = (await server.state.clusters.get("lab"))[1]
-    said.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
+    accounting.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
     server.backend.answers["query_metrics"] = metrics
     monkeypatch.setattr(collecting, "MAX_BATCH", 100)
     real, marks = server.store.runs.add_measurements, []
@@ -71,7 +71,7 @@ async def test_collector_measures_in_batches_and_resumes_after_a_failure(
         )
 
 
-async def test_hour_without_metrics_counts_as_measured(server: Server, said: Accounting) -> None:
+async def test_hour_without_metrics_counts_as_measured(server: Server, accounting: Accounting) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
     at(server, H + 20)
     await collect(server.state, cluster)
@@ -88,10 +88,10 @@ async def test_hour_without_metrics_counts_as_measured(server: Server, said: Acc
     ],
 )
 async def test_unstorable_checkpoint_stats_of_one_job_are_skipped(
-    server: Server, said: Accounting, bad: CheckpointStats
+    server: Server, accounting: Accounting, bad: CheckpointStats
 ) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
-    said.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
+    accounting.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
     server.backend.answers |= {"checkpoint_stats": {1: bad, 2: CheckpointStats(4, 2.0, 60.0)}, "query_metrics": metrics}
     at(server, H + 20)
     await collect(server.state, cluster)
@@ -100,11 +100,11 @@ async def test_unstorable_checkpoint_stats_of_one_job_are_skipped(
     assert await got(await server.client(), "usage?period=2026-10")
 
 
-async def test_run_on_a_booting_node_starts_when_the_node_is_up(server: Server, said: Accounting) -> None:
+async def test_run_on_a_booting_node_starts_when_the_node_is_up(server: Server, accounting: Accounting) -> None:
     """Slurm has given it the node and a start already; when the node is up it moves that start, in the same record."""
     cluster = (await server.state.clusters.get("lab"))[1]
     submit = {"submit": OCTOBER.start - 90, "eligible": OCTOBER.start - 60}
-    said.runs = [run(1, 0, 0, **submit), run(2, 0, 0, **submit)]
+    accounting.runs = [run(1, 0, 0, **submit), run(2, 0, 0, **submit)]
     server.backend.answers["query_metrics"] = metrics
     at(server, 540)
     await collect(server.state, cluster)
@@ -112,11 +112,11 @@ async def test_run_on_a_booting_node_starts_when_the_node_is_up(server: Server, 
     server.backend.answers["query_metrics"] = ()
     # The second was requeued, which makes it another record: of the one before accounting still knows.
     again = {"submit": OCTOBER.start + 560}
-    said.runs = [run(1, 600, 0, **submit), run(2, 0, 559, state="NODE_FAIL", **submit), run(2, 600, 0, **again)]
+    accounting.runs = [run(1, 600, 0, **submit), run(2, 0, 559, state="NODE_FAIL", **submit), run(2, 600, 0, **again)]
     for moment in (660, 720):
         at(server, moment)
         await collect(server.state, cluster)
-    said.runs = [run(1, 600, 4200, **submit), *said.runs[1:]]
+    accounting.runs = [run(1, 600, 4200, **submit), *accounting.runs[1:]]
     at(server, 5000)
     await collect(server.state, cluster)
     admin = await server.client()
@@ -133,13 +133,15 @@ async def test_run_on_a_booting_node_starts_when_the_node_is_up(server: Server, 
         await collect(server.state, cluster)
 
 
-async def test_run_before_a_restore_is_kept_in_addition_to_the_later_run(server: Server, said: Accounting) -> None:
+async def test_run_before_a_restore_is_kept_in_addition_to_the_later_run(
+    server: Server, accounting: Accounting
+) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
     submit = {"submit": OCTOBER.start - 90}
-    said.runs = [run(1, 0, 0, **submit)]
+    accounting.runs = [run(1, 0, 0, **submit)]
     at(server, H)
     await collect(server.state, cluster)
-    said.runs = [run(1, 2 * H, 0, nodes=("lab-1-2",), **submit)]
+    accounting.runs = [run(1, 2 * H, 0, nodes=("lab-1-2",), **submit)]
     at(server, 2 * H + 60)
     await collect(server.state, cluster)
     assert [(one.start - OCTOBER.start, one.end) for one in await server.store.usage.runs_of_job("lab", 1)] == [

@@ -8,10 +8,10 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import SPARES
 from headway.services.app_state import AppState
 from tests.support import builders
-from tests.support.billing_cluster import OCTOBER, H, at, said, server
+from tests.support.billing_cluster import OCTOBER, H, accounting, at, server
 from tests.support.server_fakes import Server
 
-__all__ = ["said", "server"]  # fixtures
+__all__ = ["accounting", "server"]  # fixtures
 
 
 async def test_meters_machine_lifetimes_and_spare_spans(server: Server) -> None:

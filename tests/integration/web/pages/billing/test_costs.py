@@ -27,22 +27,24 @@ from tests.support.server_fakes import Server
 
 
 @pytest.fixture
-def said() -> Accounting:
+def accounting() -> Accounting:
     return Accounting()
 
 
 @pytest.fixture
-async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
+async def server(tmp_path: Path, accounting: Accounting) -> AsyncIterator[Server]:
     """A day of two machines and a spare: jobs of two teams, one of them lost work, one had no GPU, a node was drained."""
-    async with lab(tmp_path, said) as made:
+    async with lab(tmp_path, accounting) as made:
         await machines(made, 3)
-        said.runs = [
+        accounting.runs = [
             run(1, H, 5 * H),
             run(2, H, 2 * H, nodes=("lab-1-2",), team="speech", user="sam", state="NODE_FAIL", partition="debug"),
             run(2, 3 * H, 0, nodes=("lab-1-2",), team="speech", user="sam", partition="debug", gpus=2),
             run(3, 2 * H, 3 * H, gpus=0, cpus=4),
         ]
-        said.events = [NodeSpan("lab-1-2", SpanKind.DRAINED, OCTOBER.start + 4 * H, OCTOBER.start + 5 * H, "XID 79")]
+        accounting.events = [
+            NodeSpan("lab-1-2", SpanKind.DRAINED, OCTOBER.start + 4 * H, OCTOBER.start + 5 * H, "XID 79")
+        ]
         await made.store.node_spans.save("lab", [NodeSpan("lab-1-3", SpanKind.SPARE, OCTOBER.start, 0)])
         made.backend.clusters["lab"]["teams"] = (
             TEAMS[0], TEAMS[1].__class__("speech", ("sam",), 1, budget=Budget("usd", Decimal(30), "week"))
@@ -174,11 +176,11 @@ async def test_run_list_is_paged_without_gaps_or_repeats(server: Server) -> None
 
 async def test_node_states_are_available_as_json_csv_and_page(server: Server) -> None:
     ann, vera = await server.client(), await server.client("vera", "lead")
-    said = await got(ann, "usage/nodes?start=2026-10&state=drained,spare")
-    assert [(one["node"], one["state"], one["seconds"], one["reason"]) for one in said["states"]] == [
+    answer = await got(ann, "usage/nodes?start=2026-10&state=drained,spare")
+    assert [(one["node"], one["state"], one["seconds"], one["reason"]) for one in answer["states"]] == [
         ("lab-1-2", "drained", H, "XID 79"), ("lab-1-3", "spare", 10 * H, ""),
     ]  # fmt: skip
-    assert said["states"][1]["end"] is None
+    assert answer["states"][1]["end"] is None
     sheet = await ann.get("/api/v1/clusters/lab/usage/nodes?start=2026-10&node=lab-1-2&format=csv")
     lines = sheet.text.splitlines()
     assert lines[0] == "node,group,state,start,end,seconds,reason"
@@ -204,8 +206,8 @@ async def test_node_state_csv_uses_the_filters_of_the_page(server: Server) -> No
     assert [line.split(",")[:3] for line in lines[1:]] == [["lab-1-2", "main", "drained"]]
 
 
-async def test_runs_without_a_team_have_their_own_row_and_link(server: Server, said: Accounting) -> None:
-    said.runs.append(run(4, H, 2 * H, nodes=("lab-1-3",), team="", user="root"))
+async def test_runs_without_a_team_have_their_own_row_and_link(server: Server, accounting: Accounting) -> None:
+    accounting.runs.append(run(4, H, 2 * H, nodes=("lab-1-3",), team="", user="root"))
     ann = await server.client()
     for section in ("goodput", "energy", "chargeback"):
         page = await shown(ann, f"?section={section}&period=2026-10")
@@ -246,9 +248,11 @@ async def test_costs_page_links_stop_at_the_first_and_last_month(
     assert re.findall(r'aria-label="(\d{4}-\d{2})"', page) == neighbours
 
 
-async def test_run_across_month_end_is_listed_with_its_part_in_each_month(server: Server, said: Accounting) -> None:
+async def test_run_across_month_end_is_listed_with_its_part_in_each_month(
+    server: Server, accounting: Accounting
+) -> None:
     """Its rows sum to what stands above them, and both months to the run."""
-    said.runs = [
+    accounting.runs = [
         run(9, 740 * H, 750 * H, state="NODE_FAIL", team="speech", user="sam"),  # October has 744 hours
         run(10, 741 * H, 743 * H),
     ]
@@ -273,9 +277,9 @@ async def test_run_across_month_end_is_listed_with_its_part_in_each_month(server
     assert (whole["held_s"], whole["usd"], whole["lost_s"]) == (10 * H, 80.0, 10 * H)
 
 
-async def test_rounded_report_rows_sum_to_the_total(server: Server, said: Accounting) -> None:
+async def test_rounded_report_rows_sum_to_the_total(server: Server, accounting: Accounting) -> None:
     """Each is of less than half a cent more than it shows."""
-    said.runs = [run(20 + i, 10, 160, user=f"u{i}", gpus=1) for i in range(6)]
+    accounting.runs = [run(20 + i, 10, 160, user=f"u{i}", gpus=1) for i in range(6)]
     at(server, 11 * H)
     found = await got(await server.client(), f"usage?start={OCTOBER.start}&end={OCTOBER.start + 1000}&by=user")
     assert sorted(row["usd"] for row in found["rows"]) == [0.04] * 5 + [0.05]

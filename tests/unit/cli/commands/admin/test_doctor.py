@@ -13,7 +13,7 @@ __all__ = ["cli"]  # a fixture
 
 
 @pytest.mark.parametrize(
-    ("problems", "code", "said"),
+    ("problems", "code", "text"),
     [
         ((), 0, "ok    this machine can run local clusters\n"),
         ((HostProblem("inotify is low", "sysctl x", fatal=False),), 0, "warn  inotify is low\n      sysctl x\n"),
@@ -25,8 +25,8 @@ __all__ = ["cli"]  # a fixture
     ],
 )
 def test_doctor_reports_host_gaps_and_fails_on_fatal_ones(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, problems: tuple[HostProblem, ...], code: int, said: str
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, problems: tuple[HostProblem, ...], code: int, text: str
 ) -> None:
     monkeypatch.setattr("headway.providers.local.preflight.host_problems", lambda *_, **__: problems)
-    assert (cli("doctor").code, cli("doctor").out) == (code, said)
+    assert (cli("doctor").code, cli("doctor").out) == (code, text)
     assert len(json.loads(cli("doctor", "-o", "json").out)) == len(problems)

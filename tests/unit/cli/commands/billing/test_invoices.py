@@ -12,9 +12,9 @@ from headway.cli.output.output_formats import Sheet
 
 def test_chargeback_prints_json_numbers_table_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
     chargeback(period="2026-10", output=Sheet.json)
-    told = json.loads(capsys.readouterr().out)
-    assert told["invoice_total_usd"] == 2.0
-    assert (told["teams"][0]["total_usd"], told["unassigned"][0]["usd"]) == (1.3, 0.7)
+    captured = json.loads(capsys.readouterr().out)
+    assert captured["invoice_total_usd"] == 2.0
+    assert (captured["teams"][0]["total_usd"], captured["unassigned"][0]["usd"]) == (1.3, 0.7)
     chargeback(period="2026-10")
     shown = capsys.readouterr()
     assert ("(broken, it)" in shown.out, "no team" in shown.out) == (True, True)
@@ -25,6 +25,6 @@ def test_chargeback_prints_json_numbers_table_and_csv(capsys: pytest.CaptureFixt
 
 def test_invoice_shows_spare_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     invoice()
-    told = capsys.readouterr().out
-    assert "open, until" in told
-    assert "spare  main   on demand  1.0000      23.9200  23.92" in told
+    captured = capsys.readouterr().out
+    assert "open, until" in captured
+    assert "spare  main   on demand  1.0000      23.9200  23.92" in captured

@@ -10,10 +10,10 @@ from headway.cli.output.output_formats import Sheet
 
 def test_usage_prints_a_table_or_csv(capsys: pytest.CaptureFixture[str]) -> None:
     usage(by="team")
-    told = capsys.readouterr()
-    assert "vision     1       8.50  0.50  0.00      0.25  ~7.0  33.20" in told.out
-    assert told.out.splitlines()[-1].startswith("all")
-    assert "away" in told.err
+    captured = capsys.readouterr()
+    assert "vision     1       8.50  0.50  0.00      0.25  ~7.0  33.20" in captured.out
+    assert captured.out.splitlines()[-1].startswith("all")
+    assert "away" in captured.err
     usage(by="team", output=Sheet.csv)
     assert capsys.readouterr().out.splitlines()[1] == "vision,1,8.5,1.0,0.5,0.0,0.25,33.20,7.0,True"
 

@@ -154,9 +154,9 @@ def test_apply_json_output_is_only_the_operation(cli: Cli, file: str) -> None:
 
 def test_apply_json_output_is_an_operation_even_without_changes(cli: Cli, file: str) -> None:
     ready(cli, changes(why_empty="everything is as the file says"))
-    said = json.loads(cli("apply", file, "-o", "json").out)
-    assert (said["state"], said["kind"], said["cluster"], said["id"]) == ("done", "apply", "lab", "")
-    assert said.keys() == json.loads(operation("done").model_dump_json()).keys()
+    document = json.loads(cli("apply", file, "-o", "json").out)
+    assert (document["state"], document["kind"], document["cluster"], document["id"]) == ("done", "apply", "lab", "")
+    assert document.keys() == json.loads(operation("done").model_dump_json()).keys()
     assert not cli.api.named("clusters.apply")
 
 

@@ -24,8 +24,8 @@ def changes(*names: str) -> ChangeSetOut:
 
 def test_roll_dry_run_prints_the_plan_and_starts_no_roll(cli: Cli) -> None:
     cli.api.on("clusters.plan_roll", changes("lab-1-1", "lab-1-2"))
-    said = cli("roll", "lab", "--dry-run", "--by", "2h").out
-    assert "machine.rebuild on lab-1-[1-2]: rebuild (is to be of new)" in said
+    output = cli("roll", "lab", "--dry-run", "--by", "2h").out
+    assert "machine.rebuild on lab-1-[1-2]: rebuild (is to be of new)" in output
     assert cli.api.named("clusters.plan_roll") == [(("lab",), {"back": False, "head": False, "by_s": 7200})]
     assert cli.api.named("clusters.roll") == []
     assert json.loads(cli("roll", "lab", "--dry-run", "-o", "json").out)["asks"] == 2

@@ -108,11 +108,11 @@ def test_storage_show_lists_nodes_that_lost_a_volume(cli: Cli) -> None:
         VolumeOut(path="/data", type="nfs4", source="filer:/data", nodes=3, lost=[lost]),
     ]
     cli.api.on("storage.get", StorageOut(cluster="lab", volumes=volumes, stale="lab-head does not answer"))
-    said = cli("storage", "show", "lab")
-    head, scratch, data = said.out.splitlines()
+    output = cli("storage", "show", "lab")
+    head, scratch, data = output.out.splitlines()
     assert head.split() == ["VOLUME", "TYPE", "USED", "FREE", "NODES", "WRITE", "READ", "CHECKPOINT"]
     assert scratch.split() == ["/scratch", "-", "3.0", "TiB", "1.0", "TiB", "4", "812", "MiB/s", "2100", "MiB/s", "-"]
     assert "3 of 4" in data
     assert "lab-1-2: volumes: /data" in data
-    assert "lab-head does not answer" in said.err
+    assert "lab-head does not answer" in output.err
     assert json.loads(cli("storage", "show", "lab", "-o", "json").out)["volumes"][0]["measured"]["at"] == 1000.0

@@ -57,7 +57,7 @@ def test_run_dry_run_prints_script_lines_with_their_origin(cli: Cli, folder: Pat
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "text"),
     [
         (["run", "lab"], "after --"),
         (["run", "lab", "--no-files", "--nodes", "0", "--launcher", "x", "--", "a"], "--launcher"),
@@ -69,11 +69,11 @@ def test_run_dry_run_prints_script_lines_with_their_origin(cli: Cli, folder: Pat
     ],
 )
 def test_job_commands_refuse_wrong_words_before_any_request(
-    cli: Cli, folder: Path, words: list[str], said: str
+    cli: Cli, folder: Path, words: list[str], text: str
 ) -> None:
     done = cli(*words)
     assert done.code != 0
-    assert said in done.err
+    assert text in done.err
 
 
 def test_run_reports_all_wrong_flags_at_once(cli: Cli) -> None:

@@ -89,7 +89,7 @@ def test_submit_reads_the_script_from_stdin(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "text"),
     [
         (b"", "empty"),
         (b"echo hi\n", "interpreter"),
@@ -98,12 +98,12 @@ def test_submit_reads_the_script_from_stdin(cli: Cli) -> None:
         (b"#!/bin/sh\n" + b"#" * (4 << 20), "larger than Slurm accepts"),
     ],
 )
-def test_submit_refuses_scripts_that_sbatch_would_refuse(cli: Cli, tmp_path: Path, content: bytes, said: str) -> None:
+def test_submit_refuses_scripts_that_sbatch_would_refuse(cli: Cli, tmp_path: Path, content: bytes, text: str) -> None:
     accepts(cli)
     (tmp_path / "x.sh").write_bytes(content)
     done = cli("submit", str(tmp_path / "x.sh"))
     assert done.code == 1
-    assert said in done.err
+    assert text in done.err
     assert not cli.api.named("jobs.sbatch")
 
 

@@ -47,8 +47,8 @@ def test_runner_reports_a_result_only_when_it_changes(tmp_path: Path) -> None:
     assert run.run_due(seen(now=12.0), 3.0) == [], "not due"
     assert look.ran == 1
     look.answer = checks.bad("broken", gpu=3)
-    (told,) = run.run_due(seen(now=16.0), 7.0)
-    assert told == {"check": "it", "at": 7.0, "state": "bad", "reason": "broken", "action": "drain", "gpu": 3}
+    (results,) = run.run_due(seen(now=16.0), 7.0)
+    assert results == {"check": "it", "at": 7.0, "state": "bad", "reason": "broken", "action": "drain", "gpu": 3}
     look.answer = checks.bad("broken, 2 now", gpu=3)
     assert run.run_due(seen(now=22.0), 13.0) == []
     look.answer = None
@@ -78,8 +78,8 @@ def test_idle_checks_run_only_without_jobs(tmp_path: Path) -> None:
 def test_check_that_raises_is_reported_as_warning(tmp_path: Path) -> None:
     look = Look()
     look.answer = ValueError("no number")
-    (told,) = runner(tmp_path, look).run_due(seen(now=1.0), 0.0)
-    assert (told["state"], told["reason"]) == ("warn", "the check itself failed: ValueError: no number")
+    (results,) = runner(tmp_path, look).run_due(seen(now=1.0), 0.0)
+    assert (results["state"], results["reason"]) == ("warn", "the check itself failed: ValueError: no number")
 
 
 def test_hanging_check_becomes_bad_without_blocking_others(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_hanging_check_becomes_bad_without_blocking_others(tmp_path: Path) -> No
     run = checks.Runner([stuck, look.check], folder=str(tmp_path))
     assert [row["check"] for row in run.run_due(seen(now=0.0), 0.0)] == ["it"]
     assert run.run_due(seen(now=9.0), 0.0) == []
-    (told,) = run.run_due(seen(now=11.0), 0.0)
-    assert (told["check"], told["state"], told["action"]) == ("stuck", "bad", "reboot")
+    (results,) = run.run_due(seen(now=11.0), 0.0)
+    assert (results["check"], results["state"], results["action"]) == ("stuck", "bad", "reboot")
     thread = run.states["stuck"].thread
     going.set()
     thread.join(60)

@@ -18,13 +18,13 @@ CUT = "run_训练模型.sh".encode()[:15]  # as the kernel cuts names: in the mi
 HIGH = 4_194_300  # no process has such a number
 
 
-def process(proc: Path, pid: int, name: bytes, job: int = 0, uid: int = 0, said: str = "") -> None:
+def process(proc: Path, pid: int, name: bytes, job: int = 0, uid: int = 0, text: str = "") -> None:
     folder = proc / str(pid)
     folder.mkdir(parents=True)
     (folder / "comm").write_bytes(name + b"\n")
     (folder / "stat").write_bytes(b"%d (%s) S 1 1 1 0 -1 0\n" % (pid, name))
     (folder / "status").write_text(f"Name:\tx\nUid:\t{uid}\t0\t0\t0\nGid:\t0\t0\t0\t0\n")
-    (folder / "cmdline").write_text(f"{said}\0")
+    (folder / "cmdline").write_text(f"{text}\0")
     (folder / "cgroup").write_text(f"0::/system.slice/slurmstepd.scope/job_{job}/step_0/task_0\n" if job else "0::/\n")
 
 
@@ -81,14 +81,14 @@ def test_user_process_named_slurmstepd_cannot_end_another_job(tmp_path: Path, mo
     looks = sampler.Sampler(
         config.Config(head="h", offline_response=True), None, checks.Runner((), str(tmp_path)), str(tmp_path)
     )
-    process(tmp_path, HIGH + 1, b"slurmstepd", said="slurmstepd: [7.extern]")
-    process(tmp_path, HIGH + 2, b"slurmstepd", said="slurmstepd: [7.batch]", uid=1000)
+    process(tmp_path, HIGH + 1, b"slurmstepd", text="slurmstepd: [7.extern]")
+    process(tmp_path, HIGH + 2, b"slurmstepd", text="slurmstepd: [7.batch]", uid=1000)
     looks._processes(0.0)
     shutil.rmtree(tmp_path / str(HIGH + 2))
     for at in (15.0, 30.0, 45.0):
         looks._processes(at)
     assert ended == []
-    process(tmp_path, HIGH + 3, b"slurmstepd", said="slurmstepd: [7.batch]")
+    process(tmp_path, HIGH + 3, b"slurmstepd", text="slurmstepd: [7.batch]")
     looks._processes(60.0)
     shutil.rmtree(tmp_path / str(HIGH + 3))
     looks._processes(75.0)

@@ -14,10 +14,10 @@ RANGE = 262_143_328_850
 PACKAGE, DRAM = "node_rapl_package_joules_total", "node_rapl_dram_joules_total"
 
 
-def zone(sys: Path, name: str, told: str, micro_j: int = 1_000_000) -> Path:
+def zone(sys: Path, name: str, text: str, micro_j: int = 1_000_000) -> Path:
     folder = sys / "class" / "powercap" / name
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "name").write_text(f"{told}\n")
+    (folder / "name").write_text(f"{text}\n")
     (folder / "energy_uj").write_text(f"{micro_j}\n")
     (folder / "max_energy_range_uj").write_text(f"{RANGE}\n")
     return folder

@@ -93,8 +93,8 @@ def test_main_prints_one_json_line_per_test_and_sets_exit_status(tmp_path: Path,
     ]
     monkeypatch.setattr(command, "run_tests", lambda *_: iter(rows))
     assert command.main(["all", "--json", "--config", str(place)]) == 1
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert told[1] == {
+    captured = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert captured[1] == {
         "test": "burn", "ok": False, "simulated": False, "figure": 1.0, "unit": "TFLOP/s", "expected": None,
         "reason": "slow", "skipped": False,
     }  # fmt: skip
