@@ -144,9 +144,9 @@ def test_refuses_invalid_port(state_dir: Path, monkeypatch: pytest.MonkeyPatch, 
     from headway.errors import Refused
 
     monkeypatch.setenv("HEADWAY_PORT", port)
-    with pytest.raises(Refused, match=f"HEADWAY_PORT is no port: '{port}'") as caught:
+    with pytest.raises(Refused, match=f"HEADWAY_PORT is not a port: '{port}'") as caught:
         start_server(state_dir)
-    assert "0 takes a free one" in caught.value.hint
+    assert "0 uses a free port" in caught.value.hint
 
 
 def test_refuses_start_on_full_disk(state_dir: Path) -> None:

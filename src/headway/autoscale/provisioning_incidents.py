@@ -1,5 +1,5 @@
 """Incidents of machines that can't be created: one per group, from the first failed try until a machine is in service. Also
-incidents of machines that can't be deleted: one per machine, until it is gone or in use again.
+incidents of machines that can't be deleted: one per machine, until it is deleted or used again.
 
 seen ──► repairing ──► returned
            └ a step for each failed try

@@ -142,7 +142,7 @@ async def restore(
 
 def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
     """Returns the cluster with as many nodes as exist, if these are more than the file's number: jobs of the
-    backup may run on any of them. A group that scales by itself keeps its nodes anyway, and a larger number in
+    backup may run on any of them. A group with autoscaling keeps its nodes anyway, and a larger number in
     Slurm's configuration would keep them powered up."""
     groups = []
     for group in cluster.groups:

@@ -114,7 +114,7 @@ class ApplyRun:
         cluster, provider = self.goal.cluster, seen.provider
         new = [change.where for change in self.changes.changes if change.kind == "machine.create"]
         if new:
-            await self.report("machines", f"{len(new)} are being taken")
+            await self.report("machines", f"{len(new)} are being claimed")
         taken = await self.context.machines(cluster.name)
         # Machines whose place another machine takes are removed first. A machine that only has a new address keeps its
         # jobs.
@@ -365,7 +365,7 @@ class ApplyRun:
             await self.report(name, "is set up", done=True, seconds=time.monotonic() - began)
 
     async def _not_half(self, head: Machine) -> None:
-        """Raises Refused if a restore was begun and has not ended. Without this check slurmdbd would fail to start
+        """Raises Refused if a restore is unfinished. Without this check slurmdbd would fail to start
         without a reason given."""
         argv = ["test", "-e", f"{ACCOUNTING_FOLDER}{RESTORING_SUFFIX}"]
         if (await self.context.connections.remote(head, argv, timeout_s=20, check=False)).code == 0:

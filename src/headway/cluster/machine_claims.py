@@ -1,4 +1,4 @@
-"""Machines that the user owns: surveyed before anything is planned, claimed with a mark, released at the end."""
+"""Machines that the user owns: surveys them before a plan, claims them with a mark file, and releases them."""
 
 from __future__ import annotations
 

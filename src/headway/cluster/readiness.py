@@ -1,4 +1,4 @@
-"""The last steps of a bring-up, and the checks whether a cluster is ready."""
+"""Finishes the set-up of a cluster's machines in Slurm, and checks whether the cluster is ready."""
 
 from __future__ import annotations
 

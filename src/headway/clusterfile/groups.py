@@ -111,7 +111,7 @@ def size_faults(path: str, part: GroupPart, provider: ProviderTraits) -> Iterato
             yield f"{path}idle", "is less than a minute", "give 1 or more: a machine takes minutes to start"
     else:
         if part.nodes is None:
-            yield f"{path}nodes", "is missing", "give nodes; or min, max and idle for a group that scales by itself"
+            yield f"{path}nodes", "is missing", "give nodes; or min, max and idle for a group that scales automatically"
         if part.min is not None:
             yield f"{path}min", "needs idle", "give idle, or use nodes instead"
     if part.max is not None and part.max < min_nodes(part):

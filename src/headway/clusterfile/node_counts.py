@@ -30,7 +30,7 @@ def target_node_counts(cluster: Cluster, counts: Mapping[str, int]) -> dict[str,
             raise NotFound(f"{cluster.name} has no group {name!r}", hint=f"its groups: {', '.join(names)}")
         if group.idle_s is not None:
             raise Conflict(
-                f"{group.name} scales by itself, between {group.nodes} and {group.most} nodes",
+                f"{group.name} scales automatically, between {group.nodes} and {group.most} nodes",
                 hint="change min and max in the cluster file, then headway apply",
             )
         found[group.name] = nodes

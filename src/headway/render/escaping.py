@@ -40,7 +40,7 @@ def slurm_text(lines: Iterable[Line], what: str) -> str:
 def one_line(text: str, what: str) -> str:
     """Returns `text`. Raises InvalidSpec if it could end a line; this is the last guard against injected lines."""
     if not text.isprintable():
-        raise InvalidSpec([Fault(what, f"{text!r} holds a line end or control character")])
+        raise InvalidSpec([Fault(what, f"{text!r} contains a line end or control character")])
     return text
 
 

@@ -206,7 +206,7 @@ class NodeRollout:
         while True:
             seen = await self._read_state()
             if await self.other_operation_waits():
-                await self.report("roll", "another operation goes first", level="warning", done=True)
+                await self.report("roll", "another operation runs first", level="warning", done=True)
                 return False
             if seen is not None:
                 left = nodes_to_roll(self.context.cluster, seen, self.image.id)

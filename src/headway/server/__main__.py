@@ -78,7 +78,7 @@ def _port(env: Mapping[str, str], name: str, default: int) -> int:
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) < 1 << 16):
-        raise Refused(f"{name} is no port: {text[:40]!r}", hint="a number up to 65535; 0 takes a free one")
+        raise Refused(f"{name} is not a port: {text[:40]!r}", hint="give a number up to 65535; 0 uses a free port")
     return int(text)
 
 

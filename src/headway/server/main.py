@@ -104,7 +104,7 @@ def serve(
     make_backend: MakeBackend = Backend,
 ) -> None:
     """Runs the server until SIGTERM or SIGINT. `url` is the database's; `data_dir` is the folder of the clusters'
-    data if servers share it (None: the state folder). Port 0 takes a free one; if the default port is in use, a free
+    data if servers share it (None: the state folder). Port 0 uses a free one; if the default port is in use, a free
     one is taken. Raises Refused if another server uses the state folder."""
     os.umask(0o077)
     _allow_files()
@@ -115,7 +115,7 @@ def serve(
         server = _Server(state_dir, data_dir, host, port, url, dataset_roots, notebooks, listen, oidc, make_backend)
         asyncio.run(server.run())
     except Exception as error:
-        log.error("the server could not go on", error=str(error), exc_info=not isinstance(error, HeadwayError))
+        log.error("the server ends because of an error", error=str(error), exc_info=not isinstance(error, HeadwayError))
         raise
     finally:
         state_files.withdraw(state_dir)
@@ -346,7 +346,7 @@ def mount_page(app: FastAPI) -> None:
 
 def _say_if_broken(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        log.error("a loop broke", loop=task.get_name(), exc_info=task.exception())
+        log.error("a worker failed", loop=task.get_name(), exc_info=task.exception())
 
 
 def _folder_name(state_dir: Path) -> str:

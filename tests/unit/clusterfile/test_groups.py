@@ -230,7 +230,7 @@ def test_refuses_to_scale_autoscaled_unknown_or_ambiguous_group() -> None:
     got = cluster()
     assert target_node_counts(got, {"gpu": 3}) == {"gpu": 3}
     assert target_node_counts(cluster("name: lab\nplan: h100-8\nnodes: 2"), {"": 3}) == {"main": 3}
-    with pytest.raises(Conflict, match="scales by itself"):
+    with pytest.raises(Conflict, match="scales automatically"):
         target_node_counts(got, {"cpu": 3})
     with pytest.raises(NotFound, match="no group 'gpus'"):
         target_node_counts(got, {"gpus": 3})

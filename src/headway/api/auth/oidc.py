@@ -209,12 +209,14 @@ class Provider:
                 about = await self._get(f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration")
                 if about.get("issuer") != self.settings.issuer:
                     raise Unreachable(
-                        f"the sign-in provider calls itself {str(about.get('issuer'))[:200]}, not {self.settings.issuer}",
+                        f"the sign-in provider's issuer is {str(about.get('issuer'))[:200]}, not {self.settings.issuer}",
                         hint="HEADWAY_OIDC_ISSUER must match its issuer exactly",
                     )
                 missing = {"authorization_endpoint", "token_endpoint", "jwks_uri"} - about.keys()
                 if missing:
-                    raise Unreachable(f"the sign-in provider names no {', '.join(sorted(missing))}", hint=_HINT)
+                    raise Unreachable(
+                        f"the sign-in provider's configuration lacks {', '.join(sorted(missing))}", hint=_HINT
+                    )
                 self._about, self._keys, self._read_at = about, None, time.monotonic()
         return self._about
 

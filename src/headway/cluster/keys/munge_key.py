@@ -1,8 +1,8 @@
 """Replaces the MUNGE key on running machines: the new key is first stored next to the old one on all of them, and only
 then activated.
 
-A head ignores messages of a machine with another key. So a machine that can't take the new key stops the change before
-it has begun anywhere. A head activates the key before any node does, or gets the old one back. Until all machines have
+A head ignores messages of a machine with another key. So if a machine can't store the new key, the change stops before
+any machine has activated it. A head activates the key before any node does, or gets the old one back. Until all machines have
 activated it, agents know why they can't read each other's messages (node/agent/lost_contact/key_change.py). Once the heads have
 the key, it is the cluster's key, which machines that are created or started get. After a killed run, the next one
 continues if a head has the new key; otherwise an apply with the cluster's old key undoes the change."""

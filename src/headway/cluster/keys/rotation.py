@@ -49,7 +49,7 @@ async def rotate(
     if (await context.store.secrets.of_cluster(cluster.name)).get(name) != fresh:
         await _nothing_else_asks(cluster, context)
     await begins()
-    await report("key", f"a new {what} key goes to every machine")
+    await report("key", f"a new {what} key is being installed on all machines")
     await apply_cluster(cluster, context, report, new={name: fresh})
     await report("key", f"every machine has the new {what} key", done=True)
 
@@ -88,7 +88,7 @@ async def _sign_in_key(
         raise
     await context.store.secrets.set(cluster.name, "bootstrap_key", new)
     await _admit(provider, machines, new)
-    await report("key", "no machine accepts the old key any more", done=True)
+    await report("key", "no machine accepts the old key now", done=True)
 
 
 async def _admit(provider: KeyRotatingProvider, machines: Iterable[Machine], *keys: str) -> None:

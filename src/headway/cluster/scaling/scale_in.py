@@ -79,7 +79,7 @@ class ScaleIn:
 
     async def remove_machines(self, names: Sequence[str]) -> None:
         """Waits until none of these nodes has a machine. Raises Refused, with the nodes back in service, if jobs run
-        there without a deadline, and SteppedAside if another operation goes first."""
+        there without a deadline, and SteppedAside if another operation must run first."""
         head = self.head
         if head is None or head.state is not MachineState.RUNNING:
             self._check_no_machine_runs(names)

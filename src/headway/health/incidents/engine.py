@@ -7,7 +7,7 @@
         the job is requeued)
 
 Machines that a provider reclaims go through the same states with the steps of `spot_reclaim`. `headway.autoscale` handles
-incidents of machines that can't be created. `orphaned` closes an incident whose machine is gone.
+incidents of machines that can't be created. `orphaned` closes an incident whose machine no longer exists.
 
 Each step is stored before the next and can be repeated, so that a new server continues after a killed one. Repairs and tests
 take long: they run as tasks that write nothing to the store, and a new server starts them again."""

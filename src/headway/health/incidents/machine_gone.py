@@ -1,4 +1,4 @@
-"""Closes incidents whose machine is gone: scaled in, deleted by the provider, or replaced in another slot. If the group
+"""Closes incidents whose machine no longer exists: scaled in, deleted by the provider, or replaced in another slot. If the group
 still lacks the machine, the incident stays open."""
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Requeues jobs that a restart of the controller killed in their first seconds.
 
-slurmctld saves its state some seconds after it has started a job. If it is killed before that, it comes back with the
-job pending, starts it again, and ends the run on the node that it does not know: the first run, and with it the new
-one, which is recorded as failed by signal 9. Seen on Slurm 24.11 under `bench/chaos.py`. If both happen within one
-second, the node takes the new run for the one that it was asked to end, and does not launch it ("Job credential
-revoked"): slurmctld records it as failed with exit code 1, and its log says so. A job submitted after the restart has
-no earlier run, so its failure has another cause. A second head that takes over reads the same state."""
+slurmctld saves its state some seconds after it has started a job. If it is killed before that, the restarted slurmctld
+has the job as pending and starts it again. It also kills the first run, which it does not know, on the node, and with it
+the new run, which is recorded as failed by signal 9. Seen on Slurm 24.11 under `bench/chaos.py`. If both happen within
+one second, the node takes the new run for the one to be killed and does not launch it ("Job credential revoked"):
+slurmctld records it as failed with exit code 1, and its log has this message. A job submitted after the restart has no
+earlier run, so its failure has another cause. A second head that takes over reads the same state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reason of a job in one line: why it waits or how it ended, in the words that pages, commands and logs show. Pure."""
+"""The reason of a job in one line: why it waits or how it ended, as pages, commands and logs show it. Pure."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def read_pipeline(document: Mapping[str, Any]) -> Pipeline:
         raise InvalidSpec([large], "the pipeline file")
     merged = _with_defaults(document)
     if _values(merged) > MAX_VALUES:
-        raise InvalidSpec([Fault("steps", "hold too many values", _SPLIT)], "the pipeline file")
+        raise InvalidSpec([Fault("steps", "contain too many values", _SPLIT)], "the pipeline file")
     faults: list[Fault] = []
     pipeline = None
     try:
@@ -109,7 +109,7 @@ def _too_large(document: Mapping[str, Any]) -> Fault | None:
             "steps", f"the file has {len(steps)} steps; the limit is {MAX_STEPS}", "split it into several pipelines"
         )
     if _values(document) > MAX_VALUES:
-        return Fault("", "the file holds too many values", _SPLIT)
+        return Fault("", "the file contains too many values", _SPLIT)
     if len(repr(defaults)) > MAX_DEFAULTS_BYTES:
         words = f"is longer than {MAX_DEFAULTS_BYTES // 1024} KiB"
         return Fault("defaults", words, "move long values into a file that the steps read")

@@ -1,6 +1,6 @@
 """A job's progress: the training's reports (node/agent), or lines of the job's log like `step 120 loss 1.873`.
 
-Both are files on the head. Each look reads on from where the last look ended, both in the same remote call. The log of
+Both are files on the head. One remote call reads both and continues where the previous call ended. The log of
 a job that has reported a loss is no longer read."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headway.jobs.view.ettr import CheckpointStalls, EffectiveTime
 from headway.transport.program_io import MAX_OUTPUT
 
 MAX_POINTS = 500
-FIRST_READ_BYTES = 4 * 1024 * 1024  # bytes read from the end of a log that exists already at the first look
+FIRST_READ_BYTES = 4 * 1024 * 1024  # bytes read from the end of a log that exists at the first read
 READ_BYTES = 1024 * 1024
 READ_AFTER_END_S = 120.0  # longer than the collector's interval of a minute
 MAX_ENDED_JOBS = 500
@@ -189,7 +189,7 @@ class _Followed:
 
     @property
     def limit(self) -> int:
-        """Returns the bytes to read with the next look."""
+        """Returns the number of bytes for the next read."""
         return FIRST_READ_BYTES if self.offset < 0 else READ_BYTES
 
     def request(self) -> dict[str, object]:
@@ -203,7 +203,7 @@ class _Followed:
         if "size" not in answer:
             return
         size, offset = int(str(answer["size"])), int(str(answer["offset"]))
-        if size < offset:  # the file was truncated: the next look reads it from its beginning
+        if size < offset:  # the file was truncated: the next read starts at its beginning
             self.offset = 0
             self.progress.start_new_log()
             return
@@ -214,12 +214,12 @@ class _Followed:
             return
         before = self.progress.points
         self.progress.add_log(data)
-        if self.progress.points > before and not first:  # lines from before the first look have no known time
+        if self.progress.points > before and not first:  # the time of lines before the first read is unknown
             self.progress.at = now
 
 
 def jobs_to_read(jobs: Sequence[JobState], now: float) -> tuple[JobState, ...]:
-    """Returns the jobs that may have reported something since the last look: all running jobs, and the jobs that
+    """Returns the jobs that may have reported something since the last read: all running jobs, and the jobs that
     ended at most READ_AFTER_END_S ago, of these the MAX_ENDED_JOBS newest. A job writes its last lines as it ends,
     and a short job may write everything then."""
     over = (job for job in jobs if job.state in ENDED and job.start_time and now - job.end_time <= READ_AFTER_END_S)
@@ -230,7 +230,7 @@ def jobs_to_read(jobs: Sequence[JobState], now: float) -> tuple[JobState, ...]:
 
 
 class ProgressReader:
-    """Keeps the progress of one cluster's jobs, with few remote calls a look."""
+    """Keeps the progress of one cluster's jobs, with few remote calls per read."""
 
     def __init__(self, links: HelperConnections, head: Machine) -> None:
         self._links = links
@@ -239,7 +239,7 @@ class ProgressReader:
         self._reports: dict[int, _Followed] = {}
 
     def progress_of(self, job_id: int) -> Progress | None:
-        """Returns the progress at the last look, or None when the job has reported nothing."""
+        """Returns the progress at the last read, or None if the job has reported nothing."""
         found = [source[job_id].progress for source in (self._reports, self._logs) if job_id in source]
         reporting = [progress for progress in found if progress.seen]
         return next((progress for progress in reporting if progress.measured), reporting[0] if reporting else None)
@@ -260,7 +260,7 @@ class ProgressReader:
         }
 
     async def read_jobs(self, jobs: Iterable[JobState]) -> None:
-        """Reads what these jobs have written since the last look, and forgets jobs that are no longer in `jobs`."""
+        """Reads the output of these jobs since the last read, and forgets jobs that are not in `jobs`."""
         started = [job for job in jobs if job.start_time]
         self._reports = {job.id: self._reports.get(job.id) or _Followed(job.id) for job in started}
         self._logs = {

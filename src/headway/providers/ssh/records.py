@@ -82,7 +82,7 @@ class HostRecords:
         if known is not None and hosts and (known.host.address, known.host.port) != (hosts[0].address, hosts[0].port):
             raise Refused(
                 f"{head} is {known.host.address}, and the inventory names {hosts[0].address} as the head",
-                hint="queue and accounting lie on the head: it stays where it is until the cluster is taken down",
+                hint="queue and accounting are on the head: it can't change until the cluster is taken down",
             )
 
     def pin_host_key(self, cluster: str, name: str, claimed: ClaimedHost) -> str:

@@ -72,7 +72,7 @@ class ScaleInWait:
             for operation in await queued_operations(self._state, self._operation.cluster)
             if self._replaces(operation)
         ]
-        words = "a newer request replaced it" if instead else "another operation goes first"
+        words = "a newer request replaced it" if instead else "another operation runs first"
         await self._report(mine.kind, f"{words}; nodes to be removed stay drained", level="warning", done=True)
         row = await self._state.store.clusters.get(mine.cluster)
         params = ScaleParams(

@@ -54,4 +54,8 @@ async def _read_last_accounting(state: AppState, cluster: Cluster) -> None:
         async with asyncio.timeout(LAST_ACCOUNTS_S):
             await read_accounting(state, cluster, int(state.clock()))
     except (HeadwayError, TimeoutError, OSError) as error:
-        log.warning("the ledger misses the end", cluster=cluster.name, error=str(error) or type(error).__name__)
+        log.warning(
+            "the last usage of the cluster could not be read",
+            cluster=cluster.name,
+            error=str(error) or type(error).__name__,
+        )

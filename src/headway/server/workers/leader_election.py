@@ -109,7 +109,7 @@ class LeaderElection:
             return
         _, self._ending = await asyncio.wait(self._ending, timeout=END_S)
         for task in self._ending:
-            log.warning("a loop of the lead before has not ended", loop=task.get_name())
+            log.warning("a worker of the previous lead has not ended", loop=task.get_name())
             task.cancel()
 
 
