@@ -24,18 +24,18 @@ async def stream_while_allowed(
     pieces: AsyncIterator[T],
     right: Right,
     check: Check | None = None,
-    say: Callable[[str], T] | None = None,
+    last_piece: Callable[[str], T] | None = None,
 ) -> AsyncGenerator[T, None]:
     """Yields the pieces as long as the request's person has the right. `check` raises NotAllowed if more than the right
-    is needed. `say` makes the last piece, which explains why the stream ended."""
+    is needed. `last_piece` makes the last piece, which explains why the stream ended."""
     try:
         allowed = pieces_until(pieces, lambda: _wait_until_not_allowed(request, right, check))
         async with contextlib.aclosing(allowed) as found:
             async for piece in found:
                 yield piece
     except Interrupted as error:
-        if say is not None:
-            yield say(error.result)
+        if last_piece is not None:
+            yield last_piece(error.result)
 
 
 async def _wait_until_not_allowed(request: Request, right: Right, check: Check | None) -> str:
