@@ -90,7 +90,7 @@ def report(run: Run) -> int:
             (own if by_itself else lost if kind.requeue else forbade).append(f"{last.job} {last.state}")
             if kind.requeue and not by_itself:
                 evidence(run, key, found)
-    untested = [one["number"] for one in stories(run) if returned_untested(one)]
+    untested = [story["number"] for story in stories(run) if returned_untested(story)]
     writes, shares, expected = scratch(run)
     success = retried / restarted if restarted else 1.0
     wrong = run.wrong_drains()
@@ -163,8 +163,8 @@ def evidence(run: Run, name: str, rows: list[Row]) -> None:
 def stories(run: Run) -> list[dict[str, Any]]:
     """Returns all incidents with their steps."""
     return [
-        run.ask(lambda api, number=one["number"]: api.incidents.get("bench", number)).model_dump(mode="json")  # type: ignore[misc]
-        for one in run.incidents()
+        run.ask(lambda api, number=incident["number"]: api.incidents.get("bench", number)).model_dump(mode="json")  # type: ignore[misc]
+        for incident in run.incidents()
     ]
 
 

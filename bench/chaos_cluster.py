@@ -293,11 +293,11 @@ class Run:
     def wrong_drains(self) -> list[str]:
         """Returns the incidents that drained a node which had no fault that justifies it."""
         return [
-            f"{one['node']}: {one['what']} (incident {one['number']})"
-            for one in self.incidents()
-            if one["drained"]
-            and not one["what"].startswith("Slurm had drained it")  # Slurm drained it before Headway saw it
-            and not any(self._explains(made, one) for made in self.made)
+            f"{incident['node']}: {incident['what']} (incident {incident['number']})"
+            for incident in self.incidents()
+            if incident["drained"]
+            and not incident["what"].startswith("Slurm had drained it")  # Slurm drained it before Headway saw it
+            and not any(self._explains(made, incident) for made in self.made)
         ]
 
     @staticmethod

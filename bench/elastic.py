@@ -174,7 +174,7 @@ def reclaimed(bench: Bench) -> None:
     same name."""
     job = bench.head("sbatch", "--parsable", "--requeue", "-o", "/dev/null", "--wrap=sleep 1000", user="bench").strip()
     node = _until(lambda: bench.head("squeue", "-h", "-j", job, "-t", "RUNNING", "-o", "%N").strip())
-    known = {one["number"] for one in json.loads(bench.cluster.headway("incidents", "bench", "-o", "json"))}
+    known = {row["number"] for row in json.loads(bench.cluster.headway("incidents", "bench", "-o", "json"))}
     bench.cluster.headway("fault", "bench", "reclaim", node, "--in", "120")
 
     def over() -> Any:

@@ -372,9 +372,9 @@ def errors_page() -> str:
     def body() -> Iterator[str]:
         yield "## Exit codes of commands\n"
         classes = [
-            one
-            for one in vars(errors).values()
-            if isinstance(one, type) and issubclass(one, errors.HeadwayError) and one is not errors.HeadwayError
+            var
+            for var in vars(errors).values()
+            if isinstance(var, type) and issubclass(var, errors.HeadwayError) and var is not errors.HeadwayError
         ]
         codes: dict[int, list[str]] = {}
         for one in classes:

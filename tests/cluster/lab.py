@@ -221,9 +221,12 @@ class Lab:
     def story(self) -> str:
         """Returns the history of this cluster for the report of a failed test."""
         lines = []
-        for one in self.client.incidents.list(self.name):
-            steps = self.client.incidents.get(self.name, one.number).steps
-            lines += [f"incident {one.number} {one.node}", *(f"  {s.at:.2f} {s.state}: {s.text}" for s in steps)]
+        for incident in self.client.incidents.list(self.name):
+            steps = self.client.incidents.get(self.name, incident.number).steps
+            lines += [
+                f"incident {incident.number} {incident.node}",
+                *(f"  {s.at:.2f} {s.state}: {s.text}" for s in steps),
+            ]
         lines += [
             f"{op.kind} {op.state} {op.started_at}..{op.finished_at}" for op in self.client.operations.list(self.name)
         ]

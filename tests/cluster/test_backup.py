@@ -196,7 +196,7 @@ def test_volume_is_added_lost_remounted_and_removed_under_a_job(lab: Lab) -> Non
     for node in ("keep-head", *NODES):
         on_node(lab, node, "sh", "-c", "! mountpoint -q /models")
     assert [pid(lab, "keep-head", "slurmctld"), *(pid(lab, node, "slurmd") for node in NODES)] == daemons
-    assert all(one.state == "returned" for one in lab.client.incidents.list("keep"))
+    assert all(incident.state == "returned" for incident in lab.client.incidents.list("keep"))
     go(lab, "volume")
     assert lab.wait_job(job) == "COMPLETED"
 

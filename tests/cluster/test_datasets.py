@@ -89,7 +89,7 @@ def test_dataset_version_is_added_read_staged_verified_and_removed(lab: Lab, sou
     lab.wait_job(earlier, "COMPLETED")
     lab.wait_job(job)
     assert "No such file" in lab.output(f"/home/{USER}/gone")
-    (row,) = [one for one in lab.client.jobs.lineage("lab", job).datasets if one["name"] == "words"]
+    (row,) = [dataset for dataset in lab.client.jobs.lineage("lab", job).datasets if dataset["name"] == "words"]
     assert row["version"] == "1"
     assert "by force" in row["removed"]
     assert [lab.podman("exec", lab.container(node), *slurmd) for node in ("lab-1-1", "lab-1-2")] == before

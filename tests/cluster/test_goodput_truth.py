@@ -51,7 +51,7 @@ def test_measured_goodput_matches_a_training_within_1_percent(lab: Lab) -> None:
         """Returns whether both runs have ended and the training's reports show the repeated work, which is not the
         whole first run."""
         runs = lab.client.billing.usage_runs(lab.name, job=job).runs
-        return len(runs) == 2 and all(one.end for one in runs) and 0 < runs[0].lost_s < runs[0].elapsed_s / 2
+        return len(runs) == 2 and all(run.end for run in runs) and 0 < runs[0].lost_s < runs[0].elapsed_s / 2
 
     lab.wait(settled, "the ledger to know both runs, and what was done again", patience_s=240)
     told = lab.client.billing.job_goodput(lab.name, job).total

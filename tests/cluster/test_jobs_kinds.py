@@ -108,7 +108,7 @@ def test_lineage_records_origin_and_rerun_repeats_the_job(lab: Lab, tmp_path: Pa
     assert found.env == {"GREETING": "hello", "HF_TOKEN": "********"}
     assert found.script_args == ["sh", "say.sh", "you"]
     assert found.nodes.startswith("lab-")
-    assert [one["name"] for one in found.datasets] == ["tiny"]
+    assert [dataset["name"] for dataset in found.datasets] == ["tiny"]
     assert b"s3cret" not in (lab.state / "headway.db").read_bytes()
     shown = lab.cli("job", "show", "lab", str(job), "--lineage").out
     assert "with uncommitted changes" in shown

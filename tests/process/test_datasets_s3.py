@@ -74,10 +74,10 @@ def test_imports_objects_below_prefix_as_version(s3: Any, library: DatasetLibrar
     put(s3, sets__tiny__a=b"alpha", sets__tiny__deep__b=b"b" * 9_000_000, sets__tiny2__c=b"no", sets__tiny__deep__=b"")
     manifest = library.bring("tiny", Bucket(f"s3://{s3.bucket}/sets/tiny", access), Progress())
     library.publish("tiny", 1, manifest)
-    assert [(one.path, one.bytes) for one in manifest.files] == [("a", 5), ("deep/b", 9_000_000)]
+    assert [(file.path, file.bytes) for file in manifest.files] == [("a", 5), ("deep/b", 9_000_000)]
     assert (library.folder("tiny") / "1/deep/b").read_bytes() == b"b" * 9_000_000
     whole = library.bring("all", Bucket(f"s3://{s3.bucket}", access), Progress())
-    assert [one.path for one in whole.files] == ["sets/tiny/a", "sets/tiny/deep/b", "sets/tiny2/c"]
+    assert [file.path for file in whole.files] == ["sets/tiny/a", "sets/tiny/deep/b", "sets/tiny2/c"]
     one = library.bring("one", Bucket(f"s3://{s3.bucket}/sets/tiny/a", access), Progress())
     assert [(entry.path, entry.sha256) for entry in one.files] == [("a", manifest.files[0].sha256)]
 

@@ -107,7 +107,7 @@ async def test_closes_connections_when_sudo_fails(ops: Path) -> None:
         for _ in range(3):
             with pytest.raises(Unreachable):
                 await ssh.remote(machine, ["true"], timeout_s=20)
-        await eventually(lambda: all(one.is_closed() for one in server.connections))
+        await eventually(lambda: all(connection.is_closed() for connection in server.connections))
 
 
 async def test_user_outside_sudoers_raises_unreachable(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -387,7 +387,7 @@ async def test_measures_and_ends_many_runs_at_once(url: str) -> None:
     ]
     store = await open_store(Path(), url)
     try:
-        await store.runs.save("many", [(one, allocations_by_group(one, lab.group_of), 0) for one in runs])
+        await store.runs.save("many", [(run, allocations_by_group(run, lab.group_of), 0) for run in runs])
         minutes = [(job, t0 + 60 * at, 60, 30, 10**9 * job) for job in jobs for at in (1, 2)]
         await store.runs.add_measurements(
             "many", minutes, t0 + 120, {(job, t0, "main"): (10**10, 10**10) for job in jobs}
@@ -426,9 +426,8 @@ async def _losses_and_capacity(store: Store, span: ReportSpan, marks: range) -> 
     [blamed] = await store.losses.lost_to_incidents("ledger", span, Only(), 120.0)
     assert (blamed.job, blamed.how, blamed.what, blamed.node) == (1, how, "XID 79", "lab-1-1")
     await store.checkpoints.record("ledger", {1: CheckpointStats(3, 30.0, 300.0)}, t0 + 300)
-    assert [(one.job, one.start - t0, one.saves) async for one in store.losses.with_checkpoints("ledger", span, Only(), 2)] == [
-        (1, -50, 3), (1, 200, 3),
-    ]  # fmt: skip
+    saved = [row async for row in store.losses.with_checkpoints("ledger", span, Only(), 2)]
+    assert [(row.job, row.start - t0, row.saves) for row in saved] == [(1, -50, 3), (1, 200, 3)]
     on = await store.capacity.held_on("ledger", [("lab-1-1", t0 + 50, t0 + 250)], span.now)
     assert sorted((one.start - t0, one.end - t0, one.units) for one in on) == [
         (50, 100, 4),

@@ -51,7 +51,7 @@ def ended(lab: Lab, node: str, count: int, patience_s: float = 300) -> dict[str,
     """Waits until the node has `count` incidents and the newest has ended, and returns it."""
 
     def there() -> dict[str, Any]:
-        found = [one for one in lab.client.incidents.list("rep") if one.node == node]
+        found = [incident for incident in lab.client.incidents.list("rep") if incident.node == node]
         over = len(found) == count and found[0].state in {"returned", "out of service"}
         return lab.client.incidents.get("rep", found[0].number).model_dump() if over else {}
 
@@ -108,7 +108,7 @@ def test_killed_head_daemons_restart_without_disturbing_jobs(lab: Lab) -> None:
 
 def test_provider_replaces_machine_that_reboot_does_not_repair(lab: Lab) -> None:
     node = NODES[1]
-    count = sum(one.node == node for one in lab.client.incidents.list("rep"))
+    count = sum(incident.node == node for incident in lab.client.incidents.list("rep"))
     there = lab.container(node)
     old = lab.podman("inspect", "--format", "{{.Id}}", there)
     # The machine's own disk no longer has one of its GPUs: a reboot brings back seven.
@@ -126,7 +126,7 @@ def test_provider_replaces_machine_that_reboot_does_not_repair(lab: Lab) -> None
 
 def test_flaky_node_accepts_only_jobs_that_name_its_reservation(lab: Lab) -> None:
     node = NODES[0]
-    count = sum(one.node == node for one in lab.client.incidents.list("rep"))
+    count = sum(incident.node == node for incident in lab.client.incidents.list("rep"))
     lab.cli("fault", "xid", "79", node, "--gpu", "0")
     found = ended(lab, node, count + 1)
     assert found["steps"][-1]["text"].startswith(
@@ -150,7 +150,7 @@ def test_flaky_node_accepts_only_jobs_that_name_its_reservation(lab: Lab) -> Non
 
 def test_lost_mount_is_repaired_once_despite_manual_heal(lab: Lab) -> None:
     node = NODES[1]
-    count = sum(one.node == node for one in lab.client.incidents.list("rep"))
+    count = sum(incident.node == node for incident in lab.client.incidents.list("rep"))
     lab.cli("fault", "mount-lost", node)
     assert ended(lab, node, count + 1)["state"] == "returned"
     lab.cli("fault", "mount-lost", node)

@@ -71,4 +71,4 @@ def test_hanging_volume_drains_node_until_volume_returns(lab: Lab) -> None:
     lab.head("touch", "/scratch/go")
     for number in (job, waits):
         assert lab.wait_job(number) == "COMPLETED"
-    assert [one.state for one in lab.client.incidents.list("vol")] == ["returned"]
+    assert [incident.state for incident in lab.client.incidents.list("vol")] == ["returned"]

@@ -43,12 +43,12 @@ def key_of(method: str, path: str) -> str:
 
 def routes(server: Server) -> Iterator[tuple[str, str, str]]:
     """Yields (key, method, path) of each route of the app."""
-    for one in iter_route_contexts(server.app.routes):
-        if not one.methods:
+    for context in iter_route_contexts(server.app.routes):
+        if not context.methods:
             # Folders of files without access control. The documentation is mounted where it is built.
-            assert one.name in ("static", "docs"), f"what is {one.path}? teach this test to walk it"
-        for method in sorted((one.methods or set()) - {"HEAD", "OPTIONS"}):
-            yield key_of(method, one.path or ""), method, one.path or ""
+            assert context.name in ("static", "docs"), f"what is {context.path}? teach this test to walk it"
+        for method in sorted((context.methods or set()) - {"HEAD", "OPTIONS"}):
+            yield key_of(method, context.path or ""), method, context.path or ""
 
 
 @pytest.fixture

@@ -28,7 +28,11 @@ class Mounts:
     @staticmethod
     def wanted(cluster: Cluster) -> set[str]:
         """Returns the mounts of versioned datasets that the cluster's file asks for."""
-        return {f"{one.mount} of {Path(one.source).name}" for one in cluster.storage.datasets if one.versioned}
+        return {
+            f"{dataset.mount} of {Path(dataset.source).name}"
+            for dataset in cluster.storage.datasets
+            if dataset.versioned
+        }
 
     def plan(self, cluster: Cluster) -> ChangeSet:
         attach = [Change("dataset.attach", "cluster", name, "") for name in sorted(self._names(cluster) - self.there)]
@@ -43,7 +47,7 @@ class Mounts:
 
     @staticmethod
     def _names(cluster: Cluster) -> set[str]:
-        return {one.name for one in cluster.storage.datasets if one.versioned}
+        return {dataset.name for dataset in cluster.storage.datasets if dataset.versioned}
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def _execute(operation: str, words: list[str], memory: bytearray, arguments: dic
             _float(_value(sources[0], at)) * _float(_value(sources[1], at)) + _float(_value(sources[2], at))
         )
     else:
-        at.registers[target] = _arithmetic(operation, kind[0], size, [_value(one, at) for one in sources])
+        at.registers[target] = _arithmetic(operation, kind[0], size, [_value(source, at) for source in sources])
 
 
 def _arithmetic(operation: str, name: str, size: int, v: list[int]) -> int:

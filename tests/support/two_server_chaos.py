@@ -170,7 +170,7 @@ class Ordeal:
 
     def _operations(self) -> list[dict[str, Any]]:
         return [
-            one for name in CLUSTERS for one in json.loads(self._get(f"/api/v1/operations?cluster={name}&limit=1000"))
+            row for name in CLUSTERS for row in json.loads(self._get(f"/api/v1/operations?cluster={name}&limit=1000"))
         ]
 
     def _all_done(self) -> list[dict[str, Any]]:

@@ -29,6 +29,6 @@ def _named_programs(path: Path) -> Iterator[str]:
 
 def test_only_the_slurm_package_and_rendered_files_name_slurm_programs() -> None:
     outside = [p for p in SOURCE.rglob("*.py") if p.relative_to(SOURCE).parts[0] not in ("slurm", "render")]
-    found = [one for path in outside for one in _named_programs(path)]
+    found = [program for path in outside for program in _named_programs(path)]
     assert [one for one in found if one.partition(":")[0] not in ALLOWED] == []
     assert {one.partition(":")[0] for one in found} == set(ALLOWED)  # no exception outlives its use

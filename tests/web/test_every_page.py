@@ -103,4 +103,4 @@ def _faults(site: Site, look: Look, place: Place) -> list[str]:
 def wire_bytes(fetched: list[Request]) -> int:
     """Returns the bytes received over the network, including the headers of responses."""
     sizes = [request.sizes() for request in fetched]
-    return sum(one["responseBodySize"] + one["responseHeadersSize"] for one in sizes)
+    return sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.browser
 def shows(site: Site, *jobs: JobState) -> None:
     async def put() -> None:
         known = site.state.live.snapshot("demo")
-        others = [job for job in known.jobs if job.id not in {one.id for one in jobs}]
+        others = [job for job in known.jobs if job.id not in {job.id for job in jobs}]
         demo_state.SHOWN["demo"] = replace(
             known, jobs=(*others, *jobs), as_of=time.time()
         )  # a new reading has them too

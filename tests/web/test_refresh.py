@@ -153,7 +153,7 @@ def test_times_show_their_date_unless_it_is_today(site: Site, browser: Browser) 
 def test_old_times_show_their_date_on_a_phone(site: Site, browser: Browser) -> None:
     page = browser.new_context(viewport={"width": 360, "height": 740}).new_page()
     base = snapshots.broken()
-    long_ago = tuple(replace(one, at=one.at - 40 * 86_400) for one in base.notices)
+    long_ago = tuple(replace(notice, at=notice.at - 40 * 86_400) for notice in base.notices)
     status = base.status.model_copy(
         update={"cluster": base.status.cluster.model_copy(update={"as_of": time.time() - 2 * 86_400})}
     )

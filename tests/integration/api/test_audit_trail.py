@@ -156,7 +156,7 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
 
 def writes(made: Server) -> list[tuple[str, str, str]]:
     """Those that bring the cluster down last."""
-    found = [one for one in sorted(routes(made)) if one[1] != "GET" and one[0] not in NO_DEED | SIGNING]
+    found = [route for route in sorted(routes(made)) if route[1] != "GET" and route[0] not in NO_DEED | SIGNING]
     return sorted(found, key=lambda one: (one[0].endswith("/down"), one[0]))
 
 

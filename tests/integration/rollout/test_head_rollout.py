@@ -27,15 +27,15 @@ FIRST, SECOND = TWO.heads
 def test_rollout_plan_recreates_the_second_head_first() -> None:
     machines = {name: replace(builders.machine(name), image="id-old") for name in TWO.heads}
     found = rollout_changes(TWO, RolloutState(machines), "id-new", NEW, head=True, deadline=False)
-    assert [one.where for one in found.changes] == [SECOND, FIRST]
+    assert [change.where for change in found.changes] == [SECOND, FIRST]
     assert "slurmctld is down meanwhile" not in found.changes[0].why
     assert f"{SECOND} is the active head meanwhile" in found.changes[1].why
     note = rollout_changes(TWO, RolloutState(machines), "id-new", NEW, head=False, deadline=False).notes[-1]
     assert note.startswith("lab-head,lab-head2 run another node image and stay unchanged; --head")
     machines[FIRST] = replace(machines[FIRST], image="id-new")
     assert [
-        one.where
-        for one in rollout_changes(TWO, RolloutState(machines), "id-new", NEW, head=True, deadline=False).changes
+        change.where
+        for change in rollout_changes(TWO, RolloutState(machines), "id-new", NEW, head=True, deadline=False).changes
     ] == [SECOND]
 
 

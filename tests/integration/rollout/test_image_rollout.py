@@ -211,14 +211,14 @@ async def test_rollout_plan_lists_nodes_and_reasons_without_changes(fleet: Fleet
     fleet.jobs = {"lab-1-2": {7}}
     fleet.reasons = {"lab-1-4": "ann: x"}
     found = await plan_rollout(context(fleet, store), back=False, head=True, by=False)
-    assert [(one.where, one.disturbs) for one in found.changes] == [
+    assert [(change.where, change.disturbs) for change in found.changes] == [
         ("lab-1-1", Disturbs.REBUILD), ("lab-1-3", Disturbs.REBUILD), ("lab-1-2", Disturbs.REBUILD),
         ("lab-head", Disturbs.REBUILD),
     ]  # fmt: skip
     assert "once job 7 has ended" in found.changes[2].why
     assert "lab-1-4" in found.notes[0]
     by = await plan_rollout(context(fleet, store), back=False, head=False, by=True)
-    assert [one.disturbs for one in by.changes if one.where == "lab-1-2"] == [Disturbs.JOBS]
+    assert [change.disturbs for change in by.changes if change.where == "lab-1-2"] == [Disturbs.JOBS]
     assert "--head" in by.notes[-1]
     assert fleet.did == []
     with pytest.raises(Refused, match="no previous image"):

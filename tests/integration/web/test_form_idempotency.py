@@ -76,7 +76,9 @@ async def test_interrupted_notebook_start_keeps_the_secret_of_its_job(
     (row,) = await server.store.notebooks.of_cluster("lab")
     requests = [call[1] for call in server.backend.named("submit")]
     assert (row.job_id, len(requests), len(set(server.backend.tags))) == (4 + submitted, submitted, 1)
-    assert {(one.env[jupyter.SECRET_VARIABLE], one.script_args[0]) for one in requests} == {(row.secret, row.folder)}
+    assert {(request.env[jupyter.SECRET_VARIABLE], request.script_args[0]) for request in requests} == {
+        (row.secret, row.folder)
+    }
 
 
 async def test_other_form_key_content_or_session_is_a_new_request(server: Server) -> None:

@@ -118,7 +118,7 @@ def metrics(cluster: Cluster, queries: Sequence[Query], start: float, end: float
     rows = []
     for query in queries:
         node, job = re.search(r'node="([^"]+)"', query.text), re.search(r'hpc_job="', query.text)
-        every = [one.name for one in cluster.slots] if query.key == "use" else []
+        every = [slot.name for slot in cluster.slots] if query.key == "use" else []
         nodes = every or [node[1]] if every or node else ["demo-1-1", "demo-1-2"] if job else [""]
         for name in nodes:
             for gpu in range(8) if "by (node, gpu)" in query.text else [0]:
@@ -163,9 +163,9 @@ def _shares(cluster: Cluster) -> tuple[Share, ...]:
 
 
 def _job(cluster: Cluster, number: int) -> JobState:
-    for one in SHOWN[cluster.name].jobs:
-        if one.id == number:
-            return one
+    for job in SHOWN[cluster.name].jobs:
+        if job.id == number:
+            return job
     raise NotFound(f"{cluster.name} has no job {number}")
 
 
@@ -236,26 +236,35 @@ def _machine(cluster: str, n: NodeOut) -> Machine:
 async def _put_incidents(state: AppState, name: str, incidents: Sequence[IncidentOut]) -> None:
     """Stores each incident with the course that its times describe."""
     async with state.store.database.write() as db:
-        for one in incidents:
-            if (await db.execute(select(t.incidents.c.number).where(t.incidents.c.number == one.number))).first():
+        for incident in incidents:
+            if (await db.execute(select(t.incidents.c.number).where(t.incidents.c.number == incident.number))).first():
                 continue
-            values = one.model_dump(
+            values = incident.model_dump(
                 include={"number", "node", "what", "action", "state", "opened_at", "drained", "score"}
             )
             await db.execute(
-                insert(t.incidents).values(cluster=name, last_signal_at=one.fault_at, fault_at=one.fault_at, **values)
+                insert(t.incidents).values(
+                    cluster=name, last_signal_at=incident.fault_at, fault_at=incident.fault_at, **values
+                )
             )
-            for seq, (after, word, text, evidence) in enumerate(_course(one), 1):
-                at = one.fault_at + after
-                row = {"incident": one.number, "seq": seq, "at": at, "state": word, "text": text, "evidence": evidence}
-                await db.execute(insert(t.incident_steps).values(actor="headway", **row))
-            for job in one.jobs:
-                moments = {
-                    key: one.fault_at + after if after is not None else None
-                    for key, after in (("running_at", one.times.running_s), ("step_at", one.times.step_s))
+            for seq, (after, word, text, evidence) in enumerate(_course(incident), 1):
+                at = incident.fault_at + after
+                row = {
+                    "incident": incident.number,
+                    "seq": seq,
+                    "at": at,
+                    "state": word,
+                    "text": text,
+                    "evidence": evidence,
                 }
-                requeued = one.fault_at + (one.times.requeue_s or 1)
-                row = {"incident": one.number, "job": job.job, "requeued_at": requeued, **moments}
+                await db.execute(insert(t.incident_steps).values(actor="headway", **row))
+            for job in incident.jobs:
+                moments = {
+                    key: incident.fault_at + after if after is not None else None
+                    for key, after in (("running_at", incident.times.running_s), ("step_at", incident.times.step_s))
+                }
+                requeued = incident.fault_at + (incident.times.requeue_s or 1)
+                row = {"incident": incident.number, "job": job.job, "requeued_at": requeued, **moments}
                 await db.execute(insert(t.incident_jobs).values(**row))
 
 

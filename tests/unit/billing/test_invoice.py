@@ -130,7 +130,7 @@ def test_shares_idle_spare_and_broken_costs_by_rules() -> None:
     costs.add(cut[0], held, nodes, Fraction(0))
     found = chargeback.share_out(bill, costs, Rules("use", "share", "centre:platform"), {"vision": 1, "speech": 3})
     assert bill.total_cents == 20000
-    assert {one.team: dict(one.cents) for one in found.teams} == {
+    assert {team.team: dict(team.cents) for team in found.teams} == {
         "vision": {"productive": 2400, "lost": 500, "held_idle": 100, "idle": 3750, "spare": 2500, "broken": 0},
         "speech": {"productive": 1000, "lost": 0, "held_idle": 0, "idle": 1250, "spare": 7500, "broken": 0},
     }
@@ -201,16 +201,16 @@ def test_chargeback_parts_sum_to_invoice_for_any_history(
     bill = invoice.invoice_lines("lab", OCTOBER, nodes, not_there)
     costs = Costs()
     for i, segment in enumerate(cut):
-        here = [one for one in nodes if one.segment == segment]
+        here = [node for node in nodes if node.segment == segment]
         costs.add(segment, uses if i == 0 else [], here, Fraction(0), not_there[i][1])
     found = chargeback.share_out(bill, costs, rules, shares)
-    parts = sum(one.total_cents for one in found.teams) + sum(one.cents for one in found.unassigned)
+    parts = sum(team.total_cents for team in found.teams) + sum(cost.cents for cost in found.unassigned)
     assert parts == bill.total_cents == sum(line.amount_cents for line in bill.lines)
-    assert all(cents >= 0 for one in found.teams for cents in one.cents.values())
+    assert all(cents >= 0 for team in found.teams for cents in team.cents.values())
     seconds = sum(line.seconds for line in bill.lines)
-    assert seconds == sum(intervals.seconds(one.there) for one in nodes) + sum(unused for _, unused in not_there)
+    assert seconds == sum(intervals.seconds(node.there) for node in nodes) + sum(unused for _, unused in not_there)
     for segment in cut:  # whoever reserved pays for no less
-        there = sum(intervals.seconds(one.there) for one in nodes if one.segment is segment)
+        there = sum(intervals.seconds(node.there) for node in nodes if node.segment is segment)
         whole = max(0, min(segment.end, now) - segment.start) * segment.reserved
         assert there + invoice.unused(segment, nodes, now) >= whole
 

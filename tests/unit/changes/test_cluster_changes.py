@@ -43,7 +43,7 @@ def test_newer_node_image_is_a_note_and_no_change() -> None:
     assert "rebuild" in note
     assert "headway roll lab --head" in note
     assert changeset(goal, Observed(machines)).notes == ()
-    assert not [one for one in found.changes if one.kind.startswith("machine")]
+    assert not [change for change in found.changes if change.kind.startswith("machine")]
 
 
 async def test_machines_made_from_an_earlier_image_are_listed(
@@ -97,13 +97,13 @@ def test_plan_names_jobs_ended_by_partition_and_node_changes() -> None:
     old = "NodeName=lab-1-[1-2] CPUs=64\nPartitionName=train Nodes=ALL\nPartitionName=debug Nodes=ALL\n"
     observed = Observed(machines, {LAB.head: seen}, texts={SLURM_CONF: old}, aborted={"debug": (4, 5), "lab-1-1": (6,)})
     goal = DesiredState(LAB, {"head": desired, "node": DesiredMachine.build({}, {}, ())}, desired_accounts(LAB))
-    (told,) = [one for one in changeset(goal, observed).disturbing_changes if one.disturbs is Disturbs.JOBS]
+    (told,) = [change for change in changeset(goal, observed).disturbing_changes if change.disturbs is Disturbs.JOBS]
     assert (told.kind, told.what) == ("unit.reload", CONTROLLER.name)
     assert told.why == (
         "partition debug is removed and Slurm ends jobs 4, 5; other processors or GPUs on lab-1-1: Slurm ends job 6 there"
     )
     nobody = changeset(goal, replace(observed, aborted={}))
-    assert not [one for one in nobody.disturbing_changes if one.disturbs is Disturbs.JOBS]
+    assert not [change for change in nobody.disturbing_changes if change.disturbs is Disturbs.JOBS]
 
 
 DAMAGES = (
@@ -126,7 +126,7 @@ async def test_unparsable_slurm_conf_is_replaced_and_reported_in_the_plan(damage
     assert await _aborted(goal, context, builders.machine(LAB.head), texts) == ({}, "")
     seen = ObservedMachine({SLURM_CONF: ObservedFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
     observed = Observed({LAB.head: builders.machine(LAB.head)}, {LAB.head: seen}, texts=texts)
-    told = {one.kind: one for one in changeset(goal, observed).changes if one.where == LAB.head}
+    told = {change.kind: change for change in changeset(goal, observed).changes if change.where == LAB.head}
     assert told["file.write"].why.startswith("can't be parsed and is replaced: ")
     assert told["unit.restart"].disturbs is Disturbs.CONTROLLER_RESTART
     assert told["unit.restart"].why == "its file can't be parsed"
@@ -149,7 +149,7 @@ async def test_plan_asks_if_jobs_to_be_ended_cannot_be_determined(monkeypatch: p
     assert (jobs, why) == ({}, "the controller does not answer")
     seen = ObservedMachine({SLURM_CONF: ObservedFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
     observed = Observed({LAB.head: head}, {LAB.head: seen}, texts={SLURM_CONF: old}, unasked=why)
-    (told,) = [one for one in changeset(goal, observed).disturbing_changes if one.disturbs is Disturbs.JOBS]
+    (told,) = [change for change in changeset(goal, observed).disturbing_changes if change.disturbs is Disturbs.JOBS]
     assert told.why == (
         "partition debug is removed, other processors or GPUs on lab-1-[1-2]; "
         "the jobs that Slurm ends for that are unknown: the controller does not answer"
@@ -206,7 +206,7 @@ async def _with_two_heads(monkeypatch: pytest.MonkeyPatch, before: Cluster, firs
     context = ClusterContext(provider, cast(Any, None), connections, Path("/nowhere"))
     goal = _goal_of(TWO)
     found = changeset(goal, await watched.observe_cluster(goal, context))
-    return [one for one in found.changes if one.what == CONTROLLER.name]
+    return [change for change in found.changes if change.what == CONTROLLER.name]
 
 
 async def test_ended_jobs_are_attributed_to_the_leading_controller(

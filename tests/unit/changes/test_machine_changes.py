@@ -82,7 +82,9 @@ def test_config_change_that_ends_jobs_disturbs_jobs() -> None:
         wanted = replace(WANTED, effects={CONF: effect}, ends={CONF: "partition debug is removed and Slurm ends job 4"})
         last = list(machine_changes("lab-head", wanted, seen))[-1]
         assert (last.kind, last.disturbs, last.why) == (kind, Disturbs.JOBS, wanted.ends[CONF])
-        assert not [one for one in machine_changes("lab-head", wanted, as_wanted()) if one.disturbs is Disturbs.JOBS]
+        assert not [
+            change for change in machine_changes("lab-head", wanted, as_wanted()) if change.disturbs is Disturbs.JOBS
+        ]
 
 
 def test_start_of_a_stopped_controller_that_ends_jobs_disturbs_jobs() -> None:

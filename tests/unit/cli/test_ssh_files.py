@@ -64,7 +64,7 @@ def test_ssh_config_offers_headway_key_and_personal_keys(home: Path) -> None:
 def test_node_patterns_of_clusters_with_a_common_prefix_do_not_overlap(home: Path) -> None:
     for name in ("lab", "lab-x"):
         (patterns,) = ssh_files.node_patterns(ssh_access(name))
-        assert [one for one in patterns if not one.startswith("!")] == [f"{name}-1-*", f"{name}-2-*"]
+        assert [pattern for pattern in patterns if not pattern.startswith("!")] == [f"{name}-1-*", f"{name}-2-*"]
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")

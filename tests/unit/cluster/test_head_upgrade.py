@@ -87,8 +87,8 @@ async def test_heads_are_removed_after_image_build_and_daemon_stop(world: World,
     assert world.order == [
         "image",
         "scontrol update NodeName=lab-1-1 State=DRAIN Reason=headway: rolls",
-        *(f"{one} {SECOND}" for one in daemons),
-        *(f"{one} {FIRST}" for one in daemons),
+        *(f"{daemon} {SECOND}" for daemon in daemons),
+        *(f"{daemon} {FIRST}" for daemon in daemons),
         *(f"off {name}" for name in (SECOND, FIRST)),
         *(f"gone {name}" for name in (SECOND, FIRST)),
     ]
@@ -128,7 +128,7 @@ def made(monkeypatch: pytest.MonkeyPatch, world: World) -> dict[str, str]:
         return IMAGES
 
     async def tagged(tag: str) -> Any:
-        return next(one for one in IMAGES if one.tag == tag)
+        return next(image for image in IMAGES if image.tag == tag)
 
     async def listed(_: str) -> Any:
         return tuple(replace(one, image=f"id-{of[name]}") for name, one in MACHINES.items() if name in of)

@@ -264,7 +264,7 @@ def test_reader_does_not_follow_swapped_in_symlink(library: DatasetLibrary, sour
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "b.bin").write_bytes(b"beta" * 1000)
     reader = Folder(source)
-    (item,) = [one for one in reader.listing().files if one.path == "train/deep/b.bin"]
+    (item,) = [file for file in reader.listing().files if file.path == "train/deep/b.bin"]
     (source / "train/deep/b.bin").unlink()
     (source / "train/deep").rmdir()
     (source / "train/deep").symlink_to(tmp_path / "secret")
@@ -276,7 +276,7 @@ def test_refuses_file_changed_after_listing(library: DatasetLibrary, source: Pat
     reader = Folder(source)
     listed = reader.listing()
     (source / "run.sh").write_text("another")
-    item = next(one for one in listed.files if one.path == "run.sh")
+    item = next(file for file in listed.files if file.path == "run.sh")
     with pytest.raises(Refused, match="was changed while it was read"):
         list(reader.read(item))
 

@@ -17,8 +17,8 @@ from headway.server.operations.registry import HANDLERS
 
 
 def _kinds_with_parameters(base: type[OperationParams]) -> set[OperationKind]:
-    found = {one.kind for one in base.__subclasses__()}
-    return found.union(*(_kinds_with_parameters(one) for one in base.__subclasses__()))
+    found = {subclass.kind for subclass in base.__subclasses__()}
+    return found.union(*(_kinds_with_parameters(subclass) for subclass in base.__subclasses__()))
 
 
 @pytest.mark.parametrize("kind", OperationKind)

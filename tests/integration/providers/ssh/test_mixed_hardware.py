@@ -22,7 +22,7 @@ from tests.support.render_cases import H100, group, own_gpu_cluster, own_site
 
 A100S = tuple(DetectedGpu("NVIDIA A100-SXM4-80GB", 81920, f"0000:{n}b:00.0", (), n) for n in range(4))
 H100S = tuple(DetectedGpu(H100.gpu_product, 81559, f"0000:{n}b:00.0", (), n) for n in range(8))
-DRIVERLESS = tuple(replace(one, product="", memory_mib=0, minor=-1) for one in H100S)
+DRIVERLESS = tuple(replace(gpu, product="", memory_mib=0, minor=-1) for gpu in H100S)
 FULL = DetectedHardware(128, 2, 64, 1, 2_040_000, 900_000, H100S)
 PORTS = (DetectedNic("mlx5_0", "InfiniBand", 400, True), DetectedNic("mlx5_1", "InfiniBand", 10, False))
 
@@ -66,7 +66,7 @@ def test_node_without_a_gpu_driver_expects_no_gpus(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("product", ["NVIDIA H100 PCIe", "NVIDIA H100 NVL"])
 def test_plan_performance_figures_apply_only_to_the_same_gpu_product(tmp_path: Path, product: str) -> None:
-    pcie = replace(FULL, gpus=tuple(replace(one, product=product) for one in H100S))
+    pcie = replace(FULL, gpus=tuple(replace(gpu, product=product) for gpu in H100S))
     found = config_of(tmp_path, "lab-1-2", pcie)
     assert (found.gpu_type, found.expects) == ("h100", {})
     assert config_of(tmp_path, "lab-1-2", pcie, gpu_product="").expects != {}, "a plan that names only the type"

@@ -186,7 +186,7 @@ async def test_replacement_skips_a_node_that_is_no_longer_wanted(lab: Ward, monk
     if fate == "scaled":
         cluster = replace(cluster, groups=(replace(group, nodes=group.nodes - 1),))
     elif fate == "taken out":
-        cluster = replace(cluster, groups=(replace(group, slots=tuple(one for one in group.slots if one != NODE)),))
+        cluster = replace(cluster, groups=(replace(group, slots=tuple(slot for slot in group.slots if slot != NODE)),))
     opened = ClusterConnections(lab.responder.cluster_context, None)
     monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
     lifecycle = ClusterLifecycle(Pool(lab.store, opened))

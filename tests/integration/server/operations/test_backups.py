@@ -274,7 +274,9 @@ async def test_restore_lists_dataset_versions_with_missing_files(
     await server.work_off()
     assert folder.stat().st_mode & 0o777 == 0o755
     (cluster, *_) = server.backend.named("restore")[0]
-    assert [(one.mount, one.source) for one in cluster.storage.datasets] == [("/datasets/tiny", str(folder))]
+    assert [(dataset.mount, dataset.source) for dataset in cluster.storage.datasets] == [
+        ("/datasets/tiny", str(folder))
+    ]
     (said,) = [event for event in await server.store.operations.events_after(asked) if event.step == "datasets"]
     assert said.text == "the files of tiny@1 are missing: add the same ones again with headway dataset add"
     assert await server.store.datasets.next_number("lab", "tiny") == 3

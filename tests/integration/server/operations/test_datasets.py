@@ -77,7 +77,7 @@ async def test_new_version_applies_nothing_and_identical_content_adds_none(
     (source / "b.txt").write_text("beta")
     assert (await add(server, source)).kept == ("/datasets/tiny/2",)
     assert len(server.backend.named("apply")) == applied
-    assert [one.label for one in await server.store.datasets.versions("lab")] == ["tiny@1", "tiny@2"]
+    assert [version.label for version in await server.store.datasets.versions("lab")] == ["tiny@1", "tiny@2"]
 
 
 async def test_mount_with_disruptive_changes_waits_for_an_apply(server: Server, mounts: Mounts, source: Path) -> None:

@@ -139,7 +139,7 @@ async def test_manual_backup_does_not_replace_the_scheduled_one(
 
 async def test_overdue_backup_is_reported_once_per_interval(server: Server, rule: BackupRule) -> None:
     def told() -> list[str]:
-        return [one.text for one in server.state.live.notices("lab") if "no backup" in one.text]
+        return [notice.text for notice in server.state.live.notices("lab") if "no backup" in notice.text]
 
     clock: Any = server.state.clock
     backups = BackupSchedule(server.state)
@@ -181,7 +181,7 @@ async def test_clock_jump_ahead_does_not_stop_scheduled_backups(server: Server, 
 
 async def test_clock_jump_ahead_does_not_silence_overdue_notices(server: Server, rule: BackupRule) -> None:
     def told() -> int:
-        return len([one for one in server.state.live.notices("lab") if "no backup" in one.text])
+        return len([notice for notice in server.state.live.notices("lab") if "no backup" in notice.text])
 
     clock: Any = server.state.clock
     backups, year_s = BackupSchedule(server.state), 365 * 86_400

@@ -128,7 +128,7 @@ async def test_hourly_fragmentation_matches_a_minute_by_minute_count(server: Ser
     found = (await hours(server))["hours"]
     assert len(runs) > 80
     assert [one["free"] for one in found] == pytest.approx([one / 60 for one in free], abs=1e-3)
-    assert [one["fragmented"] for one in found] == pytest.approx([one / 60 for one in pieces], abs=1e-3)
+    assert [row["fragmented"] for row in found] == pytest.approx([piece / 60 for piece in pieces], abs=1e-3)
 
 
 async def test_run_across_month_end_counts_as_fragmentation_in_both_months(server: Server) -> None:
@@ -151,7 +151,7 @@ async def test_run_over_two_groups_counts_its_wait_with_all_gpus(server: Server)
     await put(server, run(2, 0, H))
     ann = await server.client()
     waits = (await got(ann, "capacity?period=2026-10"))["waits"]
-    assert {one["size"]: (one["runs"], one["p50_s"]) for one in waits} == {"2 to 8": (1, 60), "9 to 64": (1, 60)}
+    assert {wait["size"]: (wait["runs"], wait["p50_s"]) for wait in waits} == {"2 to 8": (1, 60), "9 to 64": (1, 60)}
     for sizes, jobs in (("least_gpus=2&most_gpus=8", [2]), ("least_gpus=9&most_gpus=64", [1])):
         assert [one["job"] for one in (await got(ann, f"usage/runs?start=2026-10&waited=1&{sizes}"))["runs"]] == jobs
         assert (await got(ann, f"usage?start=2026-10&{sizes}"))["total"]["gpu_hours"] == 8.0 * (3 - jobs[0])

@@ -59,9 +59,11 @@ async def test_causes_cover_all_lost_work_of_many_runs(server: Server, accountin
     assert causes["preemption"]["gpu_hours"] == pytest.approx(3000 * 20 / H, abs=1e-4)
     assert causes["requeued by a person or by the job itself"]["jobs"] == [10, 11, 12]
     assert (causes["lab-1-2 failed"]["usd"], causes["lab-1-2 failed"]["jobs"]) == (8.0, [50])
-    assert sum(one["gpu_hours"] for one in causes.values()) == pytest.approx(found["total"]["lost_gpu_hours"], abs=1e-3)
+    assert sum(cause["gpu_hours"] for cause in causes.values()) == pytest.approx(
+        found["total"]["lost_gpu_hours"], abs=1e-3
+    )
     theirs = await told(server, "vera", "lead")
-    assert "lab-1-2 failed" not in {one["what"] for one in theirs["causes"]}
+    assert "lab-1-2 failed" not in {cause["what"] for cause in theirs["causes"]}
 
 
 async def test_idle_time_is_reported_separately_for_notebooks(server: Server, accounting: Accounting) -> None:
@@ -144,8 +146,10 @@ async def test_cause_costs_match_chargeback_across_prices_groups_and_teams(
         paid = (await got(await server.client(person, role), "chargeback?period=2026-10"))["teams"]
         causes = [one for one in found["causes"] if one["kind"] not in ("queue", "idle")]
         assert len(causes) > 3
-        assert sum(one["gpu_hours"] for one in causes) == pytest.approx(found["total"]["lost_gpu_hours"], abs=1e-3)
-        assert sum(one["usd"] for one in causes) == pytest.approx(sum(one["lost_usd"] for one in paid), abs=0.05)
+        assert sum(cause["gpu_hours"] for cause in causes) == pytest.approx(found["total"]["lost_gpu_hours"], abs=1e-3)
+        assert sum(cause["usd"] for cause in causes) == pytest.approx(
+            sum(cause["lost_usd"] for cause in paid), abs=0.05
+        )
         [idle] = [one for one in found["causes"] if one["kind"] == "idle"]
         assert idle["usd"] == pytest.approx(sum(one["held_idle_usd"] for one in paid), abs=0.03)
         assert idle["gpu_hours"] == found["total"]["idle_gpu_hours"]

@@ -107,8 +107,8 @@ async def test_stored_allocations_are_kept_when_the_cluster_file_changes(store: 
 
     async def told() -> object:
         cells = [
-            (one.group, one.use.team, one.use.per_node, one.use.unit_s)
-            for one in await store.usage.unit_seconds("lab", span)
+            (cell.group, cell.use.team, cell.use.per_node, cell.use.unit_s)
+            for cell in await store.usage.unit_seconds("lab", span)
         ]
         on = [
             (one.node, one.units, one.per_node)
@@ -162,7 +162,9 @@ async def test_wait_of_a_run_over_two_groups_is_counted_once(store: Store) -> No
     for span in (ReportSpan(T0, T0 + H, T0 + H), ReportSpan(T0, T0 + 50, T0 + H)):  # whole, and cut
         [total] = await store.usage.totals("lab", span, ["team"])
         assert (total.runs, total.waited_s, total.waited_gpu_s) == (1, 20, 16 * 20)
-        assert sum(one.times.waited_gpu_s for one in await store.usage.unit_seconds("lab", span, timed=True)) == 16 * 20
+        assert (
+            sum(cell.times.waited_gpu_s for cell in await store.usage.unit_seconds("lab", span, timed=True)) == 16 * 20
+        )
 
 
 async def test_gpu_energy_is_split_between_groups_by_gpu_count(store: Store) -> None:
@@ -245,7 +247,7 @@ async def test_forgotten_long_run_counts_in_its_last_hour(store: Store) -> None:
     await put(store, run(1, 0, 0), run(2, 8 * H, 8 * H + 60))
     await store.runs.end("lab", [(1, T0)], T0 + 10 * H)
     span = ReportSpan(T0 + 9 * H, T0 + 20 * H, T0 + 20 * H)
-    assert [one.gpu_s for one in await store.usage.totals("lab", span, [])] == [4 * H]
+    assert [total.gpu_s for total in await store.usage.totals("lab", span, [])] == [4 * H]
     assert [one.job for one in await store.usage.runs("lab", span)] == [1]
 
 
@@ -253,8 +255,8 @@ async def test_runs_of_two_clusters_are_separate(store: Store) -> None:
     await put(store, run(1, 0, 100))
     await put(store, run(1, 0, 50), cluster="other")
     span = ReportSpan(T0, T0 + H, T0 + H)
-    assert [one.gpu_s for one in await store.usage.totals("other", span, [])] == [200]
-    assert [one.gpu_s for one in await store.usage.totals("lab", span, ["team"], Only(teams=("vision",)))] == [400]
+    assert [total.gpu_s for total in await store.usage.totals("other", span, [])] == [200]
+    assert [total.gpu_s for total in await store.usage.totals("lab", span, ["team"], Only(teams=("vision",)))] == [400]
     assert await store.usage.totals("lab", span, ["team"], Only(teams=())) == []
 
 
@@ -295,17 +297,17 @@ async def test_usage_totals_match_independent_sums(
     assert sum(one.gpu_s for one in found) == held_s
     assert sum(one.lost_gpu_s for one in found) == lost_total
     assert sum(one.idle_gpu_s for one in found) == idle_total
-    cells = [one.use for one in await store.usage.unit_seconds(name, span)]
-    assert sum(one.unit_s for one in cells) == held_s
-    assert all(0 <= one.lost_unit_s + one.idle_unit_s <= one.unit_s for one in cells)
+    cells = [cell.use for cell in await store.usage.unit_seconds(name, span)]
+    assert sum(cell.unit_s for cell in cells) == held_s
+    assert all(0 <= cell.lost_unit_s + cell.idle_unit_s <= cell.unit_s for cell in cells)
     times = Times(held_s, lost_total, idle_total, sum(one.waited_gpu_s for one in found))
-    assert sum((one.times for one in await store.usage.unit_seconds(name, span, timed=True)), Times()) == times
+    assert sum((cell.times for cell in await store.usage.unit_seconds(name, span, timed=True)), Times()) == times
     for cut in (start + length // 3, start + length // 2):  # wherever the stretch is cut
         parts_of = [replace(span, end=T0 + cut), replace(span, start=T0 + cut)]
-        cells_of = [one for part in parts_of for one in await store.usage.unit_seconds(name, part, timed=True)]
+        cells_of = [cell for part in parts_of for cell in await store.usage.unit_seconds(name, part, timed=True)]
         assert sum((one.times for one in cells_of), Times()) == times
         for field in ("unit_s", "lost_unit_s", "idle_unit_s"):
-            assert sum(getattr(one.use, field) for one in cells_of) == sum(getattr(one, field) for one in cells)
+            assert sum(getattr(cell.use, field) for cell in cells_of) == sum(getattr(cell, field) for cell in cells)
 
 
 async def test_held_on_finds_runs_of_a_broken_node(store: Store) -> None:
@@ -404,12 +406,12 @@ async def test_batched_measurements_equal_single_ones(store: Store) -> None:
             (job, T0 + at, 60, dice.randrange(61), dice.choice([None, 0, dice.randrange(10**6)]))
             for at in range(0, 360, 60)
         ]
-    for cluster, parts in (("whole", [minutes]), ("alone", [[one] for one in minutes])):
+    for cluster, parts in (("whole", [minutes]), ("alone", [[minute] for minute in minutes])):
         await put(store, *runs, cluster=cluster, of=lab)
         for part in parts:
             await store.runs.add_measurements(cluster, part, part[-1][1])
         rows = [one for job in range(1, 30) for one in await store.usage.runs_of_job(cluster, job)]
-        seen.append([(one.job, one.start, one.group, one.measured_s, one.idle_s, one.energy_j) for one in rows])
+        seen.append([(row.job, row.start, row.group, row.measured_s, row.idle_s, row.energy_j) for row in rows])
     assert seen[0] == seen[1]
     by_hand: dict[tuple[int, int], list[int]] = {}
     for job, at, seconds, idle_s, joules in minutes:

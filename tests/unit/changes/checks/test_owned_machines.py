@@ -85,9 +85,9 @@ def test_fabric_port_that_came_up_later_is_recorded() -> None:
     ports = tuple(DetectedNic(name, "InfiniBand", 400, up) for name, up in (("mlx5_0", True), ("mlx5_1", False)))
     first = replace(MACHINE, nics=ports)
     known = replace(NEW, found=dict.fromkeys(NAMES, first))
-    both = replace(MACHINE, nics=tuple(replace(one, up=True) for one in ports))
+    both = replace(MACHINE, nics=tuple(replace(port, up=True) for port in ports))
     assert look(known, found=both).found["lab-1-1"] == both
-    none = replace(MACHINE, nics=tuple(replace(one, up=False) for one in ports))
+    none = replace(MACHINE, nics=tuple(replace(port, up=False) for port in ports))
     assert look(known, found=none).found["lab-1-1"] == first, "repair the machine"
 
 

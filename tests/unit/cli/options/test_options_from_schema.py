@@ -21,7 +21,7 @@ NOT_TYPED = {"argv", "bundle", "git"}  # what the command and the client fill in
 
 
 def test_every_run_field_is_a_cli_option_with_default_and_help() -> None:
-    params = {one.name: one for one in load_command(ENTRIES["run"]).params}
+    params = {parameter.name: parameter for parameter in load_command(ENTRIES["run"]).params}
     own = {"cluster", "folder", "no_files", "estimate", "output"}
     container = {f"container_{name}" for name in ContainerIn.model_fields}
     assert set(params) - own == (set(RunIn.model_fields) - NOT_TYPED - {"container"}) | container

@@ -313,7 +313,7 @@ async def test_machines_are_deleted_at_once_without_a_head() -> None:
 def test_plan_names_jobs_on_machines_to_be_deleted() -> None:
     goal = DesiredState(LAB, {}, desired_accounts(LAB), LAB.slot_names[:1])
     found = changeset(goal, Observed(MACHINES, jobs={"lab-1-3": (7, 8)}))
-    idle, busy = (one for one in found.changes if one.kind == "machine.delete")
+    idle, busy = (change for change in found.changes if change.kind == "machine.delete")
     assert (idle.where, idle.disturbs) == ("lab-1-2", Disturbs.NODE_DRAIN)
     assert (busy.where, busy.disturbs, busy.data["jobs"]) == ("lab-1-3", Disturbs.JOBS, [7, 8])
     assert "runs jobs 7, 8" in busy.why

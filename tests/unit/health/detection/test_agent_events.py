@@ -24,7 +24,7 @@ async def test_parses_stream_split_at_any_byte() -> None:
             ):
                 yield piece
 
-    found = [one async for one in stream_events(Streams(), machine("lab-head"))]
+    found = [event async for event in stream_events(Streams(), machine("lab-head"))]
     assert found == [
         Symptom("a", 1.0, "n", 79, None, "x[1m", 7), Heartbeats(2, {"n": 4.5}), Heartbeats(relay_away_s=9.0), Heartbeats(1),
         OfflineAction("deed a", 2.0, "n", "a", (7,)),

@@ -90,4 +90,4 @@ def test_symptom_bursts_and_consequences_join_one_incident() -> None:
 
 def test_more_severe_repair_wins() -> None:
     assert more_severe(FaultAction.RESTART_JOB, FaultAction.RMA) is FaultAction.RMA
-    assert [more_severe(DRAINS[0], one) for one in DRAINS] == list(DRAINS)
+    assert [more_severe(DRAINS[0], action) for action in DRAINS] == list(DRAINS)

@@ -80,7 +80,7 @@ def test_invalid_pipeline_documents_are_refused(document: Any) -> None:
 def _refused(document: dict[str, Any]) -> list[Fault]:
     with pytest.raises(InvalidSpec) as caught:
         read_pipeline({"name": "p", **document})
-    assert sum(len(one.message) + len(one.hint) for one in caught.value.faults) < 100_000
+    assert sum(len(fault.message) + len(fault.hint) for fault in caught.value.faults) < 100_000
     return caught.value.faults
 
 

@@ -43,7 +43,7 @@ def test_parse_test_only_reads_start_time_nodes_and_partition(text: str, expecte
 
 def wrong(*flags: str, nodes: Sequence[NodeState] = AS_FOUND) -> list[tuple[str, str]]:
     request = SubmitIn(script="#!/bin/bash\nsrun x\n", args=list(flags))
-    return [(one.path, one.message) for one in submission_faults(request, LAB, "alice", largest_node(LAB, nodes))]
+    return [(fault.path, fault.message) for fault in submission_faults(request, LAB, "alice", largest_node(LAB, nodes))]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def het(*components: str, word: str = "hetjob") -> str:
 )
 def test_each_hetjob_component_has_its_own_requested_resources(script: str, flags: str, found: list[str]) -> None:
     wants = requested_resources(SubmitIn(script=script, args=flags.split()))
-    words = [[one.options.get(name, "") for name in ("time", "account", "partition")] for one in wants]
+    words = [[want.options.get(name, "") for name in ("time", "account", "partition")] for want in wants]
     assert [
         " ".join([f"N{one.nodes}", f"G{one.gpus}", *filter(None, more)]) for one, more in zip(wants, words, strict=True)
     ] == found
@@ -130,7 +130,8 @@ def test_hetjob_is_checked_per_component_and_in_total() -> None:
     def said(script: str, *flags: str) -> list[tuple[str, str]]:
         request = SubmitIn(script=script, args=list(flags))
         return [
-            (one.path, one.message) for one in submission_faults(request, LAB, "alice", largest_node(LAB, AS_FOUND))
+            (fault.path, fault.message)
+            for fault in submission_faults(request, LAB, "alice", largest_node(LAB, AS_FOUND))
         ]
 
     assert said(het("-N1 --gpus-per-node=8", "-N2")) == []  # 8 on one, none on the two others
@@ -172,7 +173,7 @@ def test_gpus_are_counted_in_every_sbatch_notation(flag: str, gpus: list[tuple[s
 )  # fmt: skip
 def test_huge_numbers_are_faults_of_their_fields(flags: list[str], field: str) -> None:
     request = SubmitIn(script="#!/bin/bash\n", args=flags)
-    assert [one.path for one in submission_faults(request, LAB, "alice", largest_node(LAB, AS_FOUND))] == (
+    assert [fault.path for fault in submission_faults(request, LAB, "alice", largest_node(LAB, AS_FOUND))] == (
         [field] if field else []
     )
 

@@ -43,8 +43,8 @@ def provider(folder: Path, hosts: Sequence[Host] = HOSTS) -> SshProvider:
     """Of an inventory, where the machines of HOSTS have their places."""
     made = SshProvider(folder, hosts)
     if not made._kept.read_record("lab").machines:
-        for one in HOSTS:
-            made._kept.pin_host_key("lab", one.name, ClaimedHost(one, KEY))
+        for host in HOSTS:
+            made._kept.pin_host_key("lab", host.name, ClaimedHost(host, KEY))
     return made
 
 

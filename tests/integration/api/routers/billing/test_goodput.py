@@ -28,8 +28,8 @@ async def test_energy_and_idle_time_are_measured_once(server: Server, accounting
 
     def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
         moments = range(int(since), int(until) + 1, step)
-        use = tuple((float(one), 0.0 if one < start + 600 else 90.0) for one in moments)
-        power = tuple((float(one), 5600.0) for one in moments)
+        use = tuple((float(moment), 0.0 if moment < start + 600 else 90.0) for moment in moments)
+        power = tuple((float(moment), 5600.0) for moment in moments)
         return (Row("use", "", {"hpc_job": "7"}, use), Row("power", "", {"hpc_job": "7"}, power))
 
     server.backend.answers["query_metrics"] = metrics
@@ -59,7 +59,7 @@ async def test_clock_jump_ahead_does_not_stop_energy_measurements(server: Server
 
     def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
         moments = [one for one in range(int(since), int(until) + 1, step) if one < ahead - H]
-        return (Row("power", "", {"hpc_job": "7"}, tuple((float(one), 700.0) for one in moments)),)
+        return (Row("power", "", {"hpc_job": "7"}, tuple((float(moment), 700.0) for moment in moments)),)
 
     server.backend.answers["query_metrics"] = metrics
     for moment in (620, 365 * 24 * H, 680, 800, 1220):
@@ -77,7 +77,7 @@ async def test_nodes_with_energy_counters_are_measured_others_estimated(server: 
     asked: list[str] = []
 
     def metrics(_: Cluster, queries: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
-        asked.extend(one.text for one in queries if one.key == "nodes")
+        asked.extend(query.text for query in queries if query.key == "nodes")
         watts = tuple((float(one), 400.0) for one in range(int(since), int(until) + 1, step))
         return (Row("nodes", "", {"node": "lab-1-1"}, watts),)
 
@@ -146,7 +146,7 @@ async def test_goodput_of_a_scripted_training_is_accurate_within_1_percent(
 
     def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
         moments = range(int(since), int(until) + 1, step)
-        use = [(float(one), 90.0 if one <= OCTOBER.start + through else 0.0) for one in moments]
+        use = [(float(moment), 90.0 if moment <= OCTOBER.start + through else 0.0) for moment in moments]
         held = [pair for pair in use if not killed < pair[0] - OCTOBER.start <= again]
         return (Row("use", "", {"hpc_job": "7"}, tuple(held)),)
 

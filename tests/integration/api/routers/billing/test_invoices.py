@@ -450,6 +450,6 @@ async def test_reused_job_ids_of_a_recreated_cluster_keep_earlier_runs(server: S
     at(server, 5 * H)
     await collect(server.state, cluster)
     rows = await server.store.usage.runs_of_job("lab", 1)
-    assert [one.start - OCTOBER.start for one in rows] == [0, 3 * H]
+    assert [row.start - OCTOBER.start for row in rows] == [0, 3 * H]
     [lost] = await server.store.usage.runs_of_job("lab", 2)
     assert (lost.end - OCTOBER.start, lost.state) == (2 * H, "UNKNOWN")

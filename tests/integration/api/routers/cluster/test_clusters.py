@@ -44,7 +44,10 @@ async def test_plan_shows_changes_price_and_warnings_without_storing_anything(se
     out = ChangeSetOut.model_validate(answer.json())
     assert (out.cluster, len(out.changes), out.asks) == ("lab", 2, 1)
     assert out.price_usd_per_hour == "156.00"  # 4 nodes and a spare at 31.20
-    assert [(one.path, one.message) for one in out.warnings] == [("spares", "no spare"), ("", "an earlier image")]
+    assert [(warning.path, warning.message) for warning in out.warnings] == [
+        ("spares", "no spare"),
+        ("", "an earlier image"),
+    ]
     assert await server.store.clusters.all() == ()
     assert await server.store.operations.recent() == ()
 
@@ -65,7 +68,7 @@ async def test_plan_includes_changes_of_server_side_settings(server: Server) -> 
     server.backend.clusters["lab"] = {"health": Health(act=False, xid_classes={63: "drain"})}
     changed = {"document": document(health={"act": False}).model_dump()}
     out = ChangeSetOut.model_validate((await client.post("/api/v1/plan", json=changed["document"])).json())
-    assert [(one.kind, one.what, one.why) for one in out.changes] == [
+    assert [(change.kind, change.what, change.why) for change in out.changes] == [
         ("setting.keep", "health.xid_classes", "none becomes 63: drain"),
         ("setting.keep", "health.act", "true becomes false"),
     ]

@@ -86,7 +86,7 @@ async def test_unreachable_prometheus_answers_503_with_reason(server: Server) ->
 
 
 def test_every_series_builds_balanced_queries() -> None:
-    for one in SERIES.values():
-        for over in one.over:
-            found = queries([one.key], over, "x", 30)
+    for series in SERIES.values():
+        for over in series.over:
+            found = queries([series.key], over, "x", 30)
             assert all("{}" not in query.text and query.text.count("(") == query.text.count(")") for query in found)

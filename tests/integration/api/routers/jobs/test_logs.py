@@ -94,12 +94,12 @@ async def test_revoked_access_leaves_the_followed_log_incomplete(
     task = asyncio.create_task(asked(server, monkeypatch, Stream(b"one\n")))
 
     async def has_token() -> bool:
-        return any(one.person == "eve" for one in await server.store.tokens.all(None))
+        return any(token.person == "eve" for token in await server.store.tokens.all(None))
 
     await eventually(has_token)
-    for one in await server.store.tokens.all("eve"):
+    for token in await server.store.tokens.all("eve"):
         await asyncio.sleep(0.1)
-        await server.store.tokens.delete(one.id)
+        await server.store.tokens.delete(token.id)
     said, whole = await task
     assert said.startswith(b"one\n--- ")
     assert not whole

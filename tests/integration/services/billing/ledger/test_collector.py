@@ -23,8 +23,8 @@ JOBS = range(1, 6)
 
 def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
     moments = range(int(since), int(until) + 1, step)
-    watts = tuple((float(one), 100.0 + one % 7) for one in moments)
-    idle = tuple((float(one), 0.0) for one in moments)
+    watts = tuple((float(moment), 100.0 + moment % 7) for moment in moments)
+    idle = tuple((float(moment), 0.0) for moment in moments)
     of_jobs = [
         Row(key, "", {"hpc_job": str(job)}, values) for job in JOBS for key, values in (("use", idle), ("power", watts))
     ]

@@ -32,7 +32,7 @@ async def test_meters_machine_lifetimes_and_spare_spans(server: Server) -> None:
         await look(moment, "lab-1-1", "lab-1-2")
     await look(100, "lab-1-1")
     lives = await server.store.machine_lifetimes.between("lab", OCTOBER.start, OCTOBER.end)
-    assert [(one.machine, one.began - OCTOBER.start, one.ended and one.ended - OCTOBER.start) for one in lives] == [
+    assert [(life.machine, life.began - OCTOBER.start, life.ended and life.ended - OCTOBER.start) for life in lives] == [
         ("lab-1-1", 0, 0), ("lab-1-2", 0, 98),
     ]  # fmt: skip
     [spare] = await server.store.node_spans.between("lab", OCTOBER.start, OCTOBER.end)
@@ -59,8 +59,8 @@ async def test_machine_of_a_removed_slot_is_metered_until_it_is_gone(server: Ser
     await look(4 * H, two, "lab-1-1", "lab-1-2")
     lives = await server.store.machine_lifetimes.between("lab", OCTOBER.start, OCTOBER.end)
     hours = [
-        (one.machine, one.group, (one.began - OCTOBER.start) / H, one.ended and (one.ended - OCTOBER.start) / H)
-        for one in lives
+        (life.machine, life.group, (life.began - OCTOBER.start) / H, life.ended and (life.ended - OCTOBER.start) / H)
+        for life in lives
     ]
     assert sorted(hours) == [
         ("lab-1-1", "main", 0, 0), ("lab-1-2", "main", 0, 1), ("lab-1-2", "new", 2, 0), ("x", "old", 0, 3),

@@ -233,8 +233,8 @@ async def test_node_state_hours_match_the_invoice(server: Server) -> None:
     bill: Any = await got(ann, "invoice?period=2026-10")
     billed = {line["what"]: line["seconds"] for line in bill["lines"]}
     states = (await got(ann, "usage/nodes?start=2026-10"))["states"]
-    assert sum(one["seconds"] for one in states if one["state"] == "spare") == billed["spare"]
-    assert sum(one["seconds"] for one in states if one["state"] not in ("spare", "off")) == billed["node"]
+    assert sum(state["seconds"] for state in states if state["state"] == "spare") == billed["spare"]
+    assert sum(state["seconds"] for state in states if state["state"] not in ("spare", "off")) == billed["node"]
 
 
 @pytest.mark.parametrize(
@@ -263,12 +263,12 @@ async def test_run_across_month_end_is_listed_with_its_part_in_each_month(
     for month, after in (("2026-10", "2026-11"), ("2026-11", "2026-12")):
         total = (await got(ann, f"usage?start={month}&end={after}"))["total"]
         rows = (await got(ann, f"usage/runs?start={month}&end={after}"))["runs"]
-        assert round(sum(one["usd"] for one in rows), 2) == total["usd"]
-        assert sum(one["gpus"] * one["held_s"] for one in rows) == total["gpu_hours"] * H
-        assert sum(one["gpus"] * one["lost_s"] for one in rows) == total["lost_gpu_hours"] * H
-        assert sum(one["energy_kwh"] for one in rows) == pytest.approx(total["energy_kwh"], abs=1e-3)
+        assert round(sum(row["usd"] for row in rows), 2) == total["usd"]
+        assert sum(row["gpus"] * row["held_s"] for row in rows) == total["gpu_hours"] * H
+        assert sum(row["gpus"] * row["lost_s"] for row in rows) == total["lost_gpu_hours"] * H
+        assert sum(row["energy_kwh"] for row in rows) == pytest.approx(total["energy_kwh"], abs=1e-3)
         parts += [
-            (one["held_s"] // H, one["usd"], one["elapsed_s"], one["usd_whole"]) for one in rows if one["job"] == 9
+            (row["held_s"] // H, row["usd"], row["elapsed_s"], row["usd_whole"]) for row in rows if row["job"] == 9
         ]
         page = await shown(ann, f"?section=runs&period={month}&user=sam")
         assert f'{parts[-1][1]:.2f} <span class="soft">of 80.00</span>' in page

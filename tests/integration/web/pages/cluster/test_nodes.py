@@ -49,5 +49,5 @@ async def test_failed_prometheus_query_is_cached_for_other_viewers(server: Serve
     server.backend.answers["query_metrics"] = Unreachable("Prometheus does not answer")
     client = await server.client("vic", "viewer")
     answers = [(await client.get("/clusters/lab/fabric?use=1")).json() for _ in range(2)]
-    assert [one["trouble"] for one in answers] == ["Prometheus does not answer"] * 2
+    assert [answer["trouble"] for answer in answers] == ["Prometheus does not answer"] * 2
     assert len(server.backend.named("query_metrics")) == 1

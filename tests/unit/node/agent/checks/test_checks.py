@@ -205,9 +205,9 @@ def test_volume_that_returns_an_error_fails_a_prolog_check(
         head="h", mounts=(config.Mount("/scratch", "/", False, True), config.Mount("/home", "/", False))
     )
     for name, path, action in (("remote_volumes", "/scratch", "mount"), ("mounts", "/home", "reboot")):
-        one = next(one for one in runner.CHECKS if one.name == name)
-        assert one.prolog
-        found = runner.run_check(one, seen(config=plan, proc=str(proc)))
+        check = next(check for check in runner.CHECKS if check.name == name)
+        assert check.prolog
+        found = runner.run_check(check, seen(config=plan, proc=str(proc)))
         assert found.state == state
         if state == "bad":
             assert (found.reason, found.action) == (f"{path}: {os.strerror(number)}", action)

@@ -200,7 +200,7 @@ def test_disk_check_remembers_job_owners_for_a_while_after_the_job(
 
 
 def test_disk_check_needs_two_bad_readings() -> None:
-    assert next(one for one in runner.CHECKS if one.name == "disk").times == 2
+    assert next(check for check in runner.CHECKS if check.name == "disk").times == 2
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])

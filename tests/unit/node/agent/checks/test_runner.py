@@ -154,7 +154,7 @@ class Driver:
 def test_looked_file_waits_for_gpu_readings(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(sampler, "jobs_on_node", list)
     driver, looked = Driver(), tmp_path / "looked"
-    count = next(one for one in checks.CHECKS if one.name == "gpu_count")
+    count = next(check for check in checks.CHECKS if check.name == "gpu_count")
     looks = sampler.Sampler(PLAN, driver, checks.Runner([count], folder=str(tmp_path)), str(tmp_path))
     looks.sample(looks.seen.started + 1)
     assert not looked.exists()
@@ -177,7 +177,7 @@ def test_looked_file_is_written_after_a_timeout_without_gpu_readings(tmp_path: P
 
 
 def test_checks_have_unique_names_and_waiting_ones_a_time_limit() -> None:
-    names = [one.name for one in checks.CHECKS]
+    names = [check.name for check in checks.CHECKS]
     assert len(names) == len(set(names)) >= 18
-    assert {one.name for one in checks.CHECKS if one.waits} >= {"mounts", "disk", "disk_writes", "scratch_writes"}
-    assert all(one.limit_s > 0 for one in checks.CHECKS if one.waits)
+    assert {check.name for check in checks.CHECKS if check.waits} >= {"mounts", "disk", "disk_writes", "scratch_writes"}
+    assert all(check.limit_s > 0 for check in checks.CHECKS if check.waits)

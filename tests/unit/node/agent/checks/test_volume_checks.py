@@ -27,7 +27,7 @@ def test_lost_remote_volume_does_not_request_a_reboot(tmp_path: Path) -> None:
     assert node_checks.remote_volumes(seen(tmp_path, "f / nfs4 rw 0 0\n", outside)) is None
     assert node_checks.remote_volumes(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)).action == "mount"
     assert node_checks.mounts(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)) is None
-    hung = next(one for one in runner.CHECKS if one.name == "remote_volumes")
+    hung = next(check for check in runner.CHECKS if check.name == "remote_volumes")
     assert hung.hangs == "mount"
 
 
@@ -36,8 +36,8 @@ def test_scratch_fault_requests_a_mount_only_if_remote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: bool, action: str
 ) -> None:
     plan = config.Config(head="h", mounts=(config.Mount("/scratch", "/", False, outside),))
-    one = next(one for one in runner.CHECKS if one.name == "scratch_writes")
-    assert one.hung_result(runner.MachineState(config=plan, now=1000.0), "hangs").action == action
+    check = next(check for check in runner.CHECKS if check.name == "scratch_writes")
+    assert check.hung_result(runner.MachineState(config=plan, now=1000.0), "hangs").action == action
 
     def gone(**_: Any) -> Any:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))

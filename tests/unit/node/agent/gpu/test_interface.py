@@ -265,7 +265,7 @@ def test_agent_reads_the_config_that_apply_writes(tmp_path: Path) -> None:
     place.write_text(agent_config.config(cluster, site_of(cluster), cluster.groups[0]))
     told = config.load(str(place))
     assert (told.head, told.simulated, told.oversubscribed_cpus, told.gpus) == ("10.87.3.10", True, True, 8)
-    assert [(one.path, one.read_only) for one in told.mounts] == [
+    assert [(mount.path, mount.read_only) for mount in told.mounts] == [
         ("/home", False), ("/scratch", False), ("/datasets/tiny", True),
     ]  # fmt: skip
     assert told.kernel_log == agent_config.SIMULATED_LOG
