@@ -1,4 +1,4 @@
-"""Prepares what is sent with a job: the folder's files, the script's text, the request."""
+"""Prepares a submission: the folder's files, the script's text, and the request."""
 
 from __future__ import annotations
 

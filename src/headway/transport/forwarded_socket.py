@@ -1,4 +1,4 @@
-"""A local unix socket that leads to a socket on a machine which only root may open: for each connection, root runs
+"""A local Unix socket that is connected to a socket on a machine which only root may open: for each connection, root runs
 node/socket_bridge.py there."""
 
 from __future__ import annotations

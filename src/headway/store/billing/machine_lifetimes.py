@@ -1,4 +1,4 @@
-"""The lifetimes of machines, which are what is billed."""
+"""The lifetimes of machines, which are the basis of invoices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""audit: the audit trail. For admins."""
+"""audit: prints the audit trail. For admins."""
 
 from __future__ import annotations
 

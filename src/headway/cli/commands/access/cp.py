@@ -1,4 +1,4 @@
-"""cp: files to and from a cluster, with scp."""
+"""cp: copies files to and from a cluster with scp."""
 
 from __future__ import annotations
 

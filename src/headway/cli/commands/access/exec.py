@@ -1,4 +1,4 @@
-"""exec: one command on the login node."""
+"""exec: runs one command on the login node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""people: who may sign in, and with which role. For admins."""
+"""people: lists, adds and removes people and sets their roles. For admins."""
 
 from __future__ import annotations
 

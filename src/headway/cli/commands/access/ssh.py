@@ -1,4 +1,4 @@
-"""ssh, ssh-config: logging in with OpenSSH, and its configuration."""
+"""ssh, ssh-config: logs in with OpenSSH, and writes its configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""doctor: what this machine lacks, all at once."""
+"""doctor: lists everything that this machine lacks for Headway."""
 
 from __future__ import annotations
 

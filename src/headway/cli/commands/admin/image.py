@@ -1,4 +1,4 @@
-"""image: the node images that local machines are made from. Works on this machine, without the server."""
+"""image: builds, lists and removes the node images of local machines. Works on this machine, without the server."""
 
 from __future__ import annotations
 

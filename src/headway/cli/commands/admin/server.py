@@ -1,4 +1,4 @@
-"""server: the Headway server of this machine."""
+"""server: starts, stops and shows the Headway server of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""version: of this client and of the server in reach."""
+"""version: prints the versions of this client and of its server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""invoice, chargeback: what a month cost, and what each team owes."""
+"""invoice, chargeback: print the invoice of a month, and each team's part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""plan and apply: from a cluster file to a cluster."""
+"""plan and apply: show and carry out the changes of a cluster file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""init and schema: the cluster file itself. No server is needed."""
+"""init and schema: write a cluster file, and print its JSON Schema. No server is needed."""
 
 from __future__ import annotations
 

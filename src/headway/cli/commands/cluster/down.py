@@ -1,4 +1,4 @@
-"""down: takes a cluster away, keeps what people made on it."""
+"""down: removes a cluster's machines and keeps its data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""roll: another node image, node by node."""
+"""roll: replaces the node image, node by node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scale: another number of nodes."""
+"""scale: changes the number of nodes."""
 
 from __future__ import annotations
 

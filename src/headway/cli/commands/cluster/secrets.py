@@ -1,4 +1,4 @@
-"""secrets: keys that change while jobs run."""
+"""secrets: rotates a cluster's keys while jobs run."""
 
 from __future__ import annotations
 

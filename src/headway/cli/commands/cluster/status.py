@@ -1,4 +1,4 @@
-"""ls, status: the clusters there are, and whether one is ready."""
+"""ls, status: list the clusters, and show whether a cluster is ready."""
 
 from __future__ import annotations
 

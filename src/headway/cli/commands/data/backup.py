@@ -1,4 +1,4 @@
-"""backup, backups, restore: a cluster's queue, accounting, keys, file and records in one sealed file."""
+"""backup, backups, restore: save a cluster's queue, accounting, keys, file and records in one encrypted file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""storage: a cluster's volumes, who has them, how full and how fast they are."""
+"""storage: shows a cluster's volumes, the nodes that have them, and their use and speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""logs: the output of a job."""
+"""logs: prints and follows the output of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""notebook: JupyterLab as a job, and the address that leads a browser into it."""
+"""notebook: starts JupyterLab as a job and prints the address that opens it in a browser."""
 
 from __future__ import annotations
 

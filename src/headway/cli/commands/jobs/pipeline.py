@@ -1,4 +1,4 @@
-"""pipeline run|show|ls|retry: steps that follow each other."""
+"""pipeline run|show|ls|retry: jobs that depend on each other."""
 
 from __future__ import annotations
 

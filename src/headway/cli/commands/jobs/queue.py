@@ -1,4 +1,4 @@
-"""The queue, once or kept on screen."""
+"""queue: prints the queue once, or updates it on the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""run: a job made from a command and the folder that it works in."""
+"""run: submits a job from a command and the folder that it works in."""
 
 from __future__ import annotations
 

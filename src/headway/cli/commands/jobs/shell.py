@@ -1,4 +1,4 @@
-"""shell: an interactive shell on a node, as a job."""
+"""shell: starts an interactive shell on a node, as a job."""
 
 from __future__ import annotations
 

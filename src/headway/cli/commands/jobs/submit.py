@@ -1,4 +1,4 @@
-"""submit: the real sbatch on the cluster, with a script from this machine."""
+"""submit: runs sbatch on the cluster with a script from this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The home page: every cluster in one line, and what needs attention."""
+"""The home page: one line per cluster, and its open incidents and faults."""
 
 from __future__ import annotations
 
