@@ -1,4 +1,4 @@
-"""Capacity: how full a cluster is, how long jobs of each size wait, and how fragmented its free GPUs are. Pure."""
+"""Capacity: the share of allocated GPUs, the waiting times of jobs by size, and the fragmentation of free GPUs. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts a cluster file to a web form and back. What the form does not show stays in the file unchanged.
+"""Converts a cluster file to a web form and back. Fields that the form does not show stay unchanged.
 
 The fields of a form are texts, as browsers send them. `form_from_spec` makes them from a file's mapping, `apply_form`
 writes them into one."""

@@ -1,4 +1,4 @@
-"""ReportProgress: how long work reports its progress."""
+"""ReportProgress: the callback with which long-running work reports its progress."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ notebooks have another origin; no Headway cookie is forwarded to Jupyter and no 
 session here is valid for one notebook only; requests that write or open a WebSocket must carry the notebook's own
 origin.
 
-A link works in whatever browser it is opened in, so a stranger's notebook may be opened next to one's own. If host
+A link works in any browser, so another person's notebook may be opened next to one's own. If host
 names allow it, each notebook has its own origin (settings.notebooks contains a *). If all share one origin, a browser
 can have notebooks of one person at a time.
 

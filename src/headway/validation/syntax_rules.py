@@ -1,4 +1,4 @@
-"""Syntax rules of a cluster file: characters, names, times, sizes. Pure functions; `*_fault` return what is wrong, or
+"""Syntax rules of a cluster file: characters, names, times, sizes. Pure functions; `*_fault` return a fault as text, or
 "".
 
 Everything that a user writes ends up in configuration files and argument lists, so the rules list what is allowed and

@@ -13,7 +13,7 @@ _NAMED = re.compile(
     r"(?<![\w.-])(?:(?P<option>--?[A-Za-z][\w.-]*)(?:=|[ \t]+(?:\\\n[ \t]*)?(?!-))|(?P<name>[A-Za-z_][\w.-]*)=(?!=))"
 )
 _QUOTED = r""""[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^']*+'"""
-# Possessive quantifiers read each character once, whatever the text is. An unclosed quote or bracket ends with its
+# With possessive quantifiers each character is read once, for any text. An unclosed quote or bracket ends with its
 # line.
 _VALUE = re.compile(
     rf"""(?:{_QUOTED}|\$\{{[^}}\n]*+\}}?|\$\([^)\n]*+\)?|`[^`\n]*+`|\\.|[^\s;&|"'\\()`<>$]++|\$|["'][^\n]*+)++""",

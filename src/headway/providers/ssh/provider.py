@@ -1,7 +1,7 @@
 """Owned machines from the inventory in the cluster file (`hosts`). They already run and answer SSH.
 
 Headway neither creates nor removes such machines: `create` checks that a machine answers and pins its host key. From
-then on the machine keeps its slot, whatever the order of the inventory. The other methods of the Protocol do nothing or
+then on the machine keeps its slot, in any order of the inventory. The other methods of the Protocol do nothing or
 raise Refused. `cluster.machine_claims` surveys and changes the machines."""
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SshProvider:
 
     async def list(self, cluster: str) -> tuple[Machine, ...]:
         """Returns the machines that have a slot; `Connections` finds out whether one answers. A machine keeps its slot
-        until an apply gives the slot to another one, because its jobs run there, whatever the inventory says. If its
+        until an apply gives the slot to another one, because its jobs run there, even if the inventory has changed. If its
         name can't be resolved, the name is returned as its address, so that the other machines are still listed."""
         places = self._named(cluster)
         machines = {}

@@ -1,4 +1,4 @@
-"""A cluster's activity: operations, incidents, and actions of people on its nodes, in words."""
+"""A cluster's activity: operations, incidents, and actions of people on its nodes, as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lineage: where a job comes from, and what Slurm and its steps made of it."""
+"""Lineage: the origin of a job, and the results that Slurm and its steps recorded."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """slurmrestd v0.0.42, as in Slurm 24.11 and 26.05 (26.11 will drop it).
 
 - Numbers are {"set", "infinite", "number"}; states are lists: the base state first, then flags.
-- /node/NAME leaves out what is allocated (CPUs 0, state ALLOCATED); /nodes/ has it, so /nodes/ is used.
+- /node/NAME lacks the allocated resources (CPUs 0, state ALLOCATED); /nodes/ has them, so /nodes/ is used.
 - /jobs/ without parameters means flags=DETAIL, which adds `gres_detail` (one entry a node, in the order of `nodes`)
   and a line for each core of each node of each job: four times the bytes of flags=ALL on 64-core nodes.
 - `standard_output` has its patterns already filled in.
