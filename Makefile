@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fault test test-full test-rest check soak bench screenshots pictures docs assets lock clean
+.PHONY: help setup demo demo-fault test test-full test-rest check soak bench gpu-proof screenshots pictures docs assets lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -40,6 +40,9 @@ bench:  ## the figures that the README quotes, but for the half hour of 100 faul
 	@$(PYTHON) tools/setup.py --for demo --quiet
 	@for part in cli_start server_requests scale unchanged_apply container agent bringup "billing_reports --most 4" "recovery --no-stock" "takeover --without-agent"; do \
 	  set -- $$part; echo "== bench/$$1.py"; of=$$1; shift; $(BIN)/python bench/$$of.py "$$@" || exit 1; done
+
+gpu-proof:  ## check what Headway does with this machine's real GPUs, and write docs/gpu-checks.md
+	@$(PYTHON) node/gpu_proof
 
 screenshots:  ## every page, light, dark and on a phone: screenshots/index.html
 	@$(PYTHON) tools/setup.py --for test --quiet

@@ -159,10 +159,10 @@ class GpuTests:
     def run(self, name: str) -> NodeTestResult:
         """Runs one test. Raises NodeTestFailed, NodeTestSkipped, or CudaError from the driver."""
         if name == "allreduce":
-            devices = [] if self._config.simulated or not self._config.gpus else self._open()
+            devices = [] if self._config.simulated or not self._config.gpus else self.open_devices()
             rate = run_allreduce_test(self._config, devices, self._peers, self._rank, self._seconds)
             return self._outcome(name, rate, "GB/s", "allreduce_gb_s")
-        devices = self._open()
+        devices = self.open_devices()
         if name == "memory":
             return self._outcome(name, run_memory_test(devices), "MiB per GPU", "")
         if name == "burn":
@@ -177,7 +177,7 @@ class GpuTests:
         rate, pair = run_peer_copy_test(devices, self._seconds)
         return self._outcome(name, rate, f"GB/s from {pair}", "peer_gb_s")
 
-    def _open(self) -> list[CudaDevice]:
+    def open_devices(self) -> list[CudaDevice]:
         """Returns the node's GPUs. Raises NodeTestSkipped where the driver's library is missing, and NodeTestFailed when CUDA
         finds fewer GPUs than the node has."""
         if not self._devices:

@@ -1,0 +1,65 @@
+"""The machine that is checked: its GPUs, and what the report says about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.config import Config
+from agent.gpu.interface import Source
+from agent.gpu.nvml import Nvml
+from agent.gpu.simulated import Simulated
+from agent.node_tests import command
+
+SIMULATED_GPUS = 2
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the steps need: the agent's configuration for this machine and its source of GPU metrics."""
+
+    config: Config
+    source: Source
+    seconds: float
+
+
+def open_proof(simulated_library: str, seconds: float) -> Proof:
+    """Returns the machine to check. Raises OSError when no driver answers."""
+    if simulated_library:
+        command.SIMULATED_LIBRARY = simulated_library
+        config = Config(head="127.0.0.1", simulated=True, gpus=SIMULATED_GPUS, product="SIMULATED GPU")
+        devices = os.environ.get("HEADWAY_SIMULATED_DEVICES", "/dev")
+        return Proof(config, Simulated(config, devices=devices), seconds)
+    source = Nvml()
+    gpus = source.read()
+    return Proof(Config(head="127.0.0.1", gpus=len(gpus), product=gpus[0].name if gpus else ""), source, seconds)
+
+
+def describe_machine(proof: Proof) -> Mapping[str, str]:
+    """Returns what the report says about the machine, without names or addresses."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
+    return {
+        "GPUs": f"{proof.config.gpus} x {proof.config.product}",
+        "Driver": proof.source.driver,
+        "System": f"{_release()}, Linux {platform.release()}, {os.cpu_count()} CPUs, {memory:.0f} GiB",
+        "Python": platform.python_version(),
+        "torch": torch_version(),
+    }
+
+
+def torch_version() -> str:
+    """Returns the version of this Python's torch and its CUDA, "none" without torch."""
+    code = "import torch; print(torch.__version__, 'CUDA', torch.version.cuda, torch.cuda.is_available())"
+    ran = subprocess.run(["python3", "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    return ran.stdout.strip() or "none"
+
+
+def _release() -> str:
+    for line in Path("/etc/os-release").read_text().splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip('"')
+    return "unknown"
