@@ -110,7 +110,7 @@ def submit(*script_args: str) -> int:
     output = headway("submit", CLUSTER, "--chdir", "examples", "examples/train_ddp.sbatch", *script_args)
     found = re.search(r"Submitted batch job (\d+)", output)
     if found is None:
-        raise StageError(f"the submission said nothing of a job: {output.strip()!r}")
+        raise StageError(f"the submission printed no job id: {output.strip()!r}")
     return int(found.group(1))
 
 

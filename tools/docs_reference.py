@@ -313,7 +313,7 @@ def metrics_page() -> str:
 
 
 OWN_METRICS = {  # what the agent exports without a help text
-    "headway_beat_age_seconds": "Seconds since the head heard the node in label `from`",
+    "headway_beat_age_seconds": "Seconds since the head received the last heartbeat of the node in label `from`",
     "headway_check_state": "Result of the check in label `check`: 0 ok, 1 warning, 2 bad",
     "headway_daemon_up": "Whether the daemon in label `daemon` runs on the head",
     "headway_gpu_lost": "Whether the GPU no longer answers",

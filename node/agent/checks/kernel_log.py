@@ -134,7 +134,7 @@ class GpuErrors:
             return False
         name = f"{self.node}-{self.boot}-nvml-{bus_of(bus)}-{code}-{now:.0f}"
         self.unsent[name] = {
-            "id": name, "at": round(now, 3), "code": code, "gpu": gpu, "job": None, "text": "told by NVML",
+            "id": name, "at": round(now, 3), "code": code, "gpu": gpu, "job": None, "text": "reported by NVML",
         }  # fmt: skip
         if gpu is not None:
             self.last[gpu] = code

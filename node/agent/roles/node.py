@@ -178,7 +178,7 @@ def receive_answers(out: socket.socket) -> bytes:
 
 
 def other_nodes_in_answer(answer: dict[str, Any]) -> list[str]:
-    """Returns the addresses of other nodes that the head hears."""
+    """Returns the addresses of other nodes with contact to the head."""
     others = answer.get("others")
     return [address for address in others if isinstance(address, str)] if isinstance(others, list) else []
 

@@ -41,7 +41,7 @@ class OfflineAction:
 
     @property
     def silent_since(self) -> float | None:
-        """Returns when the node was last heard, in unix seconds, if the head's agent set it down because of its silence
+        """Returns the Unix time of the node's last heartbeat if the head's agent set the node DOWN because of its silence
         (node/agent/lost_contact/offline_responder.py). Returns None for other symptoms."""
         word, _, rest = self.symptom_id.partition(" ")
         at = rest.rpartition(" ")[2]

@@ -54,7 +54,7 @@ async def _drain(context: HealthContext, incident: Incident) -> Incident:
     """Drains the node in Slurm, unless a person has drained it already. Returns the incident after the step."""
     states, reason = await context.node_state(incident.node)
     if states & OUT and not _reason_is_ours(reason):
-        words = f"was drained already ({reason}): that drain stays as it is"
+        words = f"was drained already ({reason}): that drain stays"
         return await context.add_step(
             incident, IncidentState.DRAINING, words, drained=False, evidence={OUT_BEFORE: reason or True}
         )

@@ -121,8 +121,8 @@ async def _reset(context: HealthContext, incident: Incident) -> str:
 async def restart_machine(
     context: HealthContext, node: str, not_before: float, *, silent_since: float | None = None
 ) -> None:
-    """Restarts the machine unless it already started after `not_before`. `silent_since`: when a dead node was last
-    heard, in unix seconds. Raises HeadwayError if the machine does not come back."""
+    """Restarts the machine unless it already started after `not_before`. `silent_since`: the last
+    heartbeat of a dead node, in unix seconds. Raises HeadwayError if the machine does not come back."""
     provider = context.cluster_context.provider
     machine = (await context.machines()).get(node)
     if machine is None:

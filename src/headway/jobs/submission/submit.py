@@ -117,7 +117,7 @@ async def _once(links: HelperConnections, head: Machine, ask: dict[str, Any], sc
 async def store_bundle(
     links: HelperConnections, head: Machine, user: str, root: str, digest: str, archive: bytes
 ) -> bool:
-    """Stores the user's bundle on the cluster and returns whether it is there; an empty archive only checks.
+    """Stores the user's bundle on the cluster and returns whether it is stored; an empty archive only checks.
     Raises Refused when it can't be stored."""
     ask = {"do": "bundle", "user": user, "root": root, "digest": digest}
     ran = await call_helper(links, head, ask, timeout_s=BUNDLE_S, data=archive)

@@ -80,11 +80,11 @@ class EventListener:
             )
             async for messages in batches:
                 for where, text in messages:
-                    log.info("heard", cluster=row.name, where=where, did=text)
+                    log.info("acted on events", cluster=row.name, where=where, did=text)
                     self._state.live.add_notice(row.name, text, level="warning", where=where)
                 await self._state.readings.publish_incident_changes(row.name)
                 self._state.live.notify_row_changed(row.name)
         except HeadwayError as error:
-            log.info("not heard", cluster=row.name, error=error.message)
+            log.info("no events from the head", cluster=row.name, error=error.message)
         except Exception as error:
-            log.error("hearing", cluster=row.name, exc_info=error)
+            log.error("handling of events failed", cluster=row.name, exc_info=error)
