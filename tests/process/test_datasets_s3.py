@@ -11,7 +11,7 @@ import pytest
 from botocore.config import Config
 from moto.server import ThreadedMotoServer
 
-from headway.datasets.library import DatasetLibrary, Progress
+from headway.datasets.file_store import DatasetFileStore, Progress
 from headway.datasets.manifest import Item
 from headway.datasets.s3_source import Access, Bucket
 from headway.errors import Refused, Unreachable
@@ -61,8 +61,8 @@ class Counting(Bucket):
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> DatasetLibrary:
-    return DatasetLibrary(tmp_path / "library")
+def file_store(tmp_path: Path) -> DatasetFileStore:
+    return DatasetFileStore(tmp_path / "store")
 
 
 @pytest.fixture
@@ -70,40 +70,42 @@ def access(endpoint: str) -> Access:
     return Access(endpoint, **KEYS)
 
 
-def test_imports_objects_below_prefix_as_version(s3: Any, library: DatasetLibrary, access: Access) -> None:
+def test_imports_objects_below_prefix_as_version(s3: Any, file_store: DatasetFileStore, access: Access) -> None:
     put(s3, sets__tiny__a=b"alpha", sets__tiny__deep__b=b"b" * 9_000_000, sets__tiny2__c=b"no", sets__tiny__deep__=b"")
-    manifest = library.bring("tiny", Bucket(f"s3://{s3.bucket}/sets/tiny", access), Progress())
-    library.publish("tiny", 1, manifest)
+    manifest = file_store.bring("tiny", Bucket(f"s3://{s3.bucket}/sets/tiny", access), Progress())
+    file_store.publish("tiny", 1, manifest)
     assert [(file.path, file.bytes) for file in manifest.files] == [("a", 5), ("deep/b", 9_000_000)]
-    assert (library.folder("tiny") / "1/deep/b").read_bytes() == b"b" * 9_000_000
-    whole = library.bring("all", Bucket(f"s3://{s3.bucket}", access), Progress())
+    assert (file_store.folder("tiny") / "1/deep/b").read_bytes() == b"b" * 9_000_000
+    whole = file_store.bring("all", Bucket(f"s3://{s3.bucket}", access), Progress())
     assert [file.path for file in whole.files] == ["sets/tiny/a", "sets/tiny/deep/b", "sets/tiny2/c"]
-    one = library.bring("one", Bucket(f"s3://{s3.bucket}/sets/tiny/a", access), Progress())
+    one = file_store.bring("one", Bucket(f"s3://{s3.bucket}/sets/tiny/a", access), Progress())
     assert [(entry.path, entry.sha256) for entry in one.files] == [("a", manifest.files[0].sha256)]
 
 
-def test_killed_import_resumes_without_fetching_objects_again(s3: Any, library: DatasetLibrary, access: Access) -> None:
+def test_killed_import_resumes_without_fetching_objects_again(
+    s3: Any, file_store: DatasetFileStore, access: Access
+) -> None:
     put(s3, d__a=b"alpha", d__b=b"beta", d__c=b"gamma")
     url = f"s3://{s3.bucket}/d"
     with pytest.raises(KeyboardInterrupt):
-        library.bring("tiny", Counting(url, access, dies_at="b"), Progress())
+        file_store.bring("tiny", Counting(url, access, dies_at="b"), Progress())
     put(s3, d__a=b"ALPHA")
     again = Counting(url, access)
-    manifest = library.bring("tiny", again, Progress())
+    manifest = file_store.bring("tiny", again, Progress())
     assert again.seen == ["a", "b", "c"]  # a has changed since
     third = Counting(url, access)
-    assert library.bring("tiny", third, Progress()) == manifest
+    assert file_store.bring("tiny", third, Progress()) == manifest
     assert third.seen == []
 
 
-def test_imports_multipart_uploaded_object(s3: Any, library: DatasetLibrary, access: Access) -> None:
+def test_imports_multipart_uploaded_object(s3: Any, file_store: DatasetFileStore, access: Access) -> None:
     upload = s3.create_multipart_upload(Bucket=s3.bucket, Key="d/big")["UploadId"]
     parts = []
     for number, body in ((1, b"x" * (5 << 20)), (2, b"y")):
         done = s3.upload_part(Bucket=s3.bucket, Key="d/big", UploadId=upload, PartNumber=number, Body=body)
         parts.append({"PartNumber": number, "ETag": done["ETag"]})
     s3.complete_multipart_upload(Bucket=s3.bucket, Key="d/big", UploadId=upload, MultipartUpload={"Parts": parts})
-    (entry,) = library.bring("tiny", Bucket(f"s3://{s3.bucket}/d", access), Progress()).files
+    (entry,) = file_store.bring("tiny", Bucket(f"s3://{s3.bucket}/d", access), Progress()).files
     assert entry.bytes == (5 << 20) + 1
 
 

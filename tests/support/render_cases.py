@@ -211,7 +211,7 @@ def two_heads_cluster() -> Cluster:
 
 def own_two_heads_cluster() -> Cluster:
     made = replace(own_gpu_cluster(), controllers=2)
-    words = Dataset("words", f"{made.dataset_library}/versions/words", "/datasets/words", versioned=True)
+    words = Dataset("words", f"{made.dataset_store_folder}/versions/words", "/datasets/words", versioned=True)
     return replace(made, storage=Storage(datasets=(words,), state="/shared/headway"))
 
 

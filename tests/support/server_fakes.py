@@ -150,8 +150,8 @@ class FakeStorage(_Part):
     async def measure_volumes(self, cluster: Cluster, node: str, mib: int) -> Any:
         return await self._fake.call("measure_volumes", cluster, node, mib)
 
-    async def dataset_library(self, cluster: Cluster) -> Any:
-        return await self._fake.call("dataset_library", cluster)
+    async def dataset_file_store(self, cluster: Cluster) -> Any:
+        return await self._fake.call("dataset_file_store", cluster)
 
     async def volume_usage(self, cluster: Cluster) -> Any:
         return await self._fake.call("volume_usage", cluster)

@@ -68,7 +68,7 @@ async def take_down(
         and any(dataset.versioned for dataset in cluster.storage.datasets)
         and not cluster.provider.volumes_on_server
     ):
-        kept = (*kept, cluster.dataset_library)
+        kept = (*kept, cluster.dataset_store_folder)
     await report("cluster", f"{cluster.name} is down", done=True, seconds=time.monotonic() - began)
     return kept
 
@@ -79,7 +79,7 @@ def _data_folders(cluster: Cluster, name: str) -> tuple[str, ...]:
     if name not in cluster.heads:
         return ("/srv/headway-state",)
     state = (str(PurePosixPath(cluster.state_folder).parent),) if cluster.storage.state else ()
-    return ("/srv/headway-state", str(PurePosixPath(cluster.dataset_library).parent), *state)
+    return ("/srv/headway-state", str(PurePosixPath(cluster.dataset_store_folder).parent), *state)
 
 
 async def _stop_second_heads(cluster: Cluster, context: ClusterContext, machines: Mapping[str, Machine]) -> None:

@@ -1,2 +1,3 @@
-"""The dataset library: versions of read-only folders, stored once under their SHA-256 and imported from a folder or from
-S3. Volumes are in `cluster.volumes`."""
+"""Stores the files of dataset versions, each content once under its SHA-256, and imports them from a folder or from S3.
+The rules of datasets (which names are free, which version a job gets, what may be removed) are in `services.cluster.datasets`;
+volumes are in `cluster.volumes`."""

@@ -359,7 +359,7 @@ class Cluster:
         return f"{self.storage.state}/{self.name}/slurmctld" if self.storage.state else SLURM_STATE_FOLDER
 
     @property
-    def dataset_library(self) -> str:
+    def dataset_store_folder(self) -> str:
         """Folder of the versions of datasets, on the scratch that owned machines share."""
         return f"{self.storage.scratch}/{SHARED_FOLDER}/{self.name}/datasets"
 

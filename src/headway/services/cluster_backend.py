@@ -30,7 +30,7 @@ from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
     from headway.backup.archive import Header
-    from headway.datasets.async_library import AsyncDatasetLibrary
+    from headway.datasets.async_file_store import AsyncDatasetFileStore
     from headway.jobs.remote.tunnel import Tunnel
     from headway.jobs.submission.submit import JobFiles
     from headway.rollout.image_rollout import OperationWaits
@@ -180,8 +180,8 @@ class ClusterStorage(Protocol):
         """Measures each volume from one machine with a file of `mib` MiB. `node` "" is the head."""
         ...
 
-    async def dataset_library(self, cluster: Cluster) -> AsyncDatasetLibrary:
-        """Returns the library of dataset versions on the head of a cluster of owned machines."""
+    async def dataset_file_store(self, cluster: Cluster) -> AsyncDatasetFileStore:
+        """Returns the file store of dataset versions on the head of a cluster of owned machines."""
         ...
 
     async def volume_usage(self, cluster: Cluster) -> tuple[VolumeUsage, ...]:

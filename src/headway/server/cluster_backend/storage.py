@@ -1,4 +1,4 @@
-"""Measures volumes and opens the library of dataset versions."""
+"""Measures volumes and opens the file store of dataset versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.schemas.storage import VolumeSpeedOut
 from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
-    from headway.datasets.async_library import AsyncDatasetLibrary
+    from headway.datasets.async_file_store import AsyncDatasetFileStore
 
 
 class Storage:
@@ -24,10 +24,10 @@ class Storage:
 
         return await measure_volumes(cluster, await self._pool.context(cluster), node, mib)
 
-    async def dataset_library(self, cluster: Cluster) -> AsyncDatasetLibrary:
-        from headway.datasets.remote_library import RemoteDatasetLibrary
+    async def dataset_file_store(self, cluster: Cluster) -> AsyncDatasetFileStore:
+        from headway.datasets.file_store_over_ssh import SshDatasetFileStore
 
-        return RemoteDatasetLibrary(cluster, await self._pool.context(cluster))
+        return SshDatasetFileStore(cluster, await self._pool.context(cluster))
 
     async def volume_usage(self, cluster: Cluster) -> tuple[VolumeUsage, ...]:
         from headway.cluster.volumes.usage import read_volume_usage

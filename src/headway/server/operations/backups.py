@@ -104,12 +104,14 @@ class BackupOperations:
 
     async def _datasets(self, cluster: Cluster) -> None:
         """Creates the folders of all datasets, because machines mount them, even if no backup could restore their files."""
-        store, library = self._state.store, self._state.clusters.dataset_library(cluster)
+        store, file_store = self._state.store, self._state.clusters.dataset_file_store(cluster)
         versions = await store.datasets.versions(cluster.name)
         for name in {version.name for version in versions}:
-            await asyncio.to_thread(library.ready, name)
+            await asyncio.to_thread(file_store.ready, name)
         lost = [
-            version.label for version in versions if not (library.folder(version.name) / str(version.number)).is_dir()
+            version.label
+            for version in versions
+            if not (file_store.folder(version.name) / str(version.number)).is_dir()
         ]
         if lost:
             text = f"the files of {', '.join(lost)} are missing: add the same ones again with headway dataset add"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headway.datasets.async_library import AsyncDatasetLibrary, LocalDatasetLibrary
-from headway.datasets.library import Progress, damage_text
+from headway.datasets.async_file_store import AsyncDatasetFileStore, LocalDatasetFileStore
+from headway.datasets.file_store import Progress, damage_text
 from headway.datasets.manifest import Folder, Manifest, Source
 from headway.datasets.s3_source import SCHEME, Access, Bucket
 from headway.domain.changeset import Change
@@ -50,18 +50,18 @@ class DatasetOperations:
     async def carry_out(self) -> tuple[str, ...]:
         """Runs the operation. Returns the mount point of a version that was added."""
         action = self._params.action
-        self._library = await self._open_library()
+        self._file_store = await self._open_file_store()
         if action == "add":
             return (await self._add(),)
         version = await self._state.store.datasets.get(self._cluster, self._name, self._params.version or 0)
         await (self._verify(version) if action == "verify" else self._remove(version))
         return ()
 
-    async def _open_library(self) -> AsyncDatasetLibrary:
+    async def _open_file_store(self) -> AsyncDatasetFileStore:
         _, cluster = await self._state.clusters.get(self._cluster)
         if not cluster.provider.volumes_on_server:
-            return await self._state.backend.storage.dataset_library(cluster)
-        return LocalDatasetLibrary(self._state.clusters.dataset_library(cluster))
+            return await self._state.backend.storage.dataset_file_store(cluster)
+        return LocalDatasetFileStore(self._state.clusters.dataset_file_store(cluster))
 
     async def _add(self) -> str:
         state, store = self._state, self._state.store
@@ -72,12 +72,12 @@ class DatasetOperations:
         before = await store.datasets.versions(self._cluster, self._name)
         manifest = await self._bring(path, number - 1)
         same = next((version for version in before if version.digest == manifest.digest and not version.damage), None)
-        if same is not None and await self._library.publish(self._name, same.number, manifest):
+        if same is not None and await self._file_store.publish(self._name, same.number, manifest):
             await self._report("version", f"{same.label} already has the same content", done=True)
             made = same
         else:
             # the number exists on disk if a server lost its records
-            while not await self._library.publish(self._name, number, manifest):
+            while not await self._file_store.publish(self._name, number, manifest):
                 number += 1
             made = DatasetVersion(
                 self._cluster, self._name, number, manifest.digest, len(manifest.files), manifest.size, path,
@@ -85,7 +85,7 @@ class DatasetOperations:
             )  # fmt: skip
             await store.datasets.add(made)
             await self._report("version", f"{made.label} is kept, sha256 {made.digest[:12]}", done=True)
-        await self._library.done(self._name)
+        await self._file_store.done(self._name)
         await self._place(attached=True)
         return made.path
 
@@ -95,7 +95,7 @@ class DatasetOperations:
         async def read(progress: Progress) -> Manifest:
             source = await asyncio.to_thread(source_made)
             try:
-                return await self._library.bring(self._name, source, progress, before)
+                return await self._file_store.bring(self._name, source, progress, before)
             finally:
                 source.close()
 
@@ -130,7 +130,7 @@ class DatasetOperations:
         began = time.monotonic()
 
         async def read(progress: Progress) -> list[str]:
-            return await self._library.verify(version.name, version.number, version.digest, progress)
+            return await self._file_store.verify(version.name, version.number, version.digest, progress)
 
         damage = await self._watched("files", "read again", read)
         await self._state.store.datasets.record_verification(version, damage_text(damage))
@@ -150,7 +150,7 @@ class DatasetOperations:
             if not force:
                 await require_unused(self._state, version)
             await self._state.store.datasets.record_removal(version, self._operation.person, forced=count > 0)
-        freed = await self._library.remove(version.name, version.number)
+        freed = await self._file_store.remove(version.name, version.number)
         await self._report("version", f"{version.label} is removed, {format_bytes(freed)} are free", done=True)
         if not await self._state.store.datasets.versions(self._cluster, self._name):
             await self._place(attached=False)

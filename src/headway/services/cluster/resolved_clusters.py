@@ -22,7 +22,7 @@ from headway.services.shared_cache import SharedReads
 from headway.store import ClusterRow, Store
 
 if TYPE_CHECKING:
-    from headway.datasets.library import DatasetLibrary
+    from headway.datasets.file_store import DatasetFileStore
 
 _CACHED_S = 1.0  # seconds that a row, a resolved file and the names of datasets are reused
 
@@ -81,17 +81,17 @@ class ResolvedClusters:
         found = await asyncio.to_thread(self._backend.lifecycle.resolve, document)
         cluster = found.cluster
         names = await self._store.datasets.names(cluster.name)
-        folders = {name: str(self.dataset_library(cluster).folder(name)) for name in names}
+        folders = {name: str(self.dataset_file_store(cluster).folder(name)) for name in names}
         return replace(found, cluster=replace(cluster, storage=mount_versions(cluster.storage, folders)))
 
-    def dataset_library(self, cluster: Cluster) -> DatasetLibrary:
+    def dataset_file_store(self, cluster: Cluster) -> DatasetFileStore:
         """Returns the place of dataset versions: on this machine for a local cluster, otherwise on the cluster's own
-        machines (datasets.async_library)."""
-        from headway.datasets.library import DatasetLibrary
+        machines (datasets.async_file_store)."""
+        from headway.datasets.file_store import DatasetFileStore
 
         if not cluster.provider.volumes_on_server:
-            return DatasetLibrary(Path(cluster.dataset_library))
-        return DatasetLibrary(volumes_dir(self._settings.data.resolve(), cluster.name) / "library")
+            return DatasetFileStore(Path(cluster.dataset_store_folder))
+        return DatasetFileStore(volumes_dir(self._settings.data.resolve(), cluster.name) / "library")
 
     def stored_slurm_version(self, cluster: Cluster, before: Cluster | None) -> str:
         """Returns the Slurm version that wrote the cluster's kept state, or "" if nothing is kept. For machines of an

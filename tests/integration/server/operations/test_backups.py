@@ -265,7 +265,7 @@ async def test_restore_lists_dataset_versions_with_missing_files(
     parts["about"] = json.dumps({"document": server_fakes.document().model_dump(), "owner": "ann"}).encode()
     header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
     path = write_archive(tmp_path, header, with_key=key_of(PHRASE, header.salt), **parts)
-    folder = server.state.clusters.dataset_library(builders.cluster()).folder("tiny")
+    folder = server.state.clusters.dataset_file_store(builders.cluster()).folder("tiny")
     (folder / "2").mkdir(parents=True)
     folder.chmod(0o700)
     server.backend.answers["restore"] = None

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert
 
-from headway.datasets import library
-from headway.datasets.async_library import LocalDatasetLibrary
+from headway.datasets import file_store
+from headway.datasets.async_file_store import LocalDatasetFileStore
 from headway.domain.cluster import Dataset, Storage
 from headway.domain.dataset import DatasetVersion, format_bytes
 from headway.errors import Refused, Unreachable
@@ -30,7 +30,7 @@ async def test_verify_marks_a_damaged_version_and_names_the_file(server: Server,
     await add(server, source)
     client = await server.client()
     await done(server, await client.post(f"{API}/tiny/1/verify"))
-    file = server.state.clusters.dataset_library(builders.cluster()).folder("tiny") / "1" / "a.txt"
+    file = server.state.clusters.dataset_file_store(builders.cluster()).folder("tiny") / "1" / "a.txt"
     file.chmod(0o644)
     file.write_text("ALPHA")
     operation = await done(server, await client.post(f"{API}/tiny/1/verify"), "failed")
@@ -43,7 +43,7 @@ async def test_verify_marks_a_damaged_version_and_names_the_file(server: Server,
 async def test_damaged_content_is_added_again_as_a_new_version(server: Server, mounts: Mounts, source: Path) -> None:
     await add(server, source)
     client = await server.client()
-    file = server.state.clusters.dataset_library(builders.cluster()).folder("tiny") / "1" / "a.txt"
+    file = server.state.clusters.dataset_file_store(builders.cluster()).folder("tiny") / "1" / "a.txt"
     file.chmod(0o644)
     file.write_text("ALPHA")
     await done(server, await client.post(f"{API}/tiny/1/verify"), "failed")
@@ -61,9 +61,9 @@ async def test_failed_removal_can_be_requested_again(
         raise Unreachable("the head does not answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalDatasetLibrary, "remove", away)
+        patch.setattr(LocalDatasetFileStore, "remove", away)
         await done(server, await client.post(f"{API}/tiny/1/remove", json={}), "failed")
-    tree = server.state.clusters.dataset_library(builders.cluster()).folder("tiny") / "1"
+    tree = server.state.clusters.dataset_file_store(builders.cluster()).folder("tiny") / "1"
     assert tree.exists()
     await done(server, await client.post(f"{API}/tiny/1/remove", json={}))
     assert not tree.exists()
@@ -88,7 +88,7 @@ async def test_removing_a_version_used_by_jobs_requires_force(server: Server, mo
     assert "lineage of job 41:" in refused.json()["detail"]
     await done(server, await client.post(f"{API}/tiny/1/remove", json={"force": True}))
     assert (await client.get(API)).json() == []
-    assert not (server.state.clusters.dataset_library(builders.cluster()).folder("tiny") / "1").exists()
+    assert not (server.state.clusters.dataset_file_store(builders.cluster()).folder("tiny") / "1").exists()
     assert mounts.there == set()
     assert "was removed by ann" in (await client.post(f"{API}/tiny/1/verify")).json()["detail"]
     server.backend.answers |= {"read": reading(builders.job(41, "COMPLETED", user="ann")), "machines": ()}
@@ -151,7 +151,7 @@ async def test_version_numbers_are_not_reused_after_losing_records(
         await db.execute(delete(t.datasets))
     (source / "a.txt").write_text("another")
     assert (await add(server, source)).kept == ("/datasets/tiny/2",)
-    folder = server.state.clusters.dataset_library(builders.cluster()).folder("tiny")
+    folder = server.state.clusters.dataset_file_store(builders.cluster()).folder("tiny")
     assert [(folder / number / "a.txt").read_text() for number in "12"] == ["alpha", "another"]
     async with server.store.database.write() as db:
         await db.execute(insert(t.job_datasets).values(cluster="lab", name="wide", number=4, job_id=7))
@@ -221,8 +221,8 @@ def test_format_bytes_uses_binary_units() -> None:
 
 
 def test_stopped_is_not_a_refusal() -> None:
-    assert issubclass(library.Stopped, Exception)
-    assert not issubclass(library.Stopped, Refused)
+    assert issubclass(file_store.Stopped, Exception)
+    assert not issubclass(file_store.Stopped, Refused)
 
 
 async def test_stage_in_pins_a_version_copies_it_and_records_its_use(

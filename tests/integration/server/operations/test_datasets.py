@@ -11,8 +11,8 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from headway.catalog.providers import SSH
-from headway.datasets import library
-from headway.datasets.async_library import LocalDatasetLibrary
+from headway.datasets import file_store
+from headway.datasets.async_file_store import LocalDatasetFileStore
 from headway.datasets.manifest import Folder
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.cluster import Dataset, Storage, Volume
@@ -105,15 +105,15 @@ async def test_interrupted_dataset_addition_is_continued(
 ) -> None:
     begun, stopped = asyncio.Event(), []
     loop = asyncio.get_running_loop()
-    real = library.DatasetLibrary.bring
+    real = file_store.DatasetFileStore.bring
 
-    def waits(self: Any, name: str, of: Any, progress: library.Progress, before: int) -> Any:
+    def waits(self: Any, name: str, of: Any, progress: file_store.Progress, before: int) -> Any:
         loop.call_soon_threadsafe(begun.set)
         progress.stop.wait(60)
         stopped.append(name)
-        raise library.Stopped("it was stopped")
+        raise file_store.Stopped("it was stopped")
 
-    monkeypatch.setattr(library.DatasetLibrary, "bring", waits)
+    monkeypatch.setattr(file_store.DatasetFileStore, "bring", waits)
     client = await server.client()
     answer = await client.post(API, json={"name": "tiny", "source": str(source)})
     run = asyncio.create_task(server_fakes.OperationWorker(server.state, "test:0").run())
@@ -122,7 +122,7 @@ async def test_interrupted_dataset_addition_is_continued(
     await asyncio.gather(run, return_exceptions=True)
     assert stopped == ["tiny"]
     assert await server.store.datasets.versions("lab") == ()
-    monkeypatch.setattr(library.DatasetLibrary, "bring", real)
+    monkeypatch.setattr(file_store.DatasetFileStore, "bring", real)
     assert (await done(server, answer)).kept == ("/datasets/tiny/1",)
 
 
@@ -143,10 +143,10 @@ class Shared:
     """Versions on machines one owns, as the head would keep them."""
 
     def __init__(self, server: Server, folder: Path) -> None:
-        self.library = library.DatasetLibrary(folder)
-        self.near = LocalDatasetLibrary(self.library)
+        self.file_store = file_store.DatasetFileStore(folder)
+        self.near = LocalDatasetFileStore(self.file_store)
         server.backend.clusters["lab"] = {"provider": SSH}
-        server.backend.answers["dataset_library"] = lambda _: self.near
+        server.backend.answers["dataset_file_store"] = lambda _: self.near
         server.state.clusters._resolved.clear()
         server.state.clusters.forget_datasets("lab")
 
@@ -156,7 +156,7 @@ async def test_versions_of_an_ssh_cluster_are_kept_on_its_head(
 ) -> None:
     shared = Shared(server, tmp_path / "scratch")
     assert (await add(server, source)).kept == ("/datasets/tiny/1",)
-    assert (shared.library.folder("tiny") / "1" / "a.txt").read_text() == "alpha"
+    assert (shared.file_store.folder("tiny") / "1" / "a.txt").read_text() == "alpha"
     assert not (server.state.settings.state_dir / "volumes").exists()
     (mounted,) = (await server.state.clusters.get("lab"))[1].storage.datasets
     assert (mounted.source, mounted.mount) == ("/scratch/.headway/lab/datasets/versions/tiny", "/datasets/tiny")
@@ -164,7 +164,7 @@ async def test_versions_of_an_ssh_cluster_are_kept_on_its_head(
     client = await server.client()
     await done(server, await client.post(f"{API}/tiny/1/verify"))
     await done(server, await client.post(f"{API}/tiny/1/remove", json={}))
-    assert not (shared.library.folder("tiny") / "1").exists()
+    assert not (shared.file_store.folder("tiny") / "1").exists()
     assert mounts.there == set()
 
 
@@ -215,7 +215,7 @@ async def test_adds_a_dataset_from_s3_and_deletes_its_credentials(server: Server
     (one,) = await server.store.datasets.versions("lab")
     assert (one.source, one.files) == ("s3://sets/tiny", 1)
     assert (
-        server.state.clusters.dataset_library(builders.cluster()).folder("tiny") / "1" / "a.txt"
+        server.state.clusters.dataset_file_store(builders.cluster()).folder("tiny") / "1" / "a.txt"
     ).read_text() == "alpha"
     trail = await server.store.audit.search()
     assert "hush" not in str([operation, await server.store.secrets.of_cluster("lab"), trail])

@@ -1,11 +1,11 @@
-"""Works on the dataset library of a cluster of owned machines. This program is sent to the head together with
-datasets/library.py and works there on the folder that the machines share. It uses only the standard library.
+"""The program that works on the dataset files of a cluster of owned machines. It is sent to the head together with
+datasets/file_store.py and works there on the folder that the machines share. It uses only the standard library.
 
-    library_on_head.py bring ROOT NAME BEFORE            reads lists of files, writes a manifest; see `Sent`
-    library_on_head.py publish ROOT NAME NUMBER          reads a manifest
-    library_on_head.py verify ROOT NAME NUMBER DIGEST
-    library_on_head.py remove ROOT NAME NUMBER
-    library_on_head.py done ROOT NAME
+    file_store_program.py bring ROOT NAME BEFORE            reads lists of files, writes a manifest; see `Sent`
+    file_store_program.py publish ROOT NAME NUMBER          reads a manifest
+    file_store_program.py verify ROOT NAME NUMBER DIGEST
+    file_store_program.py remove ROOT NAME NUMBER
+    file_store_program.py done ROOT NAME
 
 Answers are lines of JSON. The last one is {"error": ..., "hint": ...} when the work failed."""
 
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.datasets.library import DatasetLibrary, Progress
+from headway.datasets.file_store import DatasetFileStore, Progress
 from headway.datasets.manifest import Item, Listing, Manifest
 from headway.errors import HeadwayError, Refused
 
@@ -73,17 +73,17 @@ def main() -> int:
     """Runs one command. Returns the exit code."""
     what, root, name, *more = sys.argv[1:]
     try:
-        library = DatasetLibrary(_own(Path(root)))
+        file_store = DatasetFileStore(_own(Path(root)))
         if what == "bring":
-            _bring(library, name, int(more[0]))
+            _bring(file_store, name, int(more[0]))
         elif what == "publish":
-            send(made=library.publish(name, int(more[0]), Manifest.read(sys.stdin.buffer.read())))
+            send(made=file_store.publish(name, int(more[0]), Manifest.read(sys.stdin.buffer.read())))
         elif what == "verify":
-            _verify(library, name, int(more[0]), more[1])
+            _verify(file_store, name, int(more[0]), more[1])
         elif what == "remove":
-            send(freed=library.remove(name, int(more[0])))
+            send(freed=file_store.remove(name, int(more[0])))
         else:
-            library.done(name)
+            file_store.done(name)
             send(done=True)
     except HeadwayError as error:
         send(error=error.message, hint=error.hint)
@@ -91,15 +91,15 @@ def main() -> int:
     return 0
 
 
-def _bring(library: DatasetLibrary, name: str, before: int) -> None:
+def _bring(file_store: DatasetFileStore, name: str, before: int) -> None:
     progress = Progress()
-    manifest = library.bring(name, Sent(progress), progress, before)
+    manifest = file_store.bring(name, Sent(progress), progress, before)
     send(manifest=len(manifest.text))
     sys.stdout.buffer.write(manifest.text)
     sys.stdout.buffer.flush()
 
 
-def _verify(library: DatasetLibrary, name: str, number: int, digest: str) -> None:
+def _verify(file_store: DatasetFileStore, name: str, number: int, digest: str) -> None:
     progress, over = Progress(), threading.Event()
 
     def send_progress() -> None:
@@ -109,7 +109,7 @@ def _verify(library: DatasetLibrary, name: str, number: int, digest: str) -> Non
     teller = threading.Thread(target=send_progress)
     teller.start()
     try:
-        wrong = library.verify(name, number, digest, progress)
+        wrong = file_store.verify(name, number, digest, progress)
     finally:
         over.set()
         teller.join()

@@ -1,4 +1,4 @@
-"""The dataset library: the folder of all versions. Each content is stored once, and versions are trees of hard links.
+"""Stores the files of all dataset versions in one folder. Each content is stored once, and versions are trees of hard links.
 
     objects/ab/abcd...      a file's content under its SHA-256 (with ".x" appended for an executable file)
     versions/NAME/3/        a version as it is mounted
@@ -52,8 +52,8 @@ class Progress:
             raise Stopped("it was stopped")
 
 
-class DatasetLibrary:
-    """The library in the folder `root`."""
+class DatasetFileStore:
+    """The file store in the folder `root`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.datasets.library import DatasetLibrary, Progress, Stopped
+from headway.datasets.file_store import DatasetFileStore, Progress, Stopped
 from headway.datasets.manifest import Folder, Item, Listing, Manifest
 from headway.errors import Refused
 
@@ -29,8 +29,8 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> DatasetLibrary:
-    return DatasetLibrary(tmp_path / "library")
+def file_store(tmp_path: Path) -> DatasetFileStore:
+    return DatasetFileStore(tmp_path / "store")
 
 
 class Counting(Folder):
@@ -49,164 +49,168 @@ class Counting(Folder):
         yield from super().read(item)
 
 
-def add(library: DatasetLibrary, source: Path, number: int, name: str = "tiny") -> Manifest:
-    manifest = library.bring(name, Folder(source), Progress(), number - 1)
-    library.publish(name, number, manifest)
-    library.done(name)
+def add(file_store: DatasetFileStore, source: Path, number: int, name: str = "tiny") -> Manifest:
+    manifest = file_store.bring(name, Folder(source), Progress(), number - 1)
+    file_store.publish(name, number, manifest)
+    file_store.done(name)
     return manifest
 
 
-def objects(library: DatasetLibrary) -> list[Path]:
-    return [one for one in library._objects.glob("*/*") if one.is_file()]
+def objects(file_store: DatasetFileStore) -> list[Path]:
+    return [one for one in file_store._objects.glob("*/*") if one.is_file()]
 
 
-def test_version_matches_source_and_stores_each_content_once(library: DatasetLibrary, source: Path) -> None:
-    manifest = add(library, source, 1)
-    tree = library.folder("tiny") / "1"
+def test_version_matches_source_and_stores_each_content_once(file_store: DatasetFileStore, source: Path) -> None:
+    manifest = add(file_store, source, 1)
+    tree = file_store.folder("tiny") / "1"
     assert (tree / "train/deep/b.bin").read_bytes() == b"beta" * 1000
     assert (tree / "latest").readlink() == Path("train/a.bin")
     assert (tree / "empty").is_dir()
     assert (tree / "train/a.bin").samefile(tree / "train/same.bin")
     assert (tree / "run.sh").stat().st_mode & 0o777 == 0o555
     assert (tree / "train/a.bin").stat().st_mode & 0o777 == 0o444
-    assert len(objects(library)) == 3
+    assert len(objects(file_store)) == 3
     assert (len(manifest.files), manifest.size) == (4, 14_010)
-    assert library.verify("tiny", 1, manifest.digest, Progress()) == []
+    assert file_store.verify("tiny", 1, manifest.digest, Progress()) == []
 
 
-def test_same_content_keeps_digest_and_versions_share_files(library: DatasetLibrary, source: Path) -> None:
-    first = add(library, source, 1)
+def test_same_content_keeps_digest_and_versions_share_files(file_store: DatasetFileStore, source: Path) -> None:
+    first = add(file_store, source, 1)
     (source / "train/a.bin").touch()
-    assert library.bring("tiny", Folder(source), Progress(), 1).digest == first.digest
+    assert file_store.bring("tiny", Folder(source), Progress(), 1).digest == first.digest
     (source / "more.txt").write_text("more")
-    second = add(library, source, 2)
+    second = add(file_store, source, 2)
     assert second.digest != first.digest
-    assert len(objects(library)) == 4
-    one, two = (library.folder("tiny") / n / "train/a.bin" for n in "12")
+    assert len(objects(file_store)) == 4
+    one, two = (file_store.folder("tiny") / n / "train/a.bin" for n in "12")
     assert one.samefile(two)
 
 
-def test_killed_import_leaves_no_version_and_next_resumes(library: DatasetLibrary, source: Path) -> None:
+def test_killed_import_leaves_no_version_and_next_resumes(file_store: DatasetFileStore, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        library.bring("tiny", Counting(source, dies_at="train/deep/b.bin"), Progress())
-    assert not library.folder("tiny").exists()
+        file_store.bring("tiny", Counting(source, dies_at="train/deep/b.bin"), Progress())
+    assert not file_store.folder("tiny").exists()
     again = Counting(source)
-    manifest = library.bring("tiny", again, Progress())
+    manifest = file_store.bring("tiny", again, Progress())
     assert again.seen == ["train/deep/b.bin", "train/same.bin"]
-    library.publish("tiny", 1, manifest)
-    assert library.verify("tiny", 1, manifest.digest, Progress()) == []
+    file_store.publish("tiny", 1, manifest)
+    assert file_store.verify("tiny", 1, manifest.digest, Progress()) == []
 
 
-def test_resumed_import_reads_changed_files_again(library: DatasetLibrary, source: Path) -> None:
+def test_resumed_import_reads_changed_files_again(file_store: DatasetFileStore, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        library.bring("tiny", Counting(source, dies_at="train/same.bin"), Progress())
+        file_store.bring("tiny", Counting(source, dies_at="train/same.bin"), Progress())
     (source / "run.sh").write_text("#!/bin/sh\ntrue\n")
     again = Counting(source)
-    library.bring("tiny", again, Progress())
+    file_store.bring("tiny", again, Progress())
     assert again.seen == ["run.sh", "train/same.bin"]
 
 
-def test_import_after_reboot_reads_all_files_again(library: DatasetLibrary, source: Path) -> None:
+def test_import_after_reboot_reads_all_files_again(file_store: DatasetFileStore, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        library.bring("tiny", Counting(source, dies_at="train/same.bin"), Progress())
-    journal = library._drafts / "tiny.journal"
+        file_store.bring("tiny", Counting(source, dies_at="train/same.bin"), Progress())
+    journal = file_store._drafts / "tiny.journal"
     journal.write_text('["another boot"]\n' + "".join(journal.read_text().splitlines(keepends=True)[1:]) + '["cut o')
     again = Counting(source)
-    library.bring("tiny", again, Progress())
+    file_store.bring("tiny", again, Progress())
     assert len(again.seen) == 4
 
 
-def test_publish_never_replaces_different_complete_version(library: DatasetLibrary, source: Path) -> None:
+def test_publish_never_replaces_different_complete_version(file_store: DatasetFileStore, source: Path) -> None:
     """It may be of a server whose records of it are lost. One of which nothing says what it holds is made anew."""
-    first = add(library, source, 1)
+    first = add(file_store, source, 1)
     (source / "run.sh").unlink()
-    other = library.bring("tiny", Folder(source), Progress())
-    assert not library.publish("tiny", 1, other)
-    assert library.verify("tiny", 1, first.digest, Progress()) == []
-    assert library.publish("tiny", 1, first)
-    library._manifest("tiny", 1).write_text("no line of JSON")
-    assert library.publish("tiny", 1, other)
-    assert not (library.folder("tiny") / "1" / "run.sh").exists()
-    assert library.verify("tiny", 1, other.digest, Progress()) == []
+    other = file_store.bring("tiny", Folder(source), Progress())
+    assert not file_store.publish("tiny", 1, other)
+    assert file_store.verify("tiny", 1, first.digest, Progress()) == []
+    assert file_store.publish("tiny", 1, first)
+    file_store._manifest("tiny", 1).write_text("no line of JSON")
+    assert file_store.publish("tiny", 1, other)
+    assert not (file_store.folder("tiny") / "1" / "run.sh").exists()
+    assert file_store.verify("tiny", 1, other.digest, Progress()) == []
 
 
-def test_import_can_be_stopped(library: DatasetLibrary, source: Path) -> None:
+def test_import_can_be_stopped(file_store: DatasetFileStore, source: Path) -> None:
     progress = Progress()
     progress.stop.set()
     with pytest.raises(Stopped):
-        library.bring("tiny", Folder(source), progress)
-    assert not library.folder("tiny").exists()
+        file_store.bring("tiny", Folder(source), progress)
+    assert not file_store.folder("tiny").exists()
 
 
-def test_verify_names_damage_and_next_import_repairs_it(library: DatasetLibrary, source: Path) -> None:
-    manifest = add(library, source, 1)
-    tree = library.folder("tiny") / "1"
+def test_verify_names_damage_and_next_import_repairs_it(file_store: DatasetFileStore, source: Path) -> None:
+    manifest = add(file_store, source, 1)
+    tree = file_store.folder("tiny") / "1"
     damaged = tree / "train/deep/b.bin"
     damaged.chmod(0o644)
     damaged.write_bytes(b"BETA" * 1000)
     (tree / "latest").unlink()
     (tree / "run.sh").unlink()
     (tree / "new").write_text("x")
-    assert library.verify("tiny", 1, manifest.digest, Progress()) == [
+    assert file_store.verify("tiny", 1, manifest.digest, Progress()) == [
         "run.sh is missing", "train/deep/b.bin has different content", "latest is missing", "new does not belong to it",
     ]  # fmt: skip
-    assert library.verify("tiny", 1, "0" * 64, Progress()) == ["its manifest differs from the recorded one"]
-    again = add(library, source, 2)
-    assert library.verify("tiny", 2, again.digest, Progress()) == []
+    assert file_store.verify("tiny", 1, "0" * 64, Progress()) == ["its manifest differs from the recorded one"]
+    again = add(file_store, source, 2)
+    assert file_store.verify("tiny", 2, again.digest, Progress()) == []
 
 
-def test_removal_keeps_files_shared_with_other_versions(library: DatasetLibrary, source: Path) -> None:
-    add(library, source, 1)
+def test_removal_keeps_files_shared_with_other_versions(file_store: DatasetFileStore, source: Path) -> None:
+    add(file_store, source, 1)
     (source / "train/a.bin").write_text("small")
     (source / "train/same.bin").unlink()
-    second = add(library, source, 2)
-    assert library.remove("tiny", 1) == 5000
-    assert library.remove("tiny", 1) == 0
-    assert not (library.folder("tiny") / "1").exists()
-    assert library.verify("tiny", 2, second.digest, Progress()) == []
-    library.remove("tiny", 2)
-    assert objects(library) == []
+    second = add(file_store, source, 2)
+    assert file_store.remove("tiny", 1) == 5000
+    assert file_store.remove("tiny", 1) == 0
+    assert not (file_store.folder("tiny") / "1").exists()
+    assert file_store.verify("tiny", 2, second.digest, Progress()) == []
+    file_store.remove("tiny", 2)
+    assert objects(file_store) == []
 
 
 @pytest.mark.parametrize("left", ["gone", "tree"])
-def test_removal_frees_leftovers_of_killed_operations(library: DatasetLibrary, source: Path, left: str) -> None:
-    add(library, source, 1)
-    (library.folder("tiny") / "1").rename(library._drafts / left)  # killed right here, of a removal or before its end
-    assert library.remove("tiny", 1) > 5000
-    assert objects(library) == []
-    assert not (library._drafts / left).exists()
+def test_removal_frees_leftovers_of_killed_operations(file_store: DatasetFileStore, source: Path, left: str) -> None:
+    add(file_store, source, 1)
+    (file_store.folder("tiny") / "1").rename(
+        file_store._drafts / left
+    )  # killed right here, of a removal or before its end
+    assert file_store.remove("tiny", 1) > 5000
+    assert objects(file_store) == []
+    assert not (file_store._drafts / left).exists()
 
 
-def test_removal_keeps_files_of_unfinished_import(library: DatasetLibrary, source: Path, tmp_path: Path) -> None:
-    add(library, source, 1)
+def test_removal_keeps_files_of_unfinished_import(file_store: DatasetFileStore, source: Path, tmp_path: Path) -> None:
+    add(file_store, source, 1)
     other = tmp_path / "other"
     other.mkdir()
     (other / "a").write_text("kept for later")
     (other / "b").write_text("b")
     with pytest.raises(KeyboardInterrupt):
-        library.bring("wide", Counting(other, dies_at="b"), Progress())
-    library.remove("tiny", 1)
+        file_store.bring("wide", Counting(other, dies_at="b"), Progress())
+    file_store.remove("tiny", 1)
     again = Counting(other)
-    library.bring("wide", again, Progress())
+    file_store.bring("wide", again, Progress())
     assert again.seen == ["b"]
 
 
-def test_import_refuses_outside_links_special_files_and_empty_source(library: DatasetLibrary, source: Path) -> None:
+def test_import_refuses_outside_links_special_files_and_empty_source(
+    file_store: DatasetFileStore, source: Path
+) -> None:
     (source / "out").symlink_to("../secret")
     (source / "root").symlink_to("/etc/shadow")
     os.mkfifo(source / "train" / "pipe")
     with pytest.raises(Refused) as error:
-        library.bring("tiny", Folder(source), Progress())
+        file_store.bring("tiny", Folder(source), Progress())
     for words in ("out links to ../secret, outside", "root links to /etc/shadow, outside", "train/pipe is not a file"):
         assert words in error.value.message
     with pytest.raises(Refused, match="No such file"):
         Folder(source / "none")
     with pytest.raises(Refused, match="has no file"):
-        library.bring("tiny", Folder(source / "empty"), Progress())
+        file_store.bring("tiny", Folder(source / "empty"), Progress())
 
 
 def test_import_refuses_source_with_unreadable_folder(
-    library: DatasetLibrary, source: Path, monkeypatch: pytest.MonkeyPatch
+    file_store: DatasetFileStore, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.open
 
@@ -217,7 +221,7 @@ def test_import_refuses_source_with_unreadable_folder(
 
     monkeypatch.setattr(os, "open", closed)  # root may open any folder
     with pytest.raises(Refused, match=r"from can't be read completely: train/deep: Permission denied") as refused:
-        library.bring("tiny", Folder(source), Progress())
+        file_store.bring("tiny", Folder(source), Progress())
     assert "read every folder" in refused.value.hint
 
 
@@ -233,7 +237,7 @@ def test_listing_refuses_folder_that_vanishes(source: Path) -> None:
         Vanishing(source).listing()
 
 
-def test_import_refuses_file_that_vanishes_during_listing(library: DatasetLibrary, source: Path) -> None:
+def test_import_refuses_file_that_vanishes_during_listing(file_store: DatasetFileStore, source: Path) -> None:
     class Vanishing(Folder):
         @staticmethod
         def _add_entry(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
@@ -242,11 +246,11 @@ def test_import_refuses_file_that_vanishes_during_listing(library: DatasetLibrar
             return Folder._add_entry(path, name, handle, files, links)
 
     with pytest.raises(Refused, match=r"from/train/a\.bin: No such file") as refused:
-        library.bring("tiny", Vanishing(source), Progress())
+        file_store.bring("tiny", Vanishing(source), Progress())
     assert "no program writes there" in refused.value.hint
 
 
-def test_import_reports_io_error_during_listing(library: DatasetLibrary) -> None:
+def test_import_reports_io_error_during_listing(file_store: DatasetFileStore) -> None:
     class Broken:
         def listing(self) -> Listing:
             raise OSError(errno.EIO, "Input/output error", "/data")
@@ -257,10 +261,10 @@ def test_import_reports_io_error_during_listing(library: DatasetLibrary) -> None
         def close(self) -> None: ...
 
     with pytest.raises(Refused, match="/data: Input/output error"):
-        library.bring("tiny", Broken(), Progress())
+        file_store.bring("tiny", Broken(), Progress())
 
 
-def test_reader_does_not_follow_swapped_in_symlink(library: DatasetLibrary, source: Path, tmp_path: Path) -> None:
+def test_reader_does_not_follow_swapped_in_symlink(file_store: DatasetFileStore, source: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "b.bin").write_bytes(b"beta" * 1000)
     reader = Folder(source)
@@ -272,7 +276,7 @@ def test_reader_does_not_follow_swapped_in_symlink(library: DatasetLibrary, sour
         list(reader.read(item))
 
 
-def test_refuses_file_changed_after_listing(library: DatasetLibrary, source: Path) -> None:
+def test_refuses_file_changed_after_listing(file_store: DatasetFileStore, source: Path) -> None:
     reader = Folder(source)
     listed = reader.listing()
     (source / "run.sh").write_text("another")

@@ -1,4 +1,4 @@
-"""The library program that the server sends to an owned head works when started here in the same way."""
+"""The file store program that the server sends to an owned head works when started here in the same way."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.cluster.context import ClusterContext
-from headway.datasets.library import Progress, Stopped
+from headway.datasets.file_store import Progress, Stopped
+from headway.datasets.file_store_over_ssh import SshDatasetFileStore
 from headway.datasets.manifest import Folder, Item, Listing, Manifest
-from headway.datasets.remote_library import RemoteDatasetLibrary
 from headway.domain.cluster import Storage
 from headway.domain.machines.machine import Machine
 from headway.errors import Refused
@@ -77,10 +77,10 @@ def scratch(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def library(head: Head, scratch: Path) -> RemoteDatasetLibrary:
+def file_store(head: Head, scratch: Path) -> SshDatasetFileStore:
     cluster = replace(builders.cluster(provider=SSH), storage=Storage(scratch=str(scratch)))
     both: Any = head
-    return RemoteDatasetLibrary(cluster, ClusterContext(both, both, both, Path()))
+    return SshDatasetFileStore(cluster, ClusterContext(both, both, both, Path()))
 
 
 @pytest.fixture
@@ -95,11 +95,11 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-async def add(library: RemoteDatasetLibrary, source: Path, number: int = 1) -> tuple[Manifest, Progress]:
+async def add(file_store: SshDatasetFileStore, source: Path, number: int = 1) -> tuple[Manifest, Progress]:
     progress = Progress()
-    manifest = await library.bring("words", Folder(source), progress, number - 1)
-    await library.publish("words", number, manifest)
-    await library.done("words")
+    manifest = await file_store.bring("words", Folder(source), progress, number - 1)
+    await file_store.publish("words", number, manifest)
+    await file_store.done("words")
     return manifest, progress
 
 
@@ -107,8 +107,10 @@ def place(scratch: Path, number: int = 1) -> Path:
     return scratch / ".headway/lab/datasets/versions/words" / str(number)
 
 
-async def test_publishes_version_to_shared_storage(library: RemoteDatasetLibrary, scratch: Path, source: Path) -> None:
-    manifest, progress = await add(library, source)
+async def test_publishes_version_to_shared_storage(
+    file_store: SshDatasetFileStore, scratch: Path, source: Path
+) -> None:
+    manifest, progress = await add(file_store, source)
     there = place(scratch)
     assert (there / "deep" / "a.txt").read_text() == "alpha" * 1000
     assert (there / "b.sh").stat().st_mode & 0o777 == 0o555
@@ -116,32 +118,32 @@ async def test_publishes_version_to_shared_storage(library: RemoteDatasetLibrary
     assert (there / "empty").is_dir()
     assert (progress.files, progress.of_files, progress.bytes) == (2, 2, 5004)
     assert manifest.digest == Manifest.read(manifest.text).digest
-    assert await library.verify("words", 1, manifest.digest, Progress()) == []
+    assert await file_store.verify("words", 1, manifest.digest, Progress()) == []
 
 
-async def test_versions_share_unchanged_files(library: RemoteDatasetLibrary, scratch: Path, source: Path) -> None:
-    await add(library, source)
+async def test_versions_share_unchanged_files(file_store: SshDatasetFileStore, scratch: Path, source: Path) -> None:
+    await add(file_store, source)
     (source / "b.sh").write_text("gamma")
-    await add(library, source, 2)
+    await add(file_store, source, 2)
     one, two = (place(scratch, number) / "deep" / "a.txt" for number in (1, 2))
     assert one.samefile(two)
     assert [(place(scratch, number) / "b.sh").read_text() for number in (1, 2)] == ["beta", "gamma"]
-    assert await library.remove("words", 1) == 4
+    assert await file_store.remove("words", 1) == 4
     assert two.read_text() == "alpha" * 1000
 
 
 async def test_publish_keeps_existing_version_with_same_number(
-    library: RemoteDatasetLibrary, scratch: Path, source: Path
+    file_store: SshDatasetFileStore, scratch: Path, source: Path
 ) -> None:
-    manifest, _ = await add(library, source)
+    manifest, _ = await add(file_store, source)
     (source / "b.sh").write_text("gamma")
-    other = await library.bring("words", Folder(source), Progress(), 0)
-    assert [await library.publish("words", 1, one) for one in (other, manifest)] == [False, True]
+    other = await file_store.bring("words", Folder(source), Progress(), 0)
+    assert [await file_store.publish("words", 1, one) for one in (other, manifest)] == [False, True]
     assert (place(scratch) / "b.sh").read_text() == "beta"
 
 
 async def test_manifest_is_parsed_outside_event_loop_thread(
-    library: RemoteDatasetLibrary, source: Path, monkeypatch: pytest.MonkeyPatch
+    file_store: SshDatasetFileStore, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, where = Manifest.read, set()
 
@@ -150,16 +152,16 @@ async def test_manifest_is_parsed_outside_event_loop_thread(
         return real(text)
 
     monkeypatch.setattr(Manifest, "read", read)
-    await add(library, source)
+    await add(file_store, source)
     assert where == {False}
 
 
-async def test_verify_names_damaged_file(library: RemoteDatasetLibrary, scratch: Path, source: Path) -> None:
-    manifest, _ = await add(library, source)
+async def test_verify_names_damaged_file(file_store: SshDatasetFileStore, scratch: Path, source: Path) -> None:
+    manifest, _ = await add(file_store, source)
     broken = place(scratch) / "b.sh"
     broken.chmod(0o755)
     broken.write_text("BETA")
-    (wrong,) = await library.verify("words", 1, manifest.digest, Progress())
+    (wrong,) = await file_store.verify("words", 1, manifest.digest, Progress())
     assert wrong == "b.sh has different content"
 
 
@@ -179,15 +181,15 @@ class Watched(Folder):
 
 
 async def test_interrupted_import_resumes_without_sending_files_again(
-    library: RemoteDatasetLibrary, source: Path, scratch: Path
+    file_store: SshDatasetFileStore, source: Path, scratch: Path
 ) -> None:
     first = Watched(source, "deep/a.txt")
     with pytest.raises(Refused, match=r"deep/a\.txt changed while it was read"):
-        await library.bring("words", first, Progress(), 0)
+        await file_store.bring("words", first, Progress(), 0)
     assert sorted(first.seen) == ["b.sh", "deep/a.txt"]
     assert not place(scratch).exists()
     again = Watched(source)
-    await library.bring("words", again, Progress(), 0)
+    await file_store.bring("words", again, Progress(), 0)
     assert again.seen == ["deep/a.txt"]
 
 
@@ -200,21 +202,21 @@ class Endless(Folder):
             yield bytes(1 << 16)
 
 
-async def test_import_stops_on_request(library: RemoteDatasetLibrary, source: Path) -> None:
+async def test_import_stops_on_request(file_store: SshDatasetFileStore, source: Path) -> None:
     progress = Progress()
-    task = asyncio.create_task(library.bring("words", Endless(source), progress, 0))
+    task = asyncio.create_task(file_store.bring("words", Endless(source), progress, 0))
     await eventually(lambda: progress.bytes >= 1 << 20)
     progress.stop.set()
     with pytest.raises(Stopped):
         await task
 
 
-async def test_refuses_library_folder_not_owned_by_root(
-    library: RemoteDatasetLibrary, scratch: Path, source: Path, tmp_path: Path
+async def test_refuses_folder_not_owned_by_root(
+    file_store: SshDatasetFileStore, scratch: Path, source: Path, tmp_path: Path
 ) -> None:
     shutil.rmtree(scratch / ".headway", ignore_errors=True)
     (tmp_path / "theirs").mkdir()
     (scratch / ".headway").symlink_to(tmp_path / "theirs")
     with pytest.raises(Refused, match=r"lab-head: .*/\.headway does not belong to root"):
-        await add(library, source)
+        await add(file_store, source)
     assert list((tmp_path / "theirs").iterdir()) == []

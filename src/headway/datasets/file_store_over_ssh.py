@@ -1,4 +1,4 @@
-"""The dataset library on a folder that owned machines share: their head does the work, over SSH. Slow to import: it
+"""Stores the files of dataset versions in a folder that owned machines share: their head does the work. Slow to import: it
 loads the SSH client."""
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, NoReturn, TypeVar
 
 from headway.cluster.active_head import require_active_head
 from headway.cluster.context import ClusterContext
-from headway.datasets.library import Progress, Stopped
-from headway.datasets.library_on_head import MARK
+from headway.datasets.file_store import Progress, Stopped
+from headway.datasets.file_store_program import MARK
 from headway.datasets.manifest import Item, Listing, Manifest, Source
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
@@ -23,21 +23,21 @@ _WAITS_S = 0.5  # seconds between checks whether the work was stopped
 _MODULES = (
     "headway.errors",
     "headway.datasets.manifest",
-    "headway.datasets.library",
-    "headway.datasets.library_on_head",
+    "headway.datasets.file_store",
+    "headway.datasets.file_store_program",
 )
 T = TypeVar("T")
 
 
-class RemoteDatasetLibrary:
-    """The library on a folder that owned machines share. The head works on it as root; content is sent there as
+class SshDatasetFileStore:
+    """The file store in a folder that owned machines share. The head works on it as root; content is sent there as
     it is read."""
 
     def __init__(self, cluster: Cluster, context: ClusterContext) -> None:
         self._cluster, self._context = cluster, context
 
     async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest:
-        """Sends a whole source to the head and returns its manifest. See DatasetLibrary.bring."""
+        """Sends a whole source to the head and returns its manifest. See DatasetFileStore.bring."""
         listing = await asyncio.to_thread(source.listing)
         progress.of_files, progress.of_bytes = len(listing.files), listing.size
         feed: asyncio.Queue[bytes] = asyncio.Queue(2)
@@ -58,22 +58,22 @@ class RemoteDatasetLibrary:
         raise Unreachable(f"{self._cluster.head} closed the connection without an answer")
 
     async def publish(self, name: str, number: int, manifest: Manifest) -> bool:
-        """Creates the version. See DatasetLibrary.publish."""
+        """Creates the version. See DatasetFileStore.publish."""
         feed: asyncio.Queue[bytes] = asyncio.Queue()
         feed.put_nowait(manifest.text)
         feed.put_nowait(b"")
         return bool((await self._last(["publish", name, str(number)], Progress(), feed))["made"])
 
     async def done(self, name: str) -> None:
-        """Ends an addition. See DatasetLibrary.done."""
+        """Ends an addition. See DatasetFileStore.done."""
         await self._last(["done", name], Progress())
 
     async def verify(self, name: str, number: int, digest: str, progress: Progress) -> list[str]:
-        """Returns a line for each fault of a version. See DatasetLibrary.verify."""
+        """Returns a line for each fault of a version. See DatasetFileStore.verify."""
         return [str(fault) for fault in (await self._last(["verify", name, str(number), digest], progress))["wrong"]]
 
     async def remove(self, name: str, number: int) -> int:
-        """Removes a version and returns the freed bytes. See DatasetLibrary.remove."""
+        """Removes a version and returns the freed bytes. See DatasetFileStore.remove."""
         return int((await self._last(["remove", name, str(number)], Progress()))["freed"])
 
     async def _last(
@@ -96,7 +96,7 @@ class RemoteDatasetLibrary:
         reports."""
         head = await require_active_head(self._cluster, self._context, await self._context.machines(self._cluster.name))
         what, name, *more = words
-        argv = _argv(what, self._cluster.dataset_library, name, *more)
+        argv = _argv(what, self._cluster.dataset_store_folder, name, *more)
         async with aclosing(self._context.connections.converse(head, argv, _fed(feed))) as output:  # type: ignore[type-var]
             answers = Answers()
             while (part := await _unless_stopped(anext(output, None), progress)) is not None:
