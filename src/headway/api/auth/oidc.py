@@ -7,6 +7,7 @@ they are viewers."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import time
@@ -140,10 +141,16 @@ class Provider:
 
     async def _person(self, state: AppState, claims: Mapping[str, Any]) -> Person:
         """Returns the person of these claims, who is added at the first sign-in. The role is set from the claims at
-        every sign-in."""
+        every sign-in. A person whose claims give no role any more is removed, with tokens and sessions."""
         subject = f"{self.settings.issuer} {claims['sub']}"[:500]
-        role, user = self.role_from_claims(claims), self.linux_user_from_claims(claims)
         known = await state.store.people.by_subject(subject)
+        try:
+            role = self.role_from_claims(claims)
+        except NotAllowed:
+            if known is not None:
+                await _remove(state, known.name)
+            raise
+        user = self.linux_user_from_claims(claims)
         if known is None:
             name = _name(claims)
             try:
@@ -260,6 +267,14 @@ def _name(claims: Mapping[str, Any]) -> str:
             if name.strip(".-"):  # "." and ".." are not possible in an address
                 return name
     return "person"
+
+
+async def _remove(state: AppState, name: str) -> None:
+    """Removes a person, as an admin would. The last admin stays, because no other person could add people."""
+    with contextlib.suppress(Conflict):
+        await state.store.people.delete(name)
+        state.notebooks.end_sessions_of(name)
+        await state.store.audit.record(name, "person.remove", name, {"by": "sign-in provider"})
 
 
 async def _added(state: AppState, name: str, subject: str, role: Role | None, user: str | None) -> Person:

@@ -137,9 +137,14 @@ async def test_oidc_claims_set_role_and_linux_user(server: Server, provider: Pro
     browser, back = await sign_in(server, provider, "u-3")
     assert back.status_code == 200, back.text
     assert (await browser.get("/api/v1/me")).json()["role"] == "operator"
+    _, token = await server.store.tokens.create("olga", label="laptop")
     provider.people("u-3", preferred_username="olga", groups=["staff"])
     _, back = await sign_in(server, provider, "u-3")
     assert back.status_code == 403
+    assert (await browser.get("/api/v1/me")).status_code == 401, "the earlier session has ended"
+    assert await server.store.tokens.holder(token) is None
+    removed = (await server.store.audit.search(AuditAsk(action="person.remove")))[0]
+    assert (removed.target, removed.detail["by"]) == ("olga", "sign-in provider")
     refused = (await server.store.audit.search(AuditAsk(action="signin")))[0]
     assert (refused.result, refused.detail["how"]) == ("refused", "provider")
 
