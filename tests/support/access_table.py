@@ -75,6 +75,10 @@ TABLE: dict[str, Row] = {
     "POST api/clusters/{name}/datasets": Row(ADMIN, body={"name": "tiny", "source": "/var/tmp/x/tiny"}),
     "POST api/clusters/{name}/datasets/{dataset}/{version}/verify": Row(NODES),
     "POST api/clusters/{name}/datasets/{dataset}/{version}/remove": Row(ADMIN, body={}),
+    "GET api/clusters/{name}/environments": Row(ALL),  # the environment of the tests belongs to a person without role
+    "POST api/clusters/{name}/environments": Row(WORK, body={"name": "tiny", "text": "numpy"}),
+    "GET api/clusters/{name}/environments/{environment}/{version}": Row(ALL),
+    "POST api/clusters/{name}/environments/{environment}/{version}/remove": Row(ADMIN, body={}),
     "GET api/backups": Row(ADMIN),
     "POST api/backups/verify": Row(ADMIN, body={"path": "/var/tmp/x/none", "passphrase": "long enough"}),
     "GET api/operations": Row(ALL),

@@ -15,6 +15,7 @@ from fastapi.routing import iter_route_contexts
 
 from headway.domain.cluster import Team, User
 from headway.domain.dataset import DatasetVersion
+from headway.domain.environment import EnvironmentVersion
 from headway.errors import Unreachable
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import LogFoundOut, LogPartOut
@@ -32,6 +33,7 @@ MATE, STRANGER = "tim", "bob"
 ROLE = {person: role for role, person in PEOPLE.items()} | {MATE: "member", STRANGER: "member"}
 EVERYBODY = tuple(ROLE)
 JOBS = {person: number for number, person in enumerate(EVERYBODY, 11)}
+ENVIRONMENT = EnvironmentVersion("lab", "tools", 1, "0" * 64, "3.13.5", 1, 1, "requirements.txt", "ann", 1.0, 7)
 DOCUMENT = {"name": "p", "steps": {"one": {"run": "true"}}}
 
 
@@ -122,6 +124,7 @@ class Things:
             "digest": "0" * 64,
             "key": "k",
             "dataset": "wide",
+            "environment": "tools",
             "version": "1",
             "verb": "cancel",
             "user": owner,
@@ -152,6 +155,7 @@ async def things(server: Server) -> Things:
     made = Things(server, {}, pipelines, (await store.operations.recent("lab"))[0].id)
     await made.everybody()
     await store.datasets.add(DatasetVersion("lab", "wide", 1, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
+    await store.environments.add(ENVIRONMENT, "models==1\n")
     for person in EVERYBODY:
         row = await store.pipelines.save("lab", "p", person=person, user=person, workdir="/w", document=kept)
         pipelines[person] = row.id

@@ -153,6 +153,9 @@ class FakeStorage(_Part):
     async def dataset_file_store(self, cluster: Cluster) -> Any:
         return await self._fake.call("dataset_file_store", cluster)
 
+    async def environment_file_store(self, cluster: Cluster) -> Any:
+        return await self._fake.call("environment_file_store", cluster)
+
     async def volume_usage(self, cluster: Cluster) -> Any:
         return await self._fake.call("volume_usage", cluster)
 

@@ -91,6 +91,7 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (  # a theme holds the comma
         (
             Entry("storage", "data.storage:app", "Show volumes: nodes, usage, throughput."),
             Entry("dataset", "data.dataset:app", "Manage versioned datasets, read-only on every machine."),
+            Entry("env", "data.env:app", "Manage software environments: Python packages for jobs."),
             Entry("container", "data.container:app", "Manage container images shared by all users of a cluster."),
             Entry("backup", "data.backup:backup", "Write queue, accounting, keys and records to one encrypted file."),
             Entry("backups", "data.backup:backups", "List backups; verify one."),

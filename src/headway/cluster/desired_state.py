@@ -102,9 +102,11 @@ def build_desired_state(cluster: Cluster, site: Site, secrets: Mapping[str, str]
     # created at the start, because every user may create folders in scratch and could take the name
     if cluster.containers == "builtin":
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_IMAGES)), "root", 0o755))
-    if not cluster.provider.volumes_on_server:  # the folders hold the versions of datasets
+    if not cluster.provider.volumes_on_server:  # the folders hold the versions of datasets and environments
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_FOLDER)), "root", 0o755))
+        head_dirs.append((str(PurePosixPath(cluster.environment_folder).parent), "root", 0o755))
         head_dirs += [(dataset.source, "root", 0o755) for dataset in cluster.storage.datasets if dataset.versioned]
+    head_dirs.append((cluster.environment_folder, "root", 0o755))
     homes = []
     for user in cluster.users:
         uid = site.uids[user.name]

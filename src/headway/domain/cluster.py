@@ -363,6 +363,14 @@ class Cluster:
         """Folder of the versions of datasets, on the scratch that owned machines share."""
         return f"{self.storage.scratch}/{SHARED_FOLDER}/{self.name}/datasets"
 
+    @property
+    def environment_folder(self) -> str:
+        """Folder of the versions of software environments, on storage that all machines share. Machines see it
+        read-only at /environments."""
+        if self.provider.volumes_on_server:
+            return "/srv/headway/environments"
+        return f"{self.storage.scratch}/{SHARED_FOLDER}/{self.name}/environments"
+
     @cached_property
     def machine_names(self) -> tuple[str, ...]:
         """Names of all heads and slots, whether they have a machine or not."""

@@ -19,6 +19,7 @@ class OperationKind(StrEnum):
     RESTORE = "restore"
     ROTATE = "rotate"
     DATASET = "dataset"
+    ENVIRONMENT = "environment"
     ROLL = "roll"
     REPLACE = "replace"
 
@@ -38,9 +39,9 @@ class OperationKind(StrEnum):
 
     def audit_action(self, params: Mapping[str, Any]) -> str:
         """Returns the action of the operation's line in the audit trail."""
-        return (
-            f"dataset.{params.get('action')}" if self is OperationKind.DATASET else _TRAITS[self].audit_action or self
-        )
+        if self in (OperationKind.DATASET, OperationKind.ENVIRONMENT):
+            return f"{self}.{params.get('action')}"
+        return _TRAITS[self].audit_action or self
 
     @property
     def secret_prefix(self) -> str:
@@ -110,6 +111,12 @@ _TRAITS = {
         secret_prefix="s3_access/",  # noqa: S106  (a name, no password)
         changes_cluster=False,
     ),
+    OperationKind.ENVIRONMENT: _Traits(
+        "Environment of",
+        "software environment",
+        "the environment of {} is complete",
+        changes_cluster=False,
+    ),
     OperationKind.ROLL: _Traits(
         "Roll",
         "node image rollout",
@@ -141,6 +148,12 @@ class OperationParams:
         """Returns the parameters from stored JSON."""
         names = {spec.name for spec in fields(cls)}
         return cls(**{name: value for name, value in stored.items() if name in names})
+
+    @property
+    def subject(self) -> str:
+        """What the operation works on: operations on one subject of a cluster run one after another. "" is the whole
+        cluster."""
+        return ""
 
     def to_json(self) -> dict[str, Any]:
         """Returns the fields that are not None."""
@@ -228,6 +241,29 @@ class DatasetParams(OperationParams):
     ref: str | None = None
     version: int | None = None
     force: bool | None = None
+
+
+@dataclass(frozen=True)
+class EnvironmentParams(OperationParams):
+    """Parameters of an environment operation. `source` (a file name), `text`, `pyproject` (next to a uv.lock), `user`,
+    `partition` and `team` are for "add"; `version` and `force` for "remove"."""
+
+    kind: ClassVar[OperationKind] = OperationKind.ENVIRONMENT
+    action: Literal["add", "remove"]
+    name: str
+    source: str | None = None
+    text: str | None = None
+    pyproject: str | None = None
+    user: str | None = None
+    partition: str | None = None
+    team: str | None = None
+    version: int | None = None
+    force: bool | None = None
+
+    @property
+    def subject(self) -> str:
+        """The environment: a build does not delay an apply, nor the build of another environment."""
+        return f"environment {self.name}"
 
 
 @dataclass(frozen=True)

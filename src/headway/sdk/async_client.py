@@ -21,6 +21,7 @@ from headway.sdk.resources.bundles import Bundles
 from headway.sdk.resources.clusters import Clusters, Operations
 from headway.sdk.resources.commands import Commands
 from headway.sdk.resources.datasets import Datasets
+from headway.sdk.resources.environments import Environments
 from headway.sdk.resources.jobs import POLL_S, Job, Jobs
 from headway.sdk.resources.nodes import Incidents, Nodes
 from headway.sdk.resources.notebooks import Notebooks
@@ -216,6 +217,15 @@ class AsyncDatasets(AsyncResource[Datasets]):
     remove = _threaded(Datasets.remove)
 
 
+class AsyncEnvironments(AsyncResource[Environments]):
+    """`Environments` for asyncio."""
+
+    list = _threaded(Environments.list)
+    get = _threaded(Environments.get)
+    add = _threaded(Environments.add)
+    remove = _threaded(Environments.remove)
+
+
 class AsyncBilling(AsyncResource[Billing]):
     """`Billing` for asyncio."""
 
@@ -271,6 +281,7 @@ class AsyncClient:
         self.backups = AsyncBackups(sync.backups)
         self.storage = AsyncStorage(sync.storage)
         self.datasets = AsyncDatasets(sync.datasets)
+        self.environments = AsyncEnvironments(sync.environments)
         self.billing = AsyncBilling(sync.billing)
         self.people = AsyncPeople(sync.people)
         self.tokens = AsyncTokens(sync.tokens)

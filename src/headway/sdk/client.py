@@ -17,6 +17,7 @@ from headway.sdk.resources.bundles import Bundles
 from headway.sdk.resources.clusters import Clusters, Operations
 from headway.sdk.resources.commands import Commands
 from headway.sdk.resources.datasets import Datasets
+from headway.sdk.resources.environments import Environments
 from headway.sdk.resources.jobs import Job, Jobs
 from headway.sdk.resources.nodes import Incidents, Nodes
 from headway.sdk.resources.notebooks import Notebooks
@@ -46,6 +47,7 @@ class Client:
     backups: Backups
     storage: Storage
     datasets: Datasets
+    environments: Environments
     billing: Billing
     people: People
     tokens: Tokens
@@ -70,6 +72,7 @@ class Client:
         self.bundles, self.commands = Bundles(connection), Commands(connection)
         self.incidents, self.nodes = Incidents(connection), Nodes(connection)
         self.backups, self.storage, self.datasets = Backups(connection), Storage(connection), Datasets(connection)
+        self.environments = Environments(connection)
         self.billing = Billing(connection)
         self.people, self.tokens = People(connection), Tokens(connection)
 
@@ -122,10 +125,19 @@ class Client:
         chdir: str = "",
         env: Mapping[str, str] | None = None,
         stage_in: Sequence[str] = (),
+        environment: str = "",
     ) -> Job:
         """Submits a batch script: short for `jobs.submit`."""
         return self.jobs.submit(
-            path, args, cluster=cluster, files=files, sbatch=sbatch, chdir=chdir, env=env, stage_in=stage_in
+            path,
+            args,
+            cluster=cluster,
+            files=files,
+            sbatch=sbatch,
+            chdir=chdir,
+            env=env,
+            stage_in=stage_in,
+            environment=environment,
         )
 
 

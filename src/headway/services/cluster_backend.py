@@ -31,6 +31,7 @@ from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
     from headway.backup.archive import Header
     from headway.datasets.async_file_store import AsyncDatasetFileStore
+    from headway.environments.file_store import EnvironmentFileStore
     from headway.jobs.remote.tunnel import Tunnel
     from headway.jobs.submission.submit import JobFiles
     from headway.rollout.image_rollout import OperationWaits
@@ -174,7 +175,7 @@ class Rollouts(Protocol):
 
 
 class ClusterStorage(Protocol):
-    """Measures volumes and stores dataset versions."""
+    """Measures volumes and stores versions of datasets and environments."""
 
     async def measure_volumes(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
         """Measures each volume from one machine with a file of `mib` MiB. `node` "" is the head."""
@@ -182,6 +183,10 @@ class ClusterStorage(Protocol):
 
     async def dataset_file_store(self, cluster: Cluster) -> AsyncDatasetFileStore:
         """Returns the file store of dataset versions on the head of a cluster of owned machines."""
+        ...
+
+    async def environment_file_store(self, cluster: Cluster) -> EnvironmentFileStore:
+        """Returns the folder of software environments that the cluster's machines share."""
         ...
 
     async def volume_usage(self, cluster: Cluster) -> tuple[VolumeUsage, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -19,7 +20,7 @@ from headway.services.cluster_backend import SlurmReading
 from headway.store import AuditAsk
 from tests.support import builders, server_fakes
 from tests.support.access_table import TABLE
-from tests.support.api_routes import JOBS, PEOPLE, Things, ask, body_of, filled, routes, server, things
+from tests.support.api_routes import ENVIRONMENT, JOBS, PEOPLE, Things, ask, body_of, filled, routes, server, things
 from tests.support.server_fakes import Server
 
 __all__ = ["server", "things"]  # fixtures
@@ -57,7 +58,7 @@ BODIES: dict[str, Any] = {
 WAITING = {"hold", "release"}
 _QUEUED = (  # these don't ask the cluster
     "/down", "/apply", "/scale", "/scale/plan", "/scale/apply", "/link", "/backup", "/restore", "/rotate",
-    "/datasets", "/verify", "/remove",
+    "/datasets", "/environments", "/verify", "/remove",
     "/roll", "/roll/plan",
 )  # fmt: skip
 
@@ -148,6 +149,10 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
     if "{dataset}" in key:
         number = await made.store.datasets.next_number("lab", "wide")
         await made.store.datasets.add(DatasetVersion("lab", "wide", number, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
+        names["version"] = str(number)
+    if "{environment}" in key:
+        number = await made.store.environments.next_number("lab", "tools")
+        await made.store.environments.add(replace(ENVIRONMENT, number=number), "models==1\n")
         names["version"] = str(number)
     if "incidents" in key:
         found = await made.store.incidents.open("lab", "lab-1-2", "XID 79", FaultAction.RMA, 5.0, {})

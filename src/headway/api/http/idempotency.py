@@ -37,7 +37,10 @@ from headway.store.access.idempotency_keys import Answer
 AUDITED_WITHIN_S = 60.0  # seconds; an operation's audit line is written this soon after it is queued
 REPLAYED = "idempotency-replayed"
 _KEEP_HEADERS = ("content-type", "location")
-_QUEUES = r"apply|scale|down|backup|restore|roll|secrets/rotate|datasets|datasets/.+/(verify|remove)"
+_QUEUES = (
+    r"apply|scale|down|backup|restore|roll|secrets/rotate|datasets|datasets/.+/(verify|remove)"
+    r"|environments|environments/.+/remove"
+)
 _SUBMITS = r"jobs|run|jobs/\d+/(retry|rerun)|pipelines|pipelines/[^/]+/retry"
 RESUMABLE_PATHS = re.compile(rf"{API_PREFIX}/clusters/[^/]+/({_QUEUES}|{_SUBMITS})")
 

@@ -29,6 +29,7 @@ OWN_FLAGS = (
     OwnFlag(
         "stage-in", "Copy a dataset to $HEADWAY_SCRATCH/NAME on each node before the script starts.", "NAME[@VERSION]"
     ),
+    OwnFlag("environment", "Software environment that the script uses; none: the node's own.", "NAME[@VERSION]"),
     OwnFlag("wait", "Wait for the job and exit with its exit code."),
     OwnFlag("estimate", "Print price, expected start and remaining budget; submit nothing."),
     OwnFlag("parsable", "Print only the job id."),

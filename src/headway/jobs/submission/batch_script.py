@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from headway.catalog.releases import slurm_release
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
+from headway.jobs.submission.job_environment import FLAG as ENVIRONMENT_FLAG
+from headway.jobs.submission.job_environment import environment_faults, environment_lines
 from headway.jobs.submission.job_folders import UserFolders
 from headway.jobs.submission.node_capacity import NodeCapacity, largest_node
 from headway.jobs.submission.requested_resources import requested_resources
@@ -157,7 +159,9 @@ def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: NodeCapacity | N
         if not _ENV.fullmatch(name):
             yield Fault("--env", f"{name[:60]!r} is not a valid variable name", "use letters, digits and _")
     image = [f"--container-image={run.container.image}"] if run.container else []
-    yield from stage_faults(run.stage_in, requested_resources(SubmitIn(args=[*image, *run.sbatch])))
+    wants = requested_resources(SubmitIn(args=[*image, *run.sbatch]))
+    yield from stage_faults(run.stage_in, wants)
+    yield from environment_faults(run.environment, wants)
     yield from _place_faults(run, cluster, offer or largest_node(cluster))
     if run.warn and launcher == "mpi" and _by_mpirun(run):
         yield Fault(
@@ -267,6 +271,8 @@ def _body(
     yield Line('mkdir -p "$HEADWAY_CHECKPOINT_DIR"')
     yield Line(f"export HEADWAY_LAUNCHER={launcher}", "--launcher" if run.launcher else "the command's first word")
     yield Line(f"export HEADWAY_WORKERS={count}", why)
+    for text in environment_lines(run.environment):
+        yield Line(text, ENVIRONMENT_FLAG)
     yield Line(EXPORT, "per job and node, removed when the job ends")
     for text in stage_lines(run.stage_in):
         yield Line(text, "--stage-in")

@@ -8,6 +8,7 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, DatasetVersion
+from headway.domain.environment import EnvironmentVersion
 from headway.jobs.submission.prepare_job import PreparedJob
 from headway.jobs.submission.requested_resources import requested_resources
 from headway.jobs.submission.secret_masking import mask_environment
@@ -22,18 +23,28 @@ def stored_request(prepared: PreparedJob) -> dict[str, Any]:
     return request.model_copy(update={"env": mask_environment(request.env)}).model_dump(mode="json")
 
 
+def submitted_texts(prepared: PreparedJob) -> list[str]:
+    """Returns the job's script, folder, words, options and variables."""
+    request = prepared.request
+    return [request.script or "", request.chdir, *request.script_args, *request.args, *request.env.values()]
+
+
 def used_versions(prepared: PreparedJob, versions: Iterable[DatasetVersion]) -> list[DatasetVersion]:
     """Returns the versions whose path is in the job's script, words, options, variables or folder. A path without
     a number counts for all versions of the dataset."""
-    request = prepared.request
-    texts = [request.script or "", request.chdir, *request.script_args, *request.args, *request.env.values()]
+    texts = submitted_texts(prepared)
     named = {(match[1], match[2] or "") for text in texts for match in _DATASET.finditer(text)}
     return [
         version for version in versions if (version.name, str(version.number)) in named or (version.name, "") in named
     ]
 
 
-def lineage_facts(prepared: PreparedJob, cluster: Cluster, versions: Iterable[DatasetVersion] = ()) -> dict[str, Any]:
+def lineage_facts(
+    prepared: PreparedJob,
+    cluster: Cluster,
+    versions: Iterable[DatasetVersion] = (),
+    environments: Iterable[EnvironmentVersion] = (),
+) -> dict[str, Any]:
     """Returns facts that are known when a job is submitted and are not in the request. `versions` are the dataset
     versions that it uses."""
     own = [dataset for dataset in cluster.storage.datasets if not dataset.versioned]
@@ -47,6 +58,10 @@ def lineage_facts(prepared: PreparedJob, cluster: Cluster, versions: Iterable[Da
                 {"name": version.name, "mount": version.path, "version": str(version.number), "sha256": version.digest}
                 for version in versions
             ),
+        ],
+        "environments": [
+            {"name": one.name, "version": str(one.number), "python": one.python, "sha256": one.digest}
+            for one in environments
         ],
     }
 

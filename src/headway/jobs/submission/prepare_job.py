@@ -13,6 +13,7 @@ from typing import Any
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
 from headway.jobs.submission.batch_script import Script, run_faults, run_script
+from headway.jobs.submission.job_environment import with_environment
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.stage_in import with_stage
@@ -90,9 +91,10 @@ def preview_run(
 
 
 def prepare_submit(request: SubmitIn, cluster: Cluster, user: str, mark: str) -> PreparedJob:
-    """Returns the job of a user's script, unchanged except for lines that copy its datasets. With a bundle it
+    """Returns the job of a user's script, unchanged except for lines that copy its datasets and use its environment.
+    With a bundle it
     works in a copy of those files (`chdir` is relative to that copy)."""
-    request = with_stage(request)
+    request = with_environment(with_stage(request))
     if not request.bundle:
         return PreparedJob(request, None)
     there = user_folders(cluster, user)

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from headway.domain.dataset import FOLDER
 from headway.errors import Fault, Refused
 from headway.jobs.submission.requested_resources import RequestedResources, requested_resources
+from headway.jobs.submission.script_lines import insert_lines
 from headway.schemas.submission.submissions import SubmitIn
 
 SCRATCH = "/tmp"
 EXPORT = f"export HEADWAY_SCRATCH={SCRATCH}"
 _PINNED = re.compile(r"([a-z][a-z0-9_-]{0,30})@([0-9]{1,9})")
-_SHELL = re.compile(r"#!\s*(?:\S*/env\s+)?(?:\S*/)?(?:ba|da|k|z)?sh(?:\s.*)?")
 # Variables of the job's own request, unset for the copy: that takes one small task on each node.
 _ASKED = (
     "CPUS_PER_TASK", "CPU_BIND", "DISTRIBUTION", "GPUS", "GPUS_PER_NODE", "GPUS_PER_TASK", "GPU_BIND", "HINT", "NPROCS", "NTASKS",
@@ -64,18 +64,6 @@ def with_stage(request: SubmitIn) -> SubmitIn:
         return request
     if faults := list(stage_faults(request.stage_in, requested_resources(request))):
         raise Refused("\n".join(map(str, faults)))
-    if request.script is None:
-        raise Refused(
-            "--stage-in needs a script, and --wrap has none", hint="use headway run --stage-in NAME -- COMMAND"
-        )
-    head, *lines = request.script.split("\n")
-    if not _SHELL.fullmatch(head.rstrip("\r")):
-        raise Refused(
-            f"--stage-in needs a shell script, and {request.script_name} begins with {head[:60]}",
-            hint="start the program from a shell script that begins with #!/bin/bash",
-        )
-    # sbatch reads #SBATCH lines up to the first line that is neither empty nor a comment.
-    first = next((n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), len(lines))
     note = f"# --stage-in: {', '.join(request.stage_in)} below $HEADWAY_SCRATCH on each node"
-    script = "\n".join([head, *lines[:first], note, EXPORT, *stage_lines(request.stage_in), *lines[first:]])
+    script = insert_lines(request, "--stage-in", [note, EXPORT, *stage_lines(request.stage_in)])
     return request.model_copy(update={"script": script, "stage_in": []})

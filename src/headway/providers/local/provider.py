@@ -243,7 +243,7 @@ class LocalProvider:
             folder.chmod(0o755)  # users and daemons of machines need access; the server's umask may forbid it
         volumes.chmod(0o711)
         with file_lock(volumes / ".lock"):
-            for name, mode in (("home", 0o755), ("scratch", 0o1777), ("datasets", 0o755)):
+            for name, mode in (("home", 0o755), ("scratch", 0o1777), ("datasets", 0o755), ("environments", 0o755)):
                 folder = volumes / "shared" / name
                 if not folder.is_dir():
                     folder.mkdir()

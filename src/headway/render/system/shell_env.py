@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from headway.domain import environment as software
 from headway.domain.cluster import Cluster
 from headway.render.escaping import MARK, script, word
 
-MODULES = "/opt/modulefiles"
+MODULES = "/opt/modulefiles"  # of the cluster's administrator
+_MODULEPATH = f"{software.MODULES}:{MODULES}"
 
 
 def profile() -> str:
@@ -13,8 +15,8 @@ def profile() -> str:
     return script(
         "# Modules of this cluster; `module avail` lists them.",
         'case ":${MODULEPATH:-}:" in',
-        f"    *:{MODULES}:*) ;;",
-        f'    *) export MODULEPATH="{MODULES}${{MODULEPATH:+:$MODULEPATH}}" ;;',
+        f"    *:{software.MODULES}:*) ;;",
+        f'    *) export MODULEPATH="{_MODULEPATH}${{MODULEPATH:+:$MODULEPATH}}" ;;',
         "esac",
     )
 
@@ -24,7 +26,7 @@ def environment() -> str:
     works in batch scripts."""
     return script(
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        f"MODULEPATH={MODULES}:/etc/lmod/modules:/usr/share/lmod/lmod/modulefiles",
+        f"MODULEPATH={_MODULEPATH}:/etc/lmod/modules:/usr/share/lmod/lmod/modulefiles",
         "# bash reads this file when it starts a script; it defines the function `module`.",
         "BASH_ENV=/usr/share/lmod/lmod/init/bash",
     )

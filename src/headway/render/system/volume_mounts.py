@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headway.domain.cluster import Cluster, Site, Volume
+from headway.domain.environment import FOLDER
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path, word
 from headway.render.system import nfs
@@ -27,11 +28,13 @@ def mount_units(cluster: Cluster, site: Site, *, head: bool) -> dict[str, str]:
 
 
 def provided_volumes(cluster: Cluster, site: Site) -> list[tuple[str, str, bool]]:
-    """Returns home, scratch and the datasets that Headway provides: (folder on the machine, mount point, read-only).
-    Owned machines have their own home and scratch, and mount datasets without versions themselves."""
+    """Returns home, scratch, datasets and environments that Headway provides: (folder on the machine, mount point,
+    read-only). Owned machines have their own home and scratch, and mount datasets without versions themselves."""
     storage = cluster.storage
+    environments = (path(cluster.environment_folder, "storage.scratch"), FOLDER, True)
     if site.own:
-        return [(path(d.source, "storage.datasets"), d.mount, True) for d in storage.datasets if d.versioned]
+        own = [(path(d.source, "storage.datasets"), d.mount, True) for d in storage.datasets if d.versioned]
+        return [*own, environments]
     below = "/srv/headway"
     return [
         (f"{below}/home", storage.home, False),
@@ -41,6 +44,7 @@ def provided_volumes(cluster: Cluster, site: Site) -> list[tuple[str, str, bool]
             for d in storage.datasets
             if d.source
         ),
+        environments,
     ]
 
 
@@ -82,7 +86,7 @@ WantedBy=multi-user.target
 
 def _bind_mount(what: str, where: str, read_only: bool) -> str:
     options = "bind,ro" if read_only else "bind"
-    note = "# Read-only, so that jobs can't change a dataset.\n" if read_only else ""
+    note = "# Read-only, so that jobs can't change it.\n" if read_only else ""
     return f"""\
 # {MARK}
 [Unit]

@@ -11,6 +11,8 @@ from headway.schemas.base import RequestModel
 StageIn = Annotated[
     str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}(@[1-9][0-9]{0,8})?$")
 ]  # NAME@VERSION, or NAME for the latest version
+# NAME@VERSION, NAME for the latest version, "none" for the node's own Python, "" for the default
+Environment = Annotated[str, Field(pattern=r"^([a-z][a-z0-9_-]{0,30}(@[1-9][0-9]{0,8})?)?$")]
 # Limits of Linux for a program's arguments: the length of one, and a bound on their number.
 Word = Annotated[str, Field(max_length=128 * 1024)]
 Words = Annotated[list[Word], Field(max_length=100_000)]

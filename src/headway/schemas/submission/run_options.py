@@ -9,7 +9,7 @@ from pydantic import Field
 
 from headway.schemas.base import RequestModel
 from headway.schemas.submission.job_flag import JobFlag
-from headway.schemas.submission.job_values import Flags, GitIn, StageIn, Words
+from headway.schemas.submission.job_values import Environment, Flags, GitIn, StageIn, Words
 
 Launcher = Literal["torchrun", "srun", "mpi", "python"]
 
@@ -60,6 +60,9 @@ class JobFields(RequestModel):
         default="", max_length=64, description="Team (Slurm account) that is charged."
     )
     container: ContainerIn | None = None
+    environment: Annotated[Environment, JobFlag(("--environment",), "NAME[@VERSION]", form="environment")] = Field(
+        default="", description="Software environment; none = the node's own Python (default: the cluster's)."
+    )
     env: Annotated[dict[str, str], JobFlag(("--env",), "NAME[=VALUE]")] = Field(
         default={}, description="Environment variable of the job; without a value, the one of this shell."
     )
@@ -109,6 +112,7 @@ class RunOptions(TypedDict, total=False):
     after: Sequence[str]
     warn: bool
     container: ContainerIn | None
+    environment: str
     env: Mapping[str, str]
     sbatch: Sequence[str]
     stage_in: Sequence[str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from headway.schemas.base import FaultOut, RequestModel, ResponseModel
-from headway.schemas.submission.job_values import Flags, GitIn, Script, StageIn, Words
+from headway.schemas.submission.job_values import Environment, Flags, GitIn, Script, StageIn, Words
 from headway.schemas.submission.run_options import RunIn
 
 
@@ -22,6 +22,7 @@ class SubmitIn(RequestModel):
     env: dict[str, str] = {}  # set for the job; values with secret names are never stored
     git: GitIn | None = None
     stage_in: list[StageIn] = Field(default=[], max_length=50)  # datasets copied to each node before the script starts
+    environment: Environment = ""  # software environment that the script uses
 
 
 class CheckJobIn(RequestModel):
@@ -64,7 +65,7 @@ class LineageOut(ResponseModel):
     submitted_at: float
     person: str
     user: str
-    kind: str  # submit, run, retry or rerun
+    kind: str  # submit, run, retry, rerun, notebook or build (of an environment)
     parent: int = 0
     pipeline: str = ""
     step: str = ""
@@ -80,6 +81,7 @@ class LineageOut(ResponseModel):
     container_image: str = ""
     container_digest: str = ""
     datasets: list[dict[str, str]] = []
+    environments: list[dict[str, str]] = []  # name, version, python, sha256 (of the lock); removed, removed_at
     checkpoint_dir: str = ""
     checkpoints: list[str] = []  # the checkpoints that are there now
     nodes: str = ""  # nodes that Slurm allocated

@@ -157,11 +157,12 @@ class Jobs(Resource):
         chdir: str = "",
         env: Mapping[str, str] | None = None,
         stage_in: Sequence[str] = (),
+        environment: str = "",
     ) -> Job:
         """Submits a batch script with its arguments; `sbatch` are flags of sbatch that precede it.
 
         With `files` the job works in a copy of that folder. `stage_in`: datasets (NAME or NAME@VERSION) that are copied to
-        $HEADWAY_SCRATCH/NAME on each node."""
+        $HEADWAY_SCRATCH/NAME on each node. `environment`: software environment (NAME or NAME@VERSION)."""
         name = cluster or self._only_cluster()
         script = Path(path)
         if not script.is_file():
@@ -179,6 +180,7 @@ class Jobs(Resource):
             bundle=digest,
             git=git,
             stage_in=list(stage_in),
+            environment=environment,
         )
         return Job(self, name, self.sbatch(name, request).job_id)
 

@@ -1,4 +1,4 @@
-"""Measures volumes and opens the file store of dataset versions."""
+"""Measures volumes and opens the file stores of dataset versions and software environments."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
     from headway.datasets.async_file_store import AsyncDatasetFileStore
+    from headway.environments.file_store import EnvironmentFileStore
 
 
 class Storage:
@@ -28,6 +29,11 @@ class Storage:
         from headway.datasets.file_store_over_ssh import SshDatasetFileStore
 
         return SshDatasetFileStore(cluster, await self._pool.context(cluster))
+
+    async def environment_file_store(self, cluster: Cluster) -> EnvironmentFileStore:
+        from headway.environments.file_store import SshEnvironmentFileStore
+
+        return SshEnvironmentFileStore(cluster, await self._pool.context(cluster))
 
     async def volume_usage(self, cluster: Cluster) -> tuple[VolumeUsage, ...]:
         from headway.cluster.volumes.usage import read_volume_usage

@@ -8,6 +8,7 @@ from headway.domain.operation import OperationKind
 from headway.server.operations.apply import apply
 from headway.server.operations.backups import back_up_cluster, restore_cluster
 from headway.server.operations.datasets import change_dataset
+from headway.server.operations.environments import change_environment
 from headway.server.operations.key_rotation import rotate_key
 from headway.server.operations.operation_run import Handler
 from headway.server.operations.replacement import replace_machine
@@ -22,6 +23,7 @@ HANDLERS: Mapping[OperationKind, Handler] = {
     OperationKind.RESTORE: restore_cluster,
     OperationKind.ROTATE: rotate_key,
     OperationKind.DATASET: change_dataset,
+    OperationKind.ENVIRONMENT: change_environment,
     OperationKind.ROLL: roll,
     OperationKind.REPLACE: replace_machine,
 }

@@ -182,7 +182,8 @@ class OperationWorker:
             # Operations that do not change the cluster leave its state, and an operation refused before it began
             # changed nothing.
             waits = operation.kind.changes_cluster and operation.id in state.waiting
-            if waits or (row is not None and row.state in ("changing", "creating")):
+            began = not operation.subject and row is not None and row.state in ("changing", "creating")
+            if waits or began:
                 await state.store.clusters.save(name, state="failed")
             first = error.first_line  # clients that follow the operation get the full error at the end
             await self._report(operation, operation.kind, first, level="error", done=True)

@@ -29,7 +29,8 @@ async def estimate_cost(
     user = who.user_to_act_as(request.user)
     submit = ask.submit
     if ask.run is not None:
-        submit, _ = preview_run(ask.run, cluster, user, offer)
+        plain = ask.run.model_copy(update={"environment": "", "stage_in": []})  # their versions do not change the price
+        submit, _ = preview_run(plain, cluster, user, offer)
     assert submit is not None
     wants = requested_resources(submit)
     tasks = wants[0].array_size

@@ -21,10 +21,17 @@ async def queue_operation(
     secret: str = "",
     key: str = "",
 ) -> Operation:
-    """Adds an operation to the end of the cluster's queue, and notifies event streams, pages and the worker.
+    """Adds an operation to the end of the queue of its cluster and subject, and notifies event streams, pages and the worker.
     `secret`, `key` and the errors are those of the store's `operations.enqueue`."""
     operation = await state.store.operations.enqueue(
-        cluster, params.kind, person, document=document, params=params.to_json(), secret=secret, key=key
+        cluster,
+        params.kind,
+        person,
+        document=document,
+        params=params.to_json(),
+        subject=params.subject,
+        secret=secret,
+        key=key,
     )
     state.live.publish_events(operation_news(operation, "queued", state.clock()))
     state.plans.pop(cluster, None)

@@ -60,6 +60,7 @@ async def get_lineage(state: AppState, who: Principal, name: str, job_id: int) -
         container_image=", ".join(images),
         container_digest=_image_digest(images[0] if images else "", listed["used"]),
         datasets=await _datasets(state, record),
+        environments=await _environments(state, record),
         checkpoint_dir=folder,
         checkpoints=listed["checkpoints"],
         nodes=compress(job.nodes) if job else "",
@@ -84,6 +85,17 @@ async def _datasets(state: AppState, record: JobRecord) -> list[dict[str, str]]:
         if "sha256" in row and version is not None and version.removed_at is not None:
             row["removed"] = f"by {version.removed_by}{', by force' if version.forced else ''}"
             row["removed_at"] = f"{version.removed_at:.0f}"
+    return rows
+
+
+async def _environments(state: AppState, record: JobRecord) -> list[dict[str, str]]:
+    """Returns the environments that the job named. One that was removed since then says by whom and when."""
+    rows: list[dict[str, str]] = [dict(row) for row in record.facts.get("environments", [])]
+    for row in rows:
+        one = await state.store.environments.get(record.cluster, row["name"], int(row["version"]))
+        if one.removed_at is not None:
+            row["removed"] = f"by {one.removed_by}{', by force' if one.forced else ''}"
+            row["removed_at"] = f"{one.removed_at:.0f}"
     return rows
 
 

@@ -10,6 +10,7 @@ from headway.jobs.view.array_tasks import failed_tasks, with_array
 from headway.schemas.submission.submissions import RetryIn, SubmitIn, SubmitOut
 from headway.services.app_state import AppState
 from headway.services.authorization import authorize_as_owner, cluster_to_work_on
+from headway.services.cluster.environments import require_present
 from headway.services.identity import Principal
 from headway.services.jobs.lookup import array_task_states, only_task, require_record
 from headway.services.jobs.submission import new_folder_suffix, submit_and_record
@@ -32,6 +33,7 @@ async def retry_failed_tasks(state: AppState, who: Principal, name: str, job_id:
         raise Refused(f"{word} has not failed: it is {now}", hint=f"headway job rerun {name} {word} repeats it")
     if not failed:
         raise Refused(f"job {job_id} has no failed tasks", hint=f"headway job show {name} {job_id}")
+    await _require_environments(state, record)
     sent = without_dependency(_with_secrets(record, request))
     launcher, checkpoints = (str(record.facts.get(key, "")) for key in ("launcher", "checkpoints"))
     prepared = PreparedJob(with_array(sent, failed), None, launcher=launcher, checkpoints=checkpoints)
@@ -44,6 +46,7 @@ async def rerun(state: AppState, who: Principal, name: str, job_id: int, request
     cluster = await cluster_to_work_on(state, name, who)
     record = await require_record(state, cluster, who, job_id)
     await authorize_as_owner(state, cluster, who, record, f"run job {job_id} again")
+    await _require_environments(state, record)
     sent = without_dependency(_with_secrets(record, request))
     if request.task:
         states = await array_task_states(state, who, cluster, job_id)
@@ -63,6 +66,12 @@ async def rerun_changed(state: AppState, who: Principal, name: str, job_id: int,
     sent = without_dependency(_with_secrets(record, RetryIn(env=change.env)))
     prepared = prepare_resubmit(sent, record.facts, cluster, record.user, new_folder_suffix(who), change)
     return await submit_and_record(state, who, cluster, prepared, record.user, "rerun", parent=record.job_id)
+
+
+async def _require_environments(state: AppState, record: JobRecord) -> None:
+    """Raises Refused when an environment that the job used was removed."""
+    used = [(row["name"], int(row["version"])) for row in record.facts.get("environments", [])]
+    await require_present(state, record.cluster, used)
 
 
 def _with_secrets(record: JobRecord, request: RetryIn) -> SubmitIn:

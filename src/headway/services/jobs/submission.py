@@ -11,6 +11,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.dataset import DatasetVersion
 from headway.errors import Refused, Unanswered, Unreachable
 from headway.jobs.submission import lineage
+from headway.jobs.submission.job_environment import used_environments, with_environment
 from headway.jobs.submission.node_capacity import NodeCapacity, largest_node
 from headway.jobs.submission.prepare_job import PreparedJob, prepare_run, prepare_submit, preview_run, run_out
 from headway.jobs.submission.stage_in import with_stage
@@ -26,6 +27,7 @@ from headway.schemas.submission.submissions import CheckJobIn, CheckJobOut, RunO
 from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.cluster.datasets import pin_versions
+from headway.services.cluster.environments import pin_environment
 from headway.services.identity import Principal
 from headway.store import StoreUnavailable
 
@@ -37,7 +39,7 @@ async def submit(state: AppState, who: Principal, name: str, request: SubmitIn) 
     """Runs sbatch on the cluster as the person's user, and records the job."""
     user = who.user_to_act_as(request.user)
     cluster = await cluster_to_work_on(state, name, who)
-    request = request.model_copy(update={"stage_in": await pin_versions(state, cluster, request.stage_in)})
+    request = request.model_copy(update=await _pinned(state, cluster, request))
     prepared = prepare_submit(request, cluster, user, new_folder_suffix(who))
     return await submit_and_record(state, who, cluster, prepared, user, "submit")
 
@@ -46,7 +48,7 @@ async def run(state: AppState, who: Principal, name: str, request: RunIn) -> Run
     """Makes a batch script from a command and submits it; with `dry_run` it only makes the script."""
     user = who.user_to_act_as(request.user)
     cluster = await cluster_to_work_on(state, name, who)
-    request = request.model_copy(update={"stage_in": await pin_versions(state, cluster, request.stage_in)})
+    request = request.model_copy(update=await _pinned(state, cluster, request))
     prepared = prepare_run(request, cluster, user, new_folder_suffix(who), offer=node_offer(state, cluster))
     if request.dry_run:
         return run_out(prepared, name, user)
@@ -61,16 +63,16 @@ async def check(state: AppState, who: Principal, name: str, ask: CheckJobIn) -> 
     assert request is not None
     user = who.user_to_act_as(request.user)
     cluster = await cluster_to_work_on(state, name, who)
-    script, stage_in = "", await pin_versions(state, cluster, request.stage_in)
+    script, pinned = "", await _pinned(state, cluster, request)
     if ask.run is not None:
-        command = ask.run.model_copy(update={"stage_in": stage_in})
+        command = ask.run.model_copy(update=pinned)
         made, found = preview_run(command, cluster, user, node_offer(state, cluster))
         if made is None:
             return CheckJobOut(faults=[FaultOut.model_validate(fault) for fault in found])
         script, submission = made.script or "", made
     else:
         assert ask.submit is not None
-        submission = with_stage(ask.submit.model_copy(update={"stage_in": stage_in}))
+        submission = with_environment(with_stage(ask.submit.model_copy(update=pinned)))
     found = submission_faults(submission, cluster, user, node_offer(state, cluster))
     if found:
         return CheckJobOut(faults=[FaultOut.model_validate(fault) for fault in found], script=script)
@@ -88,6 +90,14 @@ async def check(state: AppState, who: Principal, name: str, ask: CheckJobIn) -> 
         return CheckJobOut(faults=[FaultOut.model_validate(sbatch_fault(error.message, error.hint))], script=script)
     at, nodes, partition = parse_test_only(done.message, state.clock())
     return CheckJobOut(starts_at=at, nodes=nodes, partition=partition, script=script)
+
+
+async def _pinned(state: AppState, cluster: Cluster, request: SubmitIn | RunIn) -> dict[str, Any]:
+    """Returns the versions of the datasets and the environment that the request names without one, or leaves out."""
+    return {
+        "stage_in": await pin_versions(state, cluster, request.stage_in),
+        "environment": await pin_environment(state, cluster, request.environment),
+    }
 
 
 def new_folder_suffix(who: Principal) -> str:
@@ -137,6 +147,9 @@ async def record_submission(
 
     async def write() -> None:
         versions = await _dataset_versions(state, cluster, prepared)
+        environments = used_environments(
+            lineage.submitted_texts(prepared), await state.store.environments.versions(cluster.name)
+        )
         summary = {"job": answer.job_id, "user": user, "script": prepared.request.script_name}
         if not answer.job_id:
             return await write_audit_line(state, who, kind, cluster.name, **summary)
@@ -147,8 +160,9 @@ async def record_submission(
             user=user,
             kind=kind,
             request=lineage.stored_request(prepared),
-            facts=lineage.lineage_facts(prepared, cluster, versions),
+            facts=lineage.lineage_facts(prepared, cluster, versions, environments),
             datasets=[(version.name, version.number) for version in versions],
+            environments=[(version.name, version.number) for version in environments],
             audit=summary,
             address=who.address,
             **links,

@@ -74,6 +74,8 @@ class Clusters(StorePart):
                 await db.execute(delete(t.jobs).where(t.jobs.c.cluster == name))
                 await db.execute(delete(t.datasets).where(t.datasets.c.cluster == name))
                 await db.execute(delete(t.job_datasets).where(t.job_datasets.c.cluster == name))
+                await db.execute(delete(t.environments).where(t.environments.c.cluster == name))
+                await db.execute(delete(t.job_environments).where(t.job_environments.c.cluster == name))
                 await db.execute(delete(t.pipelines).where(t.pipelines.c.cluster == name))
                 await db.execute(delete(t.symptoms).where(t.symptoms.c.cluster == name))
                 await db.execute(delete(t.incidents).where(t.incidents.c.cluster == name))

@@ -93,7 +93,7 @@ class Datasets(StorePart):
 
 
 def job_lines(cluster: str, job_id: int, used: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
-    """Returns the rows of job_datasets for one job."""
+    """Returns the rows of job_datasets or job_environments for one job."""
     return [
         {"cluster": cluster, "name": name, "number": number, "job_id": job_id} for name, number in sorted(set(used))
     ]

@@ -1,7 +1,8 @@
 """Operations: the queue of applies and downs, their leases and their events.
 
 An operation runs under a lease. Only the oldest unfinished operation of a cluster can be claimed, so a second apply
-waits for the first and never runs at the same time. A unique index enforces this in the database as well.
+waits for the first and never runs at the same time. A unique index enforces this in the database as well. An operation
+that does not concern the whole cluster has a `subject`, and waits only for operations of the same subject.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ class Operations(StorePart):
         *,
         document: Mapping[str, Any] | None = None,
         params: Mapping[str, Any] | None = None,
+        subject: str = "",
         secret: str = "",
         key: str = "",
     ) -> Operation:
-        """Adds an operation to the end of the cluster's queue.
+        """Adds an operation to the end of the queue of its cluster and subject.
 
         `secret`: stored for this operation only, until it has ended, under the name from own_secret(). `key`:
         idempotency key; the same request with the same key within a day returns this operation (`by_key`). Raises
@@ -59,6 +61,7 @@ class Operations(StorePart):
         row = {
             "id": operation_id,
             "cluster": cluster,
+            "subject": subject,
             "kind": kind,
             "person": person,
             "document": dict(document or {}),
@@ -156,11 +159,12 @@ class Operations(StorePart):
             row = (await db.execute(query.order_by(o.c.number.desc()).limit(1))).first()
         return _operation(row) if row else None
 
-    async def active(self, cluster: str) -> Operation | None:
-        """Returns the oldest unfinished operation of the cluster, or None."""
+    async def active(self, cluster: str, subject: str = "") -> Operation | None:
+        """Returns the oldest unfinished operation of this subject, "" = of the whole cluster, or None."""
+        o = t.operations.c
         query = (
             select(t.operations)
-            .where(t.operations.c.cluster == cluster, t.operations.c.state.in_(UNFINISHED))
+            .where(o.cluster == cluster, o.subject == subject, o.state.in_(UNFINISHED))
             .order_by(t.operations.c.number)
             .limit(1)
         )
@@ -176,12 +180,9 @@ class Operations(StorePart):
         Returns None if there is none or if another server took it at the same moment. `running`: ids of the operations
         that the owner is running now; their leases may look expired after the machine slept."""
         o, earlier = t.operations, t.operations.alias("earlier")
-        first_in_line = ~exists().where(
-            earlier.c.cluster == o.c.cluster, earlier.c.state.in_(UNFINISHED), earlier.c.number < o.c.number
-        )
-        alone = ~exists().where(
-            earlier.c.cluster == o.c.cluster, earlier.c.state == "running", earlier.c.number != o.c.number
-        )
+        same = and_(earlier.c.cluster == o.c.cluster, earlier.c.subject == o.c.subject)
+        first_in_line = ~exists().where(same, earlier.c.state.in_(UNFINISHED), earlier.c.number < o.c.number)
+        alone = ~exists().where(same, earlier.c.state == "running", earlier.c.number != o.c.number)
         passed = and_(o.c.state == "running", o.c.lease_until < now, o.c.id.not_in(running))
         free = or_(o.c.state == "queued", passed)
         candidate = select(o.c.number).where(free, first_in_line, alone).order_by(o.c.number).limit(1)

@@ -74,6 +74,7 @@ class Operation:
     id: str
     number: int
     cluster: str
+    subject: str  # what it works on, see OperationParams.subject
     kind: OperationKind
     person: str
     document: Mapping[str, Any]

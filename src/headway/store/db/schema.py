@@ -129,6 +129,7 @@ operations = Table(
     Column("number", Integer, primary_key=True, autoincrement=True),  # the order in which they were requested
     Column("id", String(32), nullable=False, unique=True),
     Column("cluster", String(64), nullable=False),
+    Column("subject", String(80), nullable=False, default=""),  # "" = the whole cluster; see OperationParams.subject
     Column("kind", String(16), nullable=False),
     Column("person", String(64), nullable=False),
     Column("document", JSON, nullable=False),
@@ -144,10 +145,11 @@ operations = Table(
     Column("kept", JSON, nullable=False),
     Column("key", String(64), index=True, unique=True),  # idempotency key of the request, if it had one
     Index("ix_operations_cluster_state", "cluster", "state"),
-    # The database itself refuses to run two operations on one cluster.
+    # The database itself refuses to run two operations on one subject.
     Index(
         "uq_operations_one_running",
         "cluster",
+        "subject",
         unique=True,
         sqlite_where=text("state = 'running'"),
         postgresql_where=text("state = 'running'"),
@@ -314,6 +316,37 @@ datasets = Table(
 # Which version is in the lineage of which job.
 job_datasets = Table(
     "job_datasets",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+)
+
+# Versions of software environments. The row of a removed version is kept, as for datasets.
+environments = Table(
+    "environments",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("digest", String(64), nullable=False),
+    Column("python", String(32), nullable=False),
+    Column("packages", Integer, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("source", String(200), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("job_id", BigInteger, nullable=False),
+    Column("lock", Text, nullable=False),  # every package with its hashes, as uv wrote it
+    Column("removed_at", Float),
+    Column("removed_by", String(64), nullable=False),
+    Column("forced", Boolean, nullable=False),
+)
+
+# Which version is in the lineage of which job.
+job_environments = Table(
+    "job_environments",
     metadata,
     Column("cluster", String(64), primary_key=True),
     Column("name", String(64), primary_key=True),

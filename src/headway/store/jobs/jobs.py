@@ -33,9 +33,10 @@ class JobRecords(StorePart):
         pipeline: str = "",
         step: str = "",
         datasets: Collection[tuple[str, int]] = (),
+        environments: Collection[tuple[str, int]] = (),
     ) -> None:
-        """Records the origin of a job and writes its audit line, both in one transaction. `datasets`: (name, number)
-        of the versions that the job uses."""
+        """Records the origin of a job and writes its audit line, both in one transaction. `datasets`, `environments`:
+        (name, number) of the versions that the job uses."""
         async with self._database.write() as db:
             await db.execute(
                 insert(t.jobs).values(
@@ -52,9 +53,10 @@ class JobRecords(StorePart):
                     facts=dict(facts),
                 )
             )
-            if datasets:  # existing rows are not deleted: another user's job may have this number (see `get`)
-                lines = job_lines(cluster, job_id, datasets)
-                await db.execute(insert_into(db, t.job_datasets).values(lines).on_conflict_do_nothing())
+            for table, used in ((t.job_datasets, datasets), (t.job_environments, environments)):
+                if used:  # existing rows are not deleted: another user's job may have this number (see `get`)
+                    lines = job_lines(cluster, job_id, used)
+                    await db.execute(insert_into(db, table).values(lines).on_conflict_do_nothing())
             await db.execute(audit_line(self._database.now(), person, kind, cluster, audit, address=address))
 
     async def get(self, cluster: str, job_id: int, user: str | None = None) -> JobRecord | None:

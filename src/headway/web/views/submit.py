@@ -54,6 +54,7 @@ class Draft:
     launcher: str = ""
     tasks: str = ""
     image: str = ""
+    environment: str = ""
     partition: str = ""
     account: str = ""
     nodes: str = ""
@@ -90,7 +91,7 @@ class Draft:
         """Returns the fields of the page that a fault can be shown at."""
         every = ["partition", "account", "nodes", "gpus", "time", "job_name"]
         if self.how == "command":
-            return [*every, "command", "launcher", "tasks", "image"]
+            return [*every, "command", "launcher", "tasks", "image", "environment"]
         own = ["env"] if self.env else []
         return [*every, "script", "args", "flags", *own, *([] if self.folder else ["chdir"])]
 

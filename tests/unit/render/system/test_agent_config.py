@@ -17,9 +17,11 @@ def test_head_exports_count_as_remote_mounts_on_nodes(tmp_path: Path) -> None:
     cluster = builders.cluster(provider=SSH)
     site = replace(builders.site(cluster), own=OwnedSite(nfs=("/home", "/scratch")))
     told = config.load(str(_written(tmp_path, agent_config.config(cluster, site, cluster.groups[0]))))
-    assert [(mount.path, mount.outside) for mount in told.mounts] == [("/home", True), ("/scratch", True)]
+    assert [(mount.path, mount.outside) for mount in told.mounts] == [
+        ("/environments", False), ("/home", True), ("/scratch", True),
+    ]  # fmt: skip
     told = config.load(str(_written(tmp_path, agent_config.config(cluster, site, cluster.groups[0], head="lab-head"))))
-    assert told.mounts == ()
+    assert [one.path for one in told.mounts] == ["/environments"]
 
 
 def _written(folder: Path, text: str) -> Path:

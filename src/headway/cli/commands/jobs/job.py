@@ -117,6 +117,7 @@ def _show_lineage(found: LineageOut, output: Format) -> None:
         ("files", found.bundle),
         ("folder", found.workdir),
         ("launcher", found.launcher),
+        *(("environment", _dataset(one)) for one in found.environments),
         ("container", " ".join(part for part in (found.container_image, found.container_digest) if part)),
         ("datasets", ", ".join(map(_dataset, found.datasets))),
         ("sbatch", " ".join(found.sbatch_args)),

@@ -59,6 +59,7 @@ def submit(
         chdir=line.own.get("chdir", ""),
         user=line.own.get("as", ""),
         stage_in=line.stage_in,
+        environment=line.own.get("environment", ""),
     )
     if "estimate" in line.own:
         from headway.cli.output.cost_estimate import print_estimate
@@ -92,7 +93,11 @@ def _request(**fields: Any) -> SubmitIn:
 
     try:
         return SubmitIn(**fields)
-    except ValidationError:
+    except ValidationError as error:
+        if any(fault["loc"][:1] == ("environment",) for fault in error.errors()):
+            raise typer.BadParameter(
+                f"--environment {fields['environment']}: not an environment; NAME or NAME@VERSION: headway env ls"
+            ) from None
         wrong = ", ".join(fields["stage_in"])
         raise typer.BadParameter(
             f"--stage-in {wrong}: not a dataset; NAME or NAME@VERSION: headway dataset list"

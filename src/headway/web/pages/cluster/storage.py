@@ -1,4 +1,4 @@
-"""A cluster's volumes and datasets."""
+"""A cluster's volumes, datasets and software environments."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import Anyone, State
 from headway.domain.dataset import format_bytes
 from headway.services.cluster.datasets import list_versions
+from headway.services.cluster.environments import list_environments
 from headway.services.cluster.storage import get_storage
 from headway.services.identity import Right
 from headway.web.page_routes import page_router
@@ -18,7 +19,7 @@ FULL = 0.9  # usage of a volume from which on it is shown as full
 
 @router.get("/clusters/{name}/storage")
 async def page(name: str, state: State, who: Anyone) -> Response:
-    """Returns the page of volumes and datasets."""
+    """Returns the page of volumes, datasets and software environments."""
     found = await get_storage(state, name)
     versions = sorted(await list_versions(state, name), key=lambda version: (version.name, -version.version))
     return render(
@@ -28,8 +29,10 @@ async def page(name: str, state: State, who: Anyone) -> Response:
         tab="storage",
         found=found,
         versions=versions,
+        environments=sorted(await list_environments(state, name), key=lambda one: (one.name, -one.version)),
         size=format_bytes,
         full=FULL,
         may_measure=who.may(Right.OPERATE_NODES),
         may_add=who.may(Right.ADMIN),
+        may_build=who.may(Right.RUN_JOBS),
     )

@@ -266,7 +266,7 @@ def test_agent_reads_the_config_that_apply_writes(tmp_path: Path) -> None:
     told = config.load(str(place))
     assert (told.head, told.simulated, told.oversubscribed_cpus, told.gpus) == ("10.87.3.10", True, True, 8)
     assert [(mount.path, mount.read_only) for mount in told.mounts] == [
-        ("/home", False), ("/scratch", False), ("/datasets/tiny", True),
+        ("/home", False), ("/scratch", False), ("/datasets/tiny", True), ("/environments", True),
     ]  # fmt: skip
     assert told.kernel_log == agent_config.SIMULATED_LOG
     assert (runner.FOLDER, runner.UNFIT, runner.LOOKED) == ("/run/headway", "unfit", "looked")

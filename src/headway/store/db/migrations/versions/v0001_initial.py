@@ -105,6 +105,25 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("cluster", "name", "number", name="pk_datasets"),
     )
     op.create_table(
+        "environments",
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("python", sa.String(length=32), nullable=False),
+        sa.Column("packages", sa.Integer(), nullable=False),
+        sa.Column("bytes", sa.BigInteger(), nullable=False),
+        sa.Column("source", sa.String(length=200), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("job_id", sa.BigInteger(), nullable=False),
+        sa.Column("lock", sa.Text(), nullable=False),
+        sa.Column("removed_at", sa.Float(), nullable=True),
+        sa.Column("removed_by", sa.String(length=64), nullable=False),
+        sa.Column("forced", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("cluster", "name", "number", name="pk_environments"),
+    )
+    op.create_table(
         "held_days",
         sa.Column("cluster", sa.String(length=64), nullable=False),
         sa.Column("day", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -147,6 +166,14 @@ def _create_tables() -> None:
         sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("job_id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.PrimaryKeyConstraint("cluster", "name", "number", "job_id", name="pk_job_datasets"),
+    )
+    op.create_table(
+        "job_environments",
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("job_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint("cluster", "name", "number", "job_id", name="pk_job_environments"),
     )
     op.create_table(
         "job_saves",
@@ -260,6 +287,7 @@ def _create_tables() -> None:
         sa.Column("number", sa.Integer(), autoincrement=True, nullable=False),
         sa.Column("id", sa.String(length=32), nullable=False),
         sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("subject", sa.String(length=80), nullable=False),
         sa.Column("kind", sa.String(length=16), nullable=False),
         sa.Column("person", sa.String(length=64), nullable=False),
         sa.Column("document", sa.JSON(), nullable=False),
@@ -282,7 +310,7 @@ def _create_tables() -> None:
     op.create_index(
         "uq_operations_one_running",
         "operations",
-        ["cluster"],
+        ["cluster", "subject"],
         unique=True,
         sqlite_where=sa.text("state = 'running'"),
         postgresql_where=sa.text("state = 'running'"),

@@ -1,0 +1,89 @@
+"""The job that builds a version of an environment: its script and its folder. Pure.
+
+The job runs as the person who asked, in their account, so that the queue shows it and their rights limit it. It makes a
+complete environment in a folder of theirs; `file_store.EnvironmentFileStore` publishes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from headway.domain.cluster import Cluster
+from headway.domain.operation import EnvironmentParams
+from headway.jobs.submission.job_folders import user_folders
+from headway.jobs.submission.prepare_job import PreparedJob
+from headway.jobs.submission.submit import JobFiles
+from headway.schemas.submission.submissions import SubmitIn
+
+PYTHON = "/usr/bin/python3"  # of the node image: the same on every machine
+_TIME = "4:00:00"
+_MEMORY = "2G"
+# Options of a requirements file that say where packages are. uv does not write them to the lock, because an address may
+# contain a password.
+_SCRIPT = """\
+#!/bin/bash
+# Builds a software environment. $1: uv, $2: folder, $3: what it is made from, $4: Python, $5: index, "" = uv's default.
+set -euo pipefail
+uv=$1 from=$3 python=$4 index=$5
+cd "$2"
+umask 022
+export UV_CACHE_DIR=${UV_CACHE_DIR:-$(dirname "$(dirname "$2")")/uv-cache} UV_PYTHON_DOWNLOADS=never
+[ -z "$index" ] || export UV_DEFAULT_INDEX=$index
+rm -rf venv lock.txt
+case $from in
+uv.lock)
+    "$uv" export --quiet --frozen --no-dev --no-emit-project --no-header --no-annotate --python "$python" \\
+        --format requirements.txt --output-file lock.txt ;;
+*)
+    "$uv" pip compile --quiet --generate-hashes --no-header --no-annotate --python "$python" --output-file lock.txt "$from" ;;
+esac
+echo "--- $(grep -c '^[A-Za-z0-9]' lock.txt || true) packages are chosen, they are now installed ---"
+"$uv" venv --quiet --relocatable --no-project --python "$python" venv
+where=()
+if [ "$from" = requirements.txt ]; then
+    grep -E "^ *(-i|-f|--(index-url|extra-index-url|find-links|no-index|trusted-host))([= ]|$)" "$from" >where.txt || true
+    where=(-r where.txt)
+fi
+"$uv" pip install --require-hashes --no-deps --compile-bytecode --python venv/bin/python "${where[@]}" -r lock.txt
+"$uv" pip check --python venv/bin/python
+echo "--- the environment is complete ---"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFolders:
+    """Folders of a build, on the shared storage, owned by the user."""
+
+    stage: str  # deleted when the build has ended
+    log: str
+
+
+def build_folders(cluster: Cluster, user: str, operation: str) -> BuildFolders:
+    """Returns the folders of the build that this operation makes."""
+    there = f"{user_folders(cluster, user).root}/environments"
+    return BuildFolders(f"{there}/{operation}", f"{there}/{operation}.log")
+
+
+def prepare_build(
+    params: EnvironmentParams, cluster: Cluster, user: str, operation: str, uv: str, index: str = ""
+) -> PreparedJob:
+    """Returns the job that builds the environment. `uv` is the path of the program on the machines."""
+    place, source = build_folders(cluster, user, operation), params.source or "requirements.txt"
+    args = [
+        f"--job-name=environment-{params.name}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", f"--mem={_MEMORY}",
+        f"--time={_TIME}", "--requeue", "--open-mode=append", f"--output={place.log}",
+    ]  # fmt: skip
+    args += [f"--partition={params.partition}"] if params.partition else []
+    args += [f"--account={params.team}"] if params.team else []
+    files = {f"{place.stage}/{source}": params.text or ""}
+    if source == "uv.lock":
+        files[f"{place.stage}/pyproject.toml"] = params.pyproject or ""
+    request = SubmitIn(
+        args=args,
+        script=_SCRIPT,
+        script_name=f"environment-{params.name}",
+        script_args=[uv, place.stage, source, PYTHON, index],
+        chdir=str(PurePosixPath(place.stage)),
+    )
+    stage = JobFiles(user_folders(cluster, user).root, "", place.stage, files)
+    return PreparedJob(request, stage, launcher="environment")

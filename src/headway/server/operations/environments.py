@@ -1,0 +1,164 @@
+"""The handler of environment operations."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from dataclasses import replace
+
+from headway.domain.cluster import Cluster
+from headway.domain.dataset import format_bytes
+from headway.domain.environment import EnvironmentVersion
+from headway.domain.operation import EnvironmentParams
+from headway.domain.slurm.job_states import ENDED, WAITING
+from headway.domain.slurm.state import JobState
+from headway.environments.build_job import BuildFolders, build_folders, prepare_build
+from headway.errors import HeadwayError, NotFound, Refused, Unreachable
+from headway.jobs.explain.job_reasons import explain_reason
+from headway.schemas.submission.commands import ExecIn
+from headway.server.operations.operation_run import OperationRun
+from headway.services.cluster.environments import require_unused
+from headway.services.identity import Principal, principal_for
+from headway.services.jobs.submission import submit_and_record
+
+FIRST_LOOK_S = 0.5  # seconds between looks at the job, growing up to LAST_LOOK_S
+LAST_LOOK_S = 5.0
+_LOG_LINES = 12  # of a failed build, in the error
+
+
+async def change_environment(run: OperationRun) -> tuple[str, ...]:
+    """Builds or removes a version of an environment. Returns the path of a version that was built."""
+    work = EnvironmentOperation(run)
+    if EnvironmentParams.from_json(run.operation.params).action == "remove":
+        await work.remove()
+        return ()
+    return (await work.add(),)
+
+
+class EnvironmentOperation:
+    """Carries out one operation of the kind environment."""
+
+    def __init__(self, run: OperationRun) -> None:
+        self._state, self._report, self._operation = run.state, run.report, run.operation
+        self._params = EnvironmentParams.from_json(run.operation.params)
+        self._name = self._params.name
+
+    async def add(self) -> str:
+        """Builds a version in a job and publishes it. Returns its path. After a restart of the server this finds the
+        same job again, and what it has published. Raises Refused when the job fails."""
+        state, store = self._state, self._state.store.environments
+        _, cluster = await state.clusters.get(self._operation.cluster)
+        who, user = await self._person(cluster), self._params.user or ""
+        files = await state.backend.storage.environment_file_store(cluster)
+        place = build_folders(cluster, user, self._operation.id)
+        prepared = prepare_build(self._params, cluster, user, self._operation.id, await files.provide_uv())
+        try:
+            submitted = await submit_and_record(state, who, cluster, prepared, user, "build")
+            await self._report("job", f"job {submitted.job_id} of {user} builds it")
+            await self._build(cluster, submitted.job_id, place)
+            began = time.monotonic()
+            await self._report("version", "the packages are copied to /environments")
+            number = await store.next_number(cluster.name, self._name)
+            made = await files.publish(self._name, number, self._operation.id, user, place.stage)
+            version = EnvironmentVersion(
+                cluster.name, self._name, made.number, made.sha256, made.python, made.packages, made.bytes,
+                self._params.source or "", self._operation.person, state.clock(), submitted.job_id,
+            )  # fmt: skip
+            same = next((one for one in await store.versions(cluster.name, self._name) if _same(one, version)), None)
+            if same is not None and same.number != version.number:
+                await files.remove(self._name, version.number)
+                text = f"{same.label} already has exactly these packages"
+            else:
+                if same is None:
+                    await store.add(version, made.lock)
+                same, text = version, f"{version.label}: {made.packages} packages, {format_bytes(made.bytes)}"
+            await self._report("version", text, done=True, seconds=time.monotonic() - began)
+            return same.path
+        finally:
+            await self._clean_up(cluster, user, place)
+
+    async def remove(self) -> None:
+        """Removes a version, and first records that. Raises Conflict while the lineage of jobs names it, unless it was
+        asked for by force."""
+        state, store = self._state, self._state.store.environments
+        _, cluster = await state.clusters.get(self._operation.cluster)
+        one = await store.get(cluster.name, self._name, self._params.version or 0)
+        if one.removed_at is None:
+            count, _ = await store.jobs_using(cluster.name, one.name, one.number)
+            if not self._params.force:
+                await require_unused(state, one)
+            await store.record_removal(one, self._operation.person, forced=count > 0)
+        await (await state.backend.storage.environment_file_store(cluster)).remove(one.name, one.number)
+        await self._report("version", f"{one.label} is removed, {format_bytes(one.bytes)} are free", done=True)
+
+    async def _person(self, cluster: Cluster) -> Principal:
+        """Returns the person who asked, with a key that makes a repeated submission find the first one's job."""
+        person = await self._state.store.people.get(self._operation.person)
+        if person is None:
+            raise Refused(
+                f"{self._operation.person}, who asked for it, is no longer known",
+                hint=f"headway env add {cluster.name}",
+            )
+        key = hashlib.sha256(f"environment {self._operation.id}".encode()).hexdigest()
+        return replace(principal_for(person), idempotency_key=key, first_sent_at=self._operation.created_at)
+
+    async def _build(self, cluster: Cluster, job_id: int, place: BuildFolders) -> None:
+        """Waits for the job's end and reports what it does. Raises Refused when it did not complete."""
+        began, pause, said = time.monotonic(), FIRST_LOOK_S, ""
+        while True:
+            job = await self._job(cluster, job_id)
+            if job is not None:
+                if job.state in ENDED:
+                    break
+                text = await self._doing(cluster, job)
+                if text != said:
+                    said = text
+                    await self._report("job", text)
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, LAST_LOOK_S)
+        if job.state == "COMPLETED":
+            await self._report("job", f"job {job_id} is complete", done=True, seconds=time.monotonic() - began)
+            return
+        lines = await self._last_lines(cluster, job)
+        what = "was cancelled" if job.state == "CANCELLED" else f"ended with {job.state}"
+        raise Refused(
+            "\n".join([f"the build of {self._name}, job {job_id}, {what}", *(f"  {line}" for line in lines)]),
+            hint=f"headway logs {cluster.name} {job_id} prints its log, in {place.log}",
+        )
+
+    async def _job(self, cluster: Cluster, job_id: int) -> JobState | None:
+        """Returns the job; None while Slurm does not answer, or does not know it yet."""
+        try:
+            return await self._state.backend.slurm.job(cluster, job_id)
+        except (NotFound, Unreachable):
+            return None
+
+    async def _doing(self, cluster: Cluster, job: JobState) -> str:
+        if job.state in WAITING:
+            return f"job {job.id} waits: {explain_reason(job.reason) or 'its turn'}"
+        lines = await self._last_lines(cluster, job)
+        where = f"job {job.id} runs on {job.nodes[0]}" if job.nodes else f"job {job.id} runs"
+        return f"{where}: {lines[-1].strip('- ')}" if lines else where
+
+    async def _last_lines(self, cluster: Cluster, job: JobState) -> list[str]:
+        try:
+            part = await self._state.backend.jobs.log_window(cluster, job, before=None, lines=_LOG_LINES, err=False)
+        except HeadwayError:  # there is none yet
+            return []
+        return [line for line in part.text.splitlines() if line.strip()]
+
+    async def _clean_up(self, cluster: Cluster, user: str, place: BuildFolders) -> None:
+        """Deletes the build's folder as its user, unless the server stops: then the operation continues with it."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            return
+        with contextlib.suppress(HeadwayError):
+            request = ExecIn(argv=["rm", "-rf", "--", place.stage], user=user)
+            await self._state.backend.commands.run_command(cluster, request, user)
+
+
+def _same(one: EnvironmentVersion, other: EnvironmentVersion) -> bool:
+    """Returns whether both have the same packages for the same Python."""
+    return (one.digest, one.python) == (other.digest, other.python)

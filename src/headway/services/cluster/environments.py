@@ -1,0 +1,182 @@
+"""Versions of software environments. Building and removing one are operations: a request only queues them.
+
+An environment belongs to the person who built its first version: only they and admins add and remove its versions,
+because everybody's jobs may run its code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from headway.domain.cluster import Cluster
+from headway.domain.environment import NO_ENVIRONMENT, EnvironmentVersion
+from headway.domain.operation import EnvironmentParams
+from headway.errors import Conflict, NotAllowed, NotFound, Refused
+from headway.schemas.clusters import OperationOut
+from headway.schemas.environments import EnvironmentDetailOut, EnvironmentIn, EnvironmentOut
+from headway.services.app_state import AppState
+from headway.services.authorization import cluster_to_work_on, write_audit_line
+from headway.services.cluster.operations import queue_operation
+from headway.services.identity import Principal, Right
+from headway.services.to_schemas import operation_out
+
+_PASSWORD = re.compile(r"[a-z+]+://[^/\s@]*:[^/\s@]+@", re.IGNORECASE)
+_TOLD = ("name", "source", "user", "partition", "team", "version", "force")  # in the audit trail
+
+
+async def list_environments(state: AppState, cluster: str) -> list[EnvironmentOut]:
+    """Returns every version that the cluster has, by name and number."""
+    await state.clusters.row(cluster)
+    jobs = await state.store.environments.job_counts(cluster)
+    found = await state.store.environments.versions(cluster)
+    return [_out(one, jobs.get((one.name, one.number), 0)) for one in found]
+
+
+async def get_environment(state: AppState, cluster: str, name: str, number: int) -> EnvironmentDetailOut:
+    """Returns one version with its lock. Raises NotFound."""
+    one = await _find(state, cluster, name, number)
+    count, _ = await state.store.environments.jobs_using(cluster, name, number)
+    return EnvironmentDetailOut(**_out(one, count).model_dump(), lock=await state.store.environments.lock(one))
+
+
+async def add_environment(state: AppState, who: Principal, cluster: str, ask: EnvironmentIn) -> OperationOut:
+    """Queues the build of a new version, in a job of the person. The operation's `kept` names its path. Raises Conflict
+    while the environment is being built, NotAllowed for another person's environment, Refused for a text with a
+    password."""
+    user = who.user_to_act_as(ask.user)
+    resolved = await cluster_to_work_on(state, cluster, who)
+    await _require_owner(state, who, cluster, ask.name)
+    if _PASSWORD.search(ask.text):
+        raise Refused(
+            f"{ask.source} has an address with a password, which would be kept with the environment",
+            hint=f"leave it out; write it to .netrc in the home of {user} on {cluster}",
+        )
+    _require_known(resolved, ask)
+    params = EnvironmentParams(
+        "add", ask.name, source=ask.source, text=ask.text, pyproject=ask.pyproject or None, user=user,
+        partition=ask.partition or None, team=ask.team or None,
+    )  # fmt: skip
+    return await _queue(state, who, cluster, params)
+
+
+async def remove_environment(
+    state: AppState, who: Principal, cluster: str, name: str, number: int, *, force: bool
+) -> OperationOut:
+    """Queues the removal of a version. Raises Conflict while the lineage of jobs names it, unless `force`."""
+    who.require(Right.RUN_JOBS)
+    await cluster_to_work_on(state, cluster, who)
+    one = await _find(state, cluster, name, number, removed=True)  # a removal that failed is completed
+    await _require_owner(state, who, cluster, name)
+    if one.removed_at is None and not force:
+        await require_unused(state, one)
+    return await _queue(state, who, cluster, EnvironmentParams("remove", name, version=number, force=force))
+
+
+async def pin_environment(state: AppState, cluster: Cluster, wanted: str) -> str:
+    """Returns the environment of a job as NAME@VERSION; a name without a version gets its latest. "" for a job without
+    one. Raises NotFound."""
+    if wanted in ("", NO_ENVIRONMENT):
+        return ""
+    name, _, number = wanted.partition("@")
+    known = await state.store.environments.versions(cluster.name, name)
+    matching = [one for one in known if number in ("", str(one.number))]
+    if matching:
+        return matching[-1].label
+    building = await state.store.operations.active(cluster.name, EnvironmentParams("add", name).subject)
+    if building is not None and not known:
+        raise NotFound(
+            f"environment {name} of {cluster.name} is still being built",
+            hint=f"headway queue {cluster.name} shows the job environment-{name}",
+        )
+    if known:
+        hint = f"there is {', '.join(one.label for one in known)}"
+    else:
+        hint = f"headway env ls {cluster.name}, or headway env add {cluster.name} {name} --requirements FILE"
+    raise NotFound(f"{cluster.name} has no environment {wanted}", hint=hint)
+
+
+async def require_unused(state: AppState, version: EnvironmentVersion) -> None:
+    """Raises Conflict while the lineage of jobs names the version."""
+    count, latest = await state.store.environments.jobs_using(version.cluster, version.name, version.number)
+    if count:
+        words = ", ".join(map(str, latest)) + (f" and {count - len(latest)} more" if count > len(latest) else "")
+        raise Conflict(
+            f"{version.label} is in the lineage of job{'s' * (count != 1)} {words}: "
+            f"without it {'that job' if count == 1 else 'those jobs'} can't be repeated",
+            hint=f"headway env rm {version.cluster} {version.label} --force removes it and records that in the lineage",
+        )
+
+
+async def require_present(state: AppState, cluster: str, versions: Iterable[tuple[str, int]]) -> None:
+    """Raises Refused when one of these versions, which a job is about to use again, was removed."""
+    for name, number in versions:
+        one = await state.store.environments.get(cluster, name, number)
+        if one.removed_at is not None:
+            raise Refused(
+                f"environment {one.label}, which the job used, was removed by {one.removed_by}",
+                hint=f"submit the job with another version: headway env ls {cluster}",
+            )
+
+
+def _require_known(cluster: Cluster, ask: EnvironmentIn) -> None:
+    """Raises Refused for a partition or team that the cluster does not have."""
+    for field, value, known in (
+        ("partition", ask.partition, [one.name for one in cluster.partitions]),
+        ("team", ask.team, [one.name for one in cluster.teams]),
+    ):
+        if value and value not in known:
+            raise Refused(f"{cluster.name} has no {field} {value}", hint=f"it has {', '.join(known)}")
+
+
+async def _require_owner(state: AppState, who: Principal, cluster: str, name: str) -> None:
+    """Raises NotAllowed when another person built the environment's first version."""
+    first = next(iter(await state.store.environments.versions(cluster, name)), None)
+    if first is not None and first.person != who.person and not who.may(Right.ADMIN):
+        raise NotAllowed(f"environment {name} belongs to {first.person}", hint="choose another name, or ask an admin")
+
+
+async def _find(state: AppState, cluster: str, name: str, number: int, *, removed: bool = False) -> EnvironmentVersion:
+    """Returns a version. Raises NotFound, also for a removed one unless `removed`."""
+    await state.clusters.row(cluster)
+    one = await state.store.environments.get(cluster, name, number)
+    if one.removed_at is not None and not removed:
+        raise NotFound(f"{one.label} was removed by {one.removed_by}", hint=f"headway env ls {cluster}")
+    return one
+
+
+async def _queue(state: AppState, who: Principal, cluster: str, params: EnvironmentParams) -> OperationOut:
+    busy = await state.store.operations.active(cluster, params.subject)
+    if busy is not None and not (who.idempotency_key and await _is_same(state, who, busy.id)):
+        doing = "removed" if busy.params.get("action") == "remove" else "built"
+        raise Conflict(
+            f"a version of environment {params.name} is being {doing}, by {busy.person}",
+            hint=f"wait for it (headway status {cluster}), or cancel its job: headway queue {cluster}",
+        )
+    operation = await queue_operation(state, cluster, who.person, params, key=who.idempotency_key)
+    stored = params.to_json()
+    detail = {name: stored[name] for name in _TOLD if name in stored}
+    await write_audit_line(state, who, params.kind.audit_action(stored), cluster, operation=operation.id, **detail)
+    return operation_out(operation)
+
+
+async def _is_same(state: AppState, who: Principal, operation: str) -> bool:
+    """Returns whether an earlier try of this request queued the operation."""
+    found = await state.store.operations.by_key(who.idempotency_key)
+    return found is not None and found.id == operation
+
+
+def _out(version: EnvironmentVersion, jobs: int) -> EnvironmentOut:
+    return EnvironmentOut(
+        name=version.name,
+        version=version.number,
+        path=version.path,
+        digest=version.digest,
+        python=version.python,
+        packages=version.packages,
+        bytes=version.bytes,
+        source=version.source,
+        person=version.person,
+        at=version.at,
+        job_id=version.job_id,
+        jobs=jobs,
+    )

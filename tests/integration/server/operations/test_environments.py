@@ -1,0 +1,232 @@
+"""Environments are built by a job of the person, published by the head, used by jobs and removed, with rights checked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.state import JobState
+from headway.environments.file_store import Published
+from headway.errors import Refused
+from headway.schemas.jobs import LogPartOut
+from headway.schemas.submission.commands import ExecOut
+from headway.schemas.submission.submissions import SubmitIn, SubmitOut
+from headway.server.operations import environments
+from headway.store import Operation
+from tests.support import builders, server_fakes
+from tests.support.server_fakes import Server
+
+API = "/api/v1/clusters/lab/environments"
+
+
+@dataclass
+class Builds:
+    """Stands in for the cluster: jobs that end as `state` says, and the folder of environments."""
+
+    state: str = "COMPLETED"
+    lock: str = "models==2.1\n"
+    full: bool = False
+    made: dict[str, Published] = field(default_factory=dict)
+    there: set[str] = field(default_factory=set)
+    jobs: dict[str, int] = field(default_factory=dict)  # by script name and folder, as for repeated tags
+
+    def submit(self, cluster: Cluster, request: SubmitIn, user: str, stage: Any = None) -> SubmitOut:
+        number = self.jobs.setdefault(f"{request.script_name} {request.chdir}", len(self.jobs) + 1)
+        return SubmitOut(job_id=number, cluster=cluster.name, user=user, workdir=request.chdir)
+
+    def job(self, _: Cluster, job_id: int) -> JobState:
+        return builders.job(job_id, state=self.state, user="ann")
+
+    async def provide_uv(self) -> str:
+        return "/environments/.tools/uv-1"
+
+    async def publish(self, name: str, number: int, operation: str, user: str, stage: str) -> Published:
+        if self.full:
+            raise Refused("lab-head: /environments: No space left on device; nothing was kept")
+        while f"{name}@{number}" in self.there and self.made.get(operation, None) is None:
+            number += 1
+        digest = f"{hash(self.lock) & (2**64 - 1):064x}"
+        got = self.made.setdefault(operation, Published(number, digest, self.lock, "3.13.5", 1, 100))
+        self.there.add(f"{name}@{got.number}")
+        return got
+
+    async def remove(self, name: str, number: int) -> None:
+        self.there.discard(f"{name}@{number}")
+
+
+@pytest.fixture
+async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
+    (tmp_path / "state").mkdir()
+    monkeypatch.setattr(environments, "FIRST_LOOK_S", 0.0)
+    made = await server_fakes.start(tmp_path / "state", builders.Clock())
+    await made.apply()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def builds(server: Server) -> Builds:
+    made = Builds()
+    server.backend.answers |= {
+        "environment_file_store": lambda _: made,
+        "submit": made.submit,
+        "job": made.job,
+        "log_window": LogPartOut(text="one\nerror: no such package\n", start=0, end=1, size=1),
+        "run_command": ExecOut(code=0),
+        "read": server_fakes.reading(),
+        "machines": (),
+    }
+    return made
+
+
+async def done(server: Server, answer: Any, state: str = "done") -> Operation:
+    assert answer.status_code == 202, answer.text
+    await server.work_off()
+    operation = await server.store.operations.get(answer.json()["id"])
+    assert operation.state == state, operation.error
+    return operation
+
+
+async def add(server: Server, state: str = "done", name: str = "demo", **who: str) -> Operation:
+    client = await server.client(**who)
+    return await done(server, await client.post(API, json={"name": name, "text": "models"}), state)
+
+
+async def test_build_runs_as_the_person_and_its_version_is_listed(server: Server, builds: Builds) -> None:
+    operation = await add(server, person="bob", role="member")
+    assert operation.kept == ("/environments/demo/1",)
+    ((_, request, user, stage),) = server.backend.named("submit")
+    assert (user, request.script_name) == ("bob", "environment-demo")
+    assert stage.files[f"{stage.work}/requirements.txt"] == "models"
+    client = await server.client()
+    (row,) = (await client.get(API)).json()
+    expected = {
+        "name": "demo",
+        "version": 1,
+        "python": "3.13.5",
+        "packages": 1,
+        "person": "bob",
+        "job_id": 1,
+        "jobs": 0,
+    }
+    assert expected.items() <= row.items()
+    assert (await client.get(f"{API}/demo/1")).json()["lock"] == "models==2.1\n"
+    ((_, cleaned, as_user),) = server.backend.named("run_command")
+    assert (cleaned.argv, as_user) == (["rm", "-rf", "--", stage.work], "bob")
+
+
+async def test_same_packages_make_no_new_version_and_others_do(server: Server, builds: Builds) -> None:
+    await add(server)
+    assert (await add(server)).kept == ("/environments/demo/1",)
+    assert builds.there == {"demo@1"}
+    builds.lock = "models==2.2\n"
+    assert (await add(server)).kept == ("/environments/demo/2",)
+    assert builds.there == {"demo@1", "demo@2"}
+
+
+async def test_failed_job_and_full_disk_leave_no_version_and_no_folder(server: Server, builds: Builds) -> None:
+    builds.state = "FAILED"
+    failed = await add(server, "failed")
+    assert failed.error is not None
+    assert "the build of demo, job 1, ended with FAILED\n  one\n  error: no such package" in failed.error["message"]
+    builds.state, builds.full = "COMPLETED", True
+    full = await add(server, "failed")
+    assert full.error is not None
+    assert "No space left on device; nothing was kept" in full.error["message"]
+    assert builds.there == set()
+    assert len(server.backend.named("run_command")) == 2
+
+
+async def test_second_build_of_the_name_is_refused_and_one_of_another_name_is_not(
+    server: Server, builds: Builds
+) -> None:
+    client = await server.client()
+    first = await client.post(API, json={"name": "demo", "text": "models"})
+    second = await client.post(API, json={"name": "demo", "text": "models"})
+    assert second.status_code == 409
+    assert second.json()["detail"] == "a version of environment demo is being built, by ann"
+    other = await client.post(API, json={"name": "other", "text": "models"})
+    for one in (first, other):
+        await done(server, one)
+
+
+async def test_a_build_does_not_wait_for_an_apply_nor_delay_it(server: Server, builds: Builds) -> None:
+    client = await server.client()
+    await client.post(API, json={"name": "demo", "text": "models"})
+    subject = "environment demo"
+    first = await server.store.operations.claim("a", 0.0, 30.0)
+    assert first is not None
+    assert first.subject == subject
+    await server.store.operations.enqueue("lab", "apply", "ann")
+    second = await server.store.operations.claim("a", 0.0, 30.0, [first.id])
+    assert second is not None
+    assert (second.kind, second.subject) == ("apply", "")
+    assert await server.store.operations.active("lab") == second
+    assert await server.store.operations.active("lab", subject) == first
+    await server.store.operations.release_leases("a")
+
+
+async def test_only_its_owner_and_admins_change_an_environment(server: Server, builds: Builds) -> None:
+    await add(server, person="bob", role="member")
+    carol = await server.client("carol", "member")
+    for refused in (
+        await carol.post(API, json={"name": "demo", "text": "models"}),
+        await carol.post(f"{API}/demo/1/remove", json={}),
+    ):
+        assert refused.status_code == 403
+        assert refused.json()["detail"] == "environment demo belongs to bob"
+    ann = await server.client()
+    await done(server, await ann.post(f"{API}/demo/1/remove", json={}))
+    assert builds.there == set()
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"text": "--index-url https://ann:pw@pypi.lab/simple\nx"}, "has an address with a password"),
+        ({"text": "  \n"}, "requirements.txt is empty"),
+        ({"text": "x", "name": "none"}, "'none' is not a name"),
+        ({"text": "x", "name": "../x"}, "pattern"),
+        ({"text": "x", "source": "uv.lock"}, "which needs it"),
+        ({"text": "x", "partition": "gone"}, "lab has no partition gone"),
+    ],
+)
+async def test_unusable_requests_are_refused(server: Server, builds: Builds, body: dict[str, str], why: str) -> None:
+    answer = await (await server.client()).post(API, json={"name": "demo", **body})
+    assert answer.status_code in (400, 409, 422)
+    assert why in answer.text
+
+
+async def test_version_in_a_lineage_is_kept_unless_told_and_then_named_there(server: Server, builds: Builds) -> None:
+    await add(server)
+    client = await server.client()
+    run = await client.post("/api/v1/clusters/lab/run", json={"argv": ["python", "x.py"], "environment": "demo"})
+    assert run.status_code == 201, run.text
+    job = run.json()["job_id"]
+    texts = [line["text"] for line in run.json()["script"]]
+    assert any(line.startswith("export PATH=/environments/demo/1/bin:$PATH") for line in texts)
+    refused = await client.post(f"{API}/demo/1/remove", json={})
+    assert refused.status_code == 409
+    assert f"demo@1 is in the lineage of job {job}" in refused.json()["detail"]
+    await done(server, await client.post(f"{API}/demo/1/remove", json={"force": True}))
+    for path in ("run", "jobs"):
+        body = {"argv": ["true"]} if path == "run" else {"script": "#!/bin/bash\n"}
+        gone = await client.post(f"/api/v1/clusters/lab/{path}", json={**body, "environment": "demo@1"})
+        assert gone.status_code == 404
+        assert "lab has no environment demo@1" in gone.json()["detail"]
+    again = await client.post(f"/api/v1/clusters/lab/jobs/{job}/rerun", json={})
+    assert again.status_code in (400, 409, 422), again.text
+    assert "environment demo@1, which the job used, was removed by ann" in again.json()["detail"]
+
+
+async def test_environment_that_is_still_being_built_is_named(server: Server, builds: Builds) -> None:
+    client = await server.client()
+    await client.post(API, json={"name": "demo", "text": "models"})
+    answer = await client.post("/api/v1/clusters/lab/run", json={"argv": ["true"], "environment": "demo"})
+    assert "environment demo of lab is still being built" in answer.json()["detail"]
+    await server.work_off()

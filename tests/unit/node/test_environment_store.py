@@ -1,0 +1,170 @@
+"""A version of an environment is copied whole with the user's rights, and never changes afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.transport.remote_program import program_source
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="it reads files as another user")
+USER = pwd.getpwnam("nobody")
+
+
+@pytest.fixture
+def program() -> dict[str, Any]:
+    namespace: dict[str, Any] = {"__name__": "environment_store"}
+    exec(program_source("environment_store"), namespace)
+    return namespace
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents:
+        if parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o111)
+    venv = tmp_path / "stage" / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "lib" / "python3.13" / "site-packages" / "models").mkdir(parents=True)
+    (venv / "pyvenv.cfg").write_text("home = /usr/bin\nversion_info = 3.13.5\n")
+    (venv / "bin" / "python").symlink_to("/usr/bin/python3")
+    (venv / "lib64").symlink_to("lib")
+    tool = venv / "bin" / "tool"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o4775)
+    module = venv / "lib" / "python3.13" / "site-packages" / "models" / "__init__.py"
+    module.write_text("version = 1\n")
+    os.utime(module, (1_000_000, 1_000_000))
+    lock = "models==2.1 ; python_version == '3.13' \\\n    --hash=sha256:ab\nsteady==1.0 \\\n    --hash=sha256:cd\n"
+    (venv.parent / "lock.txt").write_text(lock)
+    for path in (venv.parent, *venv.parent.rglob("*")):
+        os.chown(path, USER.pw_uid, USER.pw_gid, follow_symlinks=False)
+    return venv.parent
+
+
+def ask(tmp_path: Path, stage: Path, **more: object) -> dict[str, object]:
+    root = tmp_path / "environments"
+    root.mkdir(exist_ok=True)
+    asked = {"root": str(root), "name": "demo", "number": 1, "operation": "op-1", "user": "nobody"}
+    return {**asked, "stage": str(stage), **more}
+
+
+def test_published_version_belongs_to_root_and_has_no_write_or_setuid_bits(
+    program: dict[str, Any],
+    tmp_path: Path,
+    stage: Path,
+) -> None:
+    answer = program["publish"](ask(tmp_path, stage))
+    assert (answer["number"], answer["packages"], answer["python"]) == (1, 2, "3.13.5")
+    place = tmp_path / "environments" / "demo" / "1"
+    for path in (place, *place.rglob("*")):
+        about = path.lstat()
+        assert (about.st_uid, about.st_gid) == (0, 0), path
+        assert path.is_symlink() or about.st_mode & 0o7222 == 0, path
+    assert (place / "bin" / "tool").stat().st_mode & 0o777 == 0o555
+    module = place / "lib64" / "python3.13" / "site-packages" / "models" / "__init__.py"
+    assert (module.read_text(), module.stat().st_mtime) == ("version = 1\n", 1_000_000)
+    text = (tmp_path / "environments" / ".modules" / "demo" / "1.lua").read_text()
+    assert 'prepend_path("PATH", "/environments/demo/1/bin")' in text
+
+
+def test_repeated_publication_answers_the_same_and_another_operation_gets_the_next_number(
+    program: dict[str, Any],
+    tmp_path: Path,
+    stage: Path,
+) -> None:
+    first = program["publish"](ask(tmp_path, stage))
+    assert program["publish"](ask(tmp_path, stage)) == first
+    assert program["publish"](ask(tmp_path, stage, operation="op-2"))["number"] == 2
+    for number in (1, 2, 2):
+        program["remove"]({"root": str(tmp_path / "environments"), "name": "demo", "number": number})
+    assert sorted((tmp_path / "environments").rglob("*")) == [tmp_path / "environments" / ".modules"]
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("/root/.ssh", "links to /root/.ssh, outside"),
+        ("../../../etc", "outside the environment"),
+        ("", "neither a file"),
+    ],
+)
+def test_refuses_what_an_environment_can_not_contain_and_leaves_nothing(
+    program: dict[str, Any],
+    tmp_path: Path,
+    stage: Path,
+    target: str,
+    why: str,
+) -> None:
+    odd = stage / "venv" / "bin" / "odd"
+    if target:
+        odd.symlink_to(target)
+    else:
+        os.mkfifo(odd)
+    with pytest.raises(program["Refused"], match=why):
+        program["publish"](ask(tmp_path, stage))
+    assert list((tmp_path / "environments").iterdir()) == []
+
+
+def test_a_link_in_the_users_folder_does_not_make_root_read_a_secret(
+    program: dict[str, Any],
+    tmp_path: Path,
+    stage: Path,
+) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir(mode=0o700)
+    (secret / "lock.txt").write_text("key==1\n")
+    (secret / "venv").mkdir()
+    stage.rename(tmp_path / "away")
+    stage.symlink_to(secret)
+    with pytest.raises(PermissionError):
+        program["publish"](ask(tmp_path, stage))
+    assert os.geteuid() == 0
+    assert list((tmp_path / "environments").iterdir()) == []
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(
+    program: dict[str, Any],
+    tmp_path: Path,
+    stage: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setitem(program, "copy_bytes", full)
+    asked = json.dumps(ask(tmp_path, stage))
+    monkeypatch.setattr("sys.argv", ["environment_store.py", "publish", asked])
+    assert program["main"]() == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["error"] == "/environments: No space left on device; nothing was kept"
+    assert "headway env rm" in answer["hint"]
+    assert list((tmp_path / "environments").iterdir()) == []
+
+
+def test_a_program_is_stored_once_and_only_if_it_arrived_whole(
+    program: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import hashlib
+    import io
+    from types import SimpleNamespace
+
+    about = {"root": str(tmp_path), "name": "uv-1", "sha256": hashlib.sha256(b"program").hexdigest()}
+    assert not program["tool"]({**about, "bytes": 0})["present"]
+    monkeypatch.setattr(program["sys"], "stdin", SimpleNamespace(buffer=io.BytesIO(b"prog")))
+    with pytest.raises(program["Refused"], match="arrived damaged"):
+        program["tool"]({**about, "bytes": 7})
+    assert list((tmp_path / ".tools").iterdir()) == []
+    monkeypatch.setattr(program["sys"], "stdin", SimpleNamespace(buffer=io.BytesIO(b"program")))
+    assert program["tool"]({**about, "bytes": 7})["present"]
+    assert program["tool"]({**about, "bytes": 0})["present"]
+    assert (tmp_path / ".tools" / "uv-1").stat().st_mode & 0o777 == 0o755
