@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from agent.checks import gpu_checks
+from agent.checks import gpu_checks, host_settings
 from agent.checks.runner import BAD, CHECKS, MachineState, run_every_check
 from agent.gpu import interface
 from agent.gpu.nvml import Nvml
@@ -71,11 +71,11 @@ def read_errors(proof: Proof) -> Iterator[Result]:
 
 
 def run_checks(proof: Proof) -> Iterator[Result]:
-    """Runs the agent's checks of GPUs once."""
+    """Runs the agent's checks of GPUs and of host settings once."""
     now = time.monotonic()
     state = MachineState(proof.config, now=now, started=now - 3600)
     state.gpus, state.gpus_at = proof.source.read(), now
-    of_gpus = [check for check in CHECKS if check.name in vars(gpu_checks)]
+    of_gpus = [check for check in CHECKS if check.name in {**vars(gpu_checks), **vars(host_settings)}]
     for row in run_every_check(state, of_gpus):
         yield Result(row["check"], "FAILED" if row["state"] == BAD else "ok", row["reason"])
 

@@ -31,6 +31,7 @@ PCIE_MAX_WIDTH = "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH"
 PCIE_REPLAYS = "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
 NVLINK_ERRORS = "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL"
 NVLINKS = "headway_gpu_nvlinks_active"  # DCGM does not count them
+PERSISTENCE = "headway_gpu_persistence_mode"
 
 # name -> (Prometheus type, help text)
 FIELDS = {
@@ -57,6 +58,7 @@ FIELDS = {
     THROTTLE: ("gauge", "Why the clocks are lower than they could be (bits)"),
     NVLINK_ERRORS: ("counter", "NVLink CRC errors"),
     NVLINKS: ("gauge", "NVLinks that are up"),
+    PERSISTENCE: ("gauge", "Whether the driver keeps the GPU initialized without a process"),
 }
 
 

@@ -147,6 +147,7 @@ class Nvml:
         put(interface.PCIE_MAX_WIDTH, lambda: self._number("nvmlDeviceGetMaxPcieLinkWidth", handle))
         put(interface.PCIE_REPLAYS, lambda: self._number("nvmlDeviceGetPcieReplayCounter", handle))
         put(interface.NVLINKS, lambda: self._links(handle))
+        put(interface.PERSISTENCE, lambda: self._number("nvmlDeviceGetPersistenceMode", handle))
         return found
 
     def _links(self, handle: c_void_p) -> int:

@@ -47,6 +47,7 @@ class FakeNvml:
             "nvmlDeviceGetCurrPcieLinkWidth": 8,
             "nvmlDeviceGetMaxPcieLinkWidth": 16,
             "nvmlDeviceGetPcieReplayCounter": 3,
+            "nvmlDeviceGetPersistenceMode": 1,
         }
 
     def nvmlInit_v2(self) -> int:  # noqa: N802
@@ -129,6 +130,7 @@ def test_nvml_values_use_dcgm_names_and_units() -> None:
         "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH": 16,
         "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 3,
         "headway_gpu_nvlinks_active": 3,
+        "headway_gpu_persistence_mode": 1,
     }
 
 
