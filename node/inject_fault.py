@@ -105,16 +105,16 @@ def forget(name):
 # --- GPUs
 
 
-def xid(ask):
+def xid(request):
     """Makes or heals an XID error."""
-    if ask["heal"]:
-        return heal_gpus(ask)
-    code, gpu = int(ask["code"]), int(ask["gpu"])
+    if request["heal"]:
+        return heal_gpus(request)
+    code, gpu = int(request["code"]), int(request["gpu"])
     doomed = holders(gpu)
-    words = ask["text"] or SAYS.get(code, "made by headway fault")
+    words = request["text"] or SAYS.get(code, "made by headway fault")
     pid = f"pid={doomed[0]}, " if doomed else "pid='<unknown>', "
     message = f"NVRM: Xid (PCI:{bus(gpu)}): {code}, {pid}{words}"
-    if ask.get("real"):
+    if request.get("real"):
         with open(KERNEL, "w") as file:
             file.write(f"<{LOCAL7 | 4}>{message}\n")
         return f"{message} (in the kernel's log; nothing else was done)"
@@ -128,9 +128,9 @@ def xid(ask):
     return f"{message} ({len(doomed)} processes on GPU {gpu} ended)"
 
 
-def heal_gpus(ask):
+def heal_gpus(request):
     """Brings back all simulated GPUs and clears the simulated kernel log."""
-    if os.path.exists(LOG) and not ask.get("real"):
+    if os.path.exists(LOG) and not request.get("real"):
         os.unlink(LOG)
     with open(SETTINGS) as file:
         count = json.load(file)["count"]
@@ -144,12 +144,12 @@ def heal_gpus(ask):
 def of_gpu(name, text, words):
     """Returns the function that makes and heals a fault of a simulated GPU, stored as the file gpuN-NAME."""
 
-    def do(ask):
-        if ask["heal"]:
-            forget(f"gpu{ask['gpu']}-{name}")
-            return f"GPU {ask['gpu']} is well again"
-        remember(f"gpu{ask['gpu']}-{name}", text)
-        return f"GPU {ask['gpu']} {words}"
+    def do(request):
+        if request["heal"]:
+            forget(f"gpu{request['gpu']}-{name}")
+            return f"GPU {request['gpu']} is well again"
+        remember(f"gpu{request['gpu']}-{name}", text)
+        return f"GPU {request['gpu']} {words}"
 
     return do
 
@@ -170,16 +170,16 @@ def disk_of(path):
     return name
 
 
-def slow_disk(ask):
+def slow_disk(request):
     """Throttles the disk of /scratch for this machine. With cgroup v2 the root of a namespace can't be limited from
     inside, so system.slice is limited, which contains all services and jobs."""
     disk = disk_of("/scratch")
     throttle = "/sys/fs/cgroup/blkio/blkio.throttle"
     if os.path.exists(f"{throttle}.write_bps_device"):
-        rate = 0 if ask["heal"] else SLOW_BYTES_PER_S
+        rate = 0 if request["heal"] else SLOW_BYTES_PER_S
         lines = {f"{throttle}.{way}_bps_device": f"{disk} {rate}" for way in ("read", "write")}
     else:
-        rate = "max" if ask["heal"] else SLOW_BYTES_PER_S
+        rate = "max" if request["heal"] else SLOW_BYTES_PER_S
         lines = {"/sys/fs/cgroup/system.slice/io.max": f"{disk} rbps={rate} wbps={rate}"}
     for path, line in lines.items():
         try:
@@ -188,14 +188,16 @@ def slow_disk(ask):
         except OSError as error:
             refuse(f"this kernel can't slow disk {disk} down: {error}")
     return (
-        f"disk {disk} is as fast as ever" if ask["heal"] else f"disk {disk} takes {SLOW_BYTES_PER_S >> 20} MiB a second"
+        f"disk {disk} is as fast as ever"
+        if request["heal"]
+        else f"disk {disk} takes {SLOW_BYTES_PER_S >> 20} MiB a second"
     )
 
 
-def full_disk(ask):
+def full_disk(request):
     """Fills /tmp, the node's tmpfs: it is shrunk to what it contains, and filled."""
     rest = "/tmp/.headway-fault"
-    if ask["heal"]:
+    if request["heal"]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(rest)
         size = forget("full-disk")
@@ -219,9 +221,9 @@ def full_disk(ask):
     return "/tmp is full"
 
 
-def mount_lost(ask):
+def mount_lost(request):
     """Unmounts /scratch lazily, or mounts it again."""
-    if ask["heal"]:
+    if request["heal"]:
         if not os.path.ismount("/scratch"):
             run("systemctl", "restart", "scratch.mount")
         return "/scratch is mounted"
@@ -234,21 +236,21 @@ def mount_lost(ask):
 # --- processes
 
 
-def hang_job(ask):
+def hang_job(request):
     """Stops or continues the processes of all jobs."""
     found = [pid for pid, _ in workers()]
-    send(found, signal.SIGCONT if ask["heal"] else signal.SIGSTOP)
-    if ask["heal"]:
+    send(found, signal.SIGCONT if request["heal"] else signal.SIGSTOP)
+    if request["heal"]:
         return f"{len(found)} processes go on"
     if not found:
         refuse("no job runs here")
     return f"{len(found)} processes of jobs stand still"
 
 
-def kill(ask):
+def kill(request):
     """Kills the unit's main process, or starts the unit again."""
-    unit = ask["unit"]
-    if ask["heal"]:
+    unit = request["unit"]
+    if request["heal"]:
         run("systemctl", "reset-failed", unit, check=False)
         run("systemctl", "start", unit)
         return f"{unit} runs"
@@ -280,14 +282,14 @@ NEED_SIMULATED = ("ecc", "throttle", "bad-memory", "bad-compute")
 
 
 def main():
-    ask = json.loads(sys.argv[1])
-    kind = ask["do"]
+    request = json.loads(sys.argv[1])
+    kind = request["do"]
     simulated = os.path.exists(SETTINGS)
     if kind in NEED_SIMULATED and not simulated:
         refuse(f"its GPUs are real: {kind} can't be made on them")
-    if kind == "xid" and not simulated and not ask.get("real"):
+    if kind == "xid" and not simulated and not request.get("real"):
         refuse("it has no simulated GPUs: no fault is made on a real one")
-    print(json.dumps({"done": DO[kind](ask)}))
+    print(json.dumps({"done": DO[kind](request)}))
 
 
 if __name__ == "__main__":

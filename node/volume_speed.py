@@ -101,9 +101,9 @@ def measure(path: str, mib: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    ask = json.loads(sys.argv[1])
-    for path in ask["paths"]:
-        print(json.dumps(measure(path, ask["mib"])), flush=True)
+    request = json.loads(sys.argv[1])
+    for path in request["paths"]:
+        print(json.dumps(measure(path, request["mib"])), flush=True)
     return 0
 
 

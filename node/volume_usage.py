@@ -68,10 +68,10 @@ def read_usage(path: str) -> dict[str, object]:
 
 def main() -> None:
     """Reads every path of the request, each in a child process."""
-    ask = json.loads(sys.argv[1])
+    request = json.loads(sys.argv[1])
     children = {}
-    for path in ask["paths"]:
-        if "mounted_s" in ask and not mounted(path, ask["mounted_s"]):
+    for path in request["paths"]:
+        if "mounted_s" in request and not mounted(path, request["mounted_s"]):
             print_error(path, "is not mounted")
             continue
         lock, since_s = begin(path)

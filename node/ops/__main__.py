@@ -34,11 +34,11 @@ def apply(work: list[dict[str, Any]]) -> int:
 
 
 def main() -> int:
-    ask = json.loads(sys.stdin.buffer.read())
-    if ask["do"] == "observe":
-        print(json.dumps(facts.observe(ask)))
+    request = json.loads(sys.stdin.buffer.read())
+    if request["do"] == "observe":
+        print(json.dumps(facts.observe(request)))
         return 0
-    return apply(ask["steps"])
+    return apply(request["steps"])
 
 
 if __name__ == "__main__":

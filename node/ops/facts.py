@@ -20,19 +20,23 @@ UNIT_FIELDS = (
 )
 
 
-def observe(ask: dict[str, Any]) -> dict[str, Any]:
+def observe(request: dict[str, Any]) -> dict[str, Any]:
     """Returns the facts from which changes are computed: files, units, folders, sessions, packages. Changes nothing."""
-    owners, blocks = ask.get("owners", {}), ask.get("blocks", ())
+    owners, blocks = request.get("owners", {}), request.get("blocks", ())
     return {
-        "files": {path: seen for path in ask.get("files", ()) if (seen := see_file(path, path in blocks)) is not None},
-        "units": see_units(ask.get("units", ())),
+        "files": {
+            path: seen for path in request.get("files", ()) if (seen := see_file(path, path in blocks)) is not None
+        },
+        "units": see_units(request.get("units", ())),
         "managed": read_json(MANAGED, []),
-        "dirs": [path for path in ask.get("dirs", ()) if os.path.isdir(path) and not squatted(path, owners.get(path))],
-        "sessions": see_sessions(ask.get("users", ())),
-        "missing": packages.missing(ask.get("packages", ())),
+        "dirs": [
+            path for path in request.get("dirs", ()) if os.path.isdir(path) and not squatted(path, owners.get(path))
+        ],
+        "sessions": see_sessions(request.get("users", ())),
+        "missing": packages.missing(request.get("packages", ())),
         "hostname": os.uname().nodename,
         "parts": read_text(packages.STAMP).strip(),
-        "texts": {path: read_text(path) for path in ask.get("texts", ()) if os.path.isfile(path)},
+        "texts": {path: read_text(path) for path in request.get("texts", ()) if os.path.isfile(path)},
     }
 
 

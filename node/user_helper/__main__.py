@@ -22,9 +22,9 @@ def main():
     """Reads the request and carries it out."""
     # All users of this machine can read arguments, so the request is the first line of standard input, as for `serve`.
     # Only requests that use standard input until they end come as an argument.
-    ask = json.loads(sys.argv[1]) if len(sys.argv) > 1 else json.loads(sys.stdin.buffer.readline())["ask"]
-    module, name = DOES[ask["do"]]
-    getattr(import_module(f"user_helper.{module}"), name)(ask)
+    request = json.loads(sys.argv[1]) if len(sys.argv) > 1 else json.loads(sys.stdin.buffer.readline())["ask"]
+    module, name = DOES[request["do"]]
+    getattr(import_module(f"user_helper.{module}"), name)(request)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ MOST_MEMORY = 1024 * 1024 * 1024
 BUNDLE_KEPT_S = 30 * 86400
 
 
-def bundle(ask):
+def bundle(request):
     """Stores the bundle on standard input as the user, and prints whether it is stored now."""
     import resource
     import tarfile
 
-    entry = identity.person(ask["user"])
+    entry = identity.person(request["user"])
     identity.must_be_current(entry)
     data = sys.stdin.buffer.read()
     identity.limit(entry)
@@ -26,10 +26,10 @@ def bundle(ask):
     # an archive's headers could make tarfile use any amount of memory
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     try:
-        present = keep_bundle(ask["root"], ask["digest"], data)
+        present = keep_bundle(request["root"], request["digest"], data)
     except (OSError, EOFError, ValueError, MemoryError, RecursionError, tarfile.TarError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error or type(error).__name__
-        identity.refuse(f"{os.uname().nodename}: the files can't be stored in {ask['root']}: {reason}")
+        identity.refuse(f"{os.uname().nodename}: the files can't be stored in {request['root']}: {reason}")
     print(json.dumps({"present": present}), flush=True)
 
 
@@ -65,24 +65,24 @@ def keep_bundle(root, digest, data):
     return True
 
 
-def stage(ask):
+def stage(request):
     """Copies the bundle to the job's work folder, where the job may write. Runs as the user. An existing folder stays
     unchanged: the steps of a pipeline share it, and the bundle may already be deleted."""
     import shutil
 
-    for path, text in ask["files"].items():
+    for path, text in request["files"].items():
         if not os.path.exists(path):
             make_folder(os.path.dirname(path))
             with open(f"{path}.{os.getpid()}", "w") as file:
                 file.write(text)
             os.chmod(file.name, 0o555)
             os.replace(file.name, path)
-    work = ask["work"]
+    work = request["work"]
     make_folder(os.path.dirname(work))
-    if not ask["bundle"]:
+    if not request["bundle"]:
         os.makedirs(work, exist_ok=True)
         return
-    source = os.path.join(ask["root"], "bundles", ask["bundle"])
+    source = os.path.join(request["root"], "bundles", request["bundle"])
     known = used(source)
     if os.path.isdir(work):  # complete: it gets its name only after everything was copied
         return

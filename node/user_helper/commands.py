@@ -16,23 +16,23 @@ def as_login(argv):
     return ["/bin/bash", "--login", "-c", 'exec "$@"', "headway", *argv]
 
 
-def exec_(ask):
+def exec_(request):
     """Becomes the user and replaces this process with the command."""
-    entry = identity.person(ask["user"])
-    if not ask.get("operator"):  # Headway's Slurm operator account also has no login shell, so it is not checked
+    entry = identity.person(request["user"])
+    if not request.get("operator"):  # Headway's Slurm operator account also has no login shell, so it is not checked
         identity.must_be_current(entry)
         identity.limit(entry)
     identity.become(entry)
-    identity.enter(entry, ask["cwd"])
-    os.execv("/bin/bash", as_login(ask["argv"]))
+    identity.enter(entry, request["cwd"])
+    os.execv("/bin/bash", as_login(request["argv"]))
 
 
-def run(ask):
+def run(request):
     """Runs the command in its own session, so that all its processes can be signalled, and exits with its exit code. Ends
     it on SIGTERM and when its output is no longer read."""
     identity.mark = "\0refused\0"
-    if ask["user"] != "root":
-        identity.must_be_current(identity.person(ask["user"]))
+    if request["user"] != "root":
+        identity.must_be_current(identity.person(request["user"]))
     wake_pipe = os.pipe()
 
     def on_sigterm(*_):
@@ -44,7 +44,7 @@ def run(ask):
     if child == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setsid()
-        start(ask)
+        start(request)
     os.close(0)
     ended = os.pidfd_open(child)
     watch = select.poll()
@@ -62,11 +62,11 @@ def run(ask):
     os._exit(identity.end_of(child))
 
 
-def start(ask):
+def start(request):
     """Replaces this process with the command, as the user or as root."""
-    if ask["user"] != "root":
-        exec_({**ask, "cwd": ""})
-    argv = ask["argv"]
+    if request["user"] != "root":
+        exec_({**request, "cwd": ""})
+    argv = request["argv"]
     try:
         os.execvp(argv[0], argv)
     except OSError as error:

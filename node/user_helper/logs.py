@@ -17,12 +17,12 @@ SEARCH_S = 8
 LONGEST = 500  # bytes shown of a line in search results
 
 
-def follow(ask):
+def follow(request):
     """Sends the file as it grows, read as the user, until the parent of this process ends."""
-    entry = identity.person(ask["user"])
+    entry = identity.person(request["user"])
     identity.limit(entry)
     identity.become(entry)
-    path, offset = ask["path"], ask["offset"]
+    path, offset = request["path"], request["offset"]
     handle, waited = None, False
     parent = os.getppid()
     while os.getppid() == parent:
@@ -68,12 +68,12 @@ def replaced(path, handle):
     return (now.st_dev, now.st_ino) != (opened.st_dev, opened.st_ino)
 
 
-def read(ask):
+def read(batch):
     """Prints a part of each requested file, read as its user, and of each requested report."""
-    for request in ask["files"]:
+    for request in batch["files"]:
         if identity.in_child(partial(answer, request)):
             print(json.dumps({"error": f"no user {request['user']}"}), flush=True)
-    for request in ask.get("reports", ()):
+    for request in batch.get("reports", ()):
         print(json.dumps(read_part({**request, "path": f"{REPORTS}/{int(request['job'])}.jsonl"})), flush=True)
 
 
@@ -99,21 +99,21 @@ def read_part(request):
     return {"size": size, "offset": offset, "b64": binascii.b2a_base64(data, newline=False).decode()}
 
 
-def search(ask):
+def search(request):
     """Prints up to `most` lines that contain a text, in upper or lower case, each with its number and offset. Stops after
     SEARCH_S; `looked` is the number of bytes that were searched."""
-    entry = identity.person(ask["user"])
+    entry = identity.person(request["user"])
     identity.limit(entry)
     identity.become(entry)
     try:
-        handle = open_log(ask["path"])
+        handle = open_log(request["path"])
     except OSError as error:
         print(json.dumps({"error": error.strerror}))
         return
     if handle is None:
         print(json.dumps({"error": "", "missing": True}))
         return
-    needle, most, until = ask["text"].encode().lower(), ask["most"], time.monotonic() + SEARCH_S
+    needle, most, until = request["text"].encode().lower(), request["most"], time.monotonic() + SEARCH_S
     found, at, number = [], 0, 0
     with open(handle, "rb") as log:
         while len(found) < most and time.monotonic() < until:

@@ -15,11 +15,11 @@ MOST_ANSWER = 64 * 1024 * 1024  # bytes kept of each output; the rest is read an
 DOES = {"sbatch": sbatch, "read": read}
 
 
-def serve(ask):
+def serve(opening):
     """Answers requests until standard input ends or no request has come for IDLE_S. A helper for one user applies the
     user's limits at its start, which saves time in each request. Each request drops root in its own child process, which
     can't use the pipes of the helper."""
-    user = ask["user"]
+    user = opening["user"]
     if user:
         entry = identity.person(user)
         identity.must_be_current(entry)
@@ -46,9 +46,9 @@ def serve(ask):
         answers.flush()
 
 
-def served(ask, data, user, ours):
+def served(request, data, user, ours):
     """Returns (exit code, standard output, standard error) of one request, run in a child process."""
-    if (ask["do"], ask.get("user", "")) not in (("sbatch", user), ("read", user)):
+    if (request["do"], request.get("user", "")) not in (("sbatch", user), ("read", user)):
         return identity.REFUSED, b"", b"this helper process does not serve this request\n"
     out, err = os.pipe(), os.pipe()
     try:
@@ -59,14 +59,14 @@ def served(ask, data, user, ours):
         output = f"{os.uname().nodename}: no process can be started for {user or 'root'}: {error.strerror}\n"
         return identity.REFUSED, b"", output.encode()
     if child == 0:
-        be_served(ask, data, out[1], err[1], ours)
+        be_served(request, data, out[1], err[1], ours)
     os.close(out[1])
     os.close(err[1])
     output = gather(child, out[0], err[0])
     return identity.end_of(child), *output
 
 
-def be_served(ask, data, out, err, ours):
+def be_served(request, data, out, err, ours):
     """Carries out the request in the child process, with its data as standard input."""
     code = 1
     try:
@@ -79,7 +79,7 @@ def be_served(ask, data, out, err, ours):
         os.lseek(feed, 0, os.SEEK_SET)
         for number, place in ((feed, 0), (out, 1), (err, 2)):
             os.dup2(number, place)
-        DOES[ask["do"]](ask)
+        DOES[request["do"]](request)
         code = 0
     except SystemExit as end:
         code = end.code or 0

@@ -6,39 +6,39 @@ import sys
 from user_helper import bundles, idempotency, identity, login_environment
 
 
-def sbatch(ask):
+def sbatch(request):
     """Runs sbatch as the user and exits with its exit code. The script keeps its file name, because sbatch names the job
     after it, and lies in a folder that only the user can read. The folder is deleted when sbatch has ended: slurmctld
     then has its own copy."""
-    entry = identity.person(ask["user"])
+    entry = identity.person(request["user"])
     identity.must_be_current(entry)
-    text = sys.stdin.buffer.read() if ask["has_script"] else b""
+    text = sys.stdin.buffer.read() if request["has_script"] else b""
     env = login_environment.login_environment(entry)
-    words, folder = ["sbatch", *ask["args"]], ""
-    if ask["has_script"]:
+    words, folder = ["sbatch", *request["args"]], ""
+    if request["has_script"]:
         folder = f"/tmp/headway-{os.urandom(8).hex()}"
         os.mkdir(folder, 0o700)
-        path = os.path.join(folder, ask["script_name"])
+        path = os.path.join(folder, request["script_name"])
         with open(path, "xb") as file:
             file.write(text)
         os.chmod(path, 0o700)
         for name in (path, folder):
             os.chown(name, entry.pw_uid, entry.pw_gid)
-        words += [path, *ask["script_args"]]
+        words += [path, *request["script_args"]]
 
     def work():
         identity.limit(entry)
         identity.become(entry)
-        if ask.get("stage"):
-            bundles.stage(ask["stage"])
-        identity.enter(entry, ask["cwd"])
+        if request.get("stage"):
+            bundles.stage(request["stage"])
+        identity.enter(entry, request["cwd"])
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        if ask.get("tag"):
-            os._exit(idempotency.once(ask["tag"], run))
+        if request.get("tag"):
+            os._exit(idempotency.once(request["tag"], run))
         run()
 
     def run():
-        given = {**env, **ask.get("env", {}), "PWD": os.environ["PWD"]}
+        given = {**env, **request.get("env", {}), "PWD": os.environ["PWD"]}
         given.pop("SBATCH_WAIT", None)  # it would block the request until the job ends
         os.execvpe(words[0], words, given)
 

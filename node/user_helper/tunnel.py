@@ -17,14 +17,14 @@ WINDOW = 1 << 20
 PIECE = 64 * 1024
 
 
-def tunnel(ask):
+def tunnel(request):
     """Becomes the user and carries connections until standard input ends."""
-    entry = identity.person(ask["user"])
+    entry = identity.person(request["user"])
     identity.must_be_current(entry)
     identity.limit(entry)
     identity.become(entry)
     os.chdir("/")
-    asyncio.run(Tunnel(ask["path"]).run())
+    asyncio.run(Tunnel(request["path"]).run())
     os._exit(0)
 
 

@@ -30,9 +30,9 @@ class StepFailed(HeadwayError):
     http_status = 502
 
 
-def _stdin(ask: object) -> bytes:
+def _stdin(request: object) -> bytes:
     text = program_source("ops").encode()
-    return str(len(text)).encode() + b"\n" + text + json.dumps(ask).encode()
+    return str(len(text)).encode() + b"\n" + text + json.dumps(request).encode()
 
 
 def file_step(path: str, file: File, content: bytes | None = None) -> Step:
@@ -68,7 +68,7 @@ async def read_facts(
     packages: Iterable[str] = (),
 ) -> tuple[ObservedMachine, dict[str, str]]:
     """Returns the machine's facts and the texts of the requested files. Raises Unreachable."""
-    ask = {
+    request = {
         "do": "observe",
         "files": list(files),
         "units": list(units),
@@ -79,7 +79,7 @@ async def read_facts(
         "blocks": list(blocks),
         "packages": list(packages),
     }
-    ran = await connections.remote(machine, ["python3", "-c", _LOADER], timeout_s=60, input=_stdin(ask))
+    ran = await connections.remote(machine, ["python3", "-c", _LOADER], timeout_s=60, input=_stdin(request))
     try:
         facts = json.loads(ran.stdout)
     except ValueError:
@@ -110,9 +110,9 @@ async def run_steps(
     at the first other failure; the steps before it stay done."""
     if not steps:
         return ()
-    ask = {"do": "apply", "steps": steps}
+    request = {"do": "apply", "steps": steps}
     ran = await connections.remote(
-        machine, ["python3", "-c", _LOADER], timeout_s=timeout_s, input=_stdin(ask), check=False
+        machine, ["python3", "-c", _LOADER], timeout_s=timeout_s, input=_stdin(request), check=False
     )
     answers = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     for answer in answers:

@@ -87,12 +87,12 @@ async def _inject_by_provider(context: ClusterContext, machine: Machine, fault: 
 
 
 async def _inject_on_machine(cluster: Cluster, context: ClusterContext, machine: Machine, fault: FaultIn) -> str:
-    ask = {"do": fault.kind, "heal": fault.heal, "code": fault.code, "gpu": fault.gpu, "text": fault.text}
+    request = {"do": fault.kind, "heal": fault.heal, "code": fault.code, "gpu": fault.gpu, "text": fault.text}
     if fault.daemon is not None:
-        ask["unit"] = _UNITS.get(fault.daemon, fault.daemon)
+        request["unit"] = _UNITS.get(fault.daemon, fault.daemon)
     if not cluster.provider.simulates_hardware:
-        ask["real"] = True
-    argv = ["python3", "-I", "-S", "-c", program_source("inject_fault"), json.dumps(ask)]
+        request["real"] = True
+    argv = ["python3", "-I", "-S", "-c", program_source("inject_fault"), json.dumps(request)]
     ran = await context.connections.remote(machine, argv, timeout_s=_TIMEOUT_S, check=False)
     if ran.code == _REFUSED:
         raise Refused(f"{machine.name}: {ran.stderr.strip()}")

@@ -65,10 +65,10 @@ def notebook_socket(folder: str) -> str:
 
 
 def prepare_notebook(
-    ask: NotebookIn, cluster: Cluster, offer: NodeCapacity, user: str, notebook_id: str, secret: str
+    notebook_request: NotebookIn, cluster: Cluster, offer: NodeCapacity, user: str, notebook_id: str, secret: str
 ) -> tuple[PreparedJob, str]:
     """Returns the job for sbatch, and the notebook's folder. Raises Refused with every fault."""
-    faults = list(_faults(ask, cluster, offer))
+    faults = list(_faults(notebook_request, cluster, offer))
     if faults:
         raise Refused("\n".join(["this notebook can't be started:", *(f"  {fault}" for fault in faults)]))
     there = user_folders(cluster, user)
@@ -77,35 +77,37 @@ def prepare_notebook(
         "--job-name=notebook",
         "--nodes=1",
         "--ntasks=1",
-        f"--time={ask.time}",
+        f"--time={notebook_request.time}",
         "--requeue",
         "--open-mode=append",
         f"--output={folder}/log",
     ]
-    if ask.gpus:
-        args.append(f"--gpus-per-node={ask.gpus}")
-    if ask.partition:
-        args.append(f"--partition={ask.partition}")
-    if ask.team:
-        args.append(f"--account={ask.team}")
+    if notebook_request.gpus:
+        args.append(f"--gpus-per-node={notebook_request.gpus}")
+    if notebook_request.partition:
+        args.append(f"--partition={notebook_request.partition}")
+    if notebook_request.team:
+        args.append(f"--account={notebook_request.team}")
     request = SubmitIn(
         args=args,
         script=_SCRIPT,
         script_name="notebook",
-        script_args=[folder, str(ask.idle_minutes * 60)],
+        script_args=[folder, str(notebook_request.idle_minutes * 60)],
         env={SECRET_VARIABLE: secret, BASE_VARIABLE: notebook_path(notebook_id)},
     )
     return PreparedJob(request, JobFiles(there.root, "", folder), launcher="notebook"), folder
 
 
-def _faults(ask: NotebookIn, cluster: Cluster, offer: NodeCapacity) -> list[Fault]:
+def _faults(notebook_request: NotebookIn, cluster: Cluster, offer: NodeCapacity) -> list[Fault]:
     found = []
-    if ask.gpus > offer.gpus:
+    if notebook_request.gpus > offer.gpus:
         found.append(Fault("gpus", f"a node of {cluster.name} has {offer.gpus}", "request fewer"))
     partitions = [partition.name for partition in cluster.partitions]
-    if ask.partition and ask.partition not in partitions:
-        found.append(Fault("partition", f"there is no {ask.partition!r}", f"there is {', '.join(partitions)}"))
+    if notebook_request.partition and notebook_request.partition not in partitions:
+        found.append(
+            Fault("partition", f"there is no {notebook_request.partition!r}", f"there is {', '.join(partitions)}")
+        )
     teams = [team.name for team in cluster.teams]
-    if ask.team and ask.team not in teams:
-        found.append(Fault("team", f"there is no {ask.team!r}", f"there is {', '.join(teams)}"))
+    if notebook_request.team and notebook_request.team not in teams:
+        found.append(Fault("team", f"there is no {notebook_request.team!r}", f"there is {', '.join(teams)}"))
     return found

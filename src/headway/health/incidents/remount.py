@@ -50,8 +50,8 @@ async def _try_mount(context: HealthContext, node: str, units: Mapping[str, str]
     start = ["systemctl", "start", "--no-block", *units]
     await context.cluster_context.connections.remote(machine, start, timeout_s=_TRY_S)
     look = ["python3", "-I", "-S", "-c", program_source("volume_usage")]
-    ask = json.dumps({"paths": list(units.values()), "mounted_s": _MOUNTED_S})
-    ran = await context.cluster_context.connections.remote(machine, [*look, ask], timeout_s=_TRY_S)
+    request = json.dumps({"paths": list(units.values()), "mounted_s": _MOUNTED_S})
+    ran = await context.cluster_context.connections.remote(machine, [*look, request], timeout_s=_TRY_S)
     try:
         rows = [json.loads(line) for line in ran.stdout.splitlines()]
         faults = [f"{row['path']}: {row['error']}" for row in rows if row.get("error")]

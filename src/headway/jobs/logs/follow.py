@@ -224,8 +224,8 @@ class _Follow:
             await asyncio.sleep(RETRY_S)
 
     async def _frames(self) -> None:
-        ask = {"do": "follow", "user": self._job.user, "path": self._path, "offset": self._offset}
-        async with contextlib.aclosing(self._links.stream(self._head, helper_argv(ask))) as chunks:  # type: ignore[type-var]
+        request = {"do": "follow", "user": self._job.user, "path": self._path, "offset": self._offset}
+        async with contextlib.aclosing(self._links.stream(self._head, helper_argv(request))) as chunks:  # type: ignore[type-var]
             reader = Reader(partial(anext, chunks, b""), most=_FRAME)
             while (line := await reader.line()) is not None:
                 if line.startswith(b"D "):

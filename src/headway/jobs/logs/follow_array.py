@@ -112,8 +112,8 @@ async def _read(links: HelperConnections, head: Machine, files: list[_File]) -> 
     for start in range(0, len(files), _AT_ONCE):
         some = files[start : start + _AT_ONCE]
         while some:
-            ask = [{"user": f.user, "path": f.path, "offset": f.offset, "limit": _PIECE} for f in some]
-            ran = await call_helper(links, head, {"do": "read", "files": ask}, timeout_s=60)
+            request = [{"user": f.user, "path": f.path, "offset": f.offset, "limit": _PIECE} for f in some]
+            ran = await call_helper(links, head, {"do": "read", "files": request}, timeout_s=60)
             more = []
             for file, line in zip(some, ran.stdout.splitlines(), strict=False):
                 answer = json.loads(line)

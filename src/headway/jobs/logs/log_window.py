@@ -26,8 +26,8 @@ async def read_log_window(
     path = _path(job, err)
     start = -WINDOW_BYTES if before is None else max(0, before - WINDOW_BYTES)
     limit = WINDOW_BYTES if before is None else before - start
-    ask = {"do": "read", "files": [{"user": job.user, "path": path, "offset": start, "limit": limit}]}
-    ran = await call_helper(links, head, ask, timeout_s=30)
+    request = {"do": "read", "files": [{"user": job.user, "path": path, "offset": start, "limit": limit}]}
+    ran = await call_helper(links, head, request, timeout_s=30)
     answer = _parse_answer(ran.stdout, path, head)
     if answer.get("missing"):
         return LogPartOut(text="", start=0, end=0, size=0)
@@ -59,8 +59,8 @@ def _whole(data: bytes) -> bytes:
 async def search_log(links: HelperConnections, head: Machine, job: JobState, text: str, *, err: bool) -> LogFoundOut:
     """Returns the lines that contain the text, in upper or lower case. The search runs on the cluster."""
     path = _path(job, err)
-    ask = {"do": "search", "user": job.user, "path": path, "text": text, "most": MAX_MATCHES}
-    ran = await call_helper(links, head, ask, timeout_s=30)
+    request = {"do": "search", "user": job.user, "path": path, "text": text, "most": MAX_MATCHES}
+    ran = await call_helper(links, head, request, timeout_s=30)
     answer = _parse_answer(ran.stdout, path, head)
     if answer.get("missing"):
         return LogFoundOut(found=[])

@@ -108,13 +108,13 @@ class HelperPool:
         """Runs a command as Connections.remote does. A submission that a helper may have begun is never sent to
         another one; it raises Unanswered."""
         question = input or b""
-        ask = _served(argv, question)
-        helper = await self._helper(machine, str(ask.get("user", ""))) if ask else None
-        if ask is not None and helper is not None:
+        request = _served(argv, question)
+        helper = await self._helper(machine, str(request.get("user", ""))) if request else None
+        if request is not None and helper is not None:
             try:
                 return await self._send_to_helper(helper, machine, argv, question, timeout_s, check)
             except Unanswered as error:
-                if ask["do"] != "read" and not isinstance(error, _NotBegun):
+                if request["do"] != "read" and not isinstance(error, _NotBegun):
                     raise
         return await self._links.remote(
             machine, argv, timeout_s=timeout_s, input=input, check=check, max_output=max_output
@@ -222,5 +222,5 @@ def _served(argv: Sequence[str], question: bytes) -> dict[str, Any] | None:
     """Returns the request to node/user_helper in `question`, or None where a helper can't serve it."""
     if list(argv) != stdin_helper_argv():
         return None
-    ask: dict[str, Any] = json.loads(question[: question.index(b"\n")])["ask"]
-    return ask if ask["do"] in _SERVED else None
+    request: dict[str, Any] = json.loads(question[: question.index(b"\n")])["ask"]
+    return request if request["do"] in _SERVED else None

@@ -36,10 +36,10 @@ class HelperConnections(Protocol):
     ) -> AsyncIterator[bytes]: ...
 
 
-def helper_argv(ask: dict[str, Any]) -> list[str]:
-    """Returns the argv that does `ask` on the head, for requests that read or write over a long time. All users of
+def helper_argv(request: dict[str, Any]) -> list[str]:
+    """Returns the argv that does `request` on the head, for requests that read or write over a long time. All users of
     the head can read the arguments of a process."""
-    return [*stdin_helper_argv(), json.dumps(ask)]
+    return [*stdin_helper_argv(), json.dumps(request)]
 
 
 def stdin_helper_argv() -> list[str]:
@@ -47,23 +47,23 @@ def stdin_helper_argv() -> list[str]:
     return ["python3", "-I", "-S", "-c", program_source(PROGRAM)]
 
 
-def encode_request(ask: dict[str, Any], data: bytes = b"") -> bytes:
-    """Returns `ask`, which may contain secrets, and its data as bytes, for a new process and for a helper alike.
+def encode_request(request: dict[str, Any], data: bytes = b"") -> bytes:
+    """Returns `request`, which may contain secrets, and its data as bytes, for a new process and for a helper alike.
     Raises Refused for arguments that are too long for a command."""
-    if (size := len(json.dumps(ask))) > _MOST:
+    if (size := len(json.dumps(request))) > _MOST:
         raise Refused(
             f"the arguments have {size} bytes, more than the {_MOST} a command may have",
             hint="put the arguments into a file that the command reads",
         )
-    return json.dumps({"ask": ask, "size": len(data)}).encode() + b"\n" + data
+    return json.dumps({"ask": request, "size": len(data)}).encode() + b"\n" + data
 
 
 async def call_helper(
-    links: HelperConnections, head: Machine, ask: dict[str, Any], *, timeout_s: float, data: bytes = b""
+    links: HelperConnections, head: Machine, request: dict[str, Any], *, timeout_s: float, data: bytes = b""
 ) -> CommandResult:
     """Returns the output and exit code of the command. Raises the error of `helper_error` when the helper refuses."""
     ran = await links.remote(
-        head, stdin_helper_argv(), timeout_s=timeout_s, input=encode_request(ask, data), check=False
+        head, stdin_helper_argv(), timeout_s=timeout_s, input=encode_request(request, data), check=False
     )
     if ran.code == REFUSED_CODE:
         raise helper_error(ran.stderr)

@@ -57,7 +57,7 @@ async def run_sbatch(
     sbatch's own words, NotFound for an unknown user, NotAllowed for a user who has left, and Unanswered when it is not
     known whether the job was submitted: nothing is ever sent a second time."""
     _check(request)
-    ask: dict[str, Any] = {
+    helper_request: dict[str, Any] = {
         "do": "sbatch",
         "user": user,
         "args": _flags(request),
@@ -67,18 +67,18 @@ async def run_sbatch(
         "has_script": request.script is not None,
     }
     if tag:
-        ask["tag"] = tag
+        helper_request["tag"] = tag
     if request.env:
-        ask["env"] = dict(request.env)
+        helper_request["env"] = dict(request.env)
     if stage is not None:
-        ask["stage"] = {**asdict(stage), "files": dict(stage.files)}
+        helper_request["stage"] = {**asdict(stage), "files": dict(stage.files)}
     text = (request.script or "").encode()
     if len(text) > MAX_SCRIPT_BYTES:
         raise Refused(
             f"the script has {len(text)} bytes; Slurm takes at most {MAX_SCRIPT_BYTES}",
             hint="move data into files and submit them with --with-files",
         )
-    ran = await _once(links, head, ask, text)
+    ran = await _once(links, head, helper_request, text)
     output = "\n".join(part for part in (ran.stdout.strip(), ran.stderr.strip()) if part)
     if ran.code != 0:
         raise Refused(output or f"sbatch ended with exit code {ran.code} and printed nothing")
@@ -92,12 +92,12 @@ async def run_sbatch(
     )
 
 
-async def _once(links: HelperConnections, head: Machine, ask: dict[str, Any], script: bytes) -> CommandResult:
+async def _once(links: HelperConnections, head: Machine, request: dict[str, Any], script: bytes) -> CommandResult:
     """Returns the result of sbatch. Raises Unanswered when it is not known what sbatch had done before it was cut
     off."""
     why = ""
     try:
-        ran = await call_helper(links, head, ask, timeout_s=SUBMIT_S, data=script)
+        ran = await call_helper(links, head, request, timeout_s=SUBMIT_S, data=script)
         if ran.code == _NOBODY_KNOWS or (ran.code and any(word in ran.stderr for word in _UNSURE)):
             why = ran.stderr.strip()
         elif ran.code not in _SIGNALLED:
@@ -119,8 +119,8 @@ async def store_bundle(
 ) -> bool:
     """Stores the user's bundle on the cluster and returns whether it is stored; an empty archive only checks.
     Raises Refused when it can't be stored."""
-    ask = {"do": "bundle", "user": user, "root": root, "digest": digest}
-    ran = await call_helper(links, head, ask, timeout_s=BUNDLE_S, data=archive)
+    request = {"do": "bundle", "user": user, "root": root, "digest": digest}
+    ran = await call_helper(links, head, request, timeout_s=BUNDLE_S, data=archive)
     if ran.code != 0:
         raise CommandFailed(["bundle", digest], ran.code, ran.stderr, where=head.name)
     return bool(json.loads(ran.stdout)["present"])
@@ -138,14 +138,14 @@ async def cancel_jobs(
 
     Raises NotAllowed for another user's job, NotFound for a job that does not exist."""
     _named(jobs)
-    ask = {
+    request = {
         "do": "exec",
         "user": OPERATOR if as_operator else user,
         "operator": as_operator,
         "argv": scancel_argv(jobs),
         "cwd": "/",
     }
-    ran = await call_helper(links, head, ask, timeout_s=30)
+    ran = await call_helper(links, head, request, timeout_s=30)
     errors = [line.partition("error: ")[2] for line in ran.stderr.splitlines() if "error: " in line]
     message = "; ".join(errors) or ran.stderr.strip()
     if "Access/permission denied" in message:
@@ -165,14 +165,14 @@ async def control_job(
     if verb not in CONTROL_VERBS:
         raise Refused(f"not one of requeue, hold, release: {verb[:20]!r}")
     _named([job])
-    ask = {
+    request = {
         "do": "exec",
         "user": OPERATOR if as_operator else user,
         "operator": as_operator,
         "argv": control_argv(verb, job),
         "cwd": "/",
     }
-    ran = await call_helper(links, head, ask, timeout_s=30)
+    ran = await call_helper(links, head, request, timeout_s=30)
     lines = (ran.stderr.strip() or ran.stdout.strip()).splitlines()
     words = lines[0] if lines else ""
     if "permission denied" in words.lower():

@@ -270,12 +270,12 @@ class ProgressReader:
         }
         for some in _questions([*self._logs.values(), *self._reports.values()]):
             logs, reports = [file for file in some if file.path], [file for file in some if not file.path]
-            ask = {
+            request = {
                 "do": "read",
                 "files": [log.request() for log in logs],
                 "reports": [report.request() for report in reports],
             }
-            ran = await call_helper(self._links, self._head, ask, timeout_s=30)
+            ran = await call_helper(self._links, self._head, request, timeout_s=30)
             for followed, line in zip([*logs, *reports], ran.stdout.splitlines(), strict=False):
                 followed.add_answer(json.loads(line), time.time())
 

@@ -21,15 +21,22 @@ from headway.services.identity import Principal
 
 
 async def estimate_cost(
-    state: AppState, who: Principal, cluster: Cluster, ask: CheckJobIn, checked: CheckJobOut, offer: NodeCapacity
+    state: AppState,
+    who: Principal,
+    cluster: Cluster,
+    estimate_request: CheckJobIn,
+    checked: CheckJobOut,
+    offer: NodeCapacity,
 ) -> EstimateOut:
     """Returns the estimate of a job that was checked without faults. `offer` is the capacity of the cluster's nodes."""
-    request = ask.submit or ask.run
+    request = estimate_request.submit or estimate_request.run
     assert request is not None
     user = who.user_to_act_as(request.user)
-    submit = ask.submit
-    if ask.run is not None:
-        plain = ask.run.model_copy(update={"environment": "", "stage_in": []})  # their versions do not change the price
+    submit = estimate_request.submit
+    if estimate_request.run is not None:
+        plain = estimate_request.run.model_copy(
+            update={"environment": "", "stage_in": []}
+        )  # their versions do not change the price
         submit, _ = preview_run(plain, cluster, user, offer)
     assert submit is not None
     wants = requested_resources(submit)

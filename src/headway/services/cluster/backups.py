@@ -28,31 +28,33 @@ if TYPE_CHECKING:
     from headway.backup.archive import Header
 
 
-async def start_backup(state: AppState, who: Principal, name: str, ask: BackupIn) -> OperationOut:
+async def start_backup(state: AppState, who: Principal, name: str, request: BackupIn) -> OperationOut:
     """Queues a backup; jobs continue. The operation's `kept` names the file."""
-    folder = require_allowed_path(state, ask.to)
-    operation = await queue_backup(state, name, who.person, folder, ask.passphrase, idempotency_key=who.idempotency_key)
+    folder = require_allowed_path(state, request.to)
+    operation = await queue_backup(
+        state, name, who.person, folder, request.passphrase, idempotency_key=who.idempotency_key
+    )
     assert operation is not None
     await write_audit_line(state, who, "backup", name, operation=operation.id, to=str(folder))
     return operation_out(operation)
 
 
-async def start_restore(state: AppState, who: Principal, name: str, ask: RestoreIn) -> OperationOut:
+async def start_restore(state: AppState, who: Principal, name: str, request: RestoreIn) -> OperationOut:
     """Queues a restore. Raises Refused if the file is not a backup of this cluster or the passphrase is wrong, and
     NeedsConfirmation if the cluster exists."""
     from headway.backup import archive
 
-    path = require_allowed_path(state, ask.path)
+    path = require_allowed_path(state, request.path)
     header = await asyncio.to_thread(archive.read_header, path)
     if header.cluster != name:
         raise Refused(
             f"{path} is a backup of the cluster {header.cluster}, not of {name}",
             hint=f"headway restore {header.cluster} --from {path}",
         )
-    key = await asyncio.to_thread(archive.key_of, ask.passphrase, header.salt)
+    key = await asyncio.to_thread(archive.key_of, request.passphrase, header.salt)
     await asyncio.to_thread(archive.verify_key, path, key)
     row = await state.store.clusters.get(name)
-    if row is not None and not ask.confirmed:
+    if row is not None and not request.confirmed:
         raise NeedsConfirmation(
             f"queue and accounting of {name} are replaced by those of the backup", hint="headway restore with --yes"
         )
@@ -86,15 +88,15 @@ async def _scheduled_folders(state: AppState) -> list[str]:
     return found
 
 
-async def verify_backup(state: AppState, ask: VerifyIn) -> BackupOut:
+async def verify_backup(state: AppState, request: VerifyIn) -> BackupOut:
     """Reads a backup completely and returns its description. Raises Refused if it is damaged or the passphrase is
     wrong."""
     from headway.backup import archive
     from headway.backup.backup import prove
 
-    path = require_allowed_path(state, ask.path)
+    path = require_allowed_path(state, request.path)
     header = await asyncio.to_thread(archive.read_header, path)
-    key = await asyncio.to_thread(archive.key_of, ask.passphrase, header.salt)
+    key = await asyncio.to_thread(archive.key_of, request.passphrase, header.salt)
     proof = await asyncio.to_thread(prove, path, key)
     found = _out(path, header, proof.bytes)
     return found.model_copy(update={"records": proof.records, "state_files": proof.state_files})

@@ -75,18 +75,18 @@ def _known_host(address: str, port: int) -> str:
     return address if port == 22 else f"[{address}]:{port}"
 
 
-async def apply_document(state: AppState, who: Principal, name: str, ask: ApplyIn) -> OperationOut:
+async def apply_document(state: AppState, who: Principal, name: str, request: ApplyIn) -> OperationOut:
     """Queues an apply. Raises as planning.queue_apply."""
-    operation = await planning.queue_apply(state, who, name, ask)
-    await write_audit_line(state, who, "apply", name, operation=operation.id, confirmed=ask.confirmed)
+    operation = await planning.queue_apply(state, who, name, request)
+    await write_audit_line(state, who, "apply", name, operation=operation.id, confirmed=request.confirmed)
     return operation_out(operation)
 
 
-async def scale_cluster(state: AppState, who: Principal, name: str, ask: ScaleIn) -> OperationOut:
+async def scale_cluster(state: AppState, who: Principal, name: str, request: ScaleIn) -> OperationOut:
     """Queues a change of the number of nodes. Raises as planning.queue_apply."""
-    operation = await planning.queue_scale(state, who, name, ask)
+    operation = await planning.queue_scale(state, who, name, request)
     await write_audit_line(
-        state, who, "scale", name, operation=operation.id, groups=ask.groups, deadline_s=ask.deadline_s
+        state, who, "scale", name, operation=operation.id, groups=request.groups, deadline_s=request.deadline_s
     )
     return operation_out(operation)
 

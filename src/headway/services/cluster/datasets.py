@@ -30,20 +30,23 @@ async def list_versions(state: AppState, name: str) -> list[DatasetOut]:
     return sorted(found, key=lambda version: (version.name, version.version))
 
 
-async def add_version(state: AppState, who: Principal, name: str, ask: DatasetIn) -> OperationOut:
+async def add_version(state: AppState, who: Principal, name: str, request: DatasetIn) -> OperationOut:
     """Queues a new version, from a folder of the server's machine or an S3 bucket. The operation's `kept` names its
     mount point."""
     _, cluster = await state.clusters.get(name)
-    require_free_name(cluster, ask.name)
-    if not ask.source.startswith("s3://"):
-        if ask.s3 is not None:
+    require_free_name(cluster, request.name)
+    if not request.source.startswith("s3://"):
+        if request.s3 is not None:
             raise Refused("s3 needs a bucket as source", hint="source: s3://BUCKET/PREFIX")
         return await _queue(
-            state, who, name, DatasetParams("add", ask.name, source=str(require_dataset_source(state, ask.source)))
+            state,
+            who,
+            name,
+            DatasetParams("add", request.name, source=str(require_dataset_source(state, request.source))),
         )
-    access, ref = ask.s3 or S3In(), random.token_hex(8)
-    source = ask.source.rstrip("/")
-    params = DatasetParams("add", ask.name, source=source, endpoint_url=access.endpoint_url, ref=ref)
+    access, ref = request.s3 or S3In(), random.token_hex(8)
+    source = request.source.rstrip("/")
+    params = DatasetParams("add", request.name, source=source, endpoint_url=access.endpoint_url, ref=ref)
     return await _queue(state, who, name, params, access.model_dump_json())
 
 

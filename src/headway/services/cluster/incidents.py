@@ -50,9 +50,11 @@ async def get_node_history(state: AppState, name: str, node: str) -> NodeHistory
     )
 
 
-async def inject_fault(state: AppState, who: Principal, name: str, ask: FaultIn) -> FaultMadeOut:
-    """Injects or heals a fault. Raises Refused where real machines do the work, unless `ask.force`."""
+async def inject_fault(state: AppState, who: Principal, name: str, request: FaultIn) -> FaultMadeOut:
+    """Injects or heals a fault. Raises Refused where real machines do the work, unless `request.force`."""
     _, cluster = await state.clusters.get(name)
-    done = await state.backend.nodes.inject_fault(cluster, ask)
-    await write_audit_line(state, who, "fault", f"{name}/{ask.node}", kind=ask.kind, code=ask.code, heal=ask.heal)
+    done = await state.backend.nodes.inject_fault(cluster, request)
+    await write_audit_line(
+        state, who, "fault", f"{name}/{request.node}", kind=request.kind, code=request.code, heal=request.heal
+    )
     return FaultMadeOut(done=done)

@@ -15,22 +15,22 @@ from headway.services.identity import Principal
 from headway.services.to_schemas import operation_out
 
 
-async def start_key_rotation(state: AppState, who: Principal, name: str, ask: RotateIn) -> OperationOut:
+async def start_key_rotation(state: AppState, who: Principal, name: str, request: RotateIn) -> OperationOut:
     """Queues the replacement of a key by a new one. No job is lost. Raises Refused for keys that Headway does not own."""
     _, cluster = await state.clusters.get(name)
-    if ask.what == "database":
+    if request.what == "database":
         raise Refused(
             f"the database of {name} has no password: it identifies slurmdbd by its system user on a local socket",
             hint="headway secrets rotate munge, jwt or ssh",
         )
-    if ask.what == "munge" and cluster.munge_key is not None:
+    if request.what == "munge" and cluster.munge_key is not None:
         raise Refused(
             f"the MUNGE key of {name} comes from {cluster.munge_key.description}, as its file says",
             hint="change it there, then run headway apply",
         )
-    if ask.what == "ssh" and not cluster.provider.creates_machines:
+    if request.what == "ssh" and not cluster.provider.creates_machines:
         raise Refused(f"{name} is reached with your own SSH keys", hint="change them on the machines and in hosts")
-    params = RotateParams(ask.what, random.token_hex(8))
+    params = RotateParams(request.what, random.token_hex(8))
     operation = await queue_operation(state, name, who.person, params, key=who.idempotency_key)
-    await write_audit_line(state, who, "secrets.rotate", name, operation=operation.id, what=ask.what)
+    await write_audit_line(state, who, "secrets.rotate", name, operation=operation.id, what=request.what)
     return operation_out(operation)

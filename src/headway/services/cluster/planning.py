@@ -51,49 +51,49 @@ async def check_document(state: AppState, who: Principal, document: Document) ->
     return resolved.cluster, list(resolved.warnings)
 
 
-async def queue_apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Operation:
+async def queue_apply(state: AppState, who: Principal, name: str, request: ApplyIn) -> Operation:
     """Queues the apply. Raises Conflict if the plan differs from the one that was shown, NeedsConfirmation if it
-    disturbs running work and `ask.confirmed` is false."""
-    document, resolved = await resolve_document(state, who, ask.document)
+    disturbs running work and `request.confirmed` is false."""
+    document, resolved = await resolve_document(state, who, request.document)
     cluster = resolved.cluster
     if cluster.name != name:
         raise Refused(f"the file is of cluster {cluster.name!r}, the request of {name!r}")
     waits = await state.store.operations.active(name) is not None
-    if not waits or ask.digest:
-        await _require_agreement(state, document, resolved, ask)
+    if not waits or request.digest:
+        await _require_agreement(state, document, resolved, request)
     stored = document.model_dump()
     if await state.store.clusters.get(name) is None:
         await state.store.clusters.save(name, stored, summary=summary_of(cluster), owner=document.owner)
     # An apply queued behind another operation can only be planned when its turn comes.
-    params = ApplyParams(ask.confirmed, look_again=waits and not ask.confirmed, deadline_s=ask.deadline_s)
+    params = ApplyParams(request.confirmed, look_again=waits and not request.confirmed, deadline_s=request.deadline_s)
     return await queue_operation(state, name, who.person, params, document=stored, key=who.idempotency_key)
 
 
-async def plan_scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> ChangeSetOut:
+async def plan_scale(state: AppState, who: Principal, name: str, request: ScaleIn) -> ChangeSetOut:
     """Returns what another number of nodes would change."""
-    _, document = await _scaled(state, name, ask)
+    _, document = await _scaled(state, name, request)
     return await plan_document(state, who, document)
 
 
-async def queue_scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> Operation:
+async def queue_scale(state: AppState, who: Principal, name: str, request: ScaleIn) -> Operation:
     """Queues a change of the number of nodes. Groups that are not named keep the number that they have when the
     operation runs. Raises as `queue_apply`."""
-    targets, document = await _scaled(state, name, ask)
+    targets, document = await _scaled(state, name, request)
     document, resolved = await resolve_document(state, who, document)
     waits = await state.store.operations.active(name) is not None
-    if not waits or ask.digest:
-        await _require_agreement(state, document, resolved, ask)
+    if not waits or request.digest:
+        await _require_agreement(state, document, resolved, request)
     params = ScaleParams(
-        ask.confirmed, look_again=waits and not ask.confirmed, deadline_s=ask.deadline_s, scale=targets
+        request.confirmed, look_again=waits and not request.confirmed, deadline_s=request.deadline_s, scale=targets
     )
     return await queue_operation(
         state, name, who.person, params, document=document.model_dump(), key=who.idempotency_key
     )
 
 
-async def _scaled(state: AppState, name: str, ask: ScaleIn) -> tuple[dict[str, int], Document]:
+async def _scaled(state: AppState, name: str, request: ScaleIn) -> tuple[dict[str, int], Document]:
     row, cluster = await state.clusters.get(name)
-    targets = target_node_counts(cluster, ask.groups)
+    targets = target_node_counts(cluster, request.groups)
     document = scaled_document(Document.model_validate(row.document), targets)
     return targets, document.model_copy(update={"owner": ""})  # "" keeps the owner
 
@@ -158,18 +158,18 @@ def plan_digest(changes: ChangeSet) -> str:
 
 
 async def _require_agreement(
-    state: AppState, document: Document, resolved: ResolvedCluster, ask: ApplyIn | ScaleIn
+    state: AppState, document: Document, resolved: ResolvedCluster, request: ApplyIn | ScaleIn
 ) -> None:
     """Raises Conflict if the plan differs from the shown one, exceeds the cost limit, or removes busy nodes without a
     deadline. Raises NeedsConfirmation if it disturbs running work without confirmation."""
     name = resolved.cluster.name
     now = await _shown_or_new_plan(state, document, resolved)
-    if ask.digest and ask.digest != now.digest:
+    if request.digest and request.digest != now.digest:
         raise Conflict(f"the plan for {name} has changed since it was shown", hint="show it again: headway plan")
     if over := await cost_limit_conflict(state, await _applied_cluster(state, name), resolved.cluster):
         raise over
-    _need_confirmation(name, now.asks, ask.confirmed)
-    if now.busy and ask.deadline_s is None:
+    _need_confirmation(name, now.asks, request.confirmed)
+    if now.busy and request.deadline_s is None:
         raise Conflict(
             f"nodes with running jobs would be removed: {now.busy}",
             hint="give the time that these jobs may continue before they are requeued: --deadline 10 (minutes)",

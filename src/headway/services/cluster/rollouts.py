@@ -12,22 +12,24 @@ from headway.services.identity import Principal
 from headway.services.to_schemas import changeset_out, operation_out
 
 
-async def plan_rollout(state: AppState, name: str, ask: RollIn) -> ChangeSetOut:
+async def plan_rollout(state: AppState, name: str, request: RollIn) -> ChangeSetOut:
     """Returns which nodes a rollout would replace, and why."""
     _, cluster = await state.clusters.get(name)
-    changes = await state.backend.rollouts.plan_rollout(cluster, back=ask.back, head=ask.head, by=ask.by_s is not None)
+    changes = await state.backend.rollouts.plan_rollout(
+        cluster, back=request.back, head=request.head, by=request.by_s is not None
+    )
     return changeset_out(changes, cluster, "", [Fault("", note, level="warning") for note in changes.notes])
 
 
-async def start_rollout(state: AppState, who: Principal, name: str, ask: RollIn) -> OperationOut:
+async def start_rollout(state: AppState, who: Principal, name: str, request: RollIn) -> OperationOut:
     """Queues a rollout of the node image, or its stop. Raises the errors that make it impossible."""
     _, cluster = await state.clusters.get(name)
-    if not ask.stop:
+    if not request.stop:
         await state.backend.rollouts.plan_rollout(
-            cluster, back=ask.back, head=ask.head, by=ask.by_s is not None
+            cluster, back=request.back, head=request.head, by=request.by_s is not None
         )  # raises if the rollout is impossible
-    until = None if ask.by_s is None else state.clock() + ask.by_s
-    params = RollParams(ask.back, ask.head, ask.stop, until)
+    until = None if request.by_s is None else state.clock() + request.by_s
+    params = RollParams(request.back, request.head, request.stop, until)
     operation = await queue_operation(state, name, who.person, params, key=who.idempotency_key)
-    await write_audit_line(state, who, "roll", name, operation=operation.id, **ask.model_dump())
+    await write_audit_line(state, who, "roll", name, operation=operation.id, **request.model_dump())
     return operation_out(operation)

@@ -40,17 +40,17 @@ async def get_storage(state: AppState, name: str) -> StorageOut:
     return StorageOut(cluster=name, volumes=volumes, stale=stale)
 
 
-async def measure_speed(state: AppState, who: Principal, name: str, ask: BenchIn) -> list[VolumeSpeedOut]:
+async def measure_speed(state: AppState, who: Principal, name: str, request: BenchIn) -> list[VolumeSpeedOut]:
     """Measures the speed of each volume from one machine, and stores it as the latest. The test files are removed."""
     _, cluster = await state.clusters.get(name)
-    found = await state.backend.storage.measure_volumes(cluster, ask.node, ask.mib)
-    now, node = state.clock(), ask.node or cluster.head
+    found = await state.backend.storage.measure_volumes(cluster, request.node, request.mib)
+    now, node = state.clock(), request.node or cluster.head
     await state.store.volume_speeds.record(
         VolumeSpeedRow(
             name,
             speed.path,
             node,
-            ask.mib,
+            request.mib,
             now,
             speed.write_mib_s,
             speed.read_mib_s,
@@ -59,7 +59,7 @@ async def measure_speed(state: AppState, who: Principal, name: str, ask: BenchIn
         )
         for speed in found
     )
-    await write_audit_line(state, who, "storage.bench", name, node=ask.node, mib=ask.mib)
+    await write_audit_line(state, who, "storage.bench", name, node=request.node, mib=request.mib)
     return list(found)
 
 

@@ -38,31 +38,31 @@ async def run_login_command(state: AppState, who: Principal, name: str, request:
 
 
 async def open_login_command(
-    state: AppState, who: Principal, name: str, ask: CommandIn, resources: contextlib.ExitStack
+    state: AppState, who: Principal, name: str, request: CommandIn, resources: contextlib.ExitStack
 ) -> LoginCommand:
     """Returns a command that starts when its output is read, as the named user (default: root for admins, otherwise
     the person's own user). `resources` gets what must be released after it. Raises NotAllowed, Refused if the person's
     input of this name is in use, and TooManyAtOnce."""
-    user = who.command_user(ask.user)
+    user = who.command_user(request.user)
     cluster = await cluster_to_work_on(state, name, who)
-    key = (who.person, ask.input)
+    key = (who.person, request.input)
     if key in state.command_inputs:
         raise Refused("two commands can't have the same input")
     with contextlib.ExitStack() as entered:
         entered.enter_context(command_slot(state, who))
-        if ask.input:
+        if request.input:
             state.command_inputs[key] = CommandInput(asyncio.Queue(INPUT_QUEUE))
             entered.callback(state.command_inputs.pop, key)
-        await write_audit_line(state, who, "exec", name, user=user, program=ask.argv[0][:100])
+        await write_audit_line(state, who, "exec", name, user=user, program=request.argv[0][:100])
         resources.push(entered.pop_all())
     given = state.command_inputs.get(key)
 
     async def check(who: Principal) -> None:
-        if who.command_user(ask.user) != user:
+        if who.command_user(request.user) != user:
             raise NotAllowed(f"{who.person} may no longer act as {user}")
         await cluster_to_work_on(state, name, who)
 
-    pieces = state.backend.commands.run_interactive(cluster, ask.argv, user, _feed(given.queue if given else None))
+    pieces = state.backend.commands.run_interactive(cluster, request.argv, user, _feed(given.queue if given else None))
     return LoginCommand(pieces, check)
 
 

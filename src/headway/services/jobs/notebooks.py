@@ -53,7 +53,7 @@ async def list_notebooks(state: AppState, who: Principal, name: str) -> list[Not
     return [out for out in current if out is not None]
 
 
-async def start_notebook(state: AppState, who: Principal, name: str, ask: NotebookIn) -> NotebookOut:
+async def start_notebook(state: AppState, who: Principal, name: str, request: NotebookIn) -> NotebookOut:
     """Submits a notebook's job as the person's user. Raises Refused on a server without an address for notebooks."""
     if not state.settings.notebooks:
         raise Refused(
@@ -63,13 +63,15 @@ async def start_notebook(state: AppState, who: Principal, name: str, ask: Notebo
     cluster = await cluster_to_work_on(state, name, who)
     offer, notebook_id = node_offer(state, cluster), _notebook_id(who)
     prepared, folder = jupyter.prepare_notebook(
-        ask, cluster, offer, who.user, notebook_id, secret := random.token_urlsafe(32)
+        request, cluster, offer, who.user, notebook_id, secret := random.token_urlsafe(32)
     )
-    made = NotebookRow(notebook_id, name, 0, who.person, who.user, folder, secret, ask.idle_minutes * 60, state.clock())
+    made = NotebookRow(
+        notebook_id, name, 0, who.person, who.user, folder, secret, request.idle_minutes * 60, state.clock()
+    )
     row = await state.store.notebooks.save(made)
     # The row is from an earlier try of this request, and its job may already use that try's secret
     if row.secret != secret:
-        prepared, _ = jupyter.prepare_notebook(ask, cluster, offer, who.user, notebook_id, row.secret)
+        prepared, _ = jupyter.prepare_notebook(request, cluster, offer, who.user, notebook_id, row.secret)
     try:
         with command_slot(state, who):
             done = await state.backend.jobs.submit(

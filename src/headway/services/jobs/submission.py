@@ -56,23 +56,23 @@ async def run(state: AppState, who: Principal, name: str, request: RunIn) -> Run
     return run_out(prepared, name, user, done.job_id, done.message)
 
 
-async def check(state: AppState, who: Principal, name: str, ask: CheckJobIn) -> CheckJobOut:
+async def check(state: AppState, who: Principal, name: str, check_request: CheckJobIn) -> CheckJobOut:
     """Returns whether the job could be submitted, and when and where it would start (sbatch --test-only). Submits
     nothing. Raises Unreachable while Slurm does not answer."""
-    request = ask.submit or ask.run
+    request = check_request.submit or check_request.run
     assert request is not None
     user = who.user_to_act_as(request.user)
     cluster = await cluster_to_work_on(state, name, who)
     script, pinned = "", await _pinned(state, cluster, request)
-    if ask.run is not None:
-        command = ask.run.model_copy(update=pinned)
+    if check_request.run is not None:
+        command = check_request.run.model_copy(update=pinned)
         made, found = preview_run(command, cluster, user, node_offer(state, cluster))
         if made is None:
             return CheckJobOut(faults=[FaultOut.model_validate(fault) for fault in found])
         script, submission = made.script or "", made
     else:
-        assert ask.submit is not None
-        submission = with_environment(with_stage(ask.submit.model_copy(update=pinned)))
+        assert check_request.submit is not None
+        submission = with_environment(with_stage(check_request.submit.model_copy(update=pinned)))
     found = submission_faults(submission, cluster, user, node_offer(state, cluster))
     if found:
         return CheckJobOut(faults=[FaultOut.model_validate(fault) for fault in found], script=script)

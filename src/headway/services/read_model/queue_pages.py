@@ -41,7 +41,7 @@ MAX_OLD_PAGE_S = 5.0  # seconds; no page of an older reading is returned instead
 
 
 async def jobs_page_json(
-    state: AppState, name: str, who: Principal, ask: JobsAsk, *, compressed: bool = False
+    state: AppState, name: str, who: Principal, query: JobsAsk, *, compressed: bool = False
 ) -> bytes:
     """Returns one page of a cluster's jobs as JSON, gzipped if `compressed`. Equal requests within a second share one
     response. Raises NotFound, Refused for an order or cursor that does not exist, and Unreachable if Slurm was never
@@ -51,9 +51,9 @@ async def jobs_page_json(
     snapshot = await state.readings.snapshot(cluster)
     if snapshot.as_of is None and snapshot.stale:
         raise Unreachable(f"the queue of {name} can't be read: {snapshot.stale}", hint=f"headway status {name}")
-    question = queue_query_of(ask)
+    question = queue_query_of(query)
     jobs: tuple[JobState, ...] | None = None
-    if "ended" in question.kinds and (ask.all or not ask.state or _ended(question.states)):
+    if "ended" in question.kinds and (query.all or not query.state or _ended(question.states)):
         jobs = snapshot.with_ended(await state.readings.history(cluster))
     now = state.clock()
     second = int(now)
@@ -74,27 +74,27 @@ async def jobs_page_json(
     return body
 
 
-def queue_query_of(ask: JobsAsk) -> QueueQuery:
+def queue_query_of(query: JobsAsk) -> QueueQuery:
     """Returns the request's filters and order as a QueueQuery. Raises Refused for an unknown job state."""
-    meant = {word: [known for known in JOB_STATES if word and known.startswith(word.upper())] for word in ask.state}
+    meant = {word: [known for known in JOB_STATES if word and known.startswith(word.upper())] for word in query.state}
     for word, found in meant.items():
         if not found:
             raise Refused(
                 f"unknown job state {word!r}", hint=f"use one of {', '.join(JOB_STATES)}, or its first letters"
             )
     states = frozenset(known for found in meant.values() for known in found)
-    every = ask.all or bool(ask.state)
+    every = query.all or bool(query.state)
     return QueueQuery(
         kinds=frozenset(KINDS) if every else frozenset({"running", "waiting"}),
         states=states,
-        users=frozenset(ask.user),
-        accounts=frozenset(ask.team),
-        partitions=frozenset(ask.partition),
-        node=ask.node,
-        search=ask.q,
-        sort=ask.sort,
-        limit=ask.limit,
-        cursor=ask.cursor,
+        users=frozenset(query.user),
+        accounts=frozenset(query.team),
+        partitions=frozenset(query.partition),
+        node=query.node,
+        search=query.q,
+        sort=query.sort,
+        limit=query.limit,
+        cursor=query.cursor,
     )
 
 

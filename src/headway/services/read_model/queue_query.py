@@ -68,9 +68,9 @@ class QueryResult:
 class QueueSearch:
     """Searches jobs, all at once or in pieces. Raises Refused for an order that does not exist."""
 
-    def __init__(self, ask: QueueQuery, now: float) -> None:
-        self._query, self._now = ask, now
-        self._key, self._descending = _order(ask.sort, now)
+    def __init__(self, query: QueueQuery, now: float) -> None:
+        self._query, self._now = query, now
+        self._key, self._descending = _order(query.sort, now)
         self._states: Counter[str] = Counter()
         self._keys: dict[int, Any] = {}  # sort key of each matching job; unique
 
@@ -90,25 +90,25 @@ class QueueSearch:
         return QueryResult(order, counts, self._now, of)
 
 
-def find_jobs(jobs: Iterable[JobState], ask: QueueQuery, now: float) -> QueryResult:
+def find_jobs(jobs: Iterable[JobState], query: QueueQuery, now: float) -> QueryResult:
     """Returns all jobs that match. Raises Refused for an order that does not exist."""
     of = {job.id: job for job in jobs}
-    search = QueueSearch(ask, now)
+    search = QueueSearch(query, now)
     search.add_jobs(of.values())
     return search.result(of)
 
 
-def update_result(found: QueryResult, news: JobsDiff, ask: QueueQuery, now: float) -> QueryResult | None:
+def update_result(found: QueryResult, news: JobsDiff, query: QueueQuery, now: float) -> QueryResult | None:
     """Returns the result of `find_jobs` for a later reading, made from the result of an earlier one: searching ten
     thousand jobs for each query and reading is the most expensive part of a list. Returns None if that is not
     worthwhile, because many jobs changed in the fields of the query, or because the order depends on the time."""
-    column = BY_KEY.get(ask.sort.removeprefix("-"))
-    changed = news.changed_in(filter_fields(ask) | sort_fields(ask))
+    column = BY_KEY.get(query.sort.removeprefix("-"))
+    changed = news.changed_in(filter_fields(query) | sort_fields(query))
     if changed is None or (column is not None and column.runs_on):
         return None
-    key, descending = _order(ask.sort, now)
+    key, descending = _order(query.sort, now)
     before, after = news.before, news.after
-    left, come, counts = _come_and_gone(found, news, ask, changed)
+    left, come, counts = _come_and_gone(found, news, query, changed)
     order = list(found.order)
     if descending:
         order.reverse()
@@ -121,91 +121,91 @@ def update_result(found: QueryResult, news: JobsDiff, ask: QueueQuery, now: floa
     return QueryResult(order, counts, now, after)
 
 
-def update_members(found: QueryResult, news: JobsDiff, ask: QueueQuery, now: float) -> QueryResult | None:
+def update_members(found: QueryResult, news: JobsDiff, query: QueueQuery, now: float) -> QueryResult | None:
     """Returns the same as `update_result`, but without an order: used if all positions may have changed, as when
     priorities change."""
-    changed = news.changed_in(filter_fields(ask))
+    changed = news.changed_in(filter_fields(query))
     if changed is None:
         return None
-    left, come, counts = _come_and_gone(found, news, ask, changed)
+    left, come, counts = _come_and_gone(found, news, query, changed)
     out = {job.id for job in left}
     return QueryResult([*(n for n in found.order if n not in out), *(job.id for job in come)], counts, now, news.after)
 
 
 def _come_and_gone(
-    found: QueryResult, news: JobsDiff, ask: QueueQuery, changed: Iterable[int]
+    found: QueryResult, news: JobsDiff, query: QueueQuery, changed: Iterable[int]
 ) -> tuple[list[JobState], list[JobState], dict[str, int]]:
     """Returns (the jobs that leave the result, as they were; the jobs that enter it, as they are; the new counts by
     kind)."""
     counts = dict(found.counts)
-    left = _fitting((news.before[number] for number in (*news.removed, *changed)), ask)
-    come = _fitting((news.after[number] for number in (*news.added, *changed)), ask)
+    left = _fitting((news.before[number] for number in (*news.removed, *changed)), query)
+    come = _fitting((news.after[number] for number in (*news.added, *changed)), query)
     for sign, jobs in ((-1, left), (1, come)):
         for job in jobs:
             counts[kind_of(job.state)] += sign
-    left, come = ([job for job in jobs if kind_of(job.state) in ask.kinds] for jobs in (left, come))
+    left, come = ([job for job in jobs if kind_of(job.state) in query.kinds] for jobs in (left, come))
     return left, come, counts
 
 
-def sort_result(found: QueryResult, keys: Mapping[int, Any], ask: QueueQuery) -> QueryResult:
+def sort_result(found: QueryResult, keys: Mapping[int, Any], query: QueueQuery) -> QueryResult:
     """Returns the result in order. `keys` has for each job its `sort_key_of` value, or its position in that order."""
-    return replace(found, order=sorted(found.order, key=keys.__getitem__, reverse=ask.sort.startswith("-")))
+    return replace(found, order=sorted(found.order, key=keys.__getitem__, reverse=query.sort.startswith("-")))
 
 
-def sort_key_of(ask: QueueQuery, now: float) -> Callable[[JobState], Any]:
+def sort_key_of(query: QueueQuery, now: float) -> Callable[[JobState], Any]:
     """Returns the function that gives a job's sort key; keys are unique and the smallest comes first. Raises Refused
     for an order that does not exist."""
-    key: Callable[[JobState], Any] = _order(ask.sort, now)[0]
+    key: Callable[[JobState], Any] = _order(query.sort, now)[0]
     return key
 
 
-def query_page(jobs: Iterable[JobState], ask: QueueQuery, now: float) -> QueuePage:
+def query_page(jobs: Iterable[JobState], query: QueueQuery, now: float) -> QueuePage:
     """Returns one page. Raises Refused for an order or a cursor that does not exist. A cursor is the position of the
     previous page's last row, so if the queue changes in between, no remaining row is lost or repeated."""
-    return page_of_result(find_jobs(jobs, ask, now), ask)
+    return page_of_result(find_jobs(jobs, query, now), query)
 
 
-def page_of_result(whole: QueryResult, ask: QueueQuery) -> QueuePage:
+def page_of_result(whole: QueryResult, query: QueueQuery) -> QueuePage:
     """Returns one page of a result of `find_jobs`. Raises Refused for an order or a cursor that does not exist."""
     order, of = whole.order, whole.of
-    passed, moment = _passed(ask, whole.now)
-    key, descending = _order(ask.sort, moment)
+    passed, moment = _passed(query, whole.now)
+    key, descending = _order(query.sort, moment)
     if moment != int(whole.now):
         order = sorted(order, key=lambda number: key(of[number]), reverse=descending)
     at = _after(order, of, passed, key, descending) if passed else 0
-    shown = tuple(of[number] for number in order[at : at + min(ask.limit, MAX_PAGE)])
+    shown = tuple(of[number] for number in order[at : at + min(query.limit, MAX_PAGE)])
     more = at + len(shown) < len(order)
     return QueuePage(
         shown,
         len(order),
         at,
         whole.counts,
-        _cursor(ask.sort, key(shown[-1]), moment) if more and shown else "",
+        _cursor(query.sort, key(shown[-1]), moment) if more and shown else "",
     )
 
 
-def _fitting(jobs: Iterable[JobState], ask: QueueQuery) -> list[JobState]:
+def _fitting(jobs: Iterable[JobState], query: QueueQuery) -> list[JobState]:
     """Returns the matching jobs of every kind."""
-    return list(jobs) if _is_unfiltered(ask) else [job for job in jobs if _fits(job, ask)]
+    return list(jobs) if _is_unfiltered(query) else [job for job in jobs if _fits(job, query)]
 
 
-def _is_unfiltered(ask: QueueQuery) -> bool:
-    return not (ask.users or ask.accounts or ask.states or ask.partitions or ask.node or ask.search)
+def _is_unfiltered(query: QueueQuery) -> bool:
+    return not (query.users or query.accounts or query.states or query.partitions or query.node or query.search)
 
 
-def _fits(job: JobState, ask: QueueQuery) -> bool:
+def _fits(job: JobState, query: QueueQuery) -> bool:
     for allowed, value in (
-        (ask.users, job.user),
-        (ask.accounts, job.account),
-        (ask.states, job.state),
+        (query.users, job.user),
+        (query.accounts, job.account),
+        (query.states, job.state),
     ):
         if allowed and value not in allowed:
             return False
-    if ask.partitions and ask.partitions.isdisjoint(job.partition.split(",")):
+    if query.partitions and query.partitions.isdisjoint(job.partition.split(",")):
         return False
-    if ask.node and ask.node not in job.nodes:
+    if query.node and query.node not in job.nodes:
         return False
-    return not ask.search or _contains(job, ask.search.casefold())
+    return not query.search or _contains(job, query.search.casefold())
 
 
 def _contains(job: JobState, word: str) -> bool:
@@ -213,21 +213,21 @@ def _contains(job: JobState, word: str) -> bool:
     return any(word in text.casefold() for text in texts) or any(word == node.casefold() for node in job.nodes)
 
 
-def filter_fields(ask: QueueQuery) -> frozenset[str]:
+def filter_fields(query: QueueQuery) -> frozenset[str]:
     """Returns the fields of a job that decide whether it matches and of which kind it is."""
     filters: tuple[tuple[object, tuple[str, ...]], ...] = (
-        (ask.users, ("user",)),
-        (ask.accounts, ("account",)),
-        (ask.partitions, ("partition",)),
-        (ask.node, ("nodes",)),
-        (ask.search, ("name", *LABEL, "user", "account", "partition", "reason", "nodes")),
+        (query.users, ("user",)),
+        (query.accounts, ("account",)),
+        (query.partitions, ("partition",)),
+        (query.node, ("nodes",)),
+        (query.search, ("name", *LABEL, "user", "account", "partition", "reason", "nodes")),
     )
     return frozenset(("state", *(name for values, names in filters if values for name in names)))
 
 
-def sort_fields(ask: QueueQuery) -> frozenset[str]:
+def sort_fields(query: QueueQuery) -> frozenset[str]:
     """Returns the fields of a job that decide its position."""
-    column = BY_KEY.get(ask.sort.removeprefix("-"))
+    column = BY_KEY.get(query.sort.removeprefix("-"))
     return frozenset(column.reads if column else ("state", "priority", "submit_time", "start_time", "end_time"))
 
 
@@ -252,16 +252,16 @@ def _cursor(sort: str, key: Sequence[Any], moment: int) -> str:
     return base64.urlsafe_b64encode(json.dumps([sort, list(key), moment]).encode()).decode().rstrip("=")
 
 
-def _passed(ask: QueueQuery, now: float) -> tuple[tuple[Any, ...], int]:
+def _passed(query: QueueQuery, now: float) -> tuple[tuple[Any, ...], int]:
     """Returns (the key of the previous page's last row, or () for the first page; the time for which the order is
     computed). For columns that grow while a job runs or waits, that is the time of the first page: otherwise ended
     jobs would change their position a second later."""
-    column = BY_KEY.get(ask.sort.removeprefix("-"))
-    if not ask.cursor:
+    column = BY_KEY.get(query.sort.removeprefix("-"))
+    if not query.cursor:
         return (), int(now)
     try:
-        sort, place, moment = json.loads(base64.urlsafe_b64decode(ask.cursor + "=" * (-len(ask.cursor) % 4)))
-        if sort != ask.sort:
+        sort, place, moment = json.loads(base64.urlsafe_b64decode(query.cursor + "=" * (-len(query.cursor) % 4)))
+        if sort != query.sort:
             raise ValueError("of another order")
         return tuple(place), int(moment) if column is not None and column.runs_on else int(now)
     except (ValueError, TypeError, OverflowError, binascii.Error, RecursionError):

@@ -110,15 +110,15 @@ class Operations(StorePart):
             return tuple(_operation(row) for row in await db.execute(query))
 
     async def search(
-        self, ask: OperationAsk, *, after: tuple[Any, ...] | None = None, limit: int
+        self, filters: OperationAsk, *, after: tuple[Any, ...] | None = None, limit: int
     ) -> tuple[Operation, ...]:
         """Returns matching operations, the latest first, without their documents and params. `after`: (created_at, id)
         of the last one of the previous page."""
         o = t.operations.c
         query = select(*(column for column in o if column.name not in ("document", "params")))
-        if ask.cluster:
-            query = query.where(o.cluster == ask.cluster)
-        for column, values in ((o.kind, ask.kinds), (o.state, ask.states), (o.person, ask.people)):
+        if filters.cluster:
+            query = query.where(o.cluster == filters.cluster)
+        for column, values in ((o.kind, filters.kinds), (o.state, filters.states), (o.person, filters.people)):
             if values:
                 query = query.where(column.in_(sorted(values)))
         if after is not None:

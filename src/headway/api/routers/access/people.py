@@ -27,9 +27,9 @@ async def person(person: str, state: State, _: Admin) -> PersonOut:
 
 
 @router.put("/people/{person}")
-async def put_person(person: str, ask: PersonIn, state: State, who: Admin) -> PersonOut:
+async def put_person(person: str, body: PersonIn, state: State, who: Admin) -> PersonOut:
     """Adds the person, or changes their role and Linux user. The last admin cannot be demoted."""
-    return await save_person(state, who, person, ask)
+    return await save_person(state, who, person, body)
 
 
 @router.delete("/people/{person}", status_code=204)

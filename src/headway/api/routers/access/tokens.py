@@ -25,9 +25,9 @@ async def tokens(state: State, who: TokenOwner, page: Page, person: Words = ANY,
 
 
 @router.post("/tokens", status_code=201)
-async def create_token(ask: TokenIn, state: State, who: TokenOwner) -> TokenOut:
+async def create_token(body: TokenIn, state: State, who: TokenOwner) -> TokenOut:
     """Creates a token for oneself. Admins can create one for any person; an unknown person is added with `role`."""
-    return await service.create_token(state, who, ask)
+    return await service.create_token(state, who, body)
 
 
 @router.delete("/tokens/{token_id}", status_code=204)

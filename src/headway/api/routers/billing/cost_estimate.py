@@ -15,11 +15,11 @@ router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 
 
 @router.post("/estimate")
-async def estimate(name: str, ask: CheckJobIn, state: State, who: Member) -> EstimateOut:
+async def estimate(name: str, body: CheckJobIn, state: State, who: Member) -> EstimateOut:
     """Returns the most a job can cost, when Slurm would start it, and what is left of its team's budget. Submits
     nothing. A job with faults is an error that lists all of them."""
-    checked = await submission.check(state, who, name, ask)
+    checked = await submission.check(state, who, name, body)
     if checked.faults:
         raise InvalidSpec([Fault(fault.path, fault.message, fault.hint) for fault in checked.faults], "the job")
     _, cluster = await state.clusters.get(name)
-    return await estimate_cost(state, who, cluster, ask, checked, submission.node_offer(state, cluster))
+    return await estimate_cost(state, who, cluster, body, checked, submission.node_offer(state, cluster))

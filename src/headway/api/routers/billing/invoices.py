@@ -38,10 +38,10 @@ async def invoices(name: str, state: State, _: Operator) -> list[InvoiceOut]:
 
 
 @router.post("/invoice/close")
-async def close(name: str, ask: CloseIn, state: State, who: Admin) -> InvoiceOut:
+async def close(name: str, body: CloseIn, state: State, who: Admin) -> InvoiceOut:
     """Closes a month's invoice permanently. Later changes become corrections on the next one."""
     billed = await load_billed_cluster(state, name)
-    month = billed.month(ask.period)
+    month = billed.month(body.period)
     await close_month(state, who, billed, month)
     return await load_invoice(state, billed, month)
 

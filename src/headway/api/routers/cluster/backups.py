@@ -14,16 +14,16 @@ router = APIRouter(tags=["backups"])
 
 
 @router.post("/clusters/{name}/backup", status_code=202)
-async def backup(name: str, ask: BackupIn, state: State, who: Admin) -> OperationOut:
+async def backup(name: str, body: BackupIn, state: State, who: Admin) -> OperationOut:
     """Queues a backup. Jobs continue. The operation's `kept` names the file."""
-    return await service.start_backup(state, who, name, ask)
+    return await service.start_backup(state, who, name, body)
 
 
 @router.post("/clusters/{name}/restore", status_code=202)
-async def restore(name: str, ask: RestoreIn, state: State, who: Admin) -> OperationOut:
+async def restore(name: str, body: RestoreIn, state: State, who: Admin) -> OperationOut:
     """Queues a restore. It is refused at once, and nothing is changed, if the file is not a backup of this cluster or
     the passphrase is wrong."""
-    return await service.start_restore(state, who, name, ask)
+    return await service.start_restore(state, who, name, body)
 
 
 @router.get("/backups")
@@ -34,6 +34,6 @@ async def backups(state: State, _: Admin, page: Page, folder: str = Query("", ma
 
 
 @router.post("/backups/verify")
-async def verify(ask: VerifyIn, state: State, _: Admin) -> BackupOut:
+async def verify(body: VerifyIn, state: State, _: Admin) -> BackupOut:
     """Reads a backup completely. Refused if it is damaged or the passphrase is wrong."""
-    return await service.verify_backup(state, ask)
+    return await service.verify_backup(state, body)

@@ -31,28 +31,28 @@ async def plan(document: Document, state: State, who: Planner) -> ChangeSetOut:
 
 
 @router.post("/clusters/{name}/apply", status_code=202)
-async def apply(name: str, ask: ApplyIn, state: State, who: Admin) -> OperationOut:
+async def apply(name: str, body: ApplyIn, state: State, who: Admin) -> OperationOut:
     """Queues an apply. Follow it at /operations/{id}/events."""
-    return await service.apply_document(state, who, name, ask)
+    return await service.apply_document(state, who, name, body)
 
 
 @router.post("/clusters/{name}/scale/plan")
-async def plan_scale(name: str, ask: ScaleIn, state: State, who: Planner) -> ChangeSetOut:
+async def plan_scale(name: str, body: ScaleIn, state: State, who: Planner) -> ChangeSetOut:
     """Returns what another number of nodes would change."""
-    return await planning.plan_scale(state, who, name, ask)
+    return await planning.plan_scale(state, who, name, body)
 
 
 @router.post("/clusters/{name}/scale", status_code=202)
-async def scale(name: str, ask: ScaleIn, state: State, who: Admin) -> OperationOut:
+async def scale(name: str, body: ScaleIn, state: State, who: Admin) -> OperationOut:
     """Queues a change of the number of nodes: up in one step, down by draining. Nodes with running jobs are removed
     only if `deadline_s` says how long those jobs may continue before they are requeued."""
-    return await service.scale_cluster(state, who, name, ask)
+    return await service.scale_cluster(state, who, name, body)
 
 
 @router.post("/clusters/{name}/down", status_code=202)
-async def down(name: str, ask: DownIn, state: State, who: Admin) -> OperationOut:
+async def down(name: str, body: DownIn, state: State, who: Admin) -> OperationOut:
     """Queues taking the cluster down. Its data is kept unless `delete_data` is set."""
-    return await service.take_down(state, who, name, delete_data=ask.delete_data)
+    return await service.take_down(state, who, name, delete_data=body.delete_data)
 
 
 @router.get("/clusters")

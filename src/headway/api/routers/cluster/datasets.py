@@ -24,10 +24,10 @@ async def datasets(name: str, state: State, _: Anyone, page: Page) -> list[Datas
 
 
 @router.post("", status_code=202)
-async def add(name: str, ask: DatasetIn, state: State, who: Admin) -> OperationOut:
+async def add(name: str, body: DatasetIn, state: State, who: Admin) -> OperationOut:
     """Queues the creation of a version, from a folder of the server's machine or from an S3 bucket. The operation's
     `kept` names the path where it is mounted."""
-    return await service.add_version(state, who, name, ask)
+    return await service.add_version(state, who, name, body)
 
 
 @router.post("/{dataset}/{version}/verify", status_code=202)
@@ -38,8 +38,8 @@ async def verify(name: str, dataset: DatasetName, version: VersionNumber, state:
 
 @router.post("/{dataset}/{version}/remove", status_code=202)
 async def remove(
-    name: str, dataset: DatasetName, version: VersionNumber, ask: DatasetRemoveIn, state: State, who: Admin
+    name: str, dataset: DatasetName, version: VersionNumber, body: DatasetRemoveIn, state: State, who: Admin
 ) -> OperationOut:
     """Queues the removal of a version. Refused with a conflict while the lineage of jobs names it, unless `force` is
     set."""
-    return await service.remove_version(state, who, name, dataset, version, force=ask.force)
+    return await service.remove_version(state, who, name, dataset, version, force=body.force)

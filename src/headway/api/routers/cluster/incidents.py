@@ -45,9 +45,9 @@ async def incident(name: str, number: PathNumber, state: State, _: Anyone) -> In
 
 
 @router.post("/incidents/{number}/return")
-async def bring_back(name: str, number: PathNumber, ask: ReturnIn, state: State, who: Operator) -> IncidentOut:
+async def bring_back(name: str, number: PathNumber, body: ReturnIn, state: State, who: Operator) -> IncidentOut:
     """Tests the node and returns it to service."""
-    return await service.return_from_incident(state, who, name, number, false_alarm=ask.false_alarm)
+    return await service.return_from_incident(state, who, name, number, false_alarm=body.false_alarm)
 
 
 @router.get("/nodes/{node}/history")
@@ -57,6 +57,6 @@ async def history(name: str, node: str, state: State, _: Anyone) -> NodeHistoryO
 
 
 @router.post("/faults")
-async def fault(name: str, ask: FaultIn, state: State, who: Operator) -> FaultMadeOut:
+async def fault(name: str, body: FaultIn, state: State, who: Operator) -> FaultMadeOut:
     """Injects a fault into a cluster, or heals it. Refused where real machines do the work, unless `force` is set."""
-    return await service.inject_fault(state, who, name, ask)
+    return await service.inject_fault(state, who, name, body)

@@ -13,6 +13,6 @@ router = APIRouter(tags=["backups"])
 
 
 @router.post("/clusters/{name}/secrets/rotate", status_code=202)
-async def rotate(name: str, ask: RotateIn, state: State, who: Admin) -> OperationOut:
+async def rotate(name: str, body: RotateIn, state: State, who: Admin) -> OperationOut:
     """Queues the replacement of a key by a new one. No job is lost."""
-    return await start_key_rotation(state, who, name, ask)
+    return await start_key_rotation(state, who, name, body)

@@ -52,9 +52,9 @@ async def node(name: str, node: str, state: State, _: Anyone) -> NodeDetailOut:
 
 
 @router.post("/{node}/drain")
-async def drain(name: str, node: str, ask: DrainIn, state: State, who: Operator) -> DoneOut:
+async def drain(name: str, node: str, body: DrainIn, state: State, who: Operator) -> DoneOut:
     """Drains the node. Running jobs continue; no new job starts there until the node is returned to service."""
-    return await service.drain_node(state, who, name, node, ask.reason)
+    return await service.drain_node(state, who, name, node, body.reason)
 
 
 @router.post("/{node}/return")
@@ -64,15 +64,15 @@ async def bring_back(name: str, node: str, state: State, who: Operator) -> DoneO
 
 
 @router.post("/{node}/reboot", status_code=202)
-async def reboot(name: str, node: str, ask: RebootIn, state: State, who: Operator) -> NodeActionOut:
+async def reboot(name: str, node: str, body: RebootIn, state: State, who: Operator) -> NodeActionOut:
     """Reboots the node. Refused while jobs run there, unless `busy` is set. The reboot continues after the response:
     GET the node for its result. A node that was in service is returned to service automatically once its tests have
     passed."""
-    return await service.start_reboot(state, who, name, node, busy=ask.busy)
+    return await service.start_reboot(state, who, name, node, busy=body.busy)
 
 
 @router.post("/{node}/test", status_code=202)
-async def test(name: str, node: str, ask: NodeTestIn, state: State, who: Operator) -> NodeActionOut:
+async def test(name: str, node: str, body: NodeTestIn, state: State, who: Operator) -> NodeActionOut:
     """Runs the node's tests and changes nothing. With `hard` it is refused while a job runs there. The tests continue
     after the response: GET the node for the result."""
-    return await service.start_tests(state, who, name, node, hard=ask.hard)
+    return await service.start_tests(state, who, name, node, hard=body.hard)

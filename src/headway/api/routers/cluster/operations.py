@@ -39,8 +39,8 @@ async def operations(
     """Returns operations, the latest first."""
     if not who.may_see_cluster(cluster or who.only_cluster):
         return []
-    ask = OperationAsk(cluster or who.only_cluster, kind, status, person)
-    found = await state.store.operations.search(ask, after=page.place(float, str), limit=page.limit + 1)
+    query = OperationAsk(cluster or who.only_cluster, kind, status, person)
+    found = await state.store.operations.search(query, after=page.place(float, str), limit=page.limit + 1)
     return [operation_out(row) for row in page.cut(found, lambda row: (row.created_at, row.id), newest=True)]
 
 

@@ -12,14 +12,14 @@ router = APIRouter(tags=["clusters"])
 
 
 @router.post("/clusters/{name}/roll/plan")
-async def plan_roll(name: str, ask: RollIn, state: State, _who: Planner) -> ChangeSetOut:
+async def plan_roll(name: str, body: RollIn, state: State, _who: Planner) -> ChangeSetOut:
     """Returns which nodes a rollout would replace, and why."""
-    return await service.plan_rollout(state, name, ask)
+    return await service.plan_rollout(state, name, body)
 
 
 @router.post("/clusters/{name}/roll", status_code=202)
-async def roll(name: str, ask: RollIn, state: State, who: Admin) -> OperationOut:
+async def roll(name: str, body: RollIn, state: State, who: Admin) -> OperationOut:
     """Queues a rollout: one node first with its tests, then the others as they become idle or when `by_s` has passed.
     It stops if a node fails its tests. Operations that are requested meanwhile go first; another rollout replaces
     it."""
-    return await service.start_rollout(state, who, name, ask)
+    return await service.start_rollout(state, who, name, body)

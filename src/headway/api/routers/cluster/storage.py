@@ -19,7 +19,7 @@ async def storage(name: str, state: State, _: Anyone) -> StorageOut:
 
 
 @router.post("/bench")
-async def storage_bench(name: str, ask: BenchIn, state: State, who: Operator) -> list[VolumeSpeedOut]:
+async def storage_bench(name: str, body: BenchIn, state: State, who: Operator) -> list[VolumeSpeedOut]:
     """Measures the speed of each volume now, from one machine. The test files are removed, and the results are stored
     as the latest measurement."""
-    return await measure_speed(state, who, name, ask)
+    return await measure_speed(state, who, name, body)

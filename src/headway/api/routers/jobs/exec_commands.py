@@ -31,11 +31,11 @@ async def execute(name: str, request: ExecIn, state: State, who: Member) -> Exec
 
 
 @router.post("/commands", response_class=ByteStream)
-async def run(name: str, ask: CommandIn, request: Request, state: State, who: Member) -> ByteStream:
+async def run(name: str, body: CommandIn, request: Request, state: State, who: Member) -> ByteStream:
     """Runs a command on the login node as `user` (default: root for admins, otherwise the person's own user) and
     streams its output in frames. The command is ended when the connection is closed."""
     resources = contextlib.ExitStack()
-    command = await open_login_command(state, who, name, ask, resources)
+    command = await open_login_command(state, who, name, body, resources)
     pieces = _frames(state, request, command.pieces)
     frames = stream_while_allowed(request, pieces, Right.RUN_JOBS, command.check, not_allowed_frame)
     return ByteStream(frames, resources=resources)

@@ -25,12 +25,12 @@ async def jobs(
     name: str,
     state: State,
     who: Anyone,
-    ask: Annotated[JobsAsk, Query()],
+    query: Annotated[JobsAsk, Query()],
     accept_encoding: Annotated[str, Header()] = "",
 ) -> Response:
     """Returns a page of the queued and running jobs; with `all` also of those that ended recently."""
     packed = accepts_gzip(accept_encoding)
-    body = await jobs_page_json(state, name, who, ask, compressed=packed)
+    body = await jobs_page_json(state, name, who, query, compressed=packed)
     headers = {"content-encoding": "gzip", "vary": "accept-encoding"} if packed else {"vary": "accept-encoding"}
     return Response(body, media_type="application/json", headers=headers)
 

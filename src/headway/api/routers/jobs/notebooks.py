@@ -32,9 +32,9 @@ async def notebooks(
 
 
 @router.post("", status_code=201)
-async def start(name: str, ask: NotebookIn, state: State, who: Member) -> NotebookOut:
+async def start(name: str, body: NotebookIn, state: State, who: Member) -> NotebookOut:
     """Submits a notebook job as the person's user."""
-    return await service.start_notebook(state, who, name, ask)
+    return await service.start_notebook(state, who, name, body)
 
 
 @router.get("/{notebook_id}")

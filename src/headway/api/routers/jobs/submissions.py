@@ -28,9 +28,9 @@ async def submit(name: str, request: SubmitIn, state: State, who: Member) -> Sub
 
 
 @router.post("/jobs/check")
-async def check(name: str, ask: CheckJobIn, state: State, who: Member) -> CheckJobOut:
+async def check(name: str, body: CheckJobIn, state: State, who: Member) -> CheckJobOut:
     """Returns whether the job could be submitted, and when and where it would start. Submits nothing."""
-    return await submission.check(state, who, name, ask)
+    return await submission.check(state, who, name, body)
 
 
 @router.post("/run", status_code=201)

@@ -37,9 +37,9 @@ def fault(
     headway fault lab freeze-node lab-1-2
     headway fault lab reclaim lab-spot-1-1 --in 60
     headway fault kill slurmctld"""
-    cluster, ask = parse(words, gpu=gpu, text=text, in_s=in_s, heal=heal, force=force)
+    cluster, request = parse(words, gpu=gpu, text=text, in_s=in_s, heal=heal, force=force)
     api = common.connect()
-    done = api.nodes.inject_fault(common.choose_cluster(api, cluster), ask)
+    done = api.nodes.inject_fault(common.choose_cluster(api, cluster), request)
     if output is Format.json:
         common.print_json(done)
     else:

@@ -33,19 +33,19 @@ async def page(
     cursor: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
     """Returns one page of audit lines. `since` and `until` are days in UTC, both included."""
-    ask = {"person": person.strip(), "action": action.strip(), "target": target.strip(), "result": result}
+    query = {"person": person.strip(), "action": action.strip(), "target": target.strip(), "result": result}
     after, before = _day(since), _day(until)
     before = before + _DAY_S if before else 0.0
-    filters = AuditAsk(ask["person"], ask["action"], ask["target"], result, after, before)
+    filters = AuditAsk(query["person"], query["action"], query["target"], result, after, before)
     found = await load_audit_page(state, filters, limit=100, cursor=cursor)
-    narrowed = {key: value for key, value in {**ask, "since": since, "until": until}.items() if value}
-    export = urlencode({k: v for k, v in {**ask, "since": after, "until": before}.items() if v})
+    narrowed = {key: value for key, value in {**query, "since": since, "until": until}.items() if value}
+    export = urlencode({k: v for k, v in {**query, "since": after, "until": before}.items() if v})
     return render(
         "audit.html",
         viewer=who,
         here="audit",
         found=found,
-        ask={**ask, "since": since, "until": until},
+        ask={**query, "since": since, "until": until},
         narrowed=bool(narrowed),
         first=not cursor,
         further=f"/audit?{urlencode({**narrowed, 'cursor': found.next})}" if found.next else "",

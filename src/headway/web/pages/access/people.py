@@ -70,9 +70,9 @@ async def remove(person: str, request: Request, state: State, who: Admin) -> Res
     return redirect_with_message("/people", f"{person} is removed: their tokens and sessions have ended")
 
 
-async def _save(request: Request, state: State, who: Admin, person: str, ask: PersonIn, done: str) -> Response:
+async def _save(request: Request, state: State, who: Admin, person: str, body: PersonIn, done: str) -> Response:
     try:
-        await save_person(state, who, person, ask)
+        await save_person(state, who, person, body)
     except NotAllowed:
         raise
     except HeadwayError as error:

@@ -148,13 +148,13 @@ async def apply(request: Request, state: State, who: Admin) -> Response:
         return _page(who, flow)
     document = await _document(state, flow.text)
     try:
-        ask = ApplyIn(
+        apply_request = ApplyIn(
             document=document,
             digest=_one(sent, "digest"),
             confirmed=bool(_one(sent, "confirmed")),
             deadline_s=deadline_s(_one(sent, "deadline")),
         )
-        operation = await clusters.apply_document(state, who, str(document.spec.get("name")), ask)
+        operation = await clusters.apply_document(state, who, str(document.spec.get("name")), apply_request)
     except HeadwayError as error:
         await audit_failure(request, error)
         return await _with_changes(state, who, flow, error, deadline=_one(sent, "deadline"))

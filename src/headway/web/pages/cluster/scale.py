@@ -54,13 +54,13 @@ async def apply(name: str, request: Request, state: State, who: Admin) -> Respon
     sent = await _sent(request)
     try:
         counts, minutes_s = await _parse_counts(name, state, sent), deadline_s(sent.get("deadline", ""))
-        ask = ScaleIn(
+        scale_request = ScaleIn(
             groups=counts,
             digest=sent.get("digest", ""),
             confirmed=bool(sent.get("confirmed")),
             deadline_s=minutes_s,
         )
-        operation = await clusters.scale_cluster(state, who, name, ask)
+        operation = await clusters.scale_cluster(state, who, name, scale_request)
     except HeadwayError as error:
         await audit_failure(request, error)
         return await _page(name, state, who, sent, error=error)

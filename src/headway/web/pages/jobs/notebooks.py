@@ -52,8 +52,8 @@ async def _start(
 ) -> form_idempotency.FormDone | Response:
     sent = {key: str(form.get(key, "")).strip() for key in FIELDS}
     try:
-        ask = NotebookIn.model_validate({k: v for k, v in sent.items() if v})
-        await notebooks.start_notebook(state, who, name, ask)
+        notebook_request = NotebookIn.model_validate({k: v for k, v in sent.items() if v})
+        await notebooks.start_notebook(state, who, name, notebook_request)
     except ValidationError as error:
         faults = {str(detail["loc"][0]): detail["msg"] for detail in error.errors(include_url=False)}
         return await _page(name, state, who, sent, faults=faults, status=422)

@@ -63,17 +63,17 @@ async def live(name: str, request: Request, state: State, who: Anyone) -> Respon
 
 async def _parts(state: AppState, cluster: Cluster, query: Query, who: Principal) -> Parts:
     """Returns the page's parts. They are computed once per reading for all viewers with the same query."""
-    now, ask, snapshot = state.clock(), query.to_queue_query(), state.live.snapshot(cluster.name)
+    now, queue_query, snapshot = state.clock(), query.to_queue_query(), state.live.snapshot(cluster.name)
     key = ("queue page", query)
     kept: tuple[QueuePage, Rows, Foot] | None = snapshot.derived.get(key)
     if kept is None:
         jobs, gap = None, ""
-        if "ended" in ask.kinds:
+        if "ended" in queue_query.kinds:
             try:
                 jobs = snapshot.with_ended(await state.readings.history(cluster))
             except (HeadwayError, TimeoutError, OSError) as error:
                 gap = error_out(error).message
-        found = (await find_page(snapshot, ask, jobs, now)).page
+        found = (await find_page(snapshot, queue_query, jobs, now)).page
         rows = view.rows(
             cluster.name,
             found,

@@ -79,11 +79,11 @@ async def _send(
     name: str, draft: Draft, request: Request, state: AppState, who: Principal
 ) -> form_idempotency.FormDone | Response:
     checked = await _checked(name, state, who, draft)
-    ask, _ = view.request(draft)
-    if checked.faults or ask is None:
+    check_request, _ = view.request(draft)
+    if checked.faults or check_request is None:
         return await _page(name, state, who, draft, checked, status=422)
     try:
-        number = await _sent(name, draft, ask, state, who)
+        number = await _sent(name, draft, check_request, state, who)
     except NotAllowed:
         raise
     except HeadwayError as error:
@@ -101,21 +101,21 @@ async def _send(
     return form_idempotency.FormDone(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
 
 
-async def _sent(name: str, draft: Draft, ask: CheckJobIn, state: AppState, who: Principal) -> int:
-    if ask.run is not None:
-        return (await submission.run(state, who, name, ask.run)).job_id
-    assert ask.submit is not None
+async def _sent(name: str, draft: Draft, request: CheckJobIn, state: AppState, who: Principal) -> int:
+    if request.run is not None:
+        return (await submission.run(state, who, name, request.run)).job_id
+    assert request.submit is not None
     if draft.origin:
-        return (await reruns.rerun_changed(state, who, name, int(draft.origin), ask.submit)).job_id
-    return (await submission.submit(state, who, name, ask.submit)).job_id
+        return (await reruns.rerun_changed(state, who, name, int(draft.origin), request.submit)).job_id
+    return (await submission.submit(state, who, name, request.submit)).job_id
 
 
 async def _checked(name: str, state: AppState, who: Principal, draft: Draft) -> CheckJobOut:
-    ask, unreadable = view.request(draft)
-    if ask is None:
+    request, unreadable = view.request(draft)
+    if request is None:
         return CheckJobOut(faults=unreadable)
     try:
-        return await submission.check(state, who, name, ask)
+        return await submission.check(state, who, name, request)
     except NotAllowed:
         raise
     except HeadwayError as error:
@@ -124,11 +124,11 @@ async def _checked(name: str, state: AppState, who: Principal, draft: Draft) -> 
 
 async def _price(name: str, state: AppState, who: Principal, draft: Draft, checked: CheckJobOut) -> EstimateOut | None:
     """Returns the estimated price of a job that could be submitted; None for one with faults."""
-    ask, _ = view.request(draft)
-    if ask is None or checked.faults:
+    request, _ = view.request(draft)
+    if request is None or checked.faults:
         return None
     _, cluster = await state.clusters.get(name)
-    return await estimate_cost(state, who, cluster, ask, checked, submission.node_offer(state, cluster))
+    return await estimate_cost(state, who, cluster, request, checked, submission.node_offer(state, cluster))
 
 
 def _refused(error: HeadwayError) -> CheckJobOut:
