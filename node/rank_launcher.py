@@ -25,6 +25,7 @@ import time
 
 SYS = "/sys"
 PROC = "/proc"
+RUN_MODULE = "torch.distributed.run"
 FIRST_PORT, PORTS = 20000, 12000  # below the kernel's range of ports for outgoing connections
 LOST_NODE_S = 900
 
@@ -35,7 +36,8 @@ def main(words):
             print(f"export {name}={shlex.quote(value)}")
         return 0
     if words[:1] == ["task"]:
-        argv = words[2:] if words[1:2] == ["--"] else words[1:]
+        argv = with_torchrun(words[2:] if words[1:2] == ["--"] else words[1:])
+        os.environ.update(venv(argv, os.environ))
         settings = task(dict(os.environ), argv)
         os.environ.update(settings)
         return become(argv)
@@ -123,7 +125,7 @@ def task(env, argv, sys_root=SYS):
     found = {**ranks(env), **network(env, sys_root), **threads(env), **quiet(env)}
     found = {name: value for name, value in found.items() if not env.get(name)}
     if env.get("HEADWAY_LAUNCHER") == "torchrun":
-        python = interpreter(next((word for word in argv if os.path.basename(word) == "torchrun"), argv[0]))
+        python = torchrun_python(argv)
         if python and gpu_cpus("0", env, sys_root) and not env.get("PYTHON_EXEC"):
             found["PYTHON_EXEC"] = os.path.abspath(__file__)
             found["HEADWAY_PYTHON"] = python
@@ -176,8 +178,45 @@ def interpreter(program):
             line = file.readline(300)
     except OSError:
         return ""
-    words = line[2:].split() if line.startswith(b"#!/") else []
-    return words[0].decode() if len(words) == 1 and b"python" in words[0] else ""
+    words = line[2:].decode(errors="replace").split() if line.startswith(b"#!/") else []
+    if len(words) == 2 and os.path.basename(words[0]) == "env":
+        words = [shutil.which(words[1]) or ""]
+    return words[0] if len(words) == 1 and "python" in words[0] else ""
+
+
+# --- a Python of one's own
+
+
+def torchrun_python(argv):
+    """Returns the Python that torchrun runs in; "" if unknown."""
+    if RUN_MODULE in argv[:6]:
+        return argv[max(0, argv.index(RUN_MODULE) - 2)]
+    return interpreter(next((word for word in argv if os.path.basename(word) == "torchrun"), argv[0]))
+
+
+def with_torchrun(argv):
+    """Returns the command, in which a torchrun that a venv lacks is the module of the venv's Python: a venv made with
+    --system-site-packages has the system's PyTorch without its programs."""
+    for at, word in enumerate(argv[:3]):
+        folder, name = os.path.split(word)
+        python = os.path.join(folder, "python3")
+        if name == "torchrun" and folder and not os.path.exists(word) and os.path.exists(python):
+            return [*argv[:at], python, "-m", RUN_MODULE, *argv[at + 1 :]]
+    return argv
+
+
+def venv(argv, env):
+    """Returns the variables that activate the venv or conda environment whose program is started by its path; {} for other
+    programs. Programs that it starts by name (`accelerate`, `ninja`) are then those of the same environment."""
+    program = next((word for word in argv[:3] if os.path.basename(word) == "torchrun"), argv[0])
+    if RUN_MODULE in argv[:6]:
+        program = torchrun_python(argv)
+    folder = os.path.dirname(program)
+    root = os.path.dirname(folder)
+    for mark, name in (("pyvenv.cfg", "VIRTUAL_ENV"), ("conda-meta", "CONDA_PREFIX")):
+        if os.path.isabs(program) and os.path.basename(folder) == "bin" and os.path.exists(os.path.join(root, mark)):
+            return {name: root, "PATH": folder + os.pathsep + env.get("PATH", os.defpath)}
+    return {}
 
 
 # --- the network

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds and installs Headway's own parts on a machine that has the packages. Usage: build_parts.sh ROOT (/, or a root folder
-# that is entered by chroot). Needs spank/, pam/, container/ and torch-without-libuv.sh in its own folder. Can be run again.
+# that is entered by chroot). Needs spank/, pam/, container/, bin/ and torch-without-libuv.sh in its own folder. Can be run again.
 set -eu
 umask 022
 root=${1%/}
@@ -26,9 +26,19 @@ gcc -O2 -Wall -Wextra -Werror -static -o "$own/spank/namespace_holder.new" "$her
 mv "$own/spank/namespace_holder.new" "$own/spank/hold"
 gcc -O2 -Wall -Wextra -Werror -static -o "$own/spank/smi.new" "$here/spank/nvidia_smi.c"
 mv "$own/spank/smi.new" "$own/spank/nvidia-smi"
+
+# Programs for people: found before those of Debian's packages, and after a site's own of the same name.
+mkdir -p "$own/bin" "$root/usr/local/bin"
+for program in "$here"/bin/*; do
+    name=${program##*/}
+    cp "$program" "$own/bin/$name.new"
+    chmod 0755 "$own/bin/$name.new"
+    mv "$own/bin/$name.new" "$own/bin/$name"
+    [ -e "$root/usr/local/bin/$name" ] || ln -sf "/usr/lib/headway/bin/$name" "$root/usr/local/bin/$name"
+done
 if [ ! "$here/container" -ef "$own/container" ]; then
     mkdir -p "$own/container"
     cp "$here"/container/*.py "$own/container/"
 fi
-chmod 0755 "$own" "$own/container" # the builder's umask may have made them private
+chmod 0755 "$own" "$own/container" "$own/bin" # the builder's umask may have made them private
 python3 -m compileall -q "$own/container"

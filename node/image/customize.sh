@@ -70,7 +70,7 @@ sed -i -E 's/^session[[:space:]].*pam_systemd\.so.*$/session [success=1 default=
 # The parts that machines without a node image also get.
 parts=$root/usr/lib/headway/parts
 mkdir -p "$parts"
-cp -r "$(dirname "$0")"/spank "$(dirname "$0")"/pam "$(dirname "$0")"/gpu "$(dirname "$0")"/*.sh "$parts/"
+cp -r "$(dirname "$0")"/spank "$(dirname "$0")"/pam "$(dirname "$0")"/gpu "$(dirname "$0")"/bin "$(dirname "$0")"/*.sh "$parts/"
 cp -r "$root/usr/lib/headway/container" "$parts/"
 in_root sh /usr/lib/headway/parts/build_parts.sh /
 rm -r "$parts"

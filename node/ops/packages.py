@@ -16,6 +16,7 @@ from ops.files import StepFailed, read_text
 
 OWN = "/usr/lib/headway"
 STAMP = f"{OWN}/parts-stamp"
+_PROGRAMS = "/usr/local/bin"  # links to OWN
 _NAMES = "/etc/nsswitch.conf"
 _POLICY = "/usr/sbin/policy-rc.d"
 _POLICY_TEXT = "#!/bin/sh\n# Headway: nothing starts while its packages are installed.\nexit 101\n"
@@ -108,6 +109,9 @@ def build(archive: bytes, stamp: str) -> None:
 def leave() -> None:
     """Removes the parts and the references to them."""
     shutil.rmtree(OWN, ignore_errors=True)
+    for entry in os.scandir(_PROGRAMS) if os.path.isdir(_PROGRAMS) else ():
+        if entry.is_symlink() and os.readlink(entry.path).startswith(OWN + "/"):
+            os.unlink(entry.path)
     _remove_policy()
     with contextlib.suppress(OSError):
         with open(_NAMES) as file:

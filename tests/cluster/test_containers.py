@@ -229,6 +229,39 @@ def test_home_is_mounted_only_on_request(lab: Lab, images: None) -> None:
     assert srun(lab, OCI, *look).out == srun(lab, OCI, "--no-container-mount-home", *look).out == "/home/alice\n"
 
 
+def test_pyxis_flags_change_user_environment_and_files(lab: Lab, images: None) -> None:
+    assert "[pyxis]" in lab.head("srun", "--help", user="alice").out
+    said = lab.head(
+        "env",
+        "GREETING=host",
+        "srun",
+        OCI,
+        "--container-env=MINE,GREETING",
+        "bash",
+        "-c",
+        "echo $GREETING",
+        user="alice",
+    )
+    assert said.out == "host\n"
+    locked = srun(
+        lab, OCI, "--container-readonly", "bash", "-c", "touch /tmp/mine && echo tmp; touch /data/no", check=False
+    )
+    assert (locked.out, "Read-only file system" in locked.err) == ("tmp\n", True)
+    root = srun(lab, OCI, "--container-remap-root", "--no-container-entrypoint", "--container-writable", "id", "-u")
+    assert root.out == "0\n"
+    saved = srun(lab, OCI, "--container-save=/scratch/alice/x.sqsh", "true", check=False)
+    assert "--container-save is not supported" in saved.err
+
+
+def test_oci_bundle_runs_with_the_gpus_of_its_job(lab: Lab, images: None) -> None:
+    bundle = "--container=/scratch/vito/bundle"
+    assert lab.head("srun", bundle, "grep", "PRETTY", "/etc/os-release", user="vito").out == 'PRETTY_NAME="Tiny 1"\n'
+    look = "nvidia-smi -L; [ -e /dev/nvidia0 ] && echo device"
+    shown = lab.head("srun", "--gpus=2", bundle, "bash", "-c", look, user="vito").out
+    assert (shown.count("GPU "), "device" in shown) == (2, True)
+    assert lab.head("srun", bundle, "bash", "-c", "exit 3", user="vito", check=False).code == 3
+
+
 def test_container_uses_working_folder_and_environment_of_its_image(lab: Lab, images: None) -> None:
     done = lab.head(
         "env", "MINE=kept", "GREETING=host", "srun", OCI, "bash", "-c",

@@ -38,11 +38,11 @@ SPANK_PLUGIN(headway_container, 1);
 #define MOST_STATE (1 << 20)
 #define NO_CONTAINER 125 /* a task's exit code when its container could not start, as with podman and docker */
 
-/* Options of the command line; mount_home is -1 if not given. */
+/* Options of the command line; mount_home, readonly and root are -1 if not given. */
 static struct {
-    char *image, *mounts, *workdir, *name;
-    int mount_home;
-} asked = {.mount_home = -1};
+    char *image, *mounts, *workdir, *name, *environment;
+    int mount_home, readonly, root;
+} asked = {.mount_home = -1, .readonly = -1, .root = -1};
 
 static char *cache = "", *shared = "";
 
@@ -110,6 +110,12 @@ static int on_name(int val, const char *value, int remote)
     return keep(&asked.name, "--container-name", value);
 }
 
+static int on_environment(int val, const char *value, int remote)
+{
+    (void)val, (void)remote;
+    return keep(&asked.environment, "--container-env", value);
+}
+
 static int on_home(int val, const char *value, int remote)
 {
     (void)value, (void)remote;
@@ -117,16 +123,63 @@ static int on_home(int val, const char *value, int remote)
     return 0;
 }
 
+static int on_readonly(int val, const char *value, int remote)
+{
+    (void)value, (void)remote;
+    asked.readonly = val;
+    return 0;
+}
+
+static int on_root(int val, const char *value, int remote)
+{
+    (void)value, (void)remote;
+    asked.root = val;
+    return 0;
+}
+
+static int on_default(int val, const char *value, int remote)
+{
+    (void)val, (void)value, (void)remote;
+    return 0;
+}
+
+static int on_entrypoint(int val, const char *value, int remote)
+{
+    (void)val, (void)value, (void)remote;
+    slurm_error("headway: --container-entrypoint is not supported: name the entrypoint as the program, srun ... /entrypoint.sh"
+                " PROGRAM");
+    return -1;
+}
+
+static int on_save(int val, const char *value, int remote)
+{
+    (void)val, (void)value, (void)remote;
+    slurm_error("headway: --container-save is not supported: keep changes for later steps with --container-name, or build the"
+                " image elsewhere and put it into a registry or an OCI layout");
+    return -1;
+}
+
+/* The flags of Pyxis. Programs that start containers by Slurm look for its name in `srun --help`. */
+#define PYXIS "[pyxis] (Headway's runtime) "
 static struct spank_option options[] = {
-    {"container-image", "IMAGE", "[headway] run in this image: REPO:TAG, REGISTRY#REPO:TAG, docker://..., a .sqsh file or"
+    {"container-image", "IMAGE", PYXIS "run in this image: REPO:TAG, REGISTRY#REPO:TAG, docker://..., a .sqsh file or"
      " an OCI layout folder", 1, 0, on_image},
-    {"container-mounts", "SRC:DST[:ro|rw],...", "[headway] mount these files and folders of the node in the container", 1, 0,
+    {"container-mounts", "SRC:DST[:ro|rw],...", PYXIS "mount these files and folders of the node in the container", 1, 0,
      on_mounts},
-    {"container-workdir", "PATH", "[headway] start in this folder of the container", 1, 0, on_workdir},
-    {"container-name", "NAME", "[headway] keep the container's files under this name for later steps of the job", 1, 0,
+    {"container-workdir", "PATH", PYXIS "start in this folder of the container", 1, 0, on_workdir},
+    {"container-name", "NAME", PYXIS "keep the container's files under this name for later steps of the job", 1, 0,
      on_name},
-    {"container-mount-home", NULL, "[headway] mount the home folder in the container", 0, 1, on_home},
-    {"no-container-mount-home", NULL, "[headway] don't mount the home folder in the container (default)", 0, 0, on_home},
+    {"container-env", "NAME[,NAME...]", PYXIS "variables whose value in the job takes precedence over the image's", 1, 0,
+     on_environment},
+    {"container-mount-home", NULL, PYXIS "mount the home folder in the container", 0, 1, on_home},
+    {"no-container-mount-home", NULL, PYXIS "don't mount the home folder in the container (default)", 0, 0, on_home},
+    {"container-readonly", NULL, PYXIS "make the image's files read-only", 0, 1, on_readonly},
+    {"container-writable", NULL, PYXIS "make the image's files writable (default)", 0, 0, on_readonly},
+    {"container-remap-root", NULL, PYXIS "be root in the container, with the user's rights outside", 0, 1, on_root},
+    {"no-container-remap-root", NULL, PYXIS "keep the user's own id in the container (default)", 0, 0, on_root},
+    {"no-container-entrypoint", NULL, PYXIS "don't run the image's entrypoint (default)", 0, 0, on_default},
+    {"container-entrypoint", NULL, PYXIS "not supported", 0, 0, on_entrypoint},
+    {"container-save", "PATH", PYXIS "not supported", 1, 0, on_save},
 };
 
 int slurm_spank_init(spank_t spank, int argc, char **argv)
@@ -178,7 +231,8 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 
     (void)argc, (void)argv;
     if (!wanted()) {
-        if (spank_context() != S_CTX_REMOTE && (asked.mounts || asked.workdir || asked.mount_home != -1))
+        if (spank_context() != S_CTX_REMOTE && (asked.mounts || asked.workdir || asked.environment || asked.mount_home != -1
+                                                || asked.readonly != -1 || asked.root != -1))
             slurm_error("headway: --container-* options have no effect without --container-image or --container-name");
         return 0;
     }
@@ -234,7 +288,7 @@ static char **plain(char **environment)
 
 static void run_runtime(spank_t spank, int report)
 {
-    char *argv[32], **environment = NULL, step[16], fd[16];
+    char *argv[40], **environment = NULL, step[16], fd[16];
     int count = 0;
 
     snprintf(step, sizeof(step), "%u", step_id);
@@ -257,6 +311,10 @@ static void run_runtime(spank_t spank, int report)
         WITH("--name", asked.name);
     if (asked.mount_home == 1)
         argv[count++] = "--home";
+    if (asked.readonly == 1)
+        argv[count++] = "--readonly";
+    if (asked.root == 1)
+        argv[count++] = "--root";
     if (step_id == SLURM_BATCH_SCRIPT) { /* the batch script lies in slurmd's own folder */
         int words = 0;
         char **job = NULL;
@@ -383,14 +441,28 @@ static void find_program(spank_t spank)
     }
 }
 
+/* Whether --container-env names this variable. */
+static int is_kept(const char *name)
+{
+    size_t length = strlen(name);
+
+    for (const char *word = asked.environment; word != NULL && *word != '\0'; word += strcspn(word, ","), word += *word == ',')
+        if (strcspn(word, ",") == length && strncmp(word, name, length) == 0)
+            return 1;
+    return 0;
+}
+
 static void set_environment(spank_t spank, char *text, size_t size)
 {
+    char outside[2];
+
     for (char *entry = text; entry < text + size; entry += strlen(entry) + 1) {
         char *value = strchr(entry, '=');
         if (value == NULL || value == entry)
             continue;
         *value = '\0';
-        spank_setenv(spank, entry, value + 1, 1);
+        if (!is_kept(entry) || spank_getenv(spank, entry, outside, sizeof(outside)) == ESPANK_ENV_NOEXIST)
+            spank_setenv(spank, entry, value + 1, 1);
         *value = '=';
     }
 }

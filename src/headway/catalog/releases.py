@@ -33,6 +33,7 @@ class SlurmRelease:
     creates_output_folders: bool  # slurmstepd creates the folders of --output
     # Supports SuspendExcStates and KeepPowerSaveSettings; other releases refuse these keys
     has_suspend_exc_states: bool
+    runs_oci_bundles: bool  # oci.conf as Headway writes it: `srun --container`
     preempt_signal_key: str  # key of slurm.conf that makes Slurm send a job's own --signal when it is preempted
     preempt_signal: str  # value for that key
     kill_wait_s: int
@@ -48,6 +49,7 @@ _24_11 = SlurmRelease(
     reconfigures_everything=True,
     creates_output_folders=True,
     has_suspend_exc_states=True,
+    runs_oci_bundles=True,
     preempt_signal_key="PreemptParameters",
     preempt_signal="send_user_signal",
     kill_wait_s=30,
@@ -65,6 +67,7 @@ _22_05 = SlurmRelease(
     reconfigures_everything=False,
     creates_output_folders=False,
     has_suspend_exc_states=False,
+    runs_oci_bundles=False,
     preempt_signal_key="SlurmctldParameters",
     preempt_signal="preempt_send_user_signal",
     kill_wait_s=5,
@@ -96,12 +99,12 @@ DEFAULT_IMAGE = "debian13"
 IMAGES: Mapping[str, Image] = {
     image.name: image
     for image in (
-        Image("debian13", "Debian 13", "trixie", _24_11, download_mb=445, build_s=150),
+        Image("debian13", "Debian 13", "trixie", _24_11, download_mb=505, build_s=150),
         Image(
-            "debian14", "Debian 14", "forky", _26_05, download_mb=445, build_s=150,
+            "debian14", "Debian 14", "forky", _26_05, download_mb=505, build_s=150,
             released=False, tested_on_owned_machines=False,
         ),
-        Image("debian12", "Debian 12", "bookworm", _22_05, download_mb=435, build_s=150, has_jupyterlab=False),
+        Image("debian12", "Debian 12", "bookworm", _22_05, download_mb=490, build_s=150, has_jupyterlab=False),
     )
 }  # fmt: skip
 

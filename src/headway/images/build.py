@@ -35,6 +35,26 @@ from headway.transport.process import run
 
 _DRAFT = "headway-draft-"  # prefix of the container in whose folder a layer is made
 _DISK_NEEDED_MIB = 6000  # peak use: packages, root folder, archive and podman's copy
+# Files of packages that no machine needs: they would take 600 MB more. dpkg's patterns: * also matches /.
+_LEFT_OUT = (
+    *(f"/usr/share/{folder}/*" for folder in ("doc", "man", "info", "lintian", "bug", "doc-base", "locale")),
+    "/usr/share/vim/*/lang/*",
+    "/usr/share/vim/*/tutor/*",
+    "/usr/share/python-babel-localedata/locale-data/*",
+    # UCX for AMD's GPUs, and the compiler that only it needs
+    *("/usr/lib/*/ucx/*rocm*", "/usr/lib/*/libamd_comgr.so*", "/usr/lib/*/libamdhip64.so*", "/usr/lib/*/libLLVM*"),
+    "/usr/lib/cni/*",  # for podman; skopeo only shares a package with it
+    "/usr/lib/libtorch-test/*",
+    # MariaDB's tools for files of other engines, and for tests
+    *(f"/usr/bin/{name}" for name in ("aria_*", "myisam*", "mariadb-slap", "mariadb-binlog", "mariadb-import")),
+    *(f"/usr/lib/*/{name}.a" for name in ("libslurm", "libpmix", "libpython3*", "libnl-*", "libmlx5")),
+    *("/usr/bin/promtool", "/usr/bin/amtool"),
+)
+_STILL_IN = (
+    "/usr/share/man/man[1-9]/*",  # English
+    "/usr/share/locale/locale.alias",
+    *(f"/usr/share/python-babel-localedata/locale-data/{name}.dat" for name in ("root", "en", "en_US")),
+)
 
 
 async def ensure_image(name: str, report: ReportProgress | None = None, *, state_dir: Path | None = None) -> ImageInfo:
@@ -190,17 +210,11 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int) -> None
 
 def mmdebstrap_argv(made_from: Recipe, folder: Path, mirror: Mirror, work: Path) -> list[str]:
     """Returns the mmdebstrap command of a build, which writes the archive to stdout."""
-    small = ["doc", "man", "info", "lintian", "bug", "doc-base"]
-    excludes = [f"path-exclude=/usr/share/{folder}/*" for folder in small]
-    excludes += [
-        "path-exclude=/usr/share/locale/*",
-        "path-include=/usr/share/locale/locale.alias",
-        "force-unsafe-io",
-    ]
+    rules = [f"path-exclude={path}" for path in _LEFT_OUT] + [f"path-include={path}" for path in _STILL_IN]
     return [
         *("mmdebstrap", "--mode=root", "--variant=minbase", "--format=tar", "--components=main"),
         f"--include={','.join(made_from.packages)}",
-        *(f"--dpkgopt={text}" for text in excludes),
+        *(f"--dpkgopt={text}" for text in (*rules, "force-unsafe-io")),
         *(f"--aptopt={text}" for text in mirror.apt_options),
         # The files come first, because MariaDB's package creates its database from its settings at installation.
         f"--essential-hook=tar-in {work}/base.tar /",

@@ -25,10 +25,11 @@ _COMMON: list[str] = """
 systemd systemd-sysv dbus libpam-systemd libpam-modules openssh-server munge slurmctld slurmd slurmdbd slurmrestd
 slurm-client slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin libpam-slurm-adopt libnss-extrausers
 mariadb-server prometheus prometheus-alertmanager python3-torch python3-numpy lmod
-iproute2 iputils-ping procps less vim-tiny nano rsync
-gcc libc6-dev libslurm-dev openmpi-bin libopenmpi-dev
-skopeo umoci squashfs-tools squashfuse fuse3 bubblewrap
-ca-certificates bsd-mailx msmtp-mta msmtp bash-completion locales tzdata kmod util-linux-extra sudo git make curl
+iproute2 iputils-ping procps less rsync
+gcc g++ gfortran libc6-dev libslurm-dev openmpi-bin libopenmpi-dev cmake make pkgconf python3-dev python3-venv python3-pip
+skopeo umoci squashfs-tools squashfuse fuse3 bubblewrap crun
+vim nano tmux screen htop tree jq curl wget unzip git man-db manpages bash-completion
+ca-certificates bsd-mailx msmtp-mta msmtp locales tzdata kmod util-linux-extra sudo
 """.split()  # noqa: SIM905 (a list of this length reads better as words)
 
 
@@ -51,7 +52,7 @@ _HEAD_ONLY = frozenset(
 _OWNED_MACHINES_ONLY = ("nftables", "libc-bin", "python3")
 _NFS = {"head": ("nfs-kernel-server",), "node": ("nfs-common",)}
 # Folders and files in node/image; the container package of rootfs is sent too
-_PARTS = ("spank", "pam", "gpu", "build_parts.sh", "torch-without-libuv.sh")
+_PARTS = ("spank", "pam", "gpu", "bin", "build_parts.sh", "torch-without-libuv.sh")
 _CONTAINER = "rootfs/usr/lib/headway/container"
 
 
@@ -99,7 +100,7 @@ def own_parts_archive() -> tuple[bytes, str]:
         for path, name in _part_files(folder):
             entry = tarfile.TarInfo(name)
             content = path.read_bytes()
-            entry.size, entry.mode = len(content), 0o755 if path.suffix == ".sh" else 0o644
+            entry.size, entry.mode = len(content), 0o755 if path.stat().st_mode & 0o100 else 0o644
             archive.addfile(entry, io.BytesIO(content))
     return buffer.getvalue(), _files_hash(folder, (*_PARTS, _CONTAINER))[:16]
 

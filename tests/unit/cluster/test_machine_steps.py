@@ -116,11 +116,14 @@ def test_parts_archive_is_complete_with_a_stable_digest() -> None:
     archive, digest = recipe.own_parts_archive()
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
         names = set(packed.getnames())
+        assert packed.getmember("bin/seff").mode == 0o755
     assert {
         "build_parts.sh",
         "spank/container.c",
         "pam/job_tmp.c",
         "container/__main__.py",
+        "bin/seff",
+        "bin/torchrun",
         "torch-without-libuv.sh",
     } <= names
     assert recipe.own_parts_archive()[1] == digest

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import rank_launcher as launch
 
 
@@ -182,3 +184,38 @@ def test_job_output_is_valid_shell_and_writes_the_hostfile(tmp_path: Path) -> No
 def test_launcher_executes_python_as_the_torchrun_interpreter() -> None:
     done = run("-u", "-c", "import sys; print(sys.argv[1:])", "a b", HEADWAY_PYTHON=sys.executable, LOCAL_RANK="0")
     assert done.stdout == "['a b']\n", done.stderr
+
+
+def test_torchrun_that_a_venv_lacks_is_the_module_of_its_python(tmp_path: Path) -> None:
+    folder = tmp_path / "venv/bin"
+    folder.mkdir(parents=True)
+    named = ["python3", "warn.py", str(folder / "torchrun"), "--nnodes=2", "train.py"]
+    assert launch.with_torchrun(named) == named  # no venv is there
+    (folder / "python3").touch()
+    found = launch.with_torchrun(named)
+    assert found == [*named[:2], str(folder / "python3"), "-m", "torch.distributed.run", *named[3:]]
+    assert launch.torchrun_python(found) == str(folder / "python3")
+    (folder / "torchrun").write_text(f"#!{folder}/python\n")
+    assert launch.with_torchrun(named) == named
+    assert launch.torchrun_python(named) == f"{folder}/python"
+    assert launch.with_torchrun(["torchrun", "train.py"]) == ["torchrun", "train.py"]
+
+
+def test_program_of_a_venv_activates_the_venv(tmp_path: Path) -> None:
+    folder = tmp_path / "venv/bin"
+    folder.mkdir(parents=True)
+    argv = [str(folder / "accelerate"), "launch", "train.py"]
+    assert launch.venv(argv, {}) == {}  # a folder like any other
+    (tmp_path / "venv/pyvenv.cfg").touch()
+    found = launch.venv(argv, {"PATH": "/usr/bin"})
+    assert found == {"VIRTUAL_ENV": str(tmp_path / "venv"), "PATH": f"{folder}:/usr/bin"}
+    assert launch.venv(["/usr/bin/python3", "train.py"], {}) == launch.venv(["python3"], {}) == {}
+
+
+def test_interpreter_behind_env_is_the_first_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, python = tmp_path / "torchrun", tmp_path / "python3"
+    for path in (program, python):
+        path.write_text("#!/usr/bin/env python3\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert launch.interpreter("torchrun") == str(python)

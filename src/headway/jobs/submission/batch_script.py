@@ -44,7 +44,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Script:
-    """A batch script. `args` are its arguments: first `flags` container flags, then the command."""
+    """A batch script. `args` are its arguments: first `flags` container flags, then the torchrun to use where the user named
+    one, then the command."""
 
     name: str
     launcher: str
@@ -80,15 +81,18 @@ def run_script(
     faults = list(_faults(run, cluster, launcher, offer))
     if faults:
         raise Refused("\n".join(["this can't be run:", *(f"  {fault}" for fault in faults)]))
-    command = _command(run, launcher)
+    torchrun, command = _command(run, launcher)
     flags = container_flags(run.container, place, work) if run.container else []
     workers, why = _workers(run, cluster, launcher)
     lines = [
         Line("#!/bin/bash"),
         *_header(run, cluster, launcher, work),
-        *_body(run, launcher, (helper, warner), checkpoints or f"{work}/checkpoints", (workers, why), len(flags)),
+        *_body(
+            run, launcher, (helper, warner), checkpoints or f"{work}/checkpoints", (workers, why), len(flags), torchrun
+        ),
     ]
-    return Script(job_name(run), launcher, tuple(lines), (*flags, *command), len(flags))
+    named = (torchrun,) if torchrun else ()
+    return Script(job_name(run), launcher, tuple(lines), (*flags, *named, *command), len(flags))
 
 
 def run_faults(run: RunIn, cluster: Cluster, offer: NodeCapacity | None = None) -> list[Fault]:
@@ -206,18 +210,23 @@ def _container_words(container: ContainerIn | None) -> list[str]:
     return [container.image, container.workdir, container.name, *container.mounts]
 
 
-def _command(run: RunIn, launcher: str) -> list[str]:
-    """Returns the arguments of the command: without the word torchrun, which the script adds, and without `python`
+def _command(run: RunIn, launcher: str) -> tuple[str, list[str]]:
+    """Returns torchrun's path, where the user named its folder or that of its Python ("/scratch/me/venv/bin/python train.py"),
+    otherwise ""; and the arguments of the command: without the word torchrun, which the script adds, and without `python`
     before a script that torchrun runs."""
     argv = list(run.argv)
-    last = argv[0].rpartition("/")[2]
-    if launcher == "torchrun" and last == "torchrun":
+    folder, slash, last = argv[0].rpartition("/")
+    if launcher != "torchrun":
+        return "", argv
+    if last == "torchrun":
         argv = argv[1:]
-    elif launcher == "torchrun" and re.fullmatch(r"python3?(\.\d+)?", last):
+    elif re.fullmatch(r"python3?(\.\d+)?", last):
         argv = argv[2:] if argv[1:2] == ["-u"] else argv[1:]
+    else:
+        slash = ""
     if not argv:
         raise Refused("torchrun needs a script", hint="headway run -- torchrun train.py")
-    return argv
+    return f"{folder}/torchrun" if slash else "", argv
 
 
 def _workers(run: RunIn, cluster: Cluster, launcher: str) -> tuple[int, str]:
@@ -259,7 +268,7 @@ def _header(run: RunIn, cluster: Cluster, launcher: str, work: str) -> Iterator[
 
 
 def _body(
-    run: RunIn, launcher: str, helpers: tuple[str, str], kept: str, workers: tuple[int, str], flags: int
+    run: RunIn, launcher: str, helpers: tuple[str, str], kept: str, workers: tuple[int, str], flags: int, torchrun: str
 ) -> Iterator[Line]:
     (helper, warner), (count, why) = helpers, workers
     checkpoints = f"${{HEADWAY_CHECKPOINT_DIR:-{kept}}}{TASK_SUFFIX}"
@@ -279,14 +288,16 @@ def _body(
     if flags:
         yield Line(f'container=("${{@:1:{flags}}}"); shift {flags}', "the first arguments: --container-*")
         yield Line("export HEADWAY_CONTAINER=1")
+    if torchrun:
+        yield Line("torchrun=$1; shift", "the command's first word")
     yield Line('settings=$(python3 "$helper" job) || exit', "MASTER_ADDR, a free MASTER_PORT, HEADWAY_HOSTFILE")
     yield Line('eval "$settings"')
     yield Line('echo "--- job $SLURM_JOB_ID on $SLURM_JOB_NODELIST, restart ${SLURM_RESTART_COUNT:-0} ---"')
-    yield from _start(run, launcher, bool(flags))
+    yield from _start(run, launcher, bool(flags), '"$torchrun"' if torchrun else "torchrun")
     yield Line('exec python3 "$helper" end $?', "waits for the requeue when a node failed")
 
 
-def _start(run: RunIn, launcher: str, in_container: bool) -> Iterator[Line]:
+def _start(run: RunIn, launcher: str, in_container: bool, torchrun: str) -> Iterator[Line]:
     step = ["srun", "--kill-on-bad-exit=1"]
     if launcher == "python":
         step += ["--nodes=1", "--ntasks=1"]
@@ -304,7 +315,7 @@ def _start(run: RunIn, launcher: str, in_container: bool) -> Iterator[Line]:
     if launcher == "torchrun":
         words = _torchrun(run)
         before = ['python3 "$warner"'] if run.warn else []
-        program = " ".join([*before, "torchrun", *words, '"$@"'])
+        program = " ".join([*before, torchrun, *words, '"$@"'])
     yield Line(f"{' '.join(step)} {task} {program}", f"launcher {launcher}")
 
 

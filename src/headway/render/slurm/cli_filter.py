@@ -1,5 +1,5 @@
 """cli_filter.lua: sbatch notes each submission, for the resubmission of those that a killed slurmctld had not saved
-(`queue_recovery_unit`)."""
+(`queue_recovery_unit`), and says so where --mail-type sends no mail."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ end
 
 function slurm_cli_setup_defaults(options, early_pass) return slurm.SUCCESS end
 
-function slurm_cli_pre_submit(options, offset) return slurm.SUCCESS end
+function slurm_cli_pre_submit(options, offset)
+@PRE_SUBMIT@    return slurm.SUCCESS
+end
 
 -- Slurm calls this for each component of a heterogeneous job; only the first one is recorded.
 function slurm_cli_post_submit(offset, job, step)
@@ -52,7 +54,17 @@ function slurm_cli_post_submit(offset, job, step)
 end
 """
 
+_NO_MAIL = """\
+    local mail = options["mail-type"]
+    if offset == 0 and mail and mail ~= "" and mail ~= "NONE" then
+        local program = read("/proc/self/comm"):match("%S*")
+        io.stderr:write(program .. ": --mail-type=" .. mail .. ": no mail will be sent, because this cluster has no mail server; "
+            .. "an administrator sets one in the cluster file: mail: {relay: HOST:25}\\n")
+    end
+"""
+
 
 def files(cluster: Cluster) -> dict[str, File]:
     """Returns the plugin's file, which every head has."""
-    return {PATH: File(_FILTER.replace("@CLUSTER@", word(cluster.name, "name")))}
+    text = _FILTER.replace("@CLUSTER@", word(cluster.name, "name"))
+    return {PATH: File(text.replace("@PRE_SUBMIT@", "" if cluster.mail_relay else _NO_MAIL))}

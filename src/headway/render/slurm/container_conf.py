@@ -1,10 +1,13 @@
-"""plugstack.conf and enroot.conf: the container plugin of srun and sbatch."""
+"""plugstack.conf, enroot.conf and oci.conf: containers of srun and sbatch."""
 
 from __future__ import annotations
 
 from headway.domain.cluster import Cluster
 from headway.render.escaping import MARK, path
 
+OCI = "/etc/slurm/oci.conf"
+_RUNTIME = "/usr/bin/python3 -IS /usr/lib/headway/container"
+_NAME = "%n.%u.%j.%s.%t"  # node, user, job, step, task
 SHARED_IMAGES = ".containers"  # folder on scratch: images that an administrator imported for all users
 
 
@@ -42,5 +45,20 @@ def enroot_conf(cluster: Cluster) -> str:
         "ENROOT_RESTRICT_DEV no",
         "ENROOT_ROOTFS_WRITABLE yes",
         "ENROOT_REMAP_ROOT no",
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def oci_conf() -> str:
+    """Returns oci.conf: what `srun --container=BUNDLE` runs. Slurm wants a command for each action; a container ends with its
+    step's cgroup."""
+    rows = [
+        f"# {MARK}",
+        'EnvExclude="^(SLURM_CONF|SLURM_CONF_SERVER)="',
+        'RunTimeEnvExclude="^(SLURM_CONF|SLURM_CONF_SERVER)="',
+        f'RunTimeRun="{_RUNTIME} oci %b {_NAME}"',
+        f'RunTimeQuery="{_RUNTIME} oci-query {_NAME}"',
+        'RunTimeKill="/bin/true"',
+        'RunTimeDelete="/bin/true"',
     ]
     return "\n".join(rows) + "\n"

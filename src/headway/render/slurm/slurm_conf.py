@@ -310,6 +310,7 @@ def _scheduling(cluster: Cluster) -> Section:
             "Frequent passes over a long queue; a failed prolog requeues the job without a hold.",
         ),
     ]
+    rows.append(Setting("ScronParameters", "enable", "People may have jobs submitted at set times: scrontab -e."))
     if cluster.switches:
         rows.append(Setting("TopologyPlugin", "topology/tree", "Places jobs below as few switches as possible."))
     return Section("scheduling", tuple(rows))

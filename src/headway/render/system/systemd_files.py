@@ -144,6 +144,10 @@ After=munge.service
 {_OWN_ROOM}
 ExecStart=
 {start}
+# Jobs have these limits: network cards lock memory, and a program may use all of its stack.
+LimitMEMLOCK=infinity
+LimitSTACK=infinity
+LimitNOFILE=131072
 {_PROTECT}
 {_AGAIN}
 """

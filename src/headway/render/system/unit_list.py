@@ -17,13 +17,14 @@ from headway.render.system import (
     intra_job_ssh,
     mariadb,
     nfs,
+    rest_socket,
     sshd,
     systemd_files,
     volume_mounts,
 )
 
 MUNGE_KEY = "/etc/munge/munge.key"
-_BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "cli_filter.lua")
+_BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "oci.conf", "cli_filter.lua")
 # Files that slurmctld, or a program at its start, reads only once.
 _CONTROLLER = (
     machine_paths.JWT_KEY,
@@ -51,7 +52,7 @@ def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
     if nfs.exported(site):
         node = tuple(replace(unit, stage="node") if unit.stage == "base" else unit for unit in node)
     of_node = (*wall, *node, munge, _ssh(intra_job_ssh.SSHD), _slurmd(), _agent("node"))
-    second = (*wall, *head, munge, _ssh(), _standby(), _slurmrestd(), _agent("controller"))
+    second = (*wall, *head, munge, _ssh(), _standby(), _slurmrestd(), _rest_socket(), _agent("controller"))
     return {
         "head": (
             *wall,
@@ -130,6 +131,7 @@ def _head() -> tuple[Unit, ...]:
             stage="controller",
         ),
         _slurmrestd(),
+        _rest_socket(),
     )
 
 
@@ -143,6 +145,11 @@ def _standby() -> Unit:
 
 def _slurmrestd() -> Unit:
     return Unit("slurmrestd.service", restart_on=(systemd_files.drop_in("slurmrestd.service"),), stage="controller")
+
+
+def _rest_socket() -> Unit:
+    unit = f"{systemd_files.UNITS}/{rest_socket.SOCKET_UNIT}"
+    return Unit(rest_socket.SOCKET_UNIT, restart_on=(unit,), stage="controller")
 
 
 def _slurmd() -> Unit:

@@ -44,6 +44,17 @@ def test_script_adds_missing_torchrun_options() -> None:
         assert option in text
 
 
+def test_script_runs_the_torchrun_of_the_python_that_the_user_names() -> None:
+    venv = "/scratch/alice/venv/bin"
+    script = make(f"{venv}/torchrun", "--nnodes=2", "train.py")
+    assert script.args == (f"{venv}/torchrun", "--nnodes=2", "train.py")
+    assert "torchrun=$1; shift" in script.text()
+    assert 'task -- "$torchrun" --nproc-per-node=' in script.text()
+    assert make(f"{venv}/python", "-u", "train.py", launcher="torchrun").args == (f"{venv}/torchrun", "train.py")
+    assert make("python3", "train.py", launcher="torchrun").args == ("train.py",)
+    assert make(f"{venv}/python", "train.py").args == (f"{venv}/python", "train.py")
+
+
 def test_script_keeps_torchrun_options_of_the_user() -> None:
     text = make("torchrun", "--nproc_per_node", "2", "--rdzv-id=x", "train.py", "--nnodes", "9").text()
     assert "--nproc-per-node=" not in text

@@ -18,7 +18,7 @@ import pytest
 
 from headway.images import recipe
 
-MODULES = ("messages", "reference", "credentials", "image_store", "syscalls", "sandbox")
+MODULES = ("messages", "reference", "credentials", "image_store", "syscalls", "sandbox", "oci")
 
 
 @pytest.fixture(scope="module")
@@ -489,3 +489,45 @@ def test_stopped_container_is_not_restarted_from_another_image(enter: Any, tmp_p
     (tmp_path / "name-work/holder").unlink()
     told, why = enter("--image", "/x/y.sqsh")
     assert (told, "was made of docker.io/a/b:1, not of /x/y.sqsh" in why) == ("", True), why
+
+
+def bundle(root: Path, *env: str) -> dict[str, Any]:
+    """A bundle's config.json as Slurm hands it on."""
+    return {
+        "process": {"args": ["/usr/bin/id", "-u"], "env": ["PATH=/bin:/opt/bin", *env]},
+        "root": {"path": str(root)},
+    }
+
+
+def test_bundle_gets_the_gpus_of_its_job(
+    runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = tmp_path / "gpus.json"
+    settings.touch()
+    monkeypatch.setattr(runtime["sandbox"], "SIMULATED", str(settings))
+    monkeypatch.setattr(runtime["sandbox"], "SIMULATED_SMI", str(settings))
+    root = tmp_path / "root"
+    root.mkdir()
+    plain = bundle(root)
+    runtime["oci"].complete(plain)
+    assert plain["mounts"] == []
+    config = bundle(root, "CUDA_VISIBLE_DEVICES=0")
+    runtime["oci"].complete(config)
+    mounts = {mount["destination"]: mount for mount in config["mounts"]}
+    assert mounts["/usr/bin/nvidia-smi"]["options"] == ["bind", "ro"]
+    assert mounts["/run/headway/sim"]["source"] == "/usr"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    of_another = bundle(root, "CUDA_VISIBLE_DEVICES=0")
+    runtime["oci"].complete(of_another)
+    assert "/usr/bin/nvidia-smi" not in {mount["destination"] for mount in of_another["mounts"]}
+    assert "is not yours to change" in capsys.readouterr().err
+
+
+def test_bundle_runs_the_program_where_its_image_has_it(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+    (tmp_path / "opt/bin").mkdir(parents=True)
+    config = bundle(tmp_path)
+    runtime["oci"].complete(config)
+    assert config["process"]["args"] == ["/usr/bin/id", "-u"]  # crun says that it is not there
+    (tmp_path / "opt/bin/id").touch()
+    runtime["oci"].complete(config)
+    assert config["process"]["args"] == ["/opt/bin/id", "-u"]

@@ -79,5 +79,17 @@ def test_leftover_policy_rc_d_of_headway_is_removed(tmp_path: Path, monkeypatch:
     assert policy.exists()
 
 
+def test_leaving_removes_links_to_own_programs_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_POLICY", "_NAMES"):
+        monkeypatch.setattr(packages, name, str(tmp_path / name))
+    monkeypatch.setattr(packages, "OWN", "/usr/lib/headway-of-this-test")
+    monkeypatch.setattr(packages, "_PROGRAMS", str(tmp_path))
+    (tmp_path / "seff").symlink_to("/usr/lib/headway-of-this-test/bin/seff")
+    (tmp_path / "others").symlink_to("/bin/true")
+    (tmp_path / "torchrun").touch()
+    packages.leave()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["others", "torchrun"]
+
+
 def nothing(_: Any) -> list[str]:
     return []

@@ -1,5 +1,5 @@
-"""Containers of jobs on one node. The first task of a step starts `container step ...` (node/image/spank); an
-administrator runs `container import|list|remove` on the head.
+"""Containers of jobs on one node. The first task of a step starts `container step ...` (node/image/spank); Slurm starts
+`container oci ...` for bundles (oci.conf); an administrator runs `container import|list|remove` on the head.
 
 `container step` runs as the job's user in the step's cgroup. It needs no privileges and no daemon.
 """
@@ -18,6 +18,7 @@ import subprocess
 import sys
 
 import image_store
+import oci
 import reference
 import sandbox
 import syscalls
@@ -46,13 +47,16 @@ def step(arguments: argparse.Namespace) -> None:
         return
     image = _image(arguments, made, environment)
     if arguments.name:
-        shown = {"home": arguments.home, "mounts": [dataclasses.astuple(mount) for mount in mounts]}
+        shown = {"mounts": [dataclasses.astuple(mount) for mount in mounts]}
+        shown |= {name: getattr(arguments, name) for name in ("home", "readonly", "root")}
         _write(os.path.join(made.folder, "shown"), json.dumps(shown).encode())
     syscalls.own_namespaces()
     made.mount(image)
     words = made.arguments(mounts, home=home, show_home=arguments.home, script=arguments.script)
+    if arguments.readonly:
+        words += ["--remount-ro", "/"]  # not what is mounted below it
     _write(os.path.join(made.folder, "state"), made.state(driver=sandbox.DRIVER_PLACE in " ".join(words)))
-    _hold(made, words, arguments.report, lock, named=bool(arguments.name))
+    _hold(made, words, arguments, lock)
 
 
 def _image(arguments: argparse.Namespace, made: sandbox.Sandbox, environment: dict[str, str]) -> str:
@@ -105,6 +109,11 @@ def _must_show(arguments: argparse.Namespace, made: sandbox.Sandbox, mounts: lis
         f"{mount.source}:{mount.target}" for mount in mounts if list(dataclasses.astuple(mount)) not in shown["mounts"]
     ]
     missing += ["your home"] if arguments.home and not shown["home"] else []
+    missing += [
+        f"--container-{flag}"
+        for name, flag in (("readonly", "readonly"), ("root", "remap-root"))
+        if getattr(arguments, name) and not shown.get(name)
+    ]
     if missing:
         raise Failed(
             f"container {arguments.name} runs already, without {', '.join(missing)}",
@@ -112,7 +121,7 @@ def _must_show(arguments: argparse.Namespace, made: sandbox.Sandbox, mounts: lis
         )
 
 
-def _hold(made: sandbox.Sandbox, words: list[str], report: int, lock: int, *, named: bool) -> None:
+def _hold(made: sandbox.Sandbox, words: list[str], arguments: argparse.Namespace, lock: int) -> None:
     """Starts the process that holds the namespaces and reports its pid. Then waits for its end, because squashfuse ends
     with this process."""
     own, theirs = os.pipe()
@@ -121,6 +130,8 @@ def _hold(made: sandbox.Sandbox, words: list[str], report: int, lock: int, *, na
         os.set_inheritable(handle, True)
     log = os.path.join(made.folder, "bwrap.log")
     uid, gid = made.environment["HEADWAY_UID"], made.environment["HEADWAY_GROUPS"].split(",")[0]
+    if arguments.root:
+        uid = gid = "0"
     argv = [
         "bwrap",
         "--die-with-parent",
@@ -149,11 +160,11 @@ def _hold(made: sandbox.Sandbox, words: list[str], report: int, lock: int, *, na
         raise Failed(
             f"the container can't be assembled: {text[-1] if text else 'bwrap ended'}", "check --container-mounts"
         )
-    if named:
+    if arguments.name:
         pid = int(line.split()[1])
         _write(os.path.join(made.folder, "holder"), json.dumps([pid, _started(pid)]).encode())
-    os.write(report, b"%s %d %d\n" % (line.strip(), made.server, child))
-    os.close(report)
+    os.write(arguments.report, b"%s %d %d\n" % (line.strip(), made.server, child))
+    os.close(arguments.report)
     os.close(lock)  # from now on other steps enter this container
     null = os.open("/dev/null", os.O_RDWR)
     for handle in (0, 1, 2):
@@ -242,9 +253,17 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument(option, required=True)
     for option in ("--shared", "--image", "--mounts", "--name", "--script"):
         one.add_argument(option, default="")
-    one.add_argument("--home", action="store_true")
+    for flag in ("--home", "--readonly", "--root"):
+        one.add_argument(flag, action="store_true")
     one.add_argument("--report", type=int, required=True)
     one.set_defaults(work=step)
+    bundle = commands.add_parser("oci")
+    bundle.add_argument("bundle")
+    bundle.add_argument("container")
+    bundle.set_defaults(work=lambda arguments: oci.run(arguments.bundle, arguments.container))
+    query = commands.add_parser("oci-query")
+    query.add_argument("container")
+    query.set_defaults(work=lambda arguments: oci.query(arguments.container))
     for name, work in (("import", import_), ("list", list_), ("remove", remove)):
         command = commands.add_parser(name)
         command.add_argument("--shared", default="")

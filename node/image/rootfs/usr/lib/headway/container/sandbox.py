@@ -128,7 +128,7 @@ class Sandbox:
         for path in (server, PMIX) if server else ():  # MPI programs connect to their step's PMIx server there
             if os.path.isdir(path):
                 words += ["--bind", path, self.inside(path)]
-        words += self._gpus()
+        words += self.gpus()
         if show_home and os.path.isdir(home):
             words += ["--bind", home, self.inside(home)]
         elif home.startswith("/"):
@@ -196,9 +196,9 @@ class Sandbox:
         os.chmod(path, 0o644)
         return ["--ro-bind", path, place]
 
-    def _gpus(self) -> list[str]:
-        """Mounts nvidia-smi and the driver's libraries for steps with GPUs. Returns bubblewrap's options. The devices are
-        in /dev; Slurm's device cgroup denies those of other jobs."""
+    def gpus(self) -> list[str]:
+        """Returns bubblewrap's options that mount nvidia-smi and the driver's libraries, for steps with GPUs: triples of
+        kind, source, target. The devices are in /dev; Slurm's device cgroup denies those of other jobs."""
         if not any(
             self.environment.get(name) for name in ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
         ):

@@ -30,7 +30,9 @@ end
 
 function slurm_cli_setup_defaults(options, early_pass) return slurm.SUCCESS end
 
-function slurm_cli_pre_submit(options, offset) return slurm.SUCCESS end
+function slurm_cli_pre_submit(options, offset)
+    return slurm.SUCCESS
+end
 
 -- Slurm calls this for each component of a heterogeneous job; only the first one is recorded.
 function slurm_cli_post_submit(offset, job, step)

@@ -30,7 +30,15 @@ end
 
 function slurm_cli_setup_defaults(options, early_pass) return slurm.SUCCESS end
 
-function slurm_cli_pre_submit(options, offset) return slurm.SUCCESS end
+function slurm_cli_pre_submit(options, offset)
+    local mail = options["mail-type"]
+    if offset == 0 and mail and mail ~= "" and mail ~= "NONE" then
+        local program = read("/proc/self/comm"):match("%S*")
+        io.stderr:write(program .. ": --mail-type=" .. mail .. ": no mail will be sent, because this cluster has no mail server; "
+            .. "an administrator sets one in the cluster file: mail: {relay: HOST:25}\n")
+    end
+    return slurm.SUCCESS
+end
 
 -- Slurm calls this for each component of a heterogeneous job; only the first one is recorded.
 function slurm_cli_post_submit(offset, job, step)
