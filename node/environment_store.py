@@ -3,6 +3,7 @@ mount read-only at /environments. Needs only the standard library.
 
   environment_store.py tool     '{"root", "name", "sha256", "bytes"}'   reads a program on standard input; see `tool`
   environment_store.py publish  '{"root", "name", "number", "operation", "user", "stage"}'
+  environment_store.py publish_image  '{"root", "name", "number", "operation"}'
   environment_store.py remove   '{"root", "name", "number"}'
 
 The answer is one line of JSON: {"error": ..., "hint": ...} when the work failed."""
@@ -25,6 +26,10 @@ MOST_LOCK = 8 * 1024 * 1024  # bytes
 TRAIN = "/usr/lib/python3/dist-packages/headway_train"  # every environment has a copy of Headway's own package
 PIECE = 1 << 24
 PACKAGE = re.compile(rb"^[A-Za-z0-9][^\n]*(?:==| @ )", re.MULTILINE)  # a package's line in a lock
+TORCHRUN = """\
+#!/bin/sh
+exec "$(dirname -- "$(realpath -- "$0")")"/python -m torch.distributed.run "$@"
+"""
 MODULE_FILE = """\
 -- Made by Headway.
 help([[{what}]])
@@ -49,7 +54,7 @@ class Refused(Exception):
 def main():
     what, ask = sys.argv[1], json.loads(sys.argv[2])
     try:
-        answer = {"tool": tool, "publish": publish, "remove": remove}[what](ask)
+        answer = {"tool": tool, "publish": publish, "publish_image": publish_image, "remove": remove}[what](ask)
     except Refused as error:
         answer = {"error": str(error), "hint": error.hint}
     except OSError as error:
@@ -110,8 +115,51 @@ def digest_of(path):
 
 
 def publish(ask):
-    """Copies STAGE/venv of the user to ROOT/NAME/NUMBER: owned by root, without write bits, complete or not at all. A
-    number that is taken by another operation is skipped. Returns the number, and what RECORD says."""
+    """Copies STAGE/venv of the user to ROOT/NAME/NUMBER: owned by root, without write bits. Returns the number, and what
+    RECORD says."""
+
+    def fill(draft, _):
+        person = Person(ask["user"])
+        lock = person.read(os.path.join(ask["stage"], "lock.txt"), MOST_LOCK)
+        size = Copy(person, os.path.join(ask["stage"], "venv"), draft).run()
+        return lock, size + add_train(draft)
+
+    return put(ask, fill)
+
+
+def publish_image(ask):
+    """Makes ROOT/NAME/NUMBER of this machine's own Python and the Python packages of its image. Returns as `publish`."""
+
+    def fill(draft, place):
+        import importlib.metadata
+        import venv
+
+        venv.EnvBuilder(system_site_packages=True, symlinks=True).create(draft)
+        bin_folder = os.path.join(draft, "bin")
+        for name in os.listdir(bin_folder):
+            path = os.path.join(bin_folder, name)
+            if not os.path.islink(path):  # the scripts that activate it contain its path
+                with open(path) as file:
+                    text = file.read()
+                with open(path, "w") as file:
+                    file.write(text.replace(draft, place))
+        write(os.path.join(bin_folder, "torchrun"), TORCHRUN.encode())
+        os.chmod(os.path.join(bin_folder, "torchrun"), 0o555)
+        found = importlib.metadata.distributions(path=[os.path.dirname(TRAIN)])
+        lines = sorted({f"{one.metadata['Name']}=={one.version}\n" for one in found})
+        for base, below, names in os.walk(draft):
+            for path in (os.path.join(base, name) for name in below + names):
+                if not os.path.islink(path):
+                    os.chmod(path, os.stat(path).st_mode & 0o555)
+        return "".join(["# The node image's own packages, from Debian.\n", *lines]).encode(), 0
+
+    return put(ask, fill)
+
+
+def put(ask, fill):
+    """Makes ROOT/NAME/NUMBER, complete or not at all: `fill` writes to a draft, knowing the path on machines, and returns
+    the lock and its size. A number that is taken by another operation is skipped; what the same operation has made before
+    is left as it is. Returns the number, and what RECORD says."""
     root, name, number, operation = ask["root"], ask["name"], ask["number"], ask["operation"]
     os.makedirs(os.path.join(root, name), mode=0o755, exist_ok=True)
     while os.path.lexists(os.path.join(root, name, str(number))):
@@ -124,11 +172,8 @@ def publish(ask):
     erase(draft)
     os.mkdir(draft, 0o755)
     try:
-        person = Person(ask["user"])
-        lock = person.read(os.path.join(ask["stage"], "lock.txt"), MOST_LOCK)
-        size = Copy(person, os.path.join(ask["stage"], "venv"), draft).run()
+        lock, size = fill(draft, f"/environments/{name}/{number}")
         about = {"operation": operation, "sha256": hashlib.sha256(lock).hexdigest(), "python": python_of(draft)}
-        size += add_train(draft)
         about = {**about, "packages": len(PACKAGE.findall(lock)), "bytes": size}
         for file, text in ((LOCK, lock), (RECORD, json.dumps(about).encode())):
             write(os.path.join(draft, file), text)

@@ -33,7 +33,7 @@ MATE, STRANGER = "tim", "bob"
 ROLE = {person: role for role, person in PEOPLE.items()} | {MATE: "member", STRANGER: "member"}
 EVERYBODY = tuple(ROLE)
 JOBS = {person: number for number, person in enumerate(EVERYBODY, 11)}
-ENVIRONMENT = EnvironmentVersion("lab", "tools", 1, "0" * 64, "3.13.5", 1, 1, "requirements.txt", "ann", 1.0, 7)
+ENVIRONMENT = EnvironmentVersion("lab", "tools", 1, "0" * 64, "3.13.5", 1, 1, "requirements.txt", "", "ann", 1.0, 7)
 DOCUMENT = {"name": "p", "steps": {"one": {"run": "true"}}}
 
 

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from headway.catalog.providers import LOCAL, PROVIDERS
 from headway.catalog.releases import DEFAULT_IMAGE, IMAGES, images_in_words
 from headway.clusterfile.health_model import HealthPart
+from headway.clusterfile.software_model import DefaultEnvironment, EnvironmentName, Requirements
 from headway.domain.cluster import BUDGET_WARN_SHARE, DEFAULT_COSTS
 from headway.validation import syntax_rules
 from headway.validation.field_types import (
@@ -131,6 +132,9 @@ class PartitionPart(Part):
         120,
         description="Seconds between preemption and the end of a job. The job first gets its --signal, else SIGTERM.",
     )
+    environment: DefaultEnvironment | None = Field(
+        None, description="Software environment of `headway run` in it without --environment."
+    )
     slurm: SlurmKeys = Field(default_factory=dict, description="More keys of the partition's line in slurm.conf.")
 
 
@@ -186,6 +190,10 @@ class TeamPart(Part):
     share: int = Field(1, ge=1, le=1_000_000, description="Fair share, relative to the other teams.")
     limits: LimitsPart = Field(default_factory=LimitsPart, description="Limits.")
     budget: BudgetPart | None = Field(None, description="Budget of the team (default: none).")
+    environment: DefaultEnvironment | None = Field(
+        None,
+        description="Software environment of its `headway run` without --environment; the partition's comes first.",
+    )
 
 
 class UserPart(Part):
@@ -434,6 +442,18 @@ class ClusterFile(Part):
     mail: MailPart | None = Field(None, description="Mail server for --mail-type (default: no mail).")
     alerts: AlertsPart = Field(default_factory=AlertsPart, description="Receivers of alerts.")
     containers: ContainersPart = Field(default_factory=ContainersPart, description="Container runtime of jobs.")
+    environments: dict[EnvironmentName, Requirements] = Field(
+        default_factory=dict,
+        max_length=100,
+        description="Software environments that apply builds: packages, or the text of a requirements file. Each change is a "
+        "new version. pytorch is always there; pytorch: [] builds none where GPUs are real.",
+        examples=[{"vision": ["torch", "torchvision==0.21"]}],
+    )
+    environment: DefaultEnvironment | None = Field(
+        None,
+        description="Software environment of `headway run` without --environment (default: the node's own Python).",
+        examples=["pytorch"],
+    )
     health: HealthPart = Field(default_factory=HealthPart, description="Reactions to faults of GPUs and nodes.")
     hosts: list[Annotated[HostPart, BeforeValidator(host_from_text)]] = Field(
         default_factory=list, description="Provider ssh: your machines, the head first."

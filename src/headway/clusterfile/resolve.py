@@ -15,6 +15,7 @@ from headway.clusterfile.model import (
     BudgetPart,
     ClusterFile,
     CostPart,
+    GroupPart,
     HostPart,
     KeyPart,
     MountedVolumePart,
@@ -22,6 +23,7 @@ from headway.clusterfile.model import (
     TeamPart,
 )
 from headway.clusterfile.rules import dataset_mount, preemption_rules
+from headway.clusterfile.software_model import resolve_environments
 from headway.domain.cluster import (
     Alerts,
     BackupRule,
@@ -86,7 +88,14 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         munge_key=_key(file.secrets.munge),
         costs=_costs(file.cost),
         controllers=file.controllers,
+        environments=resolve_environments(file.environments, real_gpus=_has_real_gpus(file, parts, catalogue)),
+        environment=file.environment or "",
     )
+
+
+def _has_real_gpus(file: ClusterFile, parts: Mapping[str, GroupPart], catalogue: Mapping[str, Plan]) -> bool:
+    simulated = PROVIDERS[file.provider].simulates_hardware
+    return not simulated and any(catalogue[part.plan].gpus for part in parts.values())
 
 
 def _costs(part: CostPart) -> Costs:
@@ -158,6 +167,7 @@ def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, 
             grace_s=part.grace_time,
             teams=tuple(part.teams),
             slurm=dict(part.slurm),
+            environment=part.environment or "",
         )
         for name, part in parts.items()
     )
@@ -197,6 +207,7 @@ def _team(name: str, part: TeamPart, users: list[str]) -> Team:
         submitted_jobs=limits.submitted_jobs,
         gpus=limits.gpus,
         budget=_budget(part.budget) if part.budget else None,
+        environment=part.environment or "",
     )
 
 

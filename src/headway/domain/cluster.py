@@ -107,6 +107,7 @@ class Partition:
     grace_s: int
     teams: tuple[str, ...]  # () = every team
     slurm: Mapping[str, str] = field(default_factory=dict)  # allowlisted keys
+    environment: str = ""  # software environment of jobs that name none: NAME or NAME@VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,7 @@ class Team:
     gpus: int | None = None  # GPUs held at once
     leads: tuple[str, ...] = ()  # users of the team who may act on all its jobs
     budget: Budget | None = None
+    environment: str = ""  # as in Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +344,9 @@ class Cluster:
     munge_key: KeySource | None = None  # None: Headway makes it
     costs: Costs = field(default_factory=Costs)
     controllers: int = 1  # 2: a second machine takes over when the head fails
+    # Name -> lines of the requirements file of each environment that apply builds
+    environments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    environment: str = ""  # as in Partition
 
     @property
     def head(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 
@@ -9,7 +10,12 @@ FOLDER = "/environments"  # on machines: /environments/NAME/VERSION, read-only
 MODULES = f"{FOLDER}/.modules"  # module files, one for each version
 NO_ENVIRONMENT = "none"  # as a job's environment: the node's own Python, whatever the default
 NAME_PATTERN = r"[a-z][a-z0-9_-]{0,30}"
+LABEL_PATTERN = rf"{NAME_PATTERN}(@[1-9][0-9]{{0,8}})?"
+PYTORCH = "pytorch"  # the environment that every cluster has
+IMAGE_SOURCE = "node image"  # `source` of an environment that is the node image's own Python
+FILE_SOURCE = "cluster file"  # `source` of an environment that the cluster file lists
 _LABEL = re.compile(rf"({NAME_PATTERN})@([1-9][0-9]{{0,8}})")
+_PASSWORD = re.compile(r"[a-z+]+://[^/\s@]*:[^/\s@]+@", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +29,11 @@ class EnvironmentVersion:
     python: str  # version of its Python: "3.13.5"
     packages: int
     bytes: int
-    source: str  # what it was made from: "requirements.txt", "pyproject.toml", "uv.lock"
+    source: str  # what it was made from: "requirements.txt", "pyproject.toml", "uv.lock", FILE_SOURCE, IMAGE_SOURCE
+    request: str  # request_digest() of what was asked for
     person: str
     at: float
-    job_id: int  # the job that built it
+    job_id: int  # the job that built it; 0 for IMAGE_SOURCE
     removed_at: float | None = None
     removed_by: str = ""
     forced: bool = False  # removed although the lineage of jobs names it
@@ -40,6 +47,16 @@ class EnvironmentVersion:
     def path(self) -> str:
         """The version's path on every machine."""
         return f"{FOLDER}/{self.name}/{self.number}"
+
+
+def request_digest(text: str, pyproject: str = "") -> str:
+    """Returns the sha256 of what an environment was asked to contain, before exact versions were chosen."""
+    return hashlib.sha256(f"{text}\0{pyproject}".encode()).hexdigest()
+
+
+def address_with_password(text: str) -> bool:
+    """Returns whether the text has an address that contains a password."""
+    return _PASSWORD.search(text) is not None
 
 
 def parse_label(label: str) -> tuple[str, int]:

@@ -64,11 +64,16 @@ def build_folders(cluster: Cluster, user: str, operation: str) -> BuildFolders:
     return BuildFolders(f"{there}/{operation}", f"{there}/{operation}.log")
 
 
+def file_name(source: str) -> str:
+    """Returns the name under which uv reads the text: everything but a project is a requirements file."""
+    return source if source in ("pyproject.toml", "uv.lock") else "requirements.txt"
+
+
 def prepare_build(
     params: EnvironmentParams, cluster: Cluster, user: str, operation: str, uv: str, index: str = ""
 ) -> PreparedJob:
     """Returns the job that builds the environment. `uv` is the path of the program on the machines."""
-    place, source = build_folders(cluster, user, operation), params.source or "requirements.txt"
+    place, source = build_folders(cluster, user, operation), file_name(params.source or "")
     args = [
         f"--job-name=environment-{params.name}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", f"--mem={_MEMORY}",
         f"--time={_TIME}", "--requeue", "--open-mode=append", f"--output={place.log}",

@@ -48,6 +48,10 @@ class EnvironmentFileStore(Protocol):
         answer. Raises Refused."""
         ...
 
+    async def publish_image(self, name: str, number: int, operation: str) -> Published:
+        """Makes a version of the node image's own Python and packages. Numbers and repetition are as in `publish`."""
+        ...
+
     async def remove(self, name: str, number: int) -> None:
         """Removes a version. Does nothing when it is gone."""
         ...
@@ -76,7 +80,15 @@ class SshEnvironmentFileStore:
 
     async def publish(self, name: str, number: int, operation: str, user: str, stage: str) -> Published:
         ask = {"name": name, "number": number, "operation": operation, "user": user, "stage": stage}
-        got = await self._call("publish", ask, timeout_s=_PUBLISH_S)
+        return self._published(await self._call("publish", ask, timeout_s=_PUBLISH_S))
+
+    async def publish_image(self, name: str, number: int, operation: str) -> Published:
+        return self._published(
+            await self._call("publish_image", {"name": name, "number": number, "operation": operation})
+        )
+
+    @staticmethod
+    def _published(got: Mapping[str, Any]) -> Published:
         return Published(got["number"], got["sha256"], got["lock"], got["python"], got["packages"], got["bytes"])
 
     async def remove(self, name: str, number: int) -> None:

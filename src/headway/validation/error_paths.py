@@ -87,7 +87,10 @@ class _Walker:
             allowed = syntax_rules.URL_TEXT if loc in _URLS else syntax_rules.PLAIN_TEXT
             if loc[:2] == ("storage", "volumes") and loc[3:] == ("mount",):
                 allowed = syntax_rules.MOUNT_TEXT
-            problem = syntax_rules.text_fault(value, allowed) or ("is too long" if len(value) > 4096 else "")
+            most = 4096
+            if loc[:1] == ("environments",):
+                allowed, most = syntax_rules.REQUIREMENTS_TEXT, syntax_rules.MAX_REQUIREMENTS
+            problem = syntax_rules.text_fault(value, allowed) or ("is too long" if len(value) > most else "")
             if problem:
                 self._note(loc, problem)
         return value

@@ -22,6 +22,10 @@ USER_NAME = r"[a-z][a-z0-9_-]{0,31}"
 PLAIN_TEXT = re.compile(r"[A-Za-z0-9 _@%+=:,./~-]*")
 URL_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~?&-]*")  # for URLs, which are only written to one file, as JSON
 
+# For requirements files, which become no part of a configuration or command: printable ASCII, several lines.
+REQUIREMENTS_TEXT = re.compile(r"[\t\n\x20-\x7e]*")
+MAX_REQUIREMENTS = 1024 * 1024  # characters
+
 MOUNT_TEXT = re.compile(r"[A-Za-z0-9 _@%+=:,./~\[\]-]*")  # allows brackets for IPv6 addresses
 
 _ABSOLUTE = re.compile(r"/|(/[A-Za-z0-9._@+-]+)+/?")

@@ -51,6 +51,16 @@ departures: {{jobs: finish}}
 mail: {{relay: "mail.example.org:25"}}
 alerts: {{webhook: "https://example.org/a?b=c", mail: oncall@example.org}}
 """
+ENVIRONMENTS = """
+environments:
+  vision: [torch>=2.6, "numpy; python_version<'3.14'"]
+  text: |
+    --index-url https://pypi.lab/simple
+    transformers\t# from the lab
+environment: vision
+partitions: {train: {environment: text@2}, debug: {}}
+teams: {t: {users: [bob], environment: none}}
+"""
 SMALL = "name: lab\nplan: h100-8\nnodes: 4\n"
 
 
@@ -402,3 +412,26 @@ def test_resolves_cost_rules_and_team_budgets() -> None:
     assert got.teams[0].budget == Budget("usd", Decimal("20000.5"), "month", 0.5, True)
     assert got.teams[1].budget == Budget("gpu_hours", Decimal(40), "week", 0.8, False)
     assert cluster("{name: lab, plan: h100-8, nodes: 1}").costs == Costs()
+
+
+def test_environments_resolve_to_lines_and_defaults() -> None:
+    found = cluster(SMALL + ENVIRONMENTS)
+    assert found.environments["vision"] == ("torch>=2.6", "numpy; python_version<'3.14'")
+    assert found.environments["text"][0] == "--index-url https://pypi.lab/simple"
+    assert found.environments["text"][1].split() == ["transformers", "#", "from", "the", "lab"]
+    assert found.environment == "vision"
+    assert [one.environment for one in found.partitions] == ["text@2", ""]
+    assert found.teams[0].environment == "none"
+
+
+@pytest.mark.parametrize(
+    ("text", "built"),
+    [
+        (SMALL, {}),
+        ("name: lab\nprovider: ssh\nplan: h100-8\nnodes: 1\nhosts: [10.0.0.1, 10.0.0.2]\n", {"pytorch": ("torch", "numpy")}),
+        ("name: lab\nprovider: ssh\nplan: h100-8\nnodes: 1\nhosts: [10.0.0.1, 10.0.0.2]\nenvironments: {pytorch: []}\n", {}),
+        ("name: lab\nprovider: ssh\nplan: cpu-64\nnodes: 1\nhosts: [10.0.0.1, 10.0.0.2]\n", {}),
+    ],
+)  # fmt: skip
+def test_pytorch_is_built_where_gpus_are_real(text: str, built: dict[str, tuple[str, ...]]) -> None:
+    assert cluster(text).environments == built

@@ -149,6 +149,14 @@ ROWS: list[tuple[str, str, str]] = [
         "partitions.c.tier",
         "would preempt b too",
     ),
+    # software environments
+    ("environments: {none: [torch]}", "environments.none", "it means no environment"),
+    ("environments: {Big: [torch]}", "environments.Big", "a name is"),
+    ("environments: {a: 3}", "environments.a", "must be a list of packages"),
+    ("environments: {a: ['-i https://ann:pw@pypi.lab/simple']}", "environments.a", "an address with a password"),
+    ('environments: {a: ["torch\\nnumpy"]}', "environments.a", "has a line break in a package"),
+    ("environment: torch@0", "environment", "is not an environment"),
+    ("teams: {t: {environment: T}}", "teams.t.environment", "is not an environment"),
     # teams and people
     ("teams: {t: {users: [ann, bob, ann]}}", "teams.t.users[2]", "ann is given twice"),
     ("teams: {t: {users: [ann, bob], leads: [bob, carl]}}", "teams.t.leads[1]", "carl is not a user of t"),

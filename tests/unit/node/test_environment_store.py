@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,20 @@ def test_a_program_is_stored_once_and_only_if_it_arrived_whole(
     assert program["tool"]({**about, "bytes": 7})["present"]
     assert program["tool"]({**about, "bytes": 0})["present"]
     assert (tmp_path / ".tools" / "uv-1").stat().st_mode & 0o777 == 0o755
+
+
+def test_the_images_own_python_becomes_a_version_without_a_network(program: dict[str, Any], tmp_path: Path) -> None:
+    root = tmp_path / "environments"
+    root.mkdir()
+    asked = {"root": str(root), "name": "pytorch", "number": 1, "operation": "image-debian13"}
+    answer = program["publish_image"](asked)
+    assert answer["lock"].startswith("# The node image's own packages")
+    place = root / "pytorch" / "1"
+    assert (place / "bin" / "python").resolve() == Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
+    assert "include-system-site-packages = true" in (place / "pyvenv.cfg").read_text()
+    for path in (place, *place.rglob("*")):
+        assert path.is_symlink() or path.stat().st_mode & 0o222 == 0, path
+    texts = [path.read_text() for path in (place / "bin").glob("[aA]ctivate*")]
+    assert any("/environments/pytorch/1" in text for text in texts)
+    assert not any(str(root) in text for text in texts)
+    assert program["publish_image"](asked)["number"] == 1

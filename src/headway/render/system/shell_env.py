@@ -36,12 +36,6 @@ def modules(cluster: Cluster) -> dict[str, str]:
     """Returns the module files of the software that machines have, by name and version. It is on PATH without them too; they set
     the variables that builds look at, so that scripts of other clusters run unchanged."""
     found = {
-        "pytorch/system": _module(
-            "pytorch",
-            "The PyTorch of this machine: python3 and torchrun.",
-            'family("framework")',
-            'setenv("HEADWAY_MODULE_PYTORCH", "system")',
-        ),
         "python/system": _module(
             "python",
             "The Python of this machine, with venv, pip, NumPy and PyTorch.",

@@ -42,6 +42,7 @@ class ClusterLifecycle:
     ) -> bool:
         from headway.cluster.apply import apply_cluster
         from headway.cluster.scaling.scale_in import SteppedAside
+        from headway.environments.image_environment import provide_image_environment
 
         async with self._pool.machine_lock(cluster) as opened:
             try:
@@ -51,6 +52,7 @@ class ClusterLifecycle:
             except SteppedAside:
                 return True
             opened.cluster = cluster
+        await provide_image_environment(cluster, opened.context, report)
         return False
 
     async def take_down(self, cluster: Cluster, report: ReportProgress, delete_data: bool) -> tuple[str, ...]:

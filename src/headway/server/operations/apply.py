@@ -12,6 +12,7 @@ from headway.server.operations.slurm_upgrade import backed_up, nodes_follow
 from headway.services.app_state import AppState
 from headway.services.billing.pricing import prices_of
 from headway.services.cluster.cost_guard import cost_limit_conflict
+from headway.services.cluster.declared_environments import queue_declared_builds
 from headway.services.cluster.planning import scaled_document
 from headway.services.to_schemas import summary_of
 from headway.store import ClusterRow, Operation
@@ -60,7 +61,11 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
         # heads.
         await nodes_follow(state, operation, cluster, deadline)
         raise
-    return await waiting.go_on_later() if aside else await nodes_follow(state, operation, cluster, deadline)
+    if aside:
+        return await waiting.go_on_later()
+    if names := await queue_declared_builds(state, cluster, operation.person):
+        await report("environments", f"{', '.join(names)}: built by operations of their own", done=True)
+    return await nodes_follow(state, operation, cluster, deadline)
 
 
 def _deadline(state: AppState, operation: Operation, params: ApplyParams) -> Deadline | None:

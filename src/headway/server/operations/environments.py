@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import format_bytes
-from headway.domain.environment import EnvironmentVersion
+from headway.domain.environment import EnvironmentVersion, request_digest
 from headway.domain.operation import EnvironmentParams
 from headway.domain.slurm.job_states import ENDED, WAITING
 from headway.domain.slurm.state import JobState
@@ -64,18 +64,20 @@ class EnvironmentOperation:
             made = await files.publish(self._name, number, self._operation.id, user, place.stage)
             version = EnvironmentVersion(
                 cluster.name, self._name, made.number, made.sha256, made.python, made.packages, made.bytes,
-                self._params.source or "", self._operation.person, state.clock(), submitted.job_id,
+                self._params.source or "", request_digest(self._params.text or "", self._params.pyproject or ""),
+                self._operation.person, state.clock(), submitted.job_id,
             )  # fmt: skip
-            same = next((one for one in await store.versions(cluster.name, self._name) if _same(one, version)), None)
-            if same is not None and same.number != version.number:
-                await files.remove(self._name, version.number)
-                text = f"{same.label} already has exactly these packages"
+            latest = next(iter((await store.versions(cluster.name, self._name))[-1:]), None)
+            if latest is None or not _same(latest, version):
+                await store.add(version, made.lock)
+                latest, text = version, f"{version.label}: {made.packages} packages, {format_bytes(made.bytes)}"
             else:
-                if same is None:
-                    await store.add(version, made.lock)
-                same, text = version, f"{version.label}: {made.packages} packages, {format_bytes(made.bytes)}"
+                if latest.number != version.number:  # else the server stopped after this operation had recorded it
+                    await files.remove(self._name, version.number)
+                    await store.record_request(latest, version.request)
+                text = f"{latest.label} has exactly these packages"
             await self._report("version", text, done=True, seconds=time.monotonic() - began)
-            return same.path
+            return latest.path
         finally:
             await self._clean_up(cluster, user, place)
 

@@ -5,11 +5,10 @@ because everybody's jobs may run its code."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from headway.domain.cluster import Cluster
-from headway.domain.environment import NO_ENVIRONMENT, EnvironmentVersion
+from headway.domain.environment import NO_ENVIRONMENT, EnvironmentVersion, address_with_password
 from headway.domain.operation import EnvironmentParams
 from headway.errors import Conflict, NotAllowed, NotFound, Refused
 from headway.schemas.clusters import OperationOut
@@ -20,7 +19,6 @@ from headway.services.cluster.operations import queue_operation
 from headway.services.identity import Principal, Right
 from headway.services.to_schemas import operation_out
 
-_PASSWORD = re.compile(r"[a-z+]+://[^/\s@]*:[^/\s@]+@", re.IGNORECASE)
 _TOLD = ("name", "source", "user", "partition", "team", "version", "force")  # in the audit trail
 
 
@@ -46,7 +44,7 @@ async def add_environment(state: AppState, who: Principal, cluster: str, ask: En
     user = who.user_to_act_as(ask.user)
     resolved = await cluster_to_work_on(state, cluster, who)
     await _require_owner(state, who, cluster, ask.name)
-    if _PASSWORD.search(ask.text):
+    if address_with_password(ask.text):
         raise Refused(
             f"{ask.source} has an address with a password, which would be kept with the environment",
             hint=f"leave it out; write it to .netrc in the home of {user} on {cluster}",

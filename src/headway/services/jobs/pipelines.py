@@ -22,6 +22,7 @@ from headway.schemas.submission.job_values import GitIn
 from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
 from headway.services.app_state import AppState
 from headway.services.authorization import authorize_as_owner, cluster_to_work_on, command_slot, write_audit_line
+from headway.services.cluster.declared_environments import environment_of
 from headway.services.cluster.environments import pin_environment
 from headway.services.identity import Principal
 from headway.services.jobs.submission import new_folder_suffix, node_offer, record_submission
@@ -32,7 +33,7 @@ async def start_pipeline(state: AppState, who: Principal, name: str, request: Pi
     """Submits every step. If one is refused, the steps submitted before it are cancelled."""
     user = who.user_to_act_as(request.user)
     cluster = await cluster_to_work_on(state, name, who)
-    pipeline = await _pinned(state, cluster, read_pipeline(request.document))
+    pipeline = await _pinned(state, cluster, read_pipeline(request.document), user)
     work = user_folders(cluster, user).job_folder(pipeline.name, new_folder_suffix(who))
     _check(pipeline, cluster, node_offer(state, cluster), user, work)
     stored = {
@@ -49,10 +50,12 @@ async def start_pipeline(state: AppState, who: Principal, name: str, request: Pi
     return await _out(state, cluster, row, made)
 
 
-async def _pinned(state: AppState, cluster: Cluster, pipeline: Pipeline) -> Pipeline:
+async def _pinned(state: AppState, cluster: Cluster, pipeline: Pipeline, user: str) -> Pipeline:
     """Returns the pipeline with the versions of its steps' environments, so that a retry uses the same ones."""
     steps = {
-        name: step.model_copy(update={"environment": await pin_environment(state, cluster, step.environment)})
+        name: step.model_copy(
+            update={"environment": await pin_environment(state, cluster, environment_of(cluster, step, user))}
+        )
         for name, step in pipeline.steps.items()
     }
     return pipeline.model_copy(update={"steps": steps})

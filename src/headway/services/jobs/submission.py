@@ -27,6 +27,7 @@ from headway.schemas.submission.submissions import CheckJobIn, CheckJobOut, RunO
 from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.cluster.datasets import pin_versions
+from headway.services.cluster.declared_environments import environment_of
 from headway.services.cluster.environments import pin_environment
 from headway.services.identity import Principal
 from headway.store import StoreUnavailable
@@ -39,7 +40,7 @@ async def submit(state: AppState, who: Principal, name: str, request: SubmitIn) 
     """Runs sbatch on the cluster as the person's user, and records the job."""
     user = who.user_to_act_as(request.user)
     cluster = await cluster_to_work_on(state, name, who)
-    request = request.model_copy(update=await _pinned(state, cluster, request))
+    request = request.model_copy(update=await _pinned(state, cluster, request, user))
     prepared = prepare_submit(request, cluster, user, new_folder_suffix(who))
     return await submit_and_record(state, who, cluster, prepared, user, "submit")
 
@@ -48,7 +49,7 @@ async def run(state: AppState, who: Principal, name: str, request: RunIn) -> Run
     """Makes a batch script from a command and submits it; with `dry_run` it only makes the script."""
     user = who.user_to_act_as(request.user)
     cluster = await cluster_to_work_on(state, name, who)
-    request = request.model_copy(update=await _pinned(state, cluster, request))
+    request = request.model_copy(update=await _pinned(state, cluster, request, user))
     prepared = prepare_run(request, cluster, user, new_folder_suffix(who), offer=node_offer(state, cluster))
     if request.dry_run:
         return run_out(prepared, name, user)
@@ -63,7 +64,7 @@ async def check(state: AppState, who: Principal, name: str, check_request: Check
     assert request is not None
     user = who.user_to_act_as(request.user)
     cluster = await cluster_to_work_on(state, name, who)
-    script, pinned = "", await _pinned(state, cluster, request)
+    script, pinned = "", await _pinned(state, cluster, request, user)
     if check_request.run is not None:
         command = check_request.run.model_copy(update=pinned)
         made, found = preview_run(command, cluster, user, node_offer(state, cluster))
@@ -92,11 +93,13 @@ async def check(state: AppState, who: Principal, name: str, check_request: Check
     return CheckJobOut(starts_at=at, nodes=nodes, partition=partition, script=script)
 
 
-async def _pinned(state: AppState, cluster: Cluster, request: SubmitIn | RunIn) -> dict[str, Any]:
-    """Returns the versions of the datasets and the environment that the request names without one, or leaves out."""
+async def _pinned(state: AppState, cluster: Cluster, request: SubmitIn | RunIn, user: str) -> dict[str, Any]:
+    """Returns the versions of the datasets and the environment that the request names without one. A command that names
+    no environment gets the default one."""
+    wanted = environment_of(cluster, request, user) if isinstance(request, RunIn) else request.environment
     return {
         "stage_in": await pin_versions(state, cluster, request.stage_in),
-        "environment": await pin_environment(state, cluster, request.environment),
+        "environment": await pin_environment(state, cluster, wanted),
     }
 
 

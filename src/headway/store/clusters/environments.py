@@ -61,11 +61,17 @@ class Environments(StorePart):
         async with self._database.write() as db:
             await db.execute(insert(t.environments).values(**asdict(version), lock=lock))
 
+    async def record_request(self, version: EnvironmentVersion, request: str) -> None:
+        """Records that the version is also what was asked for by `request`, a request_digest()."""
+        await self._update(version, request=request)
+
     async def record_removal(self, version: EnvironmentVersion, person: str, *, forced: bool) -> None:
         """Records that the files of a version were removed, and by whom."""
+        await self._update(version, removed_at=self._database.now(), removed_by=person, forced=forced)
+
+    async def _update(self, version: EnvironmentVersion, **values: Any) -> None:
         e = t.environments
         mine = (e.c.cluster == version.cluster, e.c.name == version.name, e.c.number == version.number)
-        values = {"removed_at": self._database.now(), "removed_by": person, "forced": forced}
         async with self._database.write() as db:
             await db.execute(update(e).where(*mine).values(**values))
 

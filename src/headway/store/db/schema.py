@@ -335,6 +335,7 @@ environments = Table(
     Column("packages", Integer, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("source", String(200), nullable=False),
+    Column("request", String(64), nullable=False),
     Column("person", String(64), nullable=False),
     Column("at", Float, nullable=False),
     Column("job_id", BigInteger, nullable=False),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headway.domain.cluster import Cluster
+from headway.domain.cluster import Cluster, User
 from headway.domain.slurm.state import JobState
 from headway.environments.file_store import Published
 from headway.errors import Refused
@@ -230,3 +230,61 @@ async def test_environment_that_is_still_being_built_is_named(server: Server, bu
     answer = await client.post("/api/v1/clusters/lab/run", json={"argv": ["true"], "environment": "demo"})
     assert "environment demo of lab is still being built" in answer.json()["detail"]
     await server.work_off()
+
+
+async def test_apply_builds_what_the_file_lists_once_and_again_when_it_changes(server: Server, builds: Builds) -> None:
+    server.backend.clusters["lab"] = {"environments": {"vision": ("torch", "numpy")}}
+    server.backend.answers |= {"plan": server_fakes.changes(), "apply": None}
+    client = await server.client()
+    body = {"document": server_fakes.document().model_dump(), "confirmed": True}
+    for lines, kept in (
+        (("torch", "numpy"), ["vision@1"]),
+        (("torch", "numpy"), ["vision@1"]),
+        (("x",), ["vision@1", "vision@2"]),
+    ):
+        server.backend.clusters["lab"] = {"environments": {"vision": lines}}
+        builds.lock = "".join(f"{line}==1\n" for line in lines)
+        server.state.clusters.forget("lab")
+        assert (await client.post("/api/v1/clusters/lab/apply", json=body)).status_code == 202
+        await server.work_off()
+        assert [one.label for one in await server.store.environments.versions("lab")] == kept
+    operations = await server.store.operations.recent("lab")
+    assert [one.state for one in operations if one.kind == "environment"] == ["done", "done"]
+
+
+@pytest.mark.parametrize(
+    ("job", "used"),
+    [
+        ({}, "of-partition"),
+        ({"partition": "plain"}, "of-team"),
+        ({"partition": "plain", "team": "other"}, "of-cluster"),
+        ({"environment": "none"}, ""),
+        ({"container": {"image": "docker://x"}}, ""),
+        ({"environment": "of-team@1"}, "of-team"),
+    ],
+)
+async def test_command_without_environment_gets_the_default_one(
+    server: Server, builds: Builds, job: dict[str, Any], used: str
+) -> None:
+    for number, name in enumerate(("of-partition", "of-team", "of-cluster")):
+        builds.lock = f"x=={number}\n"
+        await add(server, name=name)
+    plain = builders.cluster()
+    server.backend.clusters["lab"] = {
+        "partitions": (
+            replace(plain.partitions[0], environment="of-partition"),
+            replace(plain.partitions[0], name="plain", default=False),
+        ),
+        "teams": (
+            replace(plain.teams[0], name="default", environment="of-team"),
+            replace(plain.teams[0], name="other"),
+        ),
+        "users": (User("ann", (), ("default", "other")),),
+        "environment": "of-cluster",
+    }
+    server.state.clusters.forget("lab")
+    client = await server.client()
+    run = await client.post("/api/v1/clusters/lab/run", json={"argv": ["true"], "dry_run": True, **job})
+    assert run.status_code == 201, run.text
+    lines = [line["text"] for line in run.json()["script"] if "HEADWAY_ENVIRONMENT" in line["text"]]
+    assert [f"HEADWAY_ENVIRONMENT={used}@1" in line for line in lines] == ([True] if used else [])

@@ -11,7 +11,7 @@ from headway.schemas.submission.submissions import SubmitIn
 
 
 def version(name: str, number: int) -> EnvironmentVersion:
-    return EnvironmentVersion("lab", name, number, "ab" * 32, "3.13.5", 1, 10, "requirements.txt", "ann", 0.0, 7)
+    return EnvironmentVersion("lab", name, number, "ab" * 32, "3.13.5", 1, 10, "requirements.txt", "", "ann", 0.0, 7)
 
 
 KNOWN = [version("demo", 1), version("demo", 2), version("torch", 10)]

@@ -113,7 +113,8 @@ def show(
         return
     common.print_note(
         f"{found.name}@{found.version} at {found.path}: Python {found.python}, {found.packages} packages, "
-        f"{format_bytes(found.bytes)}, built from {found.source} by {found.person} in job {found.job_id}, "
+        f"{format_bytes(found.bytes)}, "
+        f"from the {found.source} by {found.person}{f' in job {found.job_id}' if found.job_id else ''}, "
         f"{formatting.local_time(found.at)}; lock sha256 {found.digest}"
     )
     common.print_line(found.lock.rstrip())

@@ -114,6 +114,7 @@ def _create_tables() -> None:
         sa.Column("packages", sa.Integer(), nullable=False),
         sa.Column("bytes", sa.BigInteger(), nullable=False),
         sa.Column("source", sa.String(length=200), nullable=False),
+        sa.Column("request", sa.String(length=64), nullable=False),
         sa.Column("person", sa.String(length=64), nullable=False),
         sa.Column("at", sa.Float(), nullable=False),
         sa.Column("job_id", sa.BigInteger(), nullable=False),

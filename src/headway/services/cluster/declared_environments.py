@@ -1,0 +1,48 @@
+"""Builds of the software environments that a cluster file lists, and the default environment of a job."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import Cluster
+from headway.domain.environment import FILE_SOURCE, NO_ENVIRONMENT, request_digest
+from headway.domain.operation import EnvironmentParams
+from headway.schemas.submission.run_options import JobFields
+from headway.services.app_state import AppState
+from headway.services.cluster.operations import queue_operation
+from headway.services.identity import linux_user_of
+
+
+async def queue_declared_builds(state: AppState, cluster: Cluster, person: str) -> list[str]:
+    """Queues the build of each environment of the file whose latest version was not made from what the file says now.
+    Returns their names. The builds are jobs of the person, or of the cluster's admin if the person is no user there."""
+    queued = []
+    for name, lines in cluster.environments.items():
+        text = "".join(f"{line}\n" for line in lines)
+        versions = await state.store.environments.versions(cluster.name, name)
+        params = EnvironmentParams("add", name, source=FILE_SOURCE, text=text, user=await _user(state, cluster, person))
+        if versions and versions[-1].request == request_digest(text):
+            continue
+        if await state.store.operations.active(cluster.name, params.subject) is None:
+            await queue_operation(state, cluster.name, person, params)
+            queued.append(name)
+    return queued
+
+
+async def _user(state: AppState, cluster: Cluster, person: str) -> str:
+    known = await state.store.people.get(person)
+    mine = linux_user_of(known) if known else ""
+    users = {user.name: user.admin for user in cluster.users}
+    return mine if mine in users else next((name for name, admin in users.items() if admin), next(iter(users), ""))
+
+
+def environment_of(cluster: Cluster, job: JobFields, user: str) -> str:
+    """Returns the environment of a job of `headway run`: its own, else its partition's, its team's or the cluster's. A
+    job in a container has none."""
+    if job.environment or job.container is not None:
+        return job.environment or NO_ENVIRONMENT
+    partitions = {one.name: one for one in cluster.partitions}
+    default = next((one.name for one in cluster.partitions if one.default), "")
+    own = next((one.teams[0] for one in cluster.users if one.name == user and one.teams), "")
+    teams = {one.name: one for one in cluster.teams}
+    partition, team = partitions.get(job.partition or default), teams.get(job.team or own)
+    places = (partition.environment if partition else "", team.environment if team else "", cluster.environment)
+    return next(filter(None, places), NO_ENVIRONMENT)
