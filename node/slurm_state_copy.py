@@ -9,7 +9,7 @@
     slurm_state_copy.py end STAMP REF FOLDER PLACE  runs after them; writes to the file STAMP which restore this state is from
 
 Between begin and end, FOLDER.restoring and PLACE.restoring exist, and slurmctld and slurmdbd don't start
-(render/system/systemd_files.py), because one of the two may be half restored. If begin runs again, it finds these files, and what
+(render/system/daemon_units.py), because one of the two may be half restored. If begin runs again, it finds these files, and what
 was kept from before the first try stays.
 
 slurmctld replaces each of its files by a rename, so hard links to the files are a copy of one moment at no cost. A job's script

@@ -26,16 +26,19 @@ from headway.render.slurm import (
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import (
     agent_config,
+    daemon_units,
     firewall,
+    head_user_limits,
     hosts,
     intra_job_ssh,
+    login_limits,
+    mail,
     mariadb,
     nfs,
     rest_socket,
-    session_limits,
     shell_env,
     sshd,
-    systemd_files,
+    tmpfiles,
     users,
     volume_mounts,
 )
@@ -61,7 +64,7 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
         sshd.SSHD: File(sshd.sshd_conf(site)),
         "/etc/environment": File(shell_env.environment(), block=site.own is not None),
         "/etc/profile.d/headway.sh": File(shell_env.profile()),
-        "/etc/security/limits.d/headway.conf": File(shell_env.limits()),
+        "/etc/security/limits.d/headway.conf": File(login_limits.login_limits()),
         **{f"{shell_env.MODULES}/{name}.lua": File(text) for name, text in shell_env.modules(cluster).items()},
         **users.people(cluster, site),
         **firewall.files(cluster, site),
@@ -78,10 +81,8 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
     known, first = slurm_release(cluster.slurm_version), name == cluster.head
     head_cpus = site.real_cpus or cluster.largest_plan.cpus
     files = {
-        "/etc/sysusers.d/headway.conf": File(systemd_files.sysusers()),
-        "/etc/tmpfiles.d/headway.conf": File(
-            systemd_files.tmpfiles(site, head=True, more=power_saving.tmpfiles(cluster))
-        ),
+        "/etc/sysusers.d/headway.conf": File(users.sysusers()),
+        "/etc/tmpfiles.d/headway.conf": File(tmpfiles.tmpfiles(site, head=True, more=power_saving.tmpfiles(cluster))),
         **slurm_version_marker.files(cluster, first=first),
         slurm_conf.PATH: File(slurm_conf.slurm_conf(cluster, site)),
         "/etc/slurm/cgroup.conf": File(
@@ -93,12 +94,12 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         machine_paths.JWT_KEY: File("", mode=0o600, owner="slurm", group="slurm", secret="jwt_key"),
         sshd.PAM: File(sshd.pam_head()),
         sshd.PAM_MANAGER: File(sshd.pam_manager()),
-        session_limits.PROGRAM: File(session_limits.session_program(head_cpus), mode=0o755),
-        **systemd_files.controller_units(cluster, known, name, around=queue_recovery_unit.AROUND if first else ""),
+        head_user_limits.SESSION_PROGRAM: File(head_user_limits.cgroup_v1_session_program(head_cpus), mode=0o755),
+        **daemon_units.controller_units(cluster, known, name, around=queue_recovery_unit.AROUND if first else ""),
         **rest_socket.files(known),
         **volume_mounts.files(cluster, site, head=True),
         **agent_config.head_files(cluster, site, name),
-        **systemd_files.user_limits(head_cpus),
+        **head_user_limits.user_slices(head_cpus),
         **power_saving.files(cluster),
         **(_accounting(cluster, site) if first else {}),
         **single_active_head.files(cluster, first=first),
@@ -111,7 +112,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
     if cluster.switches:
         files["/etc/slurm/topology.conf"] = File(topology_conf.topology_conf(cluster))
     if cluster.mail_relay:
-        files["/etc/msmtprc"] = File(shell_env.msmtprc(cluster))
+        files["/etc/msmtprc"] = File(mail.msmtprc(cluster))
     return files
 
 
@@ -120,7 +121,7 @@ def _accounting(cluster: Cluster, site: Site) -> dict[str, File]:
     return {
         "/etc/slurm/slurmdbd.conf": File(slurmdbd_conf.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
         mariadb.PATH: File(mariadb.mariadb_cnf()),
-        **systemd_files.database_units(),
+        **daemon_units.database_units(),
         **nfs.head_files(cluster, site),
         **prometheus_conf.files(cluster, site),
     }
@@ -130,7 +131,7 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
     known = slurm_release(cluster.slurm_version)
     files = {
         "/etc/tmpfiles.d/headway.conf": File(
-            systemd_files.tmpfiles(
+            tmpfiles.tmpfiles(
                 site,
                 head=False,
                 gpus=group.plan.gpus,
@@ -147,7 +148,7 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
             volumes=volume_mounts.provided_volumes(cluster, site),
             outside=(*nfs.exported(site), *(volume.path for volume in cluster.storage.volumes)),
         ),
-        **systemd_files.node_units(cluster, known, group),
+        **daemon_units.node_units(cluster, known, group),
         **volume_mounts.files(cluster, site, head=False),
         **agent_config.node_files(cluster, site, group),
     }

@@ -20,7 +20,7 @@ from headway.domain.machines.systemd_unit import Unit
 from headway.domain.provider_traits import ProviderTraits
 from headway.images import recipe
 from headway.render.ha import slurm_state_folder
-from headway.render.system import systemd_files, volume_mounts
+from headway.render.system import daemon_units, volume_mounts
 from tests.support import builders
 
 HOSTS = "/etc/hosts"
@@ -152,6 +152,6 @@ def test_controller_start_without_state_copy_has_a_short_timeout() -> None:
 @pytest.mark.parametrize(("provider", "given"), [(SSH, True), (LOCAL, False)])
 def test_systemd_start_timeout_is_raised_on_owned_machines(provider: ProviderTraits, given: bool) -> None:
     cluster = builders.cluster(provider=provider)
-    files = systemd_files.controller_units(cluster, slurm_release(cluster.slurm_version), cluster.head, around="")
-    text = files[systemd_files.drop_in("slurmctld.service")].text
+    files = daemon_units.controller_units(cluster, slurm_release(cluster.slurm_version), cluster.head, around="")
+    text = files[daemon_units.drop_in("slurmctld.service")].text
     assert (f"\nTimeoutStartSec={slurm_state_folder.START_S}\n" in text) is given

@@ -7,7 +7,7 @@
         the job is requeued)
 
 Machines that a provider reclaims go through the same states with the steps of `spot_reclaim`. `headway.autoscale` handles
-incidents of machines that can't be created. `orphaned` closes an incident whose machine no longer exists.
+incidents of machines that can't be created. `machine_gone` closes an incident whose machine no longer exists.
 
 Each step is stored before the next and can be repeated, so that a new server continues after a killed one. Repairs and tests
 take long: they run as tasks that write nothing to the store, and a new server starts them again."""
@@ -301,7 +301,7 @@ class IncidentEngine:
         unfinished = await self.cluster_context.store.incidents.search(
             self.cluster.name, unfinished=True, limit=MAX_OPEN_INCIDENTS
         )
-        moved = await machine_gone.close_orphaned(self.context, unfinished, self.tasks.cancel) if only is None else []
+        moved = await machine_gone.close_incidents(self.context, unfinished, self.tasks.cancel) if only is None else []
         messages = [(closed.node, closed.steps[-1].text) for closed in moved]
         after = {closed.number: closed for closed in moved}
         tried_last = {number: place for place, number in enumerate(self.last_faults, 1)}

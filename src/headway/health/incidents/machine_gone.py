@@ -25,7 +25,7 @@ _AFTER_JOBS_MOVED = frozenset(
 CancelTask = Callable[[Incident], Awaitable[None]]
 
 
-async def close_orphaned(
+async def close_incidents(
     context: HealthContext, unfinished: Iterable[Incident], cancel_task: CancelTask
 ) -> list[Incident]:
     """Closes the incidents that are over and starts tests on replacement machines. `cancel_task` cancels the running

@@ -15,7 +15,7 @@ from headway.domain.machines.systemd_unit import Unit
 from headway.render.escaping import MARK, script
 from headway.render.monitoring.alertmanager_conf import alertmanager_yml, as_yaml
 from headway.render.system.agent_config import METRICS_PORT
-from headway.render.system.systemd_files import TRIES, drop_in
+from headway.render.system.daemon_units import TRIES, drop_in
 
 FOLDER = "/etc/headway/prometheus"
 CONFIG = f"{FOLDER}/prometheus.yml"

@@ -1,5 +1,6 @@
-"""cli_filter.lua: sbatch notes each submission, for the resubmission of those that a killed slurmctld had not saved
-(`queue_recovery_unit`), and says so where --mail-type sends no mail."""
+"""cli_filter.lua: sbatch notes each submission in the user's home, so that submissions that a killed slurmctld had not saved
+are submitted again (`queue_recovery_unit`), and says so where --mail-type sends no mail. No submission is refused or changed
+here."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK
 from headway.render.machine_paths import AGENT_PROGRAM
-from headway.render.system.systemd_files import UNITS
+from headway.render.system.daemon_units import UNITS
 
 RECALL = "headway-recall.service"
 

@@ -12,7 +12,7 @@ from headway.render.escaping import MARK, path, word
 from headway.render.machine_paths import AGENT_PROGRAM
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import nfs
-from headway.render.system.systemd_files import TRIES, UNITS
+from headway.render.system.daemon_units import TRIES, UNITS
 from headway.render.system.volume_mounts import provided_volumes
 
 AGENT = "headway-agent.service"

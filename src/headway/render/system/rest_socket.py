@@ -1,13 +1,13 @@
 """slurmrestd for people's own programs on a head: a socket that everybody may open, and a process of its own for each connection,
 started by systemd. A token of `scontrol token` says who asks. Headway's server has another slurmrestd
-(`systemd_files.controller_units`), which such programs neither slow down nor fill."""
+(`daemon_units.controller_units`), which such programs neither slow down nor fill."""
 
 from __future__ import annotations
 
 from headway.catalog.releases import SlurmRelease
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK
-from headway.render.system.systemd_files import UNITS
+from headway.render.system.daemon_units import UNITS
 
 SOCKET = "/run/headway/rest.sock"
 SOCKET_UNIT = "headway-rest.socket"

@@ -1,10 +1,10 @@
-"""The shell environment of users and jobs: modules, limits, mail."""
+"""The shell environment of users and jobs: environment variables and modules."""
 
 from __future__ import annotations
 
 from headway.domain import environment as software
 from headway.domain.cluster import Cluster
-from headway.render.escaping import MARK, script, word
+from headway.render.escaping import MARK, script
 
 MODULES = "/opt/modulefiles"  # of the cluster's administrator
 _MODULEPATH = f"{software.MODULES}:{MODULES}"
@@ -77,29 +77,3 @@ def _module(name: str, about: str, *lines: str) -> str:
     """Returns a module file for Lmod."""
     head = (f"-- {MARK}", f"help([[{about}]])", f'whatis("Name: {name}")', f'whatis("Description: {about}")')
     return "\n".join((*head, *lines)) + "\n"
-
-
-def limits() -> str:
-    """Returns the resource limits of login sessions."""
-    return script(
-        "# Locked memory for network cards, many open files for data loaders. Jobs have Slurm's limits.",
-        "* soft nofile 16384",
-        "* - memlock unlimited",
-        "# No core files by default; `ulimit -c unlimited` enables them.",
-        "* soft core 0",
-    )
-
-
-def msmtprc(cluster: Cluster) -> str:
-    """Returns the configuration for mail of --mail-type. Raises InvalidSpec for a relay that is not host:port."""
-    host, _, port = cluster.mail_relay.partition(":")
-    return script(
-        "defaults",
-        "tls off",
-        "auth off",
-        "syslog LOG_MAIL",
-        "account default",
-        f"host {word(host, 'mail_relay')}",
-        f"port {word(port or '25', 'mail_relay')}",
-        f"from slurm@{word(cluster.name, 'name')}",
-    )

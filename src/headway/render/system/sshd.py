@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.domain.cluster import Site
 from headway.render.escaping import MARK, word
-from headway.render.system import session_limits
+from headway.render.system import head_user_limits
 from headway.render.system.users import KEYS
 
 SSHD = "/etc/ssh/sshd_config.d/10-headway.conf"
@@ -91,7 +91,7 @@ session    required     pam_limits.so
 session    required     pam_env.so
 session    required     pam_env.so envfile=/etc/default/locale
 # CPU, memory and task limits of the session, also where systemd can't set them.
-session    optional     pam_exec.so quiet {session_limits.PROGRAM}
+session    optional     pam_exec.so quiet {head_user_limits.SESSION_PROGRAM}
 @include common-password
 """
 
@@ -104,7 +104,7 @@ def pam_manager() -> str:
 @include common-account
 session    required     pam_loginuid.so
 session    required     pam_limits.so
-session    optional     pam_exec.so quiet {session_limits.PROGRAM}
+session    optional     pam_exec.so quiet {head_user_limits.SESSION_PROGRAM}
 @include common-session-noninteractive
 session    optional     pam_keyinit.so force revoke
 session    optional     pam_systemd.so

@@ -13,13 +13,13 @@ from headway.render.monitoring import prometheus_conf
 from headway.render.slurm import slurm_conf
 from headway.render.system import (
     agent_config,
+    daemon_units,
     firewall,
     intra_job_ssh,
     mariadb,
     nfs,
     rest_socket,
     sshd,
-    systemd_files,
     volume_mounts,
 )
 
@@ -28,7 +28,7 @@ _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.c
 # Files that slurmctld, or a program at its start, reads only once.
 _CONTROLLER = (
     machine_paths.JWT_KEY,
-    systemd_files.drop_in("slurmctld.service"),
+    daemon_units.drop_in("slurmctld.service"),
     slurm_state_folder.PROGRAM,
     slurm_conf.LEADS,
 )
@@ -46,7 +46,7 @@ def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
     """Returns the units of each role. Changed keys of slurm.conf may need more than a reload: see
     `slurm.change_impact`."""
     wall = firewall.units(site)
-    munge = Unit("munge.service", restart_on=(MUNGE_KEY, systemd_files.drop_in("munge.service")))
+    munge = Unit("munge.service", restart_on=(MUNGE_KEY, daemon_units.drop_in("munge.service")))
     head, node = _mounts(cluster, site, head=True), _mounts(cluster, site, head=False)
     # Nodes mount the head's exports, so these mounts wait for the controller, which starts after the exports.
     if nfs.exported(site):
@@ -88,7 +88,7 @@ def _mounts(cluster: Cluster, site: Site, *, head: bool) -> tuple[Unit, ...]:
 
 
 def _mount(name: str) -> Unit:
-    return Unit(name, restart_on=(f"{systemd_files.UNITS}/{name}",), disturbs=Disturbs.JOBS)
+    return Unit(name, restart_on=(f"{daemon_units.UNITS}/{name}",), disturbs=Disturbs.JOBS)
 
 
 def _on_export(volume: Volume, site: Site) -> bool:
@@ -103,7 +103,7 @@ def _ssh(*more: str) -> Unit:
 
 def _agent(stage: str) -> Unit:
     """Returns the agent's unit. It starts last in its stage, because no other unit waits for it."""
-    own = (f"{systemd_files.UNITS}/{agent_config.AGENT}", machine_paths.AGENT_PROGRAM, agent_config.CONFIG)
+    own = (f"{daemon_units.UNITS}/{agent_config.AGENT}", machine_paths.AGENT_PROGRAM, agent_config.CONFIG)
     return Unit(agent_config.AGENT, restart_on=own, stage=stage)
 
 
@@ -112,13 +112,13 @@ def _head() -> tuple[Unit, ...]:
     return (
         Unit(
             "mariadb.service",
-            restart_on=(mariadb.PATH, systemd_files.drop_in("mariadb.service")),
+            restart_on=(mariadb.PATH, daemon_units.drop_in("mariadb.service")),
             disturbs=restart,
             stage="database",
         ),
         Unit(
             "slurmdbd.service",
-            restart_on=("/etc/slurm/slurmdbd.conf", machine_paths.JWT_KEY, systemd_files.drop_in("slurmdbd.service")),
+            restart_on=("/etc/slurm/slurmdbd.conf", machine_paths.JWT_KEY, daemon_units.drop_in("slurmdbd.service")),
             disturbs=Disturbs.NOTHING,  # slurmctld keeps records until slurmdbd is back
             stage="accounting",
         ),
@@ -144,18 +144,18 @@ def _standby() -> Unit:
 
 
 def _slurmrestd() -> Unit:
-    return Unit("slurmrestd.service", restart_on=(systemd_files.drop_in("slurmrestd.service"),), stage="controller")
+    return Unit("slurmrestd.service", restart_on=(daemon_units.drop_in("slurmrestd.service"),), stage="controller")
 
 
 def _rest_socket() -> Unit:
-    unit = f"{systemd_files.UNITS}/{rest_socket.SOCKET_UNIT}"
+    unit = f"{daemon_units.UNITS}/{rest_socket.SOCKET_UNIT}"
     return Unit(rest_socket.SOCKET_UNIT, restart_on=(unit,), stage="controller")
 
 
 def _slurmd() -> Unit:
     return Unit(
         "slurmd.service",
-        restart_on=(systemd_files.drop_in("slurmd.service"),),
+        restart_on=(daemon_units.drop_in("slurmd.service"),),
         disturbs=Disturbs.NODE_RESTART,
         stage="node",
     )

@@ -1,4 +1,5 @@
-"""Files of users on every machine (libnss-extrausers): accounts, locked accounts of departed users, and SSH keys."""
+"""Files of users on every machine (libnss-extrausers): accounts, locked accounts of departed users, and SSH keys; and the
+system users of heads."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Iterator
 from headway.domain.cluster import Cluster, Site, User
 from headway.domain.machines.managed_file import File
 from headway.errors import Fault, InvalidSpec
-from headway.render.escaping import MARK, one_line, path, word
+from headway.render.escaping import MARK, one_line, path, script, word
 
 FOLDER = "/var/lib/extrausers"
 KEYS = "/etc/ssh/headway_keys"
@@ -76,3 +77,13 @@ services:       db files
 ethers:         db files
 rpc:            db files
 """
+
+
+def sysusers() -> str:
+    """Returns the system users that a head needs."""
+    return script(
+        "# Runs slurmrestd, which refuses root and SlurmUser.",
+        'u slurmrestd - "Slurm REST daemon"',
+        "# Slurm operator for actions of people whose rights Headway's server has checked.",
+        'u headway - "Headway operator"',
+    )

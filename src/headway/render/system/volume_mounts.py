@@ -10,7 +10,7 @@ from headway.domain.environment import FOLDER
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path, word
 from headway.render.system import nfs
-from headway.render.system.systemd_files import UNITS
+from headway.render.system.daemon_units import UNITS
 
 
 def files(cluster: Cluster, site: Site, *, head: bool) -> dict[str, File]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headway.cluster.context import ClusterContext
     from headway.health.context import HealthContext
     from headway.health.incidents.engine import IncidentEngine
-    from headway.health.reconciler import HealthReconciler
+    from headway.health.slurm_reconciler import SlurmReconciler
     from headway.jobs.remote.helper_pool import HelperPool
     from headway.jobs.view.progress import ProgressReader
     from headway.slurm.reader import SlurmReader
@@ -58,7 +58,7 @@ class ClusterConnections:
     slurm: SlurmConnection | None = None
     looked_at: float = 0.0  # monotonic time when the provider was last queried for the head
     cluster: Cluster | None = None  # from its newest file; long work that began with an older file reads it here
-    reconciler: HealthReconciler | None = None
+    reconciler: SlurmReconciler | None = None
     jobs: tuple[JobState, ...] = ()  # from the latest reading of Slurm
     incident_engine: IncidentEngine | None = None
     autoscaler: Autoscaler | None = None

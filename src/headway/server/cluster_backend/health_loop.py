@@ -34,15 +34,13 @@ class HealthLoop:
         """Runs one pass of the cluster's health loop, which acts on faults. Returns what was done, as (node or job, text)."""
         from headway.health.context import fault_text
         from headway.health.jobs.stall_watchdog import StallWatchdog
-        from headway.health.reconciler import HealthReconciler
+        from headway.health.slurm_reconciler import SlurmReconciler
 
         opened = await self._pool.opened(cluster)
         opened.cluster = cluster
         engine = opened.engine_for(cluster)
         if opened.reconciler is None:
-            opened.reconciler = HealthReconciler(
-                cluster, opened.context, engine, StallWatchdog(cluster, opened.context)
-            )
+            opened.reconciler = SlurmReconciler(cluster, opened.context, engine, StallWatchdog(cluster, opened.context))
         opened.reconciler.cluster = opened.reconciler.stall_watchdog.cluster = cluster
         opened.jobs = tuple(jobs)
         async with self._pool.fault_lock(cluster, opened):

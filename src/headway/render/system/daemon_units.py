@@ -1,22 +1,21 @@
-"""systemd files: drop-ins for the daemons, limits of users on the head, tmpfiles and sysusers. The mount units are in
-`volume_mounts`."""
+"""systemd drop-ins of the daemons on heads and nodes: limits, restarts and start order of mariadb, slurmdbd, slurmctld,
+slurmrestd, slurmd and munge. The mount units are in `volume_mounts`, the order of all units in `unit_list`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from headway.catalog.releases import SlurmRelease
-from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster, Group, Site
+from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster, Group
 from headway.domain.machines.managed_file import File
-from headway.render.escaping import MARK, path, script, word
+from headway.render.escaping import MARK, path, word
 from headway.render.ha import single_active_head, slurm_state_folder
-from headway.render.machine_paths import JOB_TMP, PMIX
-from headway.render.system import session_limits
+from headway.render.machine_paths import PMIX
 from headway.render.system.mariadb import DATADIR
 
 UNITS = "/etc/systemd/system"
 REST_SOCKET = "/run/headway/slurmrestd.sock"
-_REST_LISTEN = "/run/slurmrestd/slurmrestd.sock"  # in the daemon's own folder; REST_SOCKET is a link to it
+REST_LISTEN = "/run/slurmrestd/slurmrestd.sock"  # in the daemon's own folder; REST_SOCKET is a link to it
 _REST_THREADS = 4
 _REST_MEMORY_PERCENT = 25
 _PROTECT = "# The OOM killer prefers users' processes to this daemon.\nOOMScoreAdjust=-900"
@@ -107,7 +106,7 @@ Environment=SLURMRESTD_DEBUG=2
 Environment=MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=1048576
 MemoryMax={_REST_MEMORY_PERCENT}%
 ExecStart=
-ExecStart=/usr/sbin/slurmrestd -t {_REST_THREADS} -a rest_auth/jwt -s {known.slurmrestd_plugins}{parsers} unix:{_REST_LISTEN}
+ExecStart=/usr/sbin/slurmrestd -t {_REST_THREADS} -a rest_auth/jwt -s {known.slurmrestd_plugins}{parsers} unix:{REST_LISTEN}
 {_AGAIN}
 OOMScoreAdjust=-500
 """
@@ -153,107 +152,3 @@ LimitNOFILE=131072
 """
     munge = f"# {MARK}\n[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n"
     return {drop_in("slurmd.service"): File(slurmd), drop_in("munge.service"): File(munge)}
-
-
-def user_limits(cpus: int) -> dict[str, File]:
-    """Returns limits for the head, so that neither one user nor all together can starve the daemons. `cpus`: CPUs of
-    the head."""
-    each = f"""\
-# {MARK}
-[Slice]
-# Limits of each user: half of the CPUs, a third of the memory.
-CPUAccounting=yes
-CPUQuota={session_limits.one_cpu_percent(cpus)}%
-MemoryAccounting=yes
-MemoryMax={session_limits.ONE_MEMORY_PERCENT}%
-TasksMax={session_limits.ONE_TASKS}
-"""
-    everyone = f"""\
-# {MARK}
-[Slice]
-# Limits of all users together: the daemons have priority and keep a quarter of the memory.
-CPUWeight=50
-MemoryAccounting=yes
-MemoryMax={session_limits.ALL_MEMORY_PERCENT}%
-TasksMax={session_limits.ALL_TASKS}
-"""
-    root = f"""\
-# {MARK}
-[Slice]
-# root is Headway itself and the administrators.
-CPUQuota=
-MemoryMax=infinity
-TasksMax=infinity
-"""
-    return {
-        f"{UNITS}/user-.slice.d/headway.conf": File(each),
-        f"{UNITS}/user.slice.d/headway.conf": File(everyone),
-        f"{UNITS}/user-0.slice.d/zz-headway.conf": File(root),
-    }
-
-
-_ENROOT_HOOKS = ("50-slurm-pmi.sh", "50-slurm-pytorch.sh")
-
-
-def tmpfiles(site: Site, *, head: bool, gpus: int = 0, containers: str = "", more: Sequence[str] = ()) -> str:
-    """Returns folders and device nodes that are made at every boot. `gpus`: GPUs of the node; `containers`: what runs
-    them, as in `Cluster`."""
-    rows = [
-        "d /run/headway 0755 root root -",
-        "d /var/lib/slurm 0755 slurm slurm -",
-        "d /var/lib/headway 0755 root root -",
-    ]
-    if head:
-        rows += [
-            "# Scratch for all users; the sticky bit keeps users from removing each other's files.",
-            *_shared_folders(site),
-            "d /var/log/slurm 0755 slurm slurm -",
-            f"L+ {REST_SOCKET} - - - - {_REST_LISTEN}",
-        ]
-    else:
-        rows += [
-            "d /var/lib/slurm/slurmd 0755 root root -",
-            "# Remains of jobs that ran when the machine crashed. Removed only at boot, when no job runs.",
-            f"R! {JOB_TMP}/*",
-            "R! /var/lib/headway/containers/*",
-            "# Sockets of steps: with an old one Slurm does not start the same step of the requeued job here.",
-            "R! /var/lib/slurm/slurmd/*_*.[0-9]*",
-            "R! /var/lib/slurm/slurmd/*pmix.*",
-            f"d {JOB_TMP} 0755 root root -",
-            "d /run/headway/hold 0700 root root -",
-            f"d {PMIX} 1777 root root -",
-        ]
-        if containers == "builtin":
-            rows += [
-                "# Containers of jobs mount their image by FUSE, without privileges.",
-                "z /dev/fuse 0666 root root -",
-            ]
-        if containers == "enroot":
-            rows += [f"d {place} 0755 root root -" for place in ("/run/enroot", "/run/pyxis", "/var/lib/enroot")]
-            rows.append(
-                "# Enables Enroot's hooks for MPI by PMIx and for torch over several nodes. Its GPU hook is enabled by default."
-            )
-            rows += [f"L /etc/enroot/hooks.d/{name} - - - - /usr/share/enroot/hooks.d/{name}" for name in _ENROOT_HOOKS]
-        if site.simulated_gpus and gpus:
-            rows.append("# Simulated GPUs: device files without GPUs, which Slurm can allocate to jobs.")
-            rows += [f"c+ /dev/nvidia{n} 0666 root root - 195:{n}" for n in range(gpus)]
-    return script(*rows, *more)
-
-
-def _shared_folders(site: Site) -> list[str]:
-    """Returns rows for the head's shared folders. Folders that every machine already mounts are not touched."""
-    if not site.own:
-        return ["d /srv/headway/scratch 1777 root root -", "d /srv/headway/home 0755 root root -"]
-    return [
-        f"d {path(where, 'storage')} {'0755' if where == '/home' else '1777'} root root -" for where in site.own.nfs
-    ]
-
-
-def sysusers() -> str:
-    """Returns the system users that a head needs."""
-    return script(
-        "# Runs slurmrestd, which refuses root and SlurmUser.",
-        'u slurmrestd - "Slurm REST daemon"',
-        "# Slurm operator for actions of people whose rights Headway's server has checked.",
-        'u headway - "Headway operator"',
-    )

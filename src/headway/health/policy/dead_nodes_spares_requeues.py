@@ -1,4 +1,5 @@
-"""Decides what to do in Slurm when machines die or return. Pure: (machines, nodes, jobs) -> actions."""
+"""Decides which nodes are dead, which free nodes are reserved as spares, and which requeued jobs start at once. Pure:
+(machines, nodes, jobs) -> actions, which `health.slurm_reconciler` carries out."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from headway.domain.slurm.state import NodeState
 from headway.errors import CommandFailed
 from headway.health.incidents.engine import IncidentEngine
 from headway.health.jobs.stall_watchdog import StallWatchdog
-from headway.health.reconciler import HealthReconciler
+from headway.health.slurm_reconciler import SlurmReconciler
 from headway.transport.process import CommandResult
 from tests.support import builders
 from tests.support.slurm_cluster import FakeProvider, FakeSlurm
@@ -53,7 +53,7 @@ async def test_refused_reservation_does_not_stop_other_actions(tmp_path: Path) -
     slurm = Slurm()
     store = await builders.store(tmp_path)
     context: Any = ClusterContext(provider(), store, slurm, Path("/nowhere"))  # type: ignore[arg-type]
-    watch = HealthReconciler(
+    watch = SlurmReconciler(
         LAB,
         context,
         IncidentEngine(LAB, context, lambda: 1000.0),

@@ -1,4 +1,5 @@
-"""Carries out the actions of `reconcile_rules` for one cluster, every few seconds."""
+"""Brings Slurm in line with the machines of a cluster, every few seconds: carries out what
+`policy.dead_nodes_spares_requeues` decides, then runs the periodic checks of jobs and heads."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from headway.health.incidents.engine import IncidentEngine
 from headway.health.incidents.return_to_service import repeat_return
 from headway.health.jobs.short_run_requeue import ShortRunRequeuer
 from headway.health.jobs.stall_watchdog import StallWatchdog
-from headway.health.policy.reconcile_rules import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
+from headway.health.policy.dead_nodes_spares_requeues import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
 from headway.slurm import job_commands, reservations
 
 CAPS_EVERY_S = 10.0
@@ -32,8 +33,9 @@ REQUEUE_PAUSE_S = 1.0  # pause between a job's end and its next start, as slurmd
 
 
 @dataclass
-class HealthReconciler:
-    """Reconciles one cluster. `started` keeps a requeued job from being started twice for the same restart."""
+class SlurmReconciler:
+    """Brings Slurm in line with the machines of one cluster. `started` keeps a requeued job from being started twice for
+    the same restart."""
 
     cluster: Cluster
     context: ClusterContext
