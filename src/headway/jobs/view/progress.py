@@ -26,7 +26,7 @@ from headway.transport.program_io import MAX_OUTPUT
 MAX_POINTS = 500
 FIRST_READ_BYTES = 4 * 1024 * 1024  # bytes read from the end of a log that exists at the first read
 READ_BYTES = 1024 * 1024
-READ_AFTER_END_S = 120.0  # longer than the collector's interval of a minute
+READ_AFTER_END_S = 120.0  # longer than the interval of billing rounds, a minute
 MAX_ENDED_JOBS = 500
 # Characters of one request, which is one argument of a command; users choose the length of paths.
 _MOST_ASKED = 64 * 1024

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.billing.price_history import current_prices
 from headway.domain.machines.slots import Deadline
 from headway.domain.operation import ApplyParams
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
@@ -10,7 +11,6 @@ from headway.server.operations.operation_run import OperationRun
 from headway.server.operations.scale_in_wait import ScaleInWait, replaced
 from headway.server.operations.slurm_upgrade import backed_up, nodes_follow
 from headway.services.app_state import AppState
-from headway.services.billing.pricing import prices_of
 from headway.services.cluster.cost_guard import cost_limit_conflict
 from headway.services.cluster.declared_environments import queue_declared_builds
 from headway.services.cluster.planning import scaled_document
@@ -50,7 +50,9 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
         state="creating" if row is None or row.state == "creating" else "changing",
         owner=document.owner,
     )
-    await state.store.prices.record(name, prices_of(cluster, await state.store.prices.of_cluster(name), state.clock()))
+    await state.store.prices.record(
+        name, current_prices(cluster, await state.store.prices.of_cluster(name), state.clock())
+    )
     state.live.notify_row_changed(name)
     deadline = _deadline(state, operation, params)
     waiting = ScaleInWait(state, operation, cluster, report, deadline)

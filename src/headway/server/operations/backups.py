@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.backup.retention import delete_old_backups
+from headway.billing.price_history import current_prices
 from headway.domain.cluster import Cluster
 from headway.domain.operation import BackupParams, RestoreParams
 from headway.domain.progress import ReportProgress
@@ -16,7 +17,6 @@ from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
-from headway.services.billing.pricing import prices_of
 from headway.services.cluster.path_policy import path_faults
 from headway.services.to_schemas import summary_of
 from headway.store import ClusterRow, Operation
@@ -95,7 +95,7 @@ class BackupOperations:
             name, document.model_dump(), summary=summary_of(cluster), state="changing", owner=owner
         )
         await state.store.prices.record(
-            name, prices_of(cluster, await state.store.prices.of_cluster(name), state.clock())
+            name, current_prices(cluster, await state.store.prices.of_cluster(name), state.clock())
         )
         state.live.notify_row_changed(name)
         await state.forget(name)  # open connections use the old keys

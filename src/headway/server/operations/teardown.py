@@ -6,13 +6,13 @@ import asyncio
 
 import structlog
 
+from headway.billing.price_history import prices_of_removed_groups
 from headway.domain.cluster import Cluster
 from headway.domain.operation import DownParams
 from headway.errors import HeadwayError
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.collector import read_accounting
-from headway.services.billing.pricing import released
 
 LAST_ACCOUNTS_S = 20.0
 
@@ -45,7 +45,7 @@ async def _stop_billing(state: AppState, name: str) -> None:
     store, now = state.store, state.clock()
     await store.machine_lifetimes.end_all(name, int(now))
     await store.runs.end(name, await store.runs.still_running(name), int(now))
-    await store.prices.record(name, released(await store.prices.of_cluster(name), (), now))
+    await store.prices.record(name, prices_of_removed_groups(await store.prices.of_cluster(name), (), now))
 
 
 async def _read_last_accounting(state: AppState, cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ import structlog
 
 from headway.errors import HeadwayError
 from headway.services.app_state import AppState
-from headway.services.billing.ledger.collector import EVERY_S
+from headway.services.billing.billing_round import ROUND_EVERY_S
 from headway.services.billing.ledger.daily_rollups import sum_days
 from headway.services.billing.ledger.ledger_refresh import ensure_ledger_fresh
 
@@ -25,14 +25,14 @@ class BillingWorker:
         self._silent: set[str] = set()  # clusters whose accounting did not answer
 
     async def run(self) -> None:
-        """Updates all ledgers every EVERY_S seconds, until cancelled."""
+        """Updates all ledgers every ROUND_EVERY_S seconds, until cancelled."""
         await asyncio.sleep(FIRST_S)
         while True:
             try:
                 await self.step()
             except Exception as error:  # the database may be unreachable for a while
                 log.warning("ledger", error=str(error))
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(ROUND_EVERY_S)
 
     async def step(self) -> None:
         """Updates the ledger of every cluster that is ready, failed or degraded once."""

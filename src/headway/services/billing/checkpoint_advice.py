@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.billing import goodput as good
 from headway.billing.goodput import Advice, Cause
-from headway.billing.invoice import Segment
+from headway.billing.machine_invoice import Segment
 from headway.billing.money import cents, usd
 from headway.billing.periods import Period
 from headway.domain.billing import CheckpointStats, MachineLifetime
@@ -18,9 +18,9 @@ from headway.errors import Refused
 from headway.schemas.billing import AdviceOut
 from headway.services.app_state import AppState
 from headway.services.billing.loss_attribution import CHECKPOINTS, MAX_NAMED_JOBS, data_began_at
-from headway.services.billing.pricing import priced_segments
 from headway.services.billing.report_scope import HOUR_S, BilledCluster, ReportScope, visible_teams
 from headway.services.billing.runs import load_runs_of_job
+from headway.services.billing.usage_costs import priced_segments
 from headway.services.identity import Principal
 from headway.store.billing.losses import Saved
 from headway.store.billing.run_sums import Only

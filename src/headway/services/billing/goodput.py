@@ -15,9 +15,9 @@ from headway.services.app_state import AppState
 from headway.services.billing import monthly_bill
 from headway.services.billing.checkpoint_advice import CheckpointStalls, failure_hours, load_checkpoint_stalls
 from headway.services.billing.loss_attribution import QUEUE, attribute_losses
-from headway.services.billing.pricing import SegmentTotals, priced_segments, unpriced_segments
 from headway.services.billing.report_scope import BilledCluster, ReportScope, to_hours, visible_teams
 from headway.services.billing.runs import load_runs_of_job
+from headway.services.billing.usage_costs import SegmentTotals, priced_segments, unpriced_segments
 from headway.services.identity import Principal
 from headway.store.billing.run_sums import Only
 from headway.store.billing.usage import RunRow, Times

@@ -189,7 +189,7 @@ class Runs(StorePart):
         return await known()
 
     async def collect_again(self, cluster: str) -> None:
-        """Makes the collector read accounting again from the beginning. Measurements and billing data stay. Rows stay
+        """Makes the next billing round read accounting again from the beginning. Measurements and billing data stay. Rows stay
         as well: accounting's data overwrites them, and rows it no longer has are kept."""
         await self._progress.update(cluster, collected_to=0, swept_at=0)
 

@@ -13,7 +13,8 @@ import pytest
 from headway.domain.billing import CheckpointStats, NodePrice
 from headway.domain.incident import FaultAction
 from headway.services.billing import loss_attribution as api_causes
-from headway.services.billing.ledger.collector import collect, ledger_entries
+from headway.services.billing.billing_round import run_billing_round
+from headway.services.billing.ledger.collector import ledger_entries
 from tests.support.billing_cluster import OCTOBER, V1, Accounting, H, accounting, at, got, machines, run, server
 from tests.support.server_fakes import Server
 
@@ -181,7 +182,7 @@ async def test_checkpoint_cause_sums_all_slow_jobs(server: Server, accounting: A
     accounting.runs = [run(1 + i, 60 * i, 60 * i + 50) for i in range(250)]
     server.backend.answers["checkpoint_stats"] = {1 + i: CheckpointStats(10, 5.0 + (i == 99), 50.0) for i in range(250)}
     at(server, 10 * H)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     found = await told(server)
     [cause] = [one for one in found["causes"] if one["kind"] == "checkpoints"]
     assert cause["gpu_hours"] == pytest.approx((250 * 5 + 1) * 8 / H, abs=0.01)
@@ -217,7 +218,7 @@ async def test_runs_on_nodes_without_a_price_count_as_productive(server: Server,
     await machines(server, 2)
     accounting.runs = [run(7, 0, 3600), run(8, 0, 3600, nodes=("gone-1-1",))]
     at(server, 10 * H)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     good = await got(await server.client(), "goodput?period=2026-10")
     [usage] = (await got(await server.client(), "usage?period=2026-10"))["rows"]
     assert good["total"]["productive_gpu_hours"] == usage["gpu_hours"] == 16.0

@@ -1,5 +1,5 @@
-"""Updates a cluster's ledger: runs and node states from accounting, energy and idle time from Prometheus, budget
-levels, and notices. Every part can be interrupted and repeated; a source that does not answer is read the next time.
+"""Reads a cluster's usage into the ledger: runs and node states from accounting, energy and idle time from Prometheus. Both
+can be interrupted and repeated.
 
 Each reading of accounting starts some time before the end of the last one, because records come late, and once a day
 a month back. A record that is read again updates the same row. Closed invoices are not changed."""
@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import structlog
 
-from headway.billing import energy, goodput, machine_lifetimes
+from headway.billing import energy, goodput
 from headway.billing.run_resources import allocations_by_group
 from headway.cluster.monitoring.metric_queries import Query, Row
-from headway.domain.billing import DAY_S, GroupAllocation, JobRun, MachineLifetime, SpanKind
+from headway.domain.billing import DAY_S, GroupAllocation, JobRun, SpanKind
 from headway.domain.cluster import Cluster
-from headway.domain.machines.machine import Machine
-from headway.domain.slurm.state import SPARES
-from headway.errors import HeadwayError
 from headway.services.app_state import AppState
-from headway.services.billing import notifications
-from headway.services.billing.budget_enforcement import enforce_budgets
 from headway.store.billing.runs import Sample
 
 OVERLAP_S = 3600  # records come minutes late, later if accounting was down
 SWEEP_S = 31 * DAY_S  # how far back the daily reading goes
 FEW_RUNS = 2000  # if a query returns no more, the next one may cover a longer time
-EVERY_S = 60
-MACHINE_SEEN_S = 30  # how often it is stored that a machine still exists
 SAMPLE_S = 60  # period of one sample of power and utilisation
 MAX_BACKLOG_S = 3600  # older measurements are skipped if Prometheus was away for longer
 MAX_BATCH = 10_000  # values in one transaction, unless one minute has more
@@ -45,61 +38,6 @@ _QUERIES = (
         "sum by (node) (rate(node_rapl_package_joules_total[1m]) or rate(node_rapl_dram_joules_total[1m]))",
     ),
 )
-
-
-@dataclass
-class MachineMeter:
-    """Records when machines existed. Keeps the last sighting to the second and stores it twice a minute."""
-
-    last_seen_at: dict[str, int] = field(default_factory=dict)  # cluster -> unix seconds
-
-    async def record_machines(self, state: AppState, cluster: Cluster, machines: Sequence[Machine]) -> None:
-        """Records the machines that the provider has just listed, and which nodes are spares."""
-        now, store = int(state.clock()), state.store
-        last = self.last_seen_at.get(cluster.name, 0)
-        known = [
-            MachineLifetime(life.machine, life.group, life.began, 0, max(life.seen, last))
-            for life in await store.machine_lifetimes.running(cluster.name)
-        ]
-        of = {
-            life.machine: life.group for life in known
-        }  # a machine whose slot left the file counts until it is deleted
-        of |= {name: group.name for name, group in cluster.group_of.items()}
-        groups = {machine.name: of[machine.name] for machine in machines if machine.name in of}
-        turns = machine_lifetimes.diff_machines(known, groups, now)
-        self.last_seen_at[cluster.name] = max(now, last)
-        stale = any(now - life.seen >= MACHINE_SEEN_S for life in await store.machine_lifetimes.running(cluster.name))
-        if turns.began or turns.ended or (turns.there and stale):
-            await store.machine_lifetimes.record(cluster.name, turns.began, turns.ended, turns.there, now)
-        nodes = state.live.snapshot(cluster.name).nodes
-        if nodes:
-            standing_by = [node.name for node in nodes if node.reservation == SPARES and node.name in groups]
-            states = machine_lifetimes.diff_spares(await store.node_spans.running(cluster.name), standing_by, now)
-            await store.node_spans.save(cluster.name, [*states.began, *states.ended])
-
-
-async def collect(state: AppState, cluster: Cluster) -> None:
-    """Updates everything once. Raises the error of reading accounting, after the rest is done."""
-    name, now = cluster.name, int(state.clock())
-    error: HeadwayError | None = None
-    try:
-        await read_accounting(state, cluster, now)
-    except HeadwayError as failure:
-        error = failure
-        await state.store.ledger_progress.update(name, error=failure.first_line[:300])
-    try:
-        await _measure(state, cluster, now)
-    except HeadwayError as failure:
-        log.info("measurements not read", cluster=name, error=failure.first_line)
-    await enforce_budgets(state, cluster, now)
-    if error is None:
-        await notifications.record_weekly_summary(state, cluster, now)
-    try:
-        await notifications.send_pending(state, cluster, now)
-    except HeadwayError as failure:
-        log.info("notices not sent", cluster=name, error=failure.first_line)
-    if error is not None:
-        raise error
 
 
 async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
@@ -169,7 +107,9 @@ async def _saves(state: AppState, cluster: Cluster, now: int) -> None:
         await state.store.checkpoints.record(cluster.name, saves, now)
 
 
-async def _measure(state: AppState, cluster: Cluster, now: int) -> None:
+async def read_measurements(state: AppState, cluster: Cluster, now: int) -> None:
+    """Reads energy and idle time from Prometheus into the store, up to the last full minute. Raises its errors; what was
+    read before is kept."""
     name = cluster.name
     mark = await state.store.ledger_progress.get(name)
     until = (now - 2 * 10) // SAMPLE_S * SAMPLE_S  # the latest scrapes are stored by then

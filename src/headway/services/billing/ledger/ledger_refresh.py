@@ -7,7 +7,7 @@ from headway.errors import HeadwayError, Refused
 from headway.schemas.billing import CollectedOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
-from headway.services.billing.ledger.collector import collect
+from headway.services.billing.billing_round import run_billing_round
 from headway.services.billing.report_scope import BilledCluster, ReportScope, load_billed_cluster, visible_teams
 from headway.services.identity import Principal
 
@@ -15,14 +15,14 @@ MAX_AGE_S = 10.0  # a ledger younger than this is not read again
 
 
 async def ensure_ledger_fresh(state: AppState, cluster: Cluster, max_age_s: float = MAX_AGE_S) -> None:
-    """Collects accounting and measurements unless that was done within `max_age_s`. Concurrent callers share one
-    collection, also across servers on one database. Raises the errors of reading accounting."""
+    """Runs a billing round unless one ended within `max_age_s`. Concurrent callers share one
+    round, also across servers on one database. Raises the errors of reading accounting."""
 
-    async def collect_alone() -> None:
+    async def run_alone() -> None:
         async with state.store.server_locks.lock(f"ledger/{cluster.name}"):
-            await collect(state, cluster)
+            await run_billing_round(state, cluster)
 
-    await state.cache.get(f"{cluster.name}/ledger", max_age_s, collect_alone)
+    await state.cache.get(f"{cluster.name}/ledger", max_age_s, run_alone)
 
 
 async def refresh_ledger(state: AppState, billed: BilledCluster) -> str:

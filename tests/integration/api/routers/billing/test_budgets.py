@@ -8,7 +8,7 @@ from decimal import Decimal
 from headway.domain.cluster import Budget, Cluster, GpuHourCap
 from headway.domain.slurm.accounts import Share
 from headway.errors import Unreachable
-from headway.services.billing.ledger.collector import collect
+from headway.services.billing.billing_round import run_billing_round
 from tests.support.billing_cluster import (
     NOVEMBER,
     OCTOBER,
@@ -37,7 +37,7 @@ async def test_budget_warns_then_holds_team_jobs_until_the_next_period(server: S
     told: list[str] = []
     for hours in (5, 11, 12, 13, 14):
         at(server, hours * H)
-        await collect(server.state, cluster)
+        await run_billing_round(server.state, cluster)
         told.append((await server.store.budgets.get("lab", "vision", OCTOBER.start))[0])
     assert told == ["ok", "warn", "warn", "over", "over"]
     assert held(server) == [False, True], "at a period's first look Slurm is told in any case"
@@ -54,7 +54,7 @@ async def test_budget_warns_then_holds_team_jobs_until_the_next_period(server: S
     assert (mine["level"], mine["held_back"], mine["used"], mine["left"]) == ("over", True, 112.0, 0.0)
     accounting.runs = [run(1, 0, 14 * H)]
     at(server, NOVEMBER.start - OCTOBER.start + 60)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert held(server) == [False]
 
 
@@ -67,7 +67,7 @@ async def spent(server: Server, accounting: Accounting) -> Cluster:
     await machines(server, 1)
     accounting.runs = [run(1, 0, 0)]
     at(server, 13 * H)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert held(server) == [True]
     return cluster
 
@@ -86,11 +86,11 @@ async def test_removing_a_budget_releases_its_team_once_slurm_answers(server: Se
     await server.apply("lab", note="no budget")
     cluster = (await server.state.clusters.get("lab"))[1]
     server.backend.answers["hold_team_jobs"] = Unreachable("sacctmgr does not answer")
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert (held(server), await server.store.budgets.capped_teams("lab")) == ([False], {"vision"})
     server.backend.answers["hold_team_jobs"] = None
     for _ in range(2):
-        await collect(server.state, cluster)
+        await run_billing_round(server.state, cluster)
     assert (held(server), await server.store.budgets.capped_teams("lab")) == ([False], frozenset())
 
 
@@ -105,14 +105,14 @@ async def test_restored_accounting_gets_team_holds_sent_again(server: Server, ac
         "speech": OCTOBER.start + 2.0 * H,
     }
     for _ in range(2):
-        await collect(server.state, cluster)
+        await run_billing_round(server.state, cluster)
     assert held(server) == [True]
     await server.store.cap_refills.revert_to("lab", OCTOBER.start + 10.0 * H)
     server.backend.answers["hold_team_jobs"] = Unreachable("sacctmgr does not answer")
     accounting.runs = [run(1, 0, 12 * H + 60)]
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     server.backend.answers["hold_team_jobs"] = None
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert held(server) == [False, False], "told until it was heard"
 
 
@@ -121,7 +121,7 @@ async def test_recreated_cluster_holds_teams_with_a_spent_budget(server: Server,
     await server.store.clusters.delete("lab", delete_data=True)
     assert await server.store.budgets.capped_teams("lab") == frozenset()
     await server.apply("lab", note="again")
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert held(server) == [True]
 
 
@@ -138,20 +138,20 @@ async def test_budget_alert_is_sent_once_despite_failures_and_recounts(server: S
 
     at(server, 11 * H)
     server.backend.answers["send_alerts"] = Unreachable("Alertmanager on lab-head does not answer")
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     server.backend.answers["send_alerts"] = None
     del server.backend.calls[:]
     at(server, 11 * H + 60)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     await server.store.runs.collect_again("lab")  # all is counted again, and comes to the same level again
     await server.store.budgets.record("lab", "vision", OCTOBER.start, "ok", capped=False)
     at(server, 11 * H + 120)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert sent() == ["lab: the budget of vision is soon spent"]
     at(server, 13 * H)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     at(server, 14 * H)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert sent() == ["lab: the budget of vision is soon spent", "lab: the budget of vision is spent"]
     [last] = server.backend.named("send_alerts")[-1][1]
     assert last.text == "team vision: 104.00 of 100 USD a month are used: its jobs wait for the next month"
@@ -171,7 +171,7 @@ async def test_weekly_summary_reports_budget_left_at_the_end_of_the_week(
     speech = {"team": "speech", "user": "sam", "nodes": ("lab-1-2",)}
     accounting.runs = [run(1, monday, monday + 20 * H), run(2, end - 10 * H, 0), run(3, end - 5 * H, 0, **speech)]
     at(server, end + 2 * H)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     news = {one.key: one.text for call in server.backend.named("send_alerts") for one in call[-1]}["week/2026-W41"]
     assert "vision: 240.00 GPU-hours" in news
     assert "budget of vision: 260.00 of 500.00 GPU-hours a week were left" in news
@@ -187,7 +187,7 @@ async def test_gpu_hour_cap_counts_usage_since_its_last_refill(server: Server, a
     await server.store.cap_refills.record("lab", "vision", float(OCTOBER.start + 10 * H))
     accounting.runs = [run(1, 5 * H, 15 * H), run(2, 20 * H, 30 * H)]
     at(server, 40 * H)
-    await collect(server.state, (await server.state.clusters.get("lab"))[1])
+    await run_billing_round(server.state, (await server.state.clusters.get("lab"))[1])
 
     async def told(name: str, role: str) -> list[tuple[float | None, str, float | None]]:
         found = (await got(await server.client(name, role), "teams"))["teams"]

@@ -9,7 +9,8 @@ import pytest
 
 from headway.domain.billing import CheckpointStats
 from headway.domain.incident import FaultAction, Incident, IncidentState
-from headway.services.billing.ledger.collector import collect, ledger_entries
+from headway.services.billing.billing_round import run_billing_round
+from headway.services.billing.ledger.collector import ledger_entries
 from headway.services.billing.loss_attribution import CHECKPOINTS
 from tests.support.billing_cluster import OCTOBER, Accounting, H, accounting, at, got, machines, run, server
 from tests.support.server_fakes import Server
@@ -64,7 +65,7 @@ async def test_checkpoint_stats_ignore_job_ids_of_an_earlier_cluster(server: Ser
     ann = await server.client()
     accounting.runs = [run(5, 0, 100 * H, team="vision")]
     at(server, 100 * H)
-    await collect(server.state, (await server.state.clusters.get("lab"))[1])
+    await run_billing_round(server.state, (await server.state.clusters.get("lab"))[1])
     at(server, 101 * H)
     assert (await ann.post("/api/v1/clusters/lab/down", json={"delete_data": True})).status_code == 202
     await server.work_off()
@@ -74,7 +75,7 @@ async def test_checkpoint_stats_ignore_job_ids_of_an_earlier_cluster(server: Ser
     accounting.runs = [run(5, 110 * H, 111 * H, team="speech", user="sam")]
     server.backend.answers["checkpoint_stats"] = {5: CheckpointStats(10, 360.0, 3600.0)}
     at(server, 112 * H)
-    await collect(server.state, (await server.state.clusters.get("lab"))[1])
+    await run_billing_round(server.state, (await server.state.clusters.get("lab"))[1])
 
     async def told(name: str, role: str) -> tuple[list[float], list[float], list[str]]:
         client = await server.client(name, role)

@@ -14,7 +14,7 @@ from headway.domain.billing import CheckpointStats, NodePrice
 from headway.domain.cluster import Budget, Cluster
 from headway.errors import HeadwayError
 from headway.jobs.view.ettr import EffectiveTime
-from headway.services.billing.ledger.collector import collect
+from headway.services.billing.billing_round import run_billing_round
 from tests.support.billing_cluster import OCTOBER, TEAMS, V1, Accounting, H, accounting, at, got, machines, run, server
 from tests.support.server_fakes import Server
 
@@ -35,7 +35,7 @@ async def test_energy_and_idle_time_are_measured_once(server: Server, accounting
     server.backend.answers["query_metrics"] = metrics
     for moment in (300, 300, 900, 1220):
         at(server, moment)
-        await collect(server.state, cluster)
+        await run_billing_round(server.state, cluster)
     [found] = await server.store.usage.runs_of_job("lab", 7)
     assert (found.measured_s, found.energy_j) == (1200, 1200 * 5600)
     assert found.idle_s == 9 * 60
@@ -64,7 +64,7 @@ async def test_clock_jump_ahead_does_not_stop_energy_measurements(server: Server
     server.backend.answers["query_metrics"] = metrics
     for moment in (620, 365 * 24 * H, 680, 800, 1220):
         at(server, moment)
-        await collect(server.state, cluster)
+        await run_billing_round(server.state, cluster)
     [found] = await server.store.usage.runs_of_job("lab", 7)
     assert (found.measured_s, found.energy_j) == (600 + 540, (600 + 540) * 700), "but for the minute it was ahead"
 
@@ -84,7 +84,7 @@ async def test_nodes_with_energy_counters_are_measured_others_estimated(server: 
     server.backend.answers["query_metrics"] = metrics
     for moment in (620, 620, 1220):
         at(server, moment)
-        await collect(server.state, cluster)
+        await run_billing_round(server.state, cluster)
     assert "node_rapl_package_joules_total" in asked[0]
     assert "node_rapl_dram_joules_total" in asked[0]
     ann = await server.client()
@@ -106,8 +106,8 @@ async def test_lost_work_is_computed_from_reported_checkpoint_time(server: Serve
     accounting.runs = [run(7, 0, 1000, state="NODE_FAIL"), run(7, 1100, 0)]
     server.backend.answers["restart_losses"] = {7: ((OCTOBER.start + 990.0, 90.0),)}
     at(server, 2000)
-    await collect(server.state, cluster)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     first, again = await server.store.usage.runs_of_job("lab", 7)
     assert (first.lost_s, again.lost_s) == (100, 0)
 
@@ -121,7 +121,7 @@ async def test_checkpoint_on_preemption_warning_loses_only_its_last_seconds(
     server.backend.answers["restart_losses"] = {7: ((OCTOBER.start + 400.0, 30.0), (OCTOBER.start + 990.0, 0.0))}
     at(server, 2000)
     for _ in range(3):
-        await collect(server.state, cluster)
+        await run_billing_round(server.state, cluster)
         first, again = await server.store.usage.runs_of_job("lab", 7)
         assert (first.lost_s, again.lost_s) == (10, 0)
 
@@ -153,7 +153,7 @@ async def test_goodput_of_a_scripted_training_is_accurate_within_1_percent(
     server.backend.answers |= {"query_metrics": metrics, "restart_losses": {7: tuple(course.losses)}}
     for moment in range(3600, through + 3600, 3600):
         at(server, moment)
-        await collect(server.state, cluster)
+        await run_billing_round(server.state, cluster)
     told = (await got(await server.client(), "goodput?period=2026-10"))["total"]
     gpu_hours = 8 / H
     assert told["productive_gpu_hours"] == pytest.approx(productive_s * gpu_hours, rel=0.01)
@@ -194,12 +194,12 @@ async def test_goodput_reports_slow_checkpoints_and_savings_of_a_better_interval
         8: CheckpointStats(1, 50.0, 60.0),
     }
     at(server, 10 * H)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     server.backend.answers["checkpoint_stats"] = {
         7: CheckpointStats(1, 1.0, 1.0)
     }  # its reports were cut: what was known stays
     at(server, 10 * H + 60)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     at(server, 10 * H)
     ann, sam = await server.client(), await server.client("sam", "member")
     good = await got(ann, "goodput?period=2026-10")
@@ -240,12 +240,12 @@ async def test_weekly_summary_is_sent_once_and_matches_usage_and_goodput(
     accounting.away = True
     at(server, end + 2 * H)
     with pytest.raises(HeadwayError):
-        await collect(server.state, cluster)
+        await run_billing_round(server.state, cluster)
     assert server.backend.named("send_alerts") == []  # not before accounting has told all of the week
     accounting.away = False
     for hours in (3, 4, 30):
         at(server, end + hours * H)
-        await collect(server.state, cluster)
+        await run_billing_round(server.state, cluster)
     [(_, [news])] = server.backend.named("send_alerts")
     ann = await server.client()
     used = await got(ann, f"usage?start={OCTOBER.start + monday}&end={OCTOBER.start + end}")
@@ -313,7 +313,7 @@ async def test_job_goodput_excludes_earlier_job_with_the_same_id(server: Server,
     accounting.runs = [run(7, 0, H, state="NODE_FAIL"), run(7, 2 * H, 3 * H), run(8, H, 2 * H)]
     server.backend.answers |= {"checkpoint_stats": {7: CheckpointStats(50, 500.0, 5000.0)}, "take_down": ()}
     at(server, 4 * H)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     ann = await server.client()
     assert (await got(ann, "goodput/jobs/7"))["runs"] == 2
     assert (await ann.post(f"{V1}/down", json={"delete_data": True})).status_code == 202
@@ -324,7 +324,7 @@ async def test_job_goodput_excludes_earlier_job_with_the_same_id(server: Server,
     server.backend.answers["checkpoint_stats"] = {7: CheckpointStats(3, 3.0, 30.0)}
     accounting.runs = [run(7, 5 * H, 7 * H, team="speech", user="sam")]
     at(server, 8 * H)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     found = await got(ann, "goodput/jobs/7")
     assert (found["user"], found["runs"], found["total"]["productive_gpu_hours"]) == ("sam", 1, 16.0)
     assert [one["user"] for one in (await got(ann, "usage/runs?job=7"))["runs"]] == ["sam"]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from headway.domain.billing import MachineLifetime, NodePrice, NodeSpan, SpanKind
+from headway.domain.billing import DAY_S, MachineLifetime, NodePrice, NodeSpan, SpanKind
 from headway.domain.cluster import Costs
 from headway.errors import HeadwayError
-from headway.services.billing.ledger.collector import DAY_S, collect
+from headway.services.billing.billing_round import run_billing_round
 from tests.support.billing_cluster import OCTOBER, V1, Accounting, H, accounting, at, got, machines, run, server, summed
 from tests.support.server_fakes import Server
 
@@ -86,7 +86,7 @@ async def test_node_state_missing_from_accounting_ends_at_its_last_report(
     ):
         accounting.events = told
         at(server, hours * H)
-        await collect(server.state, cluster)
+        await run_billing_round(server.state, cluster)
     found = await server.store.node_spans.between("lab", start, OCTOBER.end)
     assert sorted((one.node, one.kind, (one.began - start) // H, one.ended and (one.ended - start) / H) for one in found) == [
         ("lab-1-1", "down", 1, 2), ("lab-1-1", "drained", 1, 2), ("lab-1-1", "drained", 5, 0),
@@ -137,7 +137,7 @@ async def test_late_facts_become_corrections_and_leave_the_closed_invoice_unchan
     await server.store.machine_lifetimes.record("lab", [], [late], [], OCTOBER.start + 10 * H)
     accounting.runs.append(run(9, 20 * H, 30 * H, team="speech", user="sam"))
     at(server, 744 * H + 2 * H)
-    await collect(server.state, (await server.state.clusters.get("lab"))[1])
+    await run_billing_round(server.state, (await server.state.clusters.get("lab"))[1])
     assert (await ann.get(f"{V1}/invoice?period=2026-10")).json() == before
     assert await got(ann, "chargeback?period=2026-10") == paid_before
     november = await got(ann, "invoice?period=2026-11")
@@ -192,7 +192,7 @@ async def test_closed_invoice_survives_late_runs_rebuild_and_recreation(server: 
     accounting.runs += [*late, *late[:500]]
     await server.store.prices.record("lab", [NodePrice("main", float(OCTOBER.start + 5 * H), Decimal("80"))])
     at(server, end + 25 * H)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert await told() == kept
     assert (await got(ann, "usage?start=2026-10&end=2026-11"))["total"]["runs"] == 20_002
     accounting.away = True
@@ -320,7 +320,7 @@ async def test_month_with_clock_change_bills_its_extra_hour(server: Server, acco
     night = 24 * 24 * H  # a record of that very hour comes late
     accounting.runs.append(run(3, night, night + H, gpus=1, nodes=("lab-1-2",)))
     at(server, 830 * H)
-    await collect(server.state, (await server.state.clusters.get("lab"))[1])
+    await run_billing_round(server.state, (await server.state.clusters.get("lab"))[1])
     assert await got(ann, "chargeback?period=2026-10") == paid
     november = await got(ann, "invoice?period=2026-11")
     assert november["start"] == bill["end"]
@@ -332,12 +332,12 @@ async def test_accounting_outage_is_caught_up_without_double_counting(server: Se
     await machines(server, 1)
     accounting.runs = [run(1, 0, 0)]
     at(server, H)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     accounting.away = True
     for minutes in range(60, 120, 10):
         at(server, H + minutes * 60)
         with pytest.raises(HeadwayError):
-            await collect(server.state, cluster)
+            await run_billing_round(server.state, cluster)
     assert "slurmdbd" in (await server.store.ledger_progress.get("lab")).error
     ann = await server.client()
     answer = await got(ann, "usage?start=2026-10")
@@ -345,8 +345,8 @@ async def test_accounting_outage_is_caught_up_without_double_counting(server: Se
     accounting.away = False
     accounting.runs = [run(1, 0, 2 * H), run(2, 2 * H, 3 * H), run(2, 2 * H, 3 * H)]
     at(server, 4 * H)
-    await collect(server.state, cluster)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     [total] = (await got(ann, "usage?start=2026-10&end=2026-11"))["rows"]
     assert (total["runs"], total["gpu_hours"]) == (2, 24.0)
     assert (await server.store.ledger_progress.get("lab")).error == ""
@@ -357,12 +357,12 @@ async def test_collects_runs_recorded_days_late(server: Server, accounting: Acco
     await machines(server, 1)
     for day in range(3):
         at(server, day * DAY_S + H)
-        await collect(server.state, cluster)
+        await run_billing_round(server.state, cluster)
     accounting.runs = [run(1, H, 2 * H)]
     at(server, 3 * DAY_S)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     at(server, 4 * DAY_S)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     ann = await server.client()
     assert (await got(ann, "usage?start=2026-10"))["total"]["runs"] == 1
 
@@ -371,10 +371,10 @@ async def test_collects_runs_after_two_months_without_accounting(server: Server,
     cluster = (await server.state.clusters.get("lab"))[1]
     await machines(server, 1)
     at(server, DAY_S)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     accounting.runs = [run(1, 2 * DAY_S, 3 * DAY_S), run(2, 50 * DAY_S, 51 * DAY_S)]
     at(server, 60 * DAY_S)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert [len(await server.store.usage.runs_of_job("lab", job)) for job in (1, 2)] == [1, 1]
 
 
@@ -383,15 +383,15 @@ async def test_clock_jump_ahead_does_not_stop_collecting_runs(server: Server, ac
     await machines(server, 1)
     accounting.runs = [run(1, 0, 0)]
     at(server, 400 * DAY_S)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     accounting.runs = []  # it ended, and accounting forgot it
     at(server, 2 * DAY_S)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     [known] = await server.store.usage.runs_of_job("lab", 1)
     assert known.end == OCTOBER.start + 2 * DAY_S
     accounting.runs = [run(2, H, 2 * H)]  # comes late
     at(server, 3 * DAY_S + 60)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert len(await server.store.usage.runs_of_job("lab", 2)) == 1
 
 
@@ -445,10 +445,10 @@ async def test_reused_job_ids_of_a_recreated_cluster_keep_earlier_runs(server: S
     cluster = (await server.state.clusters.get("lab"))[1]
     accounting.runs = [run(1, 0, H), run(2, H, 0)]
     at(server, 2 * H)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     accounting.runs = [run(1, 3 * H, 4 * H)]  # made anew, counting from 1; job 2 ended with its database
     at(server, 5 * H)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     rows = await server.store.usage.runs_of_job("lab", 1)
     assert [row.start - OCTOBER.start for row in rows] == [0, 3 * H]
     [lost] = await server.store.usage.runs_of_job("lab", 2)

@@ -10,8 +10,8 @@ import pytest
 from headway.cluster.monitoring.metric_queries import Row
 from headway.domain.billing import CheckpointStats
 from headway.domain.cluster import Cluster
+from headway.services.billing.billing_round import run_billing_round
 from headway.services.billing.ledger import collector as collecting
-from headway.services.billing.ledger.collector import collect
 from headway.store import StoreUnavailable
 from tests.support.billing_cluster import OCTOBER, Accounting, H, accounting, at, got, run, server
 from tests.support.server_fakes import Server
@@ -57,10 +57,10 @@ async def test_collector_measures_in_batches_and_resumes_after_a_failure(
 
     monkeypatch.setattr(server.store.runs, "add_measurements", measure)
     at(server, H + 20)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert marks == [540, 1080, 1620, 0], "11 values of each minute: 9 minutes at once"
     assert (await server.store.ledger_progress.get("lab")).measured_to == OCTOBER.start + 1620
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert (marks[4], marks[-1]) == (2160, H)
     joules = sum(60 * (100 + moment % 7) for moment in range(OCTOBER.start + 60, OCTOBER.start + H + 1, 60))
     cpus = cluster.group_of["lab-1-1"].plan.cpus
@@ -74,7 +74,7 @@ async def test_collector_measures_in_batches_and_resumes_after_a_failure(
 async def test_hour_without_metrics_counts_as_measured(server: Server, accounting: Accounting) -> None:
     cluster = (await server.state.clusters.get("lab"))[1]
     at(server, H + 20)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert (await server.store.ledger_progress.get("lab")).measured_to == OCTOBER.start + H
 
 
@@ -94,7 +94,7 @@ async def test_unstorable_checkpoint_stats_of_one_job_are_skipped(
     accounting.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
     server.backend.answers |= {"checkpoint_stats": {1: bad, 2: CheckpointStats(4, 2.0, 60.0)}, "query_metrics": metrics}
     at(server, H + 20)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert await server.store.checkpoints.of_jobs("lab", [1, 2]) == {2: CheckpointStats(4, 2.0, 60.0)}
     assert (await server.store.ledger_progress.get("lab")).measured_to == OCTOBER.start + H
     assert await got(await server.client(), "usage?period=2026-10")
@@ -107,7 +107,7 @@ async def test_run_on_a_booting_node_starts_when_the_node_is_up(server: Server, 
     accounting.runs = [run(1, 0, 0, **submit), run(2, 0, 0, **submit)]
     server.backend.answers["query_metrics"] = metrics
     at(server, 540)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     before = {one.job: one for job in (1, 2) for one in await server.store.usage.runs_of_job("lab", job)}
     server.backend.answers["query_metrics"] = ()
     # The second was requeued, which makes it another record: of the one before accounting still knows.
@@ -115,10 +115,10 @@ async def test_run_on_a_booting_node_starts_when_the_node_is_up(server: Server, 
     accounting.runs = [run(1, 600, 0, **submit), run(2, 0, 559, state="NODE_FAIL", **submit), run(2, 600, 0, **again)]
     for moment in (660, 720):
         at(server, moment)
-        await collect(server.state, cluster)
+        await run_billing_round(server.state, cluster)
     accounting.runs = [run(1, 600, 4200, **submit), *accounting.runs[1:]]
     at(server, 5000)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     admin = await server.client()
     for _ in range(2):
         [one] = await server.store.usage.runs_of_job("lab", 1)
@@ -130,7 +130,7 @@ async def test_run_on_a_booting_node_starts_when_the_node_is_up(server: Server, 
         usage = await got(admin, "usage?start=2026-10")
         assert (usage["total"]["runs"], usage["total"]["gpu_hours"]) == (3, 8 * (3600 + 559 + 4400) / H)
         assert (await admin.post("/api/v1/clusters/lab/ledger/rebuild")).status_code == 200
-        await collect(server.state, cluster)
+        await run_billing_round(server.state, cluster)
 
 
 async def test_run_before_a_restore_is_kept_in_addition_to_the_later_run(
@@ -140,10 +140,10 @@ async def test_run_before_a_restore_is_kept_in_addition_to_the_later_run(
     submit = {"submit": OCTOBER.start - 90}
     accounting.runs = [run(1, 0, 0, **submit)]
     at(server, H)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     accounting.runs = [run(1, 2 * H, 0, nodes=("lab-1-2",), **submit)]
     at(server, 2 * H + 60)
-    await collect(server.state, cluster)
+    await run_billing_round(server.state, cluster)
     assert [(one.start - OCTOBER.start, one.end) for one in await server.store.usage.runs_of_job("lab", 1)] == [
         (0, OCTOBER.start + H), (2 * H, 0),
     ]  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.billing import chargeback, intervals, invoice, machine_lifetimes, periods
+from headway.billing import chargeback, intervals, machine_invoice, machine_lifetimes, periods
 from headway.billing.chargeback import Costs, Rules
 from headway.billing.money import apportion, usd
 from headway.domain.billing import GroupUsage, MachineLifetime, NodePrice, NodeSpan, SpanKind
@@ -27,9 +27,11 @@ def priced(*prices: tuple[int, str], group: str = "main") -> list[NodePrice]:
 
 def billed(
     lives: list[MachineLifetime], prices: list[NodePrice], states: list[NodeSpan] | None = None, now: int = 0
-) -> invoice.Invoice:
-    cut = invoice.segments(prices, {life.group for life in lives}, OCTOBER)
-    return invoice.invoice_lines("lab", OCTOBER, invoice.metered(lives, states or [], cut, now or OCTOBER.end))
+) -> machine_invoice.Invoice:
+    cut = machine_invoice.segments(prices, {life.group for life in lives}, OCTOBER)
+    return machine_invoice.invoice_lines(
+        "lab", OCTOBER, machine_invoice.metered(lives, states or [], cut, now or OCTOBER.end)
+    )
 
 
 def life(machine: str, began: int, ended: int, group: str = "main") -> MachineLifetime:
@@ -44,8 +46,8 @@ def test_daylight_saving_month_bills_one_hour_more_or_less() -> None:
     a_month = [MachineLifetime("lab-1-1", "main", 0, 0, 0)]
     for name, hours in (("2026-10", 745), ("2026-03", 743)):
         period = periods.month(name, berlin)
-        cut = invoice.segments(priced((0, "2")), {"main"}, period)
-        found = invoice.invoice_lines("lab", period, invoice.metered(a_month, [], cut, period.end))
+        cut = machine_invoice.segments(priced((0, "2")), {"main"}, period)
+        found = machine_invoice.invoice_lines("lab", period, machine_invoice.metered(a_month, [], cut, period.end))
         assert found.total_cents == hours * 200
     days = periods.days(*((p := periods.month("2026-10", berlin)).start, p.end), berlin)
     assert len(days) == 31
@@ -86,9 +88,11 @@ def test_bills_reserved_machines_even_when_unused() -> None:
     lives = [life("n1", 0, 0), life("n2", 2 * day, 4 * day)]
     kept = [NodePrice("main", OCTOBER.start + day, Decimal(2), reserved=2)]
     prices = [*kept, NodePrice("main", OCTOBER.start + 10 * day, Decimal(2))]
-    cut, now = invoice.segments(prices, {"main"}, OCTOBER), OCTOBER.start + 20 * day
-    nodes = invoice.metered(lives, [], cut, now)
-    found = invoice.invoice_lines("lab", OCTOBER, nodes, [(one, invoice.unused(one, nodes, now)) for one in cut])
+    cut, now = machine_invoice.segments(prices, {"main"}, OCTOBER), OCTOBER.start + 20 * day
+    nodes = machine_invoice.metered(lives, [], cut, now)
+    found = machine_invoice.invoice_lines(
+        "lab", OCTOBER, nodes, [(one, machine_invoice.unused(one, nodes, now)) for one in cut]
+    )
     assert [(line.what, line.billing, line.seconds // day) for line in found.lines] == [
         ("node", "on demand", 11),  # the day before it was reserved, and the ten after
         ("node", "reserved", 11),
@@ -107,13 +111,13 @@ def test_corrects_closed_invoice_once_with_correction_lines() -> None:
     again = billed(
         [life("lab-1-1", 0, 9 * H), life("lab-1-2", 0, H, "cpu")], priced((0, "10")) + priced((0, "1"), group="cpu")
     )
-    found = invoice.corrections(closed, [], again)
+    found = machine_invoice.corrections(closed, [], again)
     assert [(line.what, line.group, line.seconds, line.amount_cents, line.of) for line in found] == [
         ("correction", "cpu", H, 100, "2026-10"), ("correction", "main", -H, -1000, "2026-10"),
     ]  # fmt: skip
-    assert invoice.corrections(closed, found, again) == []
-    assert invoice.corrections(closed, [], closed) == []
-    assert invoice.unpacked(invoice.packed(closed)) == closed
+    assert machine_invoice.corrections(closed, found, again) == []
+    assert machine_invoice.corrections(closed, [], closed) == []
+    assert machine_invoice.unpacked(machine_invoice.packed(closed)) == closed
 
 
 def test_shares_idle_spare_and_broken_costs_by_rules() -> None:
@@ -122,9 +126,9 @@ def test_shares_idle_spare_and_broken_costs_by_rules() -> None:
         NodeSpan("lab-1-2", SpanKind.SPARE, OCTOBER.start, 0),
     ]
     lives = [life("lab-1-1", 0, 100 * H), life("lab-1-2", 0, 100 * H)]
-    cut = invoice.segments(priced((0, "1")), {"main"}, OCTOBER)
-    nodes = invoice.metered(lives, states, cut, OCTOBER.end)
-    bill = invoice.invoice_lines("lab", OCTOBER, nodes)
+    cut = machine_invoice.segments(priced((0, "1")), {"main"}, OCTOBER)
+    nodes = machine_invoice.metered(lives, states, cut, OCTOBER.end)
+    bill = machine_invoice.invoice_lines("lab", OCTOBER, nodes)
     costs = Costs()
     held = [GroupUsage("vision", 8, 8 * 30 * H, 8 * 5 * H, 8 * H), GroupUsage("speech", 8, 8 * 10 * H, 0, 0)]
     costs.add(cut[0], held, nodes, Fraction(0))
@@ -194,11 +198,11 @@ def test_chargeback_parts_sum_to_invoice_for_any_history(
     now: int,
 ) -> None:
     lives, states, prices, uses, rules, shares = history
-    cut = invoice.segments(prices, {one.group for one in lives}, OCTOBER)
+    cut = machine_invoice.segments(prices, {one.group for one in lives}, OCTOBER)
     now = OCTOBER.start + now % (60 * 24 * H)
-    nodes = invoice.metered(lives, states, cut, now)
-    not_there = [(segment, invoice.unused(segment, nodes, now)) for segment in cut]
-    bill = invoice.invoice_lines("lab", OCTOBER, nodes, not_there)
+    nodes = machine_invoice.metered(lives, states, cut, now)
+    not_there = [(segment, machine_invoice.unused(segment, nodes, now)) for segment in cut]
+    bill = machine_invoice.invoice_lines("lab", OCTOBER, nodes, not_there)
     costs = Costs()
     for i, segment in enumerate(cut):
         here = [node for node in nodes if node.segment == segment]
@@ -212,7 +216,7 @@ def test_chargeback_parts_sum_to_invoice_for_any_history(
     for segment in cut:  # whoever reserved pays for no less
         there = sum(intervals.seconds(node.there) for node in nodes if node.segment is segment)
         whole = max(0, min(segment.end, now) - segment.start) * segment.reserved
-        assert there + invoice.unused(segment, nodes, now) >= whole
+        assert there + machine_invoice.unused(segment, nodes, now) >= whole
 
 
 @given(st.integers(-(10**9), 10**9), st.lists(st.fractions(min_value=0, max_value=10**6), min_size=1, max_size=40))

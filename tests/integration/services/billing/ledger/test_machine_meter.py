@@ -15,7 +15,7 @@ __all__ = ["accounting", "server"]  # fixtures
 
 
 async def test_meters_machine_lifetimes_and_spare_spans(server: Server) -> None:
-    from headway.services.billing.ledger.collector import MachineMeter
+    from headway.services.billing.ledger.machine_meter import MachineMeter
 
     cluster = (await server.state.clusters.get("lab"))[1]
     state: AppState = server.state
@@ -41,7 +41,7 @@ async def test_meters_machine_lifetimes_and_spare_spans(server: Server) -> None:
 
 async def test_machine_of_a_removed_slot_is_metered_until_it_is_gone(server: Server) -> None:
     """A scale waits for the jobs that run there; where the slot is another group's it is another machine."""
-    from headway.services.billing.ledger.collector import MachineMeter
+    from headway.services.billing.ledger.machine_meter import MachineMeter
 
     cluster = (await server.state.clusters.get("lab"))[1]
     main, meter = cluster.groups[0], MachineMeter()

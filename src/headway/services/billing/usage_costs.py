@@ -1,16 +1,15 @@
-"""Costs of runs: time on nodes at the prices that were valid then, in exact USD."""
+"""Costs of usage: the time that runs held nodes, at the prices that were valid then, in exact USD. The prices themselves are
+in `catalog/plans.yaml`, their history is kept by `billing.price_history`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from headway.billing import invoice
-from headway.billing.invoice import Segment
+from headway.billing import machine_invoice
+from headway.billing.machine_invoice import Segment
 from headway.billing.periods import Period
-from headway.domain.billing import NodePrice
-from headway.domain.cluster import Cluster
 from headway.services.app_state import AppState
 from headway.services.billing.report_scope import BilledCluster
 from headway.store.billing.run_sums import NONE, Only, ReportSpan
@@ -65,13 +64,13 @@ async def priced_segments(state: AppState, billed: BilledCluster, period: Period
 async def unpriced_segments(state: AppState, billed: BilledCluster, period: Period) -> list[Segment]:
     """Returns the period once for each group that runs were on but that never had a price."""
     known = {row.group for row in await state.store.prices.of_cluster(billed.name)}
-    return invoice.segments([], {*await state.store.usage.groups(billed.name)} - known, period)
+    return machine_invoice.segments([], {*await state.store.usage.groups(billed.name)} - known, period)
 
 
 async def cut_by_prices(state: AppState, billed: BilledCluster, period: Period, groups: set[str]) -> list[Segment]:
     """Returns the period cut wherever the price of one of these groups changed, group by group."""
     prices = await state.store.prices.of_cluster(billed.name)
-    return [segment for segment in invoice.segments(prices, groups, period) if segment.group in groups]
+    return [segment for segment in machine_invoice.segments(prices, groups, period) if segment.group in groups]
 
 
 async def usage_cost(
@@ -99,30 +98,3 @@ async def run_costs(state: AppState, billed: BilledCluster, runs: Sequence[RunRo
         return segment.usd_per_second * Fraction(run.units * max(0, seconds), run.per_node)
 
     return [sum((cost(run, part) for part in segments if part.group == run.group), Fraction(0)) for run in runs]
-
-
-def prices_of(cluster: Cluster, known: Iterable[NodePrice], since: float) -> list[NodePrice]:
-    """Returns prices that apply from `since` on: for each group of the cluster, and for groups that the file no
-    longer names. `known` are the prices stored before."""
-    found = [
-        NodePrice(
-            group.name,
-            since,
-            group.price_usd_per_node_hour,
-            group.spot,
-            group.min_machines if group.reserved else 0,
-        )
-        for group in cluster.groups
-    ]
-    return [*found, *released(known, (row.group for row in found), since)]
-
-
-def released(known: Iterable[NodePrice], kept: Iterable[str], since: float) -> list[NodePrice]:
-    """Returns prices that set the reserved machines to 0 from `since` on, for groups that are not in `kept`: only
-    existing machines are paid from then on."""
-    newest = {row.group: row for row in known}
-    return [
-        replace(row, since=since, reserved=0)
-        for group, row in newest.items()
-        if row.reserved and group not in set(kept)
-    ]
