@@ -13,7 +13,7 @@ HASTY_S = 12
 
 if __name__ == "__main__":
     work: Any = changeset_execution
-    usual_s, wait = work.BOOT_S, work.ApplyRun._wait
+    usual_s, wait = work.BOOT_S, work.ChangeSetExecution._wait
 
     async def hasty_wait(run: Any, machine: Any) -> None:
         file = paths.state_dir() / "hasty"
@@ -25,5 +25,5 @@ if __name__ == "__main__":
         work.BOOT_S = HASTY_S if named else usual_s
         await wait(run, machine)
 
-    work.ApplyRun._wait = hasty_wait
+    work.ChangeSetExecution._wait = hasty_wait
     serve(paths.state_dir(), port=0)

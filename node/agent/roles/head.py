@@ -19,8 +19,9 @@ from agent.failover.leader import LeaderFile, LeaderMonitor
 from agent.failover.takeover_recovery import TakeoverRecovery
 from agent.files import whole_lines
 from agent.log import log
-from agent.lost_contact.key_change import UNREAD, Sender, SenderLimits, key_change_begun
+from agent.lost_contact.key_change import UNREAD, key_change_begun
 from agent.lost_contact.offline_responder import OfflineResponder
+from agent.lost_contact.sender_limits import Sender, SenderLimits
 from agent.metrics.exporter import MetricsServer
 from agent.metrics.head import HeadSampler
 from agent.munge import Munge

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, changeset, with_effects
 from headway.cluster import machine_claims
-from headway.cluster.changeset_execution import ApplyRun, BeforeStage, store_new_secrets
+from headway.cluster.changeset_execution import BeforeStage, ChangeSetExecution, store_new_secrets
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site, render_desired_state
 from headway.cluster.keys import secrets
@@ -104,7 +104,7 @@ async def apply_cluster(
     count = len(changes.changes)
     await report("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await context.provider.attach(cluster.name, cluster.storage.datasets)
-    run = ApplyRun(
+    run = ChangeSetExecution(
         goal, context, report, place, have, observed, changes, deadline, waiting_work, before or {}, new, rests, leaving
     )
     if seen:

@@ -60,7 +60,7 @@ async def store_new_secrets(context: ClusterContext, cluster: Cluster, new: Mapp
 
 
 @dataclass
-class ApplyRun:
+class ChangeSetExecution:
     """Carries out one ChangeSet."""
 
     goal: DesiredState

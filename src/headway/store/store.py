@@ -43,7 +43,7 @@ from headway.store.clusters.symptoms import Symptoms
 from headway.store.clusters.volume_speeds import VolumeSpeeds
 from headway.store.db.engine import database_url, open_engine
 from headway.store.db.transactions import Database
-from headway.store.jobs.jobs import JobRecords
+from headway.store.jobs.job_records import JobRecords
 from headway.store.jobs.notebooks import Notebooks
 from headway.store.jobs.pipelines import Pipelines
 

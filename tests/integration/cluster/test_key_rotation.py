@@ -16,7 +16,7 @@ from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import DesiredMachine
 from headway.cluster import remote_steps
-from headway.cluster.changeset_execution import ApplyRun
+from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys import munge_key, secrets
 from headway.cluster.keys import rotation as module
@@ -237,7 +237,7 @@ class Killed(BaseException):
 
 async def turned(
     store: Store, monkeypatch: pytest.MonkeyPatch, machines: Machines, new: bytes = b"new", heads: int = 1
-) -> tuple[ApplyRun, str]:
+) -> tuple[ChangeSetExecution, str]:
     """One key change of an apply; what it raised."""
     monkeypatch.setattr(remote_steps, "run_steps", machines.perform)
     text = base64.b64encode(new).decode()
@@ -253,7 +253,7 @@ async def turned(
     observed = Observed(there, {name: machines.seen(name) for name in names})
     place: Any = None
     kept = await store.secrets.put_if_absent("lab", "munge_key", OLD) == text
-    run = ApplyRun(
+    run = ChangeSetExecution(
         goal, context(Fleet(), store), report, place, {"munge_key": text}, observed, ChangeSet("lab", ()),
         new={} if kept else {"munge_key": text},
     )  # fmt: skip

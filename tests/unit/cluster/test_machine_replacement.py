@@ -13,7 +13,7 @@ from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, changeset
 from headway.cluster import changeset_execution as applying
 from headway.cluster import machine_claims
-from headway.cluster.changeset_execution import ApplyRun
+from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machines.machine import Machine
@@ -80,7 +80,7 @@ class World:
         machines = {name: one for name, one in OLD.items() if name != "lab-1-2"}
         changes = ChangeSet("lab", (Change("machine.create", "lab-1-2", "lab-1-2", "another machine"),))
         until = None if deadline is None else Deadline(deadline)
-        run = ApplyRun(goal, context, self.nothing, None, {}, Observed(machines), changes, until, rests=rests)  # type: ignore[arg-type]
+        run = ChangeSetExecution(goal, context, self.nothing, None, {}, Observed(machines), changes, until, rests=rests)  # type: ignore[arg-type]
 
         async def request(name: str) -> Any:
             return name

@@ -10,7 +10,7 @@ import pytest
 
 from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, Observed
-from headway.cluster.changeset_execution import ApplyRun
+from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.domain.changeset import Change, ChangeSet
 from headway.errors import Unreachable
 from headway.store import StoreUnavailable
@@ -26,7 +26,7 @@ class Fleet:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **words: Any) -> None:
         self.words, self.did = {name.replace("_", "-"): word for name, word in words.items()}, list[str]()
-        monkeypatch.setattr(ApplyRun, "bring", lambda _, name, __: self._bring(name))
+        monkeypatch.setattr(ChangeSetExecution, "bring", lambda _, name, __: self._bring(name))
 
     async def _bring(self, name: str) -> None:
         word = self.words.get(name, "")
@@ -39,13 +39,13 @@ class Fleet:
         finally:
             self.did.append(f"{name} lets go")
 
-    async def run(self) -> ApplyRun:
+    async def run(self) -> ChangeSetExecution:
         async def report(*_: Any, **__: Any) -> None: ...
 
         changes = ChangeSet("lab", tuple(Change("units", name, "slurmd", "restart") for name in (HEAD, ONE, TWO)))
         goal = DesiredState(LAB, {}, desired_accounts(LAB), LAB.slot_names)
         context: Any = SimpleNamespace()
-        made = ApplyRun(goal, context, report, None, {}, Observed({}), changes)  # type: ignore[arg-type]
+        made = ChangeSetExecution(goal, context, report, None, {}, Observed({}), changes)  # type: ignore[arg-type]
         await made.execute()
         return made
 

@@ -14,7 +14,7 @@ from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.cluster import remote_steps
-from headway.cluster.changeset_execution import ApplyRun
+from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import ChangeSet
 from headway.domain.machines.machine import Machine
@@ -93,7 +93,7 @@ async def set_up(
     machines = {name: builders.machine(name) for name in TWO.heads}
     rows = [change for name, one in heads.items() for change in machine_changes(name, WANTED, one)]
     place: Any = None
-    run = ApplyRun(
+    run = ChangeSetExecution(
         goal,
         ClusterContext(nothing, nothing, cast(Any, ssh or Ssh()), Path()),
         report,

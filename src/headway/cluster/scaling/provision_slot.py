@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from headway.changes.cluster_changes import DesiredState
 from headway.cluster.active_head import require_active_head
-from headway.cluster.changeset_execution import ApplyRun
+from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site, render_desired_state
 from headway.cluster.keys import secrets
@@ -37,7 +37,7 @@ async def provision_machine(
     if place is None:
         raise Refused(f"{cluster.name} has no network", hint="headway apply")
     observed = Observed(machines, {head.name: NOT_OBSERVED})
-    run = ApplyRun(goal, context, report, place, have, observed, ChangeSet(cluster.name, ()), image=image)
+    run = ChangeSetExecution(goal, context, report, place, have, observed, ChangeSet(cluster.name, ()), image=image)
     run.machines.update(machines)
     run.controller_up.set()
     await run.bring(name, [Change("machine.create", name, name, why)])

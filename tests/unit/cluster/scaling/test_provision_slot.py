@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.cluster import changeset_execution, remote_steps
-from headway.cluster.changeset_execution import ApplyRun
+from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import build_desired_state
 from headway.cluster.keys import secrets
@@ -62,7 +62,7 @@ class World:
         async def goal(*_: Any) -> Any:
             return build_desired_state(self.cluster, self.site, {})
 
-        async def make(run: ApplyRun, name: str, _: set[str]) -> bool:
+        async def make(run: ChangeSetExecution, name: str, _: set[str]) -> bool:
             self.made.append(name)
             run.machines[name] = builders.machine(name)
             return True
@@ -72,7 +72,7 @@ class World:
 
         monkeypatch.setattr("headway.cluster.scaling.provision_slot._goal", goal)
         monkeypatch.setattr(secrets, "ensure_secrets", none)
-        monkeypatch.setattr(ApplyRun, "_make", make)
+        monkeypatch.setattr(ChangeSetExecution, "_make", make)
         monkeypatch.setattr(remote_steps, "run_steps", none)
         monkeypatch.setattr(changeset_execution, "steps_by_stage", lambda *_, **__: {"node": []})
         both: Any = self

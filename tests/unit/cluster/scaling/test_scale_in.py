@@ -12,7 +12,7 @@ import pytest
 
 from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, changeset
-from headway.cluster.changeset_execution import ApplyRun
+from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.cluster.context import ClusterContext
 from headway.cluster.scaling import scale_in
 from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside
@@ -236,12 +236,12 @@ async def test_clear_reports_a_wait_and_steps_aside_for_other_operations(monkeyp
         async def close(self) -> None:
             did.append("close")
 
-    def run(world: World, deadline: float | None) -> ApplyRun:
+    def run(world: World, deadline: float | None) -> ChangeSetExecution:
         goal = DesiredState(LAB, {}, desired_accounts(LAB), LAB.slot_names[:2])
         changes = ChangeSet("lab", (Change("machine.delete", "lab-1-3", "lab-1-3", "goes"),))
         context = world.leaving().context
         until = None if deadline is None else Deadline(deadline)
-        return ApplyRun(goal, context, world.report, None, {}, Observed(MACHINES), changes, until, Other())  # type: ignore[arg-type]
+        return ChangeSetExecution(goal, context, world.report, None, {}, Observed(MACHINES), changes, until, Other())  # type: ignore[arg-type]
 
     others = False
     assert await run(World(lab_1_3=(7,)), 1.0).clear()
@@ -272,7 +272,7 @@ async def test_no_machine_is_deleted_during_a_restore() -> None:
         said.append(f"{step}: {text}")
 
     context = world.leaving().context
-    run = ApplyRun(goal, context, report, None, {}, Observed(MACHINES), changes, rests=True)  # type: ignore[arg-type]
+    run = ChangeSetExecution(goal, context, report, None, {}, Observed(MACHINES), changes, rests=True)  # type: ignore[arg-type]
     assert not await run.clear()
     assert world.did == []
     (line,) = said

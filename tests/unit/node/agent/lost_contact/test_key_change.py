@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.lost_contact import key_change
+from agent.lost_contact import key_change, sender_limits
 from agent.roles import head, node
 
 OLD, NEW = ("10.0.0.3", 40_001), ("10.0.0.4", 40_002)
@@ -87,7 +87,7 @@ def test_head_limits_munge_calls_for_unreadable_messages(desk: Desk) -> None:
     asked = desk.munge.asked
     for port in range(1000):
         desk.says(b"xx", "lab-1-1", (OLD[0], 1024 + port), 200.2)
-    assert desk.munge.asked - asked == key_change.MOST_BAD
+    assert desk.munge.asked - asked == sender_limits.MOST_BAD
     assert desk.says(b"k1", "lab-1-1", OLD, 200.3) is not None, "not even from the agent beside it"
     assert desk.says(b"k1", "lab-1-2", NEW, 200.3) is not None
     assert desk.says(b"k1", "lab-1-3", (OLD[0], 1024), 201.0) is not None, "the next second is another one"
