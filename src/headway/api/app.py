@@ -17,7 +17,7 @@ from headway.api import docs_page
 from headway.api.http import error_handlers
 from headway.api.http.compression import CompressResponses
 from headway.api.http.idempotency import IdempotentPosts
-from headway.api.routers.access import audit, people, server, teams, tokens
+from headway.api.routers.access import audit, linux_users, people, server, team_usage, tokens
 from headway.api.routers.billing import (
     budgets,
     checkpoints,
@@ -112,7 +112,8 @@ def create_app(state: AppState) -> FastAPI:
         server,
         people,
         tokens,
-        teams,
+        team_usage,
+        linux_users,
         audit,
         docs_page,
     )

@@ -1,1 +1,1 @@
-"""Use cases of people and their roles, access tokens, teams, and the audit log."""
+"""Use cases of people and their roles, access tokens, usage of teams, and the audit log."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
-from headway.services.access.teams import list_teams
+from headway.services.access.team_usage import read_team_usage
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 
@@ -15,6 +15,6 @@ router = page_router()
 @router.get("/clusters/{name}/teams")
 async def page(name: str, state: State, who: Anyone) -> Response:
     """Returns the page of teams."""
-    found = await list_teams(state, who, name)
+    found = await read_team_usage(state, who, name)
     seen = any(team.use_fraction is not None for team in found.teams)
     return render("teams.html", viewer=who, name=name, tab="teams", found=found, seen=seen)

@@ -1,4 +1,5 @@
-"""A cluster's teams: their share of the cluster and their usage."""
+"""The share and usage of a cluster's teams: fair share, GPU hours against their cap, jobs. Teams themselves are part of the
+cluster file."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import HeadwayError
-from headway.schemas.people import TeamOut, TeamsOut, UserOut
+from headway.schemas.people import TeamOut, TeamsOut
 from headway.services.app_state import AppState
 from headway.services.authorization import may_see_team_usage
 from headway.services.billing.budgets import cached_cap_usage
@@ -19,21 +20,7 @@ from headway.services.identity import Principal
 READ_TIMEOUT_S = 10.0
 
 
-async def list_users(state: AppState, name: str) -> list[UserOut]:
-    """Returns the Linux users that the cluster's file creates, with their teams. Raises NotFound."""
-    cluster = await state.clusters.cached(name)
-    leads = {
-        user: [team.name for team in cluster.teams if user in team.leads]
-        for team in cluster.teams
-        for user in team.leads
-    }
-    return [
-        UserOut(name=user.name, teams=list(user.teams), leads=leads.get(user.name, []), admin=user.admin)
-        for user in cluster.users
-    ]
-
-
-async def list_teams(state: AppState, who: Principal, name: str) -> TeamsOut:
+async def read_team_usage(state: AppState, who: Principal, name: str) -> TeamsOut:
     """Returns all teams of the cluster's file; usage only of those whose usage the person may see. Raises NotFound."""
     _, cluster = await state.clusters.get(name)
     shares, stale = await _shares(state, cluster)

@@ -1,0 +1,23 @@
+"""The Linux users of a cluster."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from headway.api.auth.dependencies import Anyone, State
+from headway.api.http.pagination import ANY, Page, Text, Words, contains
+from headway.schemas.people import UserOut
+from headway.services.access.linux_users import list_linux_users
+
+router = APIRouter(prefix="/clusters/{name}", tags=["teams"])
+
+
+@router.get("/users")
+async def users(name: str, state: State, _: Anyone, page: Page, team: Words = ANY, q: Text = "") -> list[UserOut]:
+    """Returns the Linux users that the cluster's file creates, with their teams."""
+    found = [
+        user
+        for user in await list_linux_users(state, name)
+        if contains(q, user.name) and (not team or not team.isdisjoint(user.teams))
+    ]
+    return page.cut(found, lambda user: (user.name,))
