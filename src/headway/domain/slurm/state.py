@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from headway.domain.machines.slots import NO_MACHINE_REASON
 from headway.domain.slurm.job_label import job_label
 
+MAX_PRIORITY = 2**32 - 1  # of a job; Slurm computes with 32 bits
 MOST_SIBLINGS = 8  # the most array tasks that may be returned where one job was requested by the array's number
 OURS = "headway_"  # prefix of Headway's own Slurm reservations
 SPARES = "headway_spares"  # reservation of the spare nodes

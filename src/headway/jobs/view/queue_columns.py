@@ -1,4 +1,5 @@
-"""The columns of the queue, each declared once under squeue's name (squeue --helpFormat). Pure."""
+"""The columns of the queue, each declared once under squeue's name (squeue --helpFormat), and how each sorts (`sort_key`). The
+search that uses it is in `services.read_model.queue_search`. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any, Literal
 
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.state import MAX_PRIORITY, JobState
 
 Kind = Literal["text", "number", "moment", "span", "mib"]
 Value = str | int
@@ -18,7 +19,6 @@ _COMPACT = {
     "DEADLINE": "DL", "OUT_OF_MEMORY": "OOM", "REQUEUED": "RQ", "REQUEUE_HOLD": "RH", "SPECIAL_EXIT": "SE",
     "STOPPED": "ST", "SIGNALING": "SI", "STAGE_OUT": "SO", "RESIZING": "RS", "REVOKED": "RV",
 }  # fmt: skip
-MAX_PRIORITY = 2**32 - 1
 LABEL = ("array_job_id", "array_task")  # fields that `JobState.label` uses, besides the id
 
 

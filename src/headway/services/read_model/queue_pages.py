@@ -14,7 +14,7 @@ from headway.errors import Refused, Unreachable
 from headway.schemas.jobs import JobsAsk, JobsPage
 from headway.services.app_state import AppState
 from headway.services.identity import Principal
-from headway.services.read_model.queue_query import (
+from headway.services.read_model.queue_search import (
     KINDS,
     QueryResult,
     QueuePage,

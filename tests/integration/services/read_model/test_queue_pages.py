@@ -15,8 +15,8 @@ from headway.domain.slurm.state import JobState
 from headway.schemas.jobs import JobsPage
 from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model import queue_pages
-from headway.services.read_model.queue_query import KINDS, QueueQuery
-from headway.services.read_model.queue_query import query_page as queue_page
+from headway.services.read_model.queue_search import KINDS, QueueQuery
+from headway.services.read_model.queue_search import query_page as queue_page
 from headway.services.read_model.readings import SNAPSHOT_WAIT_S
 from headway.services.read_model.snapshot import UNUSED_ORDER_S, LiveState, Snapshot
 from tests.support import builders

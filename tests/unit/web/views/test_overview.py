@@ -12,8 +12,8 @@ from headway.schemas.clusters import CheckOut, GpuOut, NodeOut, StatusOut
 from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import ProgressOut
 from headway.services.read_model.overview import Overview
-from headway.services.read_model.queue_query import QueueQuery
-from headway.services.read_model.queue_query import query_page as find
+from headway.services.read_model.queue_search import QueueQuery
+from headway.services.read_model.queue_search import query_page as find
 from headway.web.views.overview import ROWS, assign_keys, parts, price
 from headway.web.views.overview_models import (
     IncidentsView,

@@ -1,4 +1,5 @@
-"""One page of a cluster's queue: filtered, searched, sorted. Pure, over the snapshot's jobs."""
+"""Filters, searches and sorts a cluster's queue and cuts it into pages. Pure, over the snapshot's jobs. By which value a column
+sorts is declared in `jobs.view.queue_columns`; the order without a column is here (`_turn`)."""
 
 from __future__ import annotations
 
