@@ -6,21 +6,19 @@ a row in tests/support/access_table.py, which lists who gets through and who is 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Annotated
-from urllib.parse import urlsplit
 
-from fastapi import Depends, Path, Request
-from pydantic import BeforeValidator
+from fastapi import Depends, Request
 
-from headway.errors import NotAllowed, NotSignedIn
+from headway.api.auth.same_origin import require_same_origin
+from headway.api.http.client_address import client_address
+from headway.errors import NotSignedIn
 from headway.services.app_state import AppState
 from headway.services.identity import Principal, Right, principal_for
 from headway.services.login_throttle import address_key
 
-MAX_PATH_NUMBER = 2**31 - 1  # the largest integer that the database's columns hold; Slurm's own numbers are far below
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -57,7 +55,7 @@ async def authenticate(request: Request) -> Principal | None:
     if person is None:
         raise NotSignedIn("the session has ended", hint="ask `headway server status` for a new sign-in link")
     if request.method not in SAFE_METHODS:
-        require_same_origin(request)
+        require_same_origin(request, state.settings.url)
     return _attach(request, principal_for(person, address))
 
 
@@ -86,17 +84,6 @@ def require_right(right: Right, *, any_cluster: bool = False) -> Callable[[Reque
     return dependency
 
 
-def require_same_origin(request: Request) -> None:
-    """Raises NotAllowed unless the request comes from a page of this server (CSRF: a cookie does not show which page sent it)."""
-    origin, own_url = request.headers.get("origin", ""), app_state(request).settings.url
-    if origin and origin == own_url:
-        return
-    origin_host = urlsplit(origin).netloc
-    if origin_host and origin_host == request.headers.get("host", "") and origin_host != urlsplit(own_url).netloc:
-        return  # the page was opened by another name of this server: localhost, or an IP address
-    raise NotAllowed("the request comes from another site's page", hint="use the page of this server, or a token")
-
-
 async def _count_unknown_token(state: AppState, request: Request) -> None:
     """Counts the failure against the client's address. Valid tokens are never throttled, even if others from the same
     address fail."""
@@ -108,12 +95,6 @@ async def _count_unknown_token(state: AppState, request: Request) -> None:
         )
 
 
-def client_address(request: Request) -> str:
-    """Returns the client's IP address. Behind a reverse proxy of the server's settings it is the address that the proxy
-    reports."""
-    return request.client.host if request.client else ""
-
-
 def _attach(request: Request, principal: Principal) -> Principal:
     """Stores the principal with the request, so that a later refusal is audited under the person's name. Returns it."""
     key, first_sent_at = request.scope.get("state", {}).get("idempotency", ("", 0.0))
@@ -122,15 +103,6 @@ def _attach(request: Request, principal: Principal) -> Principal:
     return principal
 
 
-def require_digits(word: object) -> object:
-    """Returns the value unchanged. Raises ValueError for text that is not plain digits: Pydantic would read 8_3, the
-    third task of job 8, as 83."""
-    if isinstance(word, str) and not re.fullmatch(r"0|[1-9][0-9]{0,18}", word):
-        raise ValueError("not a number; for a task of an array use the job id and ?task=")
-    return word
-
-
-PathNumber = Annotated[int, BeforeValidator(require_digits), Path(ge=0, le=MAX_PATH_NUMBER)]  # of a job or an incident
 State = Annotated[AppState, Depends(_state)]
 Anyone = Annotated[Principal, Depends(require_right(Right.READ))]
 # For lists over all clusters: filter with who.may_see_cluster.

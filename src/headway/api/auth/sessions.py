@@ -9,8 +9,9 @@ from functools import lru_cache
 from fastapi import Request
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import client_address, require_signed_in
+from headway.api.auth.dependencies import require_signed_in
 from headway.api.auth.oidc import CALLBACK_PATH, Provider
+from headway.api.http.client_address import client_address
 from headway.errors import NotAllowed, NotFound, NotSignedIn
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
+from headway.api.auth.dependencies import Anyone, State
+from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.schemas.billing import AdviceOut
 from headway.services.billing.checkpoint_advice import advise_checkpoints
 from headway.services.billing.report_scope import load_billed_cluster

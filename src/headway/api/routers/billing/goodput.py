@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from headway.api.auth.dependencies import Anyone, PathNumber, State
+from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.billing_parameters import MonthText
+from headway.api.http.path_numbers import PathNumber
 from headway.schemas.billing import GoodputOut, JobGoodputOut
 from headway.services.billing.goodput import load_goodput, load_job_goodput
 from headway.services.billing.ledger.ledger_refresh import load_report_scope, refresh_ledger

@@ -7,9 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
+from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.billing_parameters import MAX_ROWS, ReportFormat, TimeText, UsageFilterQuery, csv_response
 from headway.api.http.pagination import Cursor
+from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.schemas.billing import RunsOut, UsageOut
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.report_scope import load_billed_cluster, parse_period

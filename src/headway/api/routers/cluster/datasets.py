@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import BeforeValidator
 
-from headway.api.auth.dependencies import MAX_PATH_NUMBER, Admin, Anyone, Operator, State, require_digits
+from headway.api.auth.dependencies import Admin, Anyone, Operator, State
 from headway.api.http.pagination import Page
+from headway.api.http.path_numbers import MAX_PATH_NUMBER, require_digits
 from headway.schemas.clusters import OperationOut
 from headway.schemas.datasets import DatasetIn, DatasetName, DatasetOut, DatasetRemoveIn
 from headway.services.cluster import datasets as service

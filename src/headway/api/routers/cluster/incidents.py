@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from headway.api.auth.dependencies import Anyone, Operator, PathNumber, State
+from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.api.http.pagination import ANY, DEEP, Page, States, Text, Words, contains, fits
+from headway.api.http.path_numbers import PathNumber
 from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
 from headway.services.cluster import incidents as service
 from headway.services.to_schemas import incident_out

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
+from headway.api.auth.dependencies import Anyone, State
+from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.cluster.monitoring.metric_queries import SERIES
 from headway.schemas.metrics import MetricsOut
 from headway.services.cluster.metrics import MetricsQuery, get_metrics

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from fastapi import APIRouter, Header, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from headway.api.auth.dependencies import MAX_PATH_NUMBER, AnyoneAllClusters, State
+from headway.api.auth.dependencies import AnyoneAllClusters, State
 from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.pagination import ANY, Page, States, Words
+from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.schemas.clusters import (
     EventOut,
     OperationOut,

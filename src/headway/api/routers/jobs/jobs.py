@@ -7,9 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import Anyone, Member, PathNumber, State
+from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.compression import accepts_gzip
 from headway.api.http.job_parameters import Task
+from headway.api.http.path_numbers import PathNumber
 from headway.schemas.jobs import ArrayOut, JobOut, JobRunsOut, JobsAsk, JobsPage, ScriptOut
 from headway.schemas.submission.submissions import LineageOut
 from headway.services.jobs import details

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from headway.api.auth.dependencies import Member, PathNumber, State
+from headway.api.auth.dependencies import Member, State
 from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.byte_stream import (
     ByteStream,
@@ -19,6 +19,7 @@ from headway.api.http.byte_stream import (
     note_line,
 )
 from headway.api.http.job_parameters import Task
+from headway.api.http.path_numbers import PathNumber
 from headway.errors import HeadwayError
 from headway.jobs.logs.follow import LogPiece
 from headway.schemas.jobs import LogFoundOut, LogPartOut

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from headway.api.auth.dependencies import Member, PathNumber, State
+from headway.api.auth.dependencies import Member, State
 from headway.api.http.job_parameters import Digest
+from headway.api.http.path_numbers import PathNumber
 from headway.schemas.submission.run_options import RunIn
 from headway.schemas.submission.submissions import (
     BundleOut,

@@ -15,8 +15,8 @@ MAX_AGE_S = 10.0  # a ledger younger than this is not read again
 
 
 async def ensure_ledger_fresh(state: AppState, cluster: Cluster, max_age_s: float = MAX_AGE_S) -> None:
-    """Runs a billing round unless one ended within `max_age_s`. Concurrent callers share one
-    round, also across servers on one database. Raises the errors of reading accounting."""
+    """Runs a billing round unless one ended within `max_age_s`. Concurrent callers share one round, also
+    across servers on one database. Raises the errors of reading accounting."""
 
     async def run_alone() -> None:
         async with state.store.server_locks.lock(f"ledger/{cluster.name}"):

@@ -16,7 +16,8 @@ from fastapi import Form, Request
 from starlette.responses import RedirectResponse, Response
 
 from headway.api.auth import sessions
-from headway.api.auth.dependencies import State, require_same_origin
+from headway.api.auth.dependencies import State
+from headway.api.auth.same_origin import require_same_origin
 from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
 from headway.web.page_routes import page_router
 from headway.web.rendering import HEADERS, render
@@ -37,7 +38,7 @@ async def page(request: Request, state: State, code: str = "") -> Response:
 @router.post("/signin/link")
 async def by_code(request: Request, state: State, code: Annotated[str, Form(max_length=200)] = "") -> Response:
     """Signs in with a link's code after the person agreed. Only accepts forms of this origin."""
-    require_same_origin(request)
+    require_same_origin(request, state.settings.url)
     return await _by_code(request, state, code)
 
 
@@ -59,7 +60,7 @@ async def by_token(
     token: Annotated[str, Form(max_length=200)] = "",
 ) -> Response:
     """Signs in with a token. Only accepts forms of this origin: another site must not sign a browser in as another person."""
-    require_same_origin(request)
+    require_same_origin(request, state.settings.url)
     try:
         known = await sessions.sign_in_by_token(state, request, person.strip(), token.strip())
     except (NotSignedIn, NotAllowed, TooManyTries) as error:

@@ -12,9 +12,10 @@ from urllib.parse import urlencode
 from fastapi import Query
 from starlette.responses import HTMLResponse, Response
 
-from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
+from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.billing_parameters import NodeStateNames, TimeText, UsageFilterQuery
 from headway.api.http.pagination import Cursor
+from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.billing import capacity
 from headway.billing.periods import Period, before, days, month_of, zone
 from headway.schemas.billing import CauseOut, RunsOut, UsageRow

@@ -10,7 +10,8 @@ from typing import Any
 from fastapi import Form
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, Operator, PathNumber, State
+from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, Operator, State
+from headway.api.http.path_numbers import PathNumber
 from headway.domain.incident import Incident, IncidentState
 from headway.schemas.incidents import IncidentOut, IncidentStepOut
 from headway.services.app_state import AppState

@@ -8,9 +8,10 @@ from typing import cast
 from fastapi import Request
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import Anyone, Member, PathNumber, State
+from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.failure_audit import audit_failure
 from headway.api.http.job_parameters import Task
+from headway.api.http.path_numbers import PathNumber
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import JobState
