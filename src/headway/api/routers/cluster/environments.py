@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import BeforeValidator
 
-from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, Member, State, require_digits
+from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.pagination import Page
+from headway.api.http.path_numbers import MAX_PATH_NUMBER, require_digits
 from headway.schemas.clusters import OperationOut
 from headway.schemas.environments import (
     EnvironmentDetailOut,
