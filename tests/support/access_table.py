@@ -61,6 +61,8 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/document": Row(WORK),
     "GET api/clusters/{name}/access": Row(WORK),
     "POST api/clusters/{name}/apply": Row(ADMIN, body={"document": SPEC}),
+    "GET api/clusters/{name}/fabric-test": Row(ALL),
+    "POST api/clusters/{name}/fabric-test": Row(NODES, body={}),
     "POST api/clusters/{name}/roll": Row(ADMIN, body={}),
     "POST api/clusters/{name}/roll/plan": Row(WORK, body={}),
     "POST api/clusters/{name}/scale": Row(ADMIN, body={"groups": {"": 2}}),

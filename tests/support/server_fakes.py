@@ -122,6 +122,13 @@ class FakeKeyRotation(_Part):
         return await self._fake.call("rotate_key", cluster, report, what, ref)
 
 
+class FakeFabricTests(_Part):
+    """Stands in for services.cluster_backend.FabricTests."""
+
+    async def test_fabric(self, cluster: Cluster, nodes: Any, report: Any, waits: Any) -> Any:
+        return await self._fake.call("test_fabric", cluster, nodes, report, waits)
+
+
 class FakeRollouts(_Part):
     """Stands in for services.cluster_backend.Rollouts."""
 
@@ -322,6 +329,7 @@ class FakeBackend:
         self.keys = FakeKeyRotation(self)
         self.rollouts = FakeRollouts(self)
         self.storage = FakeStorage(self)
+        self.fabric = FakeFabricTests(self)
         self.slurm = FakeSlurmState(self)
         self.jobs = FakeJobs(self)
         self.commands = FakeCommands(self)

@@ -16,6 +16,7 @@ from tests.support.server_fakes import Server, changes, reading
 
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.slurm.accounts import Share
+from headway.schemas.fabric_tests import FabricTestOut
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.storage import VolumeSpeedOut
 from headway.schemas.submission.commands import ExecOut
@@ -68,6 +69,7 @@ def answers() -> dict[str, Any]:
         "reboot_node": rebooted,
         "test_node": (("gpus", True, "answer"),),
         "volume_usage": (),
+        "test_fabric": FabricTestOut(cluster="lab", operation="", at=0.0),
         "measure_volumes": (VolumeSpeedOut(path="/scratch", write_mib_s=900.0),),
         "shares": (Share("default", 1.0, 0.5, 0.4, 12.5),),
         "control": None,

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from agent.config import Config
 from agent.node_tests.cuda_driver import CudaDevice
@@ -13,16 +14,20 @@ from agent.node_tests.nccl import PORT, Nccl, nccl_all_reduce
 from agent.node_tests.results import NodeTestFailed, NodeTestSkipped
 
 _GLOO_WORDS = 1 << 20
+_MEET_S = 60  # seconds that nodes wait for each other
 _AT_ONCE = 5  # rounds between two looks at the clock
 
 
 def run_allreduce_test(
     config: Config, devices: Sequence[CudaDevice], peers: list[str], rank: int, seconds: float
 ) -> float:
-    """Returns the bus bandwidth in GB/s between the nodes with the addresses `peers`, of which this one is number `rank`.
-    Raises NodeTestFailed for a wrong sum, and NodeTestSkipped where no library for it is installed."""
-    if len(peers) < 2 or not 0 <= rank < len(peers):
-        raise NodeTestFailed("--peers takes two or more addresses, and --rank this node's place among them")
+    """Returns the bus bandwidth in GB/s between the nodes with the addresses `peers`, of which this one is number `rank`;
+    for one address, between the GPUs of that node. Raises NodeTestFailed for a wrong sum, and NodeTestSkipped where no
+    library for it is installed."""
+    if not 0 <= rank < len(peers):
+        raise NodeTestFailed("--peers takes the nodes' addresses, and --rank this node's place among them")
+    if len(peers) == 1 and len(devices) < 2:
+        raise NodeTestSkipped("an all-reduce within one node needs two GPUs")
     interface = interface_with_address(peers[rank])
     if interface:
         os.environ["GLOO_SOCKET_IFNAME"] = interface
@@ -32,19 +37,25 @@ def run_allreduce_test(
     return nccl_all_reduce(Nccl(), devices, peers, rank, seconds)
 
 
-def _gloo_all_reduce(rank: int, peers: Sequence[str], seconds: float) -> float:
+def load_gloo() -> tuple[Any, Any]:
+    """Returns torch and torch.distributed. Raises NodeTestSkipped where torch is not installed."""
     try:
         import torch
         import torch.distributed as dist
     except ImportError as error:
         raise NodeTestSkipped(f"torch is not installed on this node ({error})") from None
+    return torch, dist
+
+
+def _gloo_all_reduce(rank: int, peers: Sequence[str], seconds: float) -> float:
+    torch, dist = load_gloo()
     ranks = len(peers)
     dist.init_process_group(
         "gloo",
         init_method=f"tcp://{peers[0]}:{PORT}",
         world_size=ranks,
         rank=rank,
-        timeout=timedelta(seconds=120),
+        timeout=timedelta(seconds=_MEET_S),
     )
     try:
         data = torch.ones(_GLOO_WORDS, dtype=torch.float32)

@@ -1,7 +1,9 @@
 """Active tests of an idle node, run before it returns to service.
 
     agent.pyz test NAME [--json] [--seconds S] [--expect JSON]       NAME: checks, memory, burn, copy, upload, peer, all
-    agent.pyz test allreduce --peers ADDRESS,ADDRESS,... --rank N    on all these nodes at the same time
+    agent.pyz test allreduce --peers ADDRESS,ADDRESS,... --rank N    on all these nodes at the same time; one address: between
+                                                                     the GPUs of that node
+    agent.pyz test fabric                                            takes part in all-reduces that standard input names
 
 Each test prints one line; the exit status is 0 when none failed. Figures are compared with what the plan expects of a
 healthy node. A test whose library or hardware is missing is skipped, with the reason, and fails no node. Where GPUs are
@@ -25,15 +27,18 @@ from agent.gpu.factory import open_source
 from agent.gpu.interface import Gpu, Source
 from agent.gpu.job_gpus import jobs_on_node
 from agent.munge import Munge
-from agent.node_tests.allreduce import run_allreduce_test
+from agent.node_tests.allreduce import load_gloo, run_allreduce_test
 from agent.node_tests.burn import run_burn_test
 from agent.node_tests.copies import run_copy_test, run_peer_copy_test, run_upload_test
 from agent.node_tests.cuda_driver import LIBRARY, SIMULATED_LIBRARY, CudaDevice, CudaDriver, CudaError
+from agent.node_tests.fabric_member import take_part
+from agent.node_tests.give_way import gives_way_to_jobs
 from agent.node_tests.memory import run_memory_test
+from agent.node_tests.nccl import Nccl
 from agent.node_tests.results import NodeTestFailed, NodeTestResult, NodeTestSkipped
 
 GPU_TESTS = ("memory", "burn", "copy", "upload", "peer")
-NAMES = ("checks", *GPU_TESTS, "allreduce", "all")
+NAMES = ("checks", *GPU_TESTS, "allreduce", "fabric", "all")
 _SIMULATED_S = 0.5  # the longest time that one figure is measured where GPUs are simulated
 _LONG_AGO_S = 3600.0
 
@@ -52,6 +57,10 @@ def main(words: list[str]) -> int:
     arguments = ask.parse_args(words)
     config = load(arguments.config)
     config.expects.update(arguments.expect)
+    if arguments.name == "fabric":
+        for line in take_part(config, lambda: prepare_allreduce(config, arguments.seconds)):
+            print(line, flush=True)
+        return 0
     fine = True
     for result in run_tests(config, arguments):
         fine = fine and result.ok
@@ -72,6 +81,14 @@ def run_tests(config: Config, arguments: argparse.Namespace) -> Iterator[NodeTes
         yield run_guarded(name, config, lambda: run(name))
     elif name in GPU_TESTS:
         yield from run_gpu_tests((name,), config, source, arguments.seconds)
+
+
+def prepare_allreduce(config: Config, seconds: float) -> Callable[[list[str], int], NodeTestResult]:
+    """Loads what an all-reduce needs, and returns the function that measures one. Raises NodeTestSkipped where it is not
+    installed."""
+    tests = GpuTests(config, seconds)
+    tests.prepare_allreduce()
+    return lambda peers, rank: run_guarded("allreduce", config, lambda: tests.measure_allreduce(peers, rank))
 
 
 def run_gpu_tests(
@@ -159,9 +176,8 @@ class GpuTests:
     def run(self, name: str) -> NodeTestResult:
         """Runs one test. Raises NodeTestFailed, NodeTestSkipped, or CudaError from the driver."""
         if name == "allreduce":
-            devices = [] if self._config.simulated or not self._config.gpus else self.open_devices()
-            rate = run_allreduce_test(self._config, devices, self._peers, self._rank, self._seconds)
-            return self._outcome(name, rate, "GB/s", "allreduce_gb_s")
+            with gives_way_to_jobs():
+                return self.measure_allreduce(self._peers, self._rank)
         devices = self.open_devices()
         if name == "memory":
             return self._outcome(name, run_memory_test(devices), "MiB per GPU", "")
@@ -176,6 +192,20 @@ class GpuTests:
             return self._outcome(name, run_upload_test(devices, self._seconds), "GB/s", "upload_gb_s")
         rate, pair = run_peer_copy_test(devices, self._seconds)
         return self._outcome(name, rate, f"GB/s from {pair}", "peer_gb_s")
+
+    def prepare_allreduce(self) -> None:
+        """Opens the GPUs, or loads torch where they are simulated. Raises NodeTestSkipped where that is not possible."""
+        if self._config.simulated or not self._config.gpus:
+            load_gloo()
+        else:
+            self.open_devices()
+            Nccl()
+
+    def measure_allreduce(self, peers: list[str], rank: int) -> NodeTestResult:
+        """Runs one all-reduce. Raises NodeTestFailed, NodeTestSkipped, or CudaError from the driver."""
+        devices = [] if self._config.simulated or not self._config.gpus else self.open_devices()
+        rate = run_allreduce_test(self._config, devices, peers, rank, self._seconds)
+        return self._outcome("allreduce", rate, "GB/s", "allreduce_gb_s")
 
     def open_devices(self) -> list[CudaDevice]:
         """Returns the node's GPUs. Raises NodeTestSkipped where the driver's library is missing, and NodeTestFailed when CUDA
@@ -198,7 +228,7 @@ class GpuTests:
 def start(words: list[str]) -> None:
     """Runs `main`. The all-reduce may need torch, so it gets the packages of this machine's Python, which the agent
     otherwise does not load."""
-    if "allreduce" in words:
+    if "allreduce" in words or "fabric" in words:
         import site
 
         site.main()

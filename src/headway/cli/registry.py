@@ -76,6 +76,7 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (  # a theme holds the comma
         (
             Entry("nodes", "nodes.nodes:nodes", "List nodes with state and GPUs."),
             Entry("node", "nodes.node:app", "Drain, return, reboot or test a node; show its faults."),
+            Entry("test", "nodes.fabric_test:app", "Measure the fabric between idle nodes."),
             Entry("incidents", "nodes.incidents:incidents", "List node faults, latest first."),
             Entry("incident", "nodes.incidents:app", "Show one fault's steps; return its node to service."),
             Entry(

@@ -3,7 +3,7 @@ server/operations/registry.py names the code that carries each kind out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
@@ -22,6 +22,7 @@ class OperationKind(StrEnum):
     ENVIRONMENT = "environment"
     ROLL = "roll"
     REPLACE = "replace"
+    FABRIC_TEST = "fabric test"
 
     @property
     def heading(self) -> str:
@@ -131,6 +132,13 @@ _TRAITS = {
         "the node of {} is rebuilt",
         changes_cluster=False,
         invalidates_connections=True,
+    ),
+    OperationKind.FABRIC_TEST: _Traits(
+        "Fabric test of",
+        "fabric test",
+        "the fabric of {} is measured",
+        audit_action="fabric.test",
+        changes_cluster=False,
     ),
 }
 SECRET_PREFIXES = tuple(sorted({kind.secret_prefix for kind in OperationKind} - {""}))
@@ -284,6 +292,16 @@ class ReplaceParams(OperationParams):
 
     kind: ClassVar[OperationKind] = OperationKind.REPLACE
     node: str
+
+
+@dataclass(frozen=True)
+class FabricTestParams(OperationParams):
+    """Parameters of a fabric test. `nodes`: the nodes to measure; () = all idle ones. `scheduled`: the cluster file's
+    schedule requested it."""
+
+    kind: ClassVar[OperationKind] = OperationKind.FABRIC_TEST
+    nodes: Sequence[str] = ()
+    scheduled: bool = False
 
 
 def own_secret(kind: str, params: Mapping[str, Any]) -> str:

@@ -189,6 +189,8 @@ class AsyncNodes(AsyncResource[Nodes]):
     return_to_service = _threaded(Nodes.return_to_service)
     reboot = _threaded(Nodes.reboot)
     test = _threaded(Nodes.test)
+    test_fabric = _threaded(Nodes.test_fabric)
+    fabric_test = _threaded(Nodes.fabric_test)
     inject_fault = _threaded(Nodes.inject_fault)
 
 

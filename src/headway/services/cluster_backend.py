@@ -22,6 +22,7 @@ from headway.domain.slurm.state import JobState, NodeState, Reservation
 from headway.domain.volume_usage import VolumeUsage
 from headway.errors import Fault
 from headway.schemas.clusters import Document
+from headway.schemas.fabric_tests import FabricTestOut
 from headway.schemas.incidents import FaultIn
 from headway.schemas.jobs import LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.storage import VolumeSpeedOut
@@ -342,6 +343,18 @@ class NodeActions(Protocol):
         ...
 
 
+class FabricTests(Protocol):
+    """Measures the bandwidth between nodes."""
+
+    async def test_fabric(
+        self, cluster: Cluster, nodes: Sequence[str], report: ReportProgress, waits: OperationWaits
+    ) -> FabricTestOut:
+        """Measures these nodes, or all idle ones for (), and opens an incident for each node or link that is slow. Jobs
+        do not wait: a node where one starts leaves the test. Ends early if another operation must run (`waits`). Raises
+        Refused if fewer than two nodes can be measured."""
+        ...
+
+
 class UsageSources(Protocol):
     """Reads usage from accounting and from progress reports, and holds the jobs of a team that is over its budget."""
 
@@ -413,6 +426,9 @@ class ClusterBackend(Protocol):
 
     @property
     def nodes(self) -> NodeActions: ...
+
+    @property
+    def fabric(self) -> FabricTests: ...
 
     @property
     def usage(self) -> UsageSources: ...

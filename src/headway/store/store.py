@@ -35,6 +35,7 @@ from headway.store.clusters.cluster_records import ClusterRecords
 from headway.store.clusters.clusters import Clusters
 from headway.store.clusters.datasets import Datasets
 from headway.store.clusters.environments import Environments
+from headway.store.clusters.fabric_tests import FabricTests
 from headway.store.clusters.incidents import Incidents
 from headway.store.clusters.node_images import NodeImages
 from headway.store.clusters.operations import Operations
@@ -71,6 +72,7 @@ class Store:
         self.cap_refills = CapRefills(database)
         self.node_images = NodeImages(database)
         self.volume_speeds = VolumeSpeeds(database)
+        self.fabric_tests = FabricTests(database)
         self.datasets = Datasets(database)
         self.environments = Environments(database)
         self.operations = Operations(database)

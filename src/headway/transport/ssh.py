@@ -126,6 +126,12 @@ class RemoteProcess:
                 await self._process.wait_closed()
         return self._process.returncode is not None
 
+    @property
+    def code(self) -> int | None:
+        """Returns the exit code of a command that has ended, 128 + the number of the signal that ended it; None while it
+        runs, or if the connection broke."""
+        return _code(self._process)
+
     async def close(self) -> None:
         """Ends the command if it still runs."""
         await self._ends.aclose()

@@ -19,6 +19,8 @@ JOB_SHM = "/dev/shm/headway"
 LEFT = f"/dev/shm /dev/mqueue {PMIX} /tmp /var/tmp"
 SYSV = "/proc/sysvipc"
 XID_MARK = "/run/headway/xid"  # created by the agent (node/agent), removed by health.incidents.engine
+# The process id of a test that a job ends when it starts; written by the agent (node/agent/node_tests/give_way.py)
+GIVES_WAY = "/run/headway/gives-way"
 # A file named after a job means that it will be requeued; health.incidents.requeue creates and removes it
 HOLD = "/run/headway/hold"
 
@@ -65,6 +67,14 @@ chmod 1777 "$own/tmp" "$shm"
 ln -sfnT "$shm" "$own/shm" && echo "$SLURM_JOB_UID" >"$own/uid" || exit 1
 # The agent reads the job's GPUs here to label their metrics with the job. The new folder shows it that a job starts.
 echo "${{SLURM_JOB_GPUS:-}}" >"$own/gpus" || exit 1
+# A fabric test measures idle nodes without reserving them. It ends here, before the job's first process starts.
+if read -r test 2>/dev/null <{GIVES_WAY} && grep -qsa agent.pyz "/proc/$test/cmdline"; then
+    kill -KILL "$test" 2>/dev/null
+    for ((n = 0; n < 100; n++)); do
+        [ -e "/proc/$test" ] || break
+        sleep 0.05
+    done
+fi
 for part in /etc/headway/prolog.d/*; do
     [ -x "$part" ] || continue
     "$part" || exit 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 
+from headway.schemas.clusters import OperationOut
+from headway.schemas.fabric_tests import FabricTestIn, FabricTestOut
 from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
 from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeTestIn, RebootIn
 from headway.sdk.connection import Resource, cluster_path
@@ -53,6 +55,15 @@ class Nodes(Resource):
     def test(self, cluster: str, node: str, *, hard: bool = False) -> NodeActionOut:
         """Starts the node's tests; `get` shows their results. `hard` adds the tests that need an idle node."""
         return self._connection.post(cluster_path(cluster, "nodes", node, "test"), NodeActionOut, NodeTestIn(hard=hard))
+
+    def test_fabric(self, cluster: str, nodes: str = "") -> OperationOut:
+        """Queues a fabric test of these nodes (a Slurm host list), or of all idle ones. `fabric_test` returns its
+        result."""
+        return self._connection.post(cluster_path(cluster, "fabric-test"), OperationOut, FabricTestIn(nodes=nodes))
+
+    def fabric_test(self, cluster: str) -> FabricTestOut:
+        """Returns the result of the latest fabric test. Raises NotFound if there was none."""
+        return self._connection.get(cluster_path(cluster, "fabric-test"), FabricTestOut)
 
     def inject_fault(self, cluster: str, fault: FaultIn) -> FaultMadeOut:
         """Injects a fault into a local cluster, or removes it."""

@@ -8,6 +8,7 @@ from headway.server.cluster_backend.backups import Backups
 from headway.server.cluster_backend.cluster_lifecycle import ClusterLifecycle
 from headway.server.cluster_backend.commands import Commands
 from headway.server.cluster_backend.connections import ConnectionPool
+from headway.server.cluster_backend.fabric_tests import FabricTests
 from headway.server.cluster_backend.health_loop import HealthLoop
 from headway.server.cluster_backend.jobs import Jobs
 from headway.server.cluster_backend.key_rotation import KeyRotation
@@ -35,6 +36,7 @@ class Backend:
         self.jobs = Jobs(pool, self.slurm)
         self.commands = Commands(pool)
         self.nodes = NodeActions(pool)
+        self.fabric = FabricTests(pool)
         self.usage = Usage(pool)
         self.monitoring = Monitoring(pool)
         self.health = HealthLoop(pool, self.slurm)

@@ -9,6 +9,7 @@ from headway.server.operations.apply import apply
 from headway.server.operations.backups import back_up_cluster, restore_cluster
 from headway.server.operations.datasets import change_dataset
 from headway.server.operations.environments import change_environment
+from headway.server.operations.fabric_test import test_fabric
 from headway.server.operations.key_rotation import rotate_key
 from headway.server.operations.operation_run import Handler
 from headway.server.operations.replacement import replace_machine
@@ -26,4 +27,5 @@ HANDLERS: Mapping[OperationKind, Handler] = {
     OperationKind.ENVIRONMENT: change_environment,
     OperationKind.ROLL: roll,
     OperationKind.REPLACE: replace_machine,
+    OperationKind.FABRIC_TEST: test_fabric,
 }

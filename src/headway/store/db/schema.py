@@ -370,6 +370,17 @@ volume_speeds = Table(
     Column("error", Text, nullable=False),
 )
 
+# The results of fabric tests, as schemas.fabric_tests.FabricTestOut.
+fabric_tests = Table(
+    "fabric_tests",
+    metadata,
+    Column("operation", String(32), primary_key=True),
+    Column("cluster", String(64), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("result", JSON, nullable=False),
+    Index("ix_fabric_tests_cluster_at", "cluster", "at"),
+)
+
 # Responses to requests with an idempotency key. A response can only be read with the token of the client that made the
 # request.
 answers = Table(

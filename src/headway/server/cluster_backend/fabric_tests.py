@@ -1,0 +1,30 @@
+"""Measures the bandwidth between nodes, and acts on what is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headway.domain.cluster import Cluster
+from headway.domain.progress import ReportProgress
+from headway.schemas.fabric_tests import FabricTestOut
+from headway.server.cluster_backend.connections import ConnectionPool
+
+if TYPE_CHECKING:
+    from headway.rollout.image_rollout import OperationWaits
+
+
+class FabricTests:
+    """Implements services.cluster_backend.FabricTests."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+
+    async def test_fabric(
+        self, cluster: Cluster, nodes: Sequence[str], report: ReportProgress, waits: OperationWaits
+    ) -> FabricTestOut:
+        from headway.health.fabric_test import FabricTest
+
+        test = FabricTest(await self._pool.health_context(cluster), report, waits)
+        await test.run(nodes)
+        return test.result()
