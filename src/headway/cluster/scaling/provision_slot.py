@@ -27,7 +27,7 @@ async def provision_machine(
     why: str = "Slurm powers the node up",
     image: str = "",
 ) -> None:
-    """Creates the machine, sets it up and starts slurmd last. `image`: tag of the image, as in ApplyRun. Raises
+    """Creates the machine, sets it up and starts slurmd last. `image`: tag of the image, as in ChangeSetExecution. Raises
     HeadwayError; a machine that was created stays for inspection or deletion."""
     machines = await context.machines(cluster.name)
     head = await require_active_head(cluster, context, machines)
