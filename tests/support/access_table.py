@@ -111,6 +111,7 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/jobs/{job_id}/runs": Row(ALL),
     "GET api/clusters/{name}/jobs/{job_id}/script": TOUCH,
     "POST api/clusters/{name}/jobs/{job_id}/requeue": TOUCH,
+    "POST api/clusters/{name}/jobs/{job_id}/stacks": TOUCH,
     "POST api/clusters/{name}/jobs/{job_id}/hold": TOUCH,
     "POST api/clusters/{name}/jobs/{job_id}/release": TOUCH,
     "GET api/clusters/{name}/jobs/{job_id}/tasks": Row(WORK),

@@ -220,6 +220,9 @@ class FakeJobs(_Part):
     async def log_window(self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool) -> Any:
         return await self._fake.call("log_window", cluster, job, before, lines, err)
 
+    async def rank_stacks(self, cluster: Cluster, job: JobState) -> Any:
+        return await self._fake.call("rank_stacks", cluster, job)
+
     async def search_log(self, cluster: Cluster, job: JobState, text: str, *, err: bool) -> Any:
         return await self._fake.call("search_log", cluster, job, text, err)
 

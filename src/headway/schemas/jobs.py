@@ -32,6 +32,24 @@ class ProgressOut(ResponseModel):
         return f"{self.loss:.{digits}f}" if self.loss is not None else "nan" if self.series else ""
 
 
+class RankStackOut(ResponseModel):
+    """Where one rank of a job is: the frames of its main thread, the innermost first."""
+
+    rank: int
+    node: str
+    frames: list[str] = []
+
+
+class JobStacksOut(ResponseModel):
+    """The stacks of all ranks of a running job. `verdict` names the ranks for which the others wait, "" if none stands out.
+    `nccl` is, by node, NCCL's own status (NCCL 2.24 or later); `errors` is, by node, why stacks are missing."""
+
+    stacks: list[RankStackOut] = []
+    verdict: str = ""
+    nccl: dict[str, str] = {}
+    errors: dict[str, str] = {}
+
+
 class ArrayOut(ResponseModel):
     """Number of an array's tasks by state. `failed_tasks` has the format of sbatch --array, such as "3,7-9"."""
 

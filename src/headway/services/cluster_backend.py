@@ -24,7 +24,7 @@ from headway.errors import Fault
 from headway.schemas.clusters import Document
 from headway.schemas.fabric_tests import FabricTestOut
 from headway.schemas.incidents import FaultIn
-from headway.schemas.jobs import LogFoundOut, LogPartOut, ProgressOut
+from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.storage import VolumeSpeedOut
 from headway.schemas.submission.commands import ExecIn, ExecOut
 from headway.schemas.submission.submissions import SubmitIn, SubmitOut
@@ -263,6 +263,10 @@ class ClusterJobs(Protocol):
 
     async def ended_progress(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
         """Returns the progress of a job that has ended; None if it reported none."""
+        ...
+
+    async def rank_stacks(self, cluster: Cluster, job: JobState) -> JobStacksOut:
+        """Returns the Python stacks of all ranks of a running job. Each rank is stopped for some milliseconds."""
         ...
 
     async def log_window(

@@ -15,6 +15,7 @@ from headway.billing import periods
 from headway.domain.dataset import DatasetVersion
 from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import HeadwayError, Refused, Unreachable
+from headway.schemas.jobs import JobStacksOut
 from headway.schemas.submission.submissions import SubmitOut
 from headway.services.cluster_backend import SlurmReading
 from headway.store import AuditAsk
@@ -90,7 +91,7 @@ def world(
     work.answers |= {
         "submit": submit, "run_interactive": converse, "return_incident_node": bring_back, "drain_node": "drained",
         "return_node": "returned", "reboot_node": goes_on, "test_node": (), "inject_fault": "done", "measure_volumes": (),
-        "array_states": {"1": "FAILED"},
+        "array_states": {"1": "FAILED"}, "rank_stacks": JobStacksOut(),
         "usage_runs": (), "node_events": (), "restart_losses": {}, "checkpoint_stats": {}, "query_metrics": (),
     }  # fmt: skip
     return things
@@ -204,7 +205,7 @@ async def test_every_write_that_the_cluster_refuses_is_audited(world: Things, wh
             continue
         for call in (
             "submit", "cancel", "control", "store_bundle", "run_command", "return_incident_node", "drain_node", "return_node",
-            "reboot_node", "inject_fault", "measure_volumes", "usage_runs",
+            "reboot_node", "inject_fault", "measure_volumes", "usage_runs", "rank_stacks",
         ):  # fmt: skip
             made.backend.answers[call] = why
         if key.endswith(

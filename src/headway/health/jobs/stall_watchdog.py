@@ -13,7 +13,9 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed, HeadwayError
+from headway.health.jobs.rank_stacks import collect_stacks
 from headway.health.jobs.stall_rules import GpuUsage, Stall, StallKind, detect_hang, detect_idle, job_rules
+from headway.health.jobs.stragglers import find_stragglers
 from headway.slurm import job_commands
 
 CHECK_EVERY_S = 15.0
@@ -75,6 +77,8 @@ class StallWatchdog:
         rule = self.cluster.health.hang if stall.kind is StallKind.HANG else self.cluster.health.idle
         acts = rule.acts and self.cluster.health.act
         words, done = stall.why, "its owner is notified"
+        if stall.kind is StallKind.HANG and (named := await self._name_stragglers(job)):
+            words = f"{words}; {named}"
         if acts and stall.kind is StallKind.HANG and self.requeued.get(job.id, 0) >= MAX_REQUEUES:
             acts, done = False, f"it was requeued {MAX_REQUEUES} times for that and is not requeued again"
         elif acts and stall.kind is StallKind.HANG:
@@ -93,6 +97,15 @@ class StallWatchdog:
             except CommandFailed as error:
                 done = f"not {done}: {error.first_line}"
         return f"{words}; {done}"
+
+    async def _name_stragglers(self, job: JobState) -> str:
+        """Returns which ranks the others wait for, "" if none stands out or their stacks can't be read."""
+        try:
+            machines = await self.context.machines(self.cluster.name)
+            found = find_stragglers((await collect_stacks(self.context, machines, job)).stacks)
+        except HeadwayError:
+            return ""
+        return found.text() if found else ""
 
     async def _read_gpu_usage(self, head: Machine, window_s: int) -> dict[int, GpuUsage]:
         """Returns the usage of each job with GPUs over the last `window_s` seconds, {} if Prometheus does not

@@ -11,7 +11,7 @@ from typing import Unpack
 
 from headway.domain.slurm.job_states import ENDED
 from headway.errors import NotFound, Unreachable
-from headway.schemas.jobs import ArrayOut, JobOut, JobsPage
+from headway.schemas.jobs import ArrayOut, JobOut, JobsPage, JobStacksOut
 from headway.schemas.submission.job_values import GitIn
 from headway.schemas.submission.run_options import RunIn, RunOptions
 from headway.schemas.submission.submissions import LineageOut, RetryIn, RunOut, SubmitIn, SubmitOut
@@ -80,6 +80,12 @@ class Jobs(Resource):
             "GET", cluster_path(cluster, "jobs", str(int(job_id))), params=non_empty({"task": task})
         )
         return self._connection.parse(JobOut, answer)
+
+    def stacks(self, cluster: str, job_id: int, *, task: str = "") -> JobStacksOut:
+        """Returns the Python stacks of all ranks of a running job."""
+        path, params = cluster_path(cluster, "jobs", str(int(job_id)), "stacks"), non_empty({"task": task})
+        answer = self._connection.request_json("POST", path, params=params, timeout_s=90)
+        return self._connection.parse(JobStacksOut, answer)
 
     def cancel(self, cluster: str, job_id: int, *, task: str = "") -> None:
         """Cancels a job; an array as a whole, or with `task` that one of its tasks."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import JobState
-from headway.schemas.jobs import LogFoundOut, LogPartOut, ProgressOut
+from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogPartOut, ProgressOut, RankStackOut
 from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 from headway.server.cluster_backend.connections import ConnectionPool
 from headway.server.cluster_backend.slurm_state import SlurmState
@@ -72,6 +72,20 @@ class Jobs:
         await reader.read_jobs((job,))
         known = reader.progress_of(job.id)
         return _progress_out(known) if known else None
+
+    async def rank_stacks(self, cluster: Cluster, job: JobState) -> JobStacksOut:
+        from headway.health.jobs.rank_stacks import collect_stacks
+        from headway.health.jobs.stragglers import find_stragglers
+
+        context = (await self._pool.opened(cluster)).context
+        found = await collect_stacks(context, await context.machines(cluster.name), job)
+        stragglers = find_stragglers(found.stacks)
+        return JobStacksOut(
+            stacks=[RankStackOut(rank=one.rank, node=one.node, frames=list(one.frames)) for one in found.stacks],
+            verdict=stragglers.text() if stragglers else "",
+            nccl=dict(found.nccl),
+            errors=dict(found.errors),
+        )
 
     async def log_window(
         self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool

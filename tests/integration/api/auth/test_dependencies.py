@@ -13,7 +13,7 @@ import pytest
 from headway.catalog.providers import SSH
 from headway.domain.cluster import Dataset, Host, Team, User
 from headway.schemas.base import PROBLEM_JSON, Problem
-from headway.schemas.jobs import JobsPage
+from headway.schemas.jobs import JobsPage, JobStacksOut, RankStackOut
 from headway.schemas.submission.commands import ExecOut
 from headway.schemas.submission.submissions import SubmitOut
 from headway.services.authorization import MAX_COMMANDS_PER_PERSON
@@ -151,6 +151,18 @@ async def test_cancel_and_control_address_one_array_task_or_the_whole_array(serv
     assert (await ann.post("/api/v1/clusters/lab/jobs/9/hold?task=2")).status_code == 204
     assert kind(await ann.post("/api/v1/clusters/lab/jobs/9/requeue?task=2")) == (409, "conflict")
     assert [call[1:3] for call in server.backend.named("control")] == [("7_1", "requeue"), ("9_2", "hold")]
+
+
+async def test_stacks_are_read_of_running_jobs_only_and_by_people_who_may_act_on_them(server: Server) -> None:
+    await server.apply()
+    jobs = builders.job(7), builders.job(8, "PENDING"), builders.job(9, user="bob")
+    found = JobStacksOut(stacks=[RankStackOut(rank=0, node="lab-1-1", frames=["f (t.py:1)"])], verdict="")
+    server.backend.answers |= {"read": reading(*jobs), "machines": (), "rank_stacks": found}
+    alice = await server.client("alice", "member")
+    answer = await alice.post("/api/v1/clusters/lab/jobs/7/stacks")
+    assert answer.json()["stacks"] == [{"rank": 0, "node": "lab-1-1", "frames": ["f (t.py:1)"]}]
+    assert kind(await alice.post("/api/v1/clusters/lab/jobs/8/stacks")) == (409, "conflict")
+    assert kind(await alice.post("/api/v1/clusters/lab/jobs/9/stacks")) == (403, "not_allowed")
 
 
 async def test_user_removed_from_cluster_cannot_read_logs_or_cancel(server: Server) -> None:

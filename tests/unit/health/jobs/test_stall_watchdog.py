@@ -16,7 +16,9 @@ from headway.domain.machines.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed, Unreachable
 from headway.health.jobs import stall_watchdog
+from headway.health.jobs.rank_stacks import JobStacks
 from headway.health.jobs.stall_watchdog import StallWatchdog
+from headway.health.jobs.stragglers import RankStack
 from headway.transport.process import CommandResult
 from tests.support.builders import cluster, job, machine
 
@@ -78,9 +80,21 @@ def running(**changes: Any) -> JobState:
 HALF_AN_HOUR, NEVER = StallRule(1800), StallRule(0)
 
 
+STACKS: list[RankStack] = []  # that the nodes of a hung job report
+
+
 @pytest.fixture(autouse=True)
-def _prometheus_is_on_the_fake_head(monkeypatch: pytest.MonkeyPatch) -> None:
+def _nodes_and_prometheus_are_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def machines(_: Any, cluster: str) -> dict[str, Machine]:
+        return {}
+
+    async def stacks(*_: Any) -> JobStacks:
+        return JobStacks(tuple(STACKS), {}, {})
+
+    STACKS.clear()
     monkeypatch.setattr(stall_watchdog, "query_instant", lambda head, *asked: head.query_instant(head, *asked))
+    monkeypatch.setattr(stall_watchdog, "collect_stacks", stacks)
+    monkeypatch.setattr(ClusterContext, "machines", machines)
 
 
 def tender(head: Head, hang: StallRule = HALF_AN_HOUR, idle: StallRule = NEVER) -> StallWatchdog:
@@ -101,6 +115,12 @@ async def test_notifies_owner_once_per_run_of_hung_job() -> None:
     assert await look(asked, running()) == []
     assert len(await look(asked, running(restarts=1))) == 1
     assert [argv[:3] for argv in head.done] == [["scontrol", "notify", "7"]] * 2
+
+
+async def test_message_names_the_rank_for_which_the_others_wait() -> None:
+    STACKS.extend(RankStack(n, "lab-1-1", ("load (t.py:3)" if n == 2 else "all_reduce (d.py:9)",)) for n in range(8))
+    ((_, text),) = await look(tender(Head()), running())
+    assert "; rank 2 is in load (t.py:3) on lab-1-1, and 7 ranks wait in all_reduce (d.py:9); its owner" in text
 
 
 @pytest.mark.parametrize("path", ["/scratch/alice/7.out", "/var/lib/headway/reports/7.jsonl"])

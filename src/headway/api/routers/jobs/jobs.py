@@ -11,11 +11,12 @@ from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.compression import accepts_gzip
 from headway.api.http.job_parameters import Task
 from headway.api.http.path_numbers import PathNumber
-from headway.schemas.jobs import ArrayOut, JobOut, JobRunsOut, JobsAsk, JobsPage, ScriptOut
+from headway.schemas.jobs import ArrayOut, JobOut, JobRunsOut, JobsAsk, JobsPage, JobStacksOut, ScriptOut
 from headway.schemas.submission.submissions import LineageOut
 from headway.services.jobs import details
 from headway.services.jobs.actions import act_on_job
 from headway.services.jobs.lineage import get_lineage
+from headway.services.jobs.rank_stacks import read_rank_stacks
 from headway.services.read_model.queue_pages import jobs_page_json
 
 router = APIRouter(prefix="/clusters/{name}/jobs", tags=["jobs"])
@@ -69,6 +70,13 @@ async def release(name: str, job_id: PathNumber, state: State, who: Member, task
     """Releases a held job."""
     await act_on_job(state, who, name, job_id, "release", task)
     return Response(status_code=204)
+
+
+@router.post("/{job_id}/stacks")
+async def stacks(name: str, job_id: PathNumber, state: State, who: Member, task: Task = "") -> JobStacksOut:
+    """Returns where each rank of a running job is: the Python stack of its main thread. Each rank is stopped for some
+    milliseconds."""
+    return await read_rank_stacks(state, who, name, job_id, task)
 
 
 @router.get("/{job_id}/runs")

@@ -1,4 +1,4 @@
-"""job show|retry|rerun: one job."""
+"""job show|stacks|retry|rerun: one job."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from headway.cli.common import Format, Output
 from headway.cli.options.env_option import EnvOption, parse_env_options
 from headway.cli.options.job_arguments import JobArgument, parse_job_words
 from headway.cli.output import formatting, tables
+from headway.cli.output.rank_stacks import print_rank_stacks
 from headway.cli.output.terminal import Span, Terminal, detect_terminal, without_control_characters
 from headway.domain.slurm.job_label import job_label
 from headway.domain.slurm.job_states import ENDED, WAITING
@@ -50,6 +51,21 @@ def show_job(
     simulated = bool(found.gpus) and api.clusters.get(name).simulated_gpus
     terminal = detect_terminal()
     tables.print_facts(_facts(found, name, simulated, terminal))
+
+
+def stacks(words: JobArgument, output: Output = Format.table) -> None:
+    """Show where each rank of a running job is (its Python stack), and which ranks the others wait for.
+
+    headway job stacks 12"""
+    cluster, word = parse_job_words(words)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
+    number, task = common.split_job_id(word)
+    found = api.jobs.stacks(name, number, task=task)
+    if output is Format.json:
+        common.print_json(found)
+        return
+    print_rank_stacks(found)
 
 
 def retry(
@@ -228,5 +244,6 @@ job = typer.Typer(
     add_completion=False,
 )  # fmt: skip
 job.command("show")(show_job)
+job.command("stacks")(stacks)
 job.command("retry")(retry)
 job.command("rerun")(rerun)

@@ -7,12 +7,30 @@ import json
 import pytest
 
 from headway.errors import NotFound
-from headway.schemas.jobs import ArrayOut, ProgressOut
+from headway.schemas.jobs import ArrayOut, JobStacksOut, ProgressOut, RankStackOut
 from headway.schemas.submission.job_values import GitIn
 from headway.schemas.submission.submissions import LineageOut, RetryIn, SubmitOut
 from tests.support.cli_fakes import Cli, cli, cluster, job
 
 __all__ = ["cli"]  # a fixture
+
+
+def test_stacks_are_printed_by_place_with_the_verdict_first(cli: Cli) -> None:
+    waits, loads = ["all_reduce (c10d.py:9)", "train (t.py:8)"], ["load (t.py:3)\x1b[31m", "train (t.py:7)"]
+    stacks = [RankStackOut(rank=n, node=f"lab-1-{n // 4 + 1}", frames=loads if n == 5 else waits) for n in range(8)]
+    found = JobStacksOut(stacks=stacks, verdict="rank 5 is in load", errors={"lab-1-3": "no connection"})
+    cli.api.on("jobs.stacks", found)
+    done = cli("job", "stacks", "lab", "12")
+    assert done.out.splitlines() == [
+        "rank 5 is in load",
+        "rank 5 on lab-1-2",
+        "    load (t.py:3)?[31m",
+        "    train (t.py:7)",
+        "rank 0-4,6-7 on lab-1-[1-2]",
+        "    all_reduce (c10d.py:9)",
+        "    train (t.py:8)",
+    ]
+    assert "lab-1-3: no connection" in done.err
 
 
 @pytest.mark.parametrize("state", ["STOPPED", "RESIZING", "SUSPENDED"])

@@ -1,0 +1,99 @@
+"""Ranks of a job are found among processes, and py-spy reads where they are: 16 processes, of which one sleeps in its data
+loader."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.health.jobs.rank_stacks import py_spy
+from headway.health.jobs.stragglers import RankStack, find_stragglers
+from tests.support.paths import NODE
+
+RANKS, SLOW, JOB = 16, 5, 987654
+TRAINING = """
+import os, sys, time, multiprocessing
+
+def load_batch():
+    if int(os.environ["RANK"]) == {slow}:
+        print("slow", flush=True)
+        time.sleep(600)
+
+def all_reduce():
+    print("waits", flush=True)
+    sys.stdin.read()
+
+def worker():
+    time.sleep(600)
+
+if __name__ == "__main__":
+    multiprocessing.Process(target=worker, daemon=True).start()  # a data loader: it inherits RANK
+    load_batch()
+    all_reduce()
+"""
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING.format(slow=SLOW))
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "RANK": str(rank), "SLURM_JOB_ID": str(JOB)},
+        )
+        for rank in range(RANKS)
+    ]
+    try:
+        for rank in ranks:
+            assert rank.stdout is not None
+            assert rank.stdout.readline() in ("waits\n", "slow\n")
+        yield ranks
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait(60)
+            assert rank.stdin is not None
+            assert rank.stdout is not None
+            rank.stdin.close()
+            rank.stdout.close()
+
+
+def read(job: int, program: bytes) -> dict[str, object]:
+    request = json.dumps({"job": job, "py_spy": len(program)})
+    argv = [sys.executable, "-I", "-S", str(NODE / "rank_stacks.py"), request]
+    ran = subprocess.run(argv, input=program, capture_output=True, timeout=300, check=True)
+    answer: dict[str, object] = json.loads(ran.stdout)
+    return answer
+
+
+def test_rank_that_sleeps_in_its_data_loader_is_named(training: list[subprocess.Popen[str]]) -> None:
+    if os.geteuid():
+        pytest.skip("py-spy needs root")
+    assert py_spy(), "py-spy is a dependency of Headway"
+    ranks = read(JOB, py_spy())["ranks"]
+    assert isinstance(ranks, list)
+    assert [(one["rank"], one["pid"]) for one in sorted(ranks, key=lambda one: one["rank"])] == [
+        (number, process.pid) for number, process in enumerate(training)
+    ]
+    found = find_stragglers([RankStack(one["rank"], "lab-1-1", tuple(one["frames"])) for one in ranks])
+    assert found is not None
+    assert found.text().startswith(
+        f"rank {SLOW} is in load_batch (train.py:7) on lab-1-1, and 15 ranks wait in all_reduce"
+    )
+
+
+def test_other_jobs_have_no_ranks_and_a_missing_py_spy_is_an_error(training: list[subprocess.Popen[str]]) -> None:
+    assert read(JOB + 1, b"") == {"ranks": [], "nccl": ""}
+    ranks = read(JOB, b"")["ranks"]
+    assert isinstance(ranks, list)
+    assert {one["error"] for one in ranks} == {"py-spy is not available"}
