@@ -32,13 +32,13 @@ from headway.clusterfile.load import resolve_cluster_file
 from headway.domain.billing import DAY_S, CheckpointStats, GroupAllocation, JobRun, NodePrice, NodeSpan, SpanKind
 from headway.domain.cluster import Cluster
 from headway.domain.incident import FaultAction
-from headway.services.billing.capacity import load_capacity
-from headway.services.billing.energy import load_energy
-from headway.services.billing.goodput import load_goodput
 from headway.services.billing.invoice_views import load_chargeback
 from headway.services.billing.ledger.daily_rollups import sum_days
-from headway.services.billing.report_scope import BilledCluster, ReportScope
-from headway.services.billing.usage import load_usage
+from headway.services.billing.reports.capacity import load_capacity
+from headway.services.billing.reports.energy import load_energy
+from headway.services.billing.reports.goodput import load_goodput
+from headway.services.billing.reports.report_scope import BilledCluster, ReportScope
+from headway.services.billing.reports.usage import load_usage
 from headway.store import Store, open_store
 from headway.store.billing.run_sums import Only
 

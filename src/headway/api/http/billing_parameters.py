@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from headway.schemas import csv_export
 from headway.schemas.base import ResponseModel
-from headway.services.billing.usage import MAX_GPUS, UsageFilter
+from headway.services.billing.reports.usage import MAX_GPUS, UsageFilter
 
 MAX_ROWS = 1000  # per page
 MonthText = Annotated[str, Query(max_length=7, description="a month, as 2026-10 (default: the current one)")]

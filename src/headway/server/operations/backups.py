@@ -17,7 +17,7 @@ from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
-from headway.services.cluster.path_policy import path_faults
+from headway.services.storage.path_policy import path_faults
 from headway.services.to_schemas import summary_of
 from headway.store import ClusterRow, Operation
 

@@ -22,8 +22,8 @@ from headway.errors import HeadwayError, Refused
 from headway.render.system.volume_mounts import unit_name
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
-from headway.services.cluster.datasets import require_free_name, require_unused
-from headway.services.cluster.path_policy import require_dataset_source
+from headway.services.storage.datasets import require_free_name, require_unused
+from headway.services.storage.path_policy import require_dataset_source
 from headway.store import Operation
 
 FIRST_LOOK_S = 1.0  # seconds between progress reports, growing up to LAST_LOOK_S

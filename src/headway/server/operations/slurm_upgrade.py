@@ -16,7 +16,7 @@ from headway.server.operations.backups import back_up
 from headway.server.workers.backup_schedule import passphrase_of
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation
-from headway.services.cluster.path_policy import require_allowed_path
+from headway.services.storage.path_policy import require_allowed_path
 from headway.store import ClusterRow, Operation
 
 

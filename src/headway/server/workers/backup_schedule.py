@@ -12,8 +12,8 @@ from headway.domain.cluster import BackupRule
 from headway.domain.operation import OperationKind
 from headway.errors import HeadwayError, Refused
 from headway.services.app_state import AppState
-from headway.services.cluster.backups import queue_backup
-from headway.services.cluster.path_policy import require_allowed_path
+from headway.services.storage.backups import queue_backup
+from headway.services.storage.path_policy import require_allowed_path
 from headway.store import ClusterRow, Operation
 from headway.web.rendering import day
 from headway.web.views.wording import duration

@@ -14,7 +14,7 @@ from headway.changes.account_changes import period_end, period_start
 from headway.domain.cluster import Cluster
 from headway.schemas.billing import BudgetOut
 from headway.services.app_state import AppState
-from headway.services.billing.report_scope import BilledCluster
+from headway.services.billing.reports.report_scope import BilledCluster
 from headway.services.billing.usage_costs import usage_cost
 from headway.store.billing.run_sums import Only, ReportSpan
 

@@ -15,7 +15,7 @@ from headway.schemas.billing import (
 )
 from headway.services.app_state import AppState
 from headway.services.billing.monthly_bill import Bill, load_bill
-from headway.services.billing.report_scope import HOUR_S, BilledCluster, ReportScope
+from headway.services.billing.reports.report_scope import HOUR_S, BilledCluster, ReportScope
 
 
 async def load_invoice(state: AppState, billed: BilledCluster, month: Period) -> InvoiceOut:

@@ -10,7 +10,7 @@ from headway.billing.chargeback import Chargeback
 from headway.billing.machine_invoice import Invoice
 from headway.billing.periods import Period, month, month_of, zone
 from headway.services.app_state import AppState
-from headway.services.billing.report_scope import BilledCluster
+from headway.services.billing.reports.report_scope import BilledCluster
 from headway.services.billing.usage_costs import SegmentTotals, cut_by_prices
 from headway.store import InvoiceRow
 

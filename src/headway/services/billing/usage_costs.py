@@ -11,7 +11,7 @@ from headway.billing import machine_invoice
 from headway.billing.machine_invoice import Segment
 from headway.billing.periods import Period
 from headway.services.app_state import AppState
-from headway.services.billing.report_scope import BilledCluster
+from headway.services.billing.reports.report_scope import BilledCluster
 from headway.store.billing.run_sums import NONE, Only, ReportSpan
 from headway.store.billing.usage import Cell, RunRow, Times
 

@@ -1,1 +1,2 @@
-"""Use cases of clusters: planning, status, nodes, incidents, operations, storage, backups, metrics."""
+"""Use cases of clusters: state, planning, operations, activity, metrics, keys, cost limits. Data of a cluster is in `services.storage`,
+its nodes are in `services.nodes`."""

@@ -26,10 +26,10 @@ from headway.schemas.submission.run_options import RunIn
 from headway.schemas.submission.submissions import CheckJobIn, CheckJobOut, RunOut, SubmitIn, SubmitOut
 from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
-from headway.services.cluster.datasets import pin_versions
-from headway.services.cluster.declared_environments import environment_of
-from headway.services.cluster.environments import pin_environment
 from headway.services.identity import Principal
+from headway.services.storage.datasets import pin_versions
+from headway.services.storage.declared_environments import environment_of
+from headway.services.storage.environments import pin_environment
 from headway.store import StoreUnavailable
 
 RECORD_RETRY_S = 1.0  # pause before the second try to record a submitted job

@@ -177,7 +177,7 @@ async def test_abandoned_backup_deletes_its_key(server: Server, tmp_path: Path) 
 async def test_scheduled_backup_that_could_not_be_queued_is_queued_later(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headway.services.cluster.backups import queue_backup
+    from headway.services.storage.backups import queue_backup
 
     async def away(*_: Any, **__: Any) -> Any:
         raise Unreachable("the database is away")

@@ -211,7 +211,7 @@ async def test_waiting_rollout_does_not_delay_scheduled_backups(server: Server, 
 
 
 async def test_two_servers_queue_one_scheduled_backup(server: Server, tmp_path: Path) -> None:
-    from headway.services.cluster.backups import queue_backup
+    from headway.services.storage.backups import queue_backup
 
     first = await queue_backup(server.state, "lab", "headway", tmp_path, "correct horse", ref="scheduled-5")
     assert first is not None

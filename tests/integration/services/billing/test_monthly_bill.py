@@ -18,7 +18,7 @@ from headway.billing.money import cents
 from headway.billing.run_resources import allocations_by_group
 from headway.domain.billing import JobRun, NodePrice, NodeSpan, SpanKind
 from headway.services.billing import monthly_bill
-from headway.services.billing.report_scope import BilledCluster
+from headway.services.billing.reports.report_scope import BilledCluster
 from tests.support.billing_cluster import OCTOBER, Accounting, H, lab, run
 from tests.support.server_fakes import Server
 

@@ -8,7 +8,7 @@ from headway.api.auth.dependencies import Anyone, State
 from headway.schemas.billing import BudgetOut
 from headway.services.billing.budgets import load_visible_budgets
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
-from headway.services.billing.report_scope import load_billed_cluster, visible_teams
+from headway.services.billing.reports.report_scope import load_billed_cluster, visible_teams
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 

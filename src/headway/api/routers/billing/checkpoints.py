@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.schemas.billing import AdviceOut
-from headway.services.billing.checkpoint_advice import advise_checkpoints
-from headway.services.billing.report_scope import load_billed_cluster
+from headway.services.billing.reports.checkpoint_advice import advise_checkpoints
+from headway.services.billing.reports.report_scope import load_billed_cluster
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 

@@ -7,9 +7,9 @@ from fastapi import APIRouter
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.billing_parameters import MonthText
 from headway.schemas.billing import CapacityOut, EnergyOut
-from headway.services.billing.capacity import load_capacity
-from headway.services.billing.energy import load_energy
 from headway.services.billing.ledger.ledger_refresh import load_report_scope
+from headway.services.billing.reports.capacity import load_capacity
+from headway.services.billing.reports.energy import load_energy
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 

@@ -11,7 +11,7 @@ from headway.schemas.billing import ChargebackOut, CloseIn, CollectedOut, Invoic
 from headway.services.billing.invoice_views import load_chargeback, load_closed_invoices, load_invoice
 from headway.services.billing.ledger.ledger_refresh import load_report_scope, rebuild_ledger
 from headway.services.billing.month_closing import close_month
-from headway.services.billing.report_scope import load_billed_cluster
+from headway.services.billing.reports.report_scope import load_billed_cluster
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 

@@ -25,7 +25,7 @@ from headway.services.billing.ledger.node_states import (
     load_node_states_page,
     parse_states,
 )
-from headway.services.billing.report_scope import load_billed_cluster, parse_period, visible_teams
+from headway.services.billing.reports.report_scope import load_billed_cluster, parse_period, visible_teams
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 

@@ -13,9 +13,9 @@ from headway.api.http.pagination import Cursor
 from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.schemas.billing import RunsOut, UsageOut
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
-from headway.services.billing.report_scope import load_billed_cluster, parse_period
-from headway.services.billing.runs import RunSelection, load_runs
-from headway.services.billing.usage import load_usage, parse_dimensions, usage_selection
+from headway.services.billing.reports.report_scope import load_billed_cluster, parse_period
+from headway.services.billing.reports.runs import RunSelection, load_runs
+from headway.services.billing.reports.usage import load_usage, parse_dimensions, usage_selection
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 

@@ -8,7 +8,7 @@ from headway.api.auth.dependencies import Admin, State
 from headway.api.http.pagination import Page
 from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, VerifyIn
 from headway.schemas.clusters import OperationOut
-from headway.services.cluster import backups as service
+from headway.services.storage import backups as service
 
 router = APIRouter(tags=["backups"])
 

@@ -12,7 +12,7 @@ from headway.api.http.pagination import Page
 from headway.api.http.path_numbers import MAX_PATH_NUMBER, require_digits
 from headway.schemas.clusters import OperationOut
 from headway.schemas.datasets import DatasetIn, DatasetName, DatasetOut, DatasetRemoveIn
-from headway.services.cluster import datasets as service
+from headway.services.storage import datasets as service
 
 router = APIRouter(prefix="/clusters/{name}/datasets", tags=["datasets"])
 VersionNumber = Annotated[int, BeforeValidator(require_digits), Path(ge=1, le=MAX_PATH_NUMBER)]

@@ -18,7 +18,7 @@ from headway.schemas.environments import (
     EnvironmentOut,
     EnvironmentRemoveIn,
 )
-from headway.services.cluster import environments as service
+from headway.services.storage import environments as service
 
 router = APIRouter(prefix="/clusters/{name}/environments", tags=["environments"])
 VersionNumber = Annotated[int, BeforeValidator(require_digits), Path(ge=1, le=MAX_PATH_NUMBER)]

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.schemas.clusters import OperationOut
 from headway.schemas.fabric_tests import FabricTestIn, FabricTestOut
-from headway.services.cluster.fabric_tests import get_fabric_test, start_fabric_test
+from headway.services.nodes.fabric_tests import get_fabric_test, start_fabric_test
 
 router = APIRouter(prefix="/clusters/{name}/fabric-test", tags=["nodes"])
 

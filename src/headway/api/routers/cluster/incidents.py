@@ -8,7 +8,7 @@ from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.api.http.pagination import ANY, DEEP, Page, States, Text, Words, contains, fits
 from headway.api.http.path_numbers import PathNumber
 from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
-from headway.services.cluster import incidents as service
+from headway.services.nodes import incidents as service
 from headway.services.to_schemas import incident_out
 
 router = APIRouter(prefix="/clusters/{name}", tags=["incidents"])

@@ -11,7 +11,7 @@ from headway.api.http.pagination import ANY, Page, States, Text, Words, contains
 from headway.domain.slurm.hostlist import natural_key
 from headway.schemas.clusters import NodeOut
 from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeTestIn, RebootIn
-from headway.services.cluster import nodes as service
+from headway.services.nodes import nodes as service
 from headway.services.to_schemas import node_outs
 
 router = APIRouter(prefix="/clusters/{name}/nodes", tags=["nodes"])

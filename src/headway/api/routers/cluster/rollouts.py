@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Admin, Planner, State
 from headway.schemas.clusters import ChangeSetOut, OperationOut, RollIn
-from headway.services.cluster import rollouts as service
+from headway.services.nodes import rollouts as service
 
 router = APIRouter(tags=["clusters"])
 

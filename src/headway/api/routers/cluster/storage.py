@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.schemas.storage import BenchIn, StorageOut, VolumeSpeedOut
-from headway.services.cluster.storage import get_storage, measure_speed
+from headway.services.storage.volumes import get_storage, measure_speed
 
 router = APIRouter(prefix="/clusters/{name}/storage", tags=["storage"])
 

@@ -8,7 +8,7 @@ from headway.schemas.billing import CollectedOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.billing.billing_round import run_billing_round
-from headway.services.billing.report_scope import BilledCluster, ReportScope, load_billed_cluster, visible_teams
+from headway.services.billing.reports.report_scope import BilledCluster, ReportScope, load_billed_cluster, visible_teams
 from headway.services.identity import Principal
 
 MAX_AGE_S = 10.0  # a ledger younger than this is not read again

@@ -12,7 +12,7 @@ from headway.domain.slurm.hostlist import natural_key
 from headway.errors import Refused
 from headway.schemas.billing import NodeStateOut, NodeStatesOut
 from headway.services.app_state import AppState
-from headway.services.billing.report_scope import BilledCluster
+from headway.services.billing.reports.report_scope import BilledCluster
 from headway.services.cursors import decode_cursor, encode_cursor
 
 

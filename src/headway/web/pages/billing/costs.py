@@ -21,21 +21,21 @@ from headway.billing.periods import Period, before, days, month_of, zone
 from headway.schemas.billing import CauseOut, RunsOut, UsageRow
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import cached_budgets, load_visible_budgets, spent_or_nearly_spent
-from headway.services.billing.capacity import load_capacity
-from headway.services.billing.energy import load_energy
-from headway.services.billing.goodput import load_goodput
 from headway.services.billing.invoice_views import load_chargeback, load_invoice
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.ledger.node_states import NodeStateFilter, load_node_states_page, parse_states
-from headway.services.billing.report_scope import (
+from headway.services.billing.reports.capacity import load_capacity
+from headway.services.billing.reports.energy import load_energy
+from headway.services.billing.reports.goodput import load_goodput
+from headway.services.billing.reports.report_scope import (
     BilledCluster,
     ReportScope,
     load_billed_cluster,
     parse_period,
     visible_teams,
 )
-from headway.services.billing.runs import RunSelection, load_runs
-from headway.services.billing.usage import UsageFilter, load_usage, usage_selection
+from headway.services.billing.reports.runs import RunSelection, load_runs
+from headway.services.billing.reports.usage import UsageFilter, load_usage, usage_selection
 from headway.services.identity import Principal, Right
 from headway.store.billing.run_sums import NONE
 from headway.store.billing.usage import BY, listed

@@ -6,10 +6,10 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.domain.dataset import format_bytes
-from headway.services.cluster.datasets import list_versions
-from headway.services.cluster.environments import list_environments
-from headway.services.cluster.storage import get_storage
 from headway.services.identity import Right
+from headway.services.storage.datasets import list_versions
+from headway.services.storage.environments import list_environments
+from headway.services.storage.volumes import get_storage
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 

@@ -11,7 +11,7 @@ from headway.domain.billing import CheckpointStats
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.services.billing.billing_round import run_billing_round
 from headway.services.billing.ledger.collector import ledger_entries
-from headway.services.billing.loss_attribution import CHECKPOINTS
+from headway.services.billing.reports.loss_attribution import CHECKPOINTS
 from tests.support.billing_cluster import OCTOBER, Accounting, H, accounting, at, got, machines, run, server
 from tests.support.server_fakes import Server
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.domain.incident import REBOOTS, FaultAction, IncidentState
 from headway.errors import Conflict, Unreachable
-from headway.services.cluster.nodes import resume_reboots
+from headway.services.nodes.nodes import resume_reboots
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
 

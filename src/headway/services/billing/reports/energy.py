@@ -10,8 +10,8 @@ from headway.billing.energy import Energy
 from headway.billing.money import cents, usd
 from headway.schemas.billing import EnergyOut, EnergyRow
 from headway.services.app_state import AppState
-from headway.services.billing.report_scope import ReportScope
-from headway.services.billing.usage import energy_sum
+from headway.services.billing.reports.report_scope import ReportScope
+from headway.services.billing.reports.usage import energy_sum
 from headway.store.billing.run_sums import Only
 from headway.store.billing.usage import Total
 

@@ -14,7 +14,7 @@ from headway.billing.goodput import Cause, Parts
 from headway.billing.machine_invoice import Segment
 from headway.errors import Refused
 from headway.services.app_state import AppState
-from headway.services.billing.report_scope import ReportScope
+from headway.services.billing.reports.report_scope import ReportScope
 from headway.store.billing.losses import Blamed, CutShort, Piece
 from headway.store.billing.run_sums import Only, ReportSpan
 from headway.store.billing.usage import Behind

@@ -12,9 +12,9 @@ import pytest
 
 from headway.domain.billing import CheckpointStats, NodePrice
 from headway.domain.incident import FaultAction
-from headway.services.billing import loss_attribution as api_causes
 from headway.services.billing.billing_round import run_billing_round
 from headway.services.billing.ledger.collector import ledger_entries
+from headway.services.billing.reports import loss_attribution as api_causes
 from tests.support.billing_cluster import OCTOBER, V1, Accounting, H, accounting, at, got, machines, run, server
 from tests.support.server_fakes import Server
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headway.domain.cluster import KeySource
-from headway.services.cluster.path_policy import path_faults
 from headway.services.cluster_backend import ResolvedCluster
+from headway.services.storage.path_policy import path_faults
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server
 

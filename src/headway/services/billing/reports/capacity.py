@@ -11,9 +11,9 @@ from headway.billing.capacity import Cover, Fragments, Stretches
 from headway.domain.billing import MachineLifetime
 from headway.schemas.billing import CapacityOut, HourOut, TypeOut, WaitOut
 from headway.services.app_state import AppState
-from headway.services.billing.fragmentation import gpu_plans_by_group, gpus_by_node, load_fragmentation
 from headway.services.billing.ledger.daily_rollups import load_coverage, load_held_seconds_by_day_sums
-from headway.services.billing.report_scope import HOUR_S, BilledCluster, ReportScope, to_hours
+from headway.services.billing.reports.fragmentation import gpu_plans_by_group, gpus_by_node, load_fragmentation
+from headway.services.billing.reports.report_scope import HOUR_S, BilledCluster, ReportScope, to_hours
 from headway.store.billing.run_sums import ReportSpan
 
 _HOUR = ("held", "there", "free", "fragmented")

@@ -19,7 +19,7 @@ from headway.domain.billing import MachineLifetime
 from headway.domain.cluster import Plan
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.daily_rollups import load_touched_seconds
-from headway.services.billing.report_scope import BilledCluster
+from headway.services.billing.reports.report_scope import BilledCluster
 from headway.store.billing.run_sums import ReportSpan
 
 

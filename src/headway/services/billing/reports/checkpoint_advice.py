@@ -17,9 +17,9 @@ from headway.domain.billing import CheckpointStats, MachineLifetime
 from headway.errors import Refused
 from headway.schemas.billing import AdviceOut
 from headway.services.app_state import AppState
-from headway.services.billing.loss_attribution import CHECKPOINTS, MAX_NAMED_JOBS, data_began_at
-from headway.services.billing.report_scope import HOUR_S, BilledCluster, ReportScope, visible_teams
-from headway.services.billing.runs import load_runs_of_job
+from headway.services.billing.reports.loss_attribution import CHECKPOINTS, MAX_NAMED_JOBS, data_began_at
+from headway.services.billing.reports.report_scope import HOUR_S, BilledCluster, ReportScope, visible_teams
+from headway.services.billing.reports.runs import load_runs_of_job
 from headway.services.billing.usage_costs import priced_segments
 from headway.services.identity import Principal
 from headway.store.billing.losses import Saved
