@@ -1,2 +1,2 @@
-"""Use cases of clusters: state, planning, operations, activity, metrics, keys, cost limits. Data of a cluster is in `services.storage`,
-its nodes are in `services.nodes`."""
+"""Use cases of clusters: state, planning, operations, activity, metrics, keys, cost limits. Data of a cluster is in
+`headway.services.storage`, its nodes are in `headway.services.nodes`."""
