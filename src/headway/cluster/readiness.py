@@ -140,7 +140,7 @@ def _may_return(reason: str) -> bool:
 
 async def hold_spares(cluster: Cluster, context: ClusterContext, head: Machine, report: ReportProgress) -> None:
     """Updates the reservation of spares to the nodes that are usable. If Slurm refuses, the cluster works all the same,
-    and the health reconciler tries again."""
+    and the Slurm reconciler tries again."""
     states = await read_node_states(cluster, context, head)
     reserved = frozenset(await reservations.reserved_nodes(context.connections, head))
     to_reserve = spares_to_reserve(cluster, states, reserved)
