@@ -73,6 +73,7 @@ class FabricFinding:
     suspect: Suspect
     gb_s: float  # the best figure of a group with it
     expected_gb_s: float
+    least_gb_s: float  # what is expected less the band
     slow: tuple[FabricMeasurement, ...]  # the measurements that name it
     sound: tuple[FabricMeasurement, ...]  # those that clear the others in these groups
 

@@ -30,8 +30,9 @@ def is_headway_reason(reason: str) -> bool:
 
 class FaultAction(StrEnum):
     """The action on an error, lightest first; catalog/xid.yaml has the action of each GPU error code.
-    MOUNT: a volume of another machine is lost, or jobs have filled the disk; running work continues. The last two
-    are no errors of the node: the provider takes its machine back (RECLAIM), or the machine can't be created (MAKE)."""
+    MOUNT: a volume of another machine is lost, or jobs have filled the disk; running work continues. The last
+    three are no errors of a node: the provider takes its machine back (RECLAIM), the machine can't be created (MAKE), or
+    the link between two leaf switches is slow (LINK), whose name then stands for the node."""
 
     APP = "app"
     CONSEQUENCE = "consequence"
@@ -47,6 +48,7 @@ class FaultAction(StrEnum):
     VERDICT = "verdict"
     RECLAIM = "reclaim"
     MAKE = "make"
+    LINK = "link"
 
 
 # Actions for which the node is drained, lightest first.

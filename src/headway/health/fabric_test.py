@@ -14,13 +14,21 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.domain.fabric import FabricFinding, FabricGroup, FabricMeasurement, GroupKind
+from headway.domain.fabric import (
+    FabricFinding,
+    FabricGroup,
+    FabricMeasurement,
+    GroupKind,
+    Suspect,
+    SuspectKind,
+)
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.progress import ReportProgress
 from headway.domain.slurm.hostlist import compress, natural_key
 from headway.domain.slurm.state import BUSY, OUT
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.health.context import HealthContext, fault_text
+from headway.health.incidents.slow_fabric import close_sound_links, record_findings
 from headway.health.policy.fabric_evidence import REAL, SIMULATED
 from headway.health.policy.fabric_plan import FabricPlan, PlannedRound
 from headway.render.machine_paths import AGENT_PROGRAM
@@ -81,6 +89,7 @@ class FabricTest:
     plans: list[FabricPlan] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)  # node -> why it was not measured, or not to the end
     stopped: str = ""
+    _incidents: dict[Suspect, int] = field(default_factory=dict)
     _members: dict[str, _Member] = field(default_factory=dict)
     _machines: dict[str, Machine] = field(default_factory=dict)
     _began: float = field(default_factory=time.monotonic)
@@ -121,6 +130,15 @@ class FabricTest:
                 return
             await self._measure_round(plan, planned)
 
+    async def open_incidents(self) -> None:
+        """Opens an incident for each finding, and closes those of links that are sound again."""
+        sound = {part.name for plan in self.plans for part in plan.evidence.cleared if part.kind is SuspectKind.LINK}
+        await close_sound_links(self.context, sound)
+        found = [(finding, list(how_found(finding))) for finding in self.findings]
+        self._incidents = await record_findings(self.context, found)
+        for suspect, number in self._incidents.items():
+            await self.report(suspect.name, f"incident {number}", done=True)
+
     def result(self) -> FabricTestOut:
         """Returns what was measured and found."""
         cluster = self.context.cluster
@@ -132,7 +150,7 @@ class FabricTest:
             simulated=cluster.simulated_gpus,
             leaves={node: leaf for plan in self.plans for node, leaf in plan.leaf_of.items()},
             measurements=[out for plan in self.plans for out in _measurements(plan)],
-            findings=[finding_out(finding) for finding in self.findings],
+            findings=[_finding_out(finding, self._incidents.get(finding.suspect)) for finding in self.findings],
             unclear=[words for plan in self.plans for words in plan.verdict().unclear],
             skipped=[FabricSkippedOut(node=node, why=why) for node, why in self.skipped.items()],
             stopped=self.stopped,
@@ -286,10 +304,13 @@ def _answer(row: dict[str, Any]) -> _Answer:
     return _Answer(float(figure)) if isinstance(figure, int | float) else _Answer(fault=reason or "no figure")
 
 
-def finding_out(finding: FabricFinding) -> FabricFindingOut:
-    """Returns a finding with the measurements behind it as sentences."""
+def _finding_out(finding: FabricFinding, incident: int | None) -> FabricFindingOut:
     return FabricFindingOut(
-        kind=finding.suspect.kind.value, name=finding.suspect.name, what=finding.what, how=list(how_found(finding))
+        kind=finding.suspect.kind.value,
+        name=finding.suspect.name,
+        what=finding.what,
+        how=list(how_found(finding)),
+        incident=incident,
     )
 
 

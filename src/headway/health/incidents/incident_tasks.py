@@ -12,6 +12,7 @@ from headway.errors import HeadwayError
 from headway.health.context import HealthContext
 from headway.health.incidents import node_tests, repair
 from headway.health.incidents.return_to_service import return_to_service
+from headway.health.incidents.slow_fabric import LEAST_GB_S
 
 
 @dataclass
@@ -61,7 +62,13 @@ async def _run_tests(context: HealthContext, incident: Incident) -> node_tests.N
         if _tests_begun(incident)[0].evidence.get("asked"):
             await repair.start_machine(context, incident.node)
         await repair.wait_until_booted(context, incident.node)
-    return await node_tests.run_node_tests(context, incident.node, thorough=node_tests.needs_thorough_tests(incident))
+    least = (await context.cluster_context.store.incidents.get(incident.number)).found(LEAST_GB_S)
+    return await node_tests.run_node_tests(
+        context,
+        incident.node,
+        thorough=node_tests.needs_thorough_tests(incident),
+        least_allreduce_gb_s=float(least) if isinstance(least, int | float) else 0.0,
+    )
 
 
 async def _finish_tests(context: HealthContext, incident: Incident, report: node_tests.NodeTestReport) -> Incident:

@@ -55,9 +55,11 @@ class NodeTestReport:
         return "; ".join(f"{one.name}: {one.text}" for one in self.results if one.skipped)
 
 
-async def run_node_tests(context: HealthContext, node: str, *, thorough: bool = False) -> NodeTestReport:
+async def run_node_tests(
+    context: HealthContext, node: str, *, thorough: bool = False, least_allreduce_gb_s: float = 0.0
+) -> NodeTestReport:
     """Runs the node's tests and changes nothing. `thorough`: adds load tests, for errors that a light test does not
-    find."""
+    find. `least_allreduce_gb_s`: what the all-reduce with another node must reach at least."""
     results: list[NodeTestResult] = []
     try:
         machine = await context.running_machine(node)
@@ -65,7 +67,7 @@ async def run_node_tests(context: HealthContext, node: str, *, thorough: bool = 
         if all(result.ok for result in results):
             results += await _run_agent_tests(context, machine, thorough=thorough)
         if thorough and all(result.ok for result in results):
-            results += await _test_with_partner(context, machine)
+            results += await _test_with_partner(context, machine, least_allreduce_gb_s)
     except HeadwayError as error:
         results.append(NodeTestResult("ssh", False, fault_text(error)))
     return NodeTestReport(node, tuple(results))
@@ -117,20 +119,20 @@ async def _run_agent_tests(context: HealthContext, machine: Machine, *, thorough
     return found
 
 
-async def _test_with_partner(context: HealthContext, machine: Machine) -> list[NodeTestResult]:
+async def _test_with_partner(context: HealthContext, machine: Machine, least_gb_s: float) -> list[NodeTestResult]:
     """Runs an all-reduce with an idle node. Returns [] if no node is idle. If the test fails, it is repeated with
     another partner, because one failure does not tell which of the two nodes is bad."""
     partners = [name for name in await context.idle_nodes() if name != machine.name][-_PARTNERS:]
     found: list[NodeTestResult] = []
     for name in reversed(partners):
-        result = await _allreduce(context, machine, name)
+        result = await _allreduce(context, machine, name, least_gb_s)
         found = [result] if result else found
         if result and result.ok:
             break
     return found
 
 
-async def _allreduce(context: HealthContext, machine: Machine, name: str) -> NodeTestResult | None:
+async def _allreduce(context: HealthContext, machine: Machine, name: str, least_gb_s: float) -> NodeTestResult | None:
     """Runs an all-reduce between the machine and the node `name`. Returns None if that node is not available."""
     run, head = context.cluster_context.connections, await context.head()
     other = (await context.machines()).get(name)
@@ -165,10 +167,15 @@ async def _allreduce(context: HealthContext, machine: Machine, name: str) -> Nod
         with contextlib.suppress(HeadwayError):
             await reservations.end_test_reservation(run, head, name)
     lines = [line for line in (*first.stdout.splitlines(), *second.stdout.splitlines()) if line.startswith("{")]
-    rows = [_result(json.loads(line)) for line in lines]
+    answers = [json.loads(line) for line in lines]
+    rows = [_result(answer) for answer in answers]
     if skipped := next((one for one in rows if one.skipped), None):
         return skipped
     if first.code == second.code == 0:
+        reached = min((float(answer.get("figure") or 0) for answer in answers), default=0.0)
+        if reached < least_gb_s:
+            words = f"allreduce with {name}: {reached:.3g} GB/s, at least {least_gb_s:.3g} GB/s expected"
+            return NodeTestResult("allreduce", False, words)
         return NodeTestResult("allreduce", True)
     failed = next((one.text.removeprefix("allreduce: ") for one in rows if not one.ok), "")
     why = failed or (first.stderr or second.stderr).strip()[-200:] or "the agent's program failed"

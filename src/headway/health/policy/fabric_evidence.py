@@ -160,7 +160,8 @@ class FabricEvidence:
             others = {part for one in measurements for part in self.parts(one.group)} - {suspect}
             sound = tuple(one for one in self.measured if one.group not in slow and others & self.parts(one.group))
             fastest = max(measurements, key=lambda one: one.gb_s)
-            yield FabricFinding(suspect, fastest.gb_s, self.expected(fastest.group), tuple(measurements), sound)
+            least = min(self.least(one.group) for one in measurements)
+            yield FabricFinding(suspect, fastest.gb_s, self.expected(fastest.group), least, tuple(measurements), sound)
 
     @cached_property
     def named(self) -> frozenset[Suspect]:

@@ -25,6 +25,12 @@ class FabricTests:
     ) -> FabricTestOut:
         from headway.health.fabric_test import FabricTest
 
-        test = FabricTest(await self._pool.health_context(cluster), report, waits)
+        opened = await self._pool.opened(cluster)
+        engine = opened.engine_for(cluster)
+        test = FabricTest(engine.context, report, waits)
         await test.run(nodes)
+        async with self._pool.fault_lock(cluster, opened):
+            await test.open_incidents()
+            if self._pool.store.server_locks.leads:  # otherwise the leading server continues with them
+                await engine.resume_open()
         return test.result()

@@ -337,4 +337,5 @@ def _incident(incident: IncidentOut) -> IncidentView:
         incident.state,
         incident.fault_at or incident.opened_at,
         tuple(marks),
+        incident.action,
     )

@@ -199,6 +199,7 @@ class IncidentView:
     word: str
     at: float  # unix seconds
     course: tuple[Mark, ...]
+    action: str = ""  # "link": `node` is the name of a link
 
 
 @dataclass(frozen=True, slots=True)
