@@ -185,6 +185,6 @@ def test_paths_in_developer_pages_exist(name: str) -> None:
     paths += [
         f"src/headway/{path}"
         for path in re.findall(r"`(\w+/\w+\.(?:py|yaml))`", text)
-        if path.split("/")[0] not in ("tools", "tests")
+        if path.split("/")[0] not in ("node", "tools", "tests")
     ]
     assert [path for path in paths if not (ROOT / path).exists()] == []
