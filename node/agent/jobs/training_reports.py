@@ -19,7 +19,7 @@ TIMES = 2  # how often each report is sent, because a datagram may be lost
 FORGET_S = 600.0  # a job without reports for so long is forgotten by its node
 MOST_BYTES = 4096
 MOST_SENT = 32 * 1024  # bytes in one message to the head: sealed, it stays below UDP's limit of 64 KiB
-MEASURED = frozenset({"t", "n", "ago_s", "tokens_per_s"})  # fields that the agents add
+MEASURED = frozenset({"t", "n", "ago_s", "tokens_per_s", "torch_without_cuda"})  # fields that the agents add
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-/]{0,63}")
 
 
@@ -58,6 +58,7 @@ class JobReport:
     left: int = 0  # how often it is still to be sent, at most TIMES
     number: int = 0
     soon: float = -1e9  # when a report was last sent immediately
+    flags: dict[str, int] = field(default_factory=dict)  # found by the agent, in every later report
     _tokens: deque[tuple[float, int]] = field(default_factory=deque)
 
     def update(self, values: dict[str, Any], now: float) -> None:
@@ -111,6 +112,13 @@ class Reports:
             spoken.soon = now
             self._send({"jobs": {str(job): self._row(spoken, now)}})
 
+    def set_flag(self, job: int, flag: str, now: float) -> None:
+        """Adds something that the agent has found out about a job, and sends it with the next reports."""
+        spoken = self.jobs.setdefault(job, JobReport())
+        spoken.flags[flag] = 1
+        spoken.at, spoken.left = now, TIMES
+        spoken.number += 1
+
     def flush(self, now: float) -> None:
         """Sends the reports that are new, and forgets jobs that have been silent for FORGET_S."""
         for job in [job for job, spoken in self.jobs.items() if now - spoken.at > FORGET_S]:
@@ -135,4 +143,4 @@ class Reports:
         it has ended."""
         rate = {} if spoken.tokens_per_s is None else {"tokens_per_s": spoken.tokens_per_s}
         ago_s = round(max(0.0, now - spoken.at), 1)
-        return {**spoken.values, **rate, "n": f"{self._run}.{spoken.number}", "ago_s": ago_s}
+        return {**spoken.values, **spoken.flags, **rate, "n": f"{self._run}.{spoken.number}", "ago_s": ago_s}

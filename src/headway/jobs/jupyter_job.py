@@ -17,6 +17,7 @@ from headway.jobs.submission.prepare_job import PreparedJob
 from headway.jobs.submission.submit import JobFiles
 from headway.schemas.submission.notebooks import NotebookIn
 from headway.schemas.submission.submissions import SubmitIn
+from headway.transport.remote_program import program_source
 
 SECRET_VARIABLE = "HEADWAY_NOTEBOOK_SECRET"  # noqa: S105 (the name of a variable)
 # The secret path segment of the address. Its name says SECRET, so that the stored request masks it.
@@ -24,7 +25,7 @@ BASE_VARIABLE = "HEADWAY_NOTEBOOK_BASE_SECRET"
 
 _SCRIPT = """\
 #!/bin/bash
-# JupyterLab, led to by the Headway server. $1: its folder, $2: seconds idle.
+# JupyterLab, led to by the Headway server. $1: its folder, $2: seconds idle, $3: program that makes kernels.
 set -u
 umask 077
 folder=$1 idle=$2 base=${HEADWAY_NOTEBOOK_BASE_SECRET?}
@@ -39,6 +40,8 @@ if ! command -v jupyter-lab >/dev/null; then
     echo "there is no jupyter-lab on $(uname -n). Debian 13's node image has it; elsewhere: pip install --user jupyterlab"
     exit 127
 fi
+# A kernel for each software environment.
+/usr/bin/python3 "$3" "$folder" && export JUPYTER_PATH=$folder/jupyter${JUPYTER_PATH:+:$JUPYTER_PATH}
 # No question about news.
 printf '{"LabApp": {"news_url": null}, "ServerApp": {"base_url": "%s"}}' "$base" >"$folder/config.json"
 jupyter-lab --no-browser --config="$folder/config.json" --ServerApp.sock="$folder/socket" --ServerApp.sock_mode=0600 \\
@@ -73,6 +76,8 @@ def prepare_notebook(
         raise Refused("\n".join(["this notebook can't be started:", *(f"  {fault}" for fault in faults)]))
     there = user_folders(cluster, user)
     folder = f"{there.root}/notebooks/{hashlib.sha256(f'folder {notebook_id}'.encode()).hexdigest()[:16]}"
+    program = program_source("notebook_kernels")
+    kernels = there.helper_path(hashlib.sha256(program.encode()).hexdigest(), "kernels")
     args = [
         "--job-name=notebook",
         "--nodes=1",
@@ -92,10 +97,11 @@ def prepare_notebook(
         args=args,
         script=_SCRIPT,
         script_name="notebook",
-        script_args=[folder, str(notebook_request.idle_minutes * 60)],
+        script_args=[folder, str(notebook_request.idle_minutes * 60), kernels],
         env={SECRET_VARIABLE: secret, BASE_VARIABLE: notebook_path(notebook_id)},
     )
-    return PreparedJob(request, JobFiles(there.root, "", folder), launcher="notebook"), folder
+    stage = JobFiles(there.root, "", folder, {kernels: program})
+    return PreparedJob(request, stage, launcher="notebook"), folder
 
 
 def _faults(notebook_request: NotebookIn, cluster: Cluster, offer: NodeCapacity) -> list[Fault]:

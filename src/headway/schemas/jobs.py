@@ -18,13 +18,20 @@ class CourseOut(ResponseModel):
 
 
 class ProgressOut(ResponseModel):
-    """Progress that the training reported, or that was read from log lines such as "step 120 loss 1.873"."""
+    """Progress that the training reported, or that was read from log lines such as "step 120 loss 1.873". With a `warning`,
+    step 0 without a loss means that none was reported yet."""
 
     step: int
+    warning: str = ""  # what is wrong with the training, and what to do
     loss: float | None = None  # None: no loss is reported, or (if there is a series) the loss is not a finite number
     tokens_per_s: float | None = None  # only for trainings that report their tokens
     course: CourseOut | None = None  # only for trainings that report progress and went back to a checkpoint
     series: list[tuple[int, float]] = []
+
+    @property
+    def reported(self) -> bool:
+        """Returns whether the training has reported a step."""
+        return bool(self.step or self.series or self.loss is not None or not self.warning)
 
     def loss_word(self, digits: int) -> str:
         """Returns the loss as text with that many digits, "nan" if it is not a finite number, or "" if none is

@@ -38,6 +38,12 @@ _STEP = re.compile(rb"\bstep[ \t:=#]*(\d{1,12})\b", re.IGNORECASE)
 _LOSS = re.compile(rb"\bloss[ \t:=]*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b", re.IGNORECASE)
 
 
+NO_CUDA = (
+    "It holds GPUs, but its PyTorch is built without CUDA and computes on the CPU. Use an environment with CUDA (headway run "
+    "--environment pytorch, module load pytorch), a container, or a venv with a build for GPUs."
+)
+
+
 @dataclass
 class Progress:
     """Progress of a job so far. `series` has at most MAX_POINTS points, evenly thinned; the last point is always
@@ -50,6 +56,7 @@ class Progress:
     points: int = 0  # steps read so far
     at: float = 0.0  # unix seconds of the newest step: as reported, otherwise when it was read
     tokens_per_s: float | None = None
+    torch_without_cuda: bool = False  # the agent found a PyTorch without CUDA in a job that holds real GPUs
     course: EffectiveTime = field(default_factory=EffectiveTime)  # from reports only: lines of a log have no times
     stalls: CheckpointStalls = field(default_factory=CheckpointStalls)
     _began: float = 0.0
@@ -85,6 +92,7 @@ class Progress:
                 self._measure(loss)
             self.at = at
         self.tokens_per_s = _number(values, "tokens_per_s")
+        self.torch_without_cuda = self.torch_without_cuda or bool(values.get("torch_without_cuda"))
         # Already read: the head has thinned the file, and it is read from its beginning.
         if at < self.course.last_report_at:
             return
@@ -241,8 +249,12 @@ class ProgressReader:
     def progress_of(self, job_id: int) -> Progress | None:
         """Returns the progress at the last read, or None if the job has reported nothing."""
         found = [source[job_id].progress for source in (self._reports, self._logs) if job_id in source]
-        reporting = [progress for progress in found if progress.seen]
+        reporting = [progress for progress in found if progress.seen or progress.torch_without_cuda]
         return next((progress for progress in reporting if progress.measured), reporting[0] if reporting else None)
+
+    def lacks_cuda(self, job_id: int) -> bool:
+        """Returns whether the job holds real GPUs and runs a PyTorch without CUDA."""
+        return job_id in self._reports and self._reports[job_id].progress.torch_without_cuda
 
     def losses_by_job(self) -> dict[int, tuple[tuple[float, float], ...]]:
         """Returns for each restarted job: (time of the last report before the restart, seconds of work that was

@@ -62,7 +62,11 @@ class Jobs:
     async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> dict[int, ProgressOut]:
         progress = (await self._pool.slurm(cluster)).progress
         await progress.read_jobs(jobs)
-        return {job.id: _progress_out(known) for job in jobs if (known := progress.progress_of(job.id))}
+        return {
+            job.id: _progress_out(known, lacks_cuda=progress.lacks_cuda(job.id))
+            for job in jobs
+            if (known := progress.progress_of(job.id))
+        }
 
     async def ended_progress(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
         from headway.jobs.view.progress import ProgressReader
@@ -71,7 +75,7 @@ class Jobs:
         reader = ProgressReader(slurm.links, slurm.head)
         await reader.read_jobs((job,))
         known = reader.progress_of(job.id)
-        return _progress_out(known) if known else None
+        return _progress_out(known, lacks_cuda=reader.lacks_cuda(job.id)) if known else None
 
     async def rank_stacks(self, cluster: Cluster, job: JobState) -> JobStacksOut:
         from headway.health.jobs.rank_stacks import collect_stacks
@@ -135,8 +139,11 @@ class Jobs:
                 yield piece
 
 
-def _progress_out(known: Progress) -> ProgressOut:
+def _progress_out(known: Progress, *, lacks_cuda: bool) -> ProgressOut:
+    from headway.jobs.view.progress import NO_CUDA
+
     return ProgressOut(
+        warning=NO_CUDA if lacks_cuda else "",
         step=known.step,
         loss=None if math.isnan(known.loss) else known.loss,
         tokens_per_s=known.tokens_per_s,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from headway.domain.cluster import Cluster
-from headway.domain.environment import FILE_SOURCE, NO_ENVIRONMENT, request_digest
+from headway.domain.environment import FILE_SOURCE, NO_ENVIRONMENT, PYTORCH, request_digest
 from headway.domain.operation import EnvironmentParams
 from headway.schemas.submission.run_options import JobFields
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation
 from headway.services.identity import linux_user_of
+from headway.services.storage.environments import pin_environment
 
 
 async def queue_declared_builds(state: AppState, cluster: Cluster, person: str) -> list[str]:
@@ -34,9 +35,19 @@ async def _user(state: AppState, cluster: Cluster, person: str) -> str:
     return mine if mine in users else next((name for name, admin in users.items() if admin), next(iter(users), ""))
 
 
+async def environment_of_command(state: AppState, cluster: Cluster, job: JobFields, user: str) -> str:
+    """Returns the environment of a command as NAME@VERSION, "" for none. A command for real GPUs that neither asks for one
+    nor has a default gets `pytorch`, if that is there: the system's PyTorch has no CUDA. Raises NotFound."""
+    wanted = environment_of(cluster, job, user)
+    if wanted or not job.gpus or cluster.simulated_gpus or PYTORCH not in cluster.environments:
+        return await pin_environment(state, cluster, wanted)
+    versions = await state.store.environments.versions(cluster.name, PYTORCH)
+    return versions[-1].label if versions else ""
+
+
 def environment_of(cluster: Cluster, job: JobFields, user: str) -> str:
-    """Returns the environment of a job of `headway run`: its own, else its partition's, its team's or the cluster's. A
-    job in a container has none."""
+    """Returns the environment of a job of `headway run`: its own, else its partition's, its team's or the cluster's; ""
+    where none of them names one. A job in a container has none."""
     if job.environment or job.container is not None:
         return job.environment or NO_ENVIRONMENT
     partitions = {one.name: one for one in cluster.partitions}
@@ -45,4 +56,4 @@ def environment_of(cluster: Cluster, job: JobFields, user: str) -> str:
     teams = {one.name: one for one in cluster.teams}
     partition, team = partitions.get(job.partition or default), teams.get(job.team or own)
     places = (partition.environment if partition else "", team.environment if team else "", cluster.environment)
-    return next(filter(None, places), NO_ENVIRONMENT)
+    return next(filter(None, places), "")

@@ -137,7 +137,7 @@ def facts(job: JobState, progress: ProgressOut | None, runs: JobRunsOut, *, simu
             simulated=simulated and job.gpus > 0,
         ),
     ]
-    if progress:
+    if progress and progress.reported:
         rate = f", {progress.tokens_per_s:,.0f} tokens/s" if progress.tokens_per_s is not None else ""
         figures.append(Figure("Loss", progress.loss_word(3) or "none reported", f"step {progress.step:,}{rate}"))
     course = progress.course if progress else None
@@ -145,6 +145,7 @@ def facts(job: JobState, progress: ProgressOut | None, runs: JobRunsOut, *, simu
         lost = f"{course.lost_s:.0f} s repeated, {course.down_s:.0f} s between runs"
         figures.append(Figure("ETTR", f"{course.ettr * 100:.1f} %", lost))
     rows = [
+        ("Warning", progress.warning if progress else ""),
         ("User", f"{job.user}, team {job.account}" if job.account else job.user),
         ("QOS", job.qos),
         ("Priority", f"{job.priority:,}" if waiting and job.priority else ""),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.domain.cluster import Cluster, User
 from headway.domain.slurm.state import JobState
 from headway.environments.file_store import Published
@@ -288,3 +289,19 @@ async def test_command_without_environment_gets_the_default_one(
     assert run.status_code == 201, run.text
     lines = [line["text"] for line in run.json()["script"] if "HEADWAY_ENVIRONMENT" in line["text"]]
     assert [f"HEADWAY_ENVIRONMENT={used}@1" in line for line in lines] == ([True] if used else [])
+
+
+@pytest.mark.parametrize(("gpus", "own", "used"), [(8, "", True), (0, "", False), (8, "none", False)])
+async def test_command_for_real_gpus_gets_pytorch_once_it_is_built(
+    server: Server, builds: Builds, gpus: int, own: str, used: bool
+) -> None:
+    server.backend.clusters["lab"] = {"provider": SSH, "environments": {"pytorch": ("torch",)}}
+    server.state.clusters.forget("lab")
+    client = await server.client()
+    body = {"argv": ["true"], "gpus": gpus, "environment": own, "dry_run": True}
+    for built in (False, True):
+        if built:
+            await add(server, name="pytorch")
+        run = await client.post("/api/v1/clusters/lab/run", json=body)
+        assert run.status_code == 201, run.text
+        assert ("HEADWAY_ENVIRONMENT=pytorch@1" in run.text) is (built and used)

@@ -315,3 +315,11 @@ def test_checkpoint_totals_over_many_runs_are_capped() -> None:
     ]
     found.add_reports(reports(*lines))
     assert (found.stalls.count, found.stalls.stalled_s) == (2**31 - 1, 2.0**31 - 1)
+
+
+def test_found_pytorch_without_cuda_is_kept_without_becoming_a_step() -> None:
+    progress = Progress()
+    progress.add_reports(b'{"torch_without_cuda": 1, "t": 5.0}\n')
+    assert (progress.torch_without_cuda, progress.seen) == (True, False)
+    progress.add_reports(b'{"step": 3, "loss": 1.5, "t": 6.0}\n')
+    assert (progress.torch_without_cuda, progress.step) == (True, 3)

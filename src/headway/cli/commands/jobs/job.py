@@ -151,7 +151,11 @@ def _show_lineage(found: LineageOut, output: Format) -> None:
 
 def _facts(j: JobOut, cluster: str, simulated: bool, terminal: Terminal) -> list[tuple[str, tables.Cell]]:
     gpus: list[Span] = [(str(j.gpus), ""), (" SIMULATED" if simulated else "", "warn")] if j.gpus else []
-    loss = f"{j.progress.loss_word(4) or 'none reported'} at step {j.progress.step}" if j.progress else ""
+    loss = (
+        f"{j.progress.loss_word(4) or 'none reported'} at step {j.progress.step}"
+        if j.progress and j.progress.reported
+        else ""
+    )
     if j.progress and j.progress.tokens_per_s is not None:
         loss += f", {j.progress.tokens_per_s:,.0f} tokens/s"
     curve = formatting.sparkline([v for _, v in j.progress.series], terminal) if j.progress else ""
@@ -163,6 +167,7 @@ def _facts(j: JobOut, cluster: str, simulated: bool, terminal: Terminal) -> list
         ("job", f"{job_label(j.id, j.array_job_id, j.array_task)} {j.name}"),
         ("state", [(j.state, formatting.job_style(j.state)), (f" {why}" if why else "", "")]),
         ("why", j.why),
+        ("warning", j.progress.warning if j.progress else ""),
         ("needs", j.needs),
         ("restarts", str(j.restarts or "")),
         ("cluster", cluster),

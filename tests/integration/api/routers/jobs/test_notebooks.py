@@ -42,7 +42,9 @@ def test_notebook_secret_and_path_appear_only_in_the_environment() -> None:
     assert "ab" * 8 not in words
     assert set(lineage.stored_request(prepared)["env"].values()) == {secret_masking.MASK}
     assert "--gpus-per-node=2" in request.args
-    assert request.script_args == [folder, "3600"]
+    assert request.script_args[:2] == [folder, "3600"]
+    assert prepared.stage is not None
+    assert list(prepared.stage.files) == request.script_args[2:]  # the program that makes kernels
     assert folder.startswith("/scratch/ann/")
 
 

@@ -1,0 +1,117 @@
+"""A GPU job whose PyTorch has no CUDA is found by its loaded libraries, and told in its own log."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.gpu.job_gpus import Job
+from agent.jobs import torch_builds
+from agent.jobs.torch_builds import FLAG, TorchBuilds, warn_in_log
+from agent.jobs.training_reports import Reports
+
+CPU = "7f00-7f01 r-xp 0 08:01 12 /usr/lib/x86_64-linux-gnu/libtorch_cpu.so.2.6\n"
+CUDA = "7f02-7f03 r-xp 0 08:01 13 /environments/pytorch/1/lib/python3.13/site-packages/torch/lib/libtorch_cuda.so\n"
+
+
+class Machine:
+    """A folder like /proc with processes of jobs."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        (place / "1").mkdir()
+        (place / "1" / "cgroup").write_text("0::/init.scope\n")
+        self.processes: dict[int, str] = {}
+
+    def run(self, pid: int, job: int, maps: str, name: str = "python3") -> None:
+        folder = self.place / str(pid)
+        folder.mkdir(exist_ok=True)
+        (folder / "cgroup").write_text(f"0::/system.slice/slurmstepd.scope/job_{job}/step_0/user/task_0\n")
+        (folder / "maps").write_text(maps)
+        self.processes[pid] = name
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+JOBS = [Job(7, (0, 1)), Job(8, (2,)), Job(9, ())]
+
+
+def look(builds: TorchBuilds, machine: Machine, jobs: list[Job] = JOBS) -> list[tuple[int, int]]:
+    return builds.find_new(jobs, machine.processes.items())
+
+
+def test_job_is_named_once_at_the_second_look(machine: Machine) -> None:
+    builds = TorchBuilds(str(machine.place))
+    machine.run(100, 7, CPU)
+    machine.run(101, 9, CPU)  # holds no GPU
+    machine.run(102, 8, CPU, name="sshd")
+    assert look(builds, machine) == []
+    assert look(builds, machine) == [(7, 100)]
+    assert look(builds, machine) == []
+
+
+def test_pytorch_with_cuda_is_left_alone_also_if_its_library_loads_later(machine: Machine) -> None:
+    builds = TorchBuilds(str(machine.place))
+    machine.run(100, 7, CPU)
+    assert look(builds, machine) == []
+    machine.run(100, 7, CPU + CUDA)
+    assert look(builds, machine) == []
+    machine.run(103, 7, CPU)  # another process of the job computes on the CPU on purpose
+    assert look(builds, machine) == []
+    assert look(builds, machine) == []
+
+
+def test_number_of_an_ended_job_is_looked_at_again(machine: Machine) -> None:
+    builds = TorchBuilds(str(machine.place))
+    machine.run(100, 7, CPU)
+    look(builds, machine)
+    assert look(builds, machine) == [(7, 100)]
+    assert look(builds, machine, []) == []
+    look(builds, machine)
+    assert look(builds, machine) == [(7, 100)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it becomes another user")
+def test_warning_is_appended_with_the_rights_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o111)
+    mine, secret = tmp_path / "log", tmp_path / "secret"
+    mine.write_text("step 1\n")
+    secret.write_text("untouched\n")
+    secret.chmod(0o644)
+    os.chown(mine, 65534, 65534)
+    said: list[str] = []
+    monkeypatch.setattr(torch_builds, "log", said.append)
+    for file, mode in ((mine, "a"), (secret, "r")):  # the second one is only opened for reading
+        with (
+            file.open(mode) as err,
+            subprocess.Popen(["cat"], stdin=-1, stderr=err, user=65534, group=65534) as process,
+        ):
+            warn_in_log(7, process.pid)
+            process.communicate()
+    assert mine.read_text().startswith("step 1\nheadway: job 7 holds GPUs, but this PyTorch is built without CUDA")
+    assert secret.read_text() == "untouched\n"
+    assert len(said) == 1
+
+
+def test_flag_is_in_every_later_report_and_users_can_not_set_it() -> None:
+    sent: list[dict[str, Any]] = []
+    reports = Reports(sent.append, lambda *_: 7)
+    reports.receive(b'{"step": 1, "torch_without_cuda": 1}', 1, 1, 0.0)
+    assert "torch_without_cuda" not in sent[-1]["jobs"]["7"]
+    reports.set_flag(7, FLAG, 1.0)
+    reports.receive(b'{"step": 2}', 1, 1, 1.5)
+    reports.flush(2.0)
+    assert sent[-1]["jobs"]["7"].items() >= {"step": 2, "torch_without_cuda": 1}.items()
+    quiet = Reports(sent.append, lambda *_: 8)
+    quiet.set_flag(8, FLAG, 1.0)
+    quiet.flush(2.0)
+    assert sent[-1]["jobs"]["8"]["torch_without_cuda"] == 1
