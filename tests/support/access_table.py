@@ -173,6 +173,8 @@ TABLE: dict[str, Row] = {
     "POST /clusters/{name}/incidents/{number}/return": Row(NODES),
     "GET /clusters/{name}/fabric": Row(ALL),
     "GET /clusters/{name}/nodes": Row(ALL),
+    "GET /clusters/{name}/fabric-test": Row(ALL),
+    "POST /clusters/{name}/fabric-test": Row(NODES),
     "GET /clusters/{name}/scale": Row(ALL),
     "POST /clusters/{name}/scale": Row(WORK),
     "POST /clusters/{name}/scale/apply": Row(ADMIN),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from headway.domain.cluster import DEFAULT_HEALTH
@@ -55,6 +57,9 @@ class IdlePart(Part):
     cancel: bool = Field(DEFAULT_HEALTH.idle.acts, description="Cancel the job; otherwise only notify its owner.")
 
 
+FABRIC_TEST_EVERY_S = {"daily": 86400, "weekly": 7 * 86400, "monthly": 30 * 86400}
+
+
 class HealthPart(Part):
     """Reactions to faults."""
 
@@ -88,3 +93,6 @@ class HealthPart(Part):
     )
     hang: HangPart = Field(default_factory=HangPart, description="Jobs that hang.")
     idle: IdlePart = Field(default_factory=IdlePart, description="Jobs with idle GPUs.")
+    fabric_test: Literal["daily", "weekly", "monthly"] | None = Field(
+        None, description="How often idle nodes measure the fabric (headway test fabric); jobs do not wait for it."
+    )

@@ -9,7 +9,7 @@ from headway.catalog.providers import PROVIDERS
 from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, preemption, topology
 from headway.clusterfile.draft import partitions_of
-from headway.clusterfile.health_model import HealthPart
+from headway.clusterfile.health_model import FABRIC_TEST_EVERY_S, HealthPart
 from headway.clusterfile.model import (
     BackupPart,
     BudgetPart,
@@ -130,6 +130,7 @@ def _health(part: HealthPart) -> Health:
         warning_s=part.warning,
         hang=StallRule(part.hang.after, part.hang.requeue),
         idle=StallRule(part.idle.after, part.idle.cancel),
+        fabric_test_every_s=FABRIC_TEST_EVERY_S.get(part.fabric_test or "", 0),
     )
 
 

@@ -276,6 +276,7 @@ class Health:
     warning_s: int = 60  # time that a job that requested a signal has before it is requeued
     hang: StallRule = StallRule(1800)
     idle: StallRule = StallRule(7200)
+    fabric_test_every_s: int = 0  # seconds between scheduled fabric tests; 0: only people request them
 
 
 DEFAULT_HEALTH = Health()

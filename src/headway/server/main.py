@@ -31,6 +31,7 @@ from headway.server.notebook_proxy import NotebookProxy, origin_of
 from headway.server.workers.backup_schedule import BackupSchedule
 from headway.server.workers.billing_worker import BillingWorker
 from headway.server.workers.event_listener import EventListener, EventSource
+from headway.server.workers.fabric_test_schedule import FabricTestSchedule
 from headway.server.workers.leader_election import LeaderElection
 from headway.server.workers.operation_worker import OperationWorker
 from headway.server.workers.snapshot_worker import HealthLoop, SnapshotWorker
@@ -222,6 +223,7 @@ class _Server:
         led: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "reconcile": OperationWorker(state, owner).run,
             "backups": BackupSchedule(state).run,
+            "fabric tests": FabricTestSchedule(state).run,
             "ledger": BillingWorker(state).run,
         }
         if backend.health is not None:

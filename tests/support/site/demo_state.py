@@ -34,7 +34,7 @@ from headway.services.to_schemas import summary_of
 from headway.store.db import schema as t
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import FakeBackend
-from tests.support.site import ledger, notebooks, operations, storage
+from tests.support.site import fabric, ledger, notebooks, operations, storage
 from tests.support.site.snapshots import (
     CHECKS,
     TRAIN,
@@ -316,6 +316,7 @@ async def furnish(state: AppState, work: FakeBackend) -> None:
     await notebooks.put(state.store, work, TRAIN, 105)
     await ledger.put(state, state.store)
     await storage.put(state.store)
+    await fabric.put(state.store)
 
 
 GROUPS = (

@@ -38,6 +38,10 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("nodes-none", "/clusters/demo/nodes?q=nothing"),
         Place("nodes-half", "/clusters/half/nodes"),
     ),
+    "/clusters/{name}/fabric-test": (
+        Place("fabric-test", "/clusters/demo/fabric-test"),
+        Place("fabric-test-none", "/clusters/prod/fabric-test", role="viewer"),
+    ),
     "/clusters/{name}/scale": (
         Place("scale", "/clusters/grow/scale"),
         Place("scale-viewer", "/clusters/demo/scale", role="viewer"),

@@ -10,6 +10,7 @@ from headway.web.pages.billing import costs, teams
 from headway.web.pages.cluster import (
     activity,
     cluster_form,
+    fabric_test,
     home,
     incidents,
     node,
@@ -34,6 +35,7 @@ PAGES: tuple[ModuleType, ...] = (
     node,
     notebooks,
     nodes,
+    fabric_test,
     scale,
     storage,
     signin,
