@@ -1,5 +1,6 @@
-# Claims a machine for a cluster and installs Python for the next steps. $1: the claim, one line of JSON. Prints the claim that
-# the machine has: this one, or an earlier one of another cluster. Needs a shell and, if Python is missing, apt.
+# Claims a machine for a cluster and installs Python for the next steps. $1: the claim, one line of JSON; $2: "python3", or nothing
+# for the host of a container, which needs none. Prints the claim that the machine has: this one, or an earlier one of another
+# cluster. Needs a shell and, if Python is missing, apt.
 LC_ALL=C
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
@@ -13,6 +14,7 @@ chmod 0644 "$mark"
 ln "$mark" /etc/headway/held-by 2>/dev/null || true
 rm -f "$mark"
 cat /etc/headway/held-by
+[ -n "${2:-}" ] || exit 0
 command -v python3 >/dev/null 2>&1 && exit 0
 command -v apt-get >/dev/null 2>&1 || { echo "there is neither python3 nor apt-get" >&2; exit 1; }
 export DEBIAN_FRONTEND=noninteractive

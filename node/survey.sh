@@ -14,6 +14,14 @@ part system
 cat /etc/os-release 2>/dev/null
 part kernel
 uname -r
+part architecture
+uname -m
+part systemd
+[ -d /run/systemd/system ] && echo yes || echo no
+part runtimes
+for program in podman systemd-nspawn; do have "$program" && echo "$program"; done
+part selinux
+first /sys/fs/selinux/enforce
 part hostname
 uname -n
 part boot

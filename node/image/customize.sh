@@ -7,9 +7,11 @@ root=$1
 in_root() { chroot "$root" "$@"; }
 
 # `headway apply` starts these units after it has written their configuration. The image must not start them.
-for unit in slurmd slurmctld slurmdbd slurmrestd prometheus prometheus-alertmanager mariadb; do
+for unit in slurmd slurmctld slurmdbd slurmrestd prometheus prometheus-alertmanager mariadb nfs-server nfs-blkmap nftables; do
     in_root systemctl disable "$unit.service" 2>/dev/null || true
 done
+# Only a head that exports folders needs NFS, and version 4 needs no portmapper.
+in_root systemctl disable rpcbind.service rpcbind.socket nfs-client.target 2>/dev/null || true
 in_root systemctl enable ssh.service munge.service
 in_root systemctl set-default multi-user.target
 if [ "$(in_root systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')" -ge 258 ]; then

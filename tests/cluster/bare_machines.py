@@ -31,14 +31,16 @@ def run(*argv: str, timeout_s: float = 240, stdin: bytes | None = None, check: b
     return done.stdout.decode(errors="replace")
 
 
-def image(system: str) -> str:
-    """Returns the tag of the plain image, which is built at first use from this host's own mirror."""
+def image(system: str, packages: str = "") -> str:
+    """Returns the tag of the plain image, which is built at first use from this host's own mirror. `packages`: further
+    packages, separated by commas."""
     suite = SUITES[system]
     mirror = asyncio.run(host_mirror(suite))
-    tag = f"localhost/headway-bare:{system}"
+    tag = f"localhost/headway-bare:{'-'.join([system, *packages.split(',')]).rstrip('-')}"
     if subprocess.run(["podman", "image", "exists", tag], check=False).returncode == 0:
         return tag
-    make = ["mmdebstrap", "--mode=root", "--variant=minbase", "--format=tar", "--components=main", f"--include={PLAIN}"]
+    make = ["mmdebstrap", "--mode=root", "--variant=minbase", "--format=tar", "--components=main"]
+    make += [f"--include={PLAIN},{packages}".rstrip(",")]
     make += [f"--aptopt={text}" for text in mirror.apt_options]
     # Units that would act on the host itself, or need a device that a container lacks.
     masked = "systemd-udevd.service systemd-udev-trigger.service systemd-sysctl.service systemd-modules-load.service"
@@ -62,11 +64,13 @@ def image(system: str) -> str:
 @dataclass
 class Bare:
     """Bare machines on their own network, named by their number: 10, 11, ... With `shared`, all mount the same /home
-    and /scratch."""
+    and /scratch. `packages`: what they have besides a plain Debian, separated by commas."""
 
     folder: Path
     system: str = "debian13"
     shared: bool = True
+    packages: str = ""
+    node_image: str = ""  # of the cluster file; "" = the same system as the machines
     name: str = ""
     subnet: str = ""
     made: list[int] = field(default_factory=list)
@@ -92,7 +96,7 @@ class Bare:
 
     def up(self, *numbers: int) -> None:
         """Creates and boots the machines with these numbers."""
-        tag = image(self.system)
+        tag = image(self.system, self.packages)
         podman = Podman(self.folder)
         limits = asyncio.run(podman.limits(tag))
         for number in numbers:
@@ -196,7 +200,7 @@ systemctl restart ssh.service
         rows = [f"- {{address: {self.address(n)}, key: {self.key}{', ' + host if host else ''}}}" for n in numbers]
         nodes = len(rows) - 1
         file = self.folder / f"{name}.yaml"
-        text = f"name: {name}\nprovider: ssh\nimage: {self.system}\nplan: cpu-64\nnodes: {nodes}\nhosts:\n"
+        text = f"name: {name}\nprovider: ssh\nimage: {self.node_image or self.system}\nplan: cpu-64\nnodes: {nodes}\nhosts:\n"
         file.write_text(text + "".join(f"  {row}\n" for row in rows) + more)
         return file
 

@@ -5,48 +5,26 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from tests.cluster.installation import Installation
 from tests.cluster.lab import Lab
 
-import headway
-from headway.images.recipe import BASE_REPOSITORY, REPOSITORY, base_hash, inputs_hash
+from headway.images.recipe import BASE_REPOSITORY, base_hash
 from headway.paths import instance_label
 
-SOURCES = Path(headway.__file__).parents[1]
 SPEC = "name: roll\nplan: h100-8\nnodes: 2\nteams:\n  t: {users: [ann], share: 1}\n"
-SMI = "node/image/rootfs/usr/bin/nvidia-smi"
-
-
-class Installation:
-    """A copy of Headway whose node image can be changed, as a newer version would change it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.tags: list[str] = []
-        skip = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(SOURCES / "headway", folder / "src/headway", ignore=skip)
-        shutil.copytree(SOURCES.parent / "node", folder / "node", ignore=skip)
-        self.smi = (folder / SMI).read_text()
-
-    def image(self, smi: str) -> None:
-        """Sets the nvidia-smi of the node image from now on."""
-        (self.folder / SMI).write_text(smi)
-        self.tags.append(f"{REPOSITORY}:debian13-{inputs_hash('debian13', self.folder / 'node/image')}")
 
 
 @pytest.fixture(scope="module")
 def own(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     made = Installation(tmp_path_factory.mktemp("own"))
     yield made
-    for tag in made.tags:
-        subprocess.run(["podman", "rmi", tag], capture_output=True, timeout=120, check=False)
+    made.remove_images()
 
 
 @pytest.fixture(scope="module")

@@ -179,7 +179,7 @@ async def test_forwarded_socket_survives_broken_connection(server: Server, tmp_p
 async def test_just_lost_connection_is_not_reused(server: Server) -> None:
     async with Connections(server.key) as ssh:
         await ssh.remote(server.machine, ["true"], timeout_s=5)
-        (link,) = ssh._peers[server.machine.name].links
+        (link,) = ssh._peers[server.machine.name, server.machine.port].links
         link.connection.abort()  # it reports itself as open until the event loop has run
         assert (await ssh.remote(server.machine, ["true"], timeout_s=5)).code == 0
         assert len(server.connections) == 2
@@ -199,7 +199,7 @@ async def test_connection_without_free_sessions_lets_running_commands_finish(
             ssh.remote(server.machine, argv, timeout_s=20, on_line=lambda _: begun.set()),
         )
         await begun.wait()
-        (link,) = ssh._peers[server.machine.name].links
+        (link,) = ssh._peers[server.machine.name, server.machine.port].links
         asked = replace(server.machine, address="localhost") if why == "another address" else server.machine
 
         async def refuse(*_: object, **__: object) -> None:
@@ -216,7 +216,7 @@ async def test_connection_without_free_sessions_lets_running_commands_finish(
 async def test_command_exiting_before_reading_stdin_keeps_connection(server: Server) -> None:
     async with Connections(server.key) as ssh:
         await ssh.remote(server.machine, ["true"], timeout_s=5)
-        (link,) = ssh._peers[server.machine.name].links
+        (link,) = ssh._peers[server.machine.name, server.machine.port].links
         link.root = replace(link.root, first=b"secret\n")
         start = link.connection.create_process
 

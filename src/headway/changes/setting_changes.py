@@ -93,4 +93,6 @@ def _way(host: Host) -> str:
         parts.append(f"through {host.jump.user}@{host.jump.address}:{host.jump.port}")
     if host.host_key:
         parts.append(f"host key {host.host_key.split()[-1][-12:]}")
+    if host.run_in:
+        parts.append(f"run_in {host.run_in}")
     return ", ".join(parts)

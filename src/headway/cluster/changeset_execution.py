@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from headway.changes.account_changes import account_changes
 from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import machine_changes
-from headway.cluster import head_upgrade, machine_claims, remote_steps
+from headway.cluster import head_upgrade, host_containers, machine_claims, remote_steps
 from headway.cluster.active_head import active_or_stopped_head
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site
 from headway.cluster.keys import munge_key, secrets
+from headway.cluster.machine_request import machine_request
 from headway.cluster.machine_steps import (
     CONVERT_S,
     STAGE_S,
@@ -39,6 +40,7 @@ from headway.domain.progress import ReportProgress
 from headway.domain.slurm.accounts import Accounts
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
+from headway.images import build, local_images
 from headway.providers.base import OwnedMachinesProvider, Placement
 from headway.render.ha import slurm_state_folder
 from headway.render.system.unit_list import MUNGE_KEY
@@ -83,6 +85,8 @@ class ChangeSetExecution:
     machines: dict[str, Machine] = field(default_factory=dict)
     resting: list[str] = field(default_factory=list)  # heads whose controller is stopped until Slurm's state has moved
     state_at: str = ""  # the folder of Slurm's state before it moves
+    # machines that the user owns and that run in containers on their hosts
+    containers: Mapping[str, machine_claims.HostContainer] = field(default_factory=dict)
 
     async def execute(self) -> None:
         """Carries out the changes. Raises the head's error at once, and at the end Refused naming every other machine
@@ -112,6 +116,7 @@ class ChangeSetExecution:
         up, because nodes trust each other's users by these keys. Returns the site with what was found. Raises Refused
         naming the machines that failed."""
         cluster, provider = self.goal.cluster, seen.provider
+        self.containers = seen.containers
         new = [change.where for change in self.changes.changes if change.kind == "machine.create"]
         if new:
             await self.report("machines", f"{len(new)} are being claimed")
@@ -124,8 +129,13 @@ class ChangeSetExecution:
 
         async def one(name: str) -> None:
             async with self.making:
-                await machine_claims.claim_machine(self.context, provider.server_id, seen.machines[name])
-                await self.context.provider.create(await self._request(name))
+                native = name not in self.containers
+                await machine_claims.claim_machine(
+                    self.context, provider.server_id, seen.machines[name], with_python=native
+                )
+                machine = await self.context.provider.create(await self._request(name))
+                if machine.host is not None:
+                    self.machines[name] = machine
 
         await run_all(self._guard(name, one(name)) for name in new)
         if self.failures:
@@ -247,7 +257,9 @@ class ChangeSetExecution:
         seen, fresh = self.observed.seen.get(name), False
         if kinds.intersection(BRINGS_UP):
             fresh = await self._make(name, kinds)
-            seen = NOT_OBSERVED if fresh else await self._observe(name)
+            # A new container has the packages and parts of its image, unlike a new machine without an image.
+            contained = self.machines[name].host is not None
+            seen = NOT_OBSERVED if fresh and not contained else await self._observe(name)
         if seen is None:
             raise Refused(f"{name}: {self.observed.unreachable.get(name, 'is not there')}", hint="run apply again")
         await self._set_up(name, seen, fresh=fresh)
@@ -280,19 +292,42 @@ class ChangeSetExecution:
             owned = isinstance(self.context.provider, OwnedMachinesProvider)
             await self.report(name, "machine is being signed in to" if owned else "machine is being created")
             async with self.making:
-                machine = self.machines[name] = await self.context.provider.create(await self._request(name))
+                request, before = await self._request(name), self.machines.get(name)
+                # The container comes first, so that the record of its image never says more than is true.
+                if before is not None and before.host is not None:
+                    image = (await local_images.get_image(request.image_tag)).id
+                    await self._bring_up_container(before, before.host, image)
+                machine = self.machines[name] = await self.context.provider.create(request)
             await self._wait(machine)
         await self.report(name, "machine is up", done=True, seconds=time.monotonic() - began)
         return fresh
 
     async def _start(self, name: str, *, again: bool) -> None:
         machine = self.observed.machines[name]
+        if machine.host is not None:
+            async with self.making:
+                await self._bring_up_container(machine, machine.host, machine.image)
+                if again:
+                    await host_containers.restart(self.context, machine.host)
+            await self._wait(machine)
+            return
         async with self.making:
             if again:
                 await self.context.provider.stop(machine)
             await self.context.provider.start(machine)
             machine = self.machines[name] = (await self.context.machines(self.goal.cluster.name))[name]
         await self._wait(machine)
+
+    async def _bring_up_container(self, machine: Machine, host: Machine, image: str) -> None:
+        """Starts the machine from the image with this id, in the container on its host."""
+        known = self.containers.get(machine.name)
+        runtime = await host_containers.read_runtime(self.context, host) or (known.runtime if known else "")
+        storage = self.goal.cluster.storage
+        folders = (storage.home, storage.scratch)
+        request = await self._request(machine.name, creates=False)
+        await host_containers.bring_up(
+            self.context, host, image, request, self.report, runtime=runtime, folders=folders
+        )
 
     async def _wait(self, machine: Machine) -> None:
         """Waits until the machine answers SSH. Raises Unreachable, with a hint on how to see what the machine does."""
@@ -303,22 +338,16 @@ class ChangeSetExecution:
             error.hint = error.hint or self.context.provider.inspection_hint(machine)
             raise
 
-    async def _request(self, name: str) -> MachineRequest:
+    async def _request(self, name: str, *, creates: bool = True) -> MachineRequest:
+        """Returns the request for a machine. `creates` False: no image is looked for."""
         cluster = self.goal.cluster
-        tag = await head_upgrade.image_tag_of(cluster, self.context, name, self.image)
-        private = self.secrets[secrets.host_key_name(name)]
-        return MachineRequest(
-            cluster=cluster.name,
-            name=name,
-            address=self.place.addresses[name],
-            image=cluster.image,
-            host_key_private=private,
-            host_key_public=secrets.public_key(private),
-            authorized_key=secrets.public_key(self.secrets["bootstrap_key"]),
-            gpus=0 if name in cluster.heads else cluster.group_of[name].plan.gpus,
-            head=name in cluster.heads,
-            image_tag=tag,
-        )
+        tag = await head_upgrade.image_tag_of(cluster, self.context, name, self.image) if creates else ""
+        known, machine = self.containers.get(name), self.machines.get(name)
+        port = machine.port if machine and machine.host else known.port if known else 0
+        if port and creates and not tag:
+            tag = (await build.ensure_image(cluster.image, self.report, state_dir=self.context.state_dir)).tag
+        address = self.place.addresses[name]
+        return machine_request(cluster, self.secrets, name, address, image_tag=tag, container_port=port)
 
     async def _observe(self, name: str) -> ObservedMachine:
         role = self.goal.cluster.role_of(name)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import cast
 
+from headway.changes.checks.host_containers import RunIn, container_notes, container_runtime
 from headway.changes.checks.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
 from headway.changes.checks.uid_conflicts import agreed_uids
-from headway.cluster import remote_steps
+from headway.cluster import host_containers, remote_steps
 from headway.cluster.context import ClusterContext
 from headway.cluster.machine_steps import DAEMONS
 from headway.domain.changeset import ChangeSet
@@ -43,6 +44,14 @@ _SIGN = ".headway-shared"
 _SIGNS = 'mkdir -p "$1" && : >"$2" && chown 1:1 "$2"'
 
 
+@dataclass(frozen=True, slots=True)
+class HostContainer:
+    """The container of a host: the machine's SSH port, and the program that runs it."""
+
+    port: int
+    runtime: str
+
+
 @dataclass(frozen=True)
 class InventorySurvey:
     """The findings on all machines of a cluster."""
@@ -55,6 +64,16 @@ class InventorySurvey:
     judgement: SurveyResult
     # uids by which all machines know users that have none here yet
     uids: Mapping[str, int] = field(default_factory=dict)
+    run_in: RunIn = field(default_factory=RunIn)
+    image: str = ""  # name of the cluster's node image
+
+    @property
+    def containers(self) -> dict[str, HostContainer]:
+        """Returns how the machines run that are in containers, by name."""
+        return {
+            name: HostContainer(self.run_in.container_port(name), container_runtime(self.surveys[name]))
+            for name in self.judgement.contained
+        }
 
     @property
     def stops(self) -> tuple[HostProblem, ...]:
@@ -68,14 +87,19 @@ class InventorySurvey:
     def is_still(self, name: str, before: Machine) -> bool:
         """Returns whether the inventory's machine for this place is the same machine under another address: it has the
         same host key and this server's mark for that place."""
-        now, survey = self.machines.get(name), self.surveys.get(name)
+        now, survey, was = self.machines.get(name), self.surveys.get(name), before.host or before
         mark = MachineClaim(before.cluster, self.provider.server_id, name)
-        return now is not None and survey is not None and now.host_key == before.host_key and survey.claim == mark
+        return now is not None and survey is not None and now.host_key == was.host_key and survey.claim == mark
 
     def place(self, place: Placement) -> Placement:
         """Returns the placement as it will be once this survey is stored."""
+        ports = {name: container.port for name, container in self.containers.items()}
         own = place.own and replace(
-            place.own, nfs=self.judgement.nfs, server_addresses=self._ways_in(place.own.server_addresses)
+            place.own,
+            nfs=self.judgement.nfs,
+            server_addresses=self._ways_in(place.own.server_addresses),
+            ssh_ports=tuple(sorted({*place.own.ssh_ports, *ports.values()})),
+            machine_ports={**place.own.machine_ports, **ports},
         )
         found = {name: hardware for name, hardware in self.judgement.found.items() if name in place.addresses}
         return replace(place, found=found, own=own)
@@ -87,7 +111,8 @@ class InventorySurvey:
 
     def with_notes(self, changes: ChangeSet) -> ChangeSet:
         """Returns the ChangeSet with notes on what a user should know before an apply."""
-        notes = [f"apply would stop: {problem.what}; {problem.fix}" for problem in self.stops]
+        notes = list(container_notes(self.image, self.surveys, self.judgement.contained))
+        notes += [f"apply would stop: {problem.what}; {problem.fix}" for problem in self.stops]
         notes += [f"{problem.what}; {problem.fix}" for problem in self.judgement.problems if not problem.fatal]
         return replace(changes, notes=(*changes.notes, *notes), differences=self.judgement.differences)
 
@@ -98,8 +123,10 @@ async def survey_machines(cluster: Cluster, context: ClusterContext) -> Inventor
     if not isinstance(provider, OwnedMachinesProvider):
         return None
     place = await context.provider.place(cluster)
-    there = frozenset(machine.name for machine in await context.provider.list(cluster.name))
-    taken = there - await provider.replaced(cluster.name)
+    there = {machine.name: machine for machine in await context.provider.list(cluster.name)}
+    taken = frozenset(there) - await provider.replaced(cluster.name)
+    contained = frozenset(name for name in taken if there[name].host is not None)
+    run_in = RunIn(await provider.inventory(cluster), taken, contained)
     paths = (cluster.storage.home, cluster.storage.scratch)
     users = [user.name for user in cluster.users]
     expected = await context.store.linux_users.assign_uids(users, give=False)
@@ -132,10 +159,19 @@ async def survey_machines(cluster: Cluster, context: ClusterContext) -> Inventor
         {n: f for n, f in place.found.items() if n in taken},
         place.own.nfs if place.own else (),
         frozenset(await context.store.linux_users.known_uids(users)),
+        run_in,
     )
     ordered = {name: surveys[name] for name in names if name in surveys}
     return InventorySurvey(
-        provider, machines, ordered, silent, taken, evaluate_surveys(cluster, ordered, known), agreed
+        provider,
+        machines,
+        ordered,
+        silent,
+        taken,
+        evaluate_surveys(cluster, ordered, known),
+        agreed,
+        run_in,
+        cluster.image,
     )
 
 
@@ -161,12 +197,12 @@ def check_state_stays(cluster: Cluster, changes: ChangeSet) -> None:
             )
 
 
-async def claim_machine(context: ClusterContext, server_id: str, machine: Machine) -> None:
-    """Marks the machine as claimed, installs Python and sets its name. Raises Refused if another cluster claimed it
-    first, Unreachable if no claim could be written, and CommandFailed if Python can't be installed."""
+async def claim_machine(context: ClusterContext, server_id: str, machine: Machine, *, with_python: bool = True) -> None:
+    """Marks the machine as claimed and installs Python. Raises Refused if another cluster claimed it first, Unreachable
+    if no claim could be written, and CommandFailed if Python can't be installed."""
     ours = {"cluster": machine.cluster, "server": server_id, "machine": machine.name}
     script = (node_dir() / "claim.sh").read_bytes()
-    argv = ["sh", "-s", "--", json.dumps(ours)]
+    argv = ["sh", "-s", "--", json.dumps(ours), *(["python3"] if with_python else [])]
     ran = await context.connections.remote(machine, argv, timeout_s=_TAKE_S, input=script, check=False)
     try:
         holder = json.loads(ran.stdout.splitlines()[0])
@@ -272,6 +308,9 @@ async def release_machine(
 ) -> None:
     """Releases one machine. Only warns if it does not answer. `delete`: folders with the cluster's data to delete
     too."""
+    if machine.host is not None:
+        await _release_host(context, machine, machine.host, report, delete)
+        return
     step: remote_steps.Step = {"op": "leave", "units": list(_ENDED), "delete": list(delete)}
     try:
         await remote_steps.run_steps(context.connections, machine, [step], timeout_s=_LEAVE_S)
@@ -284,6 +323,23 @@ async def release_machine(
         await report(
             machine.name,
             f"{machine.address} could not be returned and keeps Headway's files and /etc/headway/held-by: "
+            f"{error.message}",
+            level="warning",
+            done=True,
+        )
+
+
+async def _release_host(
+    context: ClusterContext, machine: Machine, host: Machine, report: ReportProgress, delete: Sequence[str]
+) -> None:
+    """Removes the machine from the host that it runs on. Only warns if the host does not answer."""
+    try:
+        await host_containers.remove(context, host, delete)
+        await report(machine.name, f"its container is gone: host {host.address} is in its former state", done=True)
+    except HeadwayError as error:
+        await report(
+            machine.name,
+            f"host {host.address} could not be returned and keeps {host_containers.FOLDER} and /etc/headway/held-by: "
             f"{error.message}",
             level="warning",
             done=True,

@@ -284,6 +284,12 @@ class HostPart(Part):
         None,
         description="Public host key (default: the key that it presents at the first connection, which is then pinned).",
     )
+    run_in: Literal["native", "container"] | None = Field(
+        None,
+        description="native: packages are installed on the host; container: Headway's node image runs there as a system "
+        "container (default: native if the host runs the image's Debian, otherwise container).",
+    )
+    container_port: int = Field(2222, ge=1, le=65535, description="SSH port of the machine in its container.")
 
 
 class FirewallPart(Part):

@@ -252,4 +252,6 @@ def _one_host(name: str, part: HostPart) -> Host:
         sudo_password=part.sudo_password or "",
         jump=jump,
         host_key=part.host_key or "",
+        run_in=part.run_in or "",
+        container_port=part.container_port,
     )

@@ -239,6 +239,8 @@ class Host:
     sudo_password: str = ""  # path of a file there with sudo's password; "" = sudo asks for none
     jump: Jump | None = None
     host_key: str = ""  # the public host key that it must present; "" = the key of the first connection is pinned
+    run_in: str = ""  # "native" | "container"; "" = native if its system is the image's, otherwise a container
+    container_port: int = 2222  # SSH port of the machine in its container
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,6 +454,7 @@ class OwnedSite:
     server_addresses: tuple[str, ...] = ()
     # The paths of home and scratch that the head exports; the other machines already have the rest
     nfs: tuple[str, ...] = ()
+    machine_ports: Mapping[str, int] = field(default_factory=dict)  # machine name -> its SSH port, unless that is 22
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ _COMMON: list[str] = """
 systemd systemd-sysv dbus libpam-systemd libpam-modules openssh-server munge slurmctld slurmd slurmdbd slurmrestd
 slurm-client slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin libpam-slurm-adopt libnss-extrausers
 mariadb-server prometheus prometheus-alertmanager python3-torch python3-numpy lmod
-iproute2 iputils-ping procps less rsync
+iproute2 iputils-ping nftables nfs-common nfs-kernel-server procps less rsync
 gcc g++ gfortran libc6-dev libslurm-dev openmpi-bin libopenmpi-dev cmake make pkgconf python3-dev python3-venv python3-pip
 skopeo umoci squashfs-tools squashfuse fuse3 bubblewrap crun
 vim nano tmux screen htop tree jq curl wget unzip git man-db manpages bash-completion
@@ -48,8 +48,9 @@ _HEAD_ONLY = frozenset(
     ("slurmctld", "slurmdbd", "slurmrestd", "slurm-wlm-mysql-plugin", "mariadb-server", "prometheus",
      "prometheus-alertmanager", "bsd-mailx", "msmtp-mta", "msmtp")
 )  # fmt: skip
-# Further packages for owned machines; local machines get these functions from their host.
-_OWNED_MACHINES_ONLY = ("nftables", "libc-bin", "python3")
+# Packages without which the steps on an owned machine can't work; every image has them.
+_OWNED_MACHINES = ("libc-bin", "python3")
+# Only for owned machines: the head exports folders that the machines do not share.
 _NFS = {"head": ("nfs-kernel-server",), "node": ("nfs-common",)}
 # Folders and files in node/image; the container package of rootfs is sent too
 _PARTS = ("spank", "pam", "gpu", "bin", "build_parts.sh", "torch-without-libuv.sh")
@@ -87,9 +88,10 @@ def packages_for_role(name: str, role: str, *, nfs: bool) -> tuple[str, ...]:
     listed = (
         package
         for package in get_recipe(name).packages
-        if package not in _JUPYTERLAB and (role == "head" or package not in _HEAD_ONLY)
+        if package not in (*_JUPYTERLAB, "nfs-common", "nfs-kernel-server")
+        and (role == "head" or package not in _HEAD_ONLY)
     )
-    return (*listed, *_OWNED_MACHINES_ONLY, *(_NFS[role] if nfs else ()))
+    return (*listed, *_OWNED_MACHINES, *(_NFS[role] if nfs else ()))
 
 
 def own_parts_archive() -> tuple[bytes, str]:

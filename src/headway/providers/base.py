@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from headway.domain.cluster import Cluster, Dataset, OwnedSite
+from headway.domain.cluster import Cluster, Dataset, Host, OwnedSite
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest
 from headway.domain.machines.survey import DetectedHardware
 from headway.domain.provider_traits import ProviderTraits
@@ -96,8 +96,12 @@ class OwnedMachinesProvider(Protocol):
         ...
 
     async def candidate(self, cluster: Cluster, name: str) -> Machine:
-        """Returns the machine for the head or a slot, whether Headway uses it already or not. Raises Unreachable if it
+        """Returns the host for the head or a slot, whether Headway uses it already or not. Raises Unreachable if it
         shows no host key."""
+        ...
+
+    async def inventory(self, cluster: Cluster) -> Mapping[str, Host]:
+        """Returns the entry of the inventory for the head and each slot that has one."""
         ...
 
     async def replaced(self, cluster: str) -> frozenset[str]:

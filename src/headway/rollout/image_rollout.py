@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from headway.cluster import host_containers
 from headway.cluster.apply import apply_cluster
 from headway.cluster.changeset_execution import MAKE_AT_ONCE
 from headway.cluster.observe import heads_with_other_slurm, machines_with_other_slurm
@@ -51,7 +52,7 @@ OperationWaits = Callable[[], Awaitable[bool]]
 
 async def plan_rollout(context: HealthContext, *, back: bool, head: bool, by: bool) -> ChangeSet:
     """Returns what a rollout would do now. Builds no image."""
-    _check_creates_machines(context)
+    await _check_has_images(context)
     cluster = context.cluster
     if back:
         info = await _previous_image(context)
@@ -79,7 +80,7 @@ async def roll_nodes(
     operation has to go first (`waits`). `until`: unix seconds from which jobs are requeued. `alone`: lock under which
     no other code creates machines. Raises Refused when a node fails its tests; that node stays drained, the others stay
     as they were."""
-    _check_creates_machines(context)
+    await _check_has_images(context)
     await _check_heads(context)
     store, name = context.cluster_context.store, context.cluster.name
     kept = await store.node_images.get(name)
@@ -116,7 +117,8 @@ async def roll_heads(context: HealthContext, report: ReportProgress, *, back: bo
         else build.ensure_image(cluster.image, report, state_dir=cluster_context.state_dir)
     )
     machines = await context.machines()
-    due = heads_to_roll(cluster, RolloutState(machines), info.id)
+    imaged = {name: machine for name, machine in machines.items() if machine.image}
+    due = heads_to_roll(cluster, RolloutState(imaged), info.id)
     served = await _nodes_in_service(context) if due else frozenset()
 
     async def set_up() -> None:
@@ -128,9 +130,12 @@ async def roll_heads(context: HealthContext, report: ReportProgress, *, back: bo
     for name in due:
         machine = machines[name]
         await report(name, f"its machine is recreated from {info.tag}; {leader_text(cluster, name)}")
-        if machine.state is MachineState.RUNNING:
-            await cluster_context.provider.stop(machine)
-        await cluster_context.provider.delete(machine)
+        if machine.host is not None:
+            await host_containers.rebuild(cluster, cluster_context, machine, machine.host, info.tag, report)
+        else:
+            if machine.state is MachineState.RUNNING:
+                await cluster_context.provider.stop(machine)
+            await cluster_context.provider.delete(machine)
         await cluster_context.connections.drop(name)
         await set_up()
 
@@ -173,7 +178,7 @@ async def halt_rollout(context: HealthContext, report: ReportProgress) -> None:
 async def read_rollout_state(context: HealthContext) -> RolloutState:
     """Returns the facts that a rollout decides by. Raises Unreachable if the controller does not answer."""
     connections, head = context.cluster_context.connections, await context.head()
-    machines = await context.machines()
+    machines = {name: machine for name, machine in (await context.machines()).items() if machine.image}
     states = await node_commands.read_node_reasons(connections, head)
     busy = await node_jobs.jobs_by_node(connections, head)
     rolling = {name for name, (_, reason) in states.items() if reason.startswith(ROLLOUT_REASON)}
@@ -394,7 +399,8 @@ class NodeRollout:
         if machine is not None and machine.image == self.image.id and machine.state is MachineState.RUNNING:
             return ""
         if machine is not None:
-            await context.cluster_context.provider.delete(machine)
+            if machine.host is None:
+                await context.cluster_context.provider.delete(machine)
             await context.cluster_context.connections.drop(name)
         await provision_machine(
             context.cluster, context.cluster_context, name, self.report, why="the node is rolled", image=self.image.tag
@@ -419,9 +425,10 @@ def _reason_is_rollout(reason: str) -> bool:
     return reason.startswith(ROLLOUT_REASON)
 
 
-def _check_creates_machines(context: HealthContext) -> None:
-    """Raises Refused if the provider does not create machines from an image."""
-    if not context.cluster_context.provider.traits.creates_machines:
+async def _check_has_images(context: HealthContext) -> None:
+    """Raises Refused if no machine runs from a node image."""
+    owned = not context.cluster_context.provider.traits.creates_machines
+    if owned and not any(machine.image for machine in (await context.machines()).values()):
         raise Refused(
             f"the machines of {context.cluster.name} are your own: they have no node image",
             hint="headway apply updates them",
@@ -468,5 +475,7 @@ async def _previous_image(context: HealthContext) -> ImageInfo:
 async def _most_common_image(context: HealthContext, present: ImageInfo) -> str:
     """Returns the tag of the image, other than the present one, that most machines have, or ""."""
     tags = {info.id: info.tag for info in await local_images.list_images()}
-    others = Counter(machine.image for machine in (await context.machines()).values() if machine.image != present.id)
+    others = Counter(
+        machine.image for machine in (await context.machines()).values() if machine.image not in ("", present.id)
+    )
     return next((tags[number] for number, _ in others.most_common() if number in tags), "")

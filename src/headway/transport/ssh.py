@@ -160,7 +160,8 @@ class Connections:
 
     def __init__(self, bootstrap_key: str, *, connect_timeout_s: float = 5.0, keepalive_s: float = 5.0) -> None:
         self._dialer = Dialer(bootstrap_key, connect_timeout_s, keepalive_s)
-        self._peers: dict[str, _Peer] = {}
+        # By name and port: a host and the machine in its container have the same name.
+        self._peers: dict[tuple[str, int], _Peer] = {}
         self._forwards: dict[tuple[str, str | int], _Forward] = {}
         self._forward_lock = asyncio.Lock()
         self._gate = asyncio.Semaphore(_FAN_OUT)
@@ -352,9 +353,9 @@ class Connections:
 
     async def drop(self, name: str) -> None:
         """Closes the connections to a machine that was removed or created again."""
-        peer = self._peers.pop(name, None)
-        for link in peer.links if peer else ():
-            link.connection.abort()
+        for key in [key for key in self._peers if key[0] == name]:
+            for link in self._peers.pop(key).links:
+                link.connection.abort()
 
     async def close(self) -> None:
         """Closes every connection and forwarded socket."""
@@ -419,7 +420,7 @@ class Connections:
 
     async def _link_with_room(self, machine: Machine) -> _Link:
         """Returns a live connection with room for one more session."""
-        peer = self._peers.setdefault(machine.name, _Peer())
+        peer = self._peers.setdefault((machine.name, machine.port), _Peer())
         async with peer.lock:
             for link in list(peer.links):
                 if replace(link.machine, state=machine.state, image=machine.image) != machine:

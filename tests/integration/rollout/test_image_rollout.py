@@ -224,6 +224,7 @@ async def test_rollout_plan_lists_nodes_and_reasons_without_changes(fleet: Fleet
     with pytest.raises(Refused, match="no previous image"):
         await plan_rollout(context(fleet, store), back=True, head=False, by=False)
     fleet.traits = SSH
+    fleet.machines = {name: replace(one, image="") for name, one in fleet.machines.items()}
     with pytest.raises(Refused, match="are your own"):
         await plan_rollout(context(fleet, store), back=False, head=False, by=False)
 

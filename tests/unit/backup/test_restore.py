@@ -116,7 +116,7 @@ class OwnHeads(Heads):
     async def candidate(self, *_: Any) -> Machine:
         raise AssertionError
 
-    note = exports = candidate
+    note = exports = inventory = candidate
 
 
 async def test_restore_ignores_silent_second_head_awaiting_replacement(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,14 +57,14 @@ class World:
     async def candidate(self, *_: Any) -> Machine:
         raise AssertionError
 
-    note = exports = candidate
+    note = exports = inventory = candidate
 
     async def nothing(self, *_: Any, **__: Any) -> None: ...
 
     async def leave(self, _: Any, machine: Machine, __: Any) -> None:
         self.did.append(f"leave {machine.address}")
 
-    async def take(self, _: Any, __: Any, machine: Machine) -> None:
+    async def take(self, _: Any, __: Any, machine: Machine, **___: Any) -> None:
         self.did.append(f"take {machine.address}")
 
     async def create(self, request: Any) -> Machine:
@@ -92,7 +92,7 @@ class World:
             {"lab-1-2": SimpleNamespace(claim=self.claim)},  # type: ignore[dict-item]
             {},
             frozenset(OLD),
-            SimpleNamespace(nfs=()),  # type: ignore[arg-type]
+            SimpleNamespace(nfs=(), contained=frozenset()),  # type: ignore[arg-type]
         )
         seen.__dict__["place"] = lambda place: place
         await run.claim_machines(seen)

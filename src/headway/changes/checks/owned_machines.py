@@ -4,10 +4,11 @@ machine differ. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headway.catalog.advisories import unfixed_advisories
 from headway.catalog.releases import IMAGES
+from headway.changes.checks.host_containers import RunIn, container_problems, runs_in_container, switch_problems
 from headway.changes.checks.state_folder import state_folder_problems
 from headway.changes.checks.uid_conflicts import uid_problems
 from headway.domain.cluster import Cluster
@@ -35,6 +36,7 @@ class SurveyResult:
     differences: tuple[Difference, ...]
     found: Mapping[str, DetectedHardware]  # machine -> the hardware to use for it
     nfs: tuple[str, ...]  # which of home and scratch the head must export
+    contained: frozenset[str] = frozenset()  # the machines that run in a container on their host
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class EarlierFindings:
     assigned_uids: frozenset[str] = (
         frozenset()
     )  # users who have their uid already; `uids` holds for the others what they would get
+    run_in: RunIn = field(default_factory=RunIn)
 
 
 def evaluate_surveys(cluster: Cluster, surveys: Mapping[str, Survey], known: EarlierFindings) -> SurveyResult:
@@ -56,8 +59,9 @@ def evaluate_surveys(cluster: Cluster, surveys: Mapping[str, Survey], known: Ear
     problems: list[HostProblem] = []
     differences: list[Difference] = []
     found: dict[str, DetectedHardware] = dict(known.found)
+    contained = frozenset(n for n, survey in surveys.items() if runs_in_container(cluster, survey, known.run_in))
     for name, survey in surveys.items():
-        problems += _machine(cluster, survey, known)
+        problems += _machine(cluster, survey, known, contained=name in contained)
         kept = known.found.get(name)
         less = _less(kept, survey.found) if kept else ""
         if less:
@@ -68,8 +72,9 @@ def evaluate_surveys(cluster: Cluster, surveys: Mapping[str, Survey], known: Ear
         if name not in cluster.heads:
             differences += _differences(cluster, survey.found if not less else kept or survey.found, name)
     nfs, troubles = _storage(cluster, surveys, known)
-    problems += [*troubles, *state_folder_problems(cluster, surveys), *_versions(surveys), *_twice(surveys)]
-    return SurveyResult(tuple(_grouped(problems)), tuple(differences), found, nfs)
+    problems += [*troubles, *state_folder_problems(cluster, surveys), *_twice(surveys)]
+    problems += _versions({name: survey for name, survey in surveys.items() if name not in contained})
+    return SurveyResult(tuple(_grouped(problems)), tuple(differences), found, nfs, contained)
 
 
 def _stop(survey: Survey, what: str, fix: str) -> HostProblem:
@@ -80,12 +85,13 @@ def _warn(survey: Survey, what: str, fix: str) -> HostProblem:
     return HostProblem(f"{survey.machine} ({survey.address}) {what}", fix, fatal=False)
 
 
-def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings) -> Iterator[HostProblem]:
+def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings, *, contained: bool) -> Iterator[HostProblem]:
     holder = (survey.claim.cluster, survey.claim.server) if survey.claim else None
     # A machine that was claimed and has lost its mark still belongs to this cluster.
     ours = holder == (cluster.name, known.server) or (holder is None and survey.machine in known.found)
     yield from _holder(cluster, survey, ours=ours)
-    yield from _system(cluster, survey)
+    yield from switch_problems(survey, known.run_in)
+    yield from container_problems(cluster, survey, known.run_in) if contained else _system(cluster, survey)
     yield from _sizes(cluster, survey, ours=ours)
     if not ours:
         yield from _there_already(cluster, survey)

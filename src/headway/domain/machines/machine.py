@@ -47,6 +47,8 @@ class Machine:
     started_at: float = field(default=0.0, compare=False)
     # Hardware of an owned machine at the time it was taken over
     found: DetectedHardware | None = field(default=None, compare=False)
+    # The owned machine in whose system container this one runs; None: it runs in none
+    host: Machine | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class MachineRequest:
     gpus: int = 0  # GPU device nodes (simulated where the host has none)
     image_tag: str = ""  # tag of the image to use; "" = the current one, which is built if it is missing
     head: bool = False  # the machine keeps a head's data: Slurm's state and the database
+    container_port: int = 0  # SSH port of a machine that runs in a container of an owned machine; 0: it does not
 
 
 @dataclass(frozen=True, slots=True)

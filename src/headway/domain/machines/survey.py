@@ -103,6 +103,10 @@ class Survey:
     state: DetectedMount | None = None  # file system with the folder for Slurm's state
     addresses: frozenset[str] = frozenset()  # the machine's own IPv4 addresses
     seen_from: str = ""  # the IPv4 address of this connection's other end, as the machine saw it
+    architecture: str = "x86_64"
+    systemd: bool = True  # whether systemd is its first process
+    container_runtimes: tuple[str, ...] = ()  # of podman and systemd-nspawn, those that it has
+    selinux_enforcing: bool = False
     amended: frozenset[str] = frozenset()  # CVE ids that the changelogs of its packages list as fixed
 
 

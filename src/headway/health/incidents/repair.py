@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.cluster import host_containers
 from headway.domain.incident import Incident, IncidentState, Repair
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.operation import OperationKind, ReplaceParams
@@ -152,8 +153,10 @@ async def _reboot_over_ssh(context: HealthContext, machine: Machine, began: floa
             if silent or started_at >= began:
                 return
             if not sent:
+                # A container restarts with its host; a GPU is only reset by the host's restart.
+                whole = machine.host or machine
                 ran = await context.cluster_context.connections.remote(
-                    machine, ["systemctl", "reboot"], timeout_s=30, check=False
+                    whole, ["systemctl", "reboot"], timeout_s=30, check=False
                 )
                 if 0 < ran.code < 128:  # 128 or more: the command was killed by the shutdown
                     raise Refused(f"{machine.name} does not restart: {(ran.stderr or ran.stdout).strip()[-200:]}")
@@ -164,11 +167,22 @@ async def _reboot_over_ssh(context: HealthContext, machine: Machine, began: floa
         except HeadwayError as error:
             silent = silent or (silent_since is not None and not answered)
             fault = fault_text(error)
+            if machine.host is not None and not sent:
+                sent = await _restart_container(context, machine.host)
         if context.clock() >= ends:
             raise Unreachable(f"{fault}, for {RESTART_S / 60:.0f} minutes")
         await context.cluster_context.connections.drop(machine.name)
         await context.sleep(pause_s)
         pause_s = min(pause_s * _BACKOFF, _PROBE_MAX_S)
+
+
+async def _restart_container(context: HealthContext, host: Machine) -> bool:
+    """Restarts a machine that does not answer on a host that may. Returns whether the host did it."""
+    try:
+        await host_containers.restart(context.cluster_context, host)
+    except HeadwayError:
+        return False
+    return True
 
 
 async def _started_at(context: HealthContext, machine: Machine) -> float:

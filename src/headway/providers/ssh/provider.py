@@ -2,7 +2,10 @@
 
 Headway neither creates nor removes such machines: `create` checks that a machine answers and pins its host key. From
 then on the machine keeps its slot, in any order of the inventory. The other methods of the Protocol do nothing or
-raise Refused. `cluster.machine_claims` surveys and changes the machines."""
+raise Refused. `cluster.machine_claims` surveys and changes the machines.
+
+Where a host runs another system than the node image, the machine of its slot is a system container of that image on the
+host (`cluster.host_containers`): `candidate` returns the host, `list` the machine in the container."""
 
 from __future__ import annotations
 
@@ -18,8 +21,9 @@ from headway.domain.cluster import Cluster, Dataset, Host, OwnedSite
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest, MachineState
 from headway.domain.machines.survey import DetectedHardware
 from headway.errors import HeadwayError, Refused, Unreachable
+from headway.images import local_images
 from headway.providers.base import Placement
-from headway.providers.ssh.records import ClaimedHost, HostRecords
+from headway.providers.ssh.records import ClaimedHost, HostRecords, MachineContainer
 from headway.transport.connect import Dialer, HostKeyChanged, fingerprint, public_of
 
 
@@ -54,6 +58,7 @@ class SshProvider:
         kept = self._kept.read_record(cluster.name)
         found = await asyncio.gather(*(_reached_at(hosts[name], kept.machines.get(name)) for name in names))
         addresses = dict(zip(names, found, strict=True))
+        ports = {name: port for name in names if (port := _port(hosts[name], kept.machines.get(name))) != 22}
         gateway = _source_address(addresses[cluster.head])
         return Placement(
             subnet=_around(list(addresses.values())),
@@ -68,7 +73,8 @@ class SshProvider:
             },
             own=OwnedSite(
                 operators=_operators(hosts.values()),
-                ssh_ports=tuple(sorted({host.port for host in hosts.values()})),
+                ssh_ports=tuple(sorted({host.port for host in hosts.values()} | set(ports.values()))),
+                machine_ports=ports,
                 known_as={name: hosts[name].address for name in names if hosts[name].address != addresses[name]},
                 server_addresses=await _ways_in(gateway, hosts.values()),
                 nfs=kept.nfs,
@@ -93,6 +99,9 @@ class SshProvider:
             _machine(cluster, name, claimed, address or claimed.host.address) for (name, claimed), address in found
         )
 
+    async def inventory(self, cluster: Cluster) -> Mapping[str, Host]:
+        return self._places(cluster.name, _names(cluster))
+
     async def replaced(self, cluster: str) -> frozenset[str]:
         places = self._named(cluster)
         kept = self._kept.read_record(cluster).machines
@@ -103,17 +112,15 @@ class SshProvider:
         kept = self._kept.read_record(cluster.name).machines.get(name)
         pinned = kept.key if kept and _at(kept.host) == _at(host) else ""
         key = _line(host.host_key) or pinned or await self._shown(host)
-        return _machine(cluster.name, name, ClaimedHost(host, key), await _reached_at(host, kept))
+        return _host_machine(cluster.name, name, ClaimedHost(host, key), await _reached_at(host, kept))
 
     async def create(self, request: MachineRequest) -> Machine:
-        """Checks that the machine answers, and pins its host key at the first contact. Raises Unreachable if it does
-        not answer or shows another key than the pinned one."""
+        """Checks that the host answers, and pins its host key at the first contact. Raises Unreachable if it does not
+        answer or shows another key than the pinned one."""
         host = self._host(request.cluster, [host.name for host in self._hosts if host.name], request.name)
         key = await self._shown(host)
-        host_key = _line(host.host_key) or key
-        pinned = await asyncio.to_thread(
-            self._kept.pin_host_key, request.cluster, request.name, ClaimedHost(host, host_key)
-        )
+        claimed = ClaimedHost(host, _line(host.host_key) or key, container=await _container(request))
+        pinned = await asyncio.to_thread(self._kept.pin_host_key, request.cluster, request.name, claimed)
         if pinned != key:
             raise HostKeyChanged(
                 f"{request.name} ({host.address}) answers with another SSH host key, {fingerprint(key)}, "
@@ -121,7 +128,7 @@ class SshProvider:
                 hint="if it was reinstalled, give its new key in the inventory (host_key); otherwise another machine answers "
                 "there: do not trust it",
             )
-        return _machine(request.cluster, request.name, ClaimedHost(host, key), await _address(host.address))
+        return _machine(request.cluster, request.name, claimed, await _address(host.address))
 
     async def note(self, cluster: str, found: Mapping[str, DetectedHardware], nfs: Sequence[str]) -> None:
         machines = {
@@ -135,7 +142,8 @@ class SshProvider:
         return self._kept.read_record(cluster).nfs
 
     async def start(self, machine: Machine) -> None:
-        """Raises Unreachable unless the machine already answers: Headway can't switch on an owned machine."""
+        """Raises Unreachable unless the machine already answers: Headway can't switch on an owned machine. (Its
+        container is started by `cluster.host_containers`.)"""
         dialer = Dialer("", 5, 5)
         try:
             await dialer.host_key(machine.address, machine.port, machine.jump)
@@ -155,6 +163,8 @@ class SshProvider:
         await asyncio.to_thread(self._kept.release_host, machine.cluster, machine.name)
 
     def inspection_hint(self, machine: Machine) -> str:
+        if machine.host is not None:
+            return f"on the host {machine.address}: systemctl status headway-machine"
         return f"check on its console that {machine.address} and its SSH server are running"
 
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
@@ -190,6 +200,35 @@ class SshProvider:
 
 
 def _machine(cluster: str, name: str, claimed: ClaimedHost, address: str) -> Machine:
+    """Returns the machine of a slot: the host itself, or the machine in its container."""
+    machine, container = _host_machine(cluster, name, claimed, address), claimed.container
+    if container is None:
+        return machine
+    return replace(
+        machine,
+        host_key=container.key,
+        user="root",
+        port=container.port,
+        key_path="",
+        password_path="",
+        image=container.image,
+        host=machine,
+    )
+
+
+async def _container(request: MachineRequest) -> MachineContainer | None:
+    if not request.container_port:
+        return None
+    image = (await local_images.get_image(request.image_tag)).id
+    return MachineContainer(request.container_port, _line(request.host_key_public), image)
+
+
+def _port(host: Host, claimed: ClaimedHost | None) -> int:
+    """Returns the SSH port of the slot's machine."""
+    return claimed.container.port if claimed and claimed.container and _same(host, claimed) else host.port
+
+
+def _host_machine(cluster: str, name: str, claimed: ClaimedHost, address: str) -> Machine:
     host = claimed.host
     return Machine(
         name=name,

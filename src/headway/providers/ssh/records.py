@@ -17,6 +17,15 @@ from headway.images.podman import file_lock
 
 
 @dataclass(frozen=True, slots=True)
+class MachineContainer:
+    """The system container of a host, in which the machine of its slot runs."""
+
+    port: int  # SSH port of the machine
+    key: str  # its public host key
+    image: str  # id of its node image on the server's machine
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimedHost:
     """An owned machine that has a slot."""
 
@@ -24,6 +33,7 @@ class ClaimedHost:
     key: str  # pinned host key
     found: DetectedHardware | None = None
     address: str = ""  # at the last apply; "" if no apply got that far
+    container: MachineContainer | None = None  # None: Headway's packages are installed on the host itself
 
 
 @dataclass(frozen=True)
@@ -96,7 +106,7 @@ class HostRecords:
                 claimed.host.port,
             )
             if known is not None and same and not claimed.host.host_key:
-                machines[name] = replace(known, host=claimed.host)
+                machines[name] = replace(known, host=claimed.host, container=claimed.container)
             else:
                 machines[name] = claimed
 
@@ -146,11 +156,13 @@ class HostRecords:
 def _parse_host(name: str, fields: dict[str, Any]) -> ClaimedHost:
     jump = fields["host"].pop("jump", None)
     host = Host(**{**fields["host"], "name": name, "jump": Jump(**jump) if jump else None})
+    container = fields.get("container")
     return ClaimedHost(
         host,
         fields["key"],
         _parse_hardware(fields["found"]) if fields.get("found") else None,
         fields.get("address", ""),
+        MachineContainer(**container) if container else None,
     )
 
 

@@ -97,6 +97,10 @@ def parse_survey(name: str, address: str, parts: Mapping[str, list[str]], began:
         identity=_first(parts["boot"]),
         amended=frozenset(parts["amended"]),
         state=_state(parts.get("state", [])),
+        architecture=_first(parts.get("architecture", [])) or "x86_64",
+        systemd=_first(parts.get("systemd", [])) != "no",
+        container_runtimes=tuple(parts.get("runtimes", [])),
+        selinux_enforcing=_first(parts.get("selinux", [])) == "1",
         addresses=frozenset(filter(None, map(_ipv4, parts.get("addresses", [])))),
         seen_from=_ipv4(_first(parts.get("from", []))),
     )

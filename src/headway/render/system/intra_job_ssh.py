@@ -21,7 +21,7 @@ def files(cluster: Cluster, site: Site) -> dict[str, File]:
     """Returns the SSH files of a node."""
     return {
         SSHD: File(_sshd()),
-        CLIENT: File(_client(cluster)),
+        CLIENT: File(_client(cluster, site)),
         KNOWN: File(_known(cluster, site)),
         TRUSTED: File(script(*cluster.slot_names)),
     }
@@ -50,9 +50,16 @@ def _sshd() -> str:
     )
 
 
-def _client(cluster: Cluster) -> str:
+def _client(cluster: Cluster, site: Site) -> str:
+    ports = site.own.machine_ports if site.own else {}
     return script(
         "EnableSSHKeysign yes",
+        *(
+            row
+            for name in cluster.machine_names
+            if name in ports
+            for row in (f"Host {name}", f"    Port {ports[name]}")
+        ),
         f"Host {cluster.name}-*",
         "    HostbasedAuthentication yes",
         "    PreferredAuthentications hostbased,publickey",
@@ -65,6 +72,8 @@ def _known(cluster: Cluster, site: Site) -> str:
     rows = []
     for name in cluster.machine_names:
         if name in site.host_keys:
-            names = f"{name},{site.addresses[name]}" if name in site.addresses else name
+            port = site.own.machine_ports.get(name, 22) if site.own else 22
+            known = (name, site.addresses[name]) if name in site.addresses else (name,)
+            names = ",".join(known if port == 22 else (f"[{one}]:{port}" for one in known))
             rows.append(one_line(f"{names} {site.host_keys[name]}", "host_keys"))
     return script(*rows)

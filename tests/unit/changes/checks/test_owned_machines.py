@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import SSH
+from headway.changes.checks.host_containers import RunIn
 from headway.changes.checks.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
 from headway.changes.checks.uid_conflicts import agreed_uids
 from headway.domain.cluster import Host, Storage, Volume
@@ -134,11 +135,23 @@ def test_machine_with_too_little_memory_is_refused() -> None:
 
 
 def test_other_operating_systems_are_refused_or_reported_as_untested() -> None:
-    assert "runs Debian 12, and image: debian13 is Debian 13; give image: debian12" in stops(look(system="debian12"))
-    told = look(system="ubuntu24", system_name="Ubuntu 24.04")
-    assert stops(told) == ""
-    assert "Ubuntu 24.04, which is untested; tested systems are Debian 13" in warns(told)
-    assert "no Debian packages" in stops(look(system="rocky9", system_name="Rocky Linux 9", packages={}))
+    native = RunIn({name: Host(name, "", run_in="native") for name in NAMES})
+    known = replace(NEW, run_in=native)
+    stopped = stops(look(known, system="debian12"))
+    assert "runs Debian 12, and image: debian13 is Debian 13; give image: debian12" in stopped
+    untested = look(known, system="ubuntu24", system_name="Ubuntu 24.04")
+    assert stops(untested) == ""
+    assert "Ubuntu 24.04, which is untested; tested systems are Debian 13" in warns(untested)
+    assert "no Debian packages" in stops(look(known, system="rocky9", system_name="Rocky Linux 9", packages={}))
+
+
+def test_host_with_another_system_gets_a_container_and_its_own_slurm_packages_do_not_matter() -> None:
+    ubuntu = look(
+        of="lab-1-1", system="ubuntu24", system_name="Ubuntu 24.04", container_runtimes=("podman",),
+        packages={"munge": "0.5.15-1"},
+    )  # fmt: skip
+    assert ubuntu.problems == ()
+    assert ubuntu.contained == {"lab-1-1"}
 
 
 def test_machine_with_running_slurm_mariadb_or_used_port_is_refused() -> None:

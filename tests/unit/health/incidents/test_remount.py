@@ -82,7 +82,7 @@ async def test_remount_includes_head_exports_first() -> None:
         async def candidate(self, *_: Any) -> Machine:
             raise AssertionError
 
-        note = replaced = candidate
+        note = replaced = inventory = candidate
 
         async def remote(self, at: Machine, argv: Sequence[str], **_: Any) -> CommandResult:
             if argv[0] == "systemctl":

@@ -27,7 +27,7 @@ from headway.errors import Unreachable
 from headway.health.policy.dead_nodes_spares_requeues import plan_actions
 from headway.providers.ssh import provider as ssh_provider
 from headway.providers.ssh.provider import SshProvider
-from headway.providers.ssh.records import ClaimedHost
+from headway.providers.ssh.records import ClaimedHost, MachineContainer
 from headway.services.cluster import planning
 from headway.transport.process import CommandResult
 from tests.support import builders
@@ -150,3 +150,24 @@ async def test_unresolvable_host_keeps_address_of_last_apply(tmp_path: Path, nam
     assert (await made.place(LAB)).addresses["lab-1-2"] == "127.0.0.9"
     names["node2"] = "127.0.0.10"
     assert "127.0.0.10" in {machine.address for machine in await made.list("lab")}
+
+
+async def test_machine_in_a_container_is_reached_by_its_own_port_and_key(tmp_path: Path) -> None:
+    """The host is surveyed, claimed and rebooted; all other work goes to the machine in its container."""
+    kept = provider(tmp_path, moved("lab-1-2", user="ops"))
+    container = MachineContainer(2222, "ssh-ed25519 CCCC", "image-1")
+    kept._kept.pin_host_key("lab", "lab-1-2", ClaimedHost(HOSTS[2], KEY, container=container))
+    machine = {one.name: one for one in await provider(tmp_path, moved("lab-1-2", user="ops")).list("lab")}["lab-1-2"]
+    assert (machine.user, machine.port, machine.host_key, machine.image) == (
+        "root",
+        2222,
+        "ssh-ed25519 CCCC",
+        "image-1",
+    )
+    assert machine.host is not None
+    assert (machine.host.user, machine.host.port, machine.host.host_key) == ("ops", 22, KEY)
+    assert await kept.candidate(LAB, "lab-1-2") == machine.host
+    own = (await kept.place(LAB)).own
+    assert own is not None
+    assert (own.machine_ports, own.ssh_ports) == ({"lab-1-2": 2222}, (22, 2222))
+    assert "systemctl status headway-machine" in kept.inspection_hint(machine)

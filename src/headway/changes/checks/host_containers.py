@@ -1,0 +1,114 @@
+"""Decides which machines run in a system container on their host, and what a host needs for that. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headway.catalog.releases import IMAGES
+from headway.domain.cluster import Cluster, Host
+from headway.domain.machines.machine import HostProblem
+from headway.domain.machines.survey import Survey
+from headway.domain.slurm.hostlist import compress
+
+ARCHITECTURE = "x86_64"
+
+
+@dataclass(frozen=True)
+class RunIn:
+    """What the cluster file and earlier applies say. `claimed`: machines that the cluster has already; `contained`: those
+    of them that run in containers."""
+
+    hosts: Mapping[str, Host] = field(default_factory=dict)
+    claimed: frozenset[str] = frozenset()
+    contained: frozenset[str] = frozenset()
+
+    def container_port(self, name: str) -> int:
+        """Returns the SSH port of the machine in its container."""
+        return self.hosts[name].container_port if name in self.hosts else 2222
+
+
+def runs_in_container(cluster: Cluster, survey: Survey, known: RunIn) -> bool:
+    """Returns whether the machine runs in a container: as it does now, else as the cluster file says, else if its host
+    runs another system than the image."""
+    name = survey.machine
+    if name in known.claimed:
+        return name in known.contained
+    wanted = known.hosts[name].run_in if name in known.hosts else ""
+    return wanted == "container" if wanted else survey.system != cluster.image
+
+
+def container_runtime(survey: Survey) -> str:
+    """Returns the program that runs the container: podman, or systemd-nspawn where podman is missing; "" for neither.
+    SELinux is only known to let podman work."""
+    if "podman" in survey.container_runtimes:
+        return "podman"
+    usable = "systemd-nspawn" in survey.container_runtimes and not survey.selinux_enforcing
+    return "systemd-nspawn" if usable else ""
+
+
+def container_problems(cluster: Cluster, survey: Survey, known: RunIn) -> Iterator[HostProblem]:
+    """Yields what keeps the node image from running on this host, and what was not tested."""
+    if survey.architecture != ARCHITECTURE:
+        yield _problem(
+            survey,
+            f"has architecture {survey.architecture}, and node images exist for {ARCHITECTURE} only",
+            "leave the host out",
+        )
+    if not survey.systemd:
+        yield _problem(survey, "does not run systemd", "use a host that systemd has started")
+    if not container_runtime(survey):
+        yield _problem(survey, *_no_runtime(survey, cluster.image))
+    port = known.container_port(survey.machine)
+    if survey.machine not in known.claimed and port in survey.listening:
+        yield _problem(
+            survey,
+            f"has a program listening on port {port}, which SSH of the machine in its container needs",
+            "give another container_port in hosts",
+        )
+    if survey.selinux_enforcing:
+        yield _problem(
+            survey,
+            "enforces SELinux, under which containers of Headway are untested",
+            "if the container does not start, look for denials: ausearch -m avc",
+            fatal=False,
+        )
+
+
+def switch_problems(survey: Survey, known: RunIn) -> Iterator[HostProblem]:
+    """Yields a problem if the cluster file now says otherwise than when the cluster took the machine."""
+    wanted = known.hosts[survey.machine].run_in if survey.machine in known.hosts else ""
+    now = "container" if survey.machine in known.contained else "native"
+    if survey.machine in known.claimed and wanted not in ("", now):
+        yield _problem(
+            survey,
+            f"runs with run_in: {now}, and hosts has run_in: {wanted}",
+            "remove the host from hosts and apply; then add it again",
+        )
+
+
+def container_notes(image: str, surveys: Mapping[str, Survey], contained: frozenset[str]) -> tuple[str, ...]:
+    """Returns one sentence per kind of host: which machines run in containers, by which program and why."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, survey in surveys.items():
+        if name in contained and container_runtime(survey):
+            groups.setdefault((survey.system_name, container_runtime(survey)), []).append(name)
+    return tuple(
+        f"{compress(names)}: node image {image} in a system container ({runtime}), "
+        f"because the host{'s run' if len(names) > 1 else ' runs'} {system}"
+        for (system, runtime), names in groups.items()
+    )
+
+
+def _no_runtime(survey: Survey, image: str) -> tuple[str, str]:
+    why = f"runs {survey.system_name}, so {IMAGES[image].debian} runs in a container there, "
+    install = "install podman there"
+    if survey.system in IMAGES and survey.system != image:
+        install += f", or give image: {survey.system} if all machines run that"
+    if "systemd-nspawn" not in survey.container_runtimes:
+        return f"{why}and it has neither podman nor systemd-nspawn", install
+    return f"{why}and systemd-nspawn can't do that on a host that enforces SELinux", install
+
+
+def _problem(survey: Survey, what: str, fix: str, *, fatal: bool = True) -> HostProblem:
+    return HostProblem(f"{survey.machine} ({survey.address}) {what}", fix, fatal=fatal)

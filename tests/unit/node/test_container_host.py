@@ -1,0 +1,99 @@
+"""The program on hosts that run a machine in a container: an image that arrives incomplete is never used, and missing
+space is told before anything is copied."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from headway.paths import node_dir
+
+FOLDER = "/var/lib/headway/machine"
+
+
+def run(base: Path, *argv: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    script = base.parent / "host.sh"
+    script.write_text((node_dir() / "container_host.sh").read_text().replace(FOLDER, str(base)))
+    return subprocess.run(["sh", str(script), *argv], input=stdin, capture_output=True, timeout=60, check=False)
+
+
+def image(*, init: bool = True) -> bytes:
+    buffer = io.BytesIO()
+    files = {
+        "etc/openmpi/openmpi-mca-params.conf": b"mpi_yield_when_idle = 1\npml = ucx\n",
+        "usr/lib/headway/x": b"x" * 9000,
+    }
+    if init:
+        files["usr/sbin/init"] = b"#!/bin/sh\n"
+    with tarfile.open(fileobj=buffer, mode="w") as packed:
+        for path, content in files.items():
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode = len(content), 0o755
+            packed.addfile(entry, io.BytesIO(content))
+    return gzip.compress(buffer.getvalue())
+
+
+def test_complete_image_is_unpacked_without_settings_for_shared_cpus(tmp_path: Path) -> None:
+    base = tmp_path / "machine"
+    base.mkdir()
+    done = run(base, "receive", "abc", stdin=image())
+    assert done.returncode == 0, done.stderr
+    assert (base / "next/usr/lib/headway/image-id").read_text() == "abc\n"
+    assert (base / "next/etc/openmpi/openmpi-mca-params.conf").read_text() == "pml = ucx\n"
+
+
+@pytest.mark.parametrize("arrived", [image()[:-40], image(init=False), b""], ids=["cut off", "without init", "nothing"])
+def test_incomplete_image_is_not_used(tmp_path: Path, arrived: bytes) -> None:
+    base = tmp_path / "machine"
+    base.mkdir()
+    assert run(base, "receive", "abc", stdin=arrived).returncode != 0
+    assert list(base.iterdir()) == []
+
+
+def test_missing_space_is_told_in_one_sentence(tmp_path: Path) -> None:
+    done = run(tmp_path / "machine", "room", "999999999")
+    assert done.returncode == 1
+    assert b"MiB free, the node image needs 999999999 MiB" in done.stderr
+
+
+def test_host_without_a_machine_has_no_image(tmp_path: Path) -> None:
+    done = run(tmp_path / "machine", "image")
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
+def test_driver_of_the_host_is_copied_into_the_machine(tmp_path: Path) -> None:
+    """By the name that programs load, and also by the full version, which the driver itself loads."""
+    libraries, root = tmp_path / "lib", tmp_path / "root"
+    for folder in (libraries, root / "etc/ld.so.conf.d", root / "usr/bin"):
+        folder.mkdir(parents=True)
+    (libraries / "libcuda.so.570.1").write_text("driver")
+    (libraries / "libcuda.so.1").symlink_to("libcuda.so.570.1")
+    (libraries / "nvidia-smi").write_text("smi")
+    (root / "usr/bin/nvidia-smi").write_text("simulated")
+    listed = f"\tlibcuda.so.1 (libc6,x86-64) => {libraries}/libcuda.so.1\n\tlibc.so.6 (libc6,x86-64) => /lib/libc.so.6"
+    script = f"""set -eu
+root={root}
+have() {{ [ "$1" = nvidia-smi ]; }}
+ldconfig() {{ printf '%s\\n' '{listed}'; }}
+chroot() {{ echo "chroot $*"; }}
+command() {{ echo {libraries}/nvidia-smi; }}
+{function("copy_driver")}
+copy_driver
+"""
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, f"chroot {root} ldconfig\n"), done.stderr
+    copied = root / "usr/lib/headway/driver"
+    assert sorted(path.name for path in copied.iterdir()) == ["libcuda.so.1", "libcuda.so.570.1"]
+    assert (copied / "libcuda.so.570.1").read_text() == "driver"
+    assert (root / "usr/bin/nvidia-smi").read_text() == "smi"
+    assert (root / "etc/ld.so.conf.d/00-headway-driver.conf").read_text() == "/usr/lib/headway/driver\n"
+
+
+def function(name: str) -> str:
+    text = (node_dir() / "container_host.sh").read_text()
+    return f"{name}() {{" + text.split(f"\n{name}() {{")[1].split("\n}\n")[0] + "\n}"
