@@ -131,6 +131,7 @@ class AsyncJobs(AsyncResource[Jobs]):
     rerun = _threaded(Jobs.rerun)
     page = _threaded(Jobs.page)
     get = _threaded(Jobs.get)
+    stacks = _threaded(Jobs.stacks)
     cancel = _threaded(Jobs.cancel)
     log = _streamed(Jobs.log)
     list = _threaded(Jobs.list)

@@ -31,6 +31,7 @@ def test_every_xid_has_a_known_class() -> None:
         FaultAction.MOUNT,
         FaultAction.RECLAIM,
         FaultAction.MAKE,
+        FaultAction.LINK,
     }
 
 
