@@ -1,1 +1,1 @@
-"""Values that pages and commands show of a job: queue columns, array tasks, placement, progress."""
+"""Values that pages and commands show of a job: array tasks, placement, progress."""

@@ -1,5 +1,5 @@
 """Filters, searches and sorts a cluster's queue and cuts it into pages. Pure, over the snapshot's jobs. By which value a column
-sorts is declared in `jobs.view.queue_columns`; the order without a column is here (`_turn`)."""
+sorts is declared in `services.read_model.queue_columns`; the order without a column is here (`_turn`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
-from headway.jobs.view.queue_columns import BY_KEY, LABEL, sort_key
+from headway.services.read_model.queue_columns import BY_KEY, LABEL, sort_key
 from headway.services.read_model.snapshot_diff import JobsDiff
 
 KINDS = ("running", "waiting", "ended")

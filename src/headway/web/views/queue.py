@@ -10,7 +10,7 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
-from headway.jobs.view.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column
+from headway.services.read_model.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column
 from headway.services.read_model.queue_search import KINDS, QueuePage, QueueQuery
 from headway.web.views.wording import job_word, slurm_time
 

@@ -11,7 +11,7 @@ import pytest
 
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
-from headway.jobs.view.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column, sort_key
+from headway.services.read_model.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column, sort_key
 from headway.services.read_model.queue_search import (
     QueueQuery,
     find_jobs,

@@ -12,7 +12,7 @@ from headway.services.app_state import AppState
 from headway.services.error_report import error_out
 from headway.services.identity import Principal
 from headway.services.read_model.pending_reasons import pending_reason
-from headway.services.read_model.queue_pages import find_page
+from headway.services.read_model.queue_order_cache import find_page
 from headway.services.read_model.queue_search import QueuePage
 from headway.web.event_stream import Parts, render_pulse, stream_parts
 from headway.web.page_context import redirect_with_message
