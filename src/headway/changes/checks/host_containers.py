@@ -92,12 +92,16 @@ def container_notes(image: str, surveys: Mapping[str, Survey], contained: frozen
     groups: dict[tuple[str, str], list[str]] = {}
     for name, survey in surveys.items():
         if name in contained and container_runtime(survey):
-            groups.setdefault((survey.system_name, container_runtime(survey)), []).append(name)
+            system = "" if survey.system == image else survey.system_name
+            groups.setdefault((system, container_runtime(survey)), []).append(name)
     return tuple(
-        f"{compress(names)}: node image {image} in a system container ({runtime}), "
-        f"because the host{'s run' if len(names) > 1 else ' runs'} {system}"
+        f"{compress(names)}: node image {image} in a system container ({runtime}), {_why(system, len(names))}"
         for (system, runtime), names in groups.items()
     )
+
+
+def _why(system: str, count: int) -> str:
+    return f"because the host{'s run' if count > 1 else ' runs'} {system}" if system else "as hosts says"
 
 
 def _no_runtime(survey: Survey, image: str) -> tuple[str, str]:

@@ -105,3 +105,8 @@ def test_podman_is_preferred_and_plan_says_what_runs_where() -> None:
     assert container_notes("debian13", surveys, frozenset(LAB.slot_names)) == (
         "lab-1-[1-2]: node image debian13 in a system container (podman), because the hosts run Ubuntu 24.04.1 LTS",
     )
+
+
+def test_plan_says_that_the_cluster_file_asks_for_the_container() -> None:
+    (note,) = container_notes("debian13", {"lab-1-1": DEBIAN}, frozenset(["lab-1-1"]))
+    assert note.endswith("in a system container (podman), as hosts says")
