@@ -121,3 +121,21 @@ async def test_manual_reboot_waits_for_the_machine_and_fails_when_unreachable(la
     world.answers, began = False, lab.clock.now
     assert await manual_actions.reboot_node(lab.responder.context, NODE, "olga") == "no answer"
     assert lab.clock.now == began
+
+
+async def test_reboot_of_a_machine_in_a_container_restarts_its_host(lab: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = own(lab)
+    assert world.machine is not None
+    host = world.machine
+    world.machine = replace(host, port=2222, host=host)
+    real, asked = world.remote, []
+
+    async def noting(at: Machine, argv: Sequence[str], **how: Any) -> CommandResult:
+        if list(argv) == ["systemctl", "reboot"]:
+            asked.append(at)
+        return await real(at, argv, **how)
+
+    monkeypatch.setattr(world, "remote", noting)
+    await lab.responder.handle_symptom(symptom(79), [])
+    assert (await lab.settle()).state is IncidentState.RETURNED
+    assert [machine.port for machine in asked] == [22]
