@@ -25,6 +25,7 @@ class ProgressOut(ResponseModel):
     warning: str = ""  # what is wrong with the training, and what to do
     loss: float | None = None  # None: no loss is reported, or (if there is a series) the loss is not a finite number
     tokens_per_s: float | None = None  # only for trainings that report their tokens
+    more: dict[str, float] = {}  # further numbers that the training reports, such as lr and grad_norm
     course: CourseOut | None = None  # only for trainings that report progress and went back to a checkpoint
     series: list[tuple[int, float]] = []
 

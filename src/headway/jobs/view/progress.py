@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from headway.domain.billing import MAX_STORED_INTEGER, CheckpointStats
 from headway.domain.machines.machine import Machine
@@ -24,6 +25,24 @@ from headway.jobs.view.ettr import CheckpointStalls, EffectiveTime
 from headway.transport.program_io import MAX_OUTPUT
 
 MAX_POINTS = 500
+MAX_MORE = 16  # further numbers of a report, as headway_train sends at most
+# Fields of a report that have a meaning: of the training, of headway_train and of the agents
+_MEANT = frozenset(
+    {
+        "step",
+        "loss",
+        "tokens",
+        "tokens_per_s",
+        "checkpoints",
+        "checkpoints_s",
+        "run_began",
+        "t",
+        "n",
+        "ago_s",
+        "torch_without_cuda",
+    }
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-/]{0,63}")
 FIRST_READ_BYTES = 4 * 1024 * 1024  # bytes read from the end of a log that exists at the first read
 READ_BYTES = 1024 * 1024
 READ_AFTER_END_S = 120.0  # longer than the interval of billing rounds, a minute
@@ -56,6 +75,7 @@ class Progress:
     points: int = 0  # steps read so far
     at: float = 0.0  # unix seconds of the newest step: as reported, otherwise when it was read
     tokens_per_s: float | None = None
+    more: dict[str, float] = field(default_factory=dict)  # further numbers of the newest report, such as lr
     torch_without_cuda: bool = False  # the agent found a PyTorch without CUDA in a job that holds real GPUs
     course: EffectiveTime = field(default_factory=EffectiveTime)  # from reports only: lines of a log have no times
     stalls: CheckpointStalls = field(default_factory=CheckpointStalls)
@@ -92,6 +112,7 @@ class Progress:
                 self._measure(loss)
             self.at = at
         self.tokens_per_s = _number(values, "tokens_per_s")
+        self.more = dict(islice(_further_numbers(values), MAX_MORE))
         self.torch_without_cuda = self.torch_without_cuda or bool(values.get("torch_without_cuda"))
         # Already read: the head has thinned the file, and it is read from its beginning.
         if at < self.course.last_report_at:
@@ -164,6 +185,15 @@ class Progress:
         self._points = [point for point in self._points if point[0] < step]
         self._last = self._points[-1] if self._points else None
         self._skipped = 0
+
+
+def _further_numbers(values: dict[str, object]) -> Iterator[tuple[str, float]]:
+    """Yields the numbers of a report that Headway gives no meaning to, in the order of the report."""
+    for name, value in values.items():
+        if name not in _MEANT and _NAME.fullmatch(name) and isinstance(value, int | float):
+            with contextlib.suppress(OverflowError):
+                if math.isfinite(value):
+                    yield name, float(value)
 
 
 def _number(values: dict[str, object], name: str) -> float | None:

@@ -147,6 +147,7 @@ def _progress_out(known: Progress, *, lacks_cuda: bool) -> ProgressOut:
         step=known.step,
         loss=None if math.isnan(known.loss) else known.loss,
         tokens_per_s=known.tokens_per_s,
+        more=known.more,
         course=course_out(known.course),
         series=known.series,
     )

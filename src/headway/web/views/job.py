@@ -146,6 +146,7 @@ def facts(job: JobState, progress: ProgressOut | None, runs: JobRunsOut, *, simu
         figures.append(Figure("ETTR", f"{course.ettr * 100:.1f} %", lost))
     rows = [
         ("Warning", progress.warning if progress else ""),
+        ("Reports", ", ".join(f"{name} {value:.6g}" for name, value in progress.more.items()) if progress else ""),
         ("User", f"{job.user}, team {job.account}" if job.account else job.user),
         ("QOS", job.qos),
         ("Priority", f"{job.priority:,}" if waiting and job.priority else ""),

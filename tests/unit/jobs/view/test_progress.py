@@ -105,6 +105,18 @@ def test_reports_are_json_lines_and_invalid_ones_are_ignored() -> None:
     assert (found.step, found.loss != found.loss) == (4, True)
 
 
+def test_further_numbers_of_the_newest_report_are_kept_under_their_names() -> None:
+    found = Progress()
+    found.add_reports(
+        b'{"t": 1, "step": 1, "lr": 0.1, "mfu": 0.25, "run_began": 1, "note": "x", "a b": 2, "big": 1e400}\n'
+    )
+    assert found.more == {"lr": 0.1, "mfu": 0.25}
+    found.add_reports(b'{"t": 2, "step": 2, "grad_norm": 1, "ok": 1}\n')
+    assert found.more == {"grad_norm": 1.0, "ok": 1.0}
+    found.add_reports(json.dumps({f"x{n}": n for n in range(40)}).encode() + b"\n")
+    assert len(found.more) == 16
+
+
 def test_reports_without_loss_still_update_step_and_course() -> None:
     found = Progress()
     lines = [
