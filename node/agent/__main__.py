@@ -40,6 +40,10 @@ def main() -> None:
             from agent.node_tests.command import start
 
             start(values)
+        elif role == "packages":
+            from agent.package_proxy import serve
+
+            serve(*values)
         elif role == "watch":
             from agent.roles.server_stream import stream_events
 

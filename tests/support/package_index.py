@@ -58,7 +58,10 @@ def _digest(text: str) -> str:
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
-        pass
+        clients.add(self.client_address[0])
+
+
+clients: set[str] = set()  # addresses that have asked any index of this process
 
 
 @contextmanager

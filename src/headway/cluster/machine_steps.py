@@ -4,6 +4,7 @@ bytes of secrets."""
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable, Mapping
 
 from headway.catalog.releases import slurm_release
@@ -47,6 +48,8 @@ _ENABLED = (".service", ".mount", ".socket")
 # Skips the System V scripts that Debian's packages still contain: for each of them systemctl would reload all units
 # twice.
 _ENABLE = ("env", "SYSTEMCTL_SKIP_SYSV=1", "systemctl", "--no-reload", "--quiet", "enable")
+# Daemons that only some cluster files have; the others' unit files are never removed.
+_OWN_DAEMON = re.compile(r"/etc/systemd/system/headway-[a-z-]+\.service")
 _ACTION = {"unit.start": "start", "unit.restart": "restart", "unit.reload": "reload", "unit.enable": "start"}
 
 
@@ -65,6 +68,7 @@ def steps_by_stage(
     base += [file_step(c.what, desired.files[c.what], _secret(desired, c.what, secrets)) for c in files]
     gone = [c.what for c in rows if c.kind == "file.remove" and c.what not in switched]
     detached = [path for path in gone if path.endswith(".mount")]
+    base += [_stop_step(path) for path in gone if _OWN_DAEMON.fullmatch(path)]
     base += [{"op": "remove", "path": path} for path in gone if path not in detached]
     base += [{"op": "name", "name": c.what} for c in rows if c.kind == "machine.name"]
     managed: list[Step] = []
@@ -113,6 +117,12 @@ def steps_by_stage(
         if c.kind == "home.make"
     ]
     return {stage: steps for stage, steps in stages.items() if _does_something(steps)}
+
+
+def _stop_step(path: str) -> Step:
+    """Returns the step that stops a daemon whose unit file is removed."""
+    unit = path.rpartition("/")[2]
+    return {"op": "run", "argv": ["systemctl", "--quiet", "disable", "--now", unit], "ok": [0, 1, 5]}
 
 
 def _mount_points(desired: DesiredMachine) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from headway.catalog.providers import LOCAL, PROVIDERS
 from headway.catalog.releases import DEFAULT_IMAGE, IMAGES, images_in_words
 from headway.clusterfile.health_model import HealthPart
-from headway.clusterfile.software_model import DefaultEnvironment, EnvironmentName, Requirements
+from headway.clusterfile.software_model import DefaultEnvironment, EnvironmentName, PackagesPart, Requirements
 from headway.domain.cluster import BUDGET_WARN_SHARE, DEFAULT_COSTS
 from headway.validation import syntax_rules
 from headway.validation.field_types import (
@@ -460,6 +460,7 @@ class ClusterFile(Part):
         description="Software environment of `headway run` without --environment (default: the node's own Python).",
         examples=["pytorch"],
     )
+    packages: PackagesPart = Field(default_factory=PackagesPart, description="Sources of Python packages.")
     health: HealthPart = Field(default_factory=HealthPart, description="Reactions to faults of GPUs and nodes.")
     hosts: list[Annotated[HostPart, BeforeValidator(host_from_text)]] = Field(
         default_factory=list, description="Provider ssh: your machines, the head first."

@@ -23,7 +23,7 @@ from headway.clusterfile.model import (
     TeamPart,
 )
 from headway.clusterfile.rules import dataset_mount, preemption_rules
-from headway.clusterfile.software_model import resolve_environments
+from headway.clusterfile.software_model import resolve_environments, resolve_packages
 from headway.domain.cluster import (
     Alerts,
     BackupRule,
@@ -90,6 +90,7 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         controllers=file.controllers,
         environments=resolve_environments(file.environments, real_gpus=_has_real_gpus(file, parts, catalogue)),
         environment=file.environment or "",
+        packages=resolve_packages(file.packages),
     )
 
 

@@ -307,6 +307,18 @@ class KeySource:
         return self.file or f"the command {self.command[0]}"
 
 
+HEAD_PROXY = "head"  # `PackageSources.proxy`: the proxy that Headway runs on the head
+
+
+@dataclass(frozen=True, slots=True)
+class PackageSources:
+    """Where machines get Python packages from."""
+
+    index: str = ""  # URL of a package index; "" = PyPI
+    proxy: str = ""  # HEAD_PROXY, or the URL of an HTTP proxy; "" = directly
+    hosts: tuple[str, ...] = ()  # further hosts that HEAD_PROXY connects to
+
+
 @dataclass(frozen=True, slots=True)
 class Firewall:
     """Hosts that may reach an owned machine, besides the cluster's machines and the server."""
@@ -350,6 +362,7 @@ class Cluster:
     # Name -> lines of the requirements file of each environment that apply builds
     environments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     environment: str = ""  # as in Partition
+    packages: PackageSources = field(default_factory=PackageSources)
 
     @property
     def head(self) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from headway.domain.cluster import Cluster
+from headway.domain.cluster import HEAD_PROXY, Cluster
 from headway.domain.operation import EnvironmentParams
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.prepare_job import PreparedJob
 from headway.jobs.submission.submit import JobFiles
+from headway.render.system.package_sources import PROXY_PORT
 from headway.schemas.submission.submissions import SubmitIn
 
 PYTHON = "/usr/bin/python3"  # of the node image: the same on every machine
@@ -22,13 +23,13 @@ _MEMORY = "2G"
 # contain a password.
 _SCRIPT = """\
 #!/bin/bash
-# Builds a software environment. $1: uv, $2: folder, $3: what it is made from, $4: Python, $5: index, "" = uv's default.
+# Builds a software environment. $1: uv, $2: folder, $3: what it is made from, $4: Python, $5: HTTP proxy, "" = none.
 set -euo pipefail
-uv=$1 from=$3 python=$4 index=$5
+uv=$1 from=$3 python=$4 proxy=$5
 cd "$2"
 umask 022
 export UV_CACHE_DIR=${UV_CACHE_DIR:-$(dirname "$(dirname "$2")")/uv-cache} UV_PYTHON_DOWNLOADS=never
-[ -z "$index" ] || export UV_DEFAULT_INDEX=$index
+[ -z "$proxy" ] || export HTTP_PROXY=$proxy HTTPS_PROXY=$proxy
 rm -rf venv lock.txt
 case $from in
 uv.lock)
@@ -64,14 +65,18 @@ def build_folders(cluster: Cluster, user: str, operation: str) -> BuildFolders:
     return BuildFolders(f"{there}/{operation}", f"{there}/{operation}.log")
 
 
+def proxy_url(cluster: Cluster) -> str:
+    """Returns the HTTP proxy of builds, "" for none."""
+    proxy = cluster.packages.proxy
+    return f"http://{cluster.head}:{PROXY_PORT}" if proxy == HEAD_PROXY else proxy
+
+
 def file_name(source: str) -> str:
     """Returns the name under which uv reads the text: everything but a project is a requirements file."""
     return source if source in ("pyproject.toml", "uv.lock") else "requirements.txt"
 
 
-def prepare_build(
-    params: EnvironmentParams, cluster: Cluster, user: str, operation: str, uv: str, index: str = ""
-) -> PreparedJob:
+def prepare_build(params: EnvironmentParams, cluster: Cluster, user: str, operation: str, uv: str) -> PreparedJob:
     """Returns the job that builds the environment. `uv` is the path of the program on the machines."""
     place, source = build_folders(cluster, user, operation), file_name(params.source or "")
     args = [
@@ -87,7 +92,7 @@ def prepare_build(
         args=args,
         script=_SCRIPT,
         script_name=f"environment-{params.name}",
-        script_args=[uv, place.stage, source, PYTHON, index],
+        script_args=[uv, place.stage, source, PYTHON, proxy_url(cluster)],
         chdir=str(PurePosixPath(place.stage)),
     )
     stage = JobFiles(user_folders(cluster, user).root, "", place.stage, files)

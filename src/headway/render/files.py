@@ -35,6 +35,7 @@ from headway.render.system import (
     mail,
     mariadb,
     nfs,
+    package_sources,
     rest_socket,
     shell_env,
     sshd,
@@ -66,6 +67,7 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
         "/etc/profile.d/headway.sh": File(shell_env.profile()),
         "/etc/security/limits.d/headway.conf": File(login_limits.login_limits()),
         **{f"{shell_env.MODULES}/{name}.lua": File(text) for name, text in shell_env.modules(cluster).items()},
+        **package_sources.files(cluster),
         **users.people(cluster, site),
         **firewall.files(cluster, site),
     }
@@ -102,6 +104,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         **head_user_limits.user_slices(head_cpus),
         **power_saving.files(cluster),
         **(_accounting(cluster, site) if first else {}),
+        **(package_sources.head_files(cluster, site) if first else {}),
         **single_active_head.files(cluster, first=first),
         **slurm_state_folder.files(cluster, first=first),
         **cli_filter.files(cluster),

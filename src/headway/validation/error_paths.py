@@ -18,7 +18,7 @@ MOST_VALUES = 600_000
 MOST_FAULTS = 200
 MOST_HINTED = 2000
 Loc = tuple[str | int, ...]
-_URLS = {("alerts", "webhook"), ("alerts", "chat")}
+_URLS = {("alerts", "webhook"), ("alerts", "chat"), ("packages", "index"), ("packages", "proxy")}
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
 

@@ -157,6 +157,15 @@ ROWS: list[tuple[str, str, str]] = [
     ('environments: {a: ["torch\\nnumpy"]}', "environments.a", "has a line break in a package"),
     ("environment: torch@0", "environment", "is not an environment"),
     ("teams: {t: {environment: T}}", "teams.t.environment", "is not an environment"),
+    (
+        "packages: {index: 'https://ann:pw@pypi.lab/simple'}",
+        "packages.index",
+        "every user of the cluster could read it",
+    ),
+    ("packages: {index: pypi.lab}", "packages.index", "must be a URL"),
+    ("packages: {proxy: 'yes'}", "packages.proxy", "must be a URL"),
+    ("packages: {proxy: head, hosts: ['pypi.lab:99999']}", "packages.hosts[0]", "must be a host"),
+    ("packages: {proxy: head, hosts: ['*.lab']}", "packages.hosts[0]", ""),
     # teams and people
     ("teams: {t: {users: [ann, bob, ann]}}", "teams.t.users[2]", "ann is given twice"),
     ("teams: {t: {users: [ann, bob], leads: [bob, carl]}}", "teams.t.leads[1]", "carl is not a user of t"),

@@ -13,13 +13,14 @@ from headway.render.escaping import MARK, script, word
 from headway.render.monitoring.prometheus_conf import ALERTS_PORT, PROMETHEUS_PORT
 from headway.render.slurm.slurm_conf import SRUN_PORTS
 from headway.render.system.agent_config import METRICS_PORT
+from headway.render.system.package_sources import PROXY_PORT
 
 RULES = "/etc/headway/firewall.nft"
 SERVICE = "headway-firewall.service"
 # NFS, MariaDB, slurmctld, slurmd, slurmdbd, slurmrestd if a site opens it, messages between agents (heartbeats, leases;
 # node/agent/roles/head.py), their metrics, Prometheus and Alertmanager, the all-reduce test
 # (node/agent/node_tests/nccl.py).
-PORTS = (2049, 3306, 6817, 6818, 6819, 6820, 6821, METRICS_PORT, PROMETHEUS_PORT, ALERTS_PORT, 29655)
+PORTS = (2049, 3306, 6817, 6818, 6819, 6820, 6821, METRICS_PORT, PROMETHEUS_PORT, ALERTS_PORT, PROXY_PORT, 29655)
 _UNIT = f"/etc/systemd/system/{SERVICE}"
 
 

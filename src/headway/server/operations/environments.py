@@ -25,6 +25,7 @@ from headway.services.storage.environments import require_unused
 
 FIRST_LOOK_S = 0.5  # seconds between looks at the job, growing up to LAST_LOOK_S
 LAST_LOOK_S = 5.0
+_NO_INDEX = ("dns error", "error sending request", "client error (Connect)")  # in uv's errors
 _LOG_LINES = 12  # of a failed build, in the error
 
 
@@ -127,7 +128,7 @@ class EnvironmentOperation:
         what = "was cancelled" if job.state == "CANCELLED" else f"ended with {job.state}"
         raise Refused(
             "\n".join([f"the build of {self._name}, job {job_id}, {what}", *(f"  {line}" for line in lines)]),
-            hint=f"headway logs {cluster.name} {job_id} prints its log, in {place.log}",
+            hint=_hint(cluster, job_id, place, lines),
         )
 
     async def _job(self, cluster: Cluster, job_id: int) -> JobState | None:
@@ -159,6 +160,15 @@ class EnvironmentOperation:
         with contextlib.suppress(HeadwayError):
             request = ExecIn(argv=["rm", "-rf", "--", place.stage], user=user)
             await self._state.backend.commands.run_command(cluster, request, user)
+
+
+def _hint(cluster: Cluster, job_id: int, place: BuildFolders, lines: list[str]) -> str:
+    if any(word in line for line in lines for word in _NO_INDEX):
+        return (
+            "nodes don't reach the package index: give packages: {index: URL} or packages: {proxy: head} in the cluster file; "
+            f"headway logs {cluster.name} {job_id} prints the whole log"
+        )
+    return f"headway logs {cluster.name} {job_id} prints its log, in {place.log}"
 
 
 def _same(one: EnvironmentVersion, other: EnvironmentVersion) -> bool:
