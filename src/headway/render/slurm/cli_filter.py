@@ -1,9 +1,10 @@
 """cli_filter.lua: sbatch notes each submission in the user's home, so that submissions that a killed slurmctld had not saved
-are submitted again (`queue_recovery_unit`), and says so where --mail-type sends no mail. No submission is refused or changed
-here."""
+are submitted again (`queue_recovery_unit`), and warns where --mail-type sends no mail or --container names no bundle. No
+submission is refused or changed here."""
 
 from __future__ import annotations
 
+from headway.catalog.releases import slurm_release
 from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, word
@@ -44,8 +45,16 @@ end
 
 function slurm_cli_setup_defaults(options, early_pass) return slurm.SUCCESS end
 
+local function warn(text)
+    io.stderr:write(read("/proc/self/comm"):match("%S*") .. ": " .. text .. "\\n")
+end
+
+local function check(options, offset)
+@CHECKS@end
+
 function slurm_cli_pre_submit(options, offset)
-@PRE_SUBMIT@    return slurm.SUCCESS
+    pcall(check, options, offset)
+    return slurm.SUCCESS
 end
 
 -- Slurm calls this for each component of a heterogeneous job; only the first one is recorded.
@@ -58,9 +67,22 @@ end
 _NO_MAIL = """\
     local mail = options["mail-type"]
     if offset == 0 and mail and mail ~= "" and mail ~= "NONE" then
-        local program = read("/proc/self/comm"):match("%S*")
-        io.stderr:write(program .. ": --mail-type=" .. mail .. ": no mail will be sent, because this cluster has no mail server; "
-            .. "an administrator sets one in the cluster file: mail: {relay: HOST:25}\\n")
+        warn("--mail-type=" .. mail .. ": no mail will be sent, because this cluster has no mail server; an administrator "
+            .. "sets one in the cluster file: mail: {relay: HOST:25}")
+    end
+"""
+# Slurm only writes "Unspecified error".
+_NO_BUNDLE = """\
+    local bundle = options["container"]
+    if bundle and bundle:match("^/") and read(bundle .. "/config.json") == "" then
+        warn("--container=" .. bundle .. ": " .. bundle .. "/config.json can't be read here; an OCI bundle is a folder with "
+            .. "config.json and the image's files, on storage that every node has")
+    end
+"""
+_NO_OCI = """\
+    local bundle = options["container"]
+    if bundle and bundle:match("%S") then
+        warn("--container: this Slurm does not run OCI bundles; use --container-image")
     end
 """
 
@@ -68,4 +90,6 @@ _NO_MAIL = """\
 def files(cluster: Cluster) -> dict[str, File]:
     """Returns the plugin's file, which every head has."""
     text = _FILTER.replace("@CLUSTER@", word(cluster.name, "name"))
-    return {PATH: File(text.replace("@PRE_SUBMIT@", "" if cluster.mail_relay else _NO_MAIL))}
+    warnings = "" if cluster.mail_relay else _NO_MAIL
+    warnings += _NO_BUNDLE if slurm_release(cluster.slurm_version).runs_oci_bundles else _NO_OCI
+    return {PATH: File(text.replace("@CHECKS@", warnings))}

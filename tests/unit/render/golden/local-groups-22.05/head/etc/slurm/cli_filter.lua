@@ -30,7 +30,19 @@ end
 
 function slurm_cli_setup_defaults(options, early_pass) return slurm.SUCCESS end
 
+local function warn(text)
+    io.stderr:write(read("/proc/self/comm"):match("%S*") .. ": " .. text .. "\n")
+end
+
+local function check(options, offset)
+    local bundle = options["container"]
+    if bundle and bundle:match("%S") then
+        warn("--container: this Slurm does not run OCI bundles; use --container-image")
+    end
+end
+
 function slurm_cli_pre_submit(options, offset)
+    pcall(check, options, offset)
     return slurm.SUCCESS
 end
 

@@ -30,7 +30,20 @@ end
 
 function slurm_cli_setup_defaults(options, early_pass) return slurm.SUCCESS end
 
+local function warn(text)
+    io.stderr:write(read("/proc/self/comm"):match("%S*") .. ": " .. text .. "\n")
+end
+
+local function check(options, offset)
+    local bundle = options["container"]
+    if bundle and bundle:match("^/") and read(bundle .. "/config.json") == "" then
+        warn("--container=" .. bundle .. ": " .. bundle .. "/config.json can't be read here; an OCI bundle is a folder with "
+            .. "config.json and the image's files, on storage that every node has")
+    end
+end
+
 function slurm_cli_pre_submit(options, offset)
+    pcall(check, options, offset)
     return slurm.SUCCESS
 end
 

@@ -30,13 +30,25 @@ end
 
 function slurm_cli_setup_defaults(options, early_pass) return slurm.SUCCESS end
 
-function slurm_cli_pre_submit(options, offset)
+local function warn(text)
+    io.stderr:write(read("/proc/self/comm"):match("%S*") .. ": " .. text .. "\n")
+end
+
+local function check(options, offset)
     local mail = options["mail-type"]
     if offset == 0 and mail and mail ~= "" and mail ~= "NONE" then
-        local program = read("/proc/self/comm"):match("%S*")
-        io.stderr:write(program .. ": --mail-type=" .. mail .. ": no mail will be sent, because this cluster has no mail server; "
-            .. "an administrator sets one in the cluster file: mail: {relay: HOST:25}\n")
+        warn("--mail-type=" .. mail .. ": no mail will be sent, because this cluster has no mail server; an administrator "
+            .. "sets one in the cluster file: mail: {relay: HOST:25}")
     end
+    local bundle = options["container"]
+    if bundle and bundle:match("^/") and read(bundle .. "/config.json") == "" then
+        warn("--container=" .. bundle .. ": " .. bundle .. "/config.json can't be read here; an OCI bundle is a folder with "
+            .. "config.json and the image's files, on storage that every node has")
+    end
+end
+
+function slurm_cli_pre_submit(options, offset)
+    pcall(check, options, offset)
     return slurm.SUCCESS
 end
 
