@@ -70,7 +70,7 @@ def training(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
 
 def read(job: int, program: bytes) -> dict[str, object]:
     request = json.dumps({"job": job, "py_spy": len(program)})
-    argv = [sys.executable, "-I", "-S", str(NODE / "rank_stacks.py"), request]
+    argv = [sys.executable, "-I", "-S", str(NODE / "programs" / "rank_stacks.py"), request]
     ran = subprocess.run(argv, input=program, capture_output=True, timeout=300, check=True)
     answer: dict[str, object] = json.loads(ran.stdout)
     return answer

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headway.backup.archive import Header, Writer, key_of, new_salt
-from headway.backup.backup import file_of
+from headway.backup.create import file_of
 from headway.transport.remote_program import program_source
 
 HEADER = Header("lab", 1_790_000_000.0, "1.0", "24.11", new_salt())
@@ -30,9 +30,9 @@ def slurm_state(folder: Path) -> Path:
 
 
 def state_archive(folder: Path) -> bytes:
-    """Returns the archive that node/slurm_state_copy.py makes of this folder."""
+    """Returns the archive that node/programs/slurm_state_backup.py makes of this folder."""
     done = subprocess.run(
-        [sys.executable, "-c", program_source("slurm_state_copy"), "state", str(folder), "0"],
+        [sys.executable, "-c", program_source("slurm_state_backup"), "state", str(folder), "0"],
         capture_output=True,
         check=True,
     )

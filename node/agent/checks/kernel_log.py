@@ -16,7 +16,7 @@ MOST_RECORDS = 200  # records read in one go, so that the agent's main loop goes
 MOST_IN_A_BEAT = 20
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,4})(?:, ?(.*))?")  # matched at the beginning of the line
 # Syslog facilities that are read: the kernel's own (0), which programs can't use, and local7 (23), which
-# `headway fault` uses on a real machine (node/inject_fault.py).
+# `headway fault` uses on a real machine (node/programs/inject_fault.py).
 _FACILITIES = frozenset({0, 23})
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.backup.archive import Reader
-from headway.backup.backup import VerifiedBackup, program_argv, prove, rows
+from headway.backup.create import VerifiedBackup, program_argv, prove, rows
 from headway.cluster.apply import apply_cluster
 from headway.cluster.context import ClusterContext
 from headway.cluster.observe import replaced_machines
@@ -196,7 +196,7 @@ async def _stop_daemons(context: ClusterContext, head: Machine) -> None:
 
 
 async def _run_state_program(context: ClusterContext, head: Machine, *words: str) -> None:
-    """Runs node/slurm_state_copy.py on the head. Raises Refused with its error message."""
+    """Runs node/programs/slurm_state_backup.py on the head. Raises Refused with its error message."""
     ran = await context.connections.remote(head, program_argv(*words), timeout_s=_PART_S, check=False)
     if ran.code != 0:
         raise Refused(f"{head.name}: {ran.stderr.strip()[-500:]}", hint="correct that, then run restore again")

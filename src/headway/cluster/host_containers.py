@@ -1,5 +1,5 @@
 """Machines in system containers: copies the node image to a host that the user owns, starts the machine there, and
-removes it again. The work on the host is done by node/container_host.sh."""
+removes it again. The work on the host is done by node/programs/container_host.sh."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def _with_progress(path: Path, host: Machine, name: str, report: ReportPro
 
 
 async def _save_program(context: ClusterContext, host: Machine) -> None:
-    program = (node_dir() / "container_host.sh").read_bytes()
+    program = (node_dir() / "programs" / "container_host.sh").read_bytes()
     await context.connections.remote(host, ["sh", "-c", _SAVE, "sh", _PROGRAM], timeout_s=30, input=program)
 
 

@@ -1,5 +1,5 @@
 """The folder of environments that a cluster's machines share. Its head does the work as root, over SSH
-(node/environment_store.py)."""
+(node/programs/environment_store.py)."""
 
 from __future__ import annotations
 

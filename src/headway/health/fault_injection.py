@@ -15,7 +15,7 @@ from headway.providers.base import FaultInjectingProvider
 from headway.schemas.incidents import FaultIn
 from headway.transport.remote_program import program_source
 
-_REFUSED = 97  # exit code of node/inject_fault.py when it refuses
+_REFUSED = 97  # exit code of node/programs/inject_fault.py when it refuses
 _TIMEOUT_S = 60.0
 _UNITS: Mapping[Daemon, str] = {
     Daemon.AGENT: "headway-agent", Daemon.RELAY: "headway-agent", Daemon.ALERTMANAGER: "prometheus-alertmanager",

@@ -1,5 +1,5 @@
 """A local Unix socket that is connected to a socket on a machine which only root may open: for each connection, root runs
-node/socket_bridge.py there."""
+node/programs/socket_bridge.py there."""
 
 from __future__ import annotations
 

@@ -37,9 +37,9 @@ if __name__ == "__main__":
 
 @cache
 def program_source(name: str) -> str:
-    """Returns the text of node/NAME.py or, for a package, a program that starts node/NAME/__main__.py. Run as a
+    """Returns the text of node/programs/NAME.py or, for a package, a program that starts node/NAME/__main__.py. Run as a
     program, it calls `main()`."""
-    file = node_dir() / f"{name}.py"
+    file = node_dir() / "programs" / f"{name}.py"
     if file.is_file():
         return file.read_text()
     texts = {}

@@ -53,7 +53,7 @@ async def collect_stacks(context: ClusterContext, machines: Mapping[str, Machine
 
 
 async def _read_node(context: ClusterContext, machine: Machine, job: int) -> dict[str, Any] | str:
-    """Returns the answer of node/rank_stacks.py, or why there is none."""
+    """Returns the answer of node/programs/rank_stacks.py, or why there is none."""
     program = py_spy()
     request = json.dumps({"job": job, "py_spy": len(program)})
     argv = ["python3", "-I", "-S", "-c", program_source("rank_stacks"), request]

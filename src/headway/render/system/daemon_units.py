@@ -75,8 +75,8 @@ def controller_units(cluster: Cluster, known: SlurmRelease, name: str, *, around
 
 
 def _unless_half(place: str) -> str:
-    """Returns a condition that prevents a start on a half-restored folder. node/slurm_state_copy.py creates and removes the
-    marker."""
+    """Returns a condition that prevents a start on a half-restored folder. node/programs/slurm_state_backup.py creates and
+    removes the marker."""
     return (
         f"# Not on a half-restored folder: run headway restore again.\nConditionPathExists=!{place}{RESTORING_SUFFIX}\n"
     )

@@ -23,7 +23,7 @@ class Backups:
     async def back_up(
         self, cluster: Cluster, about: Mapping[str, Any], report: ReportProgress, path: Path, header: Header, key: bytes
     ) -> None:
-        from headway.backup.backup import back_up
+        from headway.backup.create import back_up
 
         await back_up(cluster, about, await self._pool.context(cluster), report, path, header, key)
 

@@ -36,7 +36,7 @@ class BackupOperations:
     async def backup(self) -> tuple[str, ...]:
         """Makes a backup and returns its path. Older ones beyond `keep` are removed."""
         from headway.backup.archive import Header
-        from headway.backup.backup import file_of
+        from headway.backup.create import file_of
 
         state, name = self._state, self._operation.cluster
         row, cluster = await state.clusters.get(name)
@@ -140,7 +140,7 @@ async def restore_cluster(run: OperationRun) -> tuple[str, ...]:
 async def back_up(
     state: AppState, row: ClusterRow, cluster: Cluster, report: ReportProgress, path: Path, header: Header, key: bytes
 ) -> None:
-    """Writes a backup to `path` and verifies it by reading it back. Raises the errors of headway.backup.backup.back_up."""
+    """Writes a backup to `path` and verifies it by reading it back. Raises the errors of headway.backup.create.back_up."""
     about = {"document": dict(row.document), "owner": row.owner, "created_at": row.created_at}
     began = time.monotonic()
     await state.backend.backups.back_up(cluster, about, report, path, header, key)

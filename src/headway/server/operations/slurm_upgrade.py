@@ -32,7 +32,7 @@ async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cl
     state.clusters.record_slurm_version(after, written)  # the stored file will be the new one at the next try
     await state.backend.rollouts.ensure_image(after, report)
     from headway.backup import archive
-    from headway.backup.backup import file_of
+    from headway.backup.create import file_of
 
     rule = after.backup
     if rule is None:

@@ -92,7 +92,7 @@ async def verify_backup(state: AppState, request: VerifyIn) -> BackupOut:
     """Reads a backup completely and returns its description. Raises Refused if it is damaged or the passphrase is
     wrong."""
     from headway.backup import archive
-    from headway.backup.backup import prove
+    from headway.backup.create import prove
 
     path = require_allowed_path(state, request.path)
     header = await asyncio.to_thread(archive.read_header, path)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import rank_launcher as launch
+from programs import rank_launcher as launch
 
 
 def put(root: Path, **files: str) -> None:

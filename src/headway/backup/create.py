@@ -52,8 +52,8 @@ def file_of(folder: Path, header: Header) -> Path:
 
 
 def program_argv(*words: str) -> list[str]:
-    """Returns the command that runs node/slurm_state_copy.py with these words."""
-    return ["python3", "-I", "-S", "-c", program_source("slurm_state_copy"), *words]
+    """Returns the command that runs node/programs/slurm_state_backup.py with these words."""
+    return ["python3", "-I", "-S", "-c", program_source("slurm_state_backup"), *words]
 
 
 async def back_up(

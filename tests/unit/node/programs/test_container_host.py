@@ -18,7 +18,7 @@ FOLDER = "/var/lib/headway/machine"
 
 def run(base: Path, *argv: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     script = base.parent / "host.sh"
-    script.write_text((node_dir() / "container_host.sh").read_text().replace(FOLDER, str(base)))
+    script.write_text((node_dir() / "programs" / "container_host.sh").read_text().replace(FOLDER, str(base)))
     return subprocess.run(["sh", str(script), *argv], input=stdin, capture_output=True, timeout=60, check=False)
 
 
@@ -95,5 +95,5 @@ copy_driver
 
 
 def function(name: str) -> str:
-    text = (node_dir() / "container_host.sh").read_text()
+    text = (node_dir() / "programs" / "container_host.sh").read_text()
     return f"{name}() {{" + text.split(f"\n{name}() {{")[1].split("\n}\n")[0] + "\n}"

@@ -1,12 +1,12 @@
 """Copies Slurm's state to standard output, as of one moment, and restores it from standard input. Runs on the head, as root.
 
-    slurm_state_copy.py state FOLDER SINCE        writes a compressed tar of FOLDER, the StateSaveLocation. It includes
+    slurm_state_backup.py state FOLDER SINCE        writes a compressed tar of FOLDER, the StateSaveLocation. It includes
                                                   everything that Slurm accepted before SINCE (Unix seconds)
-    slurm_state_copy.py begin FOLDER PLACE        runs before the next two; deletes what an earlier restore kept
-    slurm_state_copy.py take FOLDER               replaces FOLDER by such a tar; the old folder is kept next to it
-    slurm_state_copy.py database PLACE            replaces the database that is named like PLACE's last part by a compressed
+    slurm_state_backup.py begin FOLDER PLACE        runs before the next two; deletes what an earlier restore kept
+    slurm_state_backup.py take FOLDER               replaces FOLDER by such a tar; the old folder is kept next to it
+    slurm_state_backup.py database PLACE            replaces the database that is named like PLACE's last part by a compressed
                                                   dump; a dump of the old database is kept next to PLACE
-    slurm_state_copy.py end STAMP REF FOLDER PLACE  runs after them; writes to the file STAMP which restore this state is from
+    slurm_state_backup.py end STAMP REF FOLDER PLACE  runs after them; writes to the file STAMP which restore this state is from
 
 Between begin and end, FOLDER.restoring and PLACE.restoring exist, and slurmctld and slurmdbd don't start
 (render/system/daemon_units.py), because one of the two may be half restored. If begin runs again, it finds these files, and what

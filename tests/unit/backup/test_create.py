@@ -17,7 +17,7 @@ import pytest
 
 from agent.jobs import queue_recovery
 from headway.backup.archive import FRAME, Damaged, Header
-from headway.backup.backup import prove, rows
+from headway.backup.create import prove, rows
 from headway.backup.restore import read_contents
 from headway.backup.retention import delete_old_backups
 from headway.transport.remote_program import program_source
@@ -63,7 +63,7 @@ def test_slurm_state_is_restored_and_old_state_kept(tmp_path: Path) -> None:
     data = state_archive(folder)
     (folder / "job_state").write_text("of later")
     subprocess.run(
-        [sys.executable, "-c", program_source("slurm_state_copy"), "take", str(folder)], input=data, check=True
+        [sys.executable, "-c", program_source("slurm_state_backup"), "take", str(folder)], input=data, check=True
     )
     assert (folder / "job_state").read_text() == "job_state"
     since = (folder / "job_state").stat().st_mtime - queue_recovery.UNSAVED_S
@@ -93,7 +93,7 @@ def test_slurm_state_files_stay_consistent_during_concurrent_renames(tmp_path: P
             data = state_archive(folder)
             place = tmp_path / "again"
             subprocess.run(
-                [sys.executable, "-c", program_source("slurm_state_copy"), "take", str(place)], input=data, check=True
+                [sys.executable, "-c", program_source("slurm_state_backup"), "take", str(place)], input=data, check=True
             )
             lines = (place / "job_state").read_text().splitlines()
             assert len(lines) in (1, 20_000)

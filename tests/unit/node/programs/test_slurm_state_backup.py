@@ -1,4 +1,4 @@
-"""node/slurm_state_copy.py keeps the state before a restore and uses no half-restored state when the head dies midway."""
+"""A restore keeps the state from before it, and no half-restored state is used when the head dies midway."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Head:
             "DB": str(self.db), "DIES": "yes" if self.died else "", "AWAY": "yes" if self.away else "",
             "DAEMONS": self.daemons,
         }  # fmt: skip
-        argv = [sys.executable, "-c", program_source("slurm_state_copy"), *map(str, words)]
+        argv = [sys.executable, "-c", program_source("slurm_state_backup"), *map(str, words)]
         return subprocess.run(argv, input=data, env=env, capture_output=True, check=False)
 
     def begin(self) -> int:
