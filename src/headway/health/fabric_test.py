@@ -25,7 +25,6 @@ from headway.domain.fabric import (
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.progress import ReportProgress
 from headway.domain.slurm.hostlist import compress, natural_key
-from headway.domain.slurm.state import BUSY, OUT
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.health.context import HealthContext, fault_text
 from headway.health.incidents.slow_fabric import close_sound_links, record_findings
@@ -38,12 +37,14 @@ from headway.schemas.fabric_tests import (
     FabricSkippedOut,
     FabricTestOut,
 )
+from headway.slurm import node_commands
 from headway.transport.program_io import Reader
 from headway.transport.ssh import RemoteProcess
 
 _MEASURE_S = 1  # seconds of one measurement
 _START_S = 90.0  # seconds for the start of the program on a node, which loads torch or opens the GPUs
 _LIMIT_S = 100.0  # seconds for one measurement
+_BUSY = ("alloc", "mix", "comp", "draining")  # states of nodes that have jobs, as sinfo writes them
 _KILLED = 137  # exit code of a program that the prolog of a job has ended
 _REST_S = 1.0  # seconds in which the other nodes of a group answer after one has left
 _ARGV = ("python3", "-I", "-S", AGENT_PROGRAM, "test", "fabric", "--json", "--seconds", str(_MEASURE_S))
@@ -163,7 +164,9 @@ class FabricTest:
 
     async def _choose(self, names: Sequence[str]) -> list[str]:
         """Returns the nodes that can be measured. A named node may also be drained, as long as it has no job."""
+        connections, head = self.context.cluster_context.connections, await self.context.head()
         idle = set(await self.context.idle_nodes())
+        states = await node_commands.read_node_reasons(connections, head)
         chosen = []
         for name in names or self.context.cluster.slot_names:
             machine = self._machines.get(name)
@@ -172,8 +175,9 @@ class FabricTest:
             elif name in idle:
                 why = ""
             else:
-                states, _ = await self.context.node_state(name)
-                why = "it runs jobs" if states & BUSY else "" if names and states & OUT else "it is out of service"
+                state = states.get(name, ("", ""))[0]
+                without_jobs = names and state.startswith("drained")
+                why = "it runs jobs" if state.startswith(_BUSY) else "" if without_jobs else "it is out of service"
             if not why:
                 chosen.append(name)
             elif names or machine is not None:
