@@ -91,7 +91,9 @@ class FabricEvidence:
     @cached_property
     def _least(self) -> dict[GroupKind, float]:
         found = {kind: self._expected[kind] * (1 - self.bands.of(kind)) for kind in GroupKind}
-        if not self.expected_gb_s and (within := self._figures(GroupKind.LEAF)):
+        if self.expected_gb_s:  # the plan names the least figure of two nodes
+            found |= dict.fromkeys((GroupKind.LEAF, GroupKind.LEAVES), self.expected_gb_s)
+        elif within := self._figures(GroupKind.LEAF):
             # Links between leaf switches may all be slow, so that their own median does not show it.
             found[GroupKind.LEAVES] = max(found[GroupKind.LEAVES], _ACROSS * _typical(within))
         return found

@@ -177,6 +177,19 @@ def test_plan_below_which_every_group_is_names_no_node() -> None:
     assert plan.verdict().unclear
 
 
+def test_plans_figure_is_the_least_of_a_pair() -> None:
+    leaf_of = layout(4)
+    for reached, names in ((99.0, {"lab-1-2"}), (101.0, set[str]())):
+        plan = FabricPlan(leaf_of, REAL, expected_gb_s=100)
+        run(plan, slowed_to(reached, "lab-1-2"))
+        assert named(plan) == names
+
+
+def slowed_to(gb_s: float, node: str) -> Figure:
+    """Returns figures of 120 GB/s, and `gb_s` for every group with the node."""
+    return lambda group, again: gb_s if node in group.nodes else 120.0
+
+
 def test_slow_gpus_of_one_node_are_named() -> None:
     leaf_of = layout(4)
     plan = FabricPlan(leaf_of, REAL, frozenset(leaf_of))
