@@ -43,7 +43,7 @@ echo "--- $(grep -c '^[A-Za-z0-9]' lock.txt || true) packages are chosen, they a
 where=()
 if [ "$from" = requirements.txt ]; then
     grep -E "^ *(-i|-f|--(index-url|extra-index-url|find-links|no-index|trusted-host))([= ]|$)" "$from" >where.txt || true
-    where=(-r where.txt)
+    [ ! -s where.txt ] || where=(-r where.txt)
 fi
 "$uv" pip install --require-hashes --no-deps --compile-bytecode --python venv/bin/python "${where[@]}" -r lock.txt
 "$uv" pip check --python venv/bin/python

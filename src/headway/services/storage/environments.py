@@ -30,6 +30,13 @@ async def list_environments(state: AppState, cluster: str) -> list[EnvironmentOu
     return [_out(one, jobs.get((one.name, one.number), 0)) for one in found]
 
 
+async def environment_choices(state: AppState, cluster: str) -> list[str]:
+    """Returns the environments that a job may name: each name for its latest version, and each version."""
+    versions = await state.store.environments.versions(cluster)
+    names = dict.fromkeys(version.name for version in versions)
+    return [word for name in names for word in (name, *(one.label for one in versions if one.name == name))]
+
+
 async def get_environment(state: AppState, cluster: str, name: str, number: int) -> EnvironmentDetailOut:
     """Returns one version with its lock. Raises NotFound."""
     one = await _find(state, cluster, name, number)

@@ -93,6 +93,7 @@ class Draft:
         if self.how == "command":
             return [*every, "command", "launcher", "tasks", "image", "environment"]
         own = ["env"] if self.env else []
+        own += [] if self.origin else ["environment"]  # a cloned script has the lines of its environment
         return [*every, "script", "args", "flags", *own, *([] if self.folder else ["chdir"])]
 
     @property
@@ -122,7 +123,8 @@ def _request(draft: Draft) -> CheckJobIn:
         return CheckJobIn(run=_run(draft))
     flags = [f"--{flag}={value}" for name, flag in _FLAGS if (value := getattr(draft, name))]
     sent = SubmitIn(script=draft.script, script_name=draft.script_name, script_args=shlex.split(draft.args),
-                    args=add_flags(shlex.split(draft.flags), flags), chdir=draft.chdir, env=dict(draft.env))  # fmt: skip
+                    args=add_flags(shlex.split(draft.flags), flags), chdir=draft.chdir, env=dict(draft.env),
+                    environment="" if draft.origin else draft.environment)  # fmt: skip
     return CheckJobIn(submit=sent)
 
 

@@ -305,3 +305,20 @@ async def test_command_for_real_gpus_gets_pytorch_once_it_is_built(
         run = await client.post("/api/v1/clusters/lab/run", json=body)
         assert run.status_code == 201, run.text
         assert ("HEADWAY_ENVIRONMENT=pytorch@1" in run.text) is (built and used)
+
+
+async def test_pages_show_versions_and_submit_with_one(server: Server, builds: Builds) -> None:
+    await add(server)
+    server.backend.answers |= {"volume_usage": ()}
+    client = await server.client()
+    text = (await client.get("/clusters/lab/storage")).text
+    assert "demo@1" in text
+    assert "/environments/demo/1" in text
+    for how in ("script", "command"):
+        page = (await client.get(f"/clusters/lab/submit?how={how}")).text
+        assert [f"<option>{one}</option>" in page for one in ("none", "demo", "demo@1")] == [True] * 3
+    form = {"how": "script", "script": "#!/bin/bash\npython x.py\n", "environment": "demo", "form_key": "a" * 32}
+    sent = await (await server.client("alice", "member")).post("/clusters/lab/submit", data=form)
+    assert sent.status_code == 303
+    _, request, *_ = server.backend.named("submit")[-1]
+    assert "HEADWAY_ENVIRONMENT=demo@1" in request.script

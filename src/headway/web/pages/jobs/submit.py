@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, Response
 
 from headway.api.auth.dependencies import Member, State
 from headway.api.http.failure_audit import audit_failure
+from headway.domain.environment import NO_ENVIRONMENT
 from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
 from headway.jobs.submission.submission_check import sbatch_fault
 from headway.schemas.base import FaultOut
@@ -26,6 +27,7 @@ from headway.services.billing.cost_estimate import estimate_cost
 from headway.services.identity import Principal
 from headway.services.jobs import reruns, submission
 from headway.services.jobs.clone import clone_source
+from headway.services.storage.environments import environment_choices
 from headway.store import StoreUnavailable
 from headway.web import form_idempotency
 from headway.web.page_routes import page_router
@@ -169,6 +171,7 @@ async def _page(
         partitions=[partition.name for partition in cluster.partitions],
         teams=mine or [team.name for team in cluster.teams],
         node_gpus=submission.node_offer(state, cluster).gpus,
+        environments=[NO_ENVIRONMENT, *await environment_choices(state, name)],
         launchers=view.LAUNCHERS,
         example=view.EXAMPLE,
         containers=cluster.containers,
