@@ -16,8 +16,8 @@ from headway.api.auth.same_origin import require_same_origin
 from headway.api.http.client_address import client_address
 from headway.errors import NotSignedIn
 from headway.services.app_state import AppState
-from headway.services.identity import Principal, Right, principal_for
 from headway.services.login_throttle import address_key
+from headway.services.rights import Principal, Right, principal_for
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 

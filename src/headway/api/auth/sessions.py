@@ -15,8 +15,8 @@ from headway.api.http.client_address import client_address
 from headway.errors import NotAllowed, NotFound, NotSignedIn
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
-from headway.services.identity import principal_for
 from headway.services.login_throttle import account_key, address_key
+from headway.services.rights import principal_for
 from headway.services.settings import Oidc
 from headway.store import Person
 

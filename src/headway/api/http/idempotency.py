@@ -29,7 +29,7 @@ from headway.errors import HeadwayError, TooManyAtOnce
 from headway.schemas.base import API_PREFIX, IDEMPOTENCY_KEY, PROBLEM_JSON, ErrorOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 from headway.services.to_schemas import operation_out
 from headway.store import AuditAsk, Operation, StoreUnavailable
 from headway.store.access.idempotency_keys import Answer

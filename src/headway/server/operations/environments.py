@@ -19,8 +19,8 @@ from headway.errors import HeadwayError, NotFound, Refused, Unreachable
 from headway.jobs.explain.job_reasons import explain_reason
 from headway.schemas.submission.commands import ExecIn
 from headway.server.operations.operation_run import OperationRun
-from headway.services.identity import Principal, principal_for
 from headway.services.jobs.submission import submit_and_record
+from headway.services.rights import Principal, principal_for
 from headway.services.storage.environments import require_unused
 
 FIRST_LOOK_S = 0.5  # seconds between looks at the job, growing up to LAST_LOOK_S

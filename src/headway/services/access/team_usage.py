@@ -15,7 +15,7 @@ from headway.schemas.people import TeamOut, TeamsOut
 from headway.services.app_state import AppState
 from headway.services.authorization import may_see_team_usage
 from headway.services.billing.budgets import cached_cap_usage
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 
 READ_TIMEOUT_S = 10.0
 

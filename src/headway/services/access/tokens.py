@@ -10,7 +10,7 @@ from headway.schemas.people import PersonIn, SignInLinkOut, TokenIn, TokenOut
 from headway.services.access.people import store_person
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
-from headway.services.identity import Principal, Right
+from headway.services.rights import Principal, Right
 from headway.store import Token
 
 

@@ -17,7 +17,7 @@ from headway.schemas.submission.submissions import CheckJobIn, CheckJobOut
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import cached_budgets, unit_label
 from headway.services.billing.reports.report_scope import HOUR_S
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 
 
 async def estimate_cost(

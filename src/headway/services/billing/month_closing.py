@@ -12,7 +12,7 @@ from headway.services.authorization import write_audit_line
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.monthly_bill import compute_chargeback, join_to_last_closed, month_after
 from headway.services.billing.reports.report_scope import BilledCluster
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 from headway.store import InvoiceRow
 
 

@@ -20,7 +20,7 @@ from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.cluster import planning
 from headway.services.cluster.document_secrets import without_secrets
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 from headway.services.to_schemas import cluster_out, node_outs, operation_out
 
 

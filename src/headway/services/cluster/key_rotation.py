@@ -11,7 +11,7 @@ from headway.schemas.key_rotation import RotateIn
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.cluster.operations import queue_operation
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 from headway.services.to_schemas import operation_out
 
 

@@ -21,7 +21,7 @@ from headway.services.cluster.cost_guard import COST_LIMIT_FIELD, cost_limit_con
 from headway.services.cluster.operations import queue_operation
 from headway.services.cluster.shown_plan import ShownPlan, fingerprint
 from headway.services.cluster_backend import ResolvedCluster
-from headway.services.identity import Principal, Right
+from headway.services.rights import Principal, Right
 from headway.services.storage.path_policy import moved_dataset_faults, path_faults
 from headway.services.to_schemas import changeset_out, summary_of
 from headway.store import Operation

@@ -8,8 +8,8 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.errors import Conflict
 from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action, write_audit_line
-from headway.services.identity import Principal
 from headway.services.jobs.lookup import read_job_now, slurm_target
+from headway.services.rights import Principal
 
 Action = Literal["cancel", "requeue", "hold", "release"]
 _POSSIBLE_IN: dict[Action, frozenset[str]] = {

@@ -14,9 +14,9 @@ from headway.schemas.jobs import ScriptOut
 from headway.schemas.submission.submissions import SubmitIn
 from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action, cluster_to_work_on
-from headway.services.identity import Principal
 from headway.services.jobs.details import mask_script, read_script
 from headway.services.jobs.lookup import find_record
+from headway.services.rights import Principal
 from headway.store import JobRecord
 
 

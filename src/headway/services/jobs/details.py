@@ -31,9 +31,9 @@ from headway.schemas.submission.commands import ExecIn
 from headway.schemas.submission.submissions import SubmitIn
 from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action, cluster_to_work_on, command_slot
-from headway.services.identity import Principal
 from headway.services.jobs.lookup import array_task_states, find_record
 from headway.services.read_model.pending_reasons import job_history, pending_reason
+from headway.services.rights import Principal
 from headway.services.to_schemas import incident_out, job_out
 from headway.slurm.user_commands import batch_script_argv
 from headway.store import JobRecord

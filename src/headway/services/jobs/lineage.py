@@ -20,8 +20,8 @@ from headway.schemas.submission.job_values import GitIn
 from headway.schemas.submission.submissions import LineageOut, SubmitIn
 from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action, cluster_to_work_on, command_slot
-from headway.services.identity import Principal
 from headway.services.jobs.lookup import require_record
+from headway.services.rights import Principal
 from headway.store import JobRecord
 from headway.transport.remote_program import program_source
 

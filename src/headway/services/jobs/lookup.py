@@ -10,7 +10,7 @@ from headway.errors import NotFound
 from headway.jobs.view.array_tasks import tasks_of
 from headway.services.app_state import AppState
 from headway.services.authorization import command_slot
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 from headway.store import JobRecord
 
 

@@ -22,8 +22,8 @@ from headway.schemas.submission.job_values import GitIn
 from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
 from headway.services.app_state import AppState
 from headway.services.authorization import authorize_as_owner, cluster_to_work_on, command_slot, write_audit_line
-from headway.services.identity import Principal
 from headway.services.jobs.submission import new_folder_suffix, node_offer, record_submission
+from headway.services.rights import Principal
 from headway.services.storage.declared_environments import environment_of_command
 from headway.store import PipelineRow
 

@@ -26,7 +26,7 @@ from headway.schemas.submission.run_options import RunIn
 from headway.schemas.submission.submissions import CheckJobIn, CheckJobOut, RunOut, SubmitIn, SubmitOut
 from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 from headway.services.storage.datasets import pin_versions
 from headway.services.storage.declared_environments import environment_of_command
 from headway.services.storage.environments import pin_environment

@@ -10,7 +10,7 @@ from headway.schemas.fabric_tests import FabricTestIn, FabricTestOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.cluster.operations import queue_operation
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 from headway.services.to_schemas import operation_out
 
 _MOST = 20_000  # nodes

@@ -7,7 +7,7 @@ from headway.health.policy import node_score
 from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 from headway.services.to_schemas import incident_out
 
 

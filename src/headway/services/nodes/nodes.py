@@ -13,7 +13,7 @@ from headway.errors import Conflict, HeadwayError, NotFound
 from headway.schemas.nodes import DoneOut, NodeActionOut, NodeDetailOut, TestOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 from headway.services.to_schemas import incident_out, node_outs
 
 

@@ -10,7 +10,6 @@ from headway.domain.slurm.state import JobState
 from headway.errors import Refused, Unreachable
 from headway.schemas.jobs import JobsAsk, JobsPage
 from headway.services.app_state import AppState
-from headway.services.identity import Principal
 from headway.services.read_model.queue_order_cache import PageOfSnapshot, find_page
 from headway.services.read_model.queue_search import (
     KINDS,
@@ -18,6 +17,7 @@ from headway.services.read_model.queue_search import (
     kind_of,
 )
 from headway.services.read_model.snapshot import Snapshot
+from headway.services.rights import Principal
 from headway.services.to_schemas import job_row, row_now
 
 JOB_STATES = sorted(ENDED | RUNNING | WAITING)

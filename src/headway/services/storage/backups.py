@@ -19,7 +19,7 @@ from headway.schemas.clusters import OperationOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.cluster.operations import queue_operation
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 from headway.services.storage.path_policy import require_allowed_path
 from headway.services.to_schemas import operation_out
 from headway.store import Operation

@@ -14,7 +14,7 @@ from headway.schemas.datasets import DatasetIn, DatasetOut, S3In
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.cluster.operations import queue_operation
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 from headway.services.storage.path_policy import require_dataset_source
 from headway.services.to_schemas import operation_out
 

@@ -8,7 +8,7 @@ from headway.domain.operation import EnvironmentParams
 from headway.schemas.submission.run_options import JobFields
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation
-from headway.services.identity import linux_user_of
+from headway.services.rights import linux_user_of
 from headway.services.storage.environments import pin_environment
 
 

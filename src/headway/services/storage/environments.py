@@ -16,7 +16,7 @@ from headway.schemas.environments import EnvironmentDetailOut, EnvironmentIn, En
 from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, write_audit_line
 from headway.services.cluster.operations import queue_operation
-from headway.services.identity import Principal, Right
+from headway.services.rights import Principal, Right
 from headway.services.to_schemas import operation_out
 
 _TOLD = ("name", "source", "user", "partition", "team", "version", "force")  # in the audit trail

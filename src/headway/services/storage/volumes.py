@@ -13,7 +13,7 @@ from headway.errors import HeadwayError
 from headway.schemas.storage import BenchIn, LostOut, MeasuredOut, StorageOut, VolumeOut, VolumeSpeedOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 from headway.store import VolumeSpeedRow
 
 MAX_AGE_S = 10.0  # of the cached sizes

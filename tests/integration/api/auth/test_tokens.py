@@ -14,8 +14,8 @@ from sqlalchemy.exc import DBAPIError
 
 from headway.errors import TooManyTries
 from headway.schemas.submission.submissions import SubmitOut
-from headway.services.identity import TOKEN_SCOPES
 from headway.services.login_throttle import MAX_FAILURES, MAX_KEYS, LoginThrottle, address_key
+from headway.services.rights import TOKEN_SCOPES
 from headway.store import AuditAsk, Store
 from tests.support import builders
 from tests.support.server_fakes import URL, Server, reading

@@ -16,8 +16,8 @@ from headway.schemas.clusters import (
     OperationOut,
 )
 from headway.services.app_state import AppState
-from headway.services.identity import Right
 from headway.services.read_model.snapshot import operation_topic
+from headway.services.rights import Right
 from headway.services.to_schemas import operation_out
 from headway.store import OperationAsk
 

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, Member, State
+from headway.api.http.array_task import ArrayTask
 from headway.api.http.compression import accepts_gzip
-from headway.api.http.job_parameters import Task
 from headway.api.http.path_numbers import PathNumber
 from headway.schemas.jobs import ArrayOut, JobOut, JobRunsOut, JobsAsk, JobsPage, JobStacksOut, ScriptOut
 from headway.schemas.submission.submissions import LineageOut
@@ -38,42 +38,42 @@ async def jobs(
 
 
 @router.get("/{job_id}")
-async def job(name: str, job_id: PathNumber, state: State, who: Anyone, task: Task = "") -> JobOut:
+async def job(name: str, job_id: PathNumber, state: State, who: Anyone, task: ArrayTask = "") -> JobOut:
     """Returns one job, or one task of an array (pending tasks may share one record). The reason why its container did
     not start comes from its log, so only people who may read the log get it."""
     return await details.get_job(state, who, name, job_id, task)
 
 
 @router.delete("/{job_id}", status_code=204)
-async def cancel(name: str, job_id: PathNumber, state: State, who: Member, task: Task = "") -> Response:
+async def cancel(name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = "") -> Response:
     """Cancels the job. The number of an array cancels all its tasks, as scancel does."""
     await act_on_job(state, who, name, job_id, "cancel", task)
     return Response(status_code=204)
 
 
 @router.post("/{job_id}/requeue", status_code=204)
-async def requeue(name: str, job_id: PathNumber, state: State, who: Member, task: Task = "") -> Response:
+async def requeue(name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = "") -> Response:
     """Requeues a running job."""
     await act_on_job(state, who, name, job_id, "requeue", task)
     return Response(status_code=204)
 
 
 @router.post("/{job_id}/hold", status_code=204)
-async def hold(name: str, job_id: PathNumber, state: State, who: Member, task: Task = "") -> Response:
+async def hold(name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = "") -> Response:
     """Holds a pending job. If a lead or an admin holds another person's job, only a lead or an admin can release it."""
     await act_on_job(state, who, name, job_id, "hold", task)
     return Response(status_code=204)
 
 
 @router.post("/{job_id}/release", status_code=204)
-async def release(name: str, job_id: PathNumber, state: State, who: Member, task: Task = "") -> Response:
+async def release(name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = "") -> Response:
     """Releases a held job."""
     await act_on_job(state, who, name, job_id, "release", task)
     return Response(status_code=204)
 
 
 @router.post("/{job_id}/stacks")
-async def stacks(name: str, job_id: PathNumber, state: State, who: Member, task: Task = "") -> JobStacksOut:
+async def stacks(name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = "") -> JobStacksOut:
     """Returns where each rank of a running job is: the Python stack of its main thread. Each rank is stopped for some
     milliseconds."""
     return await read_rank_stacks(state, who, name, job_id, task)

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from headway.api.auth.dependencies import Member, State
+from headway.api.http.array_task import ArrayTask
 from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.byte_stream import (
     ByteStream,
@@ -18,15 +19,14 @@ from headway.api.http.byte_stream import (
     not_allowed_note,
     note_line,
 )
-from headway.api.http.job_parameters import Task
 from headway.api.http.path_numbers import PathNumber
 from headway.errors import HeadwayError
 from headway.jobs.logs.follow import LogPiece
 from headway.schemas.jobs import LogFoundOut, LogPartOut
 from headway.schemas.submission.stream_frames import frame
-from headway.services.identity import Principal, Right
 from headway.services.jobs import details
 from headway.services.jobs.log_stream import StreamAborted, authorize_log, open_log
+from headway.services.rights import Principal, Right
 
 router = APIRouter(prefix="/clusters/{name}/jobs/{job_id}", tags=["jobs"])
 MAX_LINES = 5000
@@ -44,7 +44,7 @@ async def log(
     start: Annotated[
         int, Query(ge=0, le=2**53, description="start at this byte; not for all tasks of an array together")
     ] = 0,
-    task: Task = "",
+    task: ArrayTask = "",
     frames: Annotated[bool, Query(description="in frames; the last frame marks the end")] = False,
 ) -> ByteStream:
     """Streams the job's output; with `follow` until the job has ended. For an array's first number it streams the lines
@@ -107,7 +107,7 @@ async def log_part(
     before: Annotated[int | None, Query(ge=0, le=2**53)] = None,
     lines: Annotated[int, Query(ge=1, le=MAX_LINES)] = 500,
     err: bool = False,
-    task: Task = "",
+    task: ArrayTask = "",
 ) -> LogPartOut:
     """Returns the last lines of the log, or the lines before a byte offset."""
     return await details.read_log_part(state, who, name, job_id, task=task, before=before, lines=lines, err=err)
@@ -121,7 +121,7 @@ async def log_search(
     who: Member,
     q: Annotated[str, Query(max_length=200)] = "",
     err: bool = False,
-    task: Task = "",
+    task: ArrayTask = "",
 ) -> LogFoundOut:
     """Returns the lines of the log that contain a text, ignoring case. The search runs on the cluster."""
     return await details.search_log(state, who, name, job_id, q, task=task, err=err)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
 
 from headway.api.auth.dependencies import Member, State
-from headway.api.http.job_parameters import Digest
 from headway.api.http.path_numbers import PathNumber
 from headway.schemas.submission.run_options import RunIn
 from headway.schemas.submission.submissions import (
@@ -20,6 +21,7 @@ from headway.schemas.submission.submissions import (
 from headway.services.jobs import bundles, reruns, submission
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
+Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]  # SHA-256 of a bundle
 
 
 @router.post("/jobs", status_code=201)

@@ -21,7 +21,7 @@ from headway.services.billing.reports.loss_attribution import CHECKPOINTS, MAX_N
 from headway.services.billing.reports.report_scope import HOUR_S, BilledCluster, ReportScope, visible_teams
 from headway.services.billing.reports.runs import load_runs_of_job
 from headway.services.billing.usage_costs import priced_segments
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 from headway.store.billing.losses import Saved
 from headway.store.billing.run_sums import Only
 from headway.store.billing.usage import RunRow

@@ -18,7 +18,7 @@ from headway.services.billing.reports.loss_attribution import QUEUE, attribute_l
 from headway.services.billing.reports.report_scope import BilledCluster, ReportScope, to_hours, visible_teams
 from headway.services.billing.reports.runs import load_runs_of_job
 from headway.services.billing.usage_costs import SegmentTotals, priced_segments, unpriced_segments
-from headway.services.identity import Principal
+from headway.services.rights import Principal
 from headway.store.billing.run_sums import Only
 from headway.store.billing.usage import RunRow, Times
 

@@ -12,7 +12,7 @@ from headway.domain.cluster import Cluster, Costs
 from headway.errors import HeadwayError, NotAllowed, Refused
 from headway.services.app_state import AppState
 from headway.services.authorization import may_see_team_usage
-from headway.services.identity import Principal, Right
+from headway.services.rights import Principal, Right
 from headway.store import ClusterRow
 from headway.store.billing.run_sums import ReportSpan
 

@@ -36,7 +36,7 @@ from headway.services.billing.reports.report_scope import (
 )
 from headway.services.billing.reports.runs import RunSelection, load_runs
 from headway.services.billing.reports.usage import UsageFilter, load_usage, usage_selection
-from headway.services.identity import Principal, Right
+from headway.services.rights import Principal, Right
 from headway.store.billing.run_sums import NONE
 from headway.store.billing.usage import BY, listed
 from headway.web.page_routes import page_router

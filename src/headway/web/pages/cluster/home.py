@@ -15,7 +15,7 @@ from headway.domain.incident import Incident
 from headway.errors import HeadwayError
 from headway.schemas.clusters import ClusterOut, NodeOut
 from headway.services.app_state import AppState
-from headway.services.identity import Right
+from headway.services.rights import Right
 from headway.services.to_schemas import cluster_out, incident_out, node_outs
 from headway.store import ClusterRow
 from headway.web.page_routes import page_router

@@ -9,8 +9,8 @@ from fastapi import Request
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, Member, State
+from headway.api.http.array_task import ArrayTask
 from headway.api.http.failure_audit import audit_failure
-from headway.api.http.job_parameters import Task
 from headway.api.http.path_numbers import PathNumber
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
@@ -22,12 +22,12 @@ from headway.schemas.jobs import JobRunOut, JobRunsOut, ScriptOut
 from headway.schemas.submission.submissions import LineageOut
 from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action
-from headway.services.identity import Principal
 from headway.services.jobs import details
 from headway.services.jobs.actions import Action, act_on_job
 from headway.services.jobs.clone import can_clone
 from headway.services.jobs.lineage import get_lineage
 from headway.services.read_model.pending_reasons import pending_reason
+from headway.services.rights import Principal
 from headway.web.event_stream import Parts, render_pulse, stream_parts
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
@@ -91,7 +91,7 @@ async def live(name: str, job_id: PathNumber, request: Request, state: State, wh
 
 @router.post("/clusters/{name}/jobs/{job_id}/{verb}", response_model=None)
 async def act(
-    name: str, job_id: PathNumber, verb: str, request: Request, state: State, who: Member, task: Task = ""
+    name: str, job_id: PathNumber, verb: str, request: Request, state: State, who: Member, task: ArrayTask = ""
 ) -> Response:
     """Carries out cancel, requeue, hold or release and redirects to the job's page, which shows the result."""
     if verb not in _DONE:

@@ -21,8 +21,8 @@ from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError
 from headway.schemas.submission.notebooks import NotebookIn
 from headway.services.app_state import AppState
-from headway.services.identity import Principal, Right
 from headway.services.jobs import notebooks
+from headway.services.rights import Principal, Right
 from headway.web import form_idempotency
 from headway.web.page_routes import page_router
 from headway.web.rendering import render

@@ -24,9 +24,9 @@ from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on
 from headway.services.billing.budgets import cached_budgets
 from headway.services.billing.cost_estimate import estimate_cost
-from headway.services.identity import Principal
 from headway.services.jobs import reruns, submission
 from headway.services.jobs.clone import clone_source
+from headway.services.rights import Principal
 from headway.services.storage.environments import environment_choices
 from headway.store import StoreUnavailable
 from headway.web import form_idempotency

@@ -1,4 +1,4 @@
-"""Principals: the person behind a request, their role, and the rights that a role and a token's scopes give.
+"""Rights that a role and a token's scopes give, and the principal: the person behind a request, who has them.
 
 Roles are not ranks: a lead may read a log that an operator may not. A role is a set of rights (`ROLE_RIGHTS`), and a
 token narrows that set to its scopes (`TOKEN_SCOPES`). Checks that depend on the owner of a job are in
