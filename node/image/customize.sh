@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs on the building host after base.sh and after the files of rootfs/ were copied. $1: the root folder of the image.
+# Runs on the building host after after_packages.sh, and after the files of rootfs/ were copied. $1: the root folder of the image.
 # A change here or in rootfs/ repeats only this script; the packages are not installed again.
 set -eu
 umask 022

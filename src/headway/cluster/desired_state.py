@@ -16,7 +16,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.keys import secrets as cluster_secrets
 from headway.cluster.observe import replaced_machines
 from headway.domain.cluster import SHARED_FOLDER, Cluster, OwnedSite, Site
-from headway.images import recipe
+from headway.images import packages, recipe
 from headway.providers.base import Placement
 from headway.render.files import render_files
 from headway.render.monitoring import prometheus_conf
@@ -142,6 +142,6 @@ def _software(cluster: Cluster, site: Site) -> dict[str, dict[str, Any]]:
         return {"head": {}, "node": {}}
     stamp, nfs = recipe.own_parts_archive()[1], bool(site.own.nfs)
     return {
-        role: {"packages": recipe.packages_for_role(cluster.image, role, nfs=nfs), "parts": stamp}
+        role: {"packages": packages.packages_for_role(cluster.image, role, nfs=nfs), "parts": stamp}
         for role in ("head", "node")
     }

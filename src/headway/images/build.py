@@ -218,7 +218,7 @@ def mmdebstrap_argv(made_from: Recipe, folder: Path, mirror: Mirror, work: Path)
         *(f"--aptopt={text}" for text in mirror.apt_options),
         # The files come first, because MariaDB's package creates its database from its settings at installation.
         f"--essential-hook=tar-in {work}/base.tar /",
-        f"--customize-hook={folder / 'base.sh'}",
+        f"--customize-hook={folder / 'after_packages.sh'}",
         made_from.image.suite,
         "-",
         *mirror.lines,

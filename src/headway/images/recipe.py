@@ -15,43 +15,13 @@ from pathlib import Path
 
 from headway.catalog.releases import IMAGES, Image
 from headway.errors import NotFound, Refused
+from headway.images.packages import image_packages
 from headway.paths import node_dir
 
 REPOSITORY = "localhost/headway-node"
 BASE_REPOSITORY = "localhost/headway-base"
 _RECIPE_REVISION = 1  # increase when this module makes a different image from the same inputs
 
-_COMMON: list[str] = """
-systemd systemd-sysv dbus libpam-systemd libpam-modules openssh-server munge slurmctld slurmd slurmdbd slurmrestd
-slurm-client slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin libpam-slurm-adopt libnss-extrausers
-mariadb-server prometheus prometheus-alertmanager python3-torch python3-numpy lmod
-iproute2 iputils-ping nftables nfs-common nfs-kernel-server procps less rsync
-gcc g++ gfortran libc6-dev libslurm-dev openmpi-bin libopenmpi-dev cmake make pkgconf python3-dev python3-venv python3-pip
-skopeo umoci squashfs-tools squashfuse fuse3 bubblewrap crun
-vim nano tmux screen htop tree jq curl wget unzip git man-db manpages bash-completion
-ca-certificates bsd-mailx msmtp-mta msmtp locales tzdata kmod util-linux-extra sudo
-""".split()  # noqa: SIM905 (a list of this length reads better as words)
-
-
-# Packages that JupyterLab needs; base.sh adds JupyterLab itself. Debian 12 lacks suitable ones.
-_JUPYTERLAB = [
-    "python3-jupyterlab-server",
-    "python3-jupyter-server",
-    "python3-notebook-shim",
-    "python3-async-lru",
-    "python3-ipykernel",
-]
-
-
-# Packages that only heads use. An image has all packages; an owned machine gets only those of its role.
-_HEAD_ONLY = frozenset(
-    ("slurmctld", "slurmdbd", "slurmrestd", "slurm-wlm-mysql-plugin", "mariadb-server", "prometheus",
-     "prometheus-alertmanager", "bsd-mailx", "msmtp-mta", "msmtp")
-)  # fmt: skip
-# Packages without which the steps on an owned machine can't work; every image has them.
-_OWNED_MACHINES = ("libc-bin", "python3")
-# Only for owned machines: the head exports folders that the machines do not share.
-_NFS = {"head": ("nfs-kernel-server",), "node": ("nfs-common",)}
 # Folders and files in node/image; the container package of rootfs is sent too
 _PARTS = ("spank", "pam", "gpu", "bin", "build_parts.sh", "torch-without-libuv.sh")
 _CONTAINER = "rootfs/usr/lib/headway/container"
@@ -69,10 +39,7 @@ class Recipe:
         return self.image.name
 
 
-RECIPES = {
-    image.name: Recipe(image, (*_COMMON, *_JUPYTERLAB) if image.has_jupyterlab else tuple(_COMMON))
-    for image in IMAGES.values()
-}
+RECIPES = {image.name: Recipe(image, image_packages(image)) for image in IMAGES.values()}
 
 
 def get_recipe(name: str) -> Recipe:
@@ -80,18 +47,6 @@ def get_recipe(name: str) -> Recipe:
     if name not in RECIPES:
         raise NotFound(f"unknown node image {name!r}", hint=f"use one of: {', '.join(RECIPES)}")
     return RECIPES[name]
-
-
-def packages_for_role(name: str, role: str, *, nfs: bool) -> tuple[str, ...]:
-    """Returns the packages that an owned machine gets from its own sources: those of the image that its role ("head" or
-    "node") uses. JupyterLab's packages are left out, because JupyterLab itself comes only with the image."""
-    listed = (
-        package
-        for package in get_recipe(name).packages
-        if package not in (*_JUPYTERLAB, "nfs-common", "nfs-kernel-server")
-        and (role == "head" or package not in _HEAD_ONLY)
-    )
-    return (*listed, *_OWNED_MACHINES, *(_NFS[role] if nfs else ()))
 
 
 def own_parts_archive() -> tuple[bytes, str]:
@@ -137,7 +92,7 @@ def _files_hash(folder: Path, names: Sequence[str]) -> str:
 def base_hash(name: str, folder: Path | None = None) -> str:
     """Returns 12 hex digits of a hash over all inputs of the base."""
     made_from = get_recipe(name)
-    files = _files_hash(folder or files_folder(), ("base", "base.sh"))
+    files = _files_hash(folder or files_folder(), ("base", "after_packages.sh"))
     text = f"{_RECIPE_REVISION}\n{made_from.image.suite}\n{' '.join(sorted(made_from.packages))}\n{files}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

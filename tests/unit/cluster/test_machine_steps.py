@@ -18,7 +18,7 @@ from headway.domain.machines.managed_file import File
 from headway.domain.machines.observed_state import NOT_OBSERVED, ObservedFile, ObservedMachine, ObservedUnit
 from headway.domain.machines.systemd_unit import Unit
 from headway.domain.provider_traits import ProviderTraits
-from headway.images import recipe
+from headway.images import packages, recipe
 from headway.render.ha import slurm_state_folder
 from headway.render.system import daemon_units, volume_mounts
 from tests.support import builders
@@ -102,15 +102,15 @@ def test_machine_from_an_image_needs_no_packages_parts_or_name() -> None:
     assert list(machine_changes("lab-1-1", wanted, seen)) == []
 
 
-def test_packages_for_role_match_the_image_recipe() -> None:
-    head, node = (set(recipe.packages_for_role("debian13", role, nfs=False)) for role in ("head", "node"))
+def test_packages_for_role_match_the_image() -> None:
+    head, node = (set(packages.packages_for_role("debian13", role, nfs=False)) for role in ("head", "node"))
     nfs = {"nfs-common", "nfs-kernel-server"}  # only for clusters whose head exports folders
     listed = set(recipe.get_recipe("debian12").packages) - nfs  # that of debian13 has JupyterLab's too
     assert listed <= head
     assert {"slurmd", "munge", "libpam-slurm-adopt", "nftables"} <= node
     assert not node & {"mariadb-server", "slurmctld", "slurmdbd", "prometheus"}
-    assert "nfs-kernel-server" in recipe.packages_for_role("debian12", "head", nfs=True)
-    assert "nfs-common" in recipe.packages_for_role("debian12", "node", nfs=True)
+    assert "nfs-kernel-server" in packages.packages_for_role("debian12", "head", nfs=True)
+    assert "nfs-common" in packages.packages_for_role("debian12", "node", nfs=True)
 
 
 def test_parts_archive_is_complete_with_a_stable_digest() -> None:

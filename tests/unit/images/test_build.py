@@ -135,7 +135,7 @@ def test_image_tag_changes_only_with_build_inputs(files: Path) -> None:
     with_new_file = recipe.inputs_hash("debian13")
     assert len({before, no_longer_executable, with_new_file, recipe.inputs_hash("debian12")}) == 4
     assert recipe.base_hash("debian13") == base, "a file of the upper layer must not install the packages again"
-    (files / "base.sh").write_text("#!/bin/sh\n")
+    (files / "after_packages.sh").write_text("#!/bin/sh\n")
     assert recipe.base_hash("debian13") != base
     assert recipe.inputs_hash("debian13") != with_new_file
 

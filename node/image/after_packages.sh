@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs on the building host after the packages are installed. $1: the root folder of the image. Removes files that no node
-# needs and identities that belong to one machine.
+# Runs on the building host after the packages are installed: mmdebstrap calls it (images/build.py). $1: the root folder of the
+# image. Removes files that no node needs and identities that belong to one machine.
 set -eu
 umask 022
 root=$1
