@@ -212,11 +212,8 @@ started)
 stop)
     # shellcheck disable=SC1091
     . "$base/settings"
-    if [ "$runtime" = podman ]; then
-        pod stop --ignore --time 60 "headway-$name"
-    elif [ -n "${MAINPID:-}" ]; then
-        kill -TERM "$MAINPID" 2>/dev/null || true # systemd-nspawn shuts the machine down
-    fi
+    # systemd-nspawn shuts the machine down at SIGTERM, which its unit sends; at a second one it would kill it.
+    if [ "$runtime" = podman ]; then pod stop --ignore --time 60 "headway-$name"; fi
     ;;
 leave)
     shift
