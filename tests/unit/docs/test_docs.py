@@ -188,3 +188,20 @@ def test_paths_in_developer_pages_exist(name: str) -> None:
         if path.split("/")[0] not in ("node", "tools", "tests")
     ]
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md", "STYLE.md"])
+def test_file_names_in_developer_pages_exist(name: str) -> None:
+    names = {path.name for tree in ("src", "node", "tests", "tools") for path in (ROOT / tree).rglob("*.*")}
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert {file for file in re.findall(r"`([\w-]+\.(?:py|sh|yaml))`", text) if file not in names} <= {"cluster.yaml"}
+
+
+def test_paths_in_comments_exist() -> None:
+    wrong = {}
+    for tree in ("src/headway", "node"):
+        for path in (ROOT / tree).rglob("*.py"):
+            named = re.findall(r"(?<![\w./])node/[a-z_/]+\.(?:py|sh)\b", path.read_text(encoding="utf-8"))
+            if missing := {file for file in named if not (ROOT / file).exists()}:
+                wrong[name_of(path)] = missing
+    assert wrong == {}
