@@ -6,17 +6,15 @@ A job that is only in the database began after the backup, and is closed when th
 from __future__ import annotations
 
 import asyncio
-import io
 import json
-import tarfile
 import time
 import zlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from headway.backup.archive import SUFFIX, Damaged, Header, Reader, Writer
+from headway.backup.archive import SUFFIX, Header, Writer
+from headway.backup.verify import VerifiedBackup, verify_backup
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
@@ -28,21 +26,9 @@ from headway.transport.remote_program import program_source
 
 DATABASE = "slurm_acct_db"
 _OF_A_MOMENT = SECRET_PREFIXES  # names of secrets that belong to operations, not to the cluster
-PARTS = ("state", "database", "about", "secrets", "records")
 # Contains no user's text.
 _DUMP = f"set -o pipefail; mariadb-dump --single-transaction --quick --hex-blob {DATABASE} | gzip -1"
-_DUMP_ENDS = b"-- Dump completed"
 _PART_S = 6 * 3600.0
-
-
-@dataclass(frozen=True)
-class VerifiedBackup:
-    """The figures of a backup that was read back completely, with each part checked."""
-
-    header: Header
-    bytes: int
-    records: int  # records of Headway's store
-    state_files: int  # files in slurmctld's state
 
 
 def file_of(folder: Path, header: Header) -> Path:
@@ -88,7 +74,7 @@ async def back_up(
         await report("proof", "is being verified")
         began = time.monotonic()
         written = await asyncio.to_thread(writer.finish)
-        proof = await asyncio.to_thread(prove, written, key)
+        proof = await asyncio.to_thread(verify_backup, written, key)
         await report("proof", f"{proof.bytes} bytes verified", done=True, seconds=time.monotonic() - began)
         await asyncio.to_thread(writer.name)
         return proof
@@ -135,82 +121,3 @@ async def _lines(context: ClusterContext, cluster: str) -> AsyncIterator[bytes]:
         if piece:
             yield piece
     yield packed.flush()
-
-
-def prove(path: Path, key: bytes) -> VerifiedBackup:
-    """Reads a whole backup and checks its parts. Raises Damaged."""
-    records = files = 0
-    seen = []
-    with Reader(path, key) as reader:
-        for name, pieces in reader.parts():
-            seen.append(name)
-            if name == "state":
-                files = _check_state(path, pieces)
-            elif name == "database":
-                _check_dump(path, pieces)
-            elif name == "records":
-                records = sum(1 for _ in rows(pieces))
-        if sorted(seen) != sorted(PARTS):
-            raise Damaged(f"{path} lacks {', '.join(sorted(set(PARTS) - set(seen)))}", hint="take another backup")
-        return VerifiedBackup(reader.header, path.stat().st_size, records, files)
-
-
-def rows(pieces: Iterable[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields (table, values) of the part "records"."""
-    unpack, rest = zlib.decompressobj(), b""
-    for piece in pieces:
-        *lines, rest = (rest + unpack.decompress(piece)).split(b"\n")
-        for line in lines:
-            table, values = json.loads(line)
-            yield table, values
-
-
-def _check_state(path: Path, pieces: Iterator[bytes]) -> int:
-    names = set()
-    try:
-        with tarfile.open(mode="r|gz", fileobj=io.BufferedReader(Pieces(pieces))) as tar:
-            for member in tar:
-                names.add(member.name)
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise Damaged(f"{path}: Slurm's state is incomplete: {error}", hint="take another backup") from None
-    if "./job_state" not in names:
-        raise Damaged(
-            f"{path}: Slurm's state has no list of jobs",
-            hint="slurmctld writes it with its first job, or five minutes after its start: take another backup then",
-        )
-    return len(names)
-
-
-def _check_dump(path: Path, pieces: Iterator[bytes]) -> None:
-    unpack, tail = zlib.decompressobj(31), b""
-    try:
-        for piece in pieces:
-            while piece:  # a piece may unpack to a hundred times its size
-                tail = (tail + unpack.decompress(piece, 1 << 20))[-200:]
-                piece = unpack.unconsumed_tail
-    except zlib.error as error:
-        raise Damaged(f"{path}: the database dump is incomplete: {error}", hint="take another backup") from None
-    if _DUMP_ENDS not in tail or not unpack.eof:
-        raise Damaged(f"{path}: the database dump is incomplete", hint="take another backup")
-
-
-class Pieces(io.RawIOBase):
-    """A readable file made of pieces of bytes."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._rest = memoryview(piece)
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count

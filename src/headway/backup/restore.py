@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.backup.archive import Reader
-from headway.backup.create import VerifiedBackup, program_argv, prove, rows
+from headway.backup.create import program_argv
+from headway.backup.verify import VerifiedBackup, rows, verify_backup
 from headway.cluster.apply import apply_cluster
 from headway.cluster.context import ClusterContext
 from headway.cluster.observe import replaced_machines
@@ -48,7 +49,7 @@ class BackupContents:
 
 def read_contents(path: Path, key: bytes) -> BackupContents:
     """Returns the small parts of a backup, after reading and checking the whole file. Raises Damaged."""
-    proof = prove(path, key)
+    proof = verify_backup(path, key)
     contents: dict[str, Any] = {}
     uids: dict[str, int] = {}
     with Reader(path, key) as reader:

@@ -17,9 +17,9 @@ import pytest
 
 from agent.jobs import queue_recovery
 from headway.backup.archive import FRAME, Damaged, Header
-from headway.backup.create import prove, rows
 from headway.backup.restore import read_contents
 from headway.backup.retention import delete_old_backups
+from headway.backup.verify import rows, verify_backup
 from headway.transport.remote_program import program_source
 from tests.support.backup_archive import DUMP, HEADER, KEY, parts, slurm_state, state_archive, write_archive
 
@@ -28,7 +28,7 @@ __all__ = ["parts"]  # a fixture
 
 def test_complete_backup_passes_verification(tmp_path: Path, parts: dict[str, bytes]) -> None:
     path = write_archive(tmp_path, **parts)
-    proof = prove(path, KEY)
+    proof = verify_backup(path, KEY)
     assert proof.records == 2
     assert proof.bytes == path.stat().st_size
     kept = read_contents(path, KEY)
@@ -49,13 +49,13 @@ def test_verification_refuses_truncated_or_malformed_part(
     tmp_path: Path, parts: dict[str, bytes], part: str, data: bytes
 ) -> None:
     with pytest.raises(Damaged, match="incomplete"):
-        prove(write_archive(tmp_path, **{**parts, part: data}), KEY)
+        verify_backup(write_archive(tmp_path, **{**parts, part: data}), KEY)
 
 
 def test_verification_names_missing_part(tmp_path: Path, parts: dict[str, bytes]) -> None:
     del parts["secrets"]
     with pytest.raises(Damaged, match="lacks secrets"):
-        prove(write_archive(tmp_path, **parts), KEY)
+        verify_backup(write_archive(tmp_path, **parts), KEY)
 
 
 def test_slurm_state_is_restored_and_old_state_kept(tmp_path: Path) -> None:

@@ -92,12 +92,12 @@ async def verify_backup(state: AppState, request: VerifyIn) -> BackupOut:
     """Reads a backup completely and returns its description. Raises Refused if it is damaged or the passphrase is
     wrong."""
     from headway.backup import archive
-    from headway.backup.create import prove
+    from headway.backup.verify import verify_backup
 
     path = require_allowed_path(state, request.path)
     header = await asyncio.to_thread(archive.read_header, path)
     key = await asyncio.to_thread(archive.key_of, request.passphrase, header.salt)
-    proof = await asyncio.to_thread(prove, path, key)
+    proof = await asyncio.to_thread(verify_backup, path, key)
     found = _out(path, header, proof.bytes)
     return found.model_copy(update={"records": proof.records, "state_files": proof.state_files})
 
