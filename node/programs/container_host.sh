@@ -46,6 +46,7 @@ shared_folders() {
         case $folder in
         /bin* | /boot | /dev | /etc | /lib* | /proc | /root | /run | /sbin* | /sys | /tmp | /usr | /var) continue ;;
         /snap | /lost+found | /cdrom | /efi | /afs) continue ;;
+        *[!A-Za-z0-9/._-]*) continue ;; # podman and systemd-nspawn would read more than a name
         esac
         echo "$folder"
     done

@@ -97,3 +97,28 @@ copy_driver
 def function(name: str) -> str:
     text = (node_dir() / "programs" / "container_host.sh").read_text()
     return f"{name}() {{" + text.split(f"\n{name}() {{")[1].split("\n}\n")[0] + "\n}"
+
+
+def test_machine_shares_the_folders_of_the_host_except_those_of_its_system(tmp_path: Path) -> None:
+    for name in (
+        "home",
+        "scratch",
+        "mnt",
+        "data",
+        "etc",
+        "usr",
+        "lib64",
+        "var",
+        "proc",
+        "run",
+        "my data",
+        "lost+found",
+    ):
+        (tmp_path / name).mkdir()
+    (tmp_path / "bin").symlink_to("usr")
+    text = function("shared_folders").replace("for folder in /*", 'for folder in "$top"/*')
+    text = text.replace('[ -d "$folder" ]', 'found=$folder folder=${folder#"$top"}; [ -d "$found" ]')
+    text = text.replace('[ ! -L "$folder" ]', '[ ! -L "$found" ]')
+    argv = ["sh", "-c", f"top={tmp_path}\n{text}\nshared_folders"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["/data", "/home", "/mnt", "/scratch"], done.stderr
