@@ -68,7 +68,16 @@ class FabricEvidence:
 
     @cached_property
     def _expected(self) -> dict[GroupKind, float]:
-        return {kind: self._expected_of(kind) for kind in GroupKind}
+        found = {kind: self._expected_of(kind) for kind in GroupKind}
+        found[GroupKind.LEAVES] = max(found[GroupKind.LEAVES], self._least_across)
+        return found
+
+    @cached_property
+    def _least_across(self) -> float:
+        """The least figure across leaf switches as a share of that within them: all links between leaf switches may be
+        slow, so that their own figures do not show it. 0 if the plan names a figure."""
+        within = self._figures(GroupKind.LEAF)
+        return _ACROSS * _typical(within) if within and not self.expected_gb_s else 0.0
 
     def _expected_of(self, kind: GroupKind) -> float:
         if self.expected_gb_s and kind is not GroupKind.NODE:
@@ -93,9 +102,7 @@ class FabricEvidence:
         found = {kind: self._expected[kind] * (1 - self.bands.of(kind)) for kind in GroupKind}
         if self.expected_gb_s:  # the plan names the least figure of two nodes
             found |= dict.fromkeys((GroupKind.LEAF, GroupKind.LEAVES), self.expected_gb_s)
-        elif within := self._figures(GroupKind.LEAF):
-            # Links between leaf switches may all be slow, so that their own median does not show it.
-            found[GroupKind.LEAVES] = max(found[GroupKind.LEAVES], _ACROSS * _typical(within))
+        found[GroupKind.LEAVES] = max(found[GroupKind.LEAVES], self._least_across)
         return found
 
     def least(self, group: FabricGroup) -> float:

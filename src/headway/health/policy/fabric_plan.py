@@ -85,11 +85,18 @@ class FabricPlan:
         return tuple(group for group in groups if self.dropped.isdisjoint(group.nodes))
 
     def _sound_nodes(self) -> tuple[str, ...]:
-        """Returns the nodes that no finding and no open suspicion excludes."""
+        """Returns the nodes that no finding and no open suspicion excludes; of two leaf switches whose link is doubted,
+        those of one."""
         evidence = self.evidence
         doubted = {suspect for group in evidence.slow_groups for suspect in evidence.suspects(group)}
+        without: set[str] = set()
+        for suspect in sorted(doubted):
+            if suspect.kind is SuspectKind.LINK and without.isdisjoint(leaves := suspect.name.split(LINK_MARK)):
+                without.add(leaves[-1])
         return tuple(
-            node for node in self.leaf_of if node not in self.dropped and Suspect(SuspectKind.NODE, node) not in doubted
+            node
+            for node, leaf in self.leaf_of.items()
+            if node not in self.dropped and leaf not in without and Suspect(SuspectKind.NODE, node) not in doubted
         )
 
     def _narrowing(self) -> Iterator[FabricGroup]:

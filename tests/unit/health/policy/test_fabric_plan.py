@@ -130,6 +130,9 @@ def test_only_link_between_two_leaves_is_held_against_pairs_within_them() -> Non
     plan = FabricPlan(leaf_of, REAL)
     run(plan, slow(leaf_of, link_name("leaf1", "leaf2"), share=0.05))
     assert named(plan) == {link_name("leaf1", "leaf2")}
+    (finding,) = plan.verdict().findings
+    assert (finding.gb_s, finding.expected_gb_s) == (5, 10)
+    assert all(group.kind is not GroupKind.ALL for group in plan.evidence.best), "not all together over the slow link"
 
 
 def test_slow_link_that_no_pair_used_is_found_by_halving() -> None:
